@@ -1,0 +1,224 @@
+"""Every exception that gridref raises on purpose.
+
+The tree is sorted by what a caller would do about it::
+
+    GridrefError
+    ├── InvalidRequestError (ValueError)      fix the call: a bad selection, option or name
+    ├── ScanError                             a source file cannot be described
+    │   ├── SourceFormatError                 not the format it claims, truncated or corrupt
+    │   └── UnsupportedFeatureError           valid, but not servable faithfully: skip it or ask for it
+    ├── CombineError                          inputs do not fit together: carries every problem
+    ├── CatalogError                          the catalog itself is unusable
+    │   ├── CatalogNotFoundError              there is none at that address
+    │   ├── CatalogVersionError               written by another format version
+    │   └── CatalogCorruptError               cut, missing or contradictory parts
+    ├── ReadError                             data exists but could not be delivered
+    │   ├── SourceUnavailableError            vanished, unreachable, or not permitted
+    │   ├── SourceChangedError                size, ETag or mtime differ from the scan's
+    │   ├── ShortReadError                    fewer bytes came than the reference promises
+    │   └── DecodeError                       the bytes are not what their codecs produce
+    ├── NotRepresentableError                 the asked view, export or slice cannot express this array
+    └── ReadOnlyError (PermissionError)       a write on a read-only store
+
+None of them is a ``KeyError`` or ``FileNotFoundError``: Zarr readers take those for "this chunk
+is absent" and would fill in values that are not in the archive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+__all__ = [
+    "CatalogCorruptError",
+    "CatalogError",
+    "CatalogNotFoundError",
+    "CatalogVersionError",
+    "CombineError",
+    "DecodeError",
+    "GridrefError",
+    "InvalidRequestError",
+    "NotRepresentableError",
+    "Place",
+    "Problem",
+    "ReadError",
+    "ReadOnlyError",
+    "ScanError",
+    "ShortReadError",
+    "SourceChangedError",
+    "SourceFormatError",
+    "SourceUnavailableError",
+    "UnsupportedFeatureError",
+]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where something went wrong; every part may be unknown.
+
+    Attributes
+    ----------
+    source
+        URL or path of the file.
+    variable
+        Path of the array inside its group, like ``/model/tas``.
+    chunk
+        Chunk coords, an integer tuple.
+    start, stop
+        Half-open byte range in the source.
+    """
+
+    source: str | None = None
+    variable: str | None = None
+    chunk: tuple[int, ...] | None = None
+    start: int | None = None
+    stop: int | None = None
+
+    def __str__(self) -> str:
+        parts = []
+        if self.source is not None:
+            parts.append(f"file {self.source}")
+        if self.variable is not None:
+            parts.append(f"variable {self.variable}")
+        if self.chunk is not None:
+            parts.append(f"chunk ({', '.join(map(str, self.chunk))})")
+        if self.start is not None:
+            parts.append(f"bytes {self.start}-{'' if self.stop is None else self.stop}")
+        return ", ".join(parts)
+
+    def within(self, outer: Place) -> Place:
+        """Fill in what this place does not know from `outer`."""
+        return replace(
+            outer, **{name: value for name, value in vars(self).items() if value is not None}
+        )
+
+
+class GridrefError(Exception):
+    """Base of all errors raised by gridref.
+
+    Parameters
+    ----------
+    reason
+        What is wrong, and what to do, in one line.
+    place
+        Where it is wrong. It is written behind the reason.
+    """
+
+    def __init__(self, reason: str, place: Place | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.place = place if place is not None else Place()
+
+    def __str__(self) -> str:
+        where = str(self.place)
+        return f"{self.reason} [{where}]" if where else self.reason
+
+    def located(self, place: Place) -> GridrefError:
+        """The same error, knowing more about where it happened."""
+        self.place = self.place.within(place)
+        return self
+
+
+class InvalidRequestError(GridrefError, ValueError):
+    """The call itself is wrong: a selection, option or name that cannot be meant."""
+
+
+class ScanError(GridrefError):
+    """A source file cannot be described."""
+
+
+class SourceFormatError(ScanError):
+    """The file is not of the format it claims to be, or is truncated or corrupt."""
+
+
+class UnsupportedFeatureError(ScanError):
+    """The file is valid, but holds something that gridref cannot serve faithfully."""
+
+
+class CatalogError(GridrefError):
+    """A catalog is unusable."""
+
+
+class CatalogNotFoundError(CatalogError):
+    """No catalog at the address."""
+
+
+class CatalogVersionError(CatalogError):
+    """The catalog is of a format version that this gridref does not know."""
+
+
+class CatalogCorruptError(CatalogError):
+    """Parts of the catalog are cut, missing or contradict each other."""
+
+
+class ReadError(GridrefError):
+    """Data that exists could not be delivered."""
+
+
+class SourceUnavailableError(ReadError):
+    """A source vanished, cannot be reached, or must not be read."""
+
+
+class SourceChangedError(ReadError):
+    """A source is not the file that was scanned."""
+
+
+class ShortReadError(ReadError):
+    """A source delivered fewer bytes than a chunk reference promises."""
+
+
+class DecodeError(ReadError):
+    """Stored bytes are not what their codec chain produces."""
+
+
+class NotRepresentableError(GridrefError):
+    """What was asked for cannot express this array."""
+
+
+class ReadOnlyError(GridrefError, PermissionError):
+    """Catalogs are served read-only."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One reason why inputs do not fit together.
+
+    Attributes
+    ----------
+    cause
+        Short stable name of the kind of problem, like ``"shape-differs"``.
+    message
+        What differs, with the values, and what to do.
+    variable
+        Path of the array concerned.
+    sources
+        The files concerned.
+    """
+
+    cause: str
+    message: str
+    variable: str | None = None
+    sources: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        head = f"{self.variable}: " if self.variable else ""
+        shown = ", ".join(self.sources[:3])
+        more = f" and {len(self.sources) - 3} more" if len(self.sources) > 3 else ""
+        tail = f" [{shown}{more}]" if shown else ""
+        return f"{head}{self.message}{tail}"
+
+
+class CombineError(GridrefError):
+    """Inputs cannot be combined; all problems are listed at once.
+
+    Attributes
+    ----------
+    problems
+        Every problem found, in the order of the inputs.
+    """
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        count = len(self.problems)
+        lines = "\n".join(f"  - {problem}" for problem in self.problems)
+        super().__init__(f"{count} problem{'s' if count != 1 else ''} in combining:\n{lines}")

@@ -1,0 +1,1 @@
+"""The pure model: grids, projections, encodings, manifests, arrays. No I/O."""

@@ -1,0 +1,190 @@
+"""What turns the bytes of a stored chunk into elements of an array.
+
+An `Encoding` is shared by all chunks of a block, and interned: ten thousand alike files have one.
+Its codec chain is a Zarr v3 codec chain (array -> array codecs, one array -> bytes codec, bytes ->
+bytes codecs), so that the `native` view can show it to a reader as it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from gridref.errors import InvalidRequestError
+
+__all__ = ["Codec", "EdgePolicy", "Encoding", "Unpacking", "bytes_codec", "transpose_codec"]
+
+
+class EdgePolicy(StrEnum):
+    """How a stored chunk that overhangs the stored array's edge is kept in the file."""
+
+    PADDED = "padded"
+    """At the full chunk shape (HDF5 chunks, TIFF tiles)."""
+    TRUNCATED = "truncated"
+    """At the shape of the data it holds (TIFF strips, slices of contiguous data)."""
+
+
+@dataclass(frozen=True)
+class Codec:
+    """One codec of a chain, under its Zarr v3 name.
+
+    Names are those of the Zarr v3 core and registry where the bytes allow it, ``numcodecs.*`` where
+    zarr-python knows them, and ``gridref.*`` for stored forms that no Zarr reader can decode.
+
+    Parameters
+    ----------
+    name
+        Codec name, like ``"gzip"`` or ``"numcodecs.shuffle"``.
+    configuration
+        JSON text of the configuration, keys sorted; use `Codec.of` to build one from keywords.
+    """
+
+    name: str
+    configuration_json: str = "{}"
+
+    @classmethod
+    def of(cls, codec_name: str, /, **configuration: Any) -> Codec:
+        """Build from configuration keywords."""
+        return cls(codec_name, json.dumps(configuration, sort_keys=True))
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any] | str) -> Codec:
+        """Build from a codec entry of a ``zarr.json``."""
+        if isinstance(document, str):
+            return cls(document)
+        return cls.of(document["name"], **document.get("configuration", {}))
+
+    @cached_property
+    def configuration(self) -> Mapping[str, Any]:
+        """The configuration, decoded. Not to be changed."""
+        return json.loads(self.configuration_json)  # type: ignore[no-any-return]
+
+    def to_json(self) -> dict[str, Any]:
+        """The codec entry of a ``zarr.json``."""
+        if self.configuration_json == "{}":
+            return {"name": self.name}
+        return {"name": self.name, "configuration": json.loads(self.configuration_json)}
+
+
+def bytes_codec(dtype: np.dtype[Any], *, big_endian: bool = False) -> Codec:
+    """The Zarr v3 ``bytes`` codec for elements of `dtype`."""
+    if dtype.itemsize == 1 or dtype.kind in "SV":
+        return Codec("bytes")
+    return Codec.of("bytes", endian="big" if big_endian else "little")
+
+
+def transpose_codec(order: tuple[int, ...]) -> Codec:
+    """The Zarr v3 ``transpose`` codec: axis ``i`` of the stored chunk is axis ``order[i]``."""
+    return Codec.of("transpose", order=list(order))
+
+
+@dataclass(frozen=True)
+class Unpacking:
+    """CF unpacking of stored values, used only where the blocks of one array are packed differently.
+
+    The result is ``stored * scale + offset`` in the array's dtype, and NaN where the stored value is
+    one of `fill_values` (CF conventions, section 8.1 "Packed Data", 2.5.1 "Missing data").
+
+    Attributes
+    ----------
+    scale, offset
+        ``scale_factor`` and ``add_offset``; None where the file has none.
+    fill_values
+        Stored values (``_FillValue``, ``missing_value``) that mean "no data".
+    unsigned
+        Whether the stored integers are to be read as unsigned (``_Unsigned = "true"``) or, for
+        unsigned stored integers, as signed (False); None leaves them.
+    dtype
+        Floating dtype in which the arithmetic is done, like ``"float32"``.
+    """
+
+    scale: float | None = None
+    offset: float | None = None
+    fill_values: tuple[float | int, ...] = ()
+    unsigned: bool | None = None
+    dtype: str = "float64"
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How the stored chunks of a block become elements.
+
+    Attributes
+    ----------
+    chunk_shape
+        Shape of a stored chunk, one length per axis of the *array* (also for a transposed block: the
+        ``transpose`` codec at the head of the chain says how the axes lie in the file).
+    dtype
+        Dtype of the stored elements in native byte order (the ``bytes`` codec knows the stored order).
+    codecs
+        Zarr v3 codec chain. The bytes -> bytes codecs behind the array -> bytes codec stand in the
+        order in which they were applied on writing; bit ``i`` of a chunk's filter mask switches the
+        ``i``-th of them off.
+    edge
+        Whether chunks at the stored array's end are padded or truncated.
+    prefix
+        Bytes to put before each stored chunk before decoding (JPEG tables).
+    fill
+        Raw native-order bytes of the element that a missing chunk holds; None means the array's own.
+    unpacking
+        Set only where blocks of the array are packed differently.
+
+    Raises
+    ------
+    InvalidRequestError
+        For a chunk length below 1.
+    """
+
+    chunk_shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    codecs: tuple[Codec, ...]
+    edge: EdgePolicy = EdgePolicy.PADDED
+    prefix: bytes = b""
+    fill: bytes | None = None
+    unpacking: Unpacking | None = None
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for axis, length in enumerate(self.chunk_shape):
+            if length < 1:
+                raise InvalidRequestError(
+                    f"stored chunk length must be >= 1, got {length} (dimension {axis})"
+                )
+        key = (
+            self.chunk_shape,
+            self.dtype,
+            self.codecs,
+            self.edge,
+            self.prefix,
+            self.fill,
+            self.unpacking,
+        )
+        object.__setattr__(self, "_hash", hash(key))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.chunk_shape)
+
+    @cached_property
+    def split_codecs(self) -> tuple[tuple[Codec, ...], Codec, tuple[Codec, ...]]:
+        """The chain as (array -> array codecs, array -> bytes codec, bytes -> bytes codecs)."""
+        for position, codec in enumerate(self.codecs):
+            if codec.name in ARRAY_TO_BYTES:
+                return self.codecs[:position], codec, self.codecs[position + 1 :]
+        raise InvalidRequestError(
+            f"codec chain {[codec.name for codec in self.codecs]} has no array -> bytes codec"
+        )
+
+
+ARRAY_TO_BYTES = frozenset({"bytes", "vlen-utf8", "vlen-bytes", "sharding_indexed", "packbits"})
+"""Names of the array -> bytes codecs."""
