@@ -1,0 +1,230 @@
+"""Where every stored chunk lies: the source table and the chunk manifest, as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, Protocol, Self, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gridref.errors import InvalidRequestError
+
+__all__ = ["ChunkManifest", "ChunkState", "Manifest", "Source"]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file that chunk references point into, and what it looked like when it was scanned.
+
+    Attributes
+    ----------
+    url
+        Absolute local path, or fsspec URL.
+    size_bytes
+        Size of the file; None if unknown.
+    mtime_ns
+        Modification time in nanoseconds since 1970 (local files); None if unknown.
+    etag
+        Entity tag or another version string of an object store; None if unknown.
+    """
+
+    url: str
+    size_bytes: int | None = None
+    mtime_ns: int | None = None
+    etag: str | None = None
+
+
+class ChunkState(IntEnum):
+    """What a row of a manifest says about its chunk."""
+
+    MISSING = 0
+    """The file really does not hold the chunk: it reads as fill value."""
+    RANGE = 1
+    """A byte range of a source."""
+    INLINE = 2
+    """A byte range of the manifest's own `inline` bytes."""
+
+
+class Manifest(Protocol):
+    """Rows of chunk references, in memory or read on demand."""
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        ...
+
+    @property
+    def has_filter_masks(self) -> bool:
+        """Whether any chunk has filters switched off."""
+        ...
+
+    def take(self, rows: NDArray[np.int64]) -> ChunkManifest:
+        """The given rows, in the given order, in memory."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class ChunkManifest:
+    """Chunk references in memory: one row a stored chunk, one array a column.
+
+    Attributes
+    ----------
+    sources
+        The sources that `source` counts into.
+    source
+        int32, index of the source; meaningless unless the state is ``RANGE``.
+    offset
+        int64, first byte of the chunk in its source (or in `inline`).
+    length
+        int64, stored size of the chunk in bytes.
+    state
+        uint8, a `ChunkState`.
+    filter_mask
+        uint32, bit ``i`` set where the ``i``-th bytes -> bytes codec was not applied to the chunk;
+        None when no chunk has any.
+    inline
+        Bytes of the inline chunks.
+
+    Raises
+    ------
+    InvalidRequestError
+        If columns differ in length or a row points outside of `sources` or `inline`.
+    """
+
+    sources: tuple[Source, ...]
+    source: NDArray[np.int32]
+    offset: NDArray[np.int64]
+    length: NDArray[np.int64]
+    state: NDArray[np.uint8]
+    filter_mask: NDArray[np.uint32] | None = None
+    inline: bytes = field(default=b"", repr=False)
+
+    def __post_init__(self) -> None:
+        columns = [self.source, self.offset, self.length, self.state]
+        if self.filter_mask is not None:
+            columns.append(self.filter_mask)
+        sizes = {column.shape for column in columns}
+        if len(sizes) != 1 or len(self.state.shape) != 1:
+            raise InvalidRequestError(f"manifest columns differ in shape: {sorted(sizes)}")
+
+    @classmethod
+    def from_columns(
+        cls,
+        sources: Iterable[Source],
+        *,
+        offset: ArrayLike,
+        length: ArrayLike,
+        source: ArrayLike = 0,
+        state: ArrayLike = ChunkState.RANGE,
+        filter_mask: ArrayLike | None = None,
+        inline: bytes = b"",
+    ) -> Self:
+        """Build from anything array-like; scalars are repeated. A mask of zeros becomes None."""
+        offset_column = np.atleast_1d(np.asarray(offset, dtype=np.int64))
+        shape = offset_column.shape
+
+        def column(values: ArrayLike, dtype: Any) -> NDArray[Any]:
+            return np.ascontiguousarray(np.broadcast_to(np.asarray(values, dtype=dtype), shape))
+
+        mask = None if filter_mask is None else column(filter_mask, np.uint32)
+        if mask is not None and not mask.any():
+            mask = None
+        return cls(
+            tuple(sources),
+            column(source, np.int32),
+            offset_column,
+            column(length, np.int64),
+            column(state, np.uint8),
+            mask,
+            inline,
+        )
+
+    @classmethod
+    def from_inline(cls, chunks: Sequence[bytes]) -> Self:
+        """Build a manifest whose chunks are the given bytes."""
+        lengths = np.array([len(chunk) for chunk in chunks], dtype=np.int64)
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])[:-1]
+        return cls.from_columns(
+            (),
+            offset=offsets,
+            length=lengths,
+            state=ChunkState.INLINE,
+            inline=b"".join(chunks),
+        )
+
+    @classmethod
+    def missing(cls, n_rows: int) -> Self:
+        """Build a manifest of `n_rows` missing chunks."""
+        zeros = np.zeros(n_rows, np.int64)
+        return cls.from_columns((), offset=zeros, length=zeros, state=ChunkState.MISSING)
+
+    @classmethod
+    def concatenate(cls, manifests: Sequence[ChunkManifest]) -> Self:
+        """All rows of `manifests`, one after the other, with one table of sources.
+
+        The cost grows with the number of rows.
+        """
+        sources: dict[Source, int] = {}
+        columns: list[NDArray[np.int32]] = []
+        offsets: list[NDArray[np.int64]] = []
+        inline_size = 0
+        for manifest in manifests:
+            ids = [sources.setdefault(entry, len(sources)) for entry in manifest.sources]
+            lookup = np.array([*ids, 0], dtype=np.int32)
+            is_range = manifest.state == ChunkState.RANGE
+            columns.append(lookup[np.where(is_range, manifest.source, len(ids))])
+            shift = np.where(manifest.state == ChunkState.INLINE, inline_size, 0)
+            offsets.append(manifest.offset + shift)
+            inline_size += len(manifest.inline)
+        masks = [
+            np.zeros(manifest.n_rows, np.uint32)
+            if manifest.filter_mask is None
+            else manifest.filter_mask
+            for manifest in manifests
+        ]
+        empty = np.zeros(0, np.int64)
+        return cls.from_columns(
+            sources,
+            source=np.concatenate([np.zeros(0, np.int32), *columns]),
+            offset=np.concatenate([empty, *offsets]),
+            length=np.concatenate([empty, *(manifest.length for manifest in manifests)]),
+            state=np.concatenate([np.zeros(0, np.uint8), *(m.state for m in manifests)]),
+            filter_mask=np.concatenate([np.zeros(0, np.uint32), *masks]),
+            inline=b"".join(manifest.inline for manifest in manifests),
+        )
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.state)
+
+    @property
+    def has_filter_masks(self) -> bool:
+        """Whether any chunk has filters switched off."""
+        return self.filter_mask is not None
+
+    @property
+    def stored_bytes(self) -> int:
+        """Sum of the stored sizes of all chunks, in bytes."""
+        return int(self.length[self.state != ChunkState.MISSING].sum())
+
+    def take(self, rows: NDArray[np.int64]) -> ChunkManifest:
+        """The given rows, in the given order. `sources` and `inline` are shared."""
+        mask = self.filter_mask
+        return ChunkManifest(
+            self.sources,
+            self.source[rows],
+            self.offset[rows],
+            self.length[rows],
+            self.state[rows],
+            None if mask is None else mask[rows],
+            self.inline,
+        )
+
+    def inline_bytes(self, row: int) -> bytes:
+        """The bytes of an inline row."""
+        start = int(self.offset[row])
+        return cast(bytes, self.inline[start : start + int(self.length[row])])
