@@ -1,0 +1,396 @@
+"""Virtual arrays: an outer grid of blocks over stored chunks that lie in files.
+
+A block shows a window of one stored array: element ``i`` of the block along an axis is the stored
+element ``origin + step * i``. The stored array is a regular grid of stored chunks of the block's
+`Encoding`; stored chunk ``k`` (chunk coords) is row ``first_row + sum(k * row_stride)`` of the block's
+manifest. Windows, flips, broadcast axes (step 0) and transpositions all are arithmetic on these few
+numbers a block, so concatenating and slicing never walk chunk rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.errors import InvalidRequestError
+from gridref.model.encoding import Encoding, bytes_codec
+from gridref.model.grid import ChunkGrid
+from gridref.model.manifest import ChunkManifest, Manifest
+from gridref.model.scan_report import ScanReport
+
+__all__ = ["MISSING_BLOCK", "AxisTable", "BlockTable", "VirtualArray", "VirtualGroup", "zero_of"]
+
+Int64Array = NDArray[np.int64]
+
+MISSING_BLOCK = -1
+"""Encoding id of a block that no file holds: it reads as the array's fill value."""
+
+
+@dataclass(frozen=True, eq=False)
+class BlockTable:
+    """The blocks of an array, one row each, in C order of the outer grid.
+
+    Attributes
+    ----------
+    encoding
+        int32 (n_blocks,), index into the array's encodings, or `MISSING_BLOCK`.
+    manifest
+        int32 (n_blocks,), index into the array's manifests.
+    first_row
+        int64 (n_blocks,), manifest row of the stored chunk at coords (0, 0, ...).
+    row_stride
+        int64 (n_blocks, ndim), manifest rows from a stored chunk to the next along each axis.
+    stored_shape
+        int64 (n_blocks, ndim), shape of the stored array in elements.
+    origin, step
+        int64 (n_blocks, ndim), the window: stored element ``origin + step * i``.
+
+    Raises
+    ------
+    InvalidRequestError
+        If columns differ in their number of rows.
+    """
+
+    encoding: NDArray[np.int32]
+    manifest: NDArray[np.int32]
+    first_row: Int64Array
+    row_stride: Int64Array
+    stored_shape: Int64Array
+    origin: Int64Array
+    step: Int64Array
+
+    def __post_init__(self) -> None:
+        n_blocks = len(self.encoding)
+        for name, column in vars(self).items():
+            if len(column) != n_blocks:
+                raise InvalidRequestError(
+                    f"block column {name} has {len(column)} rows, not {n_blocks}"
+                )
+
+    @classmethod
+    def single(cls, stored_shape: Sequence[int], chunk_shape: Sequence[int]) -> Self:
+        """One block that shows all of a stored array whose chunk rows lie in C order from row 0."""
+        ndim = len(stored_shape)
+        n_chunks = [
+            -(-extent // length) for extent, length in zip(stored_shape, chunk_shape, strict=True)
+        ]
+        strides = [math.prod(n_chunks[axis + 1 :]) for axis in range(ndim)]
+
+        def row(values: Sequence[int]) -> Int64Array:
+            return np.array(values, dtype=np.int64).reshape(1, ndim)
+
+        return cls(
+            np.zeros(1, np.int32),
+            np.zeros(1, np.int32),
+            np.zeros(1, np.int64),
+            row(strides),
+            row(stored_shape),
+            row([0] * ndim),
+            row([1] * ndim),
+        )
+
+    @classmethod
+    def missing(cls, n_blocks: int, ndim: int) -> Self:
+        """Blocks that no file holds."""
+        zeros = np.zeros((n_blocks, ndim), np.int64)
+        return cls(
+            np.full(n_blocks, MISSING_BLOCK, np.int32),
+            np.zeros(n_blocks, np.int32),
+            np.zeros(n_blocks, np.int64),
+            zeros,
+            zeros,
+            zeros,
+            zeros + 1,
+        )
+
+    def __len__(self) -> int:
+        return len(self.encoding)
+
+    def take(self, rows: NDArray[Any]) -> BlockTable:
+        """Some of the rows, in the given order."""
+        return BlockTable(*(column[rows] for column in vars(self).values()))
+
+
+@dataclass(frozen=True)
+class AxisTable:
+    """What an axis' blocks have in common across the other axes, where they do.
+
+    Each field is an int64 array with one entry a block coordinate along the axis.
+    """
+
+    chunk_length: Int64Array
+    origin: Int64Array
+    step: Int64Array
+
+
+@dataclass(frozen=True, eq=False)
+class VirtualArray:
+    """An n-dimensional array whose elements lie in files.
+
+    Attributes
+    ----------
+    grid
+        Outer grid of the blocks; its edges sum to the shape exactly.
+    dtype
+        Dtype of the elements, in native byte order.
+    fill_value
+        What absent elements read as: a scalar of `dtype`.
+    dims
+        Name of each dimension.
+    attrs
+        Attributes; values are str, numbers, numpy scalars and arrays, or lists of str.
+    encodings
+        The distinct encodings of the blocks.
+    manifests
+        The manifests that blocks point into.
+    blocks
+        One row a block.
+
+    Raises
+    ------
+    InvalidRequestError
+        If ranks or counts contradict each other.
+    """
+
+    grid: ChunkGrid
+    dtype: np.dtype[Any]
+    fill_value: Any
+    dims: tuple[str, ...]
+    attrs: Mapping[str, Any]
+    encodings: tuple[Encoding, ...]
+    manifests: tuple[Manifest, ...]
+    blocks: BlockTable
+
+    def __post_init__(self) -> None:
+        if len(self.dims) != self.grid.ndim:
+            raise InvalidRequestError(
+                f"{len(self.dims)} dimension names {self.dims} for shape {self.grid.shape}"
+            )
+        if len(self.blocks) != self.grid.n_chunks:
+            raise InvalidRequestError(
+                f"{len(self.blocks)} blocks for an outer grid of {self.grid.grid_shape}"
+            )
+        for encoding in self.encodings:
+            if encoding.ndim != self.grid.ndim:
+                raise InvalidRequestError(
+                    f"stored chunk shape {encoding.chunk_shape} for an array of rank"
+                    f" {self.grid.ndim}"
+                )
+
+    @classmethod
+    def of_one_block(
+        cls,
+        shape: Sequence[int],
+        dtype: np.dtype[Any],
+        *,
+        encoding: Encoding,
+        manifest: Manifest,
+        dims: Sequence[str],
+        attrs: Mapping[str, Any] | None = None,
+        fill_value: Any = None,
+    ) -> Self:
+        """An array that is all of one stored array, as scanners build it.
+
+        Manifest rows are the stored chunks in C order. A `fill_value` of None becomes zero.
+        """
+        grid = ChunkGrid.regular(shape, [max(1, extent) for extent in shape])
+        empty = 0 in tuple(shape)
+        table = BlockTable.single(shape, encoding.chunk_shape)
+        return cls(
+            grid,
+            dtype,
+            zero_of(dtype) if fill_value is None else fill_value,
+            tuple(dims),
+            dict(attrs or {}),
+            (encoding,),
+            (manifest,),
+            table.take(np.zeros(0, np.int64)) if empty else table,
+        )
+
+    @classmethod
+    def from_numpy(
+        cls,
+        values: NDArray[Any],
+        dims: Sequence[str],
+        attrs: Mapping[str, Any] | None = None,
+        fill_value: Any = None,
+    ) -> Self:
+        """An array whose values are kept inline, as one chunk.
+
+        Only for fixed-size dtypes.
+        """
+        native = np.ascontiguousarray(values).astype(values.dtype.newbyteorder("="), copy=False)
+        native = native.reshape(values.shape)
+        encoding = Encoding(
+            tuple(max(1, extent) for extent in native.shape),
+            native.dtype,
+            (bytes_codec(native.dtype),),
+        )
+        raw = native.astype(native.dtype.newbyteorder("<"), copy=False).tobytes()
+        return cls.of_one_block(
+            native.shape,
+            native.dtype,
+            encoding=encoding,
+            manifest=ChunkManifest.from_inline([raw] if native.size else []),
+            dims=dims,
+            attrs=attrs,
+            fill_value=fill_value,
+        )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the array."""
+        return self.grid.shape
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return self.grid.ndim
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def n_blocks(self) -> int:
+        """Number of blocks."""
+        return len(self.blocks)
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the decoded elements in bytes."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def has_filter_masks(self) -> bool:
+        """Whether any chunk has filters switched off."""
+        return any(manifest.has_filter_masks for manifest in self.manifests)
+
+    @cached_property
+    def stored_chunk_shapes(self) -> Int64Array:
+        """int64 (n_blocks, ndim), stored chunk shape of each block; of a missing block, the block."""
+        shapes = np.array(
+            [encoding.chunk_shape for encoding in self.encodings], dtype=np.int64
+        ).reshape(len(self.encodings), self.ndim)
+        missing = self.blocks.encoding == MISSING_BLOCK
+        if not missing.any():
+            return shapes[self.blocks.encoding]
+        result = self.block_shapes()
+        result[~missing] = shapes[self.blocks.encoding[~missing]]
+        return result
+
+    def block_shapes(self) -> Int64Array:
+        """int64 (n_blocks, ndim), shape of each block."""
+        edges = np.meshgrid(*(axis.edges() for axis in self.grid.axes), indexing="ij")
+        return (
+            np.stack([lengths.reshape(-1) for lengths in edges], axis=-1)
+            if edges
+            else (np.zeros((1, 0), np.int64))
+        )
+
+    @cached_property
+    def axis_tables(self) -> tuple[AxisTable, ...] | None:
+        """One table per axis where chunk length, origin and step depend on the place along it only.
+
+        None where they do not: blocks are then projected one by one. Missing blocks agree with
+        everything.
+        """
+        tables = []
+        present = (self.blocks.encoding != MISSING_BLOCK).reshape(self.grid.grid_shape)
+        for axis in range(self.ndim):
+            columns = []
+            for values in (self.stored_chunk_shapes, self.blocks.origin, self.blocks.step):
+                common = _common_along(values[:, axis].reshape(self.grid.grid_shape), present, axis)
+                if common is None:
+                    return None
+                columns.append(common)
+            tables.append(AxisTable(*columns))
+        return tuple(tables)
+
+    def replace(self, **changes: Any) -> VirtualArray:
+        """A copy with some attributes replaced."""
+        return replace(self, **changes)
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{dim}: {n}" for dim, n in zip(self.dims, self.shape, strict=True))
+        return f"<VirtualArray ({sizes}) {self.dtype} in {self.n_blocks} blocks>"
+
+
+@dataclass(frozen=True, eq=False)
+class VirtualGroup:
+    """Arrays and groups under names, with attributes: a file, or many files combined.
+
+    Attributes
+    ----------
+    arrays
+        Arrays by name.
+    groups
+        Subgroups by name.
+    attrs
+        Attributes of the group.
+    report
+        What the scan found, for groups that a scanner made.
+    """
+
+    arrays: Mapping[str, VirtualArray] = field(default_factory=dict)
+    groups: Mapping[str, VirtualGroup] = field(default_factory=dict)
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    report: ScanReport = field(default_factory=ScanReport)
+
+    def walk(self, path: str = "") -> list[tuple[str, VirtualGroup]]:
+        """Itself and all groups below as (path, group); the root's path is ``""``."""
+        found = [(path, self)]
+        for name, group in self.groups.items():
+            found += group.walk(f"{path}/{name}" if path else name)
+        return found
+
+    def all_arrays(self) -> dict[str, VirtualArray]:
+        """Every array at any depth by path, like ``"model/tas"``."""
+        return {
+            f"{path}/{name}" if path else name: array
+            for path, group in self.walk()
+            for name, array in group.arrays.items()
+        }
+
+    def __getitem__(self, path: str) -> VirtualArray | VirtualGroup:
+        """The array or group at a path like ``"model/tas"``."""
+        node: VirtualArray | VirtualGroup = self
+        for name in path.strip("/").split("/"):
+            if not isinstance(node, VirtualGroup):
+                raise KeyError(path)
+            node = node.arrays[name] if name in node.arrays else node.groups[name]
+        return node
+
+    def replace(self, **changes: Any) -> VirtualGroup:
+        """A copy with some attributes replaced."""
+        return replace(self, **changes)
+
+    def __repr__(self) -> str:
+        arrays, groups = ", ".join(self.arrays), ", ".join(self.groups)
+        return f"<VirtualGroup arrays: {arrays or 'none'}; groups: {groups or 'none'}>"
+
+
+def zero_of(dtype: np.dtype[Any]) -> Any:
+    """The default fill value of a dtype: zero, the empty string, or zero bytes."""
+    if dtype.kind == "T":
+        return ""
+    return np.zeros((), dtype)[()]
+
+
+def _common_along(values: Int64Array, present: NDArray[np.bool_], axis: int) -> Int64Array | None:
+    """Values per place along `axis`, if they agree over the other axes; absent ones agree with all."""
+    moved = np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1)
+    mask = np.moveaxis(present, axis, 0).reshape(moved.shape)
+    if moved.shape[1] == 0:
+        return np.ones(len(moved), np.int64)
+    first = moved[np.arange(len(moved)), np.argmax(mask, axis=1)]
+    if ((moved != first[:, np.newaxis]) & mask).any():
+        return None
+    return first

@@ -1,0 +1,413 @@
+"""Chunk grids: how an array is cut into chunks, regularly or along uneven edges.
+
+One type covers both. Along each axis the edge lengths are kept run-length encoded, so that a million
+equal chunks cost as much as one. The *chunk length* is what the chunk's codec works on; the *data
+length* is what of it lies inside the array. They differ only for the last chunk of an axis.
+
+Formats: Zarr v3 core ``regular`` grid; ``rectilinear`` grid of zarr-extensions; ``rectangular``
+grid of the ZEP 3 draft (read only).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gridref.errors import InvalidRequestError, NotRepresentableError
+
+__all__ = ["ChunkGrid", "GridAxis"]
+
+Int64Array = NDArray[np.int64]
+
+
+def _frozen(values: ArrayLike) -> Int64Array:
+    array = np.array(values, dtype=np.int64).reshape(-1)
+    array.flags.writeable = False
+    return array
+
+
+@dataclass(frozen=True, eq=False)
+class GridAxis:
+    """The chunks along one axis, run-length encoded.
+
+    Build one with `uniform`, `from_edges` or `from_runs`. Chunks that lie wholly beyond the extent are
+    dropped and equal neighbours merged, so that two axes are equal exactly if they mean the same.
+
+    Attributes
+    ----------
+    extent
+        Number of elements along the axis.
+    run_lengths, run_counts
+        int64 arrays: ``run_counts[i]`` chunks of ``run_lengths[i]`` elements follow each other. An axis
+        of extent 0 keeps one run with count 0, which remembers its chunk length.
+
+    Raises
+    ------
+    InvalidRequestError
+        For an edge length below 1, or edges that do not cover the extent.
+    """
+
+    extent: int
+    run_lengths: Int64Array
+    run_counts: Int64Array
+
+    @classmethod
+    def uniform(cls, extent: int, length: int) -> Self:
+        """Chunks of equal `length`; the last one may overhang the extent."""
+        if length < 1:
+            raise InvalidRequestError(f"edge length must be >= 1, got {length}")
+        return cls.from_runs([length], [max(1, -(-extent // length))], extent)
+
+    @classmethod
+    def from_edges(cls, edges: ArrayLike, extent: int | None = None) -> Self:
+        """Chunks of the given lengths; the extent defaults to their sum."""
+        lengths = np.asarray(edges, dtype=np.int64).reshape(-1)
+        return cls.from_runs(lengths, np.ones_like(lengths), extent)
+
+    @classmethod
+    def from_runs(cls, lengths: ArrayLike, counts: ArrayLike, extent: int | None = None) -> Self:
+        """``counts[i]`` chunks of ``lengths[i]``, in order; the extent defaults to their sum."""
+        length = np.asarray(lengths, dtype=np.int64).reshape(-1)
+        count = np.asarray(counts, dtype=np.int64).reshape(-1)
+        if length.shape != count.shape:
+            raise InvalidRequestError("run lengths and run counts differ in number")
+        if length.size and int(length.min()) < 1:
+            raise InvalidRequestError(f"edge length must be >= 1, got {int(length.min())}")
+        if count.size and int(count.min()) < 0:
+            raise InvalidRequestError(f"run count must be >= 0, got {int(count.min())}")
+        covered = sum(a * b for a, b in zip(length.tolist(), count.tolist(), strict=True))
+        if extent is None:
+            extent = covered
+        if extent < 0:
+            raise InvalidRequestError(f"extent must be >= 0, got {extent}")
+        if covered < extent:
+            raise InvalidRequestError(f"edges cover {covered} of {extent} elements")
+        if extent == 0:
+            return cls(0, _frozen(length[:1] if length.size else [1]), _frozen([0]))
+        length, count = length[count > 0], count[count > 0]
+        stops = np.cumsum(length * count)
+        last = int(np.searchsorted(stops, extent))
+        before = int(stops[last - 1]) if last else 0
+        length, count = length[: last + 1], count[: last + 1].copy()
+        count[last] = -(-(extent - before) // int(length[last]))
+        heads = np.flatnonzero(np.concatenate([[True], length[1:] != length[:-1]]))
+        return cls(extent, _frozen(length[heads]), _frozen(np.add.reduceat(count, heads)))
+
+    @classmethod
+    def from_json(cls, entry: int | Sequence[Any], extent: int) -> Self:
+        """Read one entry of a ``rectilinear`` or ``rectangular`` grid document."""
+        if isinstance(entry, bool) or not isinstance(entry, int | list | tuple):
+            raise InvalidRequestError(f"chunk edges must be an integer or a list, got {entry!r}")
+        if isinstance(entry, int):
+            return cls.uniform(extent, entry)
+        lengths, counts = [], []
+        for item in entry:
+            pair = item if isinstance(item, list | tuple) else (item, 1)
+            if len(pair) != 2 or not all(type(number) is int for number in pair):
+                raise InvalidRequestError(f"chunk edge must be N or [N, count], got {item!r}")
+            if pair[1] < 1:
+                raise InvalidRequestError(f"edge repeat count must be >= 1, got {pair[1]}")
+            lengths.append(pair[0])
+            counts.append(pair[1])
+        return cls.from_runs(lengths, counts, extent)
+
+    def to_json(self) -> int | list[int | list[int]]:
+        """The entry of a ``rectilinear`` grid document: an int where uniform, else runs."""
+        if self.is_uniform:
+            return self.uniform_length
+        return [
+            length if count == 1 else [length, count]
+            for length, count in zip(
+                self.run_lengths.tolist(), self.run_counts.tolist(), strict=True
+            )
+        ]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, GridAxis):
+            return NotImplemented
+        return (
+            self.extent == other.extent
+            and np.array_equal(self.run_lengths, other.run_lengths)
+            and np.array_equal(self.run_counts, other.run_counts)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.extent, self.run_lengths.tobytes(), self.run_counts.tobytes()))
+
+    def __repr__(self) -> str:
+        return f"GridAxis(extent={self.extent}, edges={self.to_json()})"
+
+    @cached_property
+    def n_chunks(self) -> int:
+        """Number of chunks that hold data."""
+        return int(self.run_counts.sum())
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all chunk lengths are equal (the last chunk may overhang)."""
+        return len(self.run_lengths) == 1
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the last chunk ends where the axis ends."""
+        return self._run_stops[-1] == self.extent if self.extent else True
+
+    @property
+    def uniform_length(self) -> int:
+        """The chunk length of a uniform axis.
+
+        Raises
+        ------
+        NotRepresentableError
+            If the axis is not uniform.
+        """
+        if not self.is_uniform:
+            raise NotRepresentableError("chunk lengths differ along this axis")
+        return int(self.run_lengths[0])
+
+    @cached_property
+    def _run_stops(self) -> Int64Array:
+        return np.cumsum(self.run_lengths * self.run_counts)
+
+    @cached_property
+    def _run_starts(self) -> Int64Array:
+        return self._run_stops - self.run_lengths * self.run_counts
+
+    @cached_property
+    def _run_chunk_stops(self) -> Int64Array:
+        return np.cumsum(self.run_counts)
+
+    def chunk_lengths(self, chunks: ArrayLike) -> Int64Array:
+        """Length that the codec works on, of each of the given chunks."""
+        return self.run_lengths[self._run_of(self._checked(chunks))]
+
+    def starts(self, chunks: ArrayLike) -> Int64Array:
+        """First element of each of the given chunks."""
+        chunk = self._checked(chunks)
+        run = self._run_of(chunk)
+        into_run = chunk - (self._run_chunk_stops[run] - self.run_counts[run])
+        return np.asarray(self._run_starts[run] + into_run * self.run_lengths[run])
+
+    def data_lengths(self, chunks: ArrayLike) -> Int64Array:
+        """Number of elements inside the array, of each of the given chunks."""
+        return np.minimum(self.chunk_lengths(chunks), self.extent - self.starts(chunks))
+
+    def locate(self, elements: ArrayLike) -> Int64Array:
+        """Chunk that holds each of the given elements.
+
+        Raises
+        ------
+        InvalidRequestError
+            If an element lies outside of ``0 <= element < extent``.
+        """
+        element = np.asarray(elements, dtype=np.int64)
+        if element.size and (int(element.min()) < 0 or int(element.max()) >= self.extent):
+            raise InvalidRequestError(
+                f"element {int(element.min())}..{int(element.max())} is outside of an axis of"
+                f" {self.extent}"
+            )
+        if self.is_uniform:
+            return np.asarray(element // self.run_lengths[0])
+        run = np.searchsorted(self._run_stops, element, side="right")
+        first = self._run_chunk_stops[run] - self.run_counts[run]
+        return np.asarray(first + (element - self._run_starts[run]) // self.run_lengths[run])
+
+    def edges(self) -> Int64Array:
+        """Data lengths of all chunks; memory grows with their number."""
+        return self.data_lengths(np.arange(self.n_chunks))
+
+    def clipped(self) -> GridAxis:
+        """The same chunks, the last one cut at the extent."""
+        if self.is_exact:
+            return self
+        lengths, counts = self.run_lengths.tolist(), self.run_counts.tolist()
+        rest = self.extent - int(self.starts(self.n_chunks - 1))
+        return GridAxis.from_runs([*lengths, rest], [*counts[:-1], counts[-1] - 1, 1], self.extent)
+
+    @classmethod
+    def concatenate(cls, axes: Sequence[GridAxis]) -> Self:
+        """The chunks of `axes`, one after the other; empty axes add nothing.
+
+        Raises
+        ------
+        NotRepresentableError
+            If the last chunk of any axis but the last overhangs: inside an array no chunk may hold
+            more than its data. Use `clipped` where only the layout of the data matters.
+        """
+        if not axes:
+            raise InvalidRequestError("nothing to concatenate")
+        filled = [axis for axis in axes if axis.extent] or [axes[0]]
+        for axis in filled[:-1]:
+            if not axis.is_exact:
+                raise NotRepresentableError(
+                    f"a chunk of {int(axis.run_lengths[-1])} overhangs the extent {axis.extent} and"
+                    " cannot lie inside an array"
+                )
+        return cls.from_runs(
+            np.concatenate([axis.run_lengths for axis in filled]),
+            np.concatenate([axis.run_counts for axis in filled]),
+            sum(axis.extent for axis in filled),
+        )
+
+    def _run_of(self, chunk: Int64Array) -> Int64Array:
+        if self.is_uniform:
+            return np.zeros_like(chunk)
+        return np.searchsorted(self._run_chunk_stops, chunk, side="right")
+
+    def _checked(self, chunks: ArrayLike) -> Int64Array:
+        chunk = np.asarray(chunks, dtype=np.int64)
+        if chunk.size and (int(chunk.min()) < 0 or int(chunk.max()) >= self.n_chunks):
+            raise InvalidRequestError(
+                f"chunk {int(chunk.min())}..{int(chunk.max())} is outside of an axis of"
+                f" {self.n_chunks} chunks"
+            )
+        return chunk
+
+
+@dataclass(frozen=True)
+class ChunkGrid:
+    """A regular or rectilinear chunk grid: one `GridAxis` per dimension.
+
+    Two grids are equal exactly if they cut the array in the same way, however they were written.
+
+    Attributes
+    ----------
+    axes
+        The axes, in the order of the array's dimensions; empty for a scalar, which has one chunk.
+    """
+
+    axes: tuple[GridAxis, ...]
+
+    @classmethod
+    def regular(cls, shape: Sequence[int], chunk_shape: Sequence[int]) -> Self:
+        """A grid of equal chunks."""
+        if len(shape) != len(chunk_shape):
+            raise InvalidRequestError(
+                f"chunk shape {tuple(chunk_shape)} has another rank than shape {tuple(shape)}"
+            )
+        return cls(tuple(map(GridAxis.uniform, shape, chunk_shape)))
+
+    @classmethod
+    def from_edges(cls, edges: Iterable[ArrayLike]) -> Self:
+        """A grid of chunks of the given lengths along each axis."""
+        return cls(tuple(GridAxis.from_edges(lengths) for lengths in edges))
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any], shape: Sequence[int]) -> Self:
+        """Read the ``chunk_grid`` of a ``zarr.json``.
+
+        Raises
+        ------
+        InvalidRequestError
+            For an unknown grid, or edges that do not fit `shape`.
+        """
+        name = document.get("name")
+        configuration = document.get("configuration", {})
+        if name == "regular":
+            return cls.regular(shape, configuration["chunk_shape"])
+        if name == "rectilinear":
+            kind = configuration.get("kind")
+            if kind != "inline":
+                raise InvalidRequestError(f"rectilinear grid of unknown kind {kind!r}")
+            entries = configuration["chunk_shapes"]
+        elif name == "rectangular":
+            entries = configuration["chunk_shape"]
+        else:
+            raise InvalidRequestError(f"unknown chunk grid {name!r}")
+        if len(entries) != len(shape):
+            raise InvalidRequestError(
+                f"chunk grid of rank {len(entries)} for an array of rank {len(shape)}"
+            )
+        grid = cls(tuple(map(GridAxis.from_json, entries, shape)))
+        if name == "rectangular":
+            for axis, entry in zip(grid.axes, entries, strict=True):
+                if not isinstance(entry, int) and not axis.is_exact:
+                    raise InvalidRequestError("edges of a rectangular grid must sum to the extent")
+        return grid
+
+    def to_json(self) -> dict[str, Any]:
+        """The ``chunk_grid`` of a ``zarr.json``: ``regular`` wherever it is, else ``rectilinear``."""
+        if self.is_regular:
+            return {
+                "name": "regular",
+                "configuration": {"chunk_shape": [axis.uniform_length for axis in self.axes]},
+            }
+        shapes = [axis.to_json() for axis in self.axes]
+        return {"name": "rectilinear", "configuration": {"kind": "inline", "chunk_shapes": shapes}}
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.axes)
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the array."""
+        return tuple(axis.extent for axis in self.axes)
+
+    @cached_property
+    def grid_shape(self) -> tuple[int, ...]:
+        """Number of chunks along each axis."""
+        return tuple(axis.n_chunks for axis in self.axes)
+
+    @cached_property
+    def n_chunks(self) -> int:
+        """Number of chunks in all; a scalar has one."""
+        return math.prod(self.grid_shape)
+
+    @property
+    def is_regular(self) -> bool:
+        """Whether the ``regular`` grid can express it."""
+        return all(axis.is_uniform for axis in self.axes)
+
+    def locate(self, element: Sequence[int]) -> tuple[int, ...]:
+        """Chunk coords of the chunk that holds an element."""
+        return tuple(
+            int(axis.locate(index)) for axis, index in zip(self.axes, element, strict=True)
+        )
+
+    def start(self, coords: Sequence[int]) -> tuple[int, ...]:
+        """First element of a chunk."""
+        return tuple(int(axis.starts(k)) for axis, k in zip(self.axes, coords, strict=True))
+
+    def chunk_shape(self, coords: Sequence[int]) -> tuple[int, ...]:
+        """Shape that the codecs of a chunk work on."""
+        return tuple(int(axis.chunk_lengths(k)) for axis, k in zip(self.axes, coords, strict=True))
+
+    def data_shape(self, coords: Sequence[int]) -> tuple[int, ...]:
+        """Shape of what of a chunk lies inside the array."""
+        return tuple(int(axis.data_lengths(k)) for axis, k in zip(self.axes, coords, strict=True))
+
+    def clipped(self) -> ChunkGrid:
+        """The same chunks, those at the end cut at the extent."""
+        return ChunkGrid(tuple(axis.clipped() for axis in self.axes))
+
+    @classmethod
+    def concatenate(cls, grids: Sequence[ChunkGrid], axis: int) -> Self:
+        """Lay grids one after the other along an axis.
+
+        Raises
+        ------
+        NotRepresentableError
+            If the grids differ along another axis, or a chunk inside would overhang.
+        """
+        if not grids:
+            raise InvalidRequestError("nothing to concatenate")
+        first = grids[0]
+        if not 0 <= axis < first.ndim:
+            raise InvalidRequestError(f"axis {axis} of a grid of rank {first.ndim}")
+        for other in grids[1:]:
+            if other.ndim != first.ndim:
+                raise NotRepresentableError(f"grids of rank {first.ndim} and {other.ndim}")
+            for position in range(first.ndim):
+                if position != axis and other.axes[position] != first.axes[position]:
+                    raise NotRepresentableError(f"grids differ along dimension {position}")
+        axes = list(first.axes)
+        axes[axis] = GridAxis.concatenate([grid.axes[axis] for grid in grids])
+        return cls(tuple(axes))

@@ -1,0 +1,313 @@
+"""Selections projected on chunks.
+
+Per axis, a slice (start, stop, stride) or an array of indices is cut into *pieces*, one for each chunk
+that it touches: which chunk, which elements inside it, where they go in the output. A selection over
+several axes is the cross product of its axes' pieces. This is the hyperslab algorithm of "Chunking
+Algorithms for NetCDF-C" (per-dimension slice projections, then an odometer over them), carried over
+to uneven edges and done for all chunks at once in numpy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gridref.errors import InvalidRequestError
+from gridref.model.grid import GridAxis
+
+__all__ = [
+    "AxisSelection",
+    "IndexProjection",
+    "Progression",
+    "SliceProjection",
+    "normalize_selection",
+    "project",
+    "project_indices",
+    "project_progressions",
+    "project_slice",
+]
+
+Int64Array = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Progression:
+    """A slice in normal form: ``start, start + step, ...``, `count` elements, `step` >= 1.
+
+    `flipped` says that the caller asked for the elements in reverse (a negative stride): the output
+    is to be reversed along the axis after reading.
+    """
+
+    start: int
+    step: int
+    count: int
+    flipped: bool = False
+
+    @classmethod
+    def from_slice(cls, selection: slice, extent: int) -> Progression:
+        """Normalise a slice over an axis of `extent` elements, with the meaning of Python's slices.
+
+        Raises
+        ------
+        InvalidRequestError
+            For a stride of 0.
+        """
+        try:
+            start, stop, step = selection.indices(extent)
+        except (ValueError, TypeError) as error:
+            raise InvalidRequestError(f"bad slice {selection}: {error}") from error
+        count = len(range(start, stop, step))
+        if count == 0:
+            return cls(0, 1, 0)
+        if step < 0:
+            return cls(start + step * (count - 1), -step, count, flipped=True)
+        return cls(start, step, count)
+
+
+AxisSelection = Progression | Int64Array
+"""What is selected along one axis: a slice in normal form, or an array of indices."""
+
+
+@dataclass(frozen=True, eq=False)
+class SliceProjection:
+    """The pieces of a slice along one axis; each field is an int64 array, one entry a piece.
+
+    Attributes
+    ----------
+    chunk
+        Chunk index along the axis.
+    start, step, count
+        The elements ``start, start + step, ...`` inside the chunk. A step may be negative, or 0: one
+        element repeated.
+    out_start
+        Where in the output the piece begins; its elements follow each other there.
+    """
+
+    chunk: Int64Array
+    start: Int64Array
+    step: Int64Array
+    count: Int64Array
+    out_start: Int64Array
+
+    def __len__(self) -> int:
+        return len(self.chunk)
+
+    def in_chunk(self, piece: int) -> slice:
+        """Slice inside the chunk; for a step of 0, of the one element to repeat."""
+        start, step = int(self.start[piece]), int(self.step[piece])
+        if step == 0:
+            return slice(start, start + 1)
+        stop = start + step * (int(self.count[piece]) - 1) + (1 if step > 0 else -1)
+        return slice(start, stop if stop >= 0 else None, step)
+
+    def in_output(self, piece: int) -> slice:
+        """Slice of the output."""
+        start = int(self.out_start[piece])
+        return slice(start, start + int(self.count[piece]))
+
+    def take(self, pieces: NDArray[np.int64] | NDArray[np.bool_]) -> SliceProjection:
+        """Some of the pieces."""
+        return SliceProjection(*(column[pieces] for column in vars(self).values()))
+
+
+@dataclass(frozen=True, eq=False)
+class IndexProjection:
+    """The pieces of an array of indices along one axis.
+
+    Attributes
+    ----------
+    chunk
+        int64, chunk index along the axis, one entry a piece.
+    splits
+        int64, one entry more than pieces: piece ``p`` has the entries ``splits[p]:splits[p + 1]`` of
+        the next two.
+    index, out_index
+        int64: element inside the chunk, and its place in the output.
+    """
+
+    chunk: Int64Array
+    splits: Int64Array
+    index: Int64Array
+    out_index: Int64Array
+
+    def __len__(self) -> int:
+        return len(self.chunk)
+
+    @property
+    def count(self) -> Int64Array:
+        """Number of elements of each piece."""
+        return np.diff(self.splits)
+
+    def in_chunk(self, piece: int) -> Int64Array:
+        """Indices inside the chunk."""
+        return self.index[self.splits[piece] : self.splits[piece + 1]]
+
+    def in_output(self, piece: int) -> Int64Array:
+        """Indices in the output."""
+        return self.out_index[self.splits[piece] : self.splits[piece + 1]]
+
+
+def normalize_selection(
+    selection: int | slice | ArrayLike, extent: int, axis: int = 0
+) -> AxisSelection:
+    """Bring what a user may write for one axis into normal form.
+
+    Parameters
+    ----------
+    selection
+        An integer (a selection of one element), a slice, a boolean mask, or integers in any order
+        and number; negative ones count from the end.
+    extent
+        Number of elements along the axis.
+    axis
+        For messages.
+
+    Raises
+    ------
+    InvalidRequestError
+        For indices out of range, masks of another length, or anything else.
+    """
+    if isinstance(selection, slice):
+        return Progression.from_slice(selection, extent)
+    indices = np.asarray(selection)
+    if indices.dtype == np.bool_:
+        if indices.shape != (extent,):
+            raise InvalidRequestError(
+                f"mask of shape {indices.shape} for {extent} elements (dimension {axis})"
+            )
+        indices = np.flatnonzero(indices)
+    if indices.size == 0:
+        indices = indices.astype(np.int64)
+    if indices.dtype.kind not in "iu" or indices.ndim > 1:
+        raise InvalidRequestError(
+            f"an index is an integer, a slice or a list of integers, got {selection!r}"
+            f" (dimension {axis})"
+        )
+    wrapped = np.where(indices < 0, indices + extent, indices).astype(np.int64)
+    if wrapped.size and (int(wrapped.min()) < 0 or int(wrapped.max()) >= extent):
+        raise InvalidRequestError(
+            f"index {int(indices.min())}..{int(indices.max())} is outside of an axis of {extent}"
+            f" (dimension {axis})"
+        )
+    if wrapped.ndim == 0:
+        return Progression(int(wrapped), 1, 1)
+    return wrapped
+
+
+def project(axis: GridAxis, selection: AxisSelection) -> SliceProjection | IndexProjection:
+    """Project a selection in normal form on the chunks of an axis."""
+    if isinstance(selection, Progression):
+        return project_slice(axis, selection)
+    return project_indices(axis, selection)
+
+
+def project_slice(axis: GridAxis, selection: Progression) -> SliceProjection:
+    """Project a slice on the chunks of an axis. The cost grows with the number of chunks it spans."""
+    start, step, count = selection.start, selection.step, selection.count
+    if count == 0:
+        return SliceProjection(*(np.zeros(0, np.int64) for _ in range(5)))
+    last = start + step * (count - 1)
+    if last >= axis.extent or start < 0:
+        raise InvalidRequestError(f"elements {start}..{last} of an axis of {axis.extent}")
+    chunk = np.arange(int(axis.locate(start)), int(axis.locate(last)) + 1)
+    chunk_start = axis.starts(chunk)
+    # Selected elements before each chunk; the difference to the next chunk's is the chunk's own.
+    before = np.maximum(0, -((start - chunk_start) // step))
+    piece_count = np.diff(before, append=count)
+    hit = piece_count > 0
+    if not hit.all():
+        chunk, chunk_start, before = chunk[hit], chunk_start[hit], before[hit]
+        piece_count = piece_count[hit]
+    return SliceProjection(
+        chunk,
+        start + before * step - chunk_start,
+        np.full(len(chunk), step, dtype=np.int64),
+        piece_count,
+        before,
+    )
+
+
+def project_indices(axis: GridAxis, indices: Int64Array) -> IndexProjection:
+    """Project an array of indices, in any order and with repeats, on the chunks of an axis."""
+    chunk = axis.locate(indices)
+    return group_indices((chunk,), indices - axis.starts(chunk))[1]
+
+
+def group_indices(
+    keys: Sequence[Int64Array], index: Int64Array
+) -> tuple[tuple[Int64Array, ...], IndexProjection]:
+    """Sort elements into pieces of equal keys.
+
+    Parameters
+    ----------
+    keys
+        One or more int64 arrays, one entry an element; the last one is the chunk.
+    index
+        Element inside the chunk.
+
+    Returns
+    -------
+    tuple
+        The keys before the last of every piece, and the pieces.
+    """
+    order = np.lexsort(keys[::-1])
+    ordered = [key[order] for key in keys]
+    changed = np.zeros(max(0, len(index) - 1), dtype=bool)
+    for key in ordered:
+        changed |= key[1:] != key[:-1]
+    heads = np.flatnonzero(np.concatenate([[len(index) > 0], changed]))
+    splits = np.append(heads, len(index)).astype(np.int64)
+    pieces = [key[heads] for key in ordered]
+    return tuple(pieces[:-1]), IndexProjection(pieces[-1], splits, index[order], order)
+
+
+def project_progressions(
+    start: Int64Array, step: Int64Array, count: Int64Array, chunk_length: Int64Array
+) -> tuple[Int64Array, SliceProjection]:
+    """Project many arithmetic progressions, each on a grid of equal chunks of its own.
+
+    This is the inner level: progression ``i`` is what a selection takes of block ``i``.
+
+    Parameters
+    ----------
+    start, step, count
+        int64, one entry a progression: the stored elements ``start + step * j`` for
+        ``0 <= j < count``. Steps may be negative or 0; counts are >= 1.
+    chunk_length
+        int64, length of the equal chunks that the progression is laid on.
+
+    Returns
+    -------
+    tuple
+        Which progression each piece belongs to, and the pieces; `SliceProjection.out_start` counts
+        from the progression's first element.
+    """
+    span = step * (count - 1)
+    low = start + np.minimum(span, 0)
+    high = start + np.maximum(span, 0)
+    first = low // chunk_length
+    stride = np.abs(step)
+    # Strides up to the chunk length hit every chunk on the way; longer ones hit one element each.
+    sparse = stride > chunk_length
+    n_pieces = np.where(sparse, count, high // chunk_length - first + 1)
+    owner = np.repeat(np.arange(len(start)), n_pieces)
+    nth = np.arange(len(owner)) - np.repeat(np.cumsum(n_pieces) - n_pieces, n_pieces)
+    low, stride, length, total = low[owner], stride[owner], chunk_length[owner], count[owner]
+    sparse = sparse[owner]
+    chunk = np.where(sparse, (low + nth * stride) // length, first[owner] + nth)
+    divisor = np.maximum(stride, 1)
+    # In ascending order, the piece holds the progression's elements j_first <= j < j_stop.
+    j_first = np.where(sparse, nth, np.maximum(0, -((low - chunk * length) // divisor)))
+    j_stop = np.where(
+        sparse, nth + 1, np.minimum(total, -((low - (chunk + 1) * length) // divisor))
+    )
+    constant = stride == 0
+    j_first = np.where(constant, 0, j_first)
+    j_stop = np.where(constant, total, j_stop)
+    signed = step[owner]
+    out_start = np.where(signed < 0, total - j_stop, j_first)
+    in_chunk = start[owner] + signed * out_start - chunk * length
+    return owner, SliceProjection(chunk, in_chunk, signed, j_stop - j_first, out_start)
