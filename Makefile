@@ -1,0 +1,55 @@
+# Needs git, make and a Python >= 3.12; the rest goes into .venv.
+# Variables: PYTHON (the interpreter to build with), VENV, JOBS (test processes), ARGS (more for pytest).
+
+VENV ?= .venv
+JOBS ?= 2
+ARGS ?=
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help env demo test lint types check fuzz bench constraints clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+env: $(STAMP) ## make the environment in .venv (again only when its inputs changed)
+
+$(STAMP): pyproject.toml constraints.txt
+	@if ! $(BIN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 12))' 2>/dev/null; then \
+	    python=$$(tools/find-python) || exit 1; \
+	    echo "Making $(VENV) with $$python"; \
+	    "$$python" -m venv --clear $(VENV); \
+	fi
+	@echo "Installing gridref into $(VENV) (the first time takes a few minutes)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input \
+	    -c constraints.txt -e ".[all,dev]"
+	@touch $@
+
+demo: env ## open the sample files as one cube and compare every value
+	@$(BIN)/gridref demo
+
+test: env ## run the tests
+	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+lint: env ## style, format and direction of imports
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/lint-imports
+
+types: env ## strict type check of src/
+	$(BIN)/mypy
+
+check: lint types test ## lint, types and test
+
+fuzz: env ## the property tests with many more examples
+	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -n $(JOBS) --timeout=3600 tests/property $(ARGS)
+
+bench: env ## run the benchmarks
+	$(BIN)/python -m benchmarks
+
+constraints: ## write constraints.txt with today's versions
+	@python=$$(tools/find-python) || exit 1; tools/make-constraints "$$python"
+
+clean: ## remove the environment, caches and builds
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,0 +1,42 @@
+"""Fixtures and hypothesis profiles for all tests."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.shared_data import missing_reason, shared_data_folder, skip_or_fail
+
+# Machines that are shared make single examples slow now and then, so no profile has a deadline.
+settings.register_profile(
+    "default", max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("ci", settings.get_profile("default"), max_examples=100, print_blob=True)
+settings.register_profile("thorough", settings.get_profile("ci"), max_examples=5000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of shared test data: real files, see its README."""
+    reason = missing_reason()
+    if reason is not None:
+        skip_or_fail(reason)
+    return shared_data_folder()
+
+
+@pytest.fixture(scope="session")
+def sample_data() -> Path:
+    """The repository's own sample files."""
+    return Path(__file__).resolve().parents[1] / "sample_data"
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for mark in item.iter_markers("missing_shared_data"):
+        (reason,) = mark.args
+        if mark.kwargs["wrong"]:
+            pytest.fail(reason, pytrace=False)
+        skip_or_fail(reason)
