@@ -1,0 +1,376 @@
+"""``zarr.json`` documents, both ways.
+
+Sources: Zarr core specification v3; zarr-extensions (data types ``string``, ``struct``,
+``null_terminated_bytes``, ``fixed_length_utf32``, ``raw_bytes``; chunk grid ``rectilinear``). Attributes are
+written in the form in which xarray reads them back.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gridref.errors import InvalidRequestError
+from gridref.model.encoding import Codec
+from gridref.model.grid import ChunkGrid
+
+__all__ = [
+    "ArrayMetadata",
+    "attribute_from_numpy",
+    "attributes_to_json",
+    "data_type_from_json",
+    "data_type_to_json",
+    "fill_value_from_json",
+    "fill_value_to_json",
+    "group_document",
+]
+
+_NUMBER_NAMES = {
+    "?": "bool",
+    **{code: np.dtype(code).name for code in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")},
+    **{code: np.dtype(code).name for code in ("f2", "f4", "f8", "c8", "c16")},
+}
+_NUMBERS = {name: np.dtype(code) for code, name in _NUMBER_NAMES.items()}
+
+
+@dataclass(frozen=True)
+class ArrayMetadata:
+    """What the ``zarr.json`` of an array says.
+
+    Attributes
+    ----------
+    dtype
+        Dtype of the elements, in native byte order.
+    grid
+        Chunk grid, and with it the shape.
+    codecs
+        Codec chain.
+    fill_value
+        Scalar of `dtype`.
+    dims
+        Dimension names; None where there are none.
+    attrs
+        Attributes, JSON values.
+    key_separator, key_prefix
+        Chunk keys: ``c/0/1`` by default.
+    """
+
+    dtype: np.dtype[Any]
+    grid: ChunkGrid
+    codecs: tuple[Codec, ...]
+    fill_value: Any
+    dims: tuple[str | None, ...] | None
+    attrs: Mapping[str, Any]
+    key_separator: str = "/"
+    key_prefix: str = "c"
+
+    def to_json(self) -> dict[str, Any]:
+        """The document. Attributes are taken as they are: see `attributes_to_json`."""
+        document: dict[str, Any] = {
+            "zarr_format": 3,
+            "node_type": "array",
+            "shape": list(self.grid.shape),
+            "data_type": data_type_to_json(self.dtype),
+            "chunk_grid": self.grid.to_json(),
+            "chunk_key_encoding": {
+                "name": "default" if self.key_prefix else "v2",
+                "configuration": {"separator": self.key_separator},
+            },
+            "fill_value": fill_value_to_json(self.fill_value, self.dtype),
+            "codecs": [codec.to_json() for codec in self.codecs],
+            "attributes": dict(self.attrs),
+            "storage_transformers": [],
+        }
+        if self.dims is not None:
+            document["dimension_names"] = list(self.dims)
+        return document
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> ArrayMetadata:
+        """Read a document.
+
+        Raises
+        ------
+        InvalidRequestError
+            Where it is not Zarr v3, or uses an extension that gridref does not know.
+        """
+        if document.get("zarr_format") != 3 or document.get("node_type") != "array":
+            raise InvalidRequestError("not the metadata of a Zarr v3 array")
+        if document.get("storage_transformers"):
+            raise InvalidRequestError("storage transformers are not supported")
+        try:
+            shape = [int(extent) for extent in document["shape"]]
+            dtype = data_type_from_json(document["data_type"])
+            keys = document.get("chunk_key_encoding", {"name": "default"})
+            keys = {"name": keys} if isinstance(keys, str) else keys
+            prefix = {"default": "c", "v2": ""}[keys["name"]]
+            separator = keys.get("configuration", {}).get("separator", "/" if prefix else ".")
+            dims = document.get("dimension_names")
+            return cls(
+                dtype,
+                ChunkGrid.from_json(document["chunk_grid"], shape),
+                tuple(Codec.from_json(entry) for entry in document["codecs"]),
+                fill_value_from_json(document["fill_value"], dtype),
+                None if dims is None else tuple(dims),
+                dict(document.get("attributes", {})),
+                separator,
+                prefix,
+            )
+        except (KeyError, TypeError, ValueError, struct.error) as error:
+            if isinstance(error, InvalidRequestError):
+                raise
+            raise InvalidRequestError(f"bad Zarr array metadata: {error!r}") from error
+
+    def chunk_key(self, coords: Sequence[int]) -> str:
+        """Key of a chunk, like ``c/0/1``; ``c`` or ``0`` for a scalar."""
+        parts = ([self.key_prefix] if self.key_prefix else []) + [str(k) for k in coords]
+        return self.key_separator.join(parts) if parts else "0"
+
+
+def group_document(
+    attrs: Mapping[str, Any], consolidated: Mapping[str, Mapping[str, Any]] | None = None
+) -> dict[str, Any]:
+    """The ``zarr.json`` of a group.
+
+    Parameters
+    ----------
+    attrs
+        Attributes, JSON values.
+    consolidated
+        Documents of everything below, by path; None writes no consolidated metadata.
+    """
+    document: dict[str, Any] = {"zarr_format": 3, "node_type": "group", "attributes": dict(attrs)}
+    if consolidated is not None:
+        document["consolidated_metadata"] = {
+            "kind": "inline",
+            "must_understand": False,
+            "metadata": dict(consolidated),
+        }
+    return document
+
+
+def data_type_to_json(dtype: np.dtype[Any]) -> Any:
+    """Zarr v3 data type of a dtype.
+
+    Structured types that Zarr's ``struct`` cannot express (padding, arrays as fields) become
+    ``raw_bytes`` of the same size.
+    """
+    kind = dtype.kind
+    if kind == "T":
+        return "string"
+    code = dtype.str[1:] if kind != "b" else "?"
+    if code in _NUMBER_NAMES:
+        return _NUMBER_NAMES[code]
+    if kind == "S":
+        return _sized("null_terminated_bytes", dtype.itemsize)
+    if kind == "U":
+        return _sized("fixed_length_utf32", dtype.itemsize)
+    if kind == "V" and is_struct(dtype):
+        assert dtype.names is not None
+        assert dtype.fields is not None
+        fields = [
+            {"name": name, "data_type": data_type_to_json(dtype.fields[name][0])}
+            for name in dtype.names
+        ]
+        return {"name": "struct", "configuration": {"fields": fields}}
+    if kind == "V":
+        return _sized("raw_bytes", dtype.itemsize)
+    raise InvalidRequestError(f"Zarr has no data type for {dtype}")
+
+
+def is_struct(dtype: np.dtype[Any]) -> bool:
+    """Whether Zarr's ``struct`` can express a structured dtype: packed, no arrays as fields."""
+    if dtype.names is None or dtype.fields is None:
+        return False
+    members = [dtype.fields[name] for name in dtype.names]
+    packed = sum(member[0].itemsize for member in members) == dtype.itemsize
+    ordered = [member[1] for member in members] == sorted(member[1] for member in members)
+    plain = all(
+        member[0].subdtype is None and (member[0].kind != "V" or is_struct(member[0]))
+        for member in members
+    )
+    return packed and ordered and plain and dtype.itemsize > 0
+
+
+def data_type_from_json(document: Any) -> np.dtype[Any]:
+    """Dtype of a Zarr v3 data type.
+
+    Raises
+    ------
+    InvalidRequestError
+        For a data type that gridref does not know.
+    """
+    name = document if isinstance(document, str) else document["name"]
+    configuration = {} if isinstance(document, str) else document.get("configuration", {})
+    if name in _NUMBERS:
+        return _NUMBERS[name]
+    if name in ("string", "variable_length_utf8"):
+        return np.dtype(np.dtypes.StringDType())
+    if name == "null_terminated_bytes":
+        return np.dtype(f"S{configuration['length_bytes']}")
+    if name == "fixed_length_utf32":
+        return np.dtype(f"U{configuration['length_bytes'] // 4}")
+    if name == "raw_bytes":
+        return np.dtype(f"V{configuration['length_bytes']}")
+    if name[:1] == "r" and name[1:].isdigit() and int(name[1:]) % 8 == 0:
+        return np.dtype(f"V{int(name[1:]) // 8}")
+    if name in ("struct", "structured"):
+        fields = [
+            (entry["name"], data_type_from_json(entry["data_type"]))
+            if isinstance(entry, Mapping)
+            else (entry[0], data_type_from_json(entry[1]))
+            for entry in configuration["fields"]
+        ]
+        return np.dtype(fields)
+    if name in ("numpy.datetime64", "numpy.timedelta64"):
+        code = {"numpy.datetime64": "M8", "numpy.timedelta64": "m8"}[name]
+        factor = configuration.get("scale_factor", 1)
+        return np.dtype(f"{code}[{factor if factor != 1 else ''}{configuration['unit']}]")
+    raise InvalidRequestError(f"unknown Zarr data type {name!r}")
+
+
+def _sized(name: str, length_bytes: int) -> dict[str, Any]:
+    return {"name": name, "configuration": {"length_bytes": length_bytes}}
+
+
+def fill_value_to_json(value: Any, dtype: np.dtype[Any]) -> Any:
+    """JSON form of a fill value. NaNs with a payload are written as hexadecimal bits."""
+    kind = dtype.kind
+    if kind == "b":
+        return bool(value)
+    if kind in "iu":
+        return int(value)
+    if kind == "f":
+        return _float_to_json(np.asarray(value, dtype)[()])
+    if kind == "c":
+        number = np.asarray(value, dtype)[()]
+        return [_float_to_json(number.real), _float_to_json(number.imag)]
+    if kind in "UT":
+        return str(value)
+    if kind == "S":
+        return base64.standard_b64encode(bytes(value)).decode()
+    scalar = np.asarray(value, dtype)
+    if dtype.names is not None and is_struct(dtype):
+        return {name: fill_value_to_json(scalar[name][()], dtype[name]) for name in dtype.names}
+    return base64.standard_b64encode(scalar.tobytes()).decode()
+
+
+def _float_to_json(value: Any) -> float | str:
+    if math.isnan(value):
+        bits = np.asarray(value).view(f"u{value.dtype.itemsize}")[()]
+        plain = np.asarray(np.nan, value.dtype).view(bits.dtype)[()]
+        return "NaN" if bits == plain else f"0x{int(bits):0{2 * value.dtype.itemsize}x}"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return float(value)
+
+
+def fill_value_from_json(document: Any, dtype: np.dtype[Any]) -> Any:
+    """Scalar of `dtype` from its JSON form; None becomes zero."""
+    kind = dtype.kind
+    if document is None:
+        return "" if kind == "T" else np.zeros((), dtype)[()]
+    if kind == "T":
+        return str(document)
+    if kind in "biuUmM":
+        return np.asarray(document, dtype)[()]
+    if kind == "f":
+        return _float_from_json(document, dtype)
+    if kind == "c":
+        part = np.dtype(f"f{dtype.itemsize // 2}")
+        real, imag = (_float_from_json(entry, part) for entry in document)
+        return np.array([real, imag], part).view(dtype)[0]
+    if kind == "S":
+        return np.asarray(base64.standard_b64decode(document), dtype)[()]
+    if isinstance(document, Mapping):
+        assert dtype.names is not None
+        return np.array(
+            tuple(fill_value_from_json(document[name], dtype[name]) for name in dtype.names), dtype
+        )[()]
+    raw = base64.standard_b64decode(document) if isinstance(document, str) else bytes(document)
+    return np.frombuffer(raw, dtype)[0]
+
+
+def _float_from_json(document: Any, dtype: np.dtype[Any]) -> Any:
+    if isinstance(document, str) and document.startswith("0x"):
+        bits = int(document, 16).to_bytes(dtype.itemsize, "little")
+        return np.frombuffer(bits, dtype.newbyteorder("<"))[0].astype(dtype)
+    return np.asarray(float(document), dtype)[()]
+
+
+def attributes_to_json(attrs: Mapping[str, Any], dtype: np.dtype[Any] | None) -> dict[str, Any]:
+    """Attributes in the JSON form that xarray reads back from a Zarr v3 array.
+
+    ``_FillValue`` takes xarray's own form (floats as base64 of the little-endian float64); for string
+    types, for which xarray has none, it is left out. Strict JSON knows no NaN: non-finite numbers become
+    ``"NaN"``, ``"Infinity"`` and ``"-Infinity"``, and a ``missing_value`` of NaN, which says nothing about
+    the data that NaN does not, is left out.
+
+    Parameters
+    ----------
+    attrs
+        Attributes with numpy values.
+    dtype
+        Dtype of the array as the view shows it; None for a group.
+    """
+    result: dict[str, Any] = {}
+    for name, value in attrs.items():
+        if name == "_FillValue" and dtype is not None:
+            if dtype.kind in "biufc":
+                result[name] = _xarray_fill_value(value, dtype)
+            continue
+        if name == "missing_value" and _is_nan(value):
+            continue
+        result[name] = attribute_from_numpy(value)
+    return result
+
+
+def attribute_from_numpy(value: Any) -> Any:
+    """A strict JSON value of an attribute's numpy, str, bytes or list value."""
+    if isinstance(value, np.ndarray):
+        return attribute_from_numpy(value.tolist())
+    if isinstance(value, np.generic):
+        return attribute_from_numpy(value.item())
+    if isinstance(value, list | tuple):
+        return [attribute_from_numpy(entry) for entry in value]
+    if isinstance(value, Mapping):
+        return {str(key): attribute_from_numpy(entry) for key, entry in value.items()}
+    if isinstance(value, bytes):
+        return (
+            value.decode("utf-8", errors="surrogateescape")
+            .encode("utf-8", errors="backslashreplace")
+            .decode()
+        )
+    if isinstance(value, complex):
+        return [attribute_from_numpy(value.real), attribute_from_numpy(value.imag)]
+    if isinstance(value, float) and not math.isfinite(value):
+        return _float_to_json(np.float64(value))
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    return str(value)
+
+
+def _is_nan(value: Any) -> bool:
+    array = np.asarray(value)
+    return bool(array.dtype.kind == "f" and np.isnan(array).all())
+
+
+def _xarray_fill_value(value: Any, dtype: np.dtype[Any]) -> Any:
+    scalar = np.asarray(value).reshape(-1)[0]
+    if dtype.kind == "b":
+        return bool(scalar)
+    if dtype.kind in "iu":
+        return int(scalar)
+
+    def packed(number: float) -> str:
+        return base64.standard_b64encode(struct.pack("<d", number)).decode()
+
+    if dtype.kind == "c":
+        return [packed(float(scalar.real)), packed(float(scalar.imag))]
+    return packed(float(scalar))
