@@ -1,0 +1,8 @@
+"""Bytes -> ndarray: one decoder for each codec name."""
+
+from __future__ import annotations
+
+from gridref.codecs.pipeline import decode_chunk
+from gridref.codecs.registry import decodable, why_not
+
+__all__ = ["decodable", "decode_chunk", "why_not"]

@@ -1,0 +1,164 @@
+"""Decoding one stored chunk: the codec chain of an encoding, resolved once and run many times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.codecs.registry import ARRAY_CODECS, BYTES_CODECS, SERIAL_CODECS, why_not
+from gridref.codecs.stage import ArraySpec, Raw
+from gridref.errors import DecodeError
+from gridref.model.encoding import Codec, Encoding
+
+__all__ = ["decode_chunk"]
+
+
+@dataclass(frozen=True)
+class _Pipeline:
+    """A codec chain for one chunk shape and filter mask, in the order of decoding.
+
+    Attributes
+    ----------
+    prefix
+        Bytes to put before the stored ones.
+    stored_bytes
+        Size that the stored bytes must have, where it is determined.
+    bytes_stages
+        Name, function, and size of what it must produce, of each bytes -> bytes codec.
+    serial_stage
+        Name and function of the array -> bytes codec.
+    array_stages
+        Name and function of each array -> array codec.
+    spec
+        What comes out.
+    """
+
+    prefix: bytes
+    stored_bytes: int | None
+    bytes_stages: tuple[tuple[str, Callable[[Raw], Raw], int | None], ...]
+    serial_stage: tuple[str, Callable[[Raw], NDArray[Any]]]
+    array_stages: tuple[tuple[str, Callable[[NDArray[Any]], NDArray[Any]]], ...]
+    spec: ArraySpec
+
+    def run(self, data: bytes | memoryview) -> NDArray[Any]:
+        """Decode one chunk."""
+        raw: Raw = data
+        if isinstance(data, memoryview) and (data.format != "B" or data.ndim != 1):
+            raw = data.cast("B")
+        if self.prefix:
+            raw = self.prefix + bytes(raw)
+        name, _ = self.serial_stage
+        try:
+            if self.stored_bytes is not None and len(raw) != self.stored_bytes:
+                name = self.bytes_stages[0][0] if self.bytes_stages else name
+                raise ValueError(f"{len(raw)} bytes are stored, expected {self.stored_bytes}")
+            for name, decode, n_bytes in self.bytes_stages:  # noqa: B007 (the error names it)
+                raw = decode(raw)
+                if n_bytes is not None and len(raw) != n_bytes:
+                    raise ValueError(f"decodes to {len(raw)} bytes, expected {n_bytes}")
+            name, to_array = self.serial_stage
+            values = to_array(raw)
+            for name, convert in self.array_stages:  # noqa: B007
+                values = convert(values)
+            if values.shape != self.spec.shape:
+                raise ValueError(f"decodes to shape {values.shape}, expected {self.spec.shape}")
+        except DecodeError:
+            raise
+        except Exception as error:  # decoders are many, and each has exceptions of its own
+            text = str(error) or type(error).__name__
+            raise DecodeError(f"codec {name}: {text}") from error
+        return values
+
+
+def _split(encoding: Encoding) -> tuple[tuple[Codec, ...], Codec, tuple[Codec, ...]]:
+    """The chain as (array -> array codecs, array -> bytes codec, bytes -> bytes codecs)."""
+    for codec in encoding.codecs:
+        reason = why_not(codec)
+        if reason is not None:
+            raise DecodeError(reason)
+    for position, codec in enumerate(encoding.codecs):
+        if codec.name in SERIAL_CODECS:
+            return encoding.codecs[:position], codec, encoding.codecs[position + 1 :]
+    names = [codec.name for codec in encoding.codecs]
+    raise DecodeError(f"codec chain {names} has no array -> bytes codec")
+
+
+@lru_cache(maxsize=4096)
+def _resolve(encoding: Encoding, shape: tuple[int, ...], filter_mask: int) -> _Pipeline:
+    """Resolve the chain of `encoding` for chunks of the given shape and filter mask."""
+    array_codecs, serial_codec, bytes_codecs = _split(encoding)
+    name = ""
+    try:
+        spec = ArraySpec(shape, encoding.dtype)
+        array_stages = []
+        for codec in array_codecs:
+            name = codec.name
+            kind = ARRAY_CODECS[name]
+            array_stages.append((name, kind.decoder(codec.configuration, spec)))
+            spec = kind.stored(codec.configuration, spec)
+        name = serial_codec.name
+        serial = SERIAL_CODECS[name]
+        to_array = serial.decoder(serial_codec.configuration, spec)
+        n_bytes = serial.stored_bytes(serial_codec.configuration, spec)
+        bytes_stages = []
+        for position, codec in enumerate(bytes_codecs):
+            if filter_mask >> position & 1:
+                continue
+            name = codec.name
+            step = BYTES_CODECS[name]
+            decode = step.decoder(codec.configuration, n_bytes, spec)
+            bytes_stages.append((name, decode, n_bytes))
+            n_bytes = step.stored_bytes(codec.configuration, n_bytes, spec)
+    except KeyError as error:
+        raise DecodeError(f"codec {name} stands at the wrong place in its chain") from error
+    except Exception as error:
+        raise DecodeError(f"codec {name}: {error}") from error
+    return _Pipeline(
+        encoding.prefix,
+        n_bytes,
+        tuple(reversed(bytes_stages)),
+        (serial_codec.name, to_array),
+        tuple(reversed(array_stages)),
+        ArraySpec(shape, encoding.dtype),
+    )
+
+
+def decode_chunk(
+    data: bytes | memoryview,
+    encoding: Encoding,
+    shape: tuple[int, ...] | None = None,
+    filter_mask: int = 0,
+) -> np.ndarray[Any, Any]:
+    """Turn the bytes of one stored chunk into its elements.
+
+    Threads may decode at the same time: the decoders hold no state and let go of the GIL.
+
+    Parameters
+    ----------
+    data
+        The stored bytes.
+    encoding
+        What they are.
+    shape
+        Shape of the stored chunk where it is not ``encoding.chunk_shape`` (truncated edges).
+    filter_mask
+        Bit ``i`` says that the ``i``-th bytes -> bytes codec was not applied to this chunk.
+
+    Returns
+    -------
+    numpy.ndarray
+        Elements of dtype ``encoding.dtype`` and shape `shape`. It may be read-only, and have any
+        strides.
+
+    Raises
+    ------
+    DecodeError
+        If the bytes are not what the codec chain produces, or a codec cannot be decoded.
+    """
+    pipeline = _resolve(encoding, encoding.chunk_shape if shape is None else shape, filter_mask)
+    return pipeline.run(data)

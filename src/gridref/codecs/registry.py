@@ -1,0 +1,45 @@
+"""All codecs by name, and the question whether one can be decoded."""
+
+from __future__ import annotations
+
+from gridref.codecs import checksums, core, strings
+from gridref.codecs.stage import ArrayCodec, BytesCodec, SerialCodec
+from gridref.model.encoding import Codec
+
+__all__ = ["ARRAY_CODECS", "BYTES_CODECS", "SERIAL_CODECS", "decodable", "why_not"]
+
+ARRAY_CODECS: dict[str, ArrayCodec] = {**core.ARRAY_CODECS}
+"""Array -> array codecs."""
+
+SERIAL_CODECS: dict[str, SerialCodec] = {**core.SERIAL_CODECS, **strings.SERIAL_CODECS}
+"""Array -> bytes codecs."""
+
+BYTES_CODECS: dict[str, BytesCodec] = {**core.BYTES_CODECS, **checksums.BYTES_CODECS}
+"""Bytes -> bytes codecs."""
+
+
+def why_not(codec: Codec) -> str | None:
+    """Say why `codec` cannot be decoded.
+
+    Returns
+    -------
+    str or None
+        The reason, with the codec's name; None if it can be decoded.
+    """
+    kind = (
+        ARRAY_CODECS.get(codec.name)
+        or SERIAL_CODECS.get(codec.name)
+        or BYTES_CODECS.get(codec.name)
+    )
+    if kind is None:
+        return f"codec {codec.name}: no decoder is known"
+    missing = [key for key in kind.required if key not in codec.configuration]
+    if missing:
+        return f"codec {codec.name}: configuration lacks {', '.join(missing)}"
+    problem = kind.problem(codec.configuration)
+    return None if problem is None else f"codec {codec.name}: {problem}"
+
+
+def decodable(codec: Codec) -> bool:
+    """Whether `codec` can be decoded here."""
+    return why_not(codec) is None

@@ -1,0 +1,151 @@
+"""What a codec is to the pipeline: how it is resolved, and what it says about sizes.
+
+A codec is resolved once for each encoding and chunk shape (see `gridref.codecs.pipeline`) into a
+plain function, so that nothing about it is looked up again for each chunk.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "MAX_UNKNOWN_BYTES",
+    "ArrayCodec",
+    "ArraySpec",
+    "BytesCodec",
+    "Config",
+    "Raw",
+    "SerialCodec",
+    "as_bytes",
+    "as_u1",
+]
+
+MAX_UNKNOWN_BYTES = 1 << 31
+"""Most bytes that a stage may produce when nothing says how many it should."""
+
+type Raw = bytes | bytearray | memoryview | NDArray[np.uint8]
+"""One-dimensional bytes: ``len`` is the size in bytes."""
+
+type Config = Mapping[str, Any]
+"""A codec's configuration, decoded from JSON."""
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """Shape and dtype of an array between two codecs.
+
+    Attributes
+    ----------
+    shape
+        Lengths of the axes.
+    dtype
+        Dtype of the elements, in native byte order.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of the elements side by side, in bytes."""
+        return self.size * self.dtype.itemsize
+
+
+def _no_problem(config: Config) -> str | None:
+    return None
+
+
+def _unknown_size(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> int | None:
+    return None
+
+
+def _same_spec(config: Config, spec: ArraySpec) -> ArraySpec:
+    return spec
+
+
+def _unknown_serial_size(config: Config, spec: ArraySpec) -> int | None:
+    return None
+
+
+@dataclass(frozen=True)
+class BytesCodec:
+    """A bytes -> bytes codec.
+
+    Attributes
+    ----------
+    decoder
+        Makes the decoding function from the configuration, the size in bytes that it must produce
+        (None if unknown) and the array that the whole chain of bytes stands for.
+    stored_bytes
+        Size in bytes of the encoded form of so many decoded bytes, where it is determined.
+    required
+        Keys that the configuration must have.
+    problem
+        Says why a configuration cannot be decoded; None if it can.
+    """
+
+    decoder: Callable[[Config, int | None, ArraySpec], Callable[[Raw], Raw]]
+    stored_bytes: Callable[[Config, int | None, ArraySpec], int | None] = _unknown_size
+    required: tuple[str, ...] = ()
+    problem: Callable[[Config], str | None] = _no_problem
+
+
+@dataclass(frozen=True)
+class SerialCodec:
+    """An array -> bytes codec.
+
+    Attributes
+    ----------
+    decoder
+        Makes the function that turns bytes into an array of the given shape and dtype.
+    stored_bytes
+        Size in bytes of the encoded form of such an array, where it is determined.
+    required, problem
+        As for `BytesCodec`.
+    """
+
+    decoder: Callable[[Config, ArraySpec], Callable[[Raw], NDArray[Any]]]
+    stored_bytes: Callable[[Config, ArraySpec], int | None] = _unknown_serial_size
+    required: tuple[str, ...] = ()
+    problem: Callable[[Config], str | None] = _no_problem
+
+
+@dataclass(frozen=True)
+class ArrayCodec:
+    """An array -> array codec.
+
+    Attributes
+    ----------
+    decoder
+        Makes the decoding function from the configuration and the array that it must produce.
+    stored
+        Shape and dtype of the encoded form of an array.
+    required, problem
+        As for `BytesCodec`.
+    """
+
+    decoder: Callable[[Config, ArraySpec], Callable[[NDArray[Any]], NDArray[Any]]]
+    stored: Callable[[Config, ArraySpec], ArraySpec] = _same_spec
+    required: tuple[str, ...] = ()
+    problem: Callable[[Config], str | None] = _no_problem
+
+
+def as_u1(raw: Raw) -> NDArray[np.uint8]:
+    """View bytes as an array of uint8, without a copy."""
+    return raw if isinstance(raw, np.ndarray) else np.frombuffer(raw, np.uint8)
+
+
+def as_bytes(raw: Raw) -> bytes:
+    """Turn into ``bytes``, for libraries that take nothing else; a copy unless it is already."""
+    return raw if isinstance(raw, bytes) else bytes(raw)
