@@ -1,0 +1,66 @@
+"""Where the chunks of an HDF5 dataset lie, read from the file's own indexes without a loop.
+
+Give `read_superblock` a reader of the file, `read_data_layout` the address of a dataset's object
+header (`h5py.h5o.get_info(dataset.id).addr`), and `walk_chunks` the layout, if it is a
+`ChunkedLayout`. The result is checked: whatever is not possible in a valid file is an error.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gridref.scan.hdf5.chunk_index.btree_v1 import walk_btree_v1
+from gridref.scan.hdf5.chunk_index.request import IndexRequest, StoredChunks, WalkerUnsupported
+from gridref.scan.hdf5.chunk_index.table import ALL_FILTERS_OFF, ChunkTable, checked_table
+from gridref.scan.hdf5.data_layout import ChunkedLayout, ChunkIndexKind
+from gridref.scan.hdf5.superblock import Hdf5Bytes
+
+__all__ = ["ALL_FILTERS_OFF", "ChunkTable", "WalkerUnsupported", "walk_chunks"]
+
+_WALKERS = {
+    ChunkIndexKind.BTREE_V1: walk_btree_v1,
+}
+
+
+def walk_chunks(
+    file: Hdf5Bytes,
+    layout: ChunkedLayout,
+    *,
+    shape: tuple[int, ...],
+    max_shape: tuple[int | None, ...],
+    is_filtered: bool,
+) -> ChunkTable:
+    """All chunks that a dataset holds.
+
+    Where the layout says that partial chunks are stored without filters, their filter mask is
+    `ALL_FILTERS_OFF`, whatever the index says.
+
+    Parameters
+    ----------
+    file
+        The file.
+    layout
+        The dataset's layout.
+    shape, max_shape
+        The dataset's shape, and how far it may grow (None: endlessly), as
+        `h5py.Dataset.shape` and `h5py.Dataset.maxshape`.
+    is_filtered
+        Whether the dataset has any filter.
+
+    Raises
+    ------
+    SourceFormatError
+        If the index is corrupt.
+    UnsupportedFeatureError
+        If the grid has more chunks than can be numbered.
+    WalkerUnsupported
+        If the index is of an unknown kind or version; the HDF5 library may know it.
+    """
+    request = IndexRequest(file, layout, shape, max_shape, is_filtered)
+    if layout.index_address is None:
+        nothing = StoredChunks(np.empty(0, np.int64), np.empty(0, np.uint64))
+        return checked_table(request, nothing)
+    walker = _WALKERS.get(layout.kind)
+    if walker is None:
+        raise WalkerUnsupported(f"chunks are indexed by {layout.kind.name}")
+    return checked_table(request, walker(request))

@@ -1,0 +1,162 @@
+"""Version 1 B-trees of chunks, a whole level at a time.
+
+HDF5 File Format Specification v3, III.A.1. They have no checksum, so everything they say is
+compared with what else is known. Keys increase in C order from the first leaf to the last.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.errors import SourceFormatError
+from gridref.scan.hdf5.chunk_index.request import (
+    IndexRequest,
+    StoredChunks,
+    check_addresses,
+)
+
+__all__ = ["walk_btree_v1"]
+
+_CHUNK_NODE_TYPE = 1
+_BATCH_BYTES = 4 << 20
+_WHAT = "a node of the chunk B-tree"
+
+
+def walk_btree_v1(request: IndexRequest) -> StoredChunks:
+    """All chunks of a version 1 B-tree, in C order.
+
+    Raises
+    ------
+    SourceFormatError
+        If the tree is corrupt.
+    """
+    file = request.file
+    root = np.array([request.index_address], np.uint64)
+    addresses = check_addresses(file, root, 0, _WHAT)
+    nodes = _NodeReader(request)
+    level = nodes.root_level(addresses)
+    while level:
+        children = [entries["child"] for entries in nodes.entries(addresses, level)]
+        addresses = check_addresses(file, np.concatenate(children), 0, _WHAT)
+        level -= 1
+    return _chunks(request, [_leaf(request, part) for part in nodes.entries(addresses, 0)])
+
+
+class _NodeReader:
+    """Reads nodes in batches that are small against what they say."""
+
+    def __init__(self, request: IndexRequest) -> None:
+        self._request = request
+        self._capacity = 2 * request.file.chunk_btree_k
+
+    def root_level(self, root: NDArray[np.int64]) -> int:
+        return int(self._read(root)["level"][0])
+
+    def entries(self, addresses: NDArray[np.int64], level: int) -> list[NDArray[np.void]]:
+        """The entries of all nodes, which must be of the given level, one array a batch."""
+        found = []
+        step = max(1, _BATCH_BYTES // self._dtype().itemsize)
+        for start in range(0, len(addresses), step):
+            part = addresses[start : start + step]
+            nodes = self._checked(part, level)
+            is_used = np.arange(self._capacity) < nodes["n_entries"][:, None]
+            found.append(nodes["entries"][is_used])
+        return found
+
+    def _checked(self, addresses: NDArray[np.int64], level: int) -> NDArray[np.void]:
+        nodes = self._read(addresses)
+        fits = (
+            (nodes["signature"] == b"TREE")
+            & (nodes["type"] == _CHUNK_NODE_TYPE)
+            & (nodes["level"] == level)
+        )
+        if not fits.all():
+            raise self._error(addresses, ~fits, f"is not a chunk node of level {level}")
+        most = int(nodes["n_entries"].max())
+        if most > self._capacity:
+            self._capacity = most
+            nodes = self._read(addresses)
+        self._check_ends(addresses, nodes)
+        return nodes
+
+    def _check_ends(self, addresses: NDArray[np.int64], nodes: NDArray[np.void]) -> None:
+        """No node may end behind the file, nor all together be larger than it."""
+        dtype = self._dtype()
+        entry_bytes = dtype["entries"].base.itemsize
+        head_bytes = dtype.itemsize - self._capacity * entry_bytes
+        used = head_bytes + nodes["n_entries"].astype(np.int64) * entry_bytes
+        is_cut = addresses + used > self._request.file.end_address
+        if is_cut.any():
+            raise self._error(addresses, is_cut, "lies outside of the file")
+        self._request.budget.spend(int(used.sum()), "nodes of the chunk B-tree")
+
+    def _read(self, addresses: NDArray[np.int64]) -> NDArray[np.void]:
+        dtype = self._dtype()
+        rows = self._request.file.read_row_starts(addresses, dtype.itemsize, _WHAT)
+        return rows.reshape(-1).view(dtype)
+
+    def _dtype(self) -> np.dtype[np.void]:
+        """A node: 24 bytes with 8-byte addresses, then keys and children in turn."""
+        address = f"<u{self._request.file.offset_bytes}"
+        entry = np.dtype(
+            [
+                ("length", "<u4"),
+                ("filter_mask", "<u4"),
+                ("origin", "<u8", (len(self._request.shape) + 1,)),
+                ("child", address),
+            ]
+        )
+        return np.dtype(
+            [
+                ("signature", "S4"),
+                ("type", "u1"),
+                ("level", "u1"),
+                ("n_entries", "<u2"),
+                ("siblings", address, (2,)),
+                ("entries", entry, (self._capacity,)),
+            ]
+        )
+
+    def _error(
+        self, addresses: NDArray[np.int64], is_bad: NDArray[np.bool_], reason: str
+    ) -> SourceFormatError:
+        first = int(addresses[is_bad][0])
+        return SourceFormatError(
+            f"{_WHAT} {reason}", self._request.file.place(first, self._dtype().itemsize)
+        )
+
+
+def _leaf(request: IndexRequest, entries: NDArray[np.void]) -> StoredChunks:
+    """Entries of leaves: the origin of each chunk, in elements, becomes its number."""
+    number = np.zeros(len(entries), np.int64)
+    origin = entries["origin"]
+    if origin[:, -1].any():
+        raise SourceFormatError("a key of the chunk B-tree does not start at a whole element")
+    axes = zip(request.shape, request.layout.chunk_shape, request.grid_shape, strict=True)
+    for axis, (extent, chunk_length, n_chunks) in enumerate(axes):
+        start = origin[:, axis]
+        place = start // np.uint64(chunk_length)
+        if (place * np.uint64(chunk_length) != start).any() or (start >= extent).any():
+            raise SourceFormatError(
+                f"a key of the chunk B-tree is not the origin of a chunk (dimension {axis})"
+            )
+        number = number * n_chunks + place.astype(np.int64)
+    mask = np.ascontiguousarray(entries["filter_mask"]) if request.is_filtered else None
+    length = np.ascontiguousarray(entries["length"])
+    return StoredChunks(number, entries["child"].astype(np.uint64), length, mask)
+
+
+def _chunks(request: IndexRequest, leaves: list[StoredChunks]) -> StoredChunks:
+    """All leaves together, column by column, which halves the peak of memory."""
+    number = np.concatenate([leaf.number for leaf in leaves] or [np.empty(0, np.int64)])
+    if (number[1:] <= number[:-1]).any():
+        raise SourceFormatError("the keys of the chunk B-tree are out of order")
+    return StoredChunks(
+        number,
+        np.concatenate([leaf.address for leaf in leaves]),
+        np.concatenate([leaf.length for leaf in leaves if leaf.length is not None]),
+        np.concatenate([leaf.filter_mask for leaf in leaves if leaf.filter_mask is not None])
+        if request.is_filtered
+        else None,
+    )
