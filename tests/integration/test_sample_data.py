@@ -1,0 +1,84 @@
+"""The committed sample files are what their script writes, and as uneven as they should be."""
+
+from __future__ import annotations
+
+import calendar
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+# What the libraries leave behind about themselves, or about places in one file.
+LIBRARY_ATTRIBUTES = {"_NCProperties", "DIMENSION_LIST", "REFERENCE_LIST"}
+
+
+def write(script: Path, folder: Path) -> Path:
+    folder.mkdir()
+    subprocess.run([sys.executable, script, folder], check=True, stdin=subprocess.DEVNULL)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def rewritten(sample_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(
+        sample_data / "make_sample_data.py", tmp_path_factory.mktemp("sample_data") / "again"
+    )
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob("*.nc"))
+
+
+def attributes(node: h5py.Group | h5py.Dataset) -> dict[str, object]:
+    return {
+        name: np.asarray(value).tolist()
+        for name, value in node.attrs.items()
+        if name not in LIBRARY_ATTRIBUTES
+    }
+
+
+def test_a_rerun_writes_the_same_bytes(sample_data: Path, rewritten: Path, tmp_path: Path):
+    again = write(sample_data / "make_sample_data.py", tmp_path / "again")
+    assert names(again) == names(rewritten)
+    for name in names(again):
+        assert (again / name).read_bytes() == (rewritten / name).read_bytes(), name
+
+
+def test_the_committed_files_are_what_the_script_writes(sample_data: Path, rewritten: Path):
+    # Contents, not bytes: other library versions lay files out and compress differently.
+    assert names(sample_data) == names(rewritten)
+    for name in names(rewritten):
+        with h5py.File(sample_data / name) as committed, h5py.File(rewritten / name) as fresh:
+            assert attributes(committed) == attributes(fresh)
+            assert set(committed) == set(fresh)
+            for variable, expected in fresh.items():
+                actual = committed[variable]
+                assert attributes(actual) == attributes(expected), (name, variable)
+                assert (actual.dtype, actual.chunks, actual.compression, actual.shuffle) == (
+                    expected.dtype,
+                    expected.chunks,
+                    expected.compression,
+                    expected.shuffle,
+                )
+                np.testing.assert_array_equal(actual[...], expected[...], f"{name} {variable}")
+
+
+def test_months_are_uneven_and_no_chunk_divides_them(sample_data: Path):
+    lengths = []
+    for name in names(sample_data):
+        year, month = int(name[6:10]), int(name[11:13])
+        with h5py.File(sample_data / name) as file:
+            for variable in ("tas", "pr"):
+                n_days = file[variable].shape[0]
+                assert n_days == calendar.monthrange(year, month)[1]
+                assert n_days % file[variable].chunks[0]
+            lengths.append(n_days)
+    assert len(lengths) == 14
+    assert set(lengths) == {28, 29, 30, 31}
+
+
+def test_the_folder_stays_small(sample_data: Path):
+    assert sum(path.stat().st_size for path in sample_data.rglob("*") if path.is_file()) < 2_000_000
