@@ -18,7 +18,7 @@ The tree is sorted by what a caller would do about it::
     │   ├── ShortReadError                    fewer bytes came than the reference promises
     │   └── DecodeError                       the bytes are not what their codecs produce
     ├── NotRepresentableError                 the asked view, export or slice cannot express this array
-    └── ReadOnlyError (PermissionError)       a write on a read-only store
+    └── ReadOnlyError (PermissionError, ValueError)   a write on a read-only store
 
 None of them is a ``KeyError`` or ``FileNotFoundError``: Zarr readers take those for "this chunk
 is absent" and would fill in values that are not in the archive.
@@ -175,7 +175,7 @@ class NotRepresentableError(GridrefError):
     """What was asked for cannot express this array."""
 
 
-class ReadOnlyError(GridrefError, PermissionError):
+class ReadOnlyError(GridrefError, PermissionError, ValueError):
     """Catalogs are served read-only."""
 
 

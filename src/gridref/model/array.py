@@ -24,7 +24,15 @@ from gridref.model.grid import ChunkGrid
 from gridref.model.manifest import ChunkManifest, Manifest
 from gridref.model.scan_report import ScanReport
 
-__all__ = ["MISSING_BLOCK", "AxisTable", "BlockTable", "VirtualArray", "VirtualGroup", "zero_of"]
+__all__ = [
+    "MISSING_BLOCK",
+    "AxisTable",
+    "BlockTable",
+    "VirtualArray",
+    "VirtualGroup",
+    "common_along",
+    "zero_of",
+]
 
 Int64Array = NDArray[np.int64]
 
@@ -307,7 +315,7 @@ class VirtualArray:
         for axis in range(self.ndim):
             columns = []
             for values in (self.stored_chunk_shapes, self.blocks.origin, self.blocks.step):
-                common = _common_along(values[:, axis].reshape(self.grid.grid_shape), present, axis)
+                common = common_along(values[:, axis].reshape(self.grid.grid_shape), present, axis)
                 if common is None:
                     return None
                 columns.append(common)
@@ -384,7 +392,7 @@ def zero_of(dtype: np.dtype[Any]) -> Any:
     return np.zeros((), dtype)[()]
 
 
-def _common_along(values: Int64Array, present: NDArray[np.bool_], axis: int) -> Int64Array | None:
+def common_along(values: Int64Array, present: NDArray[np.bool_], axis: int) -> Int64Array | None:
     """Values per place along `axis`, if they agree over the other axes; absent ones agree with all."""
     moved = np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1)
     mask = np.moveaxis(present, axis, 0).reshape(moved.shape)

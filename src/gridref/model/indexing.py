@@ -1,0 +1,302 @@
+"""Selections of virtual arrays that are virtual arrays again.
+
+A slice that cuts a stored chunk gives a smaller block over the same chunk: only the block's window
+(origin and step) changes. Everything is exact and works on whole columns of the block table, so the cost
+grows with the number of blocks and never with the number of stored chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.errors import InvalidRequestError, NotRepresentableError
+from gridref.model.array import MISSING_BLOCK, VirtualArray
+from gridref.model.grid import ChunkGrid, GridAxis
+from gridref.model.projection import (
+    Progression,
+    SliceProjection,
+    normalize_selection,
+    project_slice,
+)
+from gridref.model.reshaping import squeeze
+
+__all__ = [
+    "MAX_RUNS",
+    "axis_of",
+    "flip",
+    "getitem",
+    "isel",
+    "pruned",
+    "select_pieces",
+    "split_blocks",
+]
+
+Int64Array = NDArray[np.int64]
+
+MAX_RUNS = 100_000
+"""Most blocks along an axis that an array of integers may be cut into."""
+
+
+def getitem(array: VirtualArray, key: Any) -> VirtualArray:
+    """Select with one entry per axis, as numpy's basic indexing.
+
+    Arrays of integers and masks select each along its own axis (orthogonally); an ellipsis stands for
+    the axes left out.
+
+    Raises
+    ------
+    InvalidRequestError
+        For a key that does not fit the array.
+    NotRepresentableError
+        For an array of integers that falls into more than `MAX_RUNS` runs.
+    """
+    entries = list(key) if isinstance(key, tuple) else [key]
+    if any(entry is None for entry in entries):
+        raise NotRepresentableError("a new axis in an index: use expand_dims")
+    ellipses = [place for place, entry in enumerate(entries) if entry is Ellipsis]
+    if len(ellipses) > 1:
+        raise InvalidRequestError("a selection has at most one ellipsis")
+    missing = array.ndim - (len(entries) - len(ellipses))
+    if missing < 0:
+        raise InvalidRequestError(f"{len(entries)} indices for an array of rank {array.ndim}")
+    if ellipses:
+        at = ellipses[0]
+        entries[at : at + 1] = [slice(None)] * missing
+    return isel(array, dict(enumerate(entries)))
+
+
+def isel(array: VirtualArray, selection: Mapping[str, Any] | Mapping[int, Any]) -> VirtualArray:
+    """Select along dimensions by position.
+
+    Parameters
+    ----------
+    array
+        The array.
+    selection
+        Per dimension name (or axis number) an integer, which drops the axis, a slice with any step, a
+        boolean mask, or integers in any order and number.
+
+    Returns
+    -------
+    VirtualArray
+        Blocks that are not hit are dropped, and with them what only they needed.
+
+    Raises
+    ------
+    InvalidRequestError
+        For an unknown dimension or a selection out of range.
+    NotRepresentableError
+        For an array of integers that falls into more than `MAX_RUNS` runs.
+    """
+    dropped = []
+    for key, entry in selection.items():
+        axis = key if isinstance(key, int) else axis_of(array, key)
+        normal = normalize_selection(entry, array.shape[axis], axis)
+        if isinstance(normal, Progression):
+            if not isinstance(entry, slice):
+                dropped.append(axis)
+            array = _select_slice(array, axis, normal)
+        else:
+            array = _select_indices(array, axis, normal)
+    return squeeze(array, dropped)
+
+
+def axis_of(array: VirtualArray, dim: str) -> int:
+    """Axis number of a dimension.
+
+    Raises
+    ------
+    InvalidRequestError
+        If the array has no such dimension.
+    """
+    if dim not in array.dims:
+        raise InvalidRequestError(f"no dimension {dim!r} among {array.dims}")
+    return array.dims.index(dim)
+
+
+def flip(array: VirtualArray, axis: int) -> VirtualArray:
+    """Reverse the elements along an axis."""
+    return isel(array, {axis: slice(None, None, -1)})
+
+
+def split_blocks(array: VirtualArray, axis: int, starts: Int64Array) -> VirtualArray:
+    """Cut blocks so that one starts at each of the given elements.
+
+    Parameters
+    ----------
+    array
+        The array.
+    axis
+        Axis to cut.
+    starts
+        int64, elements where a block shall start; those where one does already change nothing.
+    """
+    grid_axis = array.grid.axes[axis]
+    own = grid_axis.starts(np.arange(grid_axis.n_chunks))
+    inside = starts[(starts > 0) & (starts < grid_axis.extent)]
+    wanted = np.union1d(own, inside)
+    if len(wanted) == len(own):
+        return array
+    chunk = grid_axis.locate(wanted)
+    pieces = SliceProjection(
+        chunk,
+        wanted - grid_axis.starts(chunk),
+        np.ones_like(wanted),
+        np.diff(wanted, append=grid_axis.extent),
+        wanted,
+    )
+    return select_pieces(array, axis, pieces)
+
+
+def _select_slice(array: VirtualArray, axis: int, selection: Progression) -> VirtualArray:
+    grid_axis = array.grid.axes[axis]
+    if selection == Progression(0, 1, grid_axis.extent):
+        return array
+    pieces = project_slice(grid_axis, selection)
+    if selection.flipped:
+        backward = pieces.take(np.arange(len(pieces))[::-1])
+        last = backward.start + backward.step * (backward.count - 1)
+        pieces = replace(backward, start=last, step=-backward.step)
+    return select_pieces(array, axis, pieces)
+
+
+def _select_indices(array: VirtualArray, axis: int, indices: Int64Array) -> VirtualArray:
+    grid_axis = array.grid.axes[axis]
+    block = grid_axis.locate(indices)
+    first, count = arithmetic_runs(indices, block)
+    step = np.ones_like(first)
+    several = count > 1
+    step[several] = indices[first[several] + 1] - indices[first[several]]
+    chunk = block[first]
+    pieces = SliceProjection(chunk, indices[first] - grid_axis.starts(chunk), step, count, first)
+    return select_pieces(array, axis, pieces)
+
+
+def arithmetic_runs(indices: Int64Array, block: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Cut integers into runs of equal steps that stay in one block, greedily from the left.
+
+    Returns
+    -------
+    tuple
+        int64 position of the first element of each run, and int64 number of its elements.
+
+    Raises
+    ------
+    NotRepresentableError
+        For more than `MAX_RUNS` runs.
+    """
+    n_elements = len(indices)
+    if n_elements == 0:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    steps = np.diff(indices)
+    same_block = block[1:] == block[:-1]
+    # Where a run cannot simply go on: position i ends a stretch of equal steps inside one block.
+    uneven = (steps[1:] != steps[:-1]) | ~same_block[1:] | ~same_block[:-1]
+    stretch_ends = np.append(np.flatnonzero(uneven) + 1, n_elements - 1)
+    firsts = []
+    position = 0
+    while position < n_elements:
+        firsts.append(position)
+        if len(firsts) > MAX_RUNS:
+            raise NotRepresentableError(
+                f"{n_elements} indices fall into more than {MAX_RUNS} runs of equal steps; load the"
+                " array instead"
+            )
+        if position == n_elements - 1 or not same_block[position]:
+            position += 1
+        else:
+            position = int(stretch_ends[np.searchsorted(stretch_ends, position + 1)]) + 1
+    first = np.array(firsts, np.int64)
+    return first, np.diff(first, append=n_elements)
+
+
+def select_pieces(array: VirtualArray, axis: int, pieces: SliceProjection) -> VirtualArray:
+    """Make one block of each piece of the blocks along an axis.
+
+    Parameters
+    ----------
+    array
+        The array.
+    axis
+        The axis along which the pieces lie.
+    pieces
+        Pieces of blocks in the order of the output; steps may be negative or 0.
+    """
+    numbers = np.arange(array.n_blocks).reshape(array.grid.grid_shape)
+    rows = np.take(numbers, pieces.chunk, axis=axis)
+    along = np.arange(len(pieces)).reshape([-1 if a == axis else 1 for a in range(array.ndim)])
+    piece = np.broadcast_to(along, rows.shape).reshape(-1)
+    axes = list(array.grid.axes)
+    axes[axis] = _axis_of_pieces(pieces.count, axes[axis])
+    blocks = array.blocks.take(rows.reshape(-1))
+    origin, step = blocks.origin.copy(), blocks.step.copy()
+    present = blocks.encoding != MISSING_BLOCK
+    start = origin[:, axis] + step[:, axis] * pieces.start[piece]
+    origin[:, axis] = np.where(present, start, 0)
+    # The step of a single element means nothing: write it as 1.
+    stride = np.where(pieces.count[piece] == 1, 1, step[:, axis] * pieces.step[piece])
+    step[:, axis] = np.where(present, stride, 1)
+    result = array.replace(
+        grid=ChunkGrid(tuple(axes)), blocks=replace(blocks, origin=origin, step=step)
+    )
+    return pruned(_tightened(result, axis))
+
+
+def _axis_of_pieces(counts: Int64Array, before: GridAxis) -> GridAxis:
+    if len(counts) == 0:
+        return GridAxis.uniform(0, int(before.run_lengths[0]))
+    return GridAxis.from_edges(counts)
+
+
+def _tightened(array: VirtualArray, axis: int) -> VirtualArray:
+    """Forget the stored chunks along an axis that no element of a block lies in."""
+    if array.n_blocks == 0:
+        return array
+    blocks = array.blocks
+    length = array.stored_chunk_shapes[:, axis]
+    counts = array.block_shapes()[:, axis]
+    start, step = blocks.origin[:, axis], blocks.step[:, axis]
+    last = start + step * (counts - 1)
+    first_chunk = np.minimum(start, last) // length
+    stop_chunk = np.maximum(start, last) // length + 1
+    first_chunk[blocks.encoding == MISSING_BLOCK] = 0
+    begin = first_chunk * length
+    end = np.minimum(blocks.stored_shape[:, axis], stop_chunk * length)
+    origin, stored = blocks.origin.copy(), blocks.stored_shape.copy()
+    origin[:, axis] = start - begin
+    stored[:, axis] = np.where(blocks.encoding == MISSING_BLOCK, 0, end - begin)
+    first_row = blocks.first_row + first_chunk * blocks.row_stride[:, axis]
+    return array.replace(
+        blocks=replace(blocks, first_row=first_row, origin=origin, stored_shape=stored)
+    )
+
+
+def pruned(array: VirtualArray) -> VirtualArray:
+    """Drop the encodings and manifests that no block uses."""
+    blocks = array.blocks
+    present = blocks.encoding != MISSING_BLOCK
+    encodings, encoding = _used(blocks.encoding, present, len(array.encodings), MISSING_BLOCK)
+    manifests, manifest = _used(blocks.manifest, present, len(array.manifests), 0)
+    if len(encodings) == len(array.encodings) and len(manifests) == len(array.manifests):
+        return array
+    return array.replace(
+        encodings=tuple(array.encodings[number] for number in encodings),
+        manifests=tuple(array.manifests[number] for number in manifests),
+        blocks=replace(blocks, encoding=encoding, manifest=manifest),
+    )
+
+
+def _used(
+    column: NDArray[np.int32], present: NDArray[np.bool_], n_known: int, absent: int
+) -> tuple[list[int], NDArray[np.int32]]:
+    """Which numbers a column uses, and the column counting into those only."""
+    used = np.zeros(n_known, bool)
+    used[column[present]] = True
+    renumbered = np.append(np.cumsum(used) - 1, 0).astype(np.int32)
+    result = np.where(present, renumbered[np.where(present, column, -1)], absent)
+    return np.flatnonzero(used).tolist(), result.astype(np.int32)

@@ -1,0 +1,332 @@
+"""Virtual arrays laid beside each other: concatenated along an axis, or stacked along a new one.
+
+The blocks of the inputs become the blocks of the result; stored chunks, manifests and their rows are
+shared, never walked. Encodings are interned, so that any number of alike files share one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.errors import InvalidRequestError, NotRepresentableError
+from gridref.model.array import MISSING_BLOCK, BlockTable, VirtualArray
+from gridref.model.encoding import Encoding, bytes_codec
+from gridref.model.grid import ChunkGrid, GridAxis
+from gridref.model.indexing import split_blocks
+from gridref.model.manifest import ChunkManifest, Manifest
+from gridref.model.reshaping import expand_dims
+
+__all__ = ["concatenate", "missing_array", "recast", "same_scalar", "stack"]
+
+Int64Array = NDArray[np.int64]
+
+
+def concatenate(
+    arrays: Sequence[VirtualArray],
+    axis: int,
+    *,
+    dtype: np.dtype[Any] | None = None,
+    fill_value: Any = None,
+) -> VirtualArray:
+    """Lay arrays one after the other along an axis.
+
+    Chunk shapes, codecs, byte orders and edge policies may differ. Where the outer grids differ along
+    other axes, blocks are cut to their common refinement. Dimension names and attributes are those of the
+    first array; arrays of extent 0 along the axis add nothing.
+
+    Parameters
+    ----------
+    arrays
+        One or more arrays, of equal extents along the other axes.
+    axis
+        Axis to lay them along.
+    dtype
+        Dtype of the result; by default the one that numpy promotes to.
+    fill_value
+        Fill value of the result, by default the first array's. What is absent in an array keeps reading
+        as that array's own.
+
+    Raises
+    ------
+    InvalidRequestError
+        If ranks or extents differ, or the dtypes have no common one.
+    """
+    if not arrays:
+        raise InvalidRequestError("nothing to concatenate")
+    first = arrays[0]
+    if not 0 <= axis < first.ndim:
+        raise InvalidRequestError(f"axis {axis} of an array of rank {first.ndim}")
+    _check_extents(arrays, axis)
+    dtype = common_dtype(arrays) if dtype is None else dtype
+    fill_value = cast_scalar(first.fill_value if fill_value is None else fill_value, dtype)
+    filled = [array for array in arrays if array.shape[axis]] or [first]
+    alike = [recast(array, dtype, fill_value) for array in filled]
+    if len(alike) > 1:
+        alike = _refined(alike, axis)
+    template = alike[0].replace(dims=first.dims, attrs=first.attrs)
+    return template if len(alike) == 1 else _joined(alike, axis, template)
+
+
+def stack(arrays: Sequence[VirtualArray], axis: int, dim: str) -> VirtualArray:
+    """Lay arrays of equal shape along a new axis, inserted at `axis`.
+
+    Raises
+    ------
+    InvalidRequestError
+        As for `concatenate`, or if there is a dimension of that name already.
+    """
+    return concatenate([expand_dims(array, axis, dim) for array in arrays], axis)
+
+
+def missing_array(
+    shape: Sequence[int],
+    dtype: np.dtype[Any],
+    *,
+    dims: Sequence[str],
+    fill_value: Any,
+    attrs: Any = None,
+) -> VirtualArray:
+    """An array that no file holds: one missing block, which reads as the fill value."""
+    grid = ChunkGrid.regular(shape, [max(1, extent) for extent in shape])
+    blocks = BlockTable.missing(grid.n_chunks, grid.ndim)
+    return VirtualArray(grid, dtype, fill_value, tuple(dims), dict(attrs or {}), (), (), blocks)
+
+
+def _check_extents(arrays: Sequence[VirtualArray], axis: int) -> None:
+    expected = arrays[0].shape
+    for number, array in enumerate(arrays):
+        shape = array.shape
+        if len(shape) != len(expected) or (
+            shape[:axis] != expected[:axis] or shape[axis + 1 :] != expected[axis + 1 :]
+        ):
+            raise InvalidRequestError(
+                f"array {number} of shape {shape} does not fit {expected} along dimension {axis}"
+            )
+
+
+def common_dtype(arrays: Sequence[VirtualArray]) -> np.dtype[Any]:
+    """The dtype that numpy promotes those of the arrays to.
+
+    Raises
+    ------
+    InvalidRequestError
+        If there is none.
+    """
+    dtypes = list(dict.fromkeys(array.dtype for array in arrays))
+    if len(dtypes) == 1:
+        return dtypes[0]
+    try:
+        return np.result_type(*dtypes)
+    except TypeError as error:
+        names = ", ".join(map(str, dtypes))
+        raise InvalidRequestError(f"dtypes {names} have no common one") from error
+
+
+def cast_scalar(value: Any, dtype: np.dtype[Any]) -> Any:
+    """A fill value as a scalar of `dtype`."""
+    if dtype.kind == "T":
+        return str(value)
+    return np.asarray(value).astype(dtype)[()]
+
+
+def same_scalar(one: Any, other: Any, dtype: np.dtype[Any]) -> bool:
+    """Whether two fill values are the same bits of `dtype`."""
+    if one is other:
+        return True
+    if dtype.kind == "T":
+        return bool(one == other)
+    return np.asarray(one, dtype).tobytes() == np.asarray(other, dtype).tobytes()
+
+
+def recast(array: VirtualArray, dtype: np.dtype[Any], fill_value: Any) -> VirtualArray:
+    """The same values in another dtype, and with another fill value for what is yet to be added.
+
+    Stored chunks are cast on reading. What is absent keeps reading as the old fill value.
+
+    Raises
+    ------
+    NotRepresentableError
+        If the old fill value is not one of a block's stored dtype, or the array is of strings of
+        variable length and the fill values differ.
+    """
+    same_dtype = array.dtype == dtype
+    if same_dtype and same_scalar(array.fill_value, fill_value, dtype):
+        return array
+    if array.dtype.kind == "T" or dtype.kind == "T":
+        raise NotRepresentableError(
+            f"strings of variable length cannot become {dtype} with fill value {fill_value!r}"
+        )
+    if not same_scalar(cast_scalar(array.fill_value, dtype), fill_value, dtype):
+        array = _with_real_blocks(array)
+    encodings = tuple(_with_fill(entry, array.fill_value) for entry in array.encodings)
+    return array.replace(dtype=dtype, fill_value=fill_value, encodings=encodings)
+
+
+def _with_fill(encoding: Encoding, fill_value: Any) -> Encoding:
+    """The encoding with the fill value of its missing chunks written down."""
+    if encoding.fill is not None:
+        return encoding
+    scalar = np.asarray(fill_value)
+    stored = scalar.astype(encoding.dtype)
+    if stored.astype(scalar.dtype).tobytes() != scalar.tobytes():
+        raise NotRepresentableError(f"fill value {fill_value!r} is not one of {encoding.dtype}")
+    return replace(encoding, fill=stored.tobytes())
+
+
+def _with_real_blocks(array: VirtualArray) -> VirtualArray:
+    """Turn missing blocks into blocks of one missing chunk, which can have a fill value of its own."""
+    blocks = array.blocks
+    absent = blocks.encoding == MISSING_BLOCK
+    if not absent.any():
+        return array
+    shapes = array.block_shapes()
+    dtype = array.dtype
+    encoding = Encoding(
+        tuple(np.maximum(shapes[absent].max(axis=0), 1).tolist()),
+        dtype,
+        (bytes_codec(dtype),),
+        fill=np.asarray(array.fill_value, dtype).tobytes(),
+    )
+    wide = absent[:, np.newaxis]
+    return array.replace(
+        encodings=(*array.encodings, encoding),
+        manifests=(*array.manifests, ChunkManifest.missing(1)),
+        blocks=BlockTable(
+            np.where(absent, len(array.encodings), blocks.encoding).astype(np.int32),
+            np.where(absent, len(array.manifests), blocks.manifest).astype(np.int32),
+            np.where(absent, 0, blocks.first_row),
+            np.where(wide, 0, blocks.row_stride),
+            np.where(wide, shapes, blocks.stored_shape),
+            np.where(wide, 0, blocks.origin),
+            np.where(wide, 1, blocks.step),
+        ),
+    )
+
+
+def _refined(arrays: list[VirtualArray], axis: int) -> list[VirtualArray]:
+    """Cut blocks so that all arrays have the same outer grid along the other axes."""
+    for other in range(arrays[0].ndim):
+        if other == axis:
+            continue
+        distinct = {axis_key(array.grid.axes[other]): array.grid.axes[other] for array in arrays}
+        if len(distinct) == 1:
+            continue
+        starts = np.unique(
+            np.concatenate([entry.starts(np.arange(entry.n_chunks)) for entry in distinct.values()])
+        )
+        arrays = [split_blocks(array, other, starts) for array in arrays]
+    return arrays
+
+
+def axis_key(axis: GridAxis) -> tuple[int, bytes, bytes]:
+    """What is equal exactly if two axes are; cheaper than comparing many of them."""
+    return axis.extent, axis.run_lengths.tobytes(), axis.run_counts.tobytes()
+
+
+def _joined(arrays: Sequence[VirtualArray], axis: int, template: VirtualArray) -> VirtualArray:
+    """Concatenate arrays of equal outer grids along the other axes."""
+    encodings, encoding = _interned_encodings(arrays)
+    manifests, manifest = _interned_manifests(arrays)
+    tables = [array.blocks for array in arrays]
+    blocks = BlockTable(
+        encoding,
+        manifest,
+        np.concatenate([table.first_row for table in tables]),
+        np.concatenate([table.row_stride for table in tables]),
+        np.concatenate([table.stored_shape for table in tables]),
+        np.concatenate([table.origin for table in tables]),
+        np.concatenate([table.step for table in tables]),
+    )
+    grid_axes = [array.grid.axes[axis] for array in arrays]
+    order = _joined_order([entry.n_chunks for entry in grid_axes], template.grid.grid_shape, axis)
+    axes = list(template.grid.axes)
+    axes[axis] = joined_axis(grid_axes)
+    return template.replace(
+        grid=ChunkGrid(tuple(axes)),
+        encodings=encodings,
+        manifests=manifests,
+        blocks=blocks if order is None else blocks.take(order),
+    )
+
+
+def joined_axis(axes: Sequence[GridAxis]) -> GridAxis:
+    """The blocks of axes that end where their last block does, one after the other."""
+    return GridAxis.from_runs(
+        np.concatenate([axis.run_lengths for axis in axes]),
+        np.concatenate([axis.run_counts for axis in axes]),
+    )
+
+
+def _joined_order(counts: list[int], grid_shape: tuple[int, ...], axis: int) -> Int64Array | None:
+    """Rows in C order of the joined grid, of rows that lie input by input; None if they do already."""
+    outer = int(np.prod(grid_shape[:axis], dtype=np.int64))
+    if outer == 1:
+        return None
+    inner = int(np.prod(grid_shape[axis + 1 :], dtype=np.int64))
+    count = np.array(counts, np.int64) * inner
+    base = (np.cumsum(count) - count) * outer
+    within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    first = np.repeat(base, count) + within
+    stride = np.repeat(count, count)
+    return (first + np.arange(outer)[:, np.newaxis] * stride).reshape(-1)
+
+
+def _interned_encodings(
+    arrays: Sequence[VirtualArray],
+) -> tuple[tuple[Encoding, ...], NDArray[np.int32]]:
+    interned: dict[Encoding, int] = {}
+    by_identity: dict[int, int] = {}
+    known = []
+    for array in arrays:
+        for encoding in array.encodings:
+            number = by_identity.get(id(encoding))
+            if number is None:
+                number = interned.setdefault(encoding, len(interned))
+                by_identity[id(encoding)] = number
+            known.append(number)
+    column = _renumbered(
+        [array.blocks.encoding for array in arrays],
+        [len(array.encodings) for array in arrays],
+        known,
+    )
+    return tuple(interned), column
+
+
+def _interned_manifests(
+    arrays: Sequence[VirtualArray],
+) -> tuple[tuple[Manifest, ...], NDArray[np.int32]]:
+    by_identity: dict[int, int] = {}
+    manifests: list[Manifest] = []
+    known = []
+    for array in arrays:
+        for manifest in array.manifests:
+            number = by_identity.setdefault(id(manifest), len(manifests))
+            if number == len(manifests):
+                manifests.append(manifest)
+            known.append(number)
+    column = _renumbered(
+        [array.blocks.manifest for array in arrays],
+        [len(array.manifests) for array in arrays],
+        known,
+    )
+    return tuple(manifests), np.maximum(column, 0)
+
+
+def _renumbered(
+    columns: list[NDArray[np.int32]], n_known: list[int], known: list[int]
+) -> NDArray[np.int32]:
+    """Turn numbers that count into each array's own list into numbers of the common one.
+
+    Numbers that an array has no entry for (missing blocks) become `MISSING_BLOCK`.
+    """
+    sizes = np.array([len(column) for column in columns], np.int64)
+    base = np.cumsum(n_known) - n_known
+    own = np.concatenate(columns).astype(np.int64)
+    absent = (own < 0) | (own >= np.repeat(np.array(n_known, np.int64), sizes))
+    lookup = np.array([*known, MISSING_BLOCK], np.int32)
+    return lookup[np.where(absent, -1, own + np.repeat(base, sizes))]

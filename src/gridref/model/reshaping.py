@@ -1,0 +1,268 @@
+"""Axes of virtual arrays added, dropped, permuted and repeated, without touching what is stored.
+
+The stored chunks stay as they are; their encodings learn how to show them. A permutation is a
+``transpose`` codec at the head of the chain (Zarr v3 core). Where a chain's result depends on the shape
+of its chunks (image codecs, predictors), an added axis is a ``reshape`` codec there (zarr-extensions),
+and a dropped axis whose stored chunks are longer than 1 is a ``gridref.select`` codec, which decodes to
+one place along an axis of its input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.errors import InvalidRequestError
+from gridref.model.array import MISSING_BLOCK, VirtualArray
+from gridref.model.encoding import Codec, EdgePolicy, Encoding, transpose_codec
+from gridref.model.grid import ChunkGrid, GridAxis
+
+__all__ = ["broadcast_axis", "expand_dims", "squeeze", "transpose"]
+
+Int64Array = NDArray[np.int64]
+
+SHAPE_FREE = frozenset(
+    {
+        "bytes",
+        "vlen-utf8",
+        "vlen-bytes",
+        "gzip",
+        "zstd",
+        "blosc",
+        "crc32c",
+        "numcodecs.zlib",
+        "numcodecs.gzip",
+        "numcodecs.zstd",
+        "numcodecs.blosc",
+        "numcodecs.lz4",
+        "numcodecs.bz2",
+        "numcodecs.lzma",
+        "numcodecs.shuffle",
+        "numcodecs.fletcher32",
+        "transpose",
+    }
+)
+"""Codecs that see only how many elements there are, so that axes of length 1 come and go freely."""
+
+
+def transpose(array: VirtualArray, order: Sequence[int]) -> VirtualArray:
+    """Permute the axes: axis ``i`` of the result is axis ``order[i]`` of the array.
+
+    Raises
+    ------
+    InvalidRequestError
+        If `order` is not a permutation of the axes.
+    """
+    order = tuple(axis + array.ndim if axis < 0 else axis for axis in order)
+    if sorted(order) != list(range(array.ndim)):
+        raise InvalidRequestError(f"{order} does not permute {array.ndim} axes")
+    if order == tuple(range(array.ndim)):
+        return array
+    rows = np.arange(array.n_blocks).reshape(array.grid.grid_shape).transpose(order).reshape(-1)
+    taken = array.blocks.take(rows)
+    axes = list(order)
+    return array.replace(
+        grid=ChunkGrid(tuple(array.grid.axes[axis] for axis in order)),
+        dims=tuple(array.dims[axis] for axis in order),
+        encodings=tuple(_transposed(encoding, order) for encoding in array.encodings),
+        blocks=replace(
+            taken,
+            row_stride=taken.row_stride[:, axes],
+            stored_shape=taken.stored_shape[:, axes],
+            origin=taken.origin[:, axes],
+            step=taken.step[:, axes],
+        ),
+    )
+
+
+def _transposed(encoding: Encoding, order: tuple[int, ...]) -> Encoding:
+    head, rest = _split_transpose(encoding)
+    place = {axis: position for position, axis in enumerate(order)}
+    stored = tuple(place[axis] for axis in head)
+    return replace(
+        encoding,
+        chunk_shape=tuple(encoding.chunk_shape[axis] for axis in order),
+        codecs=_with_transpose(stored, rest),
+    )
+
+
+def _split_transpose(encoding: Encoding) -> tuple[tuple[int, ...], tuple[Codec, ...]]:
+    """The permutation at the head of the chain (the identity if there is none), and the rest."""
+    codecs = encoding.codecs
+    if codecs and codecs[0].name == "transpose":
+        return tuple(codecs[0].configuration["order"]), codecs[1:]
+    return tuple(range(encoding.ndim)), codecs
+
+
+def _with_transpose(stored: tuple[int, ...], rest: tuple[Codec, ...]) -> tuple[Codec, ...]:
+    return rest if stored == tuple(range(len(stored))) else (transpose_codec(stored), *rest)
+
+
+def expand_dims(array: VirtualArray, axis: int, dim: str) -> VirtualArray:
+    """Insert an axis of extent 1.
+
+    Raises
+    ------
+    InvalidRequestError
+        If the axis is out of range, or the array has the dimension already.
+    """
+    if not 0 <= axis <= array.ndim:
+        raise InvalidRequestError(f"new axis {axis} for an array of rank {array.ndim}")
+    if dim in array.dims:
+        raise InvalidRequestError(f"there is a dimension {dim!r} already")
+    axes = array.grid.axes
+    blocks = array.blocks
+    present = (blocks.encoding != MISSING_BLOCK).astype(np.int64)
+    return array.replace(
+        grid=ChunkGrid((*axes[:axis], GridAxis.uniform(1, 1), *axes[axis:])),
+        dims=(*array.dims[:axis], dim, *array.dims[axis:]),
+        encodings=tuple(expanded_encoding(encoding, axis) for encoding in array.encodings),
+        blocks=replace(
+            blocks,
+            row_stride=np.insert(blocks.row_stride, axis, 0, axis=1),
+            stored_shape=np.insert(blocks.stored_shape, axis, present, axis=1),
+            origin=np.insert(blocks.origin, axis, 0, axis=1),
+            step=np.insert(blocks.step, axis, 1, axis=1),
+        ),
+    )
+
+
+def expanded_encoding(encoding: Encoding, axis: int) -> Encoding:
+    """The encoding with a new axis of chunk length 1."""
+    shape = encoding.chunk_shape
+    if _is_shape_free(encoding):
+        head, rest = _split_transpose(encoding)
+        stored = tuple(old + (old >= axis) for old in head)
+        # Where among the stored axes an axis of length 1 stands does not matter to the bytes.
+        at = axis if stored == tuple(sorted(stored)) else 0
+        codecs = _with_transpose((*stored[:at], axis, *stored[at:]), rest)
+    else:
+        codecs = (_merging_reshape(axis, len(shape) + 1), *encoding.codecs)
+    return replace(encoding, chunk_shape=(*shape[:axis], 1, *shape[axis:]), codecs=codecs)
+
+
+def _is_shape_free(encoding: Encoding) -> bool:
+    array_to_array, _, _ = encoding.split_codecs
+    n_transposes = sum(codec.name == "transpose" for codec in array_to_array)
+    at_head = n_transposes == 0 or (n_transposes == 1 and encoding.codecs[0].name == "transpose")
+    return at_head and all(codec.name in SHAPE_FREE for codec in encoding.codecs)
+
+
+def _merging_reshape(axis: int, ndim: int) -> Codec:
+    """A codec whose encoded form lacks an axis of length 1: it is merged into a neighbour."""
+    groups = [[other] for other in range(ndim) if other != axis]
+    if not groups:
+        return Codec.of("reshape", shape=[])
+    place = min(axis, len(groups) - 1)
+    groups[place] = sorted([*groups[place], axis])
+    return Codec.of("reshape", shape=groups)
+
+
+def squeeze(array: VirtualArray, axes: Sequence[int]) -> VirtualArray:
+    """Drop axes of extent 1.
+
+    Raises
+    ------
+    InvalidRequestError
+        If an axis is longer.
+    """
+    for axis in sorted({axis % array.ndim for axis in axes}, reverse=True):
+        if array.shape[axis] != 1:
+            raise InvalidRequestError(
+                f"cannot drop dimension {array.dims[axis]!r} of length {array.shape[axis]}"
+            )
+        array = _drop_axis(array, axis)
+    return array
+
+
+def _drop_axis(array: VirtualArray, axis: int) -> VirtualArray:
+    blocks = array.blocks
+    present = blocks.encoding != MISSING_BLOCK
+    length = array.stored_chunk_shapes[:, axis]
+    chunk = blocks.origin[:, axis] // length
+    index = blocks.origin[:, axis] - chunk * length
+    codec_length = _chunk_extents(array, axis, chunk)
+    encodings, encoding = _reencode(array, [index, codec_length], axis)
+    first_row = blocks.first_row + np.where(present, chunk * blocks.row_stride[:, axis], 0)
+    return array.replace(
+        grid=ChunkGrid((*array.grid.axes[:axis], *array.grid.axes[axis + 1 :])),
+        dims=(*array.dims[:axis], *array.dims[axis + 1 :]),
+        encodings=encodings,
+        blocks=replace(
+            blocks,
+            encoding=encoding,
+            first_row=first_row,
+            row_stride=np.delete(blocks.row_stride, axis, axis=1),
+            stored_shape=np.delete(blocks.stored_shape, axis, axis=1),
+            origin=np.delete(blocks.origin, axis, axis=1),
+            step=np.delete(blocks.step, axis, axis=1),
+        ),
+    )
+
+
+def _chunk_extents(array: VirtualArray, axis: int, chunk: Int64Array) -> Int64Array:
+    """Length along an axis of one decoded chunk of each block."""
+    length = array.stored_chunk_shapes[:, axis]
+    truncated = np.array(
+        [encoding.edge is EdgePolicy.TRUNCATED for encoding in array.encodings] + [False]
+    )[array.blocks.encoding]
+    rest = array.blocks.stored_shape[:, axis] - chunk * length
+    return np.where(truncated, np.minimum(length, rest), length)
+
+
+def _reencode(
+    array: VirtualArray, keys: Sequence[Int64Array], axis: int
+) -> tuple[tuple[Encoding, ...], NDArray[np.int32]]:
+    """New encodings without an axis, one for every encoding, index and length that occur."""
+    present = array.blocks.encoding != MISSING_BLOCK
+    rows = np.stack([array.blocks.encoding.astype(np.int64), *keys], axis=-1)[present]
+    column = np.full(len(present), MISSING_BLOCK, np.int32)
+    if len(rows) == 0:
+        return (), column
+    found, number = np.unique(rows, axis=0, return_inverse=True)
+    interned: dict[Encoding, int] = {}
+    ids = [
+        interned.setdefault(_squeezed(array.encodings[old], axis, index, length), len(interned))
+        for old, index, length in found.tolist()
+    ]
+    column[present] = np.array(ids, np.int32)[number.reshape(-1)]
+    return tuple(interned), column
+
+
+def _squeezed(encoding: Encoding, axis: int, index: int, length: int) -> Encoding:
+    """The encoding of the chunks at one place along an axis that they have."""
+    shape = encoding.chunk_shape
+    rest_shape = (*shape[:axis], *shape[axis + 1 :])
+    if length == 1 and _is_shape_free(encoding):
+        head, rest = _split_transpose(encoding)
+        stored = tuple(old - (old > axis) for old in head if old != axis)
+        return replace(encoding, chunk_shape=rest_shape, codecs=_with_transpose(stored, rest))
+    select = Codec.of("gridref.select", axis=axis, index=index, length=length)
+    return replace(encoding, chunk_shape=rest_shape, codecs=(select, *encoding.codecs))
+
+
+def broadcast_axis(array: VirtualArray, axis: int, extent: int) -> VirtualArray:
+    """Repeat the one element along an axis `extent` times.
+
+    Raises
+    ------
+    InvalidRequestError
+        If the axis has another length than 1.
+    """
+    if array.shape[axis] == extent:
+        return array
+    if array.shape[axis] != 1:
+        raise InvalidRequestError(
+            f"cannot repeat dimension {array.dims[axis]!r} of length {array.shape[axis]}"
+        )
+    axes = list(array.grid.axes)
+    axes[axis] = GridAxis.uniform(extent, max(1, extent))
+    blocks = array.blocks
+    if extent == 0:
+        blocks = blocks.take(np.zeros(0, np.int64))
+    step = blocks.step.copy()
+    step[:, axis] = np.where(blocks.encoding == MISSING_BLOCK, 1, 0)
+    return array.replace(grid=ChunkGrid(tuple(axes)), blocks=replace(blocks, step=step))

@@ -1,0 +1,1 @@
+"""From a key or a selection to a plan (pure), and from a plan to bytes or elements."""

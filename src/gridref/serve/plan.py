@@ -1,0 +1,358 @@
+"""Which stored chunks a selection needs, and where their elements go. Pure: no I/O.
+
+A selection is projected twice, on the blocks and inside them. Where the stored chunk length, origin and
+step along an axis depend only on the block's place along it (nearly always), both levels reduce to one
+list of pieces per axis, and the plan is their cross product. Otherwise there is one cross product for
+every block that the selection touches.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.errors import InvalidRequestError
+from gridref.model.array import MISSING_BLOCK, VirtualArray
+from gridref.model.encoding import EdgePolicy
+from gridref.model.projection import (
+    AxisSelection,
+    IndexProjection,
+    Progression,
+    SliceProjection,
+    group_indices,
+    normalize_selection,
+    project,
+    project_progressions,
+)
+
+__all__ = ["AxisPieces", "CrossProduct", "PieceBatch", "ReadPlan", "plan_read"]
+
+Int64Array = NDArray[np.int64]
+Projection = SliceProjection | IndexProjection
+
+
+@dataclass(frozen=True, eq=False)
+class AxisPieces:
+    """What a selection takes along one axis.
+
+    Attributes
+    ----------
+    block
+        int64, block coordinate along the axis of every piece.
+    pieces
+        The pieces; their chunk is the coordinate of the stored chunk inside the block's stored array.
+    """
+
+    block: Int64Array
+    pieces: Projection
+
+
+@dataclass(frozen=True, eq=False)
+class PieceBatch:
+    """Some pieces of a cross product, resolved to manifest rows.
+
+    Attributes
+    ----------
+    piece
+        int64 (n, ndim), which piece of each axis.
+    block
+        int64 (n,), block number in C order.
+    row
+        int64 (n,), row in the block's manifest.
+    encoding, manifest
+        int32 (n,), as in the block table.
+    chunk
+        int64 (n, ndim), coords of the stored chunk in the stored array.
+    shape
+        int64 (n, ndim), decoded shape of the stored chunk.
+    """
+
+    piece: Int64Array
+    block: Int64Array
+    row: Int64Array
+    encoding: NDArray[np.int32]
+    manifest: NDArray[np.int32]
+    chunk: Int64Array
+    shape: Int64Array
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+@dataclass(frozen=True, eq=False)
+class CrossProduct:
+    """Every combination of the axes' pieces."""
+
+    array: VirtualArray
+    axes: tuple[AxisPieces, ...]
+
+    @property
+    def n_pieces(self) -> int:
+        """Number of pieces: stored chunks touched."""
+        return math.prod(len(axis.pieces) for axis in self.axes)
+
+    def batches(self, max_pieces: int) -> Iterator[PieceBatch]:
+        """Resolve all pieces in C order, at most `max_pieces` at a time."""
+        for start in range(0, self.n_pieces, max_pieces):
+            yield self.resolve(np.arange(start, min(start + max_pieces, self.n_pieces)))
+
+    def resolve(self, numbers: Int64Array) -> PieceBatch:
+        """Resolve pieces, given by their number in C order, to manifest rows."""
+        array, ndim = self.array, self.array.ndim
+        counts = tuple(len(axis.pieces) for axis in self.axes)
+        places = np.unravel_index(numbers, counts) if ndim else ()
+        piece = _columns(places, len(numbers))
+        chunk = _columns(
+            [axis.pieces.chunk[at] for axis, at in zip(self.axes, places, strict=True)],
+            len(numbers),
+        )
+        block = np.zeros(len(numbers), np.int64)
+        for axis, at, n_blocks in zip(self.axes, places, array.grid.grid_shape, strict=True):
+            block = block * n_blocks + axis.block[at]
+        table = array.blocks
+        row = table.first_row[block] + (chunk * table.row_stride[block]).sum(axis=1)
+        return PieceBatch(
+            piece,
+            block,
+            row,
+            table.encoding[block],
+            table.manifest[block],
+            chunk,
+            self._decoded_shapes(block, chunk),
+        )
+
+    def _decoded_shapes(self, block: Int64Array, chunk: Int64Array) -> Int64Array:
+        array = self.array
+        shape = array.stored_chunk_shapes[block]
+        truncated = np.array(
+            [encoding.edge is EdgePolicy.TRUNCATED for encoding in array.encodings] + [False]
+        )[array.blocks.encoding[block]]
+        if truncated.any():
+            rest = array.blocks.stored_shape[block] - chunk * shape
+            # A broadcast axis shows one stored element, whatever the extents.
+            shape = np.where(truncated[:, np.newaxis], np.minimum(shape, rest), shape)
+        return shape
+
+    def in_chunk(self, piece: Int64Array) -> tuple[Any, ...]:
+        """Index of a piece's elements inside its decoded chunk."""
+        return _index(
+            [axis.pieces for axis in self.axes],
+            [axis.pieces.in_chunk(int(p)) for axis, p in zip(self.axes, piece, strict=True)],
+        )
+
+    def in_output(self, piece: Int64Array) -> tuple[Any, ...]:
+        """Index of a piece's elements in the output."""
+        return _index(
+            [axis.pieces for axis in self.axes],
+            [axis.pieces.in_output(int(p)) for axis, p in zip(self.axes, piece, strict=True)],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ReadPlan:
+    """How to read a selection.
+
+    Attributes
+    ----------
+    array
+        The array read.
+    shape
+        Shape of the output before dropping and flipping axes.
+    crosses
+        The cross products whose pieces fill the output exactly once.
+    flipped
+        Axes to reverse afterwards (negative strides).
+    dropped
+        Axes of integer selections, to drop afterwards.
+    """
+
+    array: VirtualArray
+    shape: tuple[int, ...]
+    crosses: tuple[CrossProduct, ...]
+    flipped: tuple[int, ...] = ()
+    dropped: tuple[int, ...] = ()
+
+    @property
+    def n_pieces(self) -> int:
+        """Number of stored chunks touched."""
+        return sum(cross.n_pieces for cross in self.crosses)
+
+    def finish(self, out: NDArray[Any]) -> NDArray[Any]:
+        """Reverse and drop axes of the filled output."""
+        index: list[Any] = [slice(None)] * out.ndim
+        for axis in self.flipped:
+            index[axis] = slice(None, None, -1)
+        for axis in self.dropped:
+            index[axis] = 0
+        return out[tuple(index)] if self.flipped or self.dropped else out
+
+
+def plan_read(array: VirtualArray, selection: Any = None) -> ReadPlan:
+    """Plan the reading of a selection.
+
+    Parameters
+    ----------
+    array
+        The array.
+    selection
+        None for all, or one entry per axis (an ellipsis stands for the axes left out): an integer
+        (drops the axis), a slice with any stride, a boolean mask or an array of integers. Arrays select
+        orthogonally, each along its own axis, unlike numpy's.
+
+    Raises
+    ------
+    InvalidRequestError
+        For a selection that does not fit the array.
+    """
+    entries = _expand(selection, array.ndim)
+    selections = [
+        normalize_selection(entry, extent, axis)
+        for axis, (entry, extent) in enumerate(zip(entries, array.shape, strict=True))
+    ]
+    shape = tuple(
+        entry.count if isinstance(entry, Progression) else len(entry) for entry in selections
+    )
+    return ReadPlan(
+        array,
+        shape,
+        _project_array(array, selections) if 0 not in shape else (),
+        tuple(
+            axis
+            for axis, entry in enumerate(selections)
+            if isinstance(entry, Progression) and entry.flipped
+        ),
+        tuple(axis for axis, entry in enumerate(entries) if _is_integer(entry)),
+    )
+
+
+def _is_integer(entry: Any) -> bool:
+    return not isinstance(entry, slice) and np.ndim(entry) == 0
+
+
+def _expand(selection: Any, ndim: int) -> list[Any]:
+    if selection is None:
+        return [slice(None)] * ndim
+    entries = list(selection) if isinstance(selection, tuple) else [selection]
+    ellipses = [place for place, entry in enumerate(entries) if entry is Ellipsis]
+    if len(ellipses) > 1:
+        raise InvalidRequestError("a selection has at most one ellipsis")
+    n_given = len(entries) - len(ellipses)
+    if n_given > ndim:
+        raise InvalidRequestError(f"{n_given} indices for an array of rank {ndim}")
+    at = ellipses[0] if ellipses else len(entries)
+    return entries[:at] + [slice(None)] * (ndim - n_given) + entries[at + 1 :]
+
+
+def _project_array(
+    array: VirtualArray, selections: Sequence[AxisSelection]
+) -> tuple[CrossProduct, ...]:
+    outer = [project(axis, entry) for axis, entry in zip(array.grid.axes, selections, strict=True)]
+    tables = array.axis_tables
+    if tables is not None:
+        axes = [
+            _inner(projection, table.chunk_length, table.origin, table.step)
+            for projection, table in zip(outer, tables, strict=True)
+        ]
+        return (CrossProduct(array, tuple(axes)),)
+    return tuple(
+        CrossProduct(array, _inside_block(array, outer, places))
+        for places in itertools.product(*(range(len(projection)) for projection in outer))
+    )
+
+
+def _inside_block(
+    array: VirtualArray, outer: Sequence[Projection], places: Sequence[int]
+) -> tuple[AxisPieces, ...]:
+    """The pieces of one block, for arrays without axis tables."""
+    coords = [int(projection.chunk[at]) for projection, at in zip(outer, places, strict=True)]
+    block = int(np.ravel_multi_index(coords, array.grid.grid_shape))
+    axes = []
+    for axis, (projection, at) in enumerate(zip(outer, places, strict=True)):
+        n_blocks = array.grid.grid_shape[axis]
+
+        def spread(value: Any, n_blocks: int = n_blocks) -> Int64Array:
+            return np.full(n_blocks, int(value), np.int64)
+
+        axes.append(
+            _inner(
+                _one_piece(projection, at),
+                spread(array.stored_chunk_shapes[block, axis]),
+                spread(array.blocks.origin[block, axis]),
+                spread(array.blocks.step[block, axis]),
+            )
+        )
+    return tuple(axes)
+
+
+def _one_piece(projection: Projection, piece: int) -> Projection:
+    if isinstance(projection, SliceProjection):
+        return projection.take(np.array([piece]))
+    low, high = projection.splits[piece], projection.splits[piece + 1]
+    return IndexProjection(
+        projection.chunk[piece : piece + 1],
+        np.array([0, high - low], np.int64),
+        projection.index[low:high],
+        projection.out_index[low:high],
+    )
+
+
+def _inner(
+    outer: Projection, chunk_length: Int64Array, origin: Int64Array, step: Int64Array
+) -> AxisPieces:
+    """Project what an axis takes of its blocks on the blocks' stored chunks."""
+    block = outer.chunk
+    if isinstance(outer, SliceProjection):
+        owner, inner = project_progressions(
+            origin[block] + step[block] * outer.start,
+            step[block] * outer.step,
+            outer.count,
+            chunk_length[block],
+        )
+        pieces = SliceProjection(
+            inner.chunk,
+            inner.start,
+            inner.step,
+            inner.count,
+            inner.out_start + outer.out_start[owner],
+        )
+        return AxisPieces(block[owner], pieces)
+    block = np.repeat(block, outer.count)
+    stored = origin[block] + step[block] * outer.index
+    length = chunk_length[block]
+    (block,), grouped = group_indices((block, stored // length), stored % length)
+    return AxisPieces(
+        block,
+        IndexProjection(
+            grouped.chunk, grouped.splits, grouped.index, outer.out_index[grouped.out_index]
+        ),
+    )
+
+
+def _columns(values: Sequence[Any], n_rows: int) -> Int64Array:
+    if not len(values):
+        return np.zeros((n_rows, 0), np.int64)
+    return np.stack([np.asarray(value, np.int64) for value in values], axis=1)
+
+
+def _index(projections: Sequence[Projection], parts: Sequence[Any]) -> tuple[Any, ...]:
+    """Index tuple of slices; with index arrays among them, an open mesh."""
+    if all(isinstance(projection, SliceProjection) for projection in projections):
+        return tuple(parts)
+    arrays = [
+        np.arange(part.start, part.stop if part.stop is not None else -1, part.step or 1)
+        if isinstance(part, slice)
+        else part
+        for part in parts
+    ]
+    return np.ix_(*arrays)
+
+
+def is_missing_block(batch: PieceBatch) -> NDArray[np.bool_]:
+    """Which pieces lie in blocks that no file holds."""
+    return np.asarray(batch.encoding == MISSING_BLOCK)

@@ -1,0 +1,281 @@
+"""Read selections of virtual arrays: the executor behind every face of gridref."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.codecs import decode_chunk, unpack
+from gridref.errors import GridrefError, Place, ReadError
+from gridref.model.array import VirtualArray
+from gridref.model.encoding import Encoding
+from gridref.model.manifest import ChunkManifest, ChunkState, Source
+from gridref.serve.cache import DecodedChunkCache
+from gridref.serve.plan import CrossProduct, PieceBatch, ReadPlan, is_missing_block, plan_read
+
+__all__ = ["RangeReader", "Reader"]
+
+Buffer = bytes | memoryview
+
+RESOLVE_PIECES = 65_536
+"""Pieces resolved to manifest rows at a time: bounds the memory of a plan."""
+TASK_PIECES = 64
+"""Pieces that one thread fetches and decodes at a time, at most."""
+TASK_BYTES = 16 * 2**20
+"""Stored bytes that one thread fetches at a time, beyond the first chunk."""
+
+
+class RangeReader(Protocol):
+    """What the reader needs of the I/O layer."""
+
+    def read_ranges(
+        self, source: Source, offsets: NDArray[np.int64], lengths: NDArray[np.int64]
+    ) -> Sequence[Buffer]:
+        """The bytes of every range, in order; raises a `ReadError` where any cannot be had."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """Pieces that one thread works on: all of one source, or all inline."""
+
+    cross: CrossProduct
+    batch: PieceBatch
+    members: NDArray[np.int64]
+    rows: ChunkManifest
+
+
+class Reader:
+    """Reads selections of arrays into memory.
+
+    Parameters
+    ----------
+    ranges
+        Where bytes come from.
+    n_threads
+        Threads that fetch and decode.
+    cache_bytes
+        Size of the cache of decoded chunks; 0 keeps none, which is right for large reads.
+    """
+
+    def __init__(
+        self, ranges: RangeReader, *, n_threads: int | None = None, cache_bytes: int = 0
+    ) -> None:
+        self.ranges = ranges
+        self.n_threads = n_threads or min(32, (os.cpu_count() or 1) + 4)
+        self.cache = DecodedChunkCache(cache_bytes)
+        self._threads: ThreadPoolExecutor | None = None
+
+    def read(
+        self, array: VirtualArray, selection: Any = None, *, name: str | None = None
+    ) -> NDArray[Any]:
+        """Read a selection.
+
+        Parameters
+        ----------
+        array
+            The array.
+        selection
+            As for `gridref.serve.plan.plan_read`: orthogonal; None reads all.
+        name
+            Path of the array, for messages.
+
+        Returns
+        -------
+        numpy.ndarray
+            Elements of the array's dtype, in native byte order.
+
+        Raises
+        ------
+        InvalidRequestError
+            For a bad selection.
+        ReadError
+            Where a chunk that exists cannot be had or decoded, saying which.
+        """
+        plan = plan_read(array, selection)
+        out = np.empty(plan.shape, array.dtype)
+        try:
+            self._execute(plan, out)
+        except GridrefError as error:
+            raise error.located(Place(variable=name)) from error.__cause__
+        return plan.finish(out)
+
+    def _execute(self, plan: ReadPlan, out: NDArray[Any]) -> None:
+        tasks = (
+            task
+            for cross in plan.crosses
+            for batch in cross.batches(RESOLVE_PIECES)
+            for task in _tasks(cross, batch, out)
+        )
+        run = partial(self._run, out=out)
+        first = next(tasks, None)
+        if first is None:
+            return
+        second = next(tasks, None)
+        if second is None:
+            run(first)
+            return
+        self._run_in_threads(run, _chain(first, second, tasks))
+
+    def _run_in_threads(self, run: Any, tasks: Iterator[_Task]) -> None:
+        """Keep all threads busy, but never plan far ahead of them. The first error wins."""
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(self.n_threads, thread_name_prefix="gridref-read")
+        pending: list[Future[None]] = []
+        try:
+            for task in tasks:
+                pending.append(self._threads.submit(run, task))
+                if len(pending) >= 2 * self.n_threads:
+                    pending.pop(0).result()
+            for future in pending:
+                future.result()
+        finally:
+            for future in pending:
+                future.cancel()
+
+    def _run(self, task: _Task, out: NDArray[Any]) -> None:
+        array = task.cross.array
+        waiting = []
+        for place, member in enumerate(task.members.tolist()):
+            decoded = self.cache.get(_cache_key(array, task.batch, member))
+            if decoded is None:
+                waiting.append((place, member))
+            else:
+                _deliver(task, member, decoded, out)
+        if not waiting:
+            return
+        places = np.array([place for place, _ in waiting])
+        rows = task.rows.take(places)
+        for (_, member), place, data in zip(
+            waiting, range(len(waiting)), self._fetch(rows), strict=True
+        ):
+            decoded = _decode(array, task.batch, member, rows, place, data)
+            self.cache.put(_cache_key(array, task.batch, member), decoded)
+            _deliver(task, member, decoded, out)
+
+    def _fetch(self, rows: ChunkManifest) -> Sequence[Buffer]:
+        if rows.state[0] == ChunkState.INLINE:
+            return [rows.inline_bytes(row) for row in range(rows.n_rows)]
+        source = rows.sources[int(rows.source[0])]
+        return self.ranges.read_ranges(source, rows.offset, rows.length)
+
+
+def _chain(first: _Task, second: _Task, rest: Iterator[_Task]) -> Iterator[_Task]:
+    yield first
+    yield second
+    yield from rest
+
+
+def _tasks(cross: CrossProduct, batch: PieceBatch, out: NDArray[Any]) -> Iterator[_Task]:
+    """Cut a batch into tasks, ordered by source and offset; what is missing is filled at once."""
+    array = cross.array
+    absent = is_missing_block(batch)
+    for member in np.flatnonzero(absent).tolist():
+        out[cross.in_output(batch.piece[member])] = array.fill_value
+    present = np.flatnonzero(~absent)
+    if not len(present):
+        return
+    order = present[np.argsort(batch.manifest[present], kind="stable")]
+    manifests = batch.manifest[order]
+    for members in np.split(order, np.flatnonzero(manifests[1:] != manifests[:-1]) + 1):
+        manifest = array.manifests[int(batch.manifest[members[0]])]
+        rows = manifest.take(batch.row[members])
+        for member in members[rows.state == ChunkState.MISSING].tolist():
+            encoding = array.encodings[int(batch.encoding[member])]
+            out[cross.in_output(batch.piece[member])] = absent_value(array, encoding)
+        yield from _sorted_tasks(cross, batch, members, rows)
+
+
+def _sorted_tasks(
+    cross: CrossProduct, batch: PieceBatch, members: NDArray[np.int64], rows: ChunkManifest
+) -> Iterator[_Task]:
+    held = np.flatnonzero(rows.state != ChunkState.MISSING)
+    order = held[np.lexsort((rows.offset[held], rows.source[held], rows.state[held]))]
+    if not len(order):
+        return
+    rows = rows.take(order)
+    members = members[order]
+    group = rows.source.astype(np.int64) * 4 + rows.state
+    group[rows.state == ChunkState.INLINE] = -1
+    volume = (np.cumsum(rows.length) - rows.length) // TASK_BYTES
+    number = np.arange(len(order)) // TASK_PIECES
+    cut = np.zeros(len(order) - 1, bool)
+    for key in (group, volume, number):
+        cut |= key[1:] != key[:-1]
+    for part in np.split(np.arange(len(order)), np.flatnonzero(cut) + 1):
+        yield _Task(cross, batch, members[part], rows.take(part))
+
+
+def absent_value(array: VirtualArray, encoding: Encoding) -> Any:
+    """What a missing chunk of a block reads as, in the array's dtype."""
+    if encoding.fill is None:
+        return array.fill_value
+    value = np.frombuffer(encoding.fill, encoding.dtype)[:1]
+    if encoding.unpacking is not None:
+        value = unpack(value, encoding.unpacking)
+    return value[0]
+
+
+def _cache_key(array: VirtualArray, batch: PieceBatch, member: int) -> tuple[Any, ...]:
+    # The manifest itself stands in the key, so that its identity cannot be reused while cached.
+    manifest = array.manifests[int(batch.manifest[member])]
+    encoding = array.encodings[int(batch.encoding[member])]
+    return (_Identity(manifest), int(batch.row[member]), encoding)
+
+
+class _Identity:
+    """Hashes and compares as the object itself, whatever the object's own equality."""
+
+    __slots__ = ("held",)
+
+    def __init__(self, held: object) -> None:
+        self.held = held
+
+    def __hash__(self) -> int:
+        return id(self.held)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identity) and other.held is self.held
+
+
+def _decode(
+    array: VirtualArray,
+    batch: PieceBatch,
+    member: int,
+    rows: ChunkManifest,
+    place: int,
+    data: Buffer,
+) -> NDArray[Any]:
+    encoding = array.encodings[int(batch.encoding[member])]
+    shape = tuple(batch.shape[member].tolist())
+    mask = 0 if rows.filter_mask is None else int(rows.filter_mask[place])
+    try:
+        return decode_chunk(data, encoding, shape, mask)
+    except ReadError as error:
+        raise error.located(_place(batch, member, rows, place)) from error.__cause__
+
+
+def _place(batch: PieceBatch, member: int, rows: ChunkManifest, place: int) -> Place:
+    chunk = tuple(batch.chunk[member].tolist())
+    start = int(rows.offset[place])
+    if rows.state[place] == ChunkState.INLINE:
+        return Place(chunk=chunk)
+    source = rows.sources[int(rows.source[place])].url
+    return Place(source=source, chunk=chunk, start=start, stop=start + int(rows.length[place]))
+
+
+def _deliver(task: _Task, member: int, decoded: NDArray[Any], out: NDArray[Any]) -> None:
+    """Copy a piece's elements from the decoded chunk to the output, unpacked and cast."""
+    cross, piece = task.cross, task.batch.piece[member]
+    values = decoded[cross.in_chunk(piece)]
+    encoding = cross.array.encodings[int(task.batch.encoding[member])]
+    if encoding.unpacking is not None:
+        values = unpack(values, encoding.unpacking)
+    out[cross.in_output(piece)] = values
