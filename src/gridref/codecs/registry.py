@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from gridref.codecs import checksums, core, strings
+from gridref.codecs import axes, checksums, core, strings
 from gridref.codecs.stage import ArrayCodec, BytesCodec, SerialCodec
 from gridref.model.encoding import Codec
 
 __all__ = ["ARRAY_CODECS", "BYTES_CODECS", "SERIAL_CODECS", "decodable", "why_not"]
 
-ARRAY_CODECS: dict[str, ArrayCodec] = {**core.ARRAY_CODECS}
+ARRAY_CODECS: dict[str, ArrayCodec] = {**core.ARRAY_CODECS, **axes.ARRAY_CODECS}
 """Array -> array codecs."""
 
 SERIAL_CODECS: dict[str, SerialCodec] = {**core.SERIAL_CODECS, **strings.SERIAL_CODECS}

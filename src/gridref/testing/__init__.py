@@ -1,0 +1,1 @@
+"""Strategies, builders and oracles, for the tests of gridref and of what is built on it."""
