@@ -143,8 +143,8 @@ def _finalise(state: NDArray[np.uint32], scratch: NDArray[np.uint32]) -> None:
 def _rotated(
     word: NDArray[np.uint32], bits: int, scratch: NDArray[np.uint32]
 ) -> NDArray[np.uint32]:
-    rotated, carry = scratch
+    rotated: NDArray[np.uint32] = scratch[0]
     np.left_shift(word, np.uint32(bits), out=rotated)
-    np.right_shift(word, np.uint32(32 - bits), out=carry)
-    np.bitwise_or(rotated, carry, out=rotated)
+    np.right_shift(word, np.uint32(32 - bits), out=scratch[1])
+    np.bitwise_or(rotated, scratch[1], out=rotated)
     return rotated

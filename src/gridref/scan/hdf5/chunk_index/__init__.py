@@ -10,7 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from gridref.scan.hdf5.chunk_index.btree_v1 import walk_btree_v1
+from gridref.scan.hdf5.chunk_index.btree_v2 import walk_btree_v2
+from gridref.scan.hdf5.chunk_index.extensible_array import walk_extensible_array
+from gridref.scan.hdf5.chunk_index.fixed_array import walk_fixed_array
 from gridref.scan.hdf5.chunk_index.request import IndexRequest, StoredChunks, WalkerUnsupported
+from gridref.scan.hdf5.chunk_index.simple import walk_implicit, walk_single_chunk
 from gridref.scan.hdf5.chunk_index.table import ALL_FILTERS_OFF, ChunkTable, checked_table
 from gridref.scan.hdf5.data_layout import ChunkedLayout, ChunkIndexKind
 from gridref.scan.hdf5.superblock import Hdf5Bytes
@@ -19,6 +23,11 @@ __all__ = ["ALL_FILTERS_OFF", "ChunkTable", "WalkerUnsupported", "walk_chunks"]
 
 _WALKERS = {
     ChunkIndexKind.BTREE_V1: walk_btree_v1,
+    ChunkIndexKind.SINGLE_CHUNK: walk_single_chunk,
+    ChunkIndexKind.IMPLICIT: walk_implicit,
+    ChunkIndexKind.FIXED_ARRAY: walk_fixed_array,
+    ChunkIndexKind.EXTENSIBLE_ARRAY: walk_extensible_array,
+    ChunkIndexKind.BTREE_V2: walk_btree_v2,
 }
 
 

@@ -1,0 +1,222 @@
+"""Checksummed pieces of chunk indexes, and the arrays of elements inside them.
+
+Fixed and extensible arrays (HDF5 File Format Specification v3, VIII.C and VIII.D) keep one element
+a chunk: its address and, in filtered datasets, its stored size and filter mask.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.errors import SourceFormatError
+from gridref.scan.hdf5.checksum import lookup3, lookup3_rows
+from gridref.scan.hdf5.chunk_index.request import IndexRequest, StoredChunks, WalkerUnsupported
+from gridref.scan.hdf5.superblock import FieldCursor, Hdf5Bytes
+
+__all__ = [
+    "BATCH_BYTES",
+    "CHECKSUM_BYTES",
+    "Elements",
+    "array_elements",
+    "join_chunks",
+    "numbers_of",
+    "read_blocks",
+    "read_checked",
+    "stored_size",
+    "verify_rows",
+]
+
+BATCH_BYTES = 4 << 20
+CHECKSUM_BYTES = 4
+_MASK_BYTES = 4
+_BEYOND = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """What an element of an array index looks like.
+
+    Attributes
+    ----------
+    dtype
+        Fields ``address`` and perhaps ``length`` (unsigned bytes, little-endian) and
+        ``filter_mask``.
+    client
+        The number by which every part of the array names this kind of element.
+    """
+
+    dtype: np.dtype[np.void]
+    client: int
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of an element."""
+        return self.dtype.itemsize
+
+
+def array_elements(request: IndexRequest, client: int, element_bytes: int) -> Elements:
+    """The elements of an array whose header gives this client number and element size.
+
+    The width of the stored size follows from the element's: it depends on the chunk's size in
+    version 4 of the data layout message, and is that of all lengths in version 5.
+    """
+    if client not in (0, 1):
+        raise WalkerUnsupported(f"the array index holds elements of the unknown kind {client}")
+    address_bytes = request.file.offset_bytes
+    fields: list[tuple[str, str] | tuple[str, str, tuple[int]]]
+    fields = [("address", f"<u{address_bytes}")]
+    if bool(client) != request.is_filtered:
+        raise SourceFormatError(
+            "the chunk index and the filters of the dataset contradict each other"
+        )
+    if client == 1:
+        width = element_bytes - address_bytes - _MASK_BYTES
+        if not 0 < width <= 8:
+            raise SourceFormatError(f"the chunk index has elements of {element_bytes} bytes")
+        fields += [("length", "u1", (width,)), ("filter_mask", "<u4")]
+    dtype = np.dtype(fields)
+    if dtype.itemsize != element_bytes:
+        raise SourceFormatError(f"the chunk index has elements of {element_bytes} bytes")
+    return Elements(dtype, client)
+
+
+def read_checked(request: IndexRequest, address: int, length: int, what: str) -> FieldCursor:
+    """A piece of metadata without the checksum at its end, which is verified.
+
+    Raises
+    ------
+    SourceFormatError
+        If it lies outside of the file, or its checksum is wrong.
+    """
+    file = request.file
+    data = file.read(address, length, what)
+    request.budget.spend(length, what)
+    body, stored = data[:-CHECKSUM_BYTES], data[-CHECKSUM_BYTES:]
+    if lookup3(body) != int.from_bytes(stored, "little"):
+        raise SourceFormatError(f"the checksum of {what} is wrong", file.place(address, length))
+    return FieldCursor(body, what, file.place(address, length))
+
+
+def verify_rows(
+    file: Hdf5Bytes,
+    rows: NDArray[np.uint8],
+    lengths: NDArray[np.int64],
+    addresses: NDArray[np.int64],
+    what: str,
+) -> None:
+    """Raise unless the first `lengths` bytes of each row are followed by their checksum."""
+    columns = lengths[:, None] + np.arange(CHECKSUM_BYTES)
+    stored = np.take_along_axis(rows, columns, axis=1).view("<u4")[:, 0]
+    is_wrong = stored != lookup3_rows(rows, lengths)
+    if is_wrong.any():
+        first = int(np.flatnonzero(is_wrong)[0])
+        place = file.place(int(addresses[first]), int(lengths[first]) + CHECKSUM_BYTES)
+        raise SourceFormatError(f"the checksum of {what} is wrong", place)
+
+
+def read_blocks(
+    request: IndexRequest,
+    elements: Elements,
+    addresses: NDArray[np.int64],
+    first_index: NDArray[np.int64],
+    n_elements: int,
+    prefix: bytes,
+    n_skipped: int,
+    what: str,
+) -> list[StoredChunks]:
+    """The chunks in blocks that all hold equally many elements, numbered by array index.
+
+    Parameters
+    ----------
+    addresses, first_index
+        Where each block lies, and the array index of its first element.
+    n_elements
+        How many elements each has.
+    prefix, n_skipped
+        What each must begin with, and how many bytes then come before the elements.
+    """
+    n_head = len(prefix) + n_skipped
+    length = n_head + n_elements * elements.n_bytes + CHECKSUM_BYTES
+    request.budget.spend(length * len(addresses), what)
+    found = []
+    step = max(1, BATCH_BYTES // length)
+    for start in range(0, len(addresses), step):
+        part = addresses[start : start + step]
+        rows = request.file.read_rows(part, length, what)
+        if (rows[:, : len(prefix)] != np.frombuffer(prefix, np.uint8)).any():
+            raise SourceFormatError(f"{what} is not where it should be", request.file.place(0))
+        body_bytes = np.full(len(part), length - CHECKSUM_BYTES)
+        verify_rows(request.file, rows, body_bytes, part, what)
+        body = np.ascontiguousarray(rows[:, n_head:-CHECKSUM_BYTES]).view(elements.dtype)
+        index = first_index[start : start + step, None] + np.arange(n_elements)
+        found.append(defined_elements(request.file, elements, body, index))
+    return found
+
+
+def defined_elements(
+    file: Hdf5Bytes, elements: Elements, found: NDArray[np.void], index: NDArray[np.int64]
+) -> StoredChunks:
+    """The elements that have an address, numbered by array index."""
+    is_defined = found["address"] != file.undefined_address
+    defined = found[is_defined]
+    return StoredChunks(
+        index[is_defined],
+        defined["address"].astype(np.uint64),
+        stored_size(defined["length"]) if elements.client else None,
+        np.ascontiguousarray(defined["filter_mask"]) if elements.client else None,
+    )
+
+
+def stored_size(raw: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    """Little-endian unsigned integers of any width up to 8, from (n, width) bytes."""
+    padded = np.zeros((len(raw), 8), np.uint8)
+    padded[:, : raw.shape[1]] = raw
+    return padded.view("<u8")[:, 0]
+
+
+def join_chunks(parts: Iterable[StoredChunks]) -> StoredChunks:
+    """All chunks of several parts of an index."""
+    pieces = [part for part in parts if len(part.number)]
+    if not pieces:
+        return StoredChunks(np.empty(0, np.int64), np.empty(0, np.uint64))
+    lengths = [piece.length for piece in pieces if piece.length is not None]
+    masks = [piece.filter_mask for piece in pieces if piece.filter_mask is not None]
+    return StoredChunks(
+        np.concatenate([piece.number for piece in pieces]),
+        np.concatenate([piece.address for piece in pieces]),
+        np.concatenate(lengths) if lengths else None,
+        np.concatenate(masks) if masks else None,
+    )
+
+
+def numbers_of(
+    request: IndexRequest, index: NDArray[np.int64], axes: Sequence[int]
+) -> NDArray[np.int64]:
+    """Numbers inside the grid of chunks that are numbered inside the grid's greatest extent.
+
+    Parameters
+    ----------
+    index
+        C-order numbers in the grid of as many chunks as the dataset may ever have.
+    axes
+        Order of the dimensions in this numbering; only the first may be endless.
+    """
+    grid, max_grid = request.grid_shape, request.max_grid_shape
+    if not len(index) or (tuple(axes) == tuple(range(len(grid))) and grid[1:] == max_grid[1:]):
+        return index
+    number = np.zeros_like(index)
+    rest = index
+    for position, axis in enumerate(axes):
+        sizes = [max_grid[later] for later in axes[position + 1 :]]
+        stride = min(_BEYOND, math.prod(size for size in sizes if size is not None))
+        place = rest // stride
+        rest = rest - place * stride
+        if int(place.max()) >= grid[axis]:
+            raise SourceFormatError("the chunk index lists a chunk outside of the dataset")
+        number += place * math.prod(grid[axis + 1 :])
+    return number
