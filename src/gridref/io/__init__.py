@@ -1,0 +1,28 @@
+"""From an address to bytes: local files by positioned reads, everything else by fsspec."""
+
+from gridref.io.address import DATA_SUFFIXES, absolute_url, expand_urls, is_local, options_for
+from gridref.io.coalesce import Merging, ReadPlan, plan_reads
+from gridref.io.faults import RetryPolicy
+from gridref.io.pool import IdentityCheck, SourcePool
+from gridref.io.protocols import Buffer, Describer, RangeReader
+from gridref.io.scan_file import ScanFile, describe_source, open_for_scan
+
+__all__ = [
+    "DATA_SUFFIXES",
+    "Buffer",
+    "Describer",
+    "IdentityCheck",
+    "Merging",
+    "RangeReader",
+    "ReadPlan",
+    "RetryPolicy",
+    "ScanFile",
+    "SourcePool",
+    "absolute_url",
+    "describe_source",
+    "expand_urls",
+    "is_local",
+    "open_for_scan",
+    "options_for",
+    "plan_reads",
+]

@@ -1,0 +1,200 @@
+"""Addresses of files: local paths and fsspec URLs."""
+
+from __future__ import annotations
+
+import functools
+import glob
+import os
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import fsspec
+import fsspec.core
+
+from gridref.errors import InvalidRequestError, SourceUnavailableError
+from gridref.io.faults import RetryPolicy
+
+__all__ = [
+    "DATA_SUFFIXES",
+    "absolute_url",
+    "expand_urls",
+    "is_local",
+    "open_filesystem",
+    "options_for",
+]
+
+DATA_SUFFIXES = (".nc", ".nc4", ".h5", ".hdf5", ".he5", ".hdf", ".tif", ".tiff")
+"""Suffixes of the files that are taken from a directory, compared in lower case."""
+
+_PROTOCOL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)(://|::)")
+_GLOB = re.compile(r"[*?\[]")
+_HTTP_TIMEOUTS = {"sock_connect": 20, "sock_read": 60}
+
+
+def absolute_url(path_or_url: str | os.PathLike[str]) -> str:
+    """An absolute local path, or an fsspec URL as it is.
+
+    ``file://`` URLs become paths, ``~`` the home directory. Symbolic links are kept.
+    """
+    text = os.fspath(path_or_url)
+    if not text:
+        raise InvalidRequestError("the address of a file is empty")
+    match = _PROTOCOL.match(text)
+    if match and match[1] in ("file", "local") and match[2] == "://":
+        text = text[match.end() :]
+    elif match:
+        return text
+    return os.path.abspath(os.path.expanduser(text))
+
+
+def is_local(url: str) -> bool:
+    """Whether an address, as `absolute_url` returns it, is a local path."""
+    return _PROTOCOL.match(url) is None
+
+
+def options_for(url: str, storage_options: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The options for one URL.
+
+    `storage_options` are either options of the filesystem, or a mapping of protocol to such
+    options: ``{"s3": {"anon": True}, "https": {...}}``. A chained URL gets the latter whole, as
+    fsspec wants it.
+    """
+    options = dict(storage_options or {})
+    match = _PROTOCOL.match(url)
+    protocol = match[1] if match else "file"
+    by_protocol = bool(options) and all(
+        isinstance(value, Mapping) and name in fsspec.available_protocols()
+        for name, value in options.items()
+    )
+    if by_protocol and "::" not in url:
+        options = dict(options.get(protocol, {}))
+    if protocol in ("http", "https") and "::" not in url:
+        options["client_kwargs"] = {"timeout": _http_timeout(), **options.get("client_kwargs", {})}
+    return options
+
+
+@functools.cache
+def _http_timeout() -> Any:
+    """The default of aiohttp gives a stalled transfer five minutes, and a slow one no more."""
+    import aiohttp
+
+    return aiohttp.ClientTimeout(total=None, **_HTTP_TIMEOUTS)
+
+
+def open_filesystem(url: str, storage_options: Mapping[str, Any] | None) -> tuple[Any, str]:
+    """The fsspec filesystem of a URL, and the path in it.
+
+    Raises
+    ------
+    InvalidRequestError
+        If no filesystem can be made for the URL: unknown protocol, package missing, bad options.
+    """
+    try:
+        filesystem, path = fsspec.core.url_to_fs(url, **options_for(url, storage_options))
+    except (ImportError, TypeError, ValueError) as error:
+        raise InvalidRequestError(f"cannot open the filesystem of {url}: {error}") from error
+    return filesystem, path
+
+
+def expand_urls(
+    patterns: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    storage_options: Mapping[str, Any] | None = None,
+) -> list[str]:
+    """The files that paths, URLs, globs and directories stand for.
+
+    A directory stands for all files with one of `DATA_SUFFIXES` in it and below, hidden ones
+    excepted. What one pattern stands for is sorted naturally (``f2`` before ``f10``); patterns
+    keep their order, and a file named twice is taken once.
+
+    Raises
+    ------
+    InvalidRequestError
+        Naming the pattern that stands for nothing.
+    """
+    if isinstance(patterns, str | os.PathLike):
+        patterns = [patterns]
+    found: dict[str, None] = {}
+    for pattern in patterns:
+        url = absolute_url(pattern)
+        urls = _expand_local(url) if is_local(url) else _expand_remote(url, storage_options)
+        if not urls:
+            raise InvalidRequestError(f"no file matches {os.fspath(pattern)!r}{_hint(url)}")
+        found.update(dict.fromkeys(sorted(urls, key=_natural)))
+    if not found:
+        raise InvalidRequestError("no files given")
+    return list(found)
+
+
+def _hint(url: str) -> str:
+    if is_local(url) and os.path.isdir(url):
+        return f": no file in this directory ends in {', '.join(DATA_SUFFIXES)}"
+    return ""
+
+
+def _natural(text: str) -> list[tuple[int, str]]:
+    """Sort key: runs of digits count as numbers."""
+    parts = re.split(r"(\d+)", text)
+    return [(int(part), part) if part.isdecimal() else (0, part) for part in parts]
+
+
+def _is_data(path: str) -> bool:
+    name = path.rstrip("/").rpartition("/")[2]
+    return name.lower().endswith(DATA_SUFFIXES) and not name.startswith(".")
+
+
+def _expand_local(path: str) -> list[str]:
+    if os.path.isdir(path):
+        return _walk_local(path)
+    if os.path.lexists(path):
+        return [path]
+    if not _GLOB.search(path):
+        return []
+    matches = glob.glob(path, recursive=True)
+    files = [match for match in matches if not os.path.isdir(match)]
+    if files or "**" in path:
+        return files
+    return [file for match in matches for file in _walk_local(match)]
+
+
+def _walk_local(folder: str) -> list[str]:
+    found = []
+    for root, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += [os.path.join(root, name) for name in names if _is_data(name)]
+    return found
+
+
+def _expand_remote(url: str, storage_options: Mapping[str, Any] | None) -> list[str]:
+    filesystem, path = open_filesystem(url, storage_options)
+    retry = RetryPolicy()
+
+    def named(paths: Iterable[str]) -> list[str]:
+        return [_full_url(filesystem, url, found) for found in paths]
+
+    if _GLOB.search(path.partition("?")[0] if url.startswith("http") else path):
+        matches = retry.call(lambda: filesystem.glob(path, detail=True), url)
+        return named(name for name, info in matches.items() if info.get("type") != "directory")
+    try:
+        if (
+            not url.endswith("/")
+            and retry.call(lambda: filesystem.info(path), url)["type"] == "file"
+        ):
+            return [url]
+    except SourceUnavailableError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return []
+        raise
+    return named(filter(_is_data, retry.call(lambda: filesystem.find(path), url)))
+
+
+def _full_url(filesystem: Any, pattern: str, path: str) -> str:
+    """URL of a path that was found under `pattern`: the same chain of filesystems around it."""
+    head, separator, rest = pattern.partition("::")
+    full = str(filesystem.unstrip_protocol(path))
+    if not separator:
+        return full
+    protocol = head.partition("://")[0]
+    if "://" in head:
+        return f"{protocol}://{path}::{rest}"
+    return f"{protocol}::{full}"

@@ -1,0 +1,145 @@
+"""From what systems, servers and libraries raise to gridref's own errors; and retrying."""
+
+from __future__ import annotations
+
+import errno
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from gridref.errors import Place, SourceUnavailableError
+
+__all__ = ["RetryPolicy", "is_transient", "status_of", "unavailable"]
+
+_PERMANENT = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
+_TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
+_TRANSIENT_ERRNO = frozenset(
+    {
+        errno.EAGAIN,
+        errno.EINTR,
+        errno.EIO,
+        errno.EPIPE,
+        errno.ESTALE,
+        errno.ECONNABORTED,
+        errno.ECONNREFUSED,
+        errno.ECONNRESET,
+        errno.EHOSTUNREACH,
+        errno.ENETDOWN,
+        errno.ENETRESET,
+        errno.ENETUNREACH,
+        errno.ETIMEDOUT,
+    }
+)
+_NETWORK_PACKAGES = frozenset(
+    {
+        "aiobotocore",
+        "aiohttp",
+        "azure",
+        "botocore",
+        "http",
+        "httpx",
+        "obstore",
+        "requests",
+        "urllib3",
+    }
+)
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """How often, and how long apart, a transient failure is tried again.
+
+    Attributes
+    ----------
+    n_attempts
+        Attempts in all, the first included.
+    first_delay, max_delay
+        Seconds before the second attempt, doubled for each further one up to the maximum. A random
+        quarter is added, so that many readers do not come back at the same moment.
+    """
+
+    n_attempts: int = 4
+    first_delay: float = 0.1
+    max_delay: float = 5.0
+
+    def delays(self) -> Iterator[float]:
+        """Seconds to wait before each further attempt."""
+        for attempt in range(self.n_attempts - 1):
+            delay = min(self.max_delay, self.first_delay * 2**attempt)
+            yield delay * (1 + random.random() / 4)
+
+    def call[Result](self, action: Callable[[], Result], url: str) -> Result:
+        """The result of `action`, tried again while it fails transiently.
+
+        Raises
+        ------
+        SourceUnavailableError
+            If it fails for good.
+        """
+        delays = self.delays()
+        while True:
+            try:
+                return action()
+            except Exception as error:
+                delay = next(delays, None) if is_transient(error) else None
+                if delay is None:
+                    raise unavailable(url, error) from error
+            time.sleep(delay)
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same request may succeed a moment later."""
+    error = _true_cause(error)
+    if isinstance(error, _PERMANENT):
+        return False
+    status = status_of(error)
+    if status is not None:
+        return status in _TRANSIENT_STATUS
+    if isinstance(error, ConnectionError | TimeoutError):
+        return True
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno in _TRANSIENT_ERRNO
+    packages = {base.__module__.partition(".")[0] for base in type(error).__mro__}
+    return bool(packages & _NETWORK_PACKAGES)
+
+
+def unavailable(
+    url: str, error: BaseException, start: int | None = None, stop: int | None = None
+) -> SourceUnavailableError:
+    """Our error for a file that cannot be read."""
+    error = _true_cause(error)
+    status = status_of(error)
+    if isinstance(error, FileNotFoundError) or status in (404, 410):
+        reason = "the file does not exist: restore it, or rebuild the catalog if it has moved"
+    elif isinstance(error, PermissionError) or status in (401, 403):
+        reason = (
+            "no permission to read the file: check its mode or the credentials in storage_options"
+        )
+    elif isinstance(error, IsADirectoryError):
+        reason = "a directory, not a file"
+    else:
+        text = str(error) or repr(error)
+        reason = f"the file cannot be read: {type(error).__name__}: {text}"
+    return SourceUnavailableError(reason, Place(source=url, start=start, stop=stop))
+
+
+def _true_cause(error: BaseException) -> BaseException:
+    """Why a file was "not found": fsspec says so too when a server cannot be reached."""
+    while isinstance(error, FileNotFoundError) and error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def status_of(error: BaseException) -> int | None:
+    """HTTP status that an error of aiohttp, requests or botocore carries."""
+    for name in ("status", "status_code"):
+        status = getattr(error, name, None)
+        if isinstance(status, int):
+            return status
+    response = getattr(error, "response", None)
+    if isinstance(response, dict):
+        status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    else:
+        status = getattr(response, "status_code", None)
+    return status if isinstance(status, int) else None

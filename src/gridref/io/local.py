@@ -1,0 +1,132 @@
+"""Local files: positioned reads on descriptors that stay open."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from gridref.io.faults import unavailable
+from gridref.model.manifest import Source
+
+__all__ = ["LocalFiles", "OpenFile", "read_fully"]
+
+
+class OpenFile:
+    """An open file; it closes when nobody holds it any more.
+
+    A reader that holds one keeps it open even if `LocalFiles` drops it meanwhile, so that a
+    descriptor is never closed, and its number given to another file, under a running read.
+
+    Raises
+    ------
+    SourceUnavailableError
+        If the path cannot be opened, or is not a file.
+    """
+
+    __slots__ = ("descriptor", "path")
+
+    def __init__(self, path: str) -> None:
+        self.descriptor = -1
+        self.path = path
+        try:
+            self.descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+            if stat.S_ISDIR(os.fstat(self.descriptor).st_mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                raise
+            raise unavailable(path, error) from error
+
+    def __del__(self) -> None:
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+
+    def describe(self) -> Source:
+        """Size and modification time now."""
+        status = os.fstat(self.descriptor)
+        return Source(self.path, status.st_size, status.st_mtime_ns)
+
+
+def read_fully(file: OpenFile, start: int, stop: int) -> bytes:
+    """The bytes of a half-open range; fewer only where the file ends.
+
+    Raises
+    ------
+    SourceUnavailableError
+        If reading fails.
+    """
+    try:
+        first = os.pread(file.descriptor, stop - start, start)
+        if len(first) == stop - start or not first:
+            return first
+        # One call reads at most 2 GiB on Linux.
+        parts = [first]
+        position = start + len(first)
+        while position < stop:
+            part = os.pread(file.descriptor, stop - position, position)
+            if not part:
+                break
+            parts.append(part)
+            position += len(part)
+        return b"".join(parts)
+    except OSError as error:
+        raise unavailable(file.path, error, start, stop) from error
+
+
+class LocalFiles:
+    """Reads ranges of local files, keeping the last used ones open. Thread-safe.
+
+    Parameters
+    ----------
+    max_open_files
+        How many files stay open.
+    """
+
+    def __init__(self, max_open_files: int = 128) -> None:
+        self._max_open_files = max(1, max_open_files)
+        self._files: OrderedDict[str, OpenFile] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def open(self, path: str) -> OpenFile:
+        """The open file of a path."""
+        with self._lock:
+            file = self._files.get(path)
+            if file is not None:
+                self._files.move_to_end(path)
+                return file
+        try:
+            file = OpenFile(path)
+        except OSError:
+            self.close()
+            try:
+                file = OpenFile(path)
+            except OSError as error:
+                raise unavailable(path, error) from error
+        with self._lock:
+            file = self._files.setdefault(path, file)
+            while len(self._files) > self._max_open_files:
+                self._files.popitem(last=False)
+        return file
+
+    def forget(self, path: str) -> None:
+        """Open the path afresh the next time."""
+        with self._lock:
+            self._files.pop(path, None)
+
+    def describe(self, url: str) -> Source:
+        """Size and modification time of the open file."""
+        return self.open(url).describe()
+
+    def fetch(self, url: str, starts: Sequence[int], stops: Sequence[int]) -> list[bytes]:
+        """The bytes of half-open ranges; fewer only where the file ends."""
+        file = self.open(url)
+        return [read_fully(file, start, stop) for start, stop in zip(starts, stops, strict=True)]
+
+    def close(self) -> None:
+        """Close all files that no read is using."""
+        with self._lock:
+            self._files.clear()

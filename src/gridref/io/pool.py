@@ -1,0 +1,230 @@
+"""Byte ranges of sources, wherever they lie: checked, merged, never fewer bytes than asked for."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gridref.errors import InvalidRequestError, Place, ShortReadError, SourceChangedError
+from gridref.io.address import is_local
+from gridref.io.coalesce import LOCAL_MERGING, REMOTE_MERGING, Merging, ReadPlan, plan_reads
+from gridref.io.faults import RetryPolicy
+from gridref.io.identity import check_identity
+from gridref.io.local import LocalFiles
+from gridref.io.protocols import Buffer
+from gridref.io.remote import RemoteFiles
+from gridref.model.manifest import Source
+
+__all__ = ["IdentityCheck", "SourcePool"]
+
+type IdentityCheck = Literal["check", "skip"]
+
+
+class SourcePool:
+    """Reads byte ranges of sources. Thread-safe, and can be pickled.
+
+    Parameters
+    ----------
+    storage_options
+        fsspec options of the sources' filesystem, or a mapping of protocol to options.
+    identity
+        ``"check"`` compares size and modification time or ETag with what the scan recorded: of a
+        local file at each call, of a remote one at the first. ``"skip"`` reads whatever is there.
+    max_open_files
+        How many local files stay open.
+    local_merging, remote_merging
+        Which ranges are read as one.
+    retry
+        What to do about transient failures of remote sources.
+    """
+
+    def __init__(
+        self,
+        storage_options: Mapping[str, Any] | None = None,
+        *,
+        identity: IdentityCheck = "check",
+        max_open_files: int = 128,
+        local_merging: Merging = LOCAL_MERGING,
+        remote_merging: Merging = REMOTE_MERGING,
+        retry: RetryPolicy | None = None,
+    ) -> None:
+        if identity not in ("check", "skip"):
+            raise InvalidRequestError(f'identity must be "check" or "skip", got {identity!r}')
+        self._settings: dict[str, Any] = {
+            "storage_options": dict(storage_options or {}),
+            "identity": identity,
+            "max_open_files": max_open_files,
+            "local_merging": local_merging,
+            "remote_merging": remote_merging,
+            "retry": retry,
+        }
+        self._checks_identity = identity == "check"
+        self._local_merging = local_merging
+        self._remote_merging = remote_merging
+        self._local = LocalFiles(max_open_files)
+        self._remote = RemoteFiles(storage_options, retry)
+        self._checked: set[Source] = set()
+        self._lock = threading.Lock()
+        self._n_requests = 0
+        self._n_bytes = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self._settings
+
+    def __setstate__(self, settings: dict[str, Any]) -> None:
+        SourcePool.__init__(self, **settings)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    @property
+    def n_requests(self) -> int:
+        """Reads sent so far, after merging."""
+        return self._n_requests
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes read so far."""
+        return self._n_bytes
+
+    def read(self, source: Source, offset: int, length: int) -> Buffer:
+        """The bytes of one range. Raises as `read_ranges` does."""
+        return self.read_ranges(source, [offset], [length])[0]
+
+    def read_ranges(self, source: Source, offsets: ArrayLike, lengths: ArrayLike) -> list[Buffer]:
+        """The bytes of each range, in the given order.
+
+        Parameters
+        ----------
+        source
+            The file, with what the scan recorded about it.
+        offsets, lengths
+            int64 (n_ranges,), first byte and size in bytes of each range, in any order.
+
+        Returns
+        -------
+        list
+            One buffer of exactly the asked size a range. Those read as one share memory.
+
+        Raises
+        ------
+        SourceUnavailableError
+            If the source is missing, unreachable or must not be read.
+        SourceChangedError
+            If it is not the file that was scanned.
+        ShortReadError
+            If a range reaches beyond the end of the source, or fewer bytes came.
+        """
+        offset = np.asarray(offsets, np.int64).reshape(-1)
+        length = np.asarray(lengths, np.int64).reshape(-1)
+        local = is_local(source.url)
+        plan = plan_reads(offset, length, self._local_merging if local else self._remote_merging)
+        if len(plan) == 0:
+            return [b""] * offset.size
+        if self._checks_identity:
+            self._check(source, local)
+            _check_inside(source, offset, length)
+        backend = self._local if local else self._remote
+        parts = backend.fetch(source.url, plan.start.tolist(), plan.stop.tolist())
+        with self._lock:
+            self._n_requests += len(parts)
+            self._n_bytes += sum(map(len, parts))
+        _check_complete(source, plan, parts, offset, length)
+        return _cut(plan, parts, length)
+
+    def check(self, source: Source) -> None:
+        """Compare a source with what the scan recorded, now.
+
+        Raises
+        ------
+        SourceUnavailableError, SourceChangedError
+            As `read_ranges` does.
+        """
+        with self._lock:
+            self._checked.discard(source)
+        self._check(source, is_local(source.url))
+
+    def close(self) -> None:
+        """Close files. The pool can go on being used."""
+        self._local.close()
+        with self._lock:
+            self._checked.clear()
+
+    def _check(self, source: Source, local: bool) -> None:
+        if local:
+            try:
+                check_identity(source, self._local.describe(source.url))
+            except SourceChangedError:
+                # The open file may be one that another has since replaced.
+                self._local.forget(source.url)
+                check_identity(source, self._local.describe(source.url))
+            return
+        with self._lock:
+            if source in self._checked:
+                return
+        if source.size_bytes is not None or source.etag is not None:
+            check_identity(source, self._remote.describe(source.url))
+        with self._lock:
+            self._checked.add(source)
+
+
+def _check_inside(source: Source, offset: NDArray[np.int64], length: NDArray[np.int64]) -> None:
+    """Refuse references that reach beyond the recorded end, before anything is asked for."""
+    if source.size_bytes is None:
+        return
+    beyond = (offset + length > source.size_bytes) & (length > 0)
+    if beyond.any():
+        i = int(np.flatnonzero(beyond)[0])
+        raise ShortReadError(
+            f"the reference reaches beyond the end of the file ({source.size_bytes} bytes):"
+            " scan the file again",
+            _place(source, offset, length, i),
+        )
+
+
+def _check_complete(
+    source: Source,
+    plan: ReadPlan,
+    parts: list[bytes],
+    offset: NDArray[np.int64],
+    length: NDArray[np.int64],
+) -> None:
+    got = np.fromiter(map(len, parts), np.int64, len(parts))
+    if (got == plan.stop - plan.start).all():
+        return
+    ends = plan.start + got
+    short = (length > 0) & (offset + length > ends[plan.read_of])
+    i = int(np.flatnonzero(short)[0])
+    came = max(0, int(ends[plan.read_of[i]] - offset[i]))
+    raise ShortReadError(
+        f"{came} of {int(length[i])} bytes came: the file is shorter than its references say."
+        " Scan it again to rebuild the catalog, or restore the file",
+        _place(source, offset, length, i),
+    )
+
+
+def _place(source: Source, offset: NDArray[np.int64], length: NDArray[np.int64], i: int) -> Place:
+    start = int(offset[i])
+    return Place(source=source.url, start=start, stop=start + int(length[i]))
+
+
+def _cut(plan: ReadPlan, parts: list[bytes], length: NDArray[np.int64]) -> list[Buffer]:
+    """The ranges out of the reads; a read that is one range is handed out as it is."""
+    views = [memoryview(part) for part in parts]
+    return [
+        b""
+        if read < 0
+        else parts[read]
+        if size == len(parts[read])
+        else views[read][start : start + size]
+        for read, start, size in zip(
+            plan.read_of.tolist(), plan.offset_in_read.tolist(), length.tolist(), strict=True
+        )
+    ]

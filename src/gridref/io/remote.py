@@ -1,0 +1,115 @@
+"""Files on any fsspec filesystem."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gridref.errors import Place, SourceUnavailableError
+from gridref.io.address import open_filesystem
+from gridref.io.faults import RetryPolicy, is_transient, status_of, unavailable
+from gridref.io.identity import source_of_info
+from gridref.model.manifest import Source
+
+__all__ = ["RemoteFiles"]
+
+_MAX_LOCATED = 65536
+_RANGE_NOT_SATISFIABLE = 416
+
+
+class RemoteFiles:
+    """Reads ranges of files through fsspec, several at once where the filesystem can. Thread-safe.
+
+    Parameters
+    ----------
+    storage_options
+        Options of the filesystem, or a mapping of protocol to options.
+    retry
+        What to do about transient failures.
+    """
+
+    def __init__(
+        self, storage_options: Mapping[str, Any] | None = None, retry: RetryPolicy | None = None
+    ) -> None:
+        self._storage_options = dict(storage_options or {})
+        self._retry = retry or RetryPolicy()
+        self._located: dict[str, tuple[Any, str]] = {}
+        self._lock = threading.Lock()
+
+    def locate(self, url: str) -> tuple[Any, str]:
+        """Filesystem, and path in it, of a URL."""
+        with self._lock:
+            located = self._located.get(url)
+        if located is None:
+            located = open_filesystem(url, self._storage_options)
+            with self._lock:
+                if len(self._located) >= _MAX_LOCATED:
+                    self._located.clear()
+                self._located[url] = located
+        return located
+
+    def describe(self, url: str) -> Source:
+        """Size and version of a file, asked of the server and not of a kept listing."""
+        filesystem, path = self.locate(url)
+
+        def ask() -> Mapping[str, Any]:
+            filesystem.invalidate_cache(path.rpartition("/")[0])
+            info: Mapping[str, Any] = filesystem.info(path)
+            if info.get("type") == "directory":
+                raise IsADirectoryError(path)
+            return info
+
+        return source_of_info(url, self._retry.call(ask, url))
+
+    def fetch(self, url: str, starts: Sequence[int], stops: Sequence[int]) -> list[bytes]:
+        """The bytes of half-open ranges; fewer only where the file ends."""
+        filesystem, path = self.locate(url)
+        parts: dict[int, bytes] = {}
+        pending = list(range(len(starts)))
+        delays = self._retry.delays()
+        while pending:
+            results = _ask(
+                filesystem, path, [starts[i] for i in pending], [stops[i] for i in pending]
+            )
+            failures: dict[int, BaseException] = {}
+            for i, result in zip(pending, results, strict=True):
+                if isinstance(result, BaseException):
+                    failures[i] = result
+                else:
+                    parts[i] = _not_too_long(url, bytes(result), starts[i], stops[i])
+            pending = list(failures)
+            if pending:
+                lasting = [i for i in pending if not is_transient(failures[i])]
+                delay = None if lasting else next(delays, None)
+                if delay is None:
+                    i = (lasting or pending)[0]
+                    raise unavailable(url, failures[i], starts[i], stops[i]) from failures[i]
+                time.sleep(delay)
+        return [parts[i] for i in range(len(starts))]
+
+
+def _ask(filesystem: Any, path: str, starts: list[int], stops: list[int]) -> list[Any]:
+    """One result a range: bytes, or what was raised."""
+    try:
+        results = filesystem.cat_ranges([path] * len(starts), starts, stops, on_error="return")
+    except Exception as error:  # noqa: BLE001 - handed on as the result of every range
+        return [error] * len(starts)
+    return [
+        b""
+        if isinstance(result, Exception) and status_of(result) == _RANGE_NOT_SATISFIABLE
+        else result
+        for result in results
+    ]
+
+
+def _not_too_long(url: str, part: bytes, start: int, stop: int) -> bytes:
+    """Refuse what a server sends that ignores byte ranges."""
+    if len(part) <= stop - start:
+        return part
+    raise SourceUnavailableError(
+        f"the server sent {len(part)} bytes for a range of {stop - start}: it ignores byte ranges."
+        " Copy the file to a place that serves them",
+        Place(source=url, start=start, stop=stop),
+    )

@@ -1,0 +1,358 @@
+"""Files as seekable objects, for the libraries that parse their metadata.
+
+h5py and tifffile read small pieces all over a file. A local file is read as asked. A remote one is
+read in aligned blocks that are kept, with a readahead that doubles while reading is sequential.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import threading
+from abc import abstractmethod
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, override
+
+import numpy as np
+
+from gridref.errors import (
+    GridrefError,
+    InvalidRequestError,
+    Place,
+    ShortReadError,
+    SourceUnavailableError,
+)
+from gridref.io.address import absolute_url, is_local
+from gridref.io.coalesce import LOCAL_MERGING, REMOTE_MERGING, Merging, plan_reads
+from gridref.io.faults import RetryPolicy
+from gridref.io.local import OpenFile, read_fully
+from gridref.io.protocols import RangeReader
+from gridref.io.remote import RemoteFiles
+from gridref.model.manifest import Source
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+__all__ = ["LocalScanFile", "RemoteScanFile", "ScanFile", "describe_source", "open_for_scan"]
+
+
+def describe_source(
+    url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None
+) -> Source:
+    """What a file looks like now: its size, and its modification time (local) or ETag.
+
+    Raises
+    ------
+    SourceUnavailableError
+        If there is none, or it cannot be reached or read.
+    """
+    address = absolute_url(url)
+    if is_local(address):
+        return OpenFile(address).describe()
+    return RemoteFiles(storage_options).describe(address)
+
+
+def open_for_scan(
+    url: str | os.PathLike[str],
+    storage_options: Mapping[str, Any] | None = None,
+    *,
+    block_bytes: int = 16 * 2**10,
+    max_readahead_bytes: int = 2**20,
+    max_cached_bytes: int = 64 * 2**20,
+    retry: RetryPolicy | None = None,
+) -> ScanFile:
+    """Open a file for parsing.
+
+    Parameters
+    ----------
+    url
+        Local path or fsspec URL.
+    storage_options
+        fsspec options, or a mapping of protocol to options.
+    block_bytes, max_readahead_bytes, max_cached_bytes
+        For remote files: unit of reading, most that is read ahead, and most that is kept.
+    retry
+        For remote files: what to do about transient failures.
+
+    Raises
+    ------
+    SourceUnavailableError
+        If there is none, or it cannot be reached or read.
+    """
+    address = absolute_url(url)
+    if is_local(address):
+        return LocalScanFile(address)
+    files = RemoteFiles(storage_options, retry)
+    return RemoteScanFile(
+        files,
+        files.describe(address),
+        block_bytes=block_bytes,
+        max_readahead_bytes=max_readahead_bytes,
+        max_cached_bytes=max_cached_bytes,
+    )
+
+
+class ScanFile(io.RawIOBase):
+    """A seekable, read-only binary file that counts what it reads.
+
+    Attributes
+    ----------
+    source
+        The file as it was when it was opened.
+    n_requests, n_bytes
+        Reads sent, and bytes read.
+    last_error
+        What the last failed read raised. Libraries written in C may replace an exception with
+        one of their own: see `raise_last_error`.
+    """
+
+    def __init__(self, source: Source) -> None:
+        super().__init__()
+        if source.size_bytes is None:
+            raise SourceUnavailableError(
+                "the server does not tell the size of the file", Place(source=source.url)
+            )
+        self.source = source
+        self.n_requests = 0
+        self.n_bytes = 0
+        self.last_error: GridrefError | None = None
+        self._size = source.size_bytes
+        self._position = 0
+
+    @property
+    def name(self) -> str:
+        """The address of the file."""
+        return self.source.url
+
+    @property
+    def size(self) -> int:
+        """Size of the file in bytes."""
+        return self._size
+
+    @override
+    def readable(self) -> bool:
+        return True
+
+    @override
+    def seekable(self) -> bool:
+        return True
+
+    @override
+    def tell(self) -> int:
+        return self._position
+
+    @override
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        if origin + offset < 0:
+            raise InvalidRequestError(f"seek to {origin + offset}, before the start of the file")
+        self._position = origin + offset
+        return self._position
+
+    @override
+    def read(self, size: int | None = -1, /) -> bytes:
+        stop = self._size if size is None or size < 0 else min(self._size, self._position + size)
+        if stop <= self._position:
+            return b""
+        part = self.read_many([self._position], [stop - self._position])[0]
+        self._position = stop
+        return part
+
+    @override
+    def readall(self) -> bytes:
+        return self.read(-1)
+
+    @override
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        view = memoryview(buffer).cast("B")
+        part = self.read(len(view))
+        view[: len(part)] = part
+        return len(part)
+
+    def read_many(self, offsets: Sequence[int], lengths: Sequence[int]) -> list[bytes]:
+        """The bytes of each range; near ones are read as one, all at once where that is possible.
+
+        Raises
+        ------
+        ShortReadError
+            If a range reaches beyond the end of the file.
+        SourceUnavailableError
+            If reading fails.
+        """
+        try:
+            for offset, length in zip(offsets, lengths, strict=True):
+                if offset < 0 or length < 0 or offset + length > self._size:
+                    raise ShortReadError(
+                        f"the range reaches beyond the end of the file ({self._size} bytes)",
+                        Place(source=self.name, start=int(offset), stop=int(offset + length)),
+                    )
+            return self._read_many(offsets, lengths)
+        except GridrefError as error:
+            self.last_error = error
+            raise
+
+    def raise_last_error(self) -> None:
+        """Raise what a failed read raised, if any did."""
+        if self.last_error is not None:
+            raise self.last_error
+
+    @abstractmethod
+    def _read_many(self, offsets: Sequence[int], lengths: Sequence[int]) -> list[bytes]: ...
+
+    def _fetch(
+        self, reader: RangeReader, starts: Sequence[int], stops: Sequence[int]
+    ) -> list[bytes]:
+        """Read and count, and refuse a file that has become shorter."""
+        parts = reader.fetch(self.name, starts, stops)
+        self.n_requests += len(parts)
+        self.n_bytes += sum(map(len, parts))
+        for part, start, stop in zip(parts, starts, stops, strict=True):
+            if len(part) != stop - start:
+                raise ShortReadError(
+                    f"{len(part)} of {stop - start} bytes came: the file has become shorter",
+                    Place(source=self.name, start=start, stop=stop),
+                )
+        return parts
+
+    def _fetch_merged(
+        self, reader: RangeReader, offsets: Sequence[int], lengths: Sequence[int], merging: Merging
+    ) -> list[bytes]:
+        plan = plan_reads(offsets, lengths, merging)
+        parts = self._fetch(reader, plan.start.tolist(), plan.stop.tolist())
+        return [
+            parts[read][start : start + length] if read >= 0 else b""
+            for read, start, length in zip(
+                plan.read_of.tolist(), plan.offset_in_read.tolist(), lengths, strict=True
+            )
+        ]
+
+
+class _OneFile:
+    """A `RangeReader` of one open file."""
+
+    def __init__(self, file: OpenFile) -> None:
+        self.file = file
+
+    def fetch(self, url: str, starts: Sequence[int], stops: Sequence[int]) -> list[bytes]:
+        return [
+            read_fully(self.file, start, stop) for start, stop in zip(starts, stops, strict=True)
+        ]
+
+
+class LocalScanFile(ScanFile):
+    """A local file."""
+
+    def __init__(self, path: str) -> None:
+        self._reader = _OneFile(OpenFile(path))
+        super().__init__(self._reader.file.describe())
+
+    @override
+    def _read_many(self, offsets: Sequence[int], lengths: Sequence[int]) -> list[bytes]:
+        if len(offsets) == 1:
+            return self._fetch(self._reader, [offsets[0]], [offsets[0] + lengths[0]])
+        return self._fetch_merged(self._reader, offsets, lengths, LOCAL_MERGING)
+
+
+class RemoteScanFile(ScanFile):
+    """A remote file, read in blocks that are kept. Thread-safe.
+
+    Parameters
+    ----------
+    reader
+        Reads ranges of it.
+    source
+        The file.
+    block_bytes, max_readahead_bytes, max_cached_bytes
+        Unit of reading, most that is read ahead, and most that is kept.
+    """
+
+    def __init__(
+        self,
+        reader: RangeReader,
+        source: Source,
+        *,
+        block_bytes: int,
+        max_readahead_bytes: int,
+        max_cached_bytes: int,
+    ) -> None:
+        super().__init__(source)
+        self._reader = reader
+        self._block_bytes = block_bytes
+        self._max_readahead = max(1, max_readahead_bytes // block_bytes)
+        self._max_cached = max(1, max_cached_bytes // block_bytes)
+        self._blocks: OrderedDict[int, bytes] = OrderedDict()
+        self._readahead = 1
+        self._next_block = 0
+        self._lock = threading.RLock()
+
+    @override
+    def _read_many(self, offsets: Sequence[int], lengths: Sequence[int]) -> list[bytes]:
+        # Large pieces are data, read once: keeping them would push the metadata out.
+        large = [length > self._max_readahead * self._block_bytes for length in lengths]
+        with self._lock:
+            if any(large):
+                return self._fetch_merged(self._reader, offsets, lengths, REMOTE_MERGING)
+            blocks = self._load(_blocks_of(offsets, lengths, self._block_bytes))
+            return [
+                self._assemble(blocks, offset, length)
+                for offset, length in zip(offsets, lengths, strict=True)
+            ]
+
+    def _assemble(self, blocks: Mapping[int, bytes], offset: int, length: int) -> bytes:
+        if length == 0:
+            return b""
+        unit = self._block_bytes
+        first, last = offset // unit, (offset + length - 1) // unit
+        head = offset - first * unit
+        if first == last:
+            return blocks[first][head : head + length]
+        joined = b"".join(blocks[number] for number in range(first, last + 1))
+        return joined[head : head + length]
+
+    def _load(self, wanted: list[int]) -> dict[int, bytes]:
+        """The blocks, the absent ones read as few runs together with what is read ahead."""
+        missing = [number for number in wanted if number not in self._blocks]
+        found: dict[int, bytes] = {}
+        if missing:
+            missing = self._with_readahead(missing)
+            unit = self._block_bytes
+            starts = [number * unit for number in missing]
+            sizes = [min(unit, self._size - start) for start in starts]
+            parts = self._fetch_merged(self._reader, starts, sizes, Merging(0, 16 * 2**20))
+            found = dict(zip(missing, parts, strict=True))
+        result = {
+            number: found[number] if number in found else self._blocks[number] for number in wanted
+        }
+        for number, block in (found | result).items():
+            self._keep(number, block)
+        return result
+
+    def _keep(self, number: int, block: bytes) -> None:
+        self._blocks[number] = block
+        self._blocks.move_to_end(number)
+        if len(self._blocks) > self._max_cached:
+            self._blocks.popitem(last=False)
+
+    def _with_readahead(self, missing: list[int]) -> list[int]:
+        """More blocks behind the last one, twice as many each time reading goes on where it was."""
+        sequential = missing[0] == self._next_block and missing[0] > 0
+        self._readahead = min(self._max_readahead, self._readahead * 2) if sequential else 1
+        n_blocks = -(-self._size // self._block_bytes)
+        last = missing[-1]
+        ahead = range(last + 1, min(n_blocks, last + self._readahead))
+        extended = [*missing, *(number for number in ahead if number not in self._blocks)]
+        self._next_block = extended[-1] + 1
+        return extended
+
+
+def _blocks_of(offsets: Sequence[int], lengths: Sequence[int], block_bytes: int) -> list[int]:
+    """Numbers of the blocks that ranges touch, ascending."""
+    numbers = [
+        np.arange(offset // block_bytes, (offset + length - 1) // block_bytes + 1)
+        for offset, length in zip(offsets, lengths, strict=True)
+        if length
+    ]
+    if len(numbers) == 1:
+        return [int(number) for number in numbers[0]]
+    return [int(n) for n in np.unique(np.concatenate(numbers))] if numbers else []
