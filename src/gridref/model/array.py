@@ -2,9 +2,9 @@
 
 A block shows a window of one stored array: element ``i`` of the block along an axis is the stored
 element ``origin + step * i``. The stored array is a regular grid of stored chunks of the block's
-`Encoding`; stored chunk ``k`` (chunk coords) is row ``first_row + sum(k * row_stride)`` of the block's
-manifest. Windows, flips, broadcast axes (step 0) and transpositions all are arithmetic on these few
-numbers a block, so concatenating and slicing never walk chunk rows.
+`Encoding`; stored chunk ``k`` (chunk coords) is row ``first_row + sum(k * row_stride)`` of the
+block's manifest. Windows, flips, broadcast axes (step 0) and transpositions all are arithmetic on
+these few numbers a block, so concatenating and slicing never walk chunk rows.
 """
 
 from __future__ import annotations
@@ -236,7 +236,7 @@ class VirtualArray:
         native = np.ascontiguousarray(values).astype(values.dtype.newbyteorder("="), copy=False)
         native = native.reshape(values.shape)
         encoding = Encoding(
-            tuple(max(1, extent) for extent in native.shape),
+            tuple(max(1, int(length)) for length in native.shape),
             native.dtype,
             (bytes_codec(native.dtype),),
         )
@@ -283,7 +283,7 @@ class VirtualArray:
 
     @cached_property
     def stored_chunk_shapes(self) -> Int64Array:
-        """int64 (n_blocks, ndim), stored chunk shape of each block; of a missing block, the block."""
+        """int64 (n_blocks, ndim), stored chunk shape of each block; the block if it is missing."""
         shapes = np.array(
             [encoding.chunk_shape for encoding in self.encodings], dtype=np.int64
         ).reshape(len(self.encodings), self.ndim)
@@ -393,7 +393,7 @@ def zero_of(dtype: np.dtype[Any]) -> Any:
 
 
 def common_along(values: Int64Array, present: NDArray[np.bool_], axis: int) -> Int64Array | None:
-    """Values per place along `axis`, if they agree over the other axes; absent ones agree with all."""
+    """Values per place along `axis` if they agree over the other axes; absent ones always do."""
     moved = np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1)
     mask = np.moveaxis(present, axis, 0).reshape(moved.shape)
     if moved.shape[1] == 0:

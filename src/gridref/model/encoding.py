@@ -86,10 +86,10 @@ def transpose_codec(order: tuple[int, ...]) -> Codec:
 
 @dataclass(frozen=True)
 class Unpacking:
-    """CF unpacking of stored values, used only where the blocks of one array are packed differently.
+    """CF unpacking of stored values, where the blocks of one array are packed differently.
 
-    The result is ``stored * scale + offset`` in the array's dtype, and NaN where the stored value is
-    one of `fill_values` (CF conventions, section 8.1 "Packed Data", 2.5.1 "Missing data").
+    The result is ``stored * scale + offset`` in the array's dtype, and NaN where the stored value
+    is one of `fill_values` (CF conventions, section 8.1 "Packed Data", 2.5.1 "Missing data").
 
     Attributes
     ----------
@@ -118,10 +118,11 @@ class Encoding:
     Attributes
     ----------
     chunk_shape
-        Shape of a stored chunk, one length per axis of the *array* (also for a transposed block: the
-        ``transpose`` codec at the head of the chain says how the axes lie in the file).
+        Shape of a stored chunk, one length per axis of the *array* (also for a transposed block:
+        the ``transpose`` codec at the head of the chain says how the axes lie in the file).
     dtype
-        Dtype of the stored elements in native byte order (the ``bytes`` codec knows the stored order).
+        Dtype of the stored elements in native byte order (the ``bytes`` codec knows the stored
+        order).
     codecs
         Zarr v3 codec chain. The bytes -> bytes codecs behind the array -> bytes codec stand in the
         order in which they were applied on writing; bit ``i`` of a chunk's filter mask switches the
@@ -131,7 +132,8 @@ class Encoding:
     prefix
         Bytes to put before each stored chunk before decoding (JPEG tables).
     fill
-        Raw native-order bytes of the element that a missing chunk holds; None means the array's own.
+        Raw native-order bytes of the element that a missing chunk holds; None means the array's
+        own.
     unpacking
         Set only where blocks of the array are packed differently.
 

@@ -1,8 +1,8 @@
 """Chunk grids: how an array is cut into chunks, regularly or along uneven edges.
 
-One type covers both. Along each axis the edge lengths are kept run-length encoded, so that a million
-equal chunks cost as much as one. The *chunk length* is what the chunk's codec works on; the *data
-length* is what of it lies inside the array. They differ only for the last chunk of an axis.
+One type covers both. Along each axis the edge lengths are kept run-length encoded, so that a
+million equal chunks cost as much as one. The *chunk length* is what the chunk's codec works on; the
+*data length* is what of it lies inside the array. They differ only for the last chunk of an axis.
 
 Formats: Zarr v3 core ``regular`` grid; ``rectilinear`` grid of zarr-extensions; ``rectangular``
 grid of the ZEP 3 draft (read only).
@@ -36,16 +36,17 @@ def _frozen(values: ArrayLike) -> Int64Array:
 class GridAxis:
     """The chunks along one axis, run-length encoded.
 
-    Build one with `uniform`, `from_edges` or `from_runs`. Chunks that lie wholly beyond the extent are
-    dropped and equal neighbours merged, so that two axes are equal exactly if they mean the same.
+    Build one with `uniform`, `from_edges` or `from_runs`. Chunks that lie wholly beyond the extent
+    are dropped and equal neighbours merged, so that two axes are equal exactly if they mean the
+    same.
 
     Attributes
     ----------
     extent
         Number of elements along the axis.
     run_lengths, run_counts
-        int64 arrays: ``run_counts[i]`` chunks of ``run_lengths[i]`` elements follow each other. An axis
-        of extent 0 keeps one run with count 0, which remembers its chunk length.
+        int64 arrays: ``run_counts[i]`` chunks of ``run_lengths[i]`` elements follow each other. An
+        axis of extent 0 keeps one run with count 0, which remembers its chunk length.
 
     Raises
     ------
@@ -332,7 +333,7 @@ class ChunkGrid:
         return grid
 
     def to_json(self) -> dict[str, Any]:
-        """The ``chunk_grid`` of a ``zarr.json``: ``regular`` wherever it is, else ``rectilinear``."""
+        """The ``chunk_grid`` of a ``zarr.json``: ``regular`` where it is, else ``rectilinear``."""
         if self.is_regular:
             return {
                 "name": "regular",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Protocol, Self, cast
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -103,7 +103,7 @@ class ChunkManifest:
     inline: bytes = field(default=b"", repr=False)
 
     def __post_init__(self) -> None:
-        columns = [self.source, self.offset, self.length, self.state]
+        columns: list[NDArray[Any]] = [self.source, self.offset, self.length, self.state]
         if self.filter_mask is not None:
             columns.append(self.filter_mask)
         sizes = {column.shape for column in columns}
@@ -227,4 +227,4 @@ class ChunkManifest:
     def inline_bytes(self, row: int) -> bytes:
         """The bytes of an inline row."""
         start = int(self.offset[row])
-        return cast(bytes, self.inline[start : start + int(self.length[row])])
+        return self.inline[start : start + int(self.length[row])]

@@ -1,10 +1,10 @@
 """Selections projected on chunks.
 
-Per axis, a slice (start, stop, stride) or an array of indices is cut into *pieces*, one for each chunk
-that it touches: which chunk, which elements inside it, where they go in the output. A selection over
-several axes is the cross product of its axes' pieces. This is the hyperslab algorithm of "Chunking
-Algorithms for NetCDF-C" (per-dimension slice projections, then an odometer over them), carried over
-to uneven edges and done for all chunks at once in numpy.
+Per axis, a slice (start, stop, stride) or an array of indices is cut into *pieces*, one for each
+chunk that it touches: which chunk, which elements inside it, where they go in the output. A
+selection over several axes is the cross product of its axes' pieces. This is the hyperslab
+algorithm of "Chunking Algorithms for NetCDF-C" (per-dimension slice projections, then an odometer
+over them), carried over to uneven edges and done for all chunks at once in numpy.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class SliceProjection:
     chunk
         Chunk index along the axis.
     start, step, count
-        The elements ``start, start + step, ...`` inside the chunk. A step may be negative, or 0: one
-        element repeated.
+        The elements ``start, start + step, ...`` inside the chunk. A step may be negative, or 0:
+        one element repeated.
     out_start
         Where in the output the piece begins; its elements follow each other there.
     """
@@ -122,8 +122,8 @@ class IndexProjection:
     chunk
         int64, chunk index along the axis, one entry a piece.
     splits
-        int64, one entry more than pieces: piece ``p`` has the entries ``splits[p]:splits[p + 1]`` of
-        the next two.
+        int64, one entry more than pieces: piece ``p`` has the entries ``splits[p]:splits[p + 1]``
+        of the next two.
     index, out_index
         int64: element inside the chunk, and its place in the output.
     """
@@ -205,7 +205,7 @@ def project(axis: GridAxis, selection: AxisSelection) -> SliceProjection | Index
 
 
 def project_slice(axis: GridAxis, selection: Progression) -> SliceProjection:
-    """Project a slice on the chunks of an axis. The cost grows with the number of chunks it spans."""
+    """Project a slice on the chunks of an axis; the cost grows with the chunks it spans."""
     start, step, count = selection.start, selection.step, selection.count
     if count == 0:
         return SliceProjection(*(np.zeros(0, np.int64) for _ in range(5)))

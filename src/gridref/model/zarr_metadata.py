@@ -1,8 +1,8 @@
 """``zarr.json`` documents, both ways.
 
 Sources: Zarr core specification v3; zarr-extensions (data types ``string``, ``struct``,
-``null_terminated_bytes``, ``fixed_length_utf32``, ``raw_bytes``; chunk grid ``rectilinear``). Attributes are
-written in the form in which xarray reads them back.
+``null_terminated_bytes``, ``fixed_length_utf32``, ``raw_bytes``; chunk grid ``rectilinear``).
+Attributes are written in the form in which xarray reads them back.
 """
 
 from __future__ import annotations
@@ -307,10 +307,10 @@ def _float_from_json(document: Any, dtype: np.dtype[Any]) -> Any:
 def attributes_to_json(attrs: Mapping[str, Any], dtype: np.dtype[Any] | None) -> dict[str, Any]:
     """Attributes in the JSON form that xarray reads back from a Zarr v3 array.
 
-    ``_FillValue`` takes xarray's own form (floats as base64 of the little-endian float64); for string
-    types, for which xarray has none, it is left out. Strict JSON knows no NaN: non-finite numbers become
-    ``"NaN"``, ``"Infinity"`` and ``"-Infinity"``, and a ``missing_value`` of NaN, which says nothing about
-    the data that NaN does not, is left out.
+    ``_FillValue`` takes xarray's own form (floats as base64 of the little-endian float64); for
+    string types, for which xarray has none, it is left out. Strict JSON knows no NaN: non-finite
+    numbers become ``"NaN"``, ``"Infinity"`` and ``"-Infinity"``, and a ``missing_value`` of NaN,
+    which says nothing about the data that NaN does not, is left out.
 
     Parameters
     ----------

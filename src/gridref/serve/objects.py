@@ -1,7 +1,7 @@
 """Virtual objects: what answers for a key, and how any byte range of it is read.
 
-A `KeySpace` turns the keys of a Zarr v3 hierarchy into virtual objects. The fsspec filesystem, the Zarr
-store and HTTP are faces over it.
+A `KeySpace` turns the keys of a Zarr v3 hierarchy into virtual objects. The fsspec filesystem, the
+Zarr store and HTTP are faces over it.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class KeySpace:
         return _portable_object(path, view, coords)
 
     def list_dir(self, prefix: str) -> list[str]:
-        """Names right below a path, without slash; chunk keys of absent chunks are not among them."""
+        """Names right below a path, without slash; those of absent chunks are not among them."""
         path = prefix.strip("/")
         group = self._groups.get(path)
         if group is not None:
@@ -326,10 +326,10 @@ class ObjectReader:
             data = portable_bytes(self.reader, segment.view, segment.coords)
             return data if low == 0 and high in (None, len(data)) else data[low:high]
         stop = segment.n_bytes if high is None else high
-        (data,) = self.reader.ranges.read_ranges(
+        (raw,) = self.reader.ranges.read_ranges(
             segment.source, np.array([segment.offset + low]), np.array([stop - low])
         )
-        return bytes(data)
+        return bytes(raw)
 
 
 def portable_bytes(reader: Reader, view: ArrayView, coords: tuple[int, ...]) -> bytes:

@@ -1,9 +1,9 @@
 """Which stored chunks a selection needs, and where their elements go. Pure: no I/O.
 
-A selection is projected twice, on the blocks and inside them. Where the stored chunk length, origin and
-step along an axis depend only on the block's place along it (nearly always), both levels reduce to one
-list of pieces per axis, and the plan is their cross product. Otherwise there is one cross product for
-every block that the selection touches.
+A selection is projected twice, on the blocks and inside them. Where the stored chunk length, origin
+and step along an axis depend only on the block's place along it (nearly always), both levels reduce
+to one list of pieces per axis, and the plan is their cross product. Otherwise there is one cross
+product for every block that the selection touches.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class AxisPieces:
     block
         int64, block coordinate along the axis of every piece.
     pieces
-        The pieces; their chunk is the coordinate of the stored chunk inside the block's stored array.
+        The pieces; their chunk is the coordinate of the stored chunk inside the block's stored
+        array.
     """
 
     block: Int64Array
@@ -202,8 +203,8 @@ def plan_read(array: VirtualArray, selection: Any = None) -> ReadPlan:
         The array.
     selection
         None for all, or one entry per axis (an ellipsis stands for the axes left out): an integer
-        (drops the axis), a slice with any stride, a boolean mask or an array of integers. Arrays select
-        orthogonally, each along its own axis, unlike numpy's.
+        (drops the axis), a slice with any stride, a boolean mask or an array of integers. Arrays
+        select orthogonally, each along its own axis, unlike numpy's.
 
     Raises
     ------

@@ -5,6 +5,7 @@ Everything here is a function of the model; nothing reads data.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -24,7 +25,7 @@ from gridref.model.zarr_metadata import (
     data_type_to_json,
 )
 
-__all__ = ["ArrayView", "View", "ViewOptions", "show"]
+__all__ = ["ArrayView", "View", "ViewOptions", "block_chunks", "show"]
 
 Int64Array = NDArray[np.int64]
 
@@ -278,7 +279,7 @@ def _portable(array: VirtualArray, options: ViewOptions, reason: str) -> ArrayVi
 
 
 def _portable_axis(array: VirtualArray, axis: int, *, rectilinear: bool) -> GridAxis:
-    """Chunks that follow the stored ones where they can, else equal ones of the commonest length."""
+    """Chunks that follow the stored ones if they can, else equal ones of the commonest length."""
     outer = array.grid.axes[axis]
     extents = outer.edges()
     tables = array.axis_tables
@@ -301,6 +302,34 @@ def _portable_axis(array: VirtualArray, axis: int, *, rectilinear: bool) -> Grid
         if chunks.is_uniform or rectilinear:
             return chunks
     return GridAxis.uniform(outer.extent, _commonest(length, extents))
+
+
+def block_chunks(array: VirtualArray, max_bytes: int) -> tuple[tuple[int, ...], ...]:
+    """Chunks for lazy computation: the blocks, cut along stored chunks where they are too large.
+
+    Returns
+    -------
+    tuple of tuple of int
+        Chunk lengths along each axis, as dask writes them.
+    """
+    chunks = [axis.edges() for axis in array.grid.axes]
+    for axis in range(array.ndim):
+        largest = [max(lengths.tolist(), default=0) for lengths in chunks]
+        too_large = math.prod(largest) * array.dtype.itemsize / max_bytes
+        if too_large <= 1:
+            break
+        stored = array.stored_chunk_shapes[:, axis]
+        unit = int(stored.max()) if len(stored) else 1
+        longest = max(unit, int(largest[axis] / too_large) // unit * unit)
+        chunks[axis] = _cut(chunks[axis], longest)
+    return tuple(tuple(lengths.tolist()) for lengths in chunks)
+
+
+def _cut(lengths: Int64Array, longest: int) -> Int64Array:
+    n_parts = -(-lengths // longest)
+    parts = np.full(int(n_parts.sum()), longest, np.int64)
+    parts[np.cumsum(n_parts) - 1] = lengths - (n_parts - 1) * longest
+    return parts
 
 
 def _commonest(lengths: Int64Array, weights: Int64Array) -> int:

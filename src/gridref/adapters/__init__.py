@@ -1,0 +1,1 @@
+"""Faces of gridref: Zarr store, fsspec filesystem, xarray, HTTP, command line."""
