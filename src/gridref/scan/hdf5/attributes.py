@@ -1,0 +1,185 @@
+"""Attributes of HDF5 objects, as xarray with h5netcdf presents them.
+
+Sizes of one become scalars, strings become ``str``, arrays of strings lists; the attributes by
+which netCDF4 keeps its own records are set apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import h5py
+import numpy as np
+from h5py import h5, h5a, h5p, h5r, h5s
+
+from gridref.errors import UnsupportedFeatureError
+from gridref.scan.hdf5.dtypes import ElementType, Form, element_type
+from gridref.scan.hdf5.files import HDF5_ERRORS
+
+__all__ = ["ObjectAttributes", "read_attributes"]
+
+_RECORDS = frozenset(
+    {
+        b"CLASS",
+        b"NAME",
+        b"DIMENSION_LIST",
+        b"REFERENCE_LIST",
+        b"_Netcdf4Dimid",
+        b"_Netcdf4Coordinates",
+        b"_nc3_strict",
+        b"_NCProperties",
+    }
+)
+"""What netCDF4 and the HDF5 dimension scales write for themselves."""
+
+_UNREAD = frozenset({b"REFERENCE_LIST", b"_nc3_strict", b"_NCProperties"})
+_KEPT_AS_BYTES = frozenset({b"_FillValue", b"missing_value"})
+
+
+@dataclass(frozen=True)
+class ObjectAttributes:
+    """Attributes of a group or dataset.
+
+    Attributes
+    ----------
+    public
+        What a user sees.
+    records
+        netCDF4's own, by name; ``DIMENSION_LIST`` as a list of lists of references.
+    unreadable
+        Names of attributes that have no value here, and why.
+    """
+
+    public: dict[str, Any] = field(default_factory=dict)
+    records: dict[str, Any] = field(default_factory=dict)
+    unreadable: dict[str, str] = field(default_factory=dict)
+
+
+def read_attributes(oid: Any, creation: Any, fid: Any) -> ObjectAttributes:
+    """Read all attributes of an object.
+
+    Parameters
+    ----------
+    oid
+        Low-level identifier of the object.
+    creation
+        Its creation properties, which say in which order attributes are listed.
+    fid
+        Identifier of the file, in which references are resolved.
+    """
+    result = ObjectAttributes()
+    if h5a.get_num_attrs(oid) == 0:
+        return result
+    tracked = creation.get_attr_creation_order() & h5p.CRT_ORDER_TRACKED
+    names: list[bytes] = []
+    h5a.iterate(oid, names.append, index_type=h5.INDEX_CRT_ORDER if tracked else h5.INDEX_NAME)
+    for name in names:
+        if name in _UNREAD:
+            continue
+        text = name.decode("utf-8", "surrogateescape")
+        try:
+            value = _read(h5a.open(oid, name), name, fid)
+        except (UnsupportedFeatureError, *HDF5_ERRORS) as error:
+            result.unreadable[text] = str(error)
+            continue
+        (result.records if name in _RECORDS else result.public)[text] = value
+    return result
+
+
+def _read(aid: Any, name: bytes, fid: Any) -> Any:
+    if name == b"DIMENSION_LIST":
+        return _read_object(aid)
+    element = element_type(aid.get_type())
+    if aid.get_space().get_simple_extent_type() == h5s.NULL:
+        return _empty(element)
+    if element.text:
+        value = _texts(aid, element, keep_bytes=name in _KEPT_AS_BYTES)
+    elif element.form in (Form.STORED, Form.CONVERTED) and not element.enum:
+        value = _numbers(aid, element)
+    else:
+        value = _plain(_read_object(aid), fid)
+    return value[0] if not np.isscalar(value) and np.ndim(value) and len(value) == 1 else value
+
+
+def _empty(element: ElementType) -> Any:
+    """A null dataspace is how netCDF4 writes an empty string."""
+    if element.text:
+        return "" if element.dtype.itemsize == 1 else []
+    return np.array([], element.dtype)
+
+
+def _numbers(aid: Any, element: ElementType) -> Any:
+    values = np.empty(aid.shape + element.subshape, element.dtype)
+    if values.size:
+        # A compound's own type has to be the one that h5py makes of its dtype.
+        aid.read(values if not element.subshape else values.view())
+    return values[()]
+
+
+def _texts(aid: Any, element: ElementType, *, keep_bytes: bool) -> Any:
+    variable = element.form is Form.TEXT
+    dtype = h5py.string_dtype() if variable else element.dtype
+    raw = np.empty(aid.shape, dtype)
+    if raw.size:
+        aid.read(raw)
+    single = not variable and element.dtype.itemsize == 1
+    if single and (raw.size > 1 or keep_bytes):
+        return raw.tolist() if raw.ndim else bytes(raw[()])
+    texts = [_decode(item) for item in raw.reshape(-1).tolist()]
+    return texts if raw.ndim else texts[0]
+
+
+def _decode(item: Any) -> str:
+    if isinstance(item, str):
+        return item
+    if not isinstance(item, bytes):  # an unset variable-length string
+        return ""
+    try:
+        return item.decode("utf-8")
+    except UnicodeDecodeError:
+        return item.decode("latin-1")
+
+
+def _read_object(aid: Any) -> Any:
+    """Read as h5py's own dtype says."""
+    tid = aid.get_type()
+    dtype = tid.dtype
+    subshape = dtype.subdtype[1] if dtype.subdtype else ()
+    values = np.empty(aid.shape + subshape, dtype.base)
+    if values.size:
+        aid.read(values, tid if subshape else None)
+    return values[()]
+
+
+def _plain(value: Any, fid: Any) -> Any:
+    """References as paths and ragged arrays as lists."""
+    if isinstance(value, (h5py.Reference, h5py.RegionReference)):
+        return referenced_path(value, fid)
+    if isinstance(value, np.ndarray) and value.dtype.kind == "O":
+        return [_plain(item, fid) for item in value.reshape(-1).tolist()]
+    if isinstance(value, np.ndarray) and value.dtype.names is None:
+        return value.astype(np.dtype(value.dtype.str))
+    if isinstance(value, (np.void, np.ndarray)) and value.dtype.hasobject:
+        return _plain_struct(value, fid)
+    return value
+
+
+def _plain_struct(value: Any, fid: Any) -> Any:
+    if np.ndim(value):
+        return [_plain_struct(item, fid) for item in np.reshape(value, -1)]
+    return {
+        name: _decode(value[name]) if isinstance(value[name], bytes) else _plain(value[name], fid)
+        for name in value.dtype.names
+    }
+
+
+def referenced_path(reference: Any, fid: Any) -> str:
+    """Path of what a reference means; empty for a null reference, or one to what is gone."""
+    if not reference:
+        return ""
+    try:
+        name = h5r.get_name(reference, fid)
+    except HDF5_ERRORS:
+        return ""
+    return (name or b"").decode("utf-8", "surrogateescape")

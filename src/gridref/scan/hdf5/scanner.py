@@ -1,0 +1,110 @@
+"""An HDF5 or NetCDF4 file -> a virtual group."""
+
+from __future__ import annotations
+
+from gridref.errors import ScanError, UnsupportedFeatureError
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.scan_report import Fate, Finding, ScanReport
+from gridref.scan.hdf5.arrays import scan_array
+from gridref.scan.hdf5.dimensions import DimensionNames, is_not_a_variable, name_dimensions
+from gridref.scan.hdf5.files import SIGNATURE, OpenFile, open_file
+from gridref.scan.hdf5.tree import DatasetNode, GroupNode, read_tree
+from gridref.scan.options import ScanOptions
+from gridref.scan.sniff import Head
+
+__all__ = ["HDF5Scanner"]
+
+_RENAMED = "_nc4_non_coord_"
+
+
+class HDF5Scanner:
+    """Scans HDF5 files, and NetCDF4 files, which are HDF5 files."""
+
+    name = "HDF5/NetCDF4"
+
+    def recognises(self, head: Head) -> bool:
+        """Whether the signature stands at byte 0, 512, 1024 or 2048.
+
+        HDF5 allows a user block of any power of two; `scan` takes any that HDF5 takes.
+        """
+        return any(head.data[start : start + 8] == SIGNATURE for start in (0, 512, 1024, 2048))
+
+    def scan(self, url: str, options: ScanOptions) -> VirtualGroup:
+        """Describe a file; see `gridref.scan.scan`."""
+        with open_file(url, options) as file:
+            root = read_tree(file, options.max_objects)
+            scan = _Scan(file, options, name_dimensions(root, options.phony_dims))
+            group = scan.group(root)
+            scan.raise_unsupported()
+            report = ScanReport(tuple(scan.findings), file.n_requests, file.n_bytes)
+            return group.replace(report=report)
+
+
+class _Scan:
+    """One file being turned into groups; collects findings and what is unsupported."""
+
+    def __init__(self, file: OpenFile, options: ScanOptions, dimensions: DimensionNames) -> None:
+        self.file = file
+        self.options = options
+        self.dimensions = dimensions
+        self.findings: list[Finding] = []
+        self.unsupported: list[UnsupportedFeatureError] = []
+
+    def note(self, path: str, fate: Fate, reason: str = "") -> None:
+        self.findings.append(Finding(path, fate, reason, self.file.url))
+
+    def group(self, node: GroupNode) -> VirtualGroup:
+        self.unreadable(node.path.rstrip("/"), node.attributes.unreadable)
+        arrays = {}
+        for name, dataset in node.datasets.items():
+            array = self.dataset(dataset)
+            if array is not None:
+                arrays[name.replace(_RENAMED, "")] = array
+        for skipped in node.skipped:
+            if skipped.error is not None:
+                self.refuse(skipped.error, skipped.path)
+            else:
+                self.note(skipped.path, Fate.SKIPPED, skipped.reason)
+        groups = {name: self.group(child) for name, child in node.groups.items()}
+        return VirtualGroup(arrays, groups, node.attributes.public)
+
+    def dataset(self, dataset: DatasetNode) -> VirtualArray | None:
+        path = dataset.path
+        self.unreadable(path, dataset.attributes.unreadable)
+        if dataset.shape is None:
+            self.note(path, Fate.SKIPPED, "a null dataspace holds no elements")
+            return None
+        if is_not_a_variable(dataset):
+            self.note(path, Fate.SKIPPED, "a dimension without a variable")
+            return None
+        names, sizes = self.dimensions.names[path], self.dimensions.sizes[path]
+        try:
+            scanned = scan_array(dataset, names, sizes, self.options)
+        except ScanError as error:
+            self.refuse(error, path)
+            return None
+        self.note(path, scanned.fate, scanned.reason)
+        return scanned.array
+
+    def unreadable(self, path: str, attributes: dict[str, str]) -> None:
+        for name, reason in attributes.items():
+            self.note(f"{path}@{name}", Fate.SKIPPED, f"the attribute cannot be read: {reason}")
+
+    def refuse(self, error: ScanError, path: str) -> None:
+        """Raise if the file is corrupt; remember what is unsupported, so that all is named."""
+        error.located(self.file.place(path))
+        if not isinstance(error, UnsupportedFeatureError):
+            raise error
+        self.unsupported.append(error)
+        self.note(path, Fate.SKIPPED, error.reason)
+
+    def raise_unsupported(self) -> None:
+        if not self.unsupported or self.options.on_unsupported == "skip":
+            return
+        first, *others = self.unsupported
+        if others:
+            named = ", ".join(str(error.place.variable) for error in others[:10])
+            more = " and more" if len(others) > 10 else ""
+            first.reason += f"; {len(others)} other objects are refused too: {named}{more}"
+        first.reason += '; on_unsupported="skip" leaves them out'
+        raise first

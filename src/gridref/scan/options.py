@@ -1,0 +1,60 @@
+"""Settings of a scan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from gridref.errors import InvalidRequestError
+
+__all__ = ["OnUnsupported", "PhonyDims", "ScanOptions"]
+
+OnUnsupported = Literal["raise", "skip"]
+PhonyDims = Literal["sort", "access"]
+
+
+@dataclass(frozen=True)
+class ScanOptions:
+    """How a file is scanned.
+
+    Attributes
+    ----------
+    on_unsupported
+        What to do with an object that cannot be served faithfully: ``"raise"``, or ``"skip"``:
+        leave it out, and say so in the report.
+    storage_options
+        Options for fsspec's filesystem of a remote file.
+    phony_dims
+        How dimensions without a name are numbered: as netCDF4 does (``"sort"``) or as h5netcdf does
+        in its ``"access"`` mode.
+    max_chunk_bytes
+        Contiguous data is split into chunks of at most so many bytes.
+    max_inline_bytes
+        Most bytes of values that are read and kept in the references, for each array.
+    max_objects
+        Most groups, datasets and links that are followed in a file.
+
+    Raises
+    ------
+    InvalidRequestError
+        For values that cannot be meant.
+    """
+
+    on_unsupported: OnUnsupported = "raise"
+    storage_options: Mapping[str, Any] | None = field(default=None, hash=False)
+    phony_dims: PhonyDims = "sort"
+    max_chunk_bytes: int = 4 << 20
+    max_inline_bytes: int = 16 << 20
+    max_objects: int = 1_000_000
+
+    def __post_init__(self) -> None:
+        for name, choices in (("on_unsupported", OnUnsupported), ("phony_dims", PhonyDims)):
+            if getattr(self, name) not in get_args(choices):
+                raise InvalidRequestError(
+                    f"{name} must be one of {', '.join(get_args(choices))},"
+                    f" got {getattr(self, name)!r}"
+                )
+        for name, least in (("max_chunk_bytes", 1), ("max_inline_bytes", 0), ("max_objects", 1)):
+            if getattr(self, name) < least:
+                raise InvalidRequestError(f"{name} must be >= {least}, got {getattr(self, name)}")

@@ -1,0 +1,79 @@
+"""Which format a file has, and who scans it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from gridref.errors import SourceFormatError
+from gridref.model.array import VirtualGroup
+from gridref.scan.hdf5.scanner import HDF5Scanner
+from gridref.scan.options import OnUnsupported, ScanOptions
+from gridref.scan.sniff import Head, describe, read_head
+
+__all__ = ["SCANNERS", "FormatScanner", "scan"]
+
+
+class FormatScanner(Protocol):
+    """What reads one format."""
+
+    name: str
+    """Of the format, for messages."""
+
+    def recognises(self, head: Head) -> bool:
+        """Whether a file that begins like this is of the format."""
+        ...
+
+    def scan(self, url: str, options: ScanOptions) -> VirtualGroup:
+        """Describe a file."""
+        ...
+
+
+SCANNERS: tuple[FormatScanner, ...] = (HDF5Scanner(),)
+"""All formats, in the order in which they are tried."""
+
+
+def scan(
+    url: str | os.PathLike[str],
+    storage_options: Mapping[str, Any] | None = None,
+    on_unsupported: OnUnsupported = "raise",
+    **settings: Any,
+) -> VirtualGroup:
+    """Describe a file: where its arrays' chunks lie, without copying them.
+
+    Parameters
+    ----------
+    url
+        A local path or any URL that fsspec opens.
+    storage_options
+        Options for fsspec's filesystem of a remote file.
+    on_unsupported
+        What to do with an object that cannot be served faithfully: ``"raise"``, or ``"skip"``:
+        leave it out, and say so in the report.
+    **settings
+        The other fields of `ScanOptions`.
+
+    Returns
+    -------
+    VirtualGroup
+        With a ``report`` of every object found: taken, inlined, or skipped and why.
+
+    Raises
+    ------
+    SourceFormatError
+        If the file is of no known format, is truncated or corrupt.
+    UnsupportedFeatureError
+        If an object cannot be served faithfully.
+    SourceUnavailableError
+        If the file is not there or cannot be read.
+    """
+    options = ScanOptions(
+        on_unsupported=on_unsupported, storage_options=storage_options, **settings
+    )
+    head = read_head(url, options.storage_options)
+    for scanner in SCANNERS:
+        if scanner.recognises(head):
+            return scanner.scan(head.url, options)
+    known = ", ".join(scanner.name for scanner in SCANNERS)
+    raise SourceFormatError(f"{describe(head)}; gridref scans {known}", head.place)
