@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from gridref.catalog import open_catalog
-
 from gridref.errors import InvalidRequestError
 from gridref.io import SourcePool
 from gridref.model.array import VirtualGroup

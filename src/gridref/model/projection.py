@@ -212,10 +212,12 @@ def project_slice(axis: GridAxis, selection: Progression) -> SliceProjection:
     last = start + step * (count - 1)
     if last >= axis.extent or start < 0:
         raise InvalidRequestError(f"elements {start}..{last} of an axis of {axis.extent}")
-    chunk = np.arange(int(axis.locate(start)), int(axis.locate(last)) + 1)
-    chunk_start = axis.starts(chunk)
+    first = int(axis.locate(start))
+    chunk_start = axis.starts_between(first, int(axis.locate(last)))
+    chunk = np.arange(first, first + len(chunk_start))
     # Selected elements before each chunk; the difference to the next chunk's is the chunk's own.
-    before = np.maximum(0, -((start - chunk_start) // step))
+    before = chunk_start - start if step == 1 else -((start - chunk_start) // step)
+    np.maximum(before, 0, out=before)
     piece_count = np.diff(before, append=count)
     hit = piece_count > 0
     if not hit.all():
@@ -223,7 +225,7 @@ def project_slice(axis: GridAxis, selection: Progression) -> SliceProjection:
         piece_count = piece_count[hit]
     return SliceProjection(
         chunk,
-        start + before * step - chunk_start,
+        start - chunk_start + before * step,
         np.full(len(chunk), step, dtype=np.int64),
         piece_count,
         before,

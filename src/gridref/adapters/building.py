@@ -1,0 +1,139 @@
+"""From files to one catalog: scan them, several at once, and combine."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from gridref.adapters.opening import reader_for
+from gridref.catalog import write_catalog
+from gridref.combine import concat
+from gridref.errors import InvalidRequestError
+from gridref.io import expand_urls
+from gridref.model.array import VirtualGroup
+from gridref.model.scan_report import ScanReport
+from gridref.scan import scan
+
+__all__ = ["build", "scan_many"]
+
+Progress = Callable[[int, int], None]
+
+FILES_PER_WORKER = 16
+"""Starting another process pays off from about so many files on."""
+
+
+def build(
+    files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    output: str | os.PathLike[str],
+    concat_dim: str | None = None,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    on_unsupported: str = "raise",
+    n_processes: int | None = None,
+    progress: Progress | None = None,
+    **combining: Any,
+) -> VirtualGroup:
+    """Index files, combine them along a dimension and write the catalog.
+
+    Parameters
+    ----------
+    files
+        Paths, URLs, globs or directories.
+    output
+        Where the catalog goes: a local path or an fsspec URL, by custom ending in ``.gridref``.
+    concat_dim
+        Dimension to concatenate along, existing or new. One file needs none.
+    storage_options
+        Options for fsspec.
+    on_unsupported
+        ``"raise"``, or ``"skip"``: leave out what cannot be served faithfully; the report says so.
+    n_processes
+        Processes that scan; by default one for each core, if there are files enough.
+    progress
+        Called with the number of files scanned, and of all files.
+    **combining
+        Handed to `gridref.concat`.
+
+    Returns
+    -------
+    VirtualGroup
+        What was written. Its ``report`` lists every object of every file.
+
+    Raises
+    ------
+    InvalidRequestError
+        If a pattern matches nothing, or several files come without a dimension.
+    ScanError
+        If a file cannot be described.
+    CombineError
+        If the files do not fit together: all problems at once.
+    """
+    urls = expand_urls(files, storage_options)
+    if len(urls) > 1 and concat_dim is None:
+        raise InvalidRequestError(
+            f"{len(urls)} files need a dimension to be laid along: name it (concat_dim, --concat-dim)"
+        )
+    scanned = scan_many(
+        urls,
+        storage_options=storage_options,
+        on_unsupported=on_unsupported,
+        n_processes=n_processes,
+        progress=progress,
+    )
+    group = scanned[0]
+    if concat_dim is not None:
+        reader = reader_for(storage_options)
+        group = concat(scanned, concat_dim, read=reader.read, **combining)
+        group = replace(group, report=sum((part.report for part in scanned), ScanReport()))
+    write_catalog(group, os.fspath(output), storage_options)
+    return group
+
+
+def scan_many(
+    urls: Sequence[str],
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    on_unsupported: str = "raise",
+    n_processes: int | None = None,
+    progress: Progress | None = None,
+) -> list[VirtualGroup]:
+    """Scan files, in several processes where that pays off; results are in the order of `urls`.
+
+    Processes, not threads: HDF5 holds one lock for all threads.
+    """
+    scan_one = partial(_scan, storage_options=storage_options, on_unsupported=on_unsupported)
+    if n_processes is None:
+        n_processes = min(os.cpu_count() or 1, len(urls) // FILES_PER_WORKER)
+    groups = []
+    with _mapped(scan_one, urls, n_processes) as results:
+        for group in results:
+            groups.append(group)
+            if progress is not None:
+                progress(len(groups), len(urls))
+    return groups
+
+
+def _scan(url: str, **options: Any) -> VirtualGroup:
+    return scan(url, **options)
+
+
+@contextmanager
+def _mapped(
+    scan_one: Callable[[str], VirtualGroup], urls: Sequence[str], n_processes: int
+) -> Iterator[Iterable[VirtualGroup]]:
+    if n_processes < 2:
+        yield map(scan_one, urls)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(n_processes, mp_context=context) as pool:
+        try:
+            yield pool.map(scan_one, urls, chunksize=4)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise

@@ -1,0 +1,267 @@
+"""The commands, and how errors end them."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+from gridref.errors import GridrefError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="gridref",
+    help="Open any pile of HDF5, NetCDF4 and TIFF files as one Zarr cube, without copying them.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+)
+
+Files = Annotated[
+    list[str], typer.Argument(help="Files, URLs, globs or directories.", show_default=False)
+]
+Catalog = Annotated[
+    str, typer.Argument(help="Address of a catalog: a path or URL.", show_default=False)
+]
+Options = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option", "-O", metavar="KEY=VALUE", help="fsspec option of remote files; repeatable."
+    ),
+]
+
+
+def main() -> None:
+    """Run the command line; errors of ours are one message and exit status 1.
+
+    ``--debug``, anywhere on the line, shows the traceback too.
+    """
+    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    debug = len(arguments) < len(sys.argv) - 1
+    try:
+        app(args=arguments, prog_name="gridref")
+    except GridrefError as error:
+        if debug:
+            raise
+        Console(stderr=True).print(Text.assemble(("error: ", "bold red"), str(error)))
+        sys.exit(1)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"gridref {version('gridref')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def build(
+    files: Files,
+    output: Annotated[str, typer.Option("--output", "-o", help="Where the catalog goes.")],
+    concat_dim: Annotated[
+        str | None,
+        typer.Option(help="Dimension to lay the files along: an existing or a new one."),
+    ] = None,
+    skip_unsupported: Annotated[
+        bool, typer.Option(help="Leave out what cannot be served faithfully, and say so.")
+    ] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Compare a sample with the original reader.")
+    ] = False,
+    jobs: Annotated[int | None, typer.Option(help="Processes that scan.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
+    option: Options = None,
+) -> None:
+    """Index files and write a catalog.
+
+    Examples
+    --------
+        gridref build data/*.nc --concat-dim time -o cube.gridref
+
+        gridref build one.h5 -o one.gridref
+
+        gridref build s3://bucket/day-*.nc --concat-dim time -o cube.gridref -O anon=true
+    """
+    from gridref.adapters.building import build as build_catalog
+
+    console = Console(stderr=True)
+    options = parse_options(option)
+    with ScanProgress(console, quiet) as progress:
+        group = build_catalog(
+            files,
+            output,
+            concat_dim,
+            storage_options=options,
+            on_unsupported="skip" if skip_unsupported else "raise",
+            n_processes=jobs,
+            progress=progress,
+        )
+    for finding in group.report.skipped:
+        console.print(Text.assemble(("skipped ", "yellow"), str(finding), f" in {finding.source}"))
+    arrays = group.all_arrays()
+    console.print(
+        f"{output}: {len(arrays)} arrays, {sum(a.n_blocks for a in arrays.values())} blocks"
+    )
+    if verify:
+        _verify(output, everything=False, options=options)
+
+
+@app.command()
+def info(catalog: Catalog, option: Options = None) -> None:
+    """Show what is in a catalog: tree, chunk grids, codecs, sources, and how each array is shown.
+
+    Example:
+
+        gridref info cube.gridref
+    """
+    from gridref.adapters.drawing import describe_arrays, draw_grid, draw_tree
+    from gridref.adapters.inspecting import source_summary
+    from gridref.adapters.opening import open_group, rectilinear_enabled
+
+    console = Console()
+    group = open_group(catalog, parse_options(option))
+    console.print(draw_tree(group, catalog))
+    console.print()
+    console.print(describe_arrays(group, rectilinear=rectilinear_enabled()))
+    console.print()
+    for line in source_summary(group):
+        console.print(line, highlight=False)
+    uneven = {path: array for path, array in group.all_arrays().items() if array.n_blocks > 1}
+    if uneven:
+        path, largest = max(uneven.items(), key=lambda item: (item[1].ndim, item[1].nbytes))
+        console.print()
+        console.print(draw_grid(largest, path, min(console.width, 100)))
+
+
+@app.command()
+def verify(
+    catalog: Catalog,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Compare every chunk, not a sample.")
+    ] = False,
+    option: Options = None,
+) -> None:
+    """Compare a catalog with what the original readers (h5py, tifffile) return.
+
+    By default corners, edges and a random sample of chunks of every array. Exit status 1 on any
+    difference.
+
+    Example:
+
+        gridref verify cube.gridref --all
+    """
+    _verify(catalog, everything=everything, options=parse_options(option))
+
+
+def _verify(catalog: str, *, everything: bool, options: dict[str, Any]) -> None:
+    from gridref.adapters.verifying import verify as verify_catalog
+
+    console = Console()
+    with ScanProgress(Console(stderr=True), quiet=False, what="chunks") as progress:
+        result = verify_catalog(
+            catalog, everything=everything, storage_options=options, progress=progress
+        )
+    for difference in result.differences[:20]:
+        console.print(Text.assemble(("differs ", "bold red"), str(difference)))
+    for path, reason in result.not_compared:
+        console.print(Text.assemble(("not compared ", "yellow"), f"{path}: {reason}"))
+    console.print(
+        f"{result.n_arrays} arrays, {result.n_chunks} chunks, {result.n_values} values compared:"
+        f" {len(result.differences)} chunks differ"
+    )
+    if result.differences:
+        raise typer.Exit(1)
+
+
+@app.command()
+def demo(
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of sample files; by default that of the checkout.")
+    ] = None,
+) -> None:
+    """Build a catalog of the sample data, open it with xarray, and compare every value."""
+    from gridref.adapters.cli.demo import run_demo
+
+    with tempfile.TemporaryDirectory() as folder:
+        if not run_demo(Console(), data, Path(folder)):
+            raise typer.Exit(1)
+
+
+def parse_options(entries: list[str] | None) -> dict[str, Any]:
+    """Fsspec options from ``key=value`` entries; true, false and numbers are read as such."""
+    options: dict[str, Any] = {}
+    for entry in entries or []:
+        key, separator, text = entry.partition("=")
+        if not separator:
+            raise typer.BadParameter(f"write KEY=VALUE, got {entry!r}")
+        words = {"true": True, "false": False, "none": None}
+        options[key] = words.get(text.lower(), int(text) if text.isdigit() else text)
+    return options
+
+
+class _SpeedColumn(ProgressColumn):
+    """Things per second."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__()
+        self.what = what
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:.0f} {self.what}/s", style="dim")
+
+
+class ScanProgress:
+    """A progress bar with speed and remaining time; calls with (done, total) move it."""
+
+    def __init__(self, console: Console, quiet: bool, what: str = "files") -> None:
+        self._bar = Progress(
+            TextColumn(what),
+            BarColumn(),
+            MofNCompleteColumn(),
+            _SpeedColumn(what),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            disable=quiet or not console.is_terminal,
+        )
+        self._task = self._bar.add_task(what, total=None)
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._bar.stop()
+
+    def __call__(self, done: int, total: int) -> None:
+        self._bar.update(self._task, completed=done, total=total)

@@ -1,0 +1,172 @@
+"""Chunk grids and trees drawn in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+from gridref.model.array import MISSING_BLOCK, VirtualArray, VirtualGroup
+from gridref.model.encoding import Codec
+from gridref.serve.layout import stored_edges
+from gridref.serve.views import ViewOptions, show
+
+__all__ = ["describe_arrays", "draw_grid", "draw_tree", "human_bytes"]
+
+COLOURS = ("cyan", "magenta")
+MAX_ROWS = 8
+
+
+def human_bytes(n_bytes: float) -> str:
+    """A size as people write it, like ``1.2 MB``."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if abs(n_bytes) < 1000 or unit == "TB":
+            return f"{n_bytes:.0f} {unit}" if unit == "B" else f"{n_bytes:.1f} {unit}"
+        n_bytes /= 1000
+    raise AssertionError
+
+
+def draw_tree(group: VirtualGroup, name: str) -> Tree:
+    """Groups and arrays with shapes and dtypes."""
+    tree = Tree(Text(name, style="bold"))
+    for array_name, array in group.arrays.items():
+        sizes = ", ".join(f"{dim}: {n}" for dim, n in zip(array.dims, array.shape, strict=True))
+        label = Text(array_name, style="bold green")
+        label.append(f"  ({sizes})  {array.dtype}", style="default")
+        label.append(f"  {_blocks(array)}", style="dim")
+        tree.add(label)
+    for group_name, member in group.groups.items():
+        tree.add(draw_tree(member, group_name))
+    return tree
+
+
+def _blocks(array: VirtualArray) -> str:
+    count = array.n_blocks
+    return f"{count} block{'s' if count != 1 else ''}"
+
+
+def draw_grid(array: VirtualArray, name: str, width: int = 72) -> Text:
+    """Draw an array's blocks and stored chunks, the axis of most blocks across.
+
+    Blocks alternate in colour; ``┃`` is an edge between blocks, ``│`` one between stored chunks
+    inside a block. Where there is no room for an edge of its own, edges share a column.
+    """
+    text = Text()
+    if array.ndim == 0 or array.size == 0:
+        return text.append(f"{name}: {'a scalar' if array.ndim == 0 else 'no elements'}\n")
+    across = int(np.argmax(array.grid.grid_shape))
+    others = [axis for axis in range(array.ndim) if axis != across]
+    down = max(others, key=lambda axis: len(stored_edges(array, axis)), default=None)
+    bar = _Bar(array, across, width)
+    text.append(f"{name}: {array.dims[across]} → {array.shape[across]}")
+    if down is not None:
+        text.append(f", {array.dims[down]} ↓ {array.shape[down]}")
+    text.append("\n")
+    rows = 1 if down is None else min(MAX_ROWS, len(stored_edges(array, down)))
+    text.append(bar.rule("┏", "┳", "┯", "━", "┓"))
+    for row in range(rows):
+        text.append(bar.cells())
+        if row < rows - 1:
+            text.append(bar.rule("┠", "╂", "┼", "─", "┨"))
+    text.append(bar.rule("┗", "┻", "┷", "━", "┛"))
+    if down is not None and len(stored_edges(array, down)) > rows:
+        text.append(f"({len(stored_edges(array, down))} rows of chunks in all)\n", style="dim")
+    return text
+
+
+class _Bar:
+    """Columns of a drawing: which hold an edge of blocks, which one of stored chunks."""
+
+    def __init__(self, array: VirtualArray, axis: int, width: int) -> None:
+        extent = array.shape[axis]
+        scale = (width - 1) / extent
+        self.block_edges = self._columns(np.cumsum(array.grid.axes[axis].edges()), scale)
+        self.chunk_edges = self._columns(np.cumsum(stored_edges(array, axis)), scale)
+        self.width = width
+        moved = np.moveaxis(
+            (array.blocks.encoding != MISSING_BLOCK).reshape(array.grid.grid_shape), axis, 0
+        )
+        self.present = moved.reshape(len(moved), -1).any(axis=1)
+        ends = np.cumsum(array.grid.axes[axis].edges()) * scale
+        self.ends: NDArray[np.float64] = ends
+
+    @staticmethod
+    def _columns(ends: NDArray[np.int64], scale: float) -> set[int]:
+        return {round(float(end) * scale) for end in ends[:-1]}
+
+    def _block_at(self, column: int) -> int:
+        return min(int(np.searchsorted(self.ends, column, side="right")), len(self.ends) - 1)
+
+    def rule(self, left: str, block: str, chunk: str, line: str, right: str) -> Text:
+        """A horizontal line that meets the edges."""
+        text = Text()
+        for column in range(self.width):
+            if column == 0:
+                mark = left
+            elif column == self.width - 1:
+                mark = right
+            elif column in self.block_edges:
+                mark = block
+            else:
+                mark = chunk if column in self.chunk_edges else line
+            text.append(mark, style=COLOURS[self._block_at(column) % len(COLOURS)])
+        return text.append("\n")
+
+    def cells(self) -> Text:
+        """A row of chunks; blocks that no file holds are dotted."""
+        text = Text()
+        for column in range(self.width):
+            block = self._block_at(column)
+            if column in (0, self.width - 1) or column in self.block_edges:
+                mark = "┃"
+            elif column in self.chunk_edges:
+                mark = "│"
+            else:
+                mark = " " if self.present[block] else "·"
+            text.append(mark, style=COLOURS[block % len(COLOURS)])
+        return text.append("\n")
+
+
+def describe_arrays(group: VirtualGroup, *, rectilinear: bool) -> Table:
+    """A table with what matters of every array."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for title in ("array", "shape", "dtype", "blocks", "stored chunk", "codecs", "view"):
+        table.add_column(title, overflow="fold")
+    for path, array in group.all_arrays().items():
+        shown = show(array, ViewOptions(rectilinear=rectilinear))
+        view = f"{shown.view}, {shown.metadata.grid.to_json()['name']}"
+        table.add_row(
+            path,
+            " × ".join(map(str, array.shape)) or "scalar",
+            str(array.dtype),
+            _edges(array),
+            _several({" × ".join(map(str, e.chunk_shape)) or "1" for e in array.encodings}),
+            _several({_codecs(encoding.codecs) for encoding in array.encodings}),
+            f"{view} ({shown.reason})" if shown.reason else view,
+        )
+    return table
+
+
+def _several(values: set[str], limit: int = 3) -> str:
+    ordered = sorted(values)
+    more = f" and {len(ordered) - limit} more" if len(ordered) > limit else ""
+    return ", ".join(ordered[:limit]) + more
+
+
+def _codecs(codecs: Sequence[Codec]) -> str:
+    names = [codec.name.removeprefix("numcodecs.") for codec in codecs]
+    return " + ".join(name for name in names if name != "bytes") or "none"
+
+
+def _edges(array: VirtualArray) -> str:
+    parts = []
+    for axis in array.grid.axes:
+        if axis.n_chunks > 1:
+            edges = axis.edges()
+            low, high = int(edges.min()), int(edges.max())
+            parts.append(f"{axis.n_chunks} of {low}" + (f" to {high}" if high != low else ""))
+    return ", ".join(parts) or str(array.n_blocks)

@@ -1,0 +1,157 @@
+"""Chunk grids."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gridref.errors import InvalidRequestError, NotRepresentableError
+from gridref.model.grid import ChunkGrid, GridAxis
+
+
+@st.composite
+def axes(draw: st.DrawFn) -> tuple[GridAxis, list[int]]:
+    """An axis and the data lengths of its chunks, worked out one by one."""
+    edges = draw(st.lists(st.integers(1, 9), min_size=1, max_size=12))
+    extent = draw(st.integers(0, sum(edges)))
+    lengths, left = [], extent
+    for edge in edges:
+        if left <= 0:
+            break
+        lengths.append(min(edge, left))
+        left -= edge
+    return GridAxis.from_edges(edges, extent), lengths
+
+
+@given(axes())
+def test_every_chunk_is_where_a_loop_finds_it(case: tuple[GridAxis, list[int]]) -> None:
+    axis, lengths = case
+    chunks = np.arange(len(lengths))
+    assert axis.n_chunks == len(lengths)
+    assert axis.data_lengths(chunks).tolist() == lengths
+    starts = [sum(lengths[:k]) for k in chunks]
+    assert axis.starts(chunks).tolist() == starts
+    owners = [k for k, length in enumerate(lengths) for _ in range(length)]
+    assert axis.locate(np.arange(axis.extent)).tolist() == owners
+    assert axis.edges().tolist() == lengths
+    assert axis.clipped().edges().tolist() == lengths
+    assert axis.clipped().is_exact
+
+
+@given(axes())
+def test_json_round_trip(case: tuple[GridAxis, list[int]]) -> None:
+    axis, _ = case
+    if axis.extent:
+        assert GridAxis.from_json(axis.to_json(), axis.extent) == axis
+
+
+@given(st.lists(axes(), min_size=1, max_size=4))
+def test_concatenation_is_the_list_of_edges(cases: list[tuple[GridAxis, list[int]]]) -> None:
+    joined = GridAxis.concatenate([axis.clipped() for axis, _ in cases])
+    assert joined.edges().tolist() == [length for _, lengths in cases for length in lengths]
+
+
+def test_equality_is_by_meaning() -> None:
+    assert GridAxis.from_edges([5, 5, 5]) == GridAxis.uniform(15, 5)
+    assert GridAxis.from_edges([5, 5, 5], 13) == GridAxis.uniform(13, 5)
+    assert GridAxis.from_edges([5, 5, 3]) != GridAxis.uniform(13, 5)
+    assert GridAxis.from_edges([5, 5, 5, 5], 12) == GridAxis.uniform(12, 5)
+    assert hash(GridAxis.from_edges([5, 5, 5])) == hash(GridAxis.uniform(15, 5))
+    assert GridAxis.uniform(15, 5) != GridAxis.uniform(15, 3)
+
+
+def test_a_million_equal_chunks_cost_nothing() -> None:
+    axis = GridAxis.concatenate([GridAxis.uniform(10**12, 10**6)] * 3)
+    assert len(axis.run_lengths) == 1
+    assert axis.n_chunks == 3 * 10**6
+    assert axis.locate(2 * 10**12 + 1) == 2 * 10**6
+
+
+def test_an_overhanging_chunk_cannot_lie_inside() -> None:
+    with pytest.raises(NotRepresentableError, match="a chunk of 10 overhangs the extent 31"):
+        GridAxis.concatenate([GridAxis.uniform(31, 10), GridAxis.uniform(28, 10)])
+
+
+@pytest.mark.parametrize(
+    ("entry", "extent", "message"),
+    [
+        ([3, 0], 3, "edge length must be >= 1, got 0"),
+        ([3, 3], 7, "edges cover 6 of 7"),
+        ([[3, 0]], 0, "repeat count"),
+        ([[3, 1, 1]], 3, "got \\[3, 1, 1\\]"),
+        ("3", 3, "integer or a list"),
+        (True, 3, "integer or a list"),
+        (0, 3, "got 0"),
+    ],
+)
+def test_bad_edges(entry: object, extent: int, message: str) -> None:
+    with pytest.raises(InvalidRequestError, match=message):
+        GridAxis.from_json(entry, extent)  # type: ignore[arg-type]
+
+
+def test_specification_example() -> None:
+    document = {
+        "name": "rectilinear",
+        "configuration": {
+            "kind": "inline",
+            "chunk_shapes": [4, [1, 2, 3], [[4, 2]], [[1, 3], 3], [4, 4, 4]],
+        },
+    }
+    grid = ChunkGrid.from_json(document, (6, 6, 6, 6, 6))
+    assert grid.grid_shape == (2, 3, 2, 4, 2)
+    assert grid.chunk_shape((1, 2, 1, 3, 1)) == (4, 3, 4, 3, 4)
+    assert grid.data_shape((1, 2, 1, 3, 1)) == (2, 3, 2, 3, 2)
+    assert grid.start((1, 2, 1, 3, 1)) == (4, 3, 4, 3, 4)
+    assert grid.locate((5, 5, 5, 5, 5)) == (1, 2, 1, 3, 1)
+    assert not grid.is_regular
+    assert ChunkGrid.from_json(grid.to_json(), grid.shape) == grid
+
+
+def test_regular_is_written_wherever_it_fits() -> None:
+    grid = ChunkGrid.from_edges([[5, 5, 5], [7]])
+    assert grid.to_json() == {"name": "regular", "configuration": {"chunk_shape": [5, 7]}}
+
+
+def test_draft_rectangular_grid_is_read() -> None:
+    document = {"name": "rectangular", "configuration": {"chunk_shape": [[5, 5, 3], 10]}}
+    grid = ChunkGrid.from_json(document, (13, 25))
+    assert grid.grid_shape == (3, 3)
+    assert grid.to_json()["name"] == "rectilinear"
+    with pytest.raises(InvalidRequestError, match="sum to the extent"):
+        ChunkGrid.from_json(document, (12, 25))
+
+
+def test_unknown_grid() -> None:
+    with pytest.raises(InvalidRequestError, match="unknown chunk grid 'hexagonal'"):
+        ChunkGrid.from_json({"name": "hexagonal"}, (1,))
+
+
+def test_scalar() -> None:
+    grid = ChunkGrid(())
+    assert grid.n_chunks == 1
+    assert grid.is_regular
+    assert grid.locate(()) == ()
+
+
+def test_grid_concatenation() -> None:
+    left, right = ChunkGrid.regular((4, 6), (2, 3)), ChunkGrid.regular((5, 6), (2, 3))
+    joined = ChunkGrid.concatenate([left, right], 0)
+    assert joined.shape == (9, 6)
+    assert joined.axes[0].edges().tolist() == [2, 2, 2, 2, 1]
+    with pytest.raises(NotRepresentableError, match="differ along dimension 1"):
+        ChunkGrid.concatenate([left, ChunkGrid.regular((4, 6), (2, 2))], 0)
+
+
+def test_zarr_python_cuts_the_same() -> None:
+    import zarr
+
+    with zarr.config.set({"array.rectilinear_chunks": True}):
+        store = zarr.storage.MemoryStore()
+        made = zarr.create_array(
+            store, shape=(12, 10), chunks=[[1, 2, 3, 6], [5, 5]], dtype="i4", compressors=None
+        )
+        document = made.metadata.to_dict()["chunk_grid"]
+        grid = ChunkGrid.from_json(document, made.shape)
+        assert [axis.edges().tolist() for axis in grid.axes] == [
+            list(sizes) for sizes in made.read_chunk_sizes
+        ]
