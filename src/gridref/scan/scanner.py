@@ -11,6 +11,7 @@ from gridref.model.array import VirtualGroup
 from gridref.scan.hdf5.scanner import HDF5Scanner
 from gridref.scan.options import OnUnsupported, ScanOptions
 from gridref.scan.sniff import Head, describe, read_head
+from gridref.scan.tiff.scanner import TIFFScanner
 
 __all__ = ["SCANNERS", "FormatScanner", "scan"]
 
@@ -30,7 +31,7 @@ class FormatScanner(Protocol):
         ...
 
 
-SCANNERS: tuple[FormatScanner, ...] = (HDF5Scanner(),)
+SCANNERS: tuple[FormatScanner, ...] = (HDF5Scanner(), TIFFScanner())
 """All formats, in the order in which they are tried."""
 
 

@@ -1,0 +1,1 @@
+"""TIFF and its relatives: BigTIFF, GeoTIFF, COG, OME-TIFF, ImageJ, LSM, SVS, NDPI."""

@@ -1,0 +1,103 @@
+"""TIFF files: from an address to a group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gridref.errors import Place, ScanError, SourceFormatError
+from gridref.io import ScanFile, is_local, open_for_scan
+from gridref.model.array import VirtualGroup
+from gridref.model.scan_report import Fate, Finding, ScanReport
+from gridref.scan.options import ScanOptions
+from gridref.scan.sniff import Head
+from gridref.scan.tiff.cube import build_group
+from gridref.scan.tiff.image import TiffStructure
+from gridref.scan.tiff.tifffile_reader import read_structure
+
+__all__ = ["TIFFScanner", "scan_tiff"]
+
+_MAGIC = (b"II*\0", b"MM\0*", b"II+\0\x08\0\0\0", b"MM\0+\0\x08\0\0")
+
+
+class TIFFScanner:
+    """Recognises and scans TIFF, BigTIFF and what is built on them."""
+
+    name = "TIFF"
+
+    def recognises(self, head: Head) -> bool:
+        """Whether a file begins as TIFF 6.0, Section 2 or the BigTIFF design say."""
+        return head.data.startswith(_MAGIC)
+
+    def scan(self, url: str, options: ScanOptions) -> VirtualGroup:
+        """Describe a file: see `scan_tiff`."""
+        return scan_tiff(url, options)
+
+
+def scan_tiff(url: str, options: ScanOptions | None = None) -> VirtualGroup:
+    """Describe a TIFF file: where the chunks of its images lie, without reading any.
+
+    Parameters
+    ----------
+    url
+        Absolute local path, or fsspec URL.
+    options
+        How it is scanned.
+
+    Returns
+    -------
+    VirtualGroup
+        See `gridref.scan.tiff.cube` for its arrays. Each has the attributes ``tiff_series`` and
+        ``tiff_level``, which count as tifffile does.
+
+    Raises
+    ------
+    SourceFormatError
+        If the file is truncated or corrupt.
+    UnsupportedFeatureError
+        If an image cannot be decoded faithfully and ``on_unsupported`` is ``"raise"``.
+    SourceUnavailableError
+        If the file is not there or cannot be read.
+    """
+    options = ScanOptions() if options is None else options
+    with open_for_scan(url, options.storage_options) as file:
+        structure = _structure(file)
+        skipped: list[Finding] = []
+        group, findings = build_group(
+            structure, options.max_chunk_bytes, _refusal(file.name, options, skipped)
+        )
+        if skipped and not group.all_arrays():
+            raise SourceFormatError(
+                f"no image of the file can be described: {skipped[0].reason}", Place(file.name)
+            )
+        taken = (_of_source(finding, file.name) for finding in [*findings, *skipped])
+        return group.replace(report=ScanReport(tuple(taken), file.n_requests, file.n_bytes))
+
+
+def _structure(file: ScanFile) -> TiffStructure:
+    structure = read_structure(file, file.source)
+    if is_local(file.name) and any(
+        level.problem and "not there" in level.problem
+        for image in structure.images
+        for level in image.levels
+    ):
+        # tifffile looks for further files of a set only beside a path.
+        return read_structure(file.name, file.source)
+    return structure
+
+
+def _refusal(
+    url: str, options: ScanOptions, skipped: list[Finding]
+) -> Callable[[str, ScanError], None]:
+    """Raise what cannot be described, or note it in `skipped`."""
+
+    def refuse(path: str, error: ScanError) -> None:
+        error.located(Place(source=url, variable=f"/{path}"))
+        if options.on_unsupported == "raise":
+            raise error
+        skipped.append(Finding(f"/{path}", Fate.SKIPPED, error.reason, url))
+
+    return refuse
+
+
+def _of_source(finding: Finding, url: str) -> Finding:
+    return Finding(finding.path, finding.fate, finding.reason, finding.source or url)

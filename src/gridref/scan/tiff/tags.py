@@ -1,0 +1,65 @@
+"""Codes of the TIFF tags that are more than the storage of pixels."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+__all__ = ["METADATA_TAGS", "Tag"]
+
+
+class Tag(IntEnum):
+    """Tags by name. TIFF 6.0, appendix A; GeoTIFF (OGC 19-008), section 7; GDAL's GTiff driver."""
+
+    NEW_SUBFILE_TYPE = 254
+    IMAGE_WIDTH = 256
+    IMAGE_LENGTH = 257
+    BITS_PER_SAMPLE = 258
+    COMPRESSION = 259
+    PHOTOMETRIC = 262
+    FILL_ORDER = 266
+    IMAGE_DESCRIPTION = 270
+    STRIP_OFFSETS = 273
+    ORIENTATION = 274
+    SAMPLES_PER_PIXEL = 277
+    ROWS_PER_STRIP = 278
+    STRIP_BYTE_COUNTS = 279
+    PLANAR_CONFIGURATION = 284
+    T4_OPTIONS = 292
+    SOFTWARE = 305
+    DATE_TIME = 306
+    PREDICTOR = 317
+    COLOR_MAP = 320
+    TILE_WIDTH = 322
+    TILE_LENGTH = 323
+    TILE_OFFSETS = 324
+    TILE_BYTE_COUNTS = 325
+    SUB_IFDS = 330
+    EXTRA_SAMPLES = 338
+    SAMPLE_FORMAT = 339
+    JPEG_TABLES = 347
+    YCBCR_SUBSAMPLING = 530
+    IMAGE_DEPTH = 32997
+    TILE_DEPTH = 32998
+    MODEL_PIXEL_SCALE = 33550
+    MODEL_TIEPOINT = 33922
+    MODEL_TRANSFORMATION = 34264
+    GEO_KEY_DIRECTORY = 34735
+    GEO_DOUBLE_PARAMS = 34736
+    GEO_ASCII_PARAMS = 34737
+    GDAL_METADATA = 42112
+    GDAL_NODATA = 42113
+
+
+METADATA_TAGS = (
+    Tag.DATE_TIME,
+    Tag.COLOR_MAP,
+    Tag.MODEL_PIXEL_SCALE,
+    Tag.MODEL_TIEPOINT,
+    Tag.MODEL_TRANSFORMATION,
+    Tag.GEO_KEY_DIRECTORY,
+    Tag.GEO_DOUBLE_PARAMS,
+    Tag.GEO_ASCII_PARAMS,
+    Tag.GDAL_METADATA,
+    Tag.GDAL_NODATA,
+)
+"""Tags of the first page that become coordinates and attributes."""
