@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from gridref.errors import Place, SourceUnavailableError
+from gridref.errors import Place
+from gridref.io import open_for_scan
 
-__all__ = ["Head", "describe", "local_path", "read_head"]
+__all__ = ["Head", "describe", "read_head"]
 
 _HEAD_BYTES = 2048 + 8
 
@@ -57,16 +57,6 @@ class Head:
         return Place(source=self.url)
 
 
-def local_path(url: str | os.PathLike[str]) -> Path | None:
-    """The absolute path if `url` means a local file, else None."""
-    text = os.fspath(url)
-    if text.startswith("file://"):
-        text = text.removeprefix("file://")
-    elif "://" in text or "::" in text:
-        return None
-    return Path(os.path.abspath(os.path.expanduser(text)))
-
-
 def read_head(
     url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None
 ) -> Head:
@@ -77,19 +67,8 @@ def read_head(
     SourceUnavailableError
         If the file is not there or cannot be read.
     """
-    path = local_path(url)
-    text = os.fspath(url) if path is None else str(path)
-    try:
-        if path is not None:
-            with path.open("rb") as stream:
-                return Head(text, stream.read(_HEAD_BYTES), os.fstat(stream.fileno()).st_size)
-        import fsspec
-
-        filesystem, inner = fsspec.core.url_to_fs(text, **(storage_options or {}))
-        return Head(text, filesystem.cat_file(inner, start=0, end=_HEAD_BYTES))
-    except OSError as error:
-        reason = error.strerror or str(error) or type(error).__name__
-        raise SourceUnavailableError(f"cannot read the file: {reason}", Place(text)) from error
+    with open_for_scan(url, storage_options) as file:
+        return Head(file.name, file.read(_HEAD_BYTES), file.size)
 
 
 def describe(head: Head) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +14,7 @@ from gridref.model.encoding import Encoding
 from gridref.model.grid import ChunkGrid
 from gridref.model.manifest import ChunkManifest
 from gridref.model.scan_report import Fate
-from gridref.scan.hdf5.chunks import chunk_manifest
+from gridref.scan.hdf5.chunks import chunk_table
 from gridref.scan.hdf5.contiguous import contiguous_chunks
 from gridref.scan.hdf5.dtypes import ElementType, Form, element_type
 from gridref.scan.hdf5.fill import fill_value
@@ -123,22 +122,12 @@ def _contiguous(dataset: DatasetNode, element: ElementType, options: ScanOptions
 
 def _chunked(dataset: DatasetNode, element: ElementType) -> Content:
     codecs = filter_codecs(dataset.creation)
-    chunk_shape = tuple(dataset.creation.get_chunk())
-    shape = dataset.shape or ()
-    n_chunks = math.prod(
-        -(-extent // length) for extent, length in zip(shape, chunk_shape, strict=True)
-    )
-    if dataset.did.get_storage_size() == 0:
+    table = chunk_table(dataset)
+    if table.n_stored == 0:
         return Content(None)
-    if n_chunks > MAX_CHUNKS:
-        raise UnsupportedFeatureError(
-            f"the dataset declares {n_chunks} chunks, more than {MAX_CHUNKS}"
-        )
-    manifest = chunk_manifest(dataset, chunk_shape)
-    encoding = Encoding(
-        chunk_shape + element.subshape, element.dtype, (element.bytes_codec, *codecs)
-    )
-    return Content((encoding, manifest))
+    chunk_shape = tuple(dataset.creation.get_chunk()) + element.subshape
+    encoding = Encoding(chunk_shape, element.dtype, (element.bytes_codec, *codecs))
+    return Content((encoding, table.to_manifest(dataset.file.source, max_rows=MAX_CHUNKS)))
 
 
 def _array(

@@ -1,24 +1,20 @@
-"""HDF5 files opened for a scan, and the sources they are."""
+"""HDF5 files opened for a scan: by h5py, and as bytes for our own reading."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import cached_property
 from typing import Any
 
-import h5py
-from h5py import h5f, h5p
+from h5py import h5f, h5fd, h5p
 
-from gridref.errors import (
-    GridrefError,
-    Place,
-    SourceFormatError,
-    SourceUnavailableError,
-)
+from gridref.errors import GridrefError, Place, SourceFormatError
+from gridref.io import ScanFile, is_local, open_for_scan
 from gridref.model.manifest import Source
+from gridref.scan.hdf5.superblock import Hdf5Bytes, read_superblock
 from gridref.scan.options import ScanOptions
-from gridref.scan.sniff import local_path
 
 __all__ = ["HDF5_ERRORS", "SIGNATURE", "OpenFile", "hdf5_errors", "open_file"]
 
@@ -40,38 +36,87 @@ HDF5_ERRORS = (
 
 
 class OpenFile:
-    """An open HDF5 file.
+    """An open HDF5 file, and those that its links lead to.
 
     Attributes
     ----------
     fid
         The file's low-level identifier.
-    source
-        The file as a source of chunks.
-    n_requests, n_bytes
-        Reads sent for it so far, where they are counted.
+    scan_file
+        Its bytes.
+    options
+        Settings.
+    link_access
+        Access properties by which links are followed.
     """
 
-    def __init__(self, fid: Any, source: Source) -> None:
+    def __init__(self, fid: Any, scan_file: ScanFile, options: ScanOptions) -> None:
         self.fid = fid
-        self.source = source
-        self.n_requests = 0
-        self.n_bytes = 0
+        self.scan_file = scan_file
+        self.options = options
+        self.link_access = _link_access() if is_local(scan_file.name) else None
+        self._linked: dict[str, OpenFile] = {}
+        self._resources = ExitStack()
+        self._resources.callback(scan_file.close)
+        self._resources.callback(fid.close)
 
     @property
-    def url(self) -> str:
-        """Of the source."""
-        return self.source.url
+    def source(self) -> Source:
+        """The file as a source of chunks."""
+        return self.scan_file.source
 
-    def linked(self, fid: Any) -> OpenFile:
-        """A file that HDF5 opened on its own, behind an external link."""
-        name = os.path.abspath(os.fsdecode(h5f.get_name(fid)))
-        status = os.stat(name)
-        return OpenFile(fid, Source(name, status.st_size, status.st_mtime_ns))
+    @property
+    def n_requests(self) -> int:
+        """Reads sent, for the files behind links too."""
+        return self.scan_file.n_requests + sum(f.n_requests for f in self._linked.values())
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes read, from the files behind links too."""
+        return self.scan_file.n_bytes + sum(f.n_bytes for f in self._linked.values())
+
+    @cached_property
+    def bytes(self) -> Hdf5Bytes:
+        """The file's bytes by its own addresses."""
+        return read_superblock(_Reader(self.scan_file))
+
+    def linked(self, url: str, fid: Any = None) -> OpenFile:
+        """The file behind an external link; `fid` if HDF5 has opened it already."""
+        if url not in self._linked:
+            if fid is None:
+                opened = _open(url, self.options)
+            else:
+                opened = OpenFile(
+                    fid, open_for_scan(url, self.options.storage_options), self.options
+                )
+            self._resources.callback(opened.close)
+            self._linked[url] = opened
+        return self._linked[url]
+
+    def close(self) -> None:
+        """Close it, and the files behind links."""
+        self._resources.close()
 
     def place(self, variable: str | None = None) -> Place:
         """For errors about an object of the file."""
         return Place(source=self.source.url, variable=variable)
+
+
+class _Reader:
+    """A `ScanFile` as a reader of byte ranges."""
+
+    def __init__(self, file: ScanFile) -> None:
+        self._file = file
+
+    @property
+    def size_bytes(self) -> int:
+        return self._file.size
+
+    def read(self, offset: int, length: int) -> bytes:
+        return self._file.read_many([offset], [length])[0]
+
+    def read_many(self, offsets: Sequence[int], lengths: Sequence[int]) -> list[bytes]:
+        return self._file.read_many(offsets, lengths)
 
 
 @contextmanager
@@ -97,54 +142,34 @@ def open_file(url: str, options: ScanOptions) -> Iterator[OpenFile]:
     SourceUnavailableError
         If it is not there or cannot be read.
     """
-    path = local_path(url)
-    opener = _open_remote if path is None else _open_local
-    file, close = opener(url if path is None else str(path), options)
+    file = _open(url, options)
     try:
         yield file
+    except SourceFormatError:
+        # A read that failed looks to HDF5 like a corrupt file.
+        file.scan_file.raise_last_error()
+        raise
     finally:
-        close()
+        file.close()
 
 
-_Opened = tuple[OpenFile, Callable[[], Any]]
-
-
-def _open_local(path: str, options: ScanOptions) -> _Opened:
-    try:
-        status = os.stat(path)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise SourceUnavailableError(f"cannot read the file: {reason}", Place(path)) from error
-    source = Source(path, status.st_size, status.st_mtime_ns)
-    with hdf5_errors(Place(path), "open it as HDF5"):
-        fid = h5f.open(os.fsencode(path), h5f.ACC_RDONLY, fapl=_access_properties())
-    return OpenFile(fid, source), fid.close
-
-
-def _open_remote(url: str, options: ScanOptions) -> _Opened:
-    import fsspec
-
-    try:
-        filesystem, inner = fsspec.core.url_to_fs(url, **(options.storage_options or {}))
-        info = filesystem.info(inner)
-        stream = filesystem.open(inner, "rb")
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise SourceUnavailableError(f"cannot read the file: {reason}", Place(url)) from error
-    etag = info.get("ETag") or info.get("etag")
-    source = Source(url, info.get("size"), None, etag)
-    with hdf5_errors(Place(url), "open it as HDF5"):
-        handle = h5py.File(stream, "r")
-
-    def close() -> None:
-        handle.close()
-        stream.close()
-
-    return OpenFile(handle.id, source), close
-
-
-def _access_properties() -> Any:
+def _open(url: str, options: ScanOptions) -> OpenFile:
+    scan_file = open_for_scan(url, options.storage_options)
     properties = h5p.create(h5p.FILE_ACCESS)
     properties.set_fclose_degree(h5f.CLOSE_STRONG)
-    properties.set_libver_bounds(h5f.LIBVER_EARLIEST, h5f.LIBVER_LATEST)
+    properties.set_fileobj_driver(h5fd.fileobj_driver, scan_file)
+    try:
+        with hdf5_errors(Place(scan_file.name), "open it as HDF5"):
+            fid = h5f.open(os.fsencode(scan_file.name), h5f.ACC_RDONLY, fapl=properties)
+    except SourceFormatError:
+        scan_file.raise_last_error()
+        scan_file.close()
+        raise
+    return OpenFile(fid, scan_file, options)
+
+
+def _link_access() -> Any:
+    """Let HDF5 open the files behind external links on its own, not through our file object."""
+    properties = h5p.create(h5p.LINK_ACCESS)
+    properties.set_elink_fapl(h5p.create(h5p.FILE_ACCESS))
     return properties

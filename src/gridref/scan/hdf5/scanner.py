@@ -51,7 +51,7 @@ class _Scan:
         self.unsupported: list[UnsupportedFeatureError] = []
 
     def note(self, path: str, fate: Fate, reason: str = "") -> None:
-        self.findings.append(Finding(path, fate, reason, self.file.url))
+        self.findings.append(Finding(path, fate, reason, self.file.source.url))
 
     def group(self, node: GroupNode) -> VirtualGroup:
         self.unreadable(node.path.rstrip("/"), node.attributes.unreadable)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -146,7 +147,7 @@ class _Walk:
         kind = h5l.TYPE_HARD
         try:
             kind = gid.links.get_info(name).type
-            oid = h5o.open(gid, name)
+            oid = self.open(gid, name, kind, file)
         except HDF5_ERRORS as error:
             return self.broken(path, kind, error)
         if isinstance(oid, h5d.DatasetID):
@@ -181,8 +182,19 @@ class _Walk:
         if number == _address(parent.fid)[0]:
             return parent
         if number not in self.files:
-            self.files[number] = self.file.linked(h5i.get_file_id(oid))
+            fid = h5i.get_file_id(oid)
+            self.files[number] = self.file.linked(os.path.abspath(os.fsdecode(fid.name)), fid)
         return self.files[number]
+
+    def open(self, gid: Any, name: bytes, kind: int, file: OpenFile) -> Any:
+        """Open a member of a group, in the file that it lies in."""
+        if kind != h5l.TYPE_EXTERNAL or file.link_access is not None:
+            return h5o.open(gid, name, lapl=file.link_access)
+        filename, target = gid.links.get_val(name)
+        url = urljoin_path(file.source.url, filename.decode("utf-8", "surrogateescape"))
+        linked = self.file.linked(url)
+        self.files[_address(linked.fid)[0]] = linked
+        return h5o.open(linked.fid, target)
 
     def dataset(self, did: Any, name: str, path: str, file: OpenFile) -> DatasetNode | SkippedNode:
         place = self.file.place(path)
@@ -204,6 +216,14 @@ class _Walk:
                 )
         except SourceFormatError as error:
             return SkippedNode(path, error.reason, error)
+
+
+def urljoin_path(url: str, relative: str) -> str:
+    """Address of a file named relative to the folder of another one."""
+    if "://" in relative:
+        return relative
+    folder = url.rsplit("/", 1)[0]
+    return f"{folder}/{relative.removeprefix('./')}"
 
 
 def _address(oid: Any) -> Address:
