@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import h5py
 import pytest
@@ -79,19 +80,25 @@ def _can_be_opened(path: Path) -> bool:
 
 def _chunked_datasets(file: h5py.File) -> Iterator[h5py.Dataset]:
     """All of them, each once, as far as the library can reach them."""
-    pending, seen = [file["/"]], {h5py.h5o.get_info(file["/"].id).addr}
+    pending: list[h5py.Group] = [file]
+    seen: set[int] = set()
     while pending:
         group = pending.pop()
-        for name in group:
-            try:
-                found = group[name]
-                address = h5py.h5o.get_info(found.id).addr
-                if found.file.filename != file.filename or address in seen:
-                    continue
-                seen.add(address)
-                if isinstance(found, h5py.Group):
-                    pending.append(found)
-                elif isinstance(found, h5py.Dataset) and found.chunks is not None:
-                    yield found
-            except (KeyError, OSError, RuntimeError, ValueError, TypeError):
+        for name in _or_none(lambda group=group: list(group)) or ():
+            found = _or_none(lambda group=group, name=name: group[name])
+            address = _or_none(lambda found=found: h5py.h5o.get_info(found.id).addr)
+            if address is None or address in seen or found.file.filename != file.filename:
                 continue
+            seen.add(address)
+            if isinstance(found, h5py.Group):
+                pending.append(found)
+            elif isinstance(found, h5py.Dataset) and found.chunks is not None:
+                yield found
+
+
+def _or_none(call: Callable[[], Any]) -> Any:
+    """What the library answers, or None if it fails on a broken file."""
+    try:
+        return call()
+    except (AttributeError, KeyError, OSError, RuntimeError, ValueError, TypeError):
+        return None

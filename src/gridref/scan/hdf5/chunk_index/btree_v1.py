@@ -51,62 +51,71 @@ class _NodeReader:
         self._capacity = 2 * request.file.chunk_btree_k
 
     def root_level(self, root: NDArray[np.int64]) -> int:
-        return int(self._read(root)["level"][0])
+        return int(self._read(root, 0)["level"][0])
 
     def entries(self, addresses: NDArray[np.int64], level: int) -> list[NDArray[np.void]]:
         """The entries of all nodes, which must be of the given level, one array a batch."""
-        found = []
-        step = max(1, _BATCH_BYTES // self._dtype().itemsize)
+        found: list[NDArray[np.void]] = []
+        step = max(1, _BATCH_BYTES // self._dtype(self._capacity).itemsize)
         for start in range(0, len(addresses), step):
             part = addresses[start : start + step]
-            nodes = self._checked(part, level)
-            is_used = np.arange(self._capacity) < nodes["n_entries"][:, None]
-            found.append(nodes["entries"][is_used])
+            nodes = self._read(part, self._capacity)
+            counts = nodes["n_entries"].astype(np.int64)
+            self._check(part, nodes, counts, level)
+            if counts.max() <= self._capacity:
+                found.append(nodes["entries"][np.arange(self._capacity) < counts[:, None]])
+            else:
+                found += self._long_nodes(part, counts)
         return found
 
-    def _checked(self, addresses: NDArray[np.int64], level: int) -> NDArray[np.void]:
-        nodes = self._read(addresses)
+    def _long_nodes(
+        self, addresses: NDArray[np.int64], counts: NDArray[np.int64]
+    ) -> list[NDArray[np.void]]:
+        """Entries of nodes that have more than expected, each read at its own size."""
+        return [
+            self._read(addresses[row : row + 1], count)["entries"].reshape(-1)
+            for row, count in enumerate(counts.tolist())
+        ]
+
+    def _check(
+        self,
+        addresses: NDArray[np.int64],
+        nodes: NDArray[np.void],
+        counts: NDArray[np.int64],
+        level: int,
+    ) -> None:
+        """All must be nodes of this level, inside the file, and together not larger than it."""
         fits = (
             (nodes["signature"] == b"TREE")
             & (nodes["type"] == _CHUNK_NODE_TYPE)
             & (nodes["level"] == level)
         )
         if not fits.all():
-            raise self._error(addresses, ~fits, f"is not a chunk node of level {level}")
-        most = int(nodes["n_entries"].max())
-        if most > self._capacity:
-            self._capacity = most
-            nodes = self._read(addresses)
-        self._check_ends(addresses, nodes)
-        return nodes
-
-    def _check_ends(self, addresses: NDArray[np.int64], nodes: NDArray[np.void]) -> None:
-        """No node may end behind the file, nor all together be larger than it."""
-        dtype = self._dtype()
-        entry_bytes = dtype["entries"].base.itemsize
-        head_bytes = dtype.itemsize - self._capacity * entry_bytes
-        used = head_bytes + nodes["n_entries"].astype(np.int64) * entry_bytes
+            raise self._error(addresses[~fits], f"is not a chunk node of level {level}")
+        empty = self._dtype(0).itemsize
+        used = empty + counts * (self._dtype(1).itemsize - empty)
         is_cut = addresses + used > self._request.file.end_address
         if is_cut.any():
-            raise self._error(addresses, is_cut, "lies outside of the file")
+            raise self._error(addresses[is_cut], "lies outside of the file")
         self._request.budget.spend(int(used.sum()), "nodes of the chunk B-tree")
 
-    def _read(self, addresses: NDArray[np.int64]) -> NDArray[np.void]:
-        dtype = self._dtype()
+    def _read(self, addresses: NDArray[np.int64], capacity: int) -> NDArray[np.void]:
+        dtype = self._dtype(capacity)
         rows = self._request.file.read_row_starts(addresses, dtype.itemsize, _WHAT)
         return rows.reshape(-1).view(dtype)
 
-    def _dtype(self) -> np.dtype[np.void]:
-        """A node: 24 bytes with 8-byte addresses, then keys and children in turn."""
+    def _dtype(self, capacity: int) -> np.dtype[np.void]:
+        """A node of so many entries: its head, then keys and children in turn.
+
+        The key behind the last child is of no use here.
+        """
         address = f"<u{self._request.file.offset_bytes}"
-        entry = np.dtype(
-            [
-                ("length", "<u4"),
-                ("filter_mask", "<u4"),
-                ("origin", "<u8", (len(self._request.shape) + 1,)),
-                ("child", address),
-            ]
-        )
+        entry = [
+            ("length", "<u4"),
+            ("filter_mask", "<u4"),
+            ("origin", "<u8", (len(self._request.shape) + 1,)),
+            ("child", address),
+        ]
         return np.dtype(
             [
                 ("signature", "S4"),
@@ -114,17 +123,13 @@ class _NodeReader:
                 ("level", "u1"),
                 ("n_entries", "<u2"),
                 ("siblings", address, (2,)),
-                ("entries", entry, (self._capacity,)),
+                ("entries", entry, (capacity,)),
             ]
         )
 
-    def _error(
-        self, addresses: NDArray[np.int64], is_bad: NDArray[np.bool_], reason: str
-    ) -> SourceFormatError:
-        first = int(addresses[is_bad][0])
-        return SourceFormatError(
-            f"{_WHAT} {reason}", self._request.file.place(first, self._dtype().itemsize)
-        )
+    def _error(self, addresses: NDArray[np.int64], reason: str) -> SourceFormatError:
+        place = self._request.file.place(int(addresses[0]), self._dtype(0).itemsize)
+        return SourceFormatError(f"{_WHAT} {reason}", place)
 
 
 def _leaf(request: IndexRequest, entries: NDArray[np.void]) -> StoredChunks:
