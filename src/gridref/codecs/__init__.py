@@ -1,10 +1,120 @@
-"""Bytes -> ndarray: one decoder for each codec name."""
+"""Bytes -> ndarray: one decoder for each codec name.
+
+Scanners describe stored chunks with these names and configurations; `why_not` says by name what
+cannot be decoded. A chain is written in the order of encoding: array -> array codecs, one
+array -> bytes codec, bytes -> bytes codecs. *Size* marks the bytes -> bytes codecs whose stored size
+follows from the decoded one.
+
+Array -> bytes
+--------------
+======================  ===========================================================================
+``bytes``               ``endian``: ``"little"``, ``"big"``, or absent: bytes are taken as the dtype
+                        of the encoding stands (structured dtypes of mixed byte order). Kinds b, i,
+                        u, f, c, S, U, V and structured
+``vlen-utf8``           none; dtype is ``StringDType`` or object
+``vlen-bytes``          none; dtype is object
+``packbits``            ``padding_encoding``, ``first_bit``, ``last_bit`` (zarr-extensions)
+``numcodecs.zfpy``      as numcodecs writes it; zfp with a full header
+======================  ===========================================================================
+
+Array -> array
+--------------
+==================================  ===============================================================
+``transpose``                       ``order``
+``reshape``                         ``shape`` (zarr-extensions; no -1)
+``gridref.select``                  ``axis``, ``index``, ``length``: the array is one place along an
+                                    axis of the stored one
+``gridref.reverse``                 ``axes``: stored last element first along these
+``scale_offset``                    ``scale``, ``offset`` (zarr-extensions)
+``cast_value``                      ``data_type``, ``rounding``, ``out_of_range``, ``scalar_map``
+``numcodecs.delta``                 ``dtype``, ``astype``
+``numcodecs.fixedscaleoffset``      ``scale``, ``offset``, ``dtype``, ``astype``
+``numcodecs.quantize``              ``digits``, ``dtype``, ``astype``
+``numcodecs.astype``                ``encode_dtype``, ``decode_dtype``
+``numcodecs.bitround``              ``keepbits``; nothing to undo
+``numcodecs.packbits``              none; bool
+``gridref.hdf5_integer``            ``precision``, ``offset``: elements that use only some of their
+                                    bits (offset from the least significant one); signed ones are
+                                    sign-extended
+``gridref.hdf5_float``              ``size``, ``sign_position``, ``exponent_position``,
+                                    ``exponent_bits``, ``exponent_bias``, ``mantissa_position``,
+                                    ``mantissa_bits``, ``normalization`` (``"implied"``, ``"set"``,
+                                    ``"none"``): floats of any layout, stored as unsigned integers
+                                    of ``size`` bytes (1, 2, 4 or 8)
+``gridref.tiff_predictor``          ``predictor``: 2 or 3; ``axis``: that of the image's width, in the
+                                    array as it is stored (after ``transpose``); ``distance``: 1, 2
+                                    or 4. For 3 the ``bytes`` codec is to be little-endian, whatever
+                                    the file is
+==================================  ===============================================================
+
+Bytes -> bytes
+--------------
+==================================  ===============================================================
+``gzip``, ``zstd``, ``blosc``       as in the Zarr registry
+``crc32c``                          none. *Size*
+``numcodecs.zlib``, ``.gzip``,      as numcodecs writes them. TIFF: deflate is ``numcodecs.zlib``,
+``.bz2``, ``.lzma``, ``.lz4``,      LZMA is ``numcodecs.lzma``, Zstandard is ``zstd``
+``.zstd``, ``.blosc``
+``numcodecs.shuffle``               ``elementsize``; bytes behind the last whole element are not
+                                    shuffled, as in HDF5. *Size*
+``numcodecs.fletcher32``            none; HDF5's, verified. *Size*
+``numcodecs.crc32``, ``.crc32c``,   as numcodecs writes them, verified. *Size*
+``.adler32``, ``.jenkins_lookup3``
+``numcodecs.*``                     whatever bytes -> bytes codec is registered with numcodecs
+``gridref.hdf5_nbit``               ``cd_values``. The bits that a value does not use come out as
+                                    zero, as HDF5's filter does it: see ``gridref.hdf5_integer`` and
+                                    ``gridref.hdf5_float``
+``gridref.hdf5_scaleoffset``        ``cd_values``
+``gridref.hdf5_szip``               ``cd_values``
+``gridref.hdf5_lzf``                ``cd_values``
+``gridref.hdf5_lz4``                ``cd_values``
+``gridref.hdf5_bitshuffle``         ``cd_values``
+``gridref.hdf5_bzip2``              ``cd_values``
+``gridref.hdf5_blosc2``             ``cd_values``
+``gridref.hdf5_zfp``                ``cd_values``
+``gridref.tiff_lzw``,               none. What decodes to more than the chunk is cut, as all TIFF
+``gridref.tiff_packbits``           readers do
+``gridref.tiff_bitorder``           none; FillOrder 2, for compressions that are not images. *Size*
+``gridref.tiff_jpeg``               ``width``, ``samples`` of a segment; ``colorspace`` and
+                                    ``outcolorspace`` as `imagecodecs.jpeg_decode` takes them
+                                    (absent: its default). Tables: see below
+``gridref.tiff_jpeg2000``,          ``width``, ``samples`` of a segment
+``.tiff_jpegxl``, ``.tiff_jpegxr``,
+``.tiff_png``, ``.tiff_webp``,
+``.tiff_lerc``
+``gridref.tiff_ccitt``              ``scheme``: ``"rle"``, ``"fax3"`` or ``"fax4"``; ``width``;
+                                    ``t4options`` (fax3). Decodes to one byte 0 or 1 for each pixel
+``gridref.tiff_packints``           ``bits``: 1 to 31; ``dtype``: of the unpacked integers, like
+                                    ``"uint16"``, ``"bool"``; ``run_length``: number of values in a
+                                    row (width times samples); ``endian`` of the file. *Size*
+``gridref.tiff_float24``            ``endian``; decodes to float32. *Size*
+``gridref.tiff_rgb_bits``           ``bits``: bits of each sample like ``[5, 6, 5]``; ``dtype``;
+                                    ``endian``. *Size*
+``gridref.tiff_complex_integers``   ``bits`` of a part: 8, 16 or 32; ``endian``; decodes to complex
+                                    numbers of the encoding's dtype. *Size*
+==================================  ===============================================================
+
+What the TIFF codecs decode to is in little-endian order: ``bytes`` with ``endian: "little"`` stands
+before them. They stand in the order of encoding: ``bytes``, then unpacking or image codec, then
+compression, then ``gridref.tiff_bitorder``. Truncated strips need nothing else than their shape.
+
+The ``prefix`` of an encoding may be a whole stream of JPEG tables (SOI, tables, EOI) with chunks
+that are whole too, or the same without EOI, and references that leave out the SOI of the chunk;
+the latter makes streams that any JPEG decoder takes.
+"""
 
 from __future__ import annotations
 
-from gridref.codecs.encode import encode_chunk
+from gridref.codecs.encode import encode_bytes_codecs, encode_chunk
 from gridref.codecs.pipeline import decode_chunk
 from gridref.codecs.registry import decodable, why_not
 from gridref.codecs.unpacking import unpack
 
-__all__ = ["decodable", "decode_chunk", "encode_chunk", "unpack", "why_not"]
+__all__ = [
+    "decodable",
+    "decode_chunk",
+    "encode_bytes_codecs",
+    "encode_chunk",
+    "unpack",
+    "why_not",
+]

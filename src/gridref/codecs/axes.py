@@ -1,8 +1,8 @@
 """Array -> array codecs that add or drop axes.
 
 ``reshape`` is that of zarr-extensions (https://github.com/zarr-developers/zarr-extensions,
-``codecs/reshape``), as far as gridref writes it. ``gridref.select`` is our own: the decoded array is one
-place along an axis of the encoded one.
+``codecs/reshape``), as far as gridref writes it. ``gridref.select`` is our own: the decoded array
+is one place along an axis of the encoded one.
 """
 
 from __future__ import annotations

@@ -1,50 +1,121 @@
-"""ndarray -> bytes, for the few codecs that portable views are written with."""
+"""ndarray -> bytes, for the views that store chunks anew."""
 
 from __future__ import annotations
 
-import gzip
-import sys
+import struct
+import zlib
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, Literal
 
 import imagecodecs
-import numcodecs
 import numpy as np
 from numpy.typing import NDArray
 
 from gridref.errors import InvalidRequestError
 from gridref.model.encoding import Codec
 
-__all__ = ["encode_chunk"]
+__all__ = ["encode_bytes_codecs", "encode_chunk"]
+
+_GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
+"""RFC 1952: deflate, no flags, no modification time, unknown operating system."""
 
 
 def encode_chunk(values: NDArray[Any], codecs: Sequence[Codec]) -> bytes:
-    """Encode a chunk with a chain of ``bytes`` or ``vlen-utf8``, then ``zstd`` or ``gzip``.
+    """Turn the elements of a chunk into bytes.
 
-    The result depends on the values and the chain only: gzip headers carry no time.
+    The same values and codecs always give the same bytes.
+
+    Parameters
+    ----------
+    values
+        Elements of the chunk, of its full shape.
+    codecs
+        ``bytes``, ``vlen-utf8`` or ``vlen-bytes``, then what `encode_bytes_codecs` takes.
+
+    Returns
+    -------
+    bytes
+        What `gridref.codecs.decode_chunk` turns back into `values`.
+
+    Raises
+    ------
+    InvalidRequestError
+        For any other codec, or elements that the codec does not take.
+    """
+    if not codecs:
+        raise InvalidRequestError("codec chain is empty")
+    first, *rest = codecs
+    if first.name == "bytes":
+        data = _serialize(values, first.configuration.get("endian"))
+    elif first.name in {"vlen-utf8", "vlen-bytes"}:
+        data = _serialize_items(values)
+    else:
+        raise InvalidRequestError(f"codec {first.name}: encoding to it is not supported")
+    return encode_bytes_codecs(data, rest)
+
+
+def encode_bytes_codecs(data: bytes, codecs: Sequence[Codec]) -> bytes:
+    """Apply bytes -> bytes codecs, the first one first.
+
+    Parameters
+    ----------
+    data
+        Bytes to encode.
+    codecs
+        Any of ``gzip`` (``level``), ``zstd`` (``level``, ``checksum``) and ``crc32c``.
+
+    Returns
+    -------
+    bytes
+        The encoded bytes; always the same for the same input.
 
     Raises
     ------
     InvalidRequestError
         For any other codec.
     """
-    data = _array_to_bytes(values, codecs[0])
-    for codec in codecs[1:]:
-        if codec.name == "zstd":
-            data = cast(bytes, imagecodecs.zstd_encode(data, codec.configuration["level"]))
-        elif codec.name == "gzip":
-            data = gzip.compress(data, codec.configuration["level"], mtime=0)
+    for codec in codecs:
+        config = codec.configuration
+        if codec.name == "gzip":
+            data = _gzip(data, config.get("level", 5))
+        elif codec.name == "zstd":
+            data = _zstd(data, config.get("level", 0), config.get("checksum", False))
+        elif codec.name == "crc32c":
+            import google_crc32c
+
+            data += struct.pack("<I", google_crc32c.value(data))
         else:
-            raise InvalidRequestError(f"gridref does not encode {codec.name}")
+            raise InvalidRequestError(f"codec {codec.name}: encoding to it is not supported")
     return data
 
 
-def _array_to_bytes(values: NDArray[Any], codec: Codec) -> bytes:
-    if codec.name == "vlen-utf8":
-        strings = np.array(values, dtype=object, order="C")
-        return bytes(numcodecs.VLenUTF8().encode(strings))
-    if codec.name != "bytes":
-        raise InvalidRequestError(f"gridref does not encode {codec.name}")
-    endian = codec.configuration.get("endian", sys.byteorder)
-    order = "<" if endian == "little" else ">"
-    return values.astype(values.dtype.newbyteorder(order), copy=False).tobytes()
+def _serialize(values: NDArray[Any], endian: Literal["little", "big"] | None) -> bytes:
+    if values.dtype.hasobject:
+        raise InvalidRequestError(f"codec bytes: elements of dtype {values.dtype} have no size")
+    dtype = values.dtype
+    if endian is not None:
+        dtype = dtype.newbyteorder(endian)
+    return values.astype(dtype, copy=False).tobytes()
+
+
+def _serialize_items(values: NDArray[Any]) -> bytes:
+    items = [
+        item if isinstance(item, bytes) else item.encode() for item in values.reshape(-1).tolist()
+    ]
+    parts = [struct.pack("<I", len(items))]
+    for item in items:
+        parts += (struct.pack("<I", len(item)), item)
+    return b"".join(parts)
+
+
+def _gzip(data: bytes, level: int) -> bytes:
+    deflated = imagecodecs.deflate_encode(data, level=level, raw=True)
+    return _GZIP_HEADER + deflated + struct.pack("<II", zlib.crc32(data), len(data) & 0xFFFFFFFF)
+
+
+def _zstd(data: bytes, level: int, checksum: bool) -> bytes:
+    if not checksum:
+        return bytes(imagecodecs.zstd_encode(data, level=level))
+    import numcodecs.zstd
+
+    return bytes(numcodecs.zstd.compress(np.frombuffer(data, np.uint8), level, True))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.codecs.registry import ARRAY_CODECS, BYTES_CODECS, SERIAL_CODECS, why_not
+from gridref.codecs.registry import ARRAY_CODECS, SERIAL_CODECS, bytes_codec_named, why_not
 from gridref.codecs.stage import ArraySpec, Raw
 from gridref.errors import DecodeError
 from gridref.model.encoding import Codec, Encoding
@@ -67,6 +67,8 @@ class _Pipeline:
                 values = convert(values)
             if values.shape != self.spec.shape:
                 raise ValueError(f"decodes to shape {values.shape}, expected {self.spec.shape}")
+            if values.dtype != self.spec.dtype:
+                raise ValueError(f"decodes to dtype {values.dtype}, expected {self.spec.dtype}")
         except DecodeError:
             raise
         except Exception as error:  # decoders are many, and each has exceptions of its own
@@ -110,7 +112,9 @@ def _resolve(encoding: Encoding, shape: tuple[int, ...], filter_mask: int) -> _P
             if filter_mask >> position & 1:
                 continue
             name = codec.name
-            step = BYTES_CODECS[name]
+            step = bytes_codec_named(name)
+            if step is None:
+                raise KeyError(name)
             decode = step.decoder(codec.configuration, n_bytes, spec)
             bytes_stages.append((name, decode, n_bytes))
             n_bytes = step.stored_bytes(codec.configuration, n_bytes, spec)

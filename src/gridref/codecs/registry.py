@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
-from gridref.codecs import axes, checksums, core, strings
+from gridref.codecs import arithmetic, axes, checksums, core, numcodecs_codecs, strings
 from gridref.codecs.stage import ArrayCodec, BytesCodec, SerialCodec
 from gridref.model.encoding import Codec
 
-__all__ = ["ARRAY_CODECS", "BYTES_CODECS", "SERIAL_CODECS", "decodable", "why_not"]
+__all__ = [
+    "ARRAY_CODECS",
+    "BYTES_CODECS",
+    "SERIAL_CODECS",
+    "bytes_codec_named",
+    "decodable",
+    "why_not",
+]
 
-ARRAY_CODECS: dict[str, ArrayCodec] = {**core.ARRAY_CODECS, **axes.ARRAY_CODECS}
+ARRAY_CODECS: dict[str, ArrayCodec] = (
+    core.ARRAY_CODECS | axes.ARRAY_CODECS | arithmetic.ARRAY_CODECS | numcodecs_codecs.ARRAY_CODECS
+)
 """Array -> array codecs."""
 
-SERIAL_CODECS: dict[str, SerialCodec] = {**core.SERIAL_CODECS, **strings.SERIAL_CODECS}
+SERIAL_CODECS: dict[str, SerialCodec] = (
+    core.SERIAL_CODECS
+    | arithmetic.SERIAL_CODECS
+    | strings.SERIAL_CODECS
+    | numcodecs_codecs.SERIAL_CODECS
+)
 """Array -> bytes codecs."""
 
-BYTES_CODECS: dict[str, BytesCodec] = {**core.BYTES_CODECS, **checksums.BYTES_CODECS}
+BYTES_CODECS: dict[str, BytesCodec] = (
+    core.BYTES_CODECS | checksums.BYTES_CODECS | numcodecs_codecs.BYTES_CODECS
+)
 """Bytes -> bytes codecs."""
+
+
+def bytes_codec_named(name: str) -> BytesCodec | None:
+    """The bytes -> bytes codec of that name; None if no decoder is known."""
+    return BYTES_CODECS.get(name) or numcodecs_codecs.fallback(name)
 
 
 def why_not(codec: Codec) -> str | None:
@@ -29,7 +50,7 @@ def why_not(codec: Codec) -> str | None:
     kind = (
         ARRAY_CODECS.get(codec.name)
         or SERIAL_CODECS.get(codec.name)
-        or BYTES_CODECS.get(codec.name)
+        or bytes_codec_named(codec.name)
     )
     if kind is None:
         return f"codec {codec.name}: no decoder is known"

@@ -1,4 +1,4 @@
-"""CF unpacking of decoded values, in the order and precision in which xarray does it."""
+"""CF unpacking of stored values."""
 
 from __future__ import annotations
 
@@ -13,32 +13,51 @@ __all__ = ["unpack"]
 
 
 def unpack(values: NDArray[Any], unpacking: Unpacking) -> NDArray[Any]:
-    """Unpack stored values: mask, then multiply, then add (CF conventions 8.1, 2.5.1).
+    """Turn packed values into physical ones, in the order and precision in which xarray does.
+
+    The values are converted to the result's dtype, then compared with the fill values, then scaled,
+    then shifted, each step rounding to that dtype (CF conventions, sections 2.5.1 and 8.1; NetCDF
+    Best Practices for ``_Unsigned``).
 
     Parameters
     ----------
     values
-        Stored values of any shape.
+        Stored values of any integer or floating dtype.
     unpacking
-        How they are packed.
+        What they mean.
 
     Returns
     -------
     numpy.ndarray
-        Of `Unpacking.dtype`; NaN where a stored value means "no data".
+        A new array of dtype ``unpacking.dtype`` and the shape of `values`.
     """
-    stored = values
-    if unpacking.unsigned is not None and stored.dtype.kind in "iu":
-        kind = "u" if unpacking.unsigned else "i"
-        stored = stored.astype(f"{kind}{stored.dtype.itemsize}")
-    result = stored.astype(unpacking.dtype)
-    absent = np.zeros(stored.shape, bool)
-    for fill_value in unpacking.fill_values:
-        absent |= result == fill_value
-    with np.errstate(all="ignore"):  # what is masked may overflow
+    fills = unpacking.fill_values
+    kind, size = values.dtype.kind, values.dtype.itemsize
+    if (kind, unpacking.unsigned) in {("i", True), ("u", False)}:
+        other = np.dtype(f"{'u' if kind == 'i' else 'i'}{size}")
+        values = values.astype(other)
+        fills = tuple(_wrapped(fill, other) for fill in fills)
+    with np.errstate(all="ignore"):
+        unpacked = values.astype(unpacking.dtype)
+        masked = [unpacked == np.float64(fill) for fill in fills if fill == fill]
+        if masked:
+            unpacked[np.logical_or.reduce(masked)] = np.nan
         if unpacking.scale is not None:
-            result *= unpacking.scale
+            unpacked *= _factor(unpacking.scale, unpacked.dtype)
         if unpacking.offset is not None:
-            result += unpacking.offset
-    result[absent] = np.nan
-    return result
+            unpacked += _factor(unpacking.offset, unpacked.dtype)
+    return unpacked
+
+
+def _wrapped(fill: float, dtype: np.dtype[Any]) -> float:
+    """A stored integer read with the other signedness."""
+    if fill != int(fill):
+        return fill
+    limits = np.iinfo(dtype)
+    return (int(fill) - int(limits.min)) % (1 << dtype.itemsize * 8) + int(limits.min)
+
+
+def _factor(number: float, dtype: np.dtype[Any]) -> Any:
+    """A number as numpy takes it part: in the array's precision only if it loses nothing there."""
+    narrow = dtype.type(number)
+    return narrow if float(narrow) == float(number) else np.float64(number)

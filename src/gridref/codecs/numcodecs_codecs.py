@@ -1,0 +1,262 @@
+"""The ``numcodecs.*`` codecs of zarr-python.
+
+The compressors and checksums are decoded by bounded decoders of our own; the codecs that do
+arithmetic on arrays are numcodecs' own classes, so that they round as zarr-python does.
+
+Source: https://numcodecs.readthedocs.io, and ``zarr.codecs.numcodecs`` for how their configurations
+become shapes and dtypes.
+"""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
+
+import imagecodecs
+import numcodecs
+import numcodecs.registry
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.codecs.stage import (
+    MAX_UNKNOWN_BYTES,
+    ArrayCodec,
+    ArraySpec,
+    BytesCodec,
+    Config,
+    Raw,
+    SerialCodec,
+    as_bytes,
+    as_u1,
+)
+
+__all__ = ["ARRAY_CODECS", "BYTES_CODECS", "SERIAL_CODECS", "bz2_decoder", "fallback"]
+
+_LZMA_MEMORY_BYTES = 1 << 30
+"""Most memory that an LZMA stream may ask for its dictionary."""
+
+
+class _Stream(Protocol):
+    """What the standard library's decompressors have in common."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int = -1) -> bytes: ...
+
+
+def _decompress(start: Callable[[], _Stream], raw: Raw, max_bytes: int) -> bytes:
+    """Decompress all streams that `raw` holds, into at most `max_bytes`."""
+    rest = as_bytes(raw)
+    parts: list[bytes] = []
+    size = 0
+    while rest or not parts:
+        stream = start()
+        # One byte more than wanted tells a stream that is too long from one that fits.
+        parts.append(stream.decompress(rest, max_bytes - size + 1))
+        size += len(parts[-1])
+        if size > max_bytes:
+            raise ValueError(f"decompresses to more than {max_bytes} bytes")
+        if not stream.eof:
+            raise ValueError("compressed stream is cut short")
+        rest = stream.unused_data
+    return b"".join(parts)
+
+
+def bz2_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> Callable[[Raw], Raw]:
+    """Decoder of bzip2 streams."""
+    limit = MAX_UNKNOWN_BYTES if decoded_bytes is None else decoded_bytes
+    return lambda raw: _decompress(bz2.BZ2Decompressor, raw, limit)
+
+
+def _lzma_decoder(
+    config: Config, decoded_bytes: int | None, spec: ArraySpec
+) -> Callable[[Raw], Raw]:
+    limit = MAX_UNKNOWN_BYTES if decoded_bytes is None else decoded_bytes
+    form = config.get("format", lzma.FORMAT_XZ)
+    filters = config.get("filters")
+    if form == lzma.FORMAT_RAW:
+        start = partial(lzma.LZMADecompressor, form, filters=filters)
+    else:
+        start = partial(lzma.LZMADecompressor, form, memlimit=_LZMA_MEMORY_BYTES)
+    return lambda raw: _decompress(start, raw, limit)
+
+
+def _lz4_decoder(
+    config: Config, decoded_bytes: int | None, spec: ArraySpec
+) -> Callable[[Raw], Raw]:
+    """One LZ4 block behind its decoded size, a little-endian uint32."""
+    limit = MAX_UNKNOWN_BYTES if decoded_bytes is None else decoded_bytes
+
+    def decode(raw: Raw) -> Raw:
+        if len(raw) < 5:
+            raise ValueError(f"{len(raw)} bytes are too few for a header and a block")
+        size = int.from_bytes(as_bytes(raw[:4]), "little")
+        if size > limit:
+            raise ValueError(f"header says {size} bytes are decoded, expected {decoded_bytes}")
+        decoded: Raw = imagecodecs.lz4_decode(raw[4:], out=size)
+        if len(decoded) != size:
+            raise ValueError(f"header says {size} bytes are decoded, got {len(decoded)}")
+        return decoded
+
+    return decode
+
+
+def _numcodec(name: str, config: Config) -> Any:
+    """The numcodecs codec, its dtypes in native byte order: arrays come in native order here."""
+    native = dict(config)
+    for key in ("dtype", "astype", "encode_dtype", "decode_dtype"):
+        if isinstance(native.get(key), str):
+            native[key] = np.dtype(native[key]).newbyteorder("=").str
+    return numcodecs.registry.get_codec({**native, "id": name.removeprefix("numcodecs.")})
+
+
+def _checksum_decoder(
+    name: str, config: Config, decoded_bytes: int | None, spec: ArraySpec
+) -> Callable[[Raw], Raw]:
+    codec = _numcodec(name, config)
+
+    def decode(raw: Raw) -> Raw:
+        if len(raw) < 4:
+            raise ValueError(f"{len(raw)} bytes are too few for a checksum")
+        return as_u1(codec.decode(as_bytes(raw)))
+
+    return decode
+
+
+def _checksum_stored_bytes(config: Config, decoded: int | None, spec: ArraySpec) -> int | None:
+    return None if decoded is None else decoded + 4
+
+
+def _array_decoder(
+    name: str, config: Config, spec: ArraySpec
+) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    codec = _numcodec(name, config)
+
+    def decode(stored: NDArray[Any]) -> NDArray[Any]:
+        with np.errstate(all="ignore"):
+            values: NDArray[Any] = codec.decode(np.ascontiguousarray(stored))
+        return values.reshape(spec.shape)
+
+    return decode
+
+
+def _stored_as(*keys: str) -> Callable[[Config, ArraySpec], ArraySpec]:
+    """The stored dtype is the first of the given configuration keys that is there."""
+
+    def stored(config: Config, spec: ArraySpec) -> ArraySpec:
+        named = next((config[key] for key in keys if config.get(key) is not None), None)
+        dtype = spec.dtype if named is None else np.dtype(named).newbyteorder("=")
+        return ArraySpec(spec.shape, dtype)
+
+    return stored
+
+
+def _packbits_stored(config: Config, spec: ArraySpec) -> ArraySpec:
+    return ArraySpec((1 + math.ceil(spec.size / 8),), np.dtype(np.uint8))
+
+
+def _packbits_decoder(config: Config, spec: ArraySpec) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    """One byte with the number of unused bits at the end, then 8 elements in each byte."""
+    padding = -spec.size % 8
+
+    def decode(stored: NDArray[Any]) -> NDArray[Any]:
+        if int(stored[0]) != padding:
+            raise ValueError(f"{int(stored[0])} bits are said to be unused, expected {padding}")
+        bits = np.unpackbits(stored[1:], count=spec.size)
+        return bits.view(np.bool_).reshape(spec.shape)
+
+    return decode
+
+
+def _arithmetic(name: str, required: tuple[str, ...], *stored_keys: str) -> ArrayCodec:
+    return ArrayCodec(
+        partial(_array_decoder, name),
+        _stored_as(*stored_keys),
+        required,
+        partial(_numcodecs_problem, name),
+    )
+
+
+def _numcodecs_problem(name: str, config: Config) -> str | None:
+    try:
+        _numcodec(name, config)
+    except (ImportError, TypeError, ValueError, KeyError) as error:
+        return f"numcodecs cannot make it: {error}"
+    return None
+
+
+def _zfpy_decoder(config: Config, spec: ArraySpec) -> Callable[[Raw], NDArray[Any]]:
+    """A zfp stream with its full header, as ``zfpy.compress_numpy`` writes it."""
+
+    def decode(raw: Raw) -> NDArray[Any]:
+        values = np.empty(spec.shape, spec.dtype)
+        decoded: NDArray[Any] = imagecodecs.zfp_decode(raw, out=values)
+        if decoded.dtype != spec.dtype:
+            raise ValueError(f"decodes to dtype {decoded.dtype}, expected {spec.dtype}")
+        return decoded
+
+    return decode
+
+
+def _fallback_decoder(
+    name: str, config: Config, decoded_bytes: int | None, spec: ArraySpec
+) -> Callable[[Raw], Raw]:
+    codec = _numcodec(name, config)
+    return lambda raw: as_u1(
+        np.ascontiguousarray(codec.decode(as_bytes(raw))).reshape(-1).view(np.uint8)
+    )
+
+
+_NOT_BYTES = frozenset({"pickle", "json2", "msgpack2", "vlen-array", "vlen-bytes", "vlen-utf8"})
+"""Codecs of numcodecs' registry that make objects, some by running what the bytes say."""
+
+
+def fallback(name: str) -> BytesCodec | None:
+    """Any other bytes -> bytes codec that is registered with numcodecs."""
+    key = name.removeprefix("numcodecs.")
+    if not name.startswith("numcodecs.") or key in _NOT_BYTES:
+        return None
+    if key not in numcodecs.registry.codec_registry and key not in numcodecs.registry.entries:
+        return None
+    return BytesCodec(partial(_fallback_decoder, name), problem=partial(_numcodecs_problem, name))
+
+
+BYTES_CODECS = {
+    "numcodecs.bz2": BytesCodec(bz2_decoder),
+    "numcodecs.lzma": BytesCodec(_lzma_decoder),
+    "numcodecs.lz4": BytesCodec(_lz4_decoder),
+} | {
+    name: BytesCodec(
+        partial(_checksum_decoder, name),
+        _checksum_stored_bytes,
+        problem=partial(_numcodecs_problem, name),
+    )
+    for name in (
+        "numcodecs.crc32",
+        "numcodecs.crc32c",
+        "numcodecs.adler32",
+        "numcodecs.jenkins_lookup3",
+    )
+}
+
+SERIAL_CODECS = {"numcodecs.zfpy": SerialCodec(_zfpy_decoder)}
+
+ARRAY_CODECS = {
+    "numcodecs.delta": _arithmetic("numcodecs.delta", ("dtype",), "astype", "dtype"),
+    "numcodecs.fixedscaleoffset": _arithmetic(
+        "numcodecs.fixedscaleoffset", ("scale", "offset", "dtype"), "astype", "dtype"
+    ),
+    "numcodecs.quantize": _arithmetic("numcodecs.quantize", ("digits", "dtype"), "astype", "dtype"),
+    "numcodecs.astype": _arithmetic(
+        "numcodecs.astype", ("encode_dtype", "decode_dtype"), "encode_dtype"
+    ),
+    # Rounding loses bits on writing only.
+    "numcodecs.bitround": ArrayCodec(lambda config, spec: lambda stored: stored),
+    "numcodecs.packbits": ArrayCodec(_packbits_decoder, _packbits_stored),
+}
