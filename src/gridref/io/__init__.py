@@ -1,8 +1,15 @@
 """From an address to bytes: local files by positioned reads, everything else by fsspec."""
 
-from gridref.io.address import DATA_SUFFIXES, absolute_url, expand_urls, is_local, options_for
+from gridref.io.address import (
+    DATA_SUFFIXES,
+    absolute_url,
+    expand_urls,
+    is_local,
+    open_filesystem,
+    options_for,
+)
 from gridref.io.coalesce import Merging, ReadPlan, plan_reads
-from gridref.io.faults import RetryPolicy
+from gridref.io.faults import RetryPolicy, is_absent
 from gridref.io.pool import IdentityCheck, SourcePool
 from gridref.io.protocols import Buffer, Describer, RangeReader
 from gridref.io.scan_file import ScanFile, describe_source, open_for_scan
@@ -21,7 +28,9 @@ __all__ = [
     "absolute_url",
     "describe_source",
     "expand_urls",
+    "is_absent",
     "is_local",
+    "open_filesystem",
     "open_for_scan",
     "options_for",
     "plan_reads",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from gridref.errors import Place, SourceUnavailableError
 
-__all__ = ["RetryPolicy", "is_transient", "status_of", "unavailable"]
+__all__ = ["RetryPolicy", "is_absent", "is_transient", "status_of", "unavailable"]
 
 _PERMANENT = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
 _TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -102,6 +102,17 @@ def is_transient(error: BaseException) -> bool:
         return error.errno in _TRANSIENT_ERRNO
     packages = {base.__module__.partition(".")[0] for base in type(error).__mro__}
     return bool(packages & _NETWORK_PACKAGES)
+
+
+def is_absent(error: BaseException) -> bool:
+    """Whether a file cannot be read because there is none; of ours, what caused it is looked at."""
+    if isinstance(error, SourceUnavailableError) and error.__cause__ is not None:
+        error = error.__cause__
+    error = _true_cause(error)
+    return isinstance(error, FileNotFoundError | NotADirectoryError) or status_of(error) in (
+        404,
+        410,
+    )
 
 
 def unavailable(

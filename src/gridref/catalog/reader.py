@@ -1,0 +1,224 @@
+"""Opening a catalog: only ``gridref.json`` is read; rows follow when they are needed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, override
+
+from gridref.catalog.document import (
+    FORMAT_VERSIONS,
+    ROOT_FILE,
+    ArrayEntry,
+    CatalogDocument,
+    GroupEntry,
+    Interned,
+)
+from gridref.catalog.rows import ChunkTable, ParquetBlocks, ParquetManifest, SourceTable
+from gridref.catalog.storage import Folder, open_folder
+from gridref.catalog.table_file import TableFile
+from gridref.catalog.tables import BLOCK_SCHEMA, CHUNK_SCHEMA, SOURCE_SCHEMA
+from gridref.catalog.values import value_from_json
+from gridref.errors import CatalogCorruptError, GridrefError, Place
+from gridref.io import absolute_url
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.manifest import Source
+
+__all__ = ["CatalogGroup", "CatalogInfo", "open_catalog"]
+
+_SCHEMAS = {"sources": SOURCE_SCHEMA, "blocks": BLOCK_SCHEMA, "chunks": CHUNK_SCHEMA}
+
+
+@dataclass(frozen=True)
+class CatalogInfo:
+    """What a catalog says of itself.
+
+    Attributes
+    ----------
+    url
+        Its address.
+    digest
+        SHA-256 of its content, ``sha256:...``. It changes exactly when the catalog is rebuilt with
+        another content.
+    format_version
+        Version of the format.
+    created_by
+        Name and version of what wrote it.
+    n_sources, n_blocks, n_chunks
+        Rows in its tables.
+    table_bytes
+        Size of its tables.
+    extra
+        JSON values of the application's own.
+    """
+
+    url: str
+    digest: str
+    format_version: int
+    created_by: str
+    n_sources: int
+    n_blocks: int
+    n_chunks: int
+    table_bytes: int
+    extra: Mapping[str, Any]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CatalogGroup(VirtualGroup):
+    """The root group of a catalog.
+
+    Attributes
+    ----------
+    info
+        What the catalog says of itself.
+    source_table
+        Its sources.
+    """
+
+    info: CatalogInfo
+    source_table: SourceTable
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """All files that chunks lie in, as they were when they were scanned."""
+        return self.source_table.sources
+
+
+def open_catalog(
+    url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None
+) -> CatalogGroup:
+    """Open a catalog.
+
+    Only ``gridref.json`` is read, so the cost does not grow with the number of chunks. Arrays read
+    their blocks, and blocks their chunks, when they are first looked at.
+
+    Parameters
+    ----------
+    url
+        Address of the catalog's directory (or of the ``gridref.json`` in it).
+    storage_options
+        fsspec options, or a mapping of protocol to options.
+
+    Raises
+    ------
+    CatalogNotFoundError
+        If there is no catalog.
+    CatalogVersionError
+        If its format version is not known.
+    CatalogCorruptError
+        If it is damaged. Damaged tables raise it later, when rows are read.
+    SourceUnavailableError
+        If it cannot be reached or read.
+    """
+    address = absolute_url(url).removesuffix(f"/{ROOT_FILE}")
+    folder = open_folder(address, storage_options)
+    document, digest = CatalogDocument.from_bytes(folder.read(ROOT_FILE), folder.address(ROOT_FILE))
+    tables = _tables(folder, document, storage_options)
+    sources = SourceTable(tables["sources"], folder.url)
+    contents = _Contents(
+        document.shared,
+        tables["blocks"],
+        ChunkTable(tables["chunks"], sources),
+        folder.address(ROOT_FILE),
+    )
+    root = _group(document.root, contents, "")
+    info = CatalogInfo(
+        url=folder.url,
+        digest=digest,
+        format_version=FORMAT_VERSIONS[-1],
+        created_by=document.created_by,
+        n_sources=tables["sources"].n_rows,
+        n_blocks=tables["blocks"].n_rows,
+        n_chunks=tables["chunks"].n_rows,
+        table_bytes=sum(table.n_bytes for table in document.tables.values()),
+        extra=document.extra,
+    )
+    return CatalogGroup(
+        arrays=root.arrays,
+        groups=root.groups,
+        attrs=root.attrs,
+        info=info,
+        source_table=sources,
+    )
+
+
+def _tables(
+    folder: Folder, document: CatalogDocument, storage_options: Mapping[str, Any] | None
+) -> dict[str, TableFile]:
+    tables = {}
+    for name, schema in _SCHEMAS.items():
+        entry = document.tables[name]
+        if "/" in entry.file or os.sep in entry.file or entry.file.startswith("."):
+            raise CatalogCorruptError(
+                f"the table {name} is not in the catalog: {entry.file!r}", Place(source=folder.url)
+            )
+        address = folder.address(entry.file)
+        tables[name] = TableFile(address, entry, schema.names, storage_options)
+    return tables
+
+
+@dataclass(frozen=True, eq=False)
+class _Contents:
+    """What the arrays of a catalog share."""
+
+    shared: Interned
+    blocks: TableFile
+    chunks: ChunkTable
+    address: str
+
+
+class _LazyArrays(Mapping[str, VirtualArray]):
+    """The arrays of a group, made when they are first asked for."""
+
+    def __init__(self, entries: Mapping[str, ArrayEntry], contents: _Contents, path: str) -> None:
+        self._entries = entries
+        self._contents = contents
+        self._path = path
+        self._made: dict[str, VirtualArray] = {}
+
+    @override
+    def __getitem__(self, name: str) -> VirtualArray:
+        made = self._made.get(name)
+        if made is None:
+            entry = self._entries[name]
+            path = f"{self._path}/{name}" if self._path else name
+            made = self._made.setdefault(name, _array(entry, self._contents, path))
+        return made
+
+    @override
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    @override
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @override
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+
+def _group(entry: GroupEntry, contents: _Contents, path: str) -> VirtualGroup:
+    groups = {
+        name: _group(child, contents, f"{path}/{name}" if path else name)
+        for name, child in entry.groups.items()
+    }
+    return VirtualGroup(
+        _LazyArrays(entry.arrays, contents, path), groups, value_from_json(entry.attrs)
+    )
+
+
+def _array(entry: ArrayEntry, contents: _Contents, path: str) -> VirtualArray:
+    place = Place(source=contents.address, variable=path)
+    try:
+        parts = entry.parts(contents.shared)
+        blocks = ParquetBlocks.of(
+            contents.blocks, entry.blocks, parts["grid"].ndim, len(parts["encodings"])
+        )
+        manifest = ParquetManifest(contents.chunks, entry.chunks, entry.counts)
+        return VirtualArray(**parts, manifests=(manifest,), blocks=blocks)
+    except (GridrefError, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise CatalogCorruptError(
+            f"the description of an array is damaged ({error}): build the catalog again", place
+        ) from error

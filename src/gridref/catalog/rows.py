@@ -1,0 +1,289 @@
+"""Rows of a catalog's tables as the model wants them, loaded when they are first looked at."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self, override
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from gridref.catalog.columns import gather_bytes, offsets_from_steps
+from gridref.catalog.document import ChunkCounts, RowRange
+from gridref.catalog.storage import resolved_url
+from gridref.catalog.table_file import ByteCache, TableFile
+from gridref.errors import InvalidRequestError
+from gridref.model.array import BlockTable
+from gridref.model.manifest import ChunkManifest, ChunkState, Source
+
+__all__ = ["ChunkTable", "ParquetBlocks", "ParquetManifest", "SourceTable"]
+
+Int64Array = NDArray[np.int64]
+
+_MAX_CACHED_BYTES = 64 * 2**20
+_ROW_COLUMNS = ("source", "offset_step", "length", "state", "filter_mask")
+
+
+class SourceTable:
+    """The sources of a catalog. Thread-safe, and can be pickled."""
+
+    def __init__(self, table: TableFile, folder_url: str) -> None:
+        self._table = table
+        self._folder_url = folder_url
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SourceTable, (self._table, self._folder_url)
+
+    def __len__(self) -> int:
+        return self._table.n_rows
+
+    @cached_property
+    def sources(self) -> tuple[Source, ...]:
+        """All of them."""
+        columns = self._table.read_rows(0, len(self)).to_pydict()
+        return tuple(
+            Source(resolved_url(url, self._folder_url), size_bytes, mtime_ns, etag)
+            for url, size_bytes, mtime_ns, etag in zip(
+                columns["url"],
+                columns["size_bytes"],
+                columns["mtime_ns"],
+                columns["etag"],
+                strict=True,
+            )
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """The decoded rows of a row group."""
+
+    source: NDArray[np.int32]
+    offset: Int64Array
+    length: Int64Array
+    state: NDArray[np.uint8]
+    filter_mask: NDArray[np.uint32]
+
+    @cached_property
+    def inline_start(self) -> Int64Array:
+        """Where in the row group's payloads each inline row begins."""
+        sizes = np.where(self.state == ChunkState.INLINE, self.length, 0)
+        return np.asarray(np.cumsum(sizes) - sizes)
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(column.nbytes for column in vars(self).values())
+
+
+class ChunkTable:
+    """The chunk rows of a catalog, by row groups, the last used ones kept. Thread-safe.
+
+    Parameters
+    ----------
+    table
+        The file.
+    sources
+        The sources that rows count into.
+    """
+
+    def __init__(self, table: TableFile, sources: SourceTable) -> None:
+        self.table = table
+        self.sources = sources
+        self._cache = ByteCache(_MAX_CACHED_BYTES)
+        self._loading = threading.Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ChunkTable, (self.table, self.sources)
+
+    def take(self, rows: Int64Array) -> ChunkManifest:
+        """The given rows, in the given order."""
+        starts = self.table.row_group_starts
+        groups = np.searchsorted(starts, rows, side="right") - 1
+        numbers = np.unique(groups)
+        if numbers.size == 1:
+            number = int(numbers[0])
+            return self._manifest(*self._taken(number, rows - starts[number]))
+        result = _Rows(*(np.zeros(rows.size, dtype) for dtype in ("i4", "i8", "i8", "u1", "u4")))
+        payloads = []
+        n_inline = 0
+        for number in numbers.tolist():
+            places = np.flatnonzero(groups == number)
+            part, payload = self._taken(number, rows[places] - starts[number])
+            part.offset[part.state == ChunkState.INLINE] += n_inline
+            n_inline += len(payload)
+            payloads.append(payload)
+            for column, values in zip(_columns(result), _columns(part), strict=True):
+                column[places] = values
+        return self._manifest(result, b"".join(payloads))
+
+    def _manifest(self, rows: _Rows, payload: bytes) -> ChunkManifest:
+        mask = rows.filter_mask if rows.filter_mask.any() else None
+        return ChunkManifest(
+            self.sources.sources, rows.source, rows.offset, rows.length, rows.state, mask, payload
+        )
+
+    def _taken(self, number: int, rows: Int64Array) -> tuple[_Rows, bytes]:
+        """Rows of one row group, and the payloads of those that are inline."""
+        group = self._cache.get(number, lambda: self._load(number))
+        part = _Rows(*(column[rows] for column in _columns(group)))
+        is_inline = part.state == ChunkState.INLINE
+        if not is_inline.any():
+            return part, b""
+        data = self._cache.get((number, "inline"), lambda: self._load_inline(number, group))
+        sizes = part.length[is_inline]
+        payload = gather_bytes(data, group.inline_start[rows[is_inline]], sizes)
+        part.offset[is_inline] = np.cumsum(sizes) - sizes
+        return part, payload.tobytes()
+
+    def _load(self, number: int) -> tuple[_Rows, int]:
+        table = self.table.read_row_group(number, _ROW_COLUMNS)
+        source, step, length, state, mask = (table.column(name).to_numpy() for name in _ROW_COLUMNS)
+        ranges = np.flatnonzero(state == ChunkState.RANGE)
+        offset = np.zeros(state.size, np.int64)
+        offset[ranges] = offsets_from_steps(source[ranges], step[ranges], length[ranges])
+        rows = _Rows(source, offset, length, state, mask)
+        self._check(rows, ranges)
+        return rows, rows.n_bytes
+
+    def _check(self, rows: _Rows, ranges: NDArray[np.int64]) -> None:
+        """Refuse rows that no writer makes: they would lead to wrong bytes."""
+        source = rows.source[ranges]
+        if rows.state.size and int(rows.state.max()) > max(ChunkState):
+            raise self.table.corrupt(f"a chunk has the unknown state {int(rows.state.max())}")
+        if source.size and (int(source.min()) < 0 or int(source.max()) >= len(self.sources)):
+            raise self.table.corrupt(
+                f"a chunk points to source {int(source.max())} of {len(self.sources)}"
+            )
+        if rows.length.size and (int(rows.length.min()) < 0 or int(rows.offset.min()) < 0):
+            raise self.table.corrupt("a chunk has a negative offset or length")
+
+    def _load_inline(self, number: int, group: _Rows) -> tuple[NDArray[np.uint8], int]:
+        column = self.table.read_row_group(number, ["inline"]).column("inline")
+        array = column.combine_chunks().cast(pa.large_binary())
+        _, offsets, data = array.buffers()
+        bounds = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
+        is_inline = group.state == ChunkState.INLINE
+        sizes = np.where(is_inline, group.length, 0)
+        if (np.diff(bounds) != sizes).any():
+            raise self.table.corrupt("inline chunks differ in size from what their rows say")
+        raw = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+        payload = raw[int(bounds[0]) : int(bounds[-1])]
+        return payload, payload.nbytes
+
+
+def _columns(rows: _Rows) -> tuple[NDArray[Any], ...]:
+    return rows.source, rows.offset, rows.length, rows.state, rows.filter_mask
+
+
+@dataclass(frozen=True, eq=False)
+class ParquetManifest:
+    """The chunk rows of one array of a catalog: a `Manifest` whose rows are read on demand.
+
+    Attributes
+    ----------
+    table
+        The chunk rows of all arrays.
+    rows
+        Those of this array.
+    counts
+        How many are ranges, inline and missing, and their stored bytes.
+    """
+
+    table: ChunkTable
+    rows: RowRange
+    counts: ChunkCounts
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return self.rows.n_rows
+
+    @property
+    def has_filter_masks(self) -> bool:
+        """Whether any chunk has filters switched off."""
+        return self.counts.has_filter_masks
+
+    @property
+    def stored_bytes(self) -> int:
+        """Sum of the stored sizes of all chunks, in bytes."""
+        return self.counts.stored_bytes
+
+    def take(self, rows: NDArray[np.int64]) -> ChunkManifest:
+        """The given rows, in the given order, in memory.
+
+        Raises
+        ------
+        InvalidRequestError
+            For rows that are not there.
+        CatalogCorruptError
+            If the table is damaged.
+        """
+        wanted = np.asarray(rows, np.int64)
+        if wanted.size == 0:
+            return ChunkManifest.missing(0)
+        if int(wanted.min()) < 0 or int(wanted.max()) >= self.n_rows:
+            raise InvalidRequestError(
+                f"rows {int(wanted.min())}..{int(wanted.max())} of a manifest of {self.n_rows}"
+            )
+        return self.table.take(wanted + self.rows.first_row)
+
+
+class ParquetBlocks(BlockTable):
+    """The block rows of one array of a catalog, read when a column is first looked at."""
+
+    _table: TableFile
+    _rows: RowRange
+    _ndim: int
+    _n_encodings: int
+
+    @classmethod
+    def of(cls, table: TableFile, rows: RowRange, ndim: int, n_encodings: int) -> Self:
+        """The rows of an array of `ndim` dimensions with `n_encodings` encodings."""
+        blocks = cls.__new__(cls)
+        vars(blocks).update(_table=table, _rows=rows, _ndim=ndim, _n_encodings=n_encodings)
+        return blocks
+
+    def __getattr__(self, name: str) -> Any:
+        # Called only for what is not there, that is, for columns before they are read.
+        if name not in BlockTable.__dataclass_fields__:
+            raise AttributeError(name)
+        columns = self._columns()
+        vars(self).update(columns)
+        return columns[name]
+
+    @override
+    def __len__(self) -> int:
+        return self._rows.n_rows
+
+    @override
+    def take(self, rows: NDArray[Any]) -> BlockTable:
+        """Some of the rows, in the given order, in memory."""
+        return BlockTable(*(getattr(self, name)[rows] for name in BlockTable.__dataclass_fields__))
+
+    def _columns(self) -> dict[str, NDArray[Any]]:
+        table = self._table.read_rows(self._rows.first_row, self._rows.n_rows)
+        encoding = table.column("encoding").to_numpy().astype(np.int32, copy=False)
+        if (
+            encoding.size
+            and not -1 <= int(encoding.min()) <= int(encoding.max()) < self._n_encodings
+        ):
+            raise self._table.corrupt(
+                f"a block has encoding {int(encoding.max())} of {self._n_encodings}"
+            )
+        return {
+            "encoding": encoding,
+            "manifest": np.zeros(len(self), np.int32),
+            "first_row": table.column("first_row").to_numpy(),
+            **{
+                name: self._per_axis(table.column(name))
+                for name in ("row_stride", "stored_shape", "origin", "step")
+            },
+        }
+
+    def _per_axis(self, column: pa.ChunkedArray) -> Int64Array:
+        flat = column.combine_chunks().flatten().to_numpy()
+        if flat.size != len(self) * self._ndim:
+            raise self._table.corrupt(f"blocks of rank {self._ndim} have {flat.size} numbers")
+        return np.asarray(flat.reshape(len(self), self._ndim))

@@ -1,0 +1,276 @@
+"""The directory of a catalog: a local one, or one on any fsspec filesystem."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, Self
+
+from gridref.errors import CatalogNotFoundError, GridrefError, Place, SourceUnavailableError
+from gridref.io import RetryPolicy, absolute_url, is_absent, is_local, open_filesystem
+
+__all__ = [
+    "Folder",
+    "LocalFolder",
+    "RemoteFolder",
+    "WritableFile",
+    "open_folder",
+    "relative_url",
+    "resolved_url",
+]
+
+
+class WritableFile(Protocol):
+    """A binary file that is being written."""
+
+    def write(self, content: bytes, /) -> int:
+        """Append bytes."""
+        ...
+
+    def close(self) -> None:
+        """Complete the file."""
+        ...
+
+
+class Folder(Protocol):
+    """What writing and reading a catalog asks of the place where it lies."""
+
+    @property
+    def url(self) -> str:
+        """Address of the directory, without a slash at the end."""
+        ...
+
+    def address(self, name: str) -> str:
+        """Address of a file in it."""
+        ...
+
+    def names(self) -> list[str] | None:
+        """Names of what lies in it; None if there is no such directory."""
+        ...
+
+    def read(self, name: str) -> bytes:
+        """Content of a file. Raises CatalogNotFoundError if there is none."""
+        ...
+
+    def create(self, name: str) -> WritableFile:
+        """A new file to write; the directory is made first."""
+        ...
+
+    def publish(self, name: str, content: bytes) -> None:
+        """Put a file there whole, or replace it, in one step."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        ...
+
+
+def open_folder(
+    url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None
+) -> Folder:
+    """The folder at an address."""
+    address = absolute_url(url)
+    if is_local(address):
+        return LocalFolder(address)
+    return RemoteFolder(address.rstrip("/"), storage_options)
+
+
+class LocalFolder:
+    """A local directory."""
+
+    def __init__(self, path: str) -> None:
+        self.url = path
+
+    def address(self, name: str) -> str:
+        """Address of a file in it."""
+        return os.path.join(self.url, name)
+
+    def names(self) -> list[str] | None:
+        """Names of what lies in it; None if there is no such directory."""
+        try:
+            return os.listdir(self.url)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise _unusable(self.url, error) from error
+
+    def read(self, name: str) -> bytes:
+        """Content of a file."""
+        try:
+            with open(self.address(name), "rb") as file:
+                return file.read()
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise _not_found(self.url, name) from error
+        except OSError as error:
+            raise _unusable(self.address(name), error) from error
+
+    def create(self, name: str) -> WritableFile:
+        """A new file to write, which is on the disk when it has been closed."""
+        os.makedirs(self.url, exist_ok=True)
+        return _DurableFile(self.address(name), "xb")
+
+    def publish(self, name: str, content: bytes) -> None:
+        """Replace a file in one step: after a crash there is the old one or the new one."""
+        draft = self.address(f".{name}.{os.getpid()}.tmp")
+        try:
+            with _DurableFile(draft, "wb") as file:
+                file.write(content)
+            _sync_directory(self.url)
+            os.replace(draft, self.address(name))
+        except BaseException:
+            _remove(draft)
+            raise
+        _sync_directory(self.url)
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        _remove(self.address(name))
+
+
+class _DurableFile:
+    """A file for writing that is flushed to the disk on closing."""
+
+    def __init__(self, path: str, mode: str) -> None:
+        self._file = open(path, mode)  # noqa: SIM115 - closed by close
+
+    def write(self, content: bytes, /) -> int:
+        return self._file.write(content)
+
+    def close(self) -> None:
+        if not self._file.closed:
+            try:
+                self._file.flush()
+                os.fsync(self._file.fileno())
+            finally:
+                self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+class RemoteFolder:
+    """A folder, or a common start of keys, on an fsspec filesystem.
+
+    Publishing is one put of one object, which object stores do in one step.
+    """
+
+    def __init__(self, url: str, storage_options: Mapping[str, Any] | None = None) -> None:
+        self.url = url
+        self._filesystem, self._path = open_filesystem(url, storage_options)
+        self._path = self._path.rstrip("/")
+        self._retry = RetryPolicy()
+
+    def address(self, name: str) -> str:
+        """Address of a file in it."""
+        head, separator, chain = self.url.partition("::")
+        return f"{head}/{name}{separator}{chain}"
+
+    def names(self) -> list[str] | None:
+        """Names of what lies in it; None if there is nothing."""
+        self._filesystem.invalidate_cache(self._path)
+        try:
+            entries = self._call(lambda: self._filesystem.ls(self._path, detail=False))
+        except SourceUnavailableError as error:
+            if is_absent(error):
+                return None
+            raise
+        return [str(entry).rstrip("/").rpartition("/")[2] for entry in entries]
+
+    def read(self, name: str) -> bytes:
+        """Content of a file."""
+        try:
+            content: bytes = self._call(lambda: self._filesystem.cat_file(self._key(name)))
+        except SourceUnavailableError as error:
+            if is_absent(error):
+                raise _not_found(self.url, name) from error
+            raise
+        return content
+
+    def create(self, name: str) -> WritableFile:
+        """A new file to write."""
+
+        def create() -> WritableFile:
+            self._filesystem.makedirs(self._path, exist_ok=True)
+            file: WritableFile = self._filesystem.open(self._key(name), "wb")
+            return file
+
+        return self._call(create)
+
+    def publish(self, name: str, content: bytes) -> None:
+        """Put a file there in one request."""
+        self._call(lambda: self._filesystem.pipe_file(self._key(name), content))
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        try:
+            self._call(lambda: self._filesystem.rm_file(self._key(name)))
+        except SourceUnavailableError as error:
+            if not is_absent(error):
+                raise
+
+    def _key(self, name: str) -> str:
+        return f"{self._path}/{name}"
+
+    def _call[Result](self, action: Callable[[], Result]) -> Result:
+        return self._retry.call(action, self.url)
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return
+
+
+def _sync_directory(path: str) -> None:
+    """Make names in a directory survive a crash of the machine (fsync(2), POSIX only)."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _not_found(url: str, name: str) -> CatalogNotFoundError:
+    return CatalogNotFoundError(
+        f"no catalog there: it has no {name}. Check the address, or build a catalog first",
+        Place(source=url),
+    )
+
+
+def _unusable(path: str, error: OSError) -> GridrefError:
+    return SourceUnavailableError(f"{error.strerror or error}", Place(source=path))
+
+
+_NETWORK_PLACE = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://[^/]*)(/.*|)$")
+
+
+def relative_url(url: str, folder: str) -> str:
+    """The address of a source as seen from a folder; unchanged if they have no root in common."""
+    if is_local(url) and is_local(folder):
+        return os.path.relpath(url, folder).replace(os.sep, "/")
+    places = [_NETWORK_PLACE.match(address) for address in (url, folder)]
+    if "::" in url or "::" in folder or places[0] is None or places[1] is None:
+        return url
+    if places[0][1] != places[1][1]:
+        return url
+    return posixpath.relpath(places[0][2] or "/", places[1][2] or "/")
+
+
+def resolved_url(url: str, folder: str) -> str:
+    """The address of a source that is stored relative to a folder; others stay as they are."""
+    if not is_local(url) or url.startswith("/") or os.path.isabs(url):
+        return url
+    if is_local(folder):
+        return os.path.normpath(os.path.join(folder, url))
+    place = _NETWORK_PLACE.match(folder)
+    if place is None:
+        return url
+    return place[1] + posixpath.normpath(posixpath.join(place[2] or "/", url))

@@ -1,0 +1,188 @@
+"""A Parquet table of a catalog, opened when rows are first asked for, read by row groups."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from gridref.catalog.document import TableEntry
+from gridref.errors import (
+    CatalogCorruptError,
+    InvalidRequestError,
+    Place,
+    ShortReadError,
+    SourceUnavailableError,
+)
+from gridref.io import ScanFile, is_absent, open_for_scan
+
+__all__ = ["ByteCache", "TableFile"]
+
+_BLOCK_BYTES = 64 * 2**10
+
+
+class ByteCache:
+    """Keeps the last used values up to a total size. Thread-safe.
+
+    Parameters
+    ----------
+    max_bytes
+        Total size that is kept; the value last asked for is kept whatever its size.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._values: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+        self._n_bytes = 0
+        self._lock = threading.Lock()
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of what is kept."""
+        return self._n_bytes
+
+    def get[Value](self, key: Hashable, load: Callable[[], tuple[Value, int]]) -> Value:
+        """The value of a key; `load` returns it with its size in bytes where it is not there."""
+        with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+                found: Value = self._values[key][0]
+                return found
+        value, size = load()
+        with self._lock:
+            if key not in self._values:
+                self._values[key] = (value, size)
+                self._n_bytes += size
+            while self._n_bytes > self._max_bytes and len(self._values) > 1:
+                _, (_, dropped) = self._values.popitem(last=False)
+                self._n_bytes -= dropped
+        return value
+
+
+class TableFile:
+    """One table. Thread-safe, and can be pickled.
+
+    Parameters
+    ----------
+    address
+        Address of the file.
+    entry
+        What the catalog says of it.
+    columns
+        Names of the columns it must have.
+    storage_options
+        fsspec options, or a mapping of protocol to options.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        entry: TableEntry,
+        columns: Sequence[str],
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.address = address
+        self.entry = entry
+        self._columns = tuple(columns)
+        self._storage_options = dict(storage_options or {})
+        self._lock = threading.Lock()
+        self._file: ScanFile | None = None
+        self._parquet: Any = None
+        self._starts = np.zeros(0, np.int64)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TableFile, (self.address, self.entry, self._columns, self._storage_options)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return self.entry.n_rows
+
+    @property
+    def n_bytes_read(self) -> int:
+        """Bytes read of the file so far."""
+        return self._file.n_bytes if self._file is not None else 0
+
+    @property
+    def row_group_starts(self) -> NDArray[np.int64]:
+        """int64 (n_row_groups + 1,), first row of each row group, and the number of rows."""
+        with self._lock, self._corruption():
+            self._open()
+        return self._starts
+
+    def read_row_group(self, number: int, columns: Sequence[str]) -> pa.Table:
+        """Some columns of a row group."""
+        with self._lock, self._corruption():
+            table = self._open().read_row_group(number, columns=list(columns), use_threads=False)
+            expected = int(self._starts[number + 1] - self._starts[number])
+            if table.num_rows != expected:
+                raise self.corrupt(f"row group {number} has {table.num_rows} rows of {expected}")
+            return table
+
+    def read_rows(self, first: int, n_rows: int) -> pa.Table:
+        """All columns of some rows; only the row groups that hold them are read."""
+        starts = self.row_group_starts
+        if first < 0 or n_rows < 0 or first + n_rows > self.n_rows:
+            raise self.corrupt(f"rows {first}-{first + n_rows} are needed of {self.n_rows}")
+        if n_rows == 0:
+            with self._lock, self._corruption():
+                return self._open().schema_arrow.empty_table()
+        head = int(np.searchsorted(starts, first, side="right")) - 1
+        last = int(np.searchsorted(starts, first + n_rows, side="left"))
+        parts = [self.read_row_group(number, self._columns) for number in range(head, last)]
+        return pa.concat_tables(parts).slice(first - int(starts[head]), n_rows)
+
+    def corrupt(self, reason: str) -> CatalogCorruptError:
+        """The error for a table that is not as it should be."""
+        return CatalogCorruptError(
+            f"a table of the catalog is damaged: {reason}. Build the catalog again",
+            Place(source=self.address),
+        )
+
+    def _open(self) -> Any:
+        if self._parquet is None:
+            file = open_for_scan(self.address, self._storage_options, block_bytes=_BLOCK_BYTES)
+            if file.size != self.entry.n_bytes:
+                raise self.corrupt(f"it has {file.size} bytes instead of {self.entry.n_bytes}")
+            parquet = pq.ParquetFile(file, page_checksum_verification=True)
+            self._starts = self._checked_starts(parquet)
+            self._file, self._parquet = file, parquet
+        return self._parquet
+
+    def _checked_starts(self, parquet: Any) -> NDArray[np.int64]:
+        metadata = parquet.metadata
+        missing = set(self._columns) - set(parquet.schema_arrow.names)
+        if missing:
+            raise self.corrupt(f"it has no column {', '.join(sorted(missing))}")
+        groups = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(groups, dtype=np.int64)])
+        if int(starts[-1]) != self.entry.n_rows:
+            raise self.corrupt(f"it has {int(starts[-1])} rows instead of {self.entry.n_rows}")
+        return starts
+
+    @contextmanager
+    def _corruption(self) -> Iterator[None]:
+        """Turn what pyarrow raises for bad files into our errors."""
+        try:
+            yield
+        except SourceUnavailableError as error:
+            if not is_absent(error):
+                raise
+            raise CatalogCorruptError(
+                "a table of the catalog is missing: if the catalog was replaced since it was"
+                " opened, open it again, else build it again",
+                Place(source=self.address),
+            ) from error
+        except ShortReadError as error:
+            raise self.corrupt("it is cut") from error
+        except InvalidRequestError as error:
+            raise self.corrupt(error.reason) from error
+        except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+            raise self.corrupt(f"{type(error).__name__}: {error}") from error

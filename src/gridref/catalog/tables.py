@@ -1,0 +1,454 @@
+"""The Parquet tables of a catalog: schemas, and writing them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from gridref.catalog.columns import gather_bytes, steps_of_offsets
+from gridref.catalog.document import TableEntry
+from gridref.catalog.layout import RowLayout
+from gridref.catalog.storage import WritableFile
+from gridref.errors import InvalidRequestError
+from gridref.model.array import BlockTable, VirtualArray
+from gridref.model.manifest import ChunkManifest, ChunkState, Source
+
+__all__ = [
+    "BLOCK_SCHEMA",
+    "CHUNK_SCHEMA",
+    "ROW_GROUP_ROWS",
+    "SOURCE_SCHEMA",
+    "ChunkBatch",
+    "SourceIndex",
+    "TableWriter",
+    "blocks_table",
+    "chunk_batches",
+    "sources_table",
+]
+
+ROW_GROUP_ROWS = 65536
+"""Most rows of a row group: what is read at once."""
+ROW_GROUP_INLINE_BYTES = 4 * 2**20
+"""Inline bytes after which a row group of chunks ends."""
+
+Int64Array = NDArray[np.int64]
+
+SOURCE_SCHEMA = pa.schema(
+    [
+        pa.field("url", pa.string(), nullable=False),
+        pa.field("size_bytes", pa.int64()),
+        pa.field("mtime_ns", pa.int64()),
+        pa.field("etag", pa.string()),
+    ]
+)
+_PER_AXIS = pa.list_(pa.field("element", pa.int64(), nullable=False))
+BLOCK_SCHEMA = pa.schema(
+    [
+        pa.field("encoding", pa.int32(), nullable=False),
+        pa.field("first_row", pa.int64(), nullable=False),
+        pa.field("row_stride", _PER_AXIS, nullable=False),
+        pa.field("stored_shape", _PER_AXIS, nullable=False),
+        pa.field("origin", _PER_AXIS, nullable=False),
+        pa.field("step", _PER_AXIS, nullable=False),
+    ]
+)
+CHUNK_SCHEMA = pa.schema(
+    [
+        pa.field("source", pa.int32(), nullable=False),
+        pa.field("offset_step", pa.int64(), nullable=False),
+        pa.field("length", pa.int64(), nullable=False),
+        pa.field("state", pa.uint8(), nullable=False),
+        pa.field("filter_mask", pa.uint32(), nullable=False),
+        pa.field("inline", pa.large_binary()),
+    ]
+)
+
+# Measured (see docs/catalog-format.md): delta packing beats dictionary, byte-stream-split and plain
+# encoding for lengths, and for steps as soon as chunks of several variables alternate.
+_DELTA = {
+    "url": "DELTA_BYTE_ARRAY",
+    "size_bytes": "DELTA_BINARY_PACKED",
+    "mtime_ns": "DELTA_BINARY_PACKED",
+    "first_row": "DELTA_BINARY_PACKED",
+    "offset_step": "DELTA_BINARY_PACKED",
+    "length": "DELTA_BINARY_PACKED",
+    "inline": "PLAIN",
+}
+_NESTED = ("row_stride", "stored_shape", "origin", "step")
+
+
+class TableWriter:
+    """Writes one table, and counts and digests the file on the way.
+
+    Parameters
+    ----------
+    file
+        A new binary file. It is closed by `finish`.
+    schema
+        The schema of the table.
+    """
+
+    def __init__(self, file: WritableFile, schema: pa.Schema) -> None:
+        self._sink = _DigestingSink(file)
+        self._n_rows = 0
+        dictionary = [
+            f"{name}.list.element" if name in _NESTED else name
+            for name in schema.names
+            if name not in _DELTA
+        ]
+        self._writer = pq.ParquetWriter(
+            pa.PythonFile(self._sink, mode="w"),
+            schema,
+            version="2.6",
+            compression="zstd",
+            compression_level=9,
+            use_dictionary=dictionary,
+            column_encoding={name: _DELTA[name] for name in schema.names if name in _DELTA},
+            write_statistics=False,
+            write_page_checksum=True,
+            store_schema=False,
+        )
+
+    def write(self, table: pa.Table | pa.RecordBatch) -> None:
+        """Append rows as one row group, or as several of `ROW_GROUP_ROWS`."""
+        self._n_rows += table.num_rows
+        if isinstance(table, pa.RecordBatch):
+            table = pa.Table.from_batches([table])
+        if table.num_rows:
+            self._writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
+
+    def finish(self, name: str) -> TableEntry:
+        """Complete and close the file, called `name`."""
+        try:
+            self._writer.close()
+        finally:
+            self._sink.close_file()
+        return TableEntry(name, self._n_rows, self._sink.n_bytes, self._sink.digest.hexdigest())
+
+    def abandon(self) -> None:
+        """Close the file as it is."""
+        self._sink.close_file()
+
+
+class _DigestingSink:
+    """A binary file to write that knows its size and SHA-256."""
+
+    def __init__(self, file: WritableFile) -> None:
+        self._file = file
+        self.digest = hashlib.sha256()
+        self.n_bytes = 0
+        self.closed = False
+
+    def write(self, content: Any) -> int:
+        raw = bytes(content)
+        self._file.write(raw)
+        self.digest.update(raw)
+        self.n_bytes += len(raw)
+        return len(raw)
+
+    def tell(self) -> int:
+        return self.n_bytes
+
+    def flush(self) -> None:
+        """Flushed on closing."""
+
+    def readable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        """The file is closed by `close_file`, where an error can still be raised."""
+        self.closed = True
+
+    def close_file(self) -> None:
+        self._file.close()
+
+
+class SourceIndex:
+    """Numbers sources in the order in which chunk rows first use them."""
+
+    def __init__(self) -> None:
+        self.sources: list[Source] = []
+        self._seen: dict[Source, int] = {}
+        self._candidates: list[Source] = []
+        self._numbers = np.zeros(0, np.int64)
+        self._tuples: dict[int, tuple[tuple[Source, ...], Int64Array]] = {}
+
+    def candidates(self, sources: tuple[Source, ...]) -> Int64Array:
+        """A provisional number for each of `sources`, equal for equal ones."""
+        known = self._tuples.get(id(sources))
+        if known is None:
+            numbers = np.empty(len(sources), np.int64)
+            for i, source in enumerate(sources):
+                number = self._seen.setdefault(source, len(self._seen))
+                if number == len(self._candidates):
+                    self._candidates.append(source)
+                numbers[i] = number
+            # The tuple is kept so that its id stays its own.
+            known = self._tuples[id(sources)] = (sources, numbers)
+        return known[1]
+
+    def final(self, candidates: Int64Array) -> NDArray[np.int32]:
+        """The numbers of candidates that are in use."""
+        room = len(self._candidates) - self._numbers.size
+        if room > 0:
+            self._numbers = np.concatenate([self._numbers, np.full(room, -1, np.int64)])
+        new = np.unique(candidates[self._numbers[candidates] < 0])
+        self._numbers[new] = len(self.sources) + np.arange(new.size)
+        self.sources += [self._candidates[i] for i in new.tolist()]
+        return self._numbers[candidates].astype(np.int32)
+
+
+def sources_table(sources: Iterable[Source], urls: Iterable[str]) -> pa.Table:
+    """The table of sources, under the given URLs."""
+    rows = list(sources)
+    columns = [
+        list(urls),
+        [source.size_bytes for source in rows],
+        [source.mtime_ns for source in rows],
+        [source.etag for source in rows],
+    ]
+    return _table(columns, SOURCE_SCHEMA)
+
+
+def blocks_table(blocks: BlockTable, first_row: Int64Array, ndim: int) -> pa.Table:
+    """The rows of an array's blocks, with new first rows."""
+    n_blocks = len(blocks)
+    starts = pa.array(np.arange(n_blocks + 1, dtype=np.int32) * ndim)
+
+    def per_axis(column: Int64Array) -> pa.Array:
+        flat = pa.array(np.ascontiguousarray(column, np.int64).reshape(-1))
+        return pa.ListArray.from_arrays(starts, flat).cast(_PER_AXIS)
+
+    columns = [
+        blocks.encoding.astype(np.int32),
+        first_row,
+        *(per_axis(getattr(blocks, name)) for name in _NESTED),
+    ]
+    return _table(columns, BLOCK_SCHEMA)
+
+
+def _table(columns: list[Any], schema: pa.Schema) -> pa.Table:
+    arrays = [
+        column if isinstance(column, pa.Array) else pa.array(column, field.type)
+        for column, field in zip(columns, schema, strict=True)
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+@dataclass(frozen=True, eq=False)
+class ChunkBatch:
+    """Chunk rows that become one row group, and the array each belongs to."""
+
+    array: Int64Array
+    source: NDArray[np.int32]
+    offset: Int64Array
+    length: Int64Array
+    state: NDArray[np.uint8]
+    filter_mask: NDArray[np.uint32]
+    inline: NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        return len(self.state)
+
+    def to_arrow(self) -> pa.Table:
+        """The rows as the table keeps them."""
+        ranges = np.flatnonzero(self.state == ChunkState.RANGE)
+        steps = np.zeros(len(self), np.int64)
+        steps[ranges] = steps_of_offsets(
+            self.source[ranges], self.offset[ranges], self.length[ranges]
+        )
+        columns = [self.source, steps, self.length, self.state, self.filter_mask, self._payloads()]
+        return _table(columns, CHUNK_SCHEMA)
+
+    def _payloads(self) -> pa.Array:
+        is_inline = self.state == ChunkState.INLINE
+        sizes = np.where(is_inline, self.length, 0)
+        ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+        validity = pa.py_buffer(np.packbits(is_inline, bitorder="little").tobytes())
+        return pa.LargeBinaryArray.from_buffers(
+            pa.large_binary(),
+            len(self),
+            [validity, pa.py_buffer(ends.tobytes()), pa.py_buffer(self.inline.tobytes())],
+        )
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Rows of one manifest, for one array."""
+
+    array: int
+    manifest: ChunkManifest
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+
+def chunk_batches(
+    arrays: Iterable[tuple[VirtualArray, RowLayout]], sources: SourceIndex
+) -> Iterator[ChunkBatch]:
+    """The chunk rows of all arrays, one after the other, in batches of one row group.
+
+    Raises
+    ------
+    InvalidRequestError
+        If a manifest contradicts itself.
+    """
+    for runs in _grouped(_runs(arrays)):
+        yield from _split_by_inline(_batch(runs, sources))
+
+
+def _runs(arrays: Iterable[tuple[VirtualArray, RowLayout]]) -> Iterator[_Run]:
+    for number, (array, layout) in enumerate(arrays):
+        columns = (layout.manifest.tolist(), layout.start.tolist(), layout.stop.tolist())
+        for index, start, stop in zip(*columns, strict=True):
+            manifest = array.manifests[index]
+            if isinstance(manifest, ChunkManifest):
+                yield _Run(number, manifest, start, stop)
+                continue
+            for first in range(start, stop, ROW_GROUP_ROWS):
+                rows = np.arange(first, min(stop, first + ROW_GROUP_ROWS))
+                yield _Run(number, manifest.take(rows), 0, rows.size)
+
+
+def _grouped(runs: Iterable[_Run]) -> Iterator[list[_Run]]:
+    """Runs, cut so that each group has `ROW_GROUP_ROWS` rows, the last one fewer."""
+    group: list[_Run] = []
+    room = ROW_GROUP_ROWS
+    for run in runs:
+        start = run.start
+        while run.stop - start >= room:
+            group.append(_Run(run.array, run.manifest, start, start + room))
+            yield group
+            start += room
+            group, room = [], ROW_GROUP_ROWS
+        if start < run.stop:
+            group.append(_Run(run.array, run.manifest, start, run.stop))
+            room -= run.stop - start
+    if group:
+        yield group
+
+
+def _batch(runs: list[_Run], sources: SourceIndex) -> ChunkBatch:
+    counts = np.fromiter(map(len, runs), np.int64, len(runs))
+
+    def column(name: str) -> Any:
+        return np.concatenate([getattr(run.manifest, name)[run.start : run.stop] for run in runs])
+
+    state = column("state")
+    is_range, is_inline = state == ChunkState.RANGE, state == ChunkState.INLINE
+    if int(state.max()) > max(ChunkState):
+        raise InvalidRequestError(f"unknown chunk state {int(state.max())}")
+    length = np.where(is_range | is_inline, column("length"), 0)
+    offset = column("offset")
+    if int(length.min()) < 0 or int(np.where(is_range, offset, 0).min()) < 0:
+        raise InvalidRequestError("a chunk has a negative offset or length")
+    mask = [
+        np.zeros(len(run), np.uint32)
+        if run.manifest.filter_mask is None
+        else run.manifest.filter_mask[run.start : run.stop]
+        for run in runs
+    ]
+    return ChunkBatch(
+        np.repeat(np.fromiter((run.array for run in runs), np.int64, len(runs)), counts),
+        _global_sources(runs, counts, column("source"), is_range, sources),
+        np.where(is_range, offset, 0),
+        length,
+        state,
+        np.where(is_range | is_inline, np.concatenate(mask), 0).astype(np.uint32),
+        _inline_of(runs, counts, offset, length, is_inline),
+    )
+
+
+def _global_sources(
+    runs: list[_Run],
+    counts: Int64Array,
+    local: NDArray[np.int32],
+    is_range: NDArray[np.bool_],
+    sources: SourceIndex,
+) -> NDArray[np.int32]:
+    """Numbers in the catalog of the sources of each row; 0 where there is none."""
+    bases: dict[int, int] = {}
+    tables: list[Int64Array] = []
+    size = 0
+    for run in runs:
+        key = id(run.manifest.sources)
+        if key not in bases:
+            bases[key] = size
+            tables.append(sources.candidates(run.manifest.sources))
+            size += len(run.manifest.sources)
+    n_sources = np.fromiter((len(run.manifest.sources) for run in runs), np.int64, len(runs))
+    base = np.fromiter((bases[id(run.manifest.sources)] for run in runs), np.int64, len(runs))
+    wrong = is_range & ((local < 0) | (local >= np.repeat(n_sources, counts)))
+    if wrong.any():
+        raise InvalidRequestError("a chunk points to a source that its manifest does not have")
+    result = np.zeros(local.size, np.int32)
+    lookup = np.concatenate([np.zeros(0, np.int64), *tables])
+    result[is_range] = sources.final(lookup[(local + np.repeat(base, counts))[is_range]])
+    return result
+
+
+def _inline_of(
+    runs: list[_Run],
+    counts: Int64Array,
+    offset: Int64Array,
+    length: Int64Array,
+    is_inline: NDArray[np.bool_],
+) -> NDArray[np.uint8]:
+    """Payloads of the inline rows, back to back."""
+    if not is_inline.any():
+        return np.zeros(0, np.uint8)
+    blobs: dict[int, int] = {}
+    parts: list[bytes] = []
+    size = 0
+    for run in runs:
+        if id(run.manifest) not in blobs:
+            blobs[id(run.manifest)] = size
+            parts.append(run.manifest.inline)
+            size += len(run.manifest.inline)
+    base = np.fromiter((blobs[id(run.manifest)] for run in runs), np.int64, len(runs))
+    limit = base + np.fromiter((len(run.manifest.inline) for run in runs), np.int64, len(runs))
+    ends = (offset + length)[is_inline] + np.repeat(base, counts)[is_inline]
+    if (offset[is_inline] < 0).any() or (ends > np.repeat(limit, counts)[is_inline]).any():
+        raise InvalidRequestError("an inline chunk reaches out of its manifest's inline bytes")
+    data = np.frombuffer(parts[0] if len(parts) == 1 else b"".join(parts), np.uint8)
+    starts = (offset + np.repeat(base, counts))[is_inline]
+    return gather_bytes(data, starts, length[is_inline])
+
+
+def _split_by_inline(batch: ChunkBatch) -> Iterator[ChunkBatch]:
+    """Smaller batches where one holds many inline bytes, so that few are read in vain."""
+    if batch.inline.size <= ROW_GROUP_INLINE_BYTES:
+        yield batch
+        return
+    sizes = np.where(batch.state == ChunkState.INLINE, batch.length, 0)
+    ends = np.cumsum(sizes)
+    first = 0
+    while first < len(batch):
+        taken = int(ends[first] - sizes[first])
+        stop = int(np.searchsorted(ends, taken + ROW_GROUP_INLINE_BYTES, side="right"))
+        stop = max(first + 1, stop)
+        yield ChunkBatch(
+            batch.array[first:stop],
+            batch.source[first:stop],
+            batch.offset[first:stop],
+            batch.length[first:stop],
+            batch.state[first:stop],
+            batch.filter_mask[first:stop],
+            batch.inline[taken : int(ends[stop - 1])],
+        )
+        first = stop

@@ -1,0 +1,278 @@
+"""Values, dtypes and encodings as strict JSON, exact both ways.
+
+What JSON can say is said plainly; everything else is an object with one member whose name begins
+with ``$``. The format is specified in ``docs/catalog-format.md``.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.lib import format as npy_format
+
+from gridref.errors import InvalidRequestError
+from gridref.model.encoding import Codec, EdgePolicy, Encoding, Unpacking
+from gridref.model.zarr_metadata import (
+    data_type_from_json,
+    data_type_to_json,
+    fill_value_from_json,
+    fill_value_to_json,
+)
+
+__all__ = [
+    "dtype_from_json",
+    "dtype_to_json",
+    "encoding_from_json",
+    "encoding_to_json",
+    "scalar_from_json",
+    "scalar_to_json",
+    "value_from_json",
+    "value_to_json",
+]
+
+
+def value_to_json(value: Any) -> Any:
+    """The JSON form of an attribute's value.
+
+    Raises
+    ------
+    InvalidRequestError
+        For a value that is none of: None, bool, int, float, complex, str, bytes, numpy scalar or
+        array, or list, tuple or dict of these.
+    """
+    if isinstance(value, np.ndarray | np.generic):
+        return _numpy_to_json(value)
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"$float": repr(value)}
+    if isinstance(value, complex):
+        return {"$complex": [value_to_json(value.real), value_to_json(value.imag)]}
+    if isinstance(value, bytes):
+        return {"$bytes": _base64(value)}
+    if isinstance(value, list):
+        return [value_to_json(entry) for entry in value]
+    if isinstance(value, tuple):
+        return {"$tuple": [value_to_json(entry) for entry in value]}
+    if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
+        members = {name: value_to_json(entry) for name, entry in value.items()}
+        return {"$dict": members} if any(name[:1] == "$" for name in members) else members
+    raise InvalidRequestError(f"a catalog cannot keep a value of type {type(value).__name__}")
+
+
+def value_from_json(document: Any) -> Any:
+    """The value of a JSON form.
+
+    Raises
+    ------
+    ValueError, KeyError, TypeError
+        If the form is not one that `value_to_json` makes.
+    """
+    if isinstance(document, list):
+        return [value_from_json(entry) for entry in document]
+    if not isinstance(document, Mapping):
+        return document
+    tag = next(iter(document)) if len(document) == 1 else ""
+    if tag[:1] != "$":
+        return {name: value_from_json(entry) for name, entry in document.items()}
+    return _READERS[tag](document[tag])
+
+
+def _complex_from_json(parts: Any) -> complex:
+    real, imag = map(value_from_json, parts)
+    return complex(real, imag)
+
+
+def _numpy_to_json(value: np.ndarray[Any, Any] | np.generic) -> dict[str, Any]:
+    """Numbers and text as lists where that is exact and short, else the raw bytes."""
+    dtype = value.dtype
+    if dtype.hasobject and dtype.kind not in "OT":
+        raise InvalidRequestError(f"a catalog cannot keep a value of dtype {dtype}")
+    body: dict[str, Any] = {"dtype": _descr_of(dtype)}
+    if isinstance(value, np.ndarray):
+        body["shape"] = list(value.shape)
+    if dtype.kind == "O":
+        body["value"] = value_to_json(value.tolist())
+    elif dtype.kind in "TU" or (dtype.kind in "biuf" and _is_plain(value)):
+        body["value"] = value.tolist()
+    else:
+        body["raw"] = _base64(value.tobytes())
+    return {"$numpy": body}
+
+
+def _is_plain(value: np.ndarray[Any, Any] | np.generic) -> bool:
+    if value.size > 64 or value.dtype.itemsize > 8:
+        return False
+    return value.dtype.kind != "f" or bool(np.isfinite(value).all())
+
+
+def _numpy_from_json(body: Mapping[str, Any]) -> Any:
+    dtype = _dtype_of(body["dtype"])
+    shape = tuple(body.get("shape", ()))
+    if "raw" in body:
+        raw = base64.b64decode(body["raw"], validate=True)
+        array = np.zeros(shape, dtype)
+        if len(raw) != array.nbytes:
+            raise ValueError(f"{len(raw)} bytes for an array of {array.nbytes}")
+        if array.nbytes:
+            array = np.frombuffer(raw, dtype).reshape(shape).copy()
+    elif dtype.kind == "O":
+        array = np.empty(math.prod(shape), object)
+        array[:] = _flat(value_from_json(body["value"]), len(shape))
+        array = array.reshape(shape)
+    else:
+        array = np.array(body["value"], dtype).reshape(shape)
+    if "shape" in body:
+        return array
+    scalar = array[()]
+    return np.str_(body["value"]) if dtype.kind == "U" else scalar
+
+
+def _flat(nested: Any, depth: int) -> list[Any]:
+    """The elements of lists nested `depth` deep."""
+    entries = [nested]
+    for _ in range(depth):
+        entries = [inner for entry in entries for inner in entry]
+    return entries
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "$float": float,
+    "$complex": _complex_from_json,
+    "$bytes": lambda text: base64.b64decode(text, validate=True),
+    "$tuple": lambda entries: tuple(map(value_from_json, entries)),
+    "$dict": lambda members: {name: value_from_json(entry) for name, entry in members.items()},
+    "$numpy": _numpy_from_json,
+}
+
+
+def dtype_to_json(dtype: np.dtype[Any]) -> Any:
+    """The Zarr v3 data type where that is exact, else numpy's own description of the dtype.
+
+    Raises
+    ------
+    InvalidRequestError
+        For dtypes of Python objects.
+    """
+    try:
+        document = data_type_to_json(dtype)
+        if data_type_from_json(document) == dtype:
+            return document
+    except InvalidRequestError:
+        pass  # Zarr has no such data type
+    if dtype.hasobject and dtype.kind != "T":
+        raise InvalidRequestError(f"a catalog cannot keep elements of dtype {dtype}")
+    return {"name": "numpy", "configuration": {"descr": _descr_of(dtype)}}
+
+
+def dtype_from_json(document: Any) -> np.dtype[Any]:
+    """The dtype of its JSON form."""
+    if isinstance(document, Mapping) and document["name"] == "numpy":
+        return _dtype_of(document["configuration"]["descr"])
+    return data_type_from_json(document)
+
+
+def _descr_of(dtype: np.dtype[Any]) -> Any:
+    """Numpy's description, as in ``.npy`` files; ``"T"`` for variable-length strings."""
+    if dtype.kind == "T":
+        return "T"
+    with warnings.catch_warnings():
+        # What h5py hangs on dtypes as metadata says nothing about the elements.
+        warnings.simplefilter("ignore", UserWarning)
+        return npy_format.dtype_to_descr(dtype)
+
+
+def _dtype_of(descr: Any) -> np.dtype[Any]:
+    if descr == "T":
+        return np.dtype(np.dtypes.StringDType())
+    return npy_format.descr_to_dtype(_descr_from_json(descr))
+
+
+def _descr_from_json(descr: Any) -> Any:
+    """Lists of lists become the lists of tuples that numpy wants."""
+    if isinstance(descr, str):
+        return descr
+    return [
+        (field[0], _descr_from_json(field[1]), *(tuple(shape) for shape in field[2:]))
+        for field in descr
+    ]
+
+
+def scalar_to_json(value: Any, dtype: np.dtype[Any]) -> Any:
+    """The JSON form of a fill value: Zarr's where that is exact, else the element's raw bytes."""
+    if dtype.kind == "T":
+        return str(value)
+    exact = np.asarray(value, dtype)
+    try:
+        document = fill_value_to_json(value, dtype)
+        json.dumps(document, allow_nan=False)
+        if np.asarray(fill_value_from_json(document, dtype), dtype).tobytes() == exact.tobytes():
+            return document
+    except (InvalidRequestError, TypeError, ValueError, KeyError):
+        pass  # not in the form that Zarr has for it
+    return {"$raw": _base64(exact.tobytes())}
+
+
+def scalar_from_json(document: Any, dtype: np.dtype[Any]) -> Any:
+    """The fill value of its JSON form."""
+    if isinstance(document, Mapping) and "$raw" in document:
+        return np.frombuffer(base64.b64decode(document["$raw"], validate=True), dtype)[0]
+    return fill_value_from_json(document, dtype)
+
+
+def encoding_to_json(encoding: Encoding) -> dict[str, Any]:
+    """The JSON form of an encoding; what is at its default is left out."""
+    document: dict[str, Any] = {
+        "chunk_shape": list(encoding.chunk_shape),
+        "data_type": dtype_to_json(encoding.dtype),
+        "codecs": [_codec_to_json(codec) for codec in encoding.codecs],
+        "edge": str(encoding.edge),
+    }
+    if encoding.prefix:
+        document["prefix"] = _base64(encoding.prefix)
+    if encoding.fill is not None:
+        document["fill"] = _base64(encoding.fill)
+    if encoding.unpacking is not None:
+        document["unpacking"] = value_to_json(vars(encoding.unpacking))
+    return document
+
+
+def encoding_from_json(document: Mapping[str, Any]) -> Encoding:
+    """The encoding of its JSON form."""
+    fill, unpacking = document.get("fill"), document.get("unpacking")
+    return Encoding(
+        tuple(int(length) for length in document["chunk_shape"]),
+        dtype_from_json(document["data_type"]),
+        tuple(_codec_from_json(entry) for entry in document["codecs"]),
+        EdgePolicy(document["edge"]),
+        base64.b64decode(document.get("prefix", ""), validate=True),
+        None if fill is None else base64.b64decode(fill, validate=True),
+        None if unpacking is None else Unpacking(**value_from_json(unpacking)),
+    )
+
+
+def _codec_to_json(codec: Codec) -> dict[str, Any]:
+    document = codec.to_json()
+    try:
+        json.dumps(document, allow_nan=False)
+    except ValueError:
+        return {"name": codec.name, "configuration_json": codec.configuration_json}
+    if Codec.from_json(document) == codec:
+        return document
+    return {"name": codec.name, "configuration_json": codec.configuration_json}
+
+
+def _codec_from_json(document: Mapping[str, Any]) -> Codec:
+    if "configuration_json" in document:
+        return Codec(document["name"], document["configuration_json"])
+    return Codec.from_json(document)
+
+
+def _base64(raw: bytes) -> str:
+    return base64.b64encode(raw).decode("ascii")
