@@ -1,8 +1,8 @@
 """Selections of virtual arrays that are virtual arrays again.
 
 A slice that cuts a stored chunk gives a smaller block over the same chunk: only the block's window
-(origin and step) changes. Everything is exact and works on whole columns of the block table, so the cost
-grows with the number of blocks and never with the number of stored chunks.
+(origin and step) changes. Everything is exact and works on whole columns of the block table, so the
+cost grows with the number of blocks and never with the number of stored chunks.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ MAX_RUNS = 100_000
 def getitem(array: VirtualArray, key: Any) -> VirtualArray:
     """Select with one entry per axis, as numpy's basic indexing.
 
-    Arrays of integers and masks select each along its own axis (orthogonally); an ellipsis stands for
-    the axes left out.
+    Arrays of integers and masks select each along its own axis (orthogonally); an ellipsis stands
+    for the axes left out.
 
     Raises
     ------
@@ -78,8 +78,8 @@ def isel(array: VirtualArray, selection: Mapping[str, Any] | Mapping[int, Any]) 
     array
         The array.
     selection
-        Per dimension name (or axis number) an integer, which drops the axis, a slice with any step, a
-        boolean mask, or integers in any order and number.
+        Per dimension name (or axis number) an integer, which drops the axis, a slice with any step,
+        a boolean mask, or integers in any order and number.
 
     Returns
     -------

@@ -1,7 +1,7 @@
 """Virtual arrays laid beside each other: concatenated along an axis, or stacked along a new one.
 
-The blocks of the inputs become the blocks of the result; stored chunks, manifests and their rows are
-shared, never walked. Encodings are interned, so that any number of alike files share one.
+The blocks of the inputs become the blocks of the result; stored chunks, manifests and their rows
+are shared, never walked. Encodings are interned, so that any number of alike files share one.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def concatenate(
 ) -> VirtualArray:
     """Lay arrays one after the other along an axis.
 
-    Chunk shapes, codecs, byte orders and edge policies may differ. Where the outer grids differ along
-    other axes, blocks are cut to their common refinement. Dimension names and attributes are those of the
-    first array; arrays of extent 0 along the axis add nothing.
+    Chunk shapes, codecs, byte orders and edge policies may differ. Where the outer grids differ
+    along other axes, blocks are cut to their common refinement. Dimension names and attributes are
+    those of the first array; arrays of extent 0 along the axis add nothing.
 
     Parameters
     ----------
@@ -48,8 +48,8 @@ def concatenate(
     dtype
         Dtype of the result; by default the one that numpy promotes to.
     fill_value
-        Fill value of the result, by default the first array's. What is absent in an array keeps reading
-        as that array's own.
+        Fill value of the result, by default the first array's. What is absent in an array keeps
+        reading as that array's own.
 
     Raises
     ------
@@ -179,7 +179,7 @@ def _with_fill(encoding: Encoding, fill_value: Any) -> Encoding:
 
 
 def _with_real_blocks(array: VirtualArray) -> VirtualArray:
-    """Turn missing blocks into blocks of one missing chunk, which can have a fill value of its own."""
+    """Turn missing blocks into blocks of one missing chunk, which has a fill value of its own."""
     blocks = array.blocks
     absent = blocks.encoding == MISSING_BLOCK
     if not absent.any():
@@ -263,7 +263,7 @@ def joined_axis(axes: Sequence[GridAxis]) -> GridAxis:
 
 
 def _joined_order(counts: list[int], grid_shape: tuple[int, ...], axis: int) -> Int64Array | None:
-    """Rows in C order of the joined grid, of rows that lie input by input; None if they do already."""
+    """Rows in C order of the joined grid, of rows that lie input by input; None if as they are."""
     outer = int(np.prod(grid_shape[:axis], dtype=np.int64))
     if outer == 1:
         return None

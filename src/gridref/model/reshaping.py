@@ -1,10 +1,10 @@
 """Axes of virtual arrays added, dropped, permuted and repeated, without touching what is stored.
 
 The stored chunks stay as they are; their encodings learn how to show them. A permutation is a
-``transpose`` codec at the head of the chain (Zarr v3 core). Where a chain's result depends on the shape
-of its chunks (image codecs, predictors), an added axis is a ``reshape`` codec there (zarr-extensions),
-and a dropped axis whose stored chunks are longer than 1 is a ``gridref.select`` codec, which decodes to
-one place along an axis of its input.
+``transpose`` codec at the head of the chain (Zarr v3 core). Where a chain's result depends on the
+shape of its chunks (image codecs, predictors), an added axis is a ``reshape`` codec there
+(zarr-extensions), and a dropped axis whose stored chunks are longer than 1 is a ``gridref.select``
+codec, which decodes to one place along an axis of its input.
 """
 
 from __future__ import annotations

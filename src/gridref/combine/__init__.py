@@ -1,0 +1,17 @@
+"""Virtual groups combined into one. Pure: it needs the model only."""
+
+from __future__ import annotations
+
+from gridref.combine.concatenation import Combination, combine, concat
+from gridref.combine.options import CombineOptions
+from gridref.combine.report import Drift, DriftCase, DriftReport
+
+__all__ = [
+    "Combination",
+    "CombineOptions",
+    "Drift",
+    "DriftCase",
+    "DriftReport",
+    "combine",
+    "concat",
+]

@@ -1,0 +1,226 @@
+"""The inputs' versions of one variable side by side, and how alike they are.
+
+Rules never look at every file: files whose metadata agree are one *kind*, and rules look at kinds.
+Only what has to be changed is changed file by file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from gridref.combine.options import CombineOptions
+from gridref.combine.report import Drift
+from gridref.errors import Problem
+from gridref.model.array import VirtualArray, VirtualGroup
+
+__all__ = ["Column", "Kind", "Notes", "attribute_key", "columns_of", "source_name", "value_text"]
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """Files in which a variable has the same metadata.
+
+    Attributes
+    ----------
+    array
+        The variable in the first of them.
+    members
+        Places in the column.
+    """
+
+    array: VirtualArray
+    members: list[int]
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """One variable of all inputs that have it.
+
+    Attributes
+    ----------
+    name
+        Name of the variable in its group.
+    path
+        Path of the variable, for messages.
+    files
+        Numbers of the inputs, ascending.
+    arrays
+        The variable in each of them.
+    """
+
+    name: str
+    path: str
+    files: Sequence[int]
+    arrays: Sequence[VirtualArray]
+
+    @cached_property
+    def kinds(self) -> list[Kind]:
+        """Files grouped by metadata, in the order of first occurrence."""
+        found: dict[Any, Kind] = {}
+        for place, array in enumerate(self.arrays):
+            key = _metadata_key(array)
+            kind = found.get(key)
+            if kind is None:
+                found[key] = Kind(array, [place])
+            else:
+                kind.members.append(place)
+        return list(found.values())
+
+    @property
+    def first(self) -> VirtualArray:
+        """The variable in the first input that has it."""
+        return self.arrays[0]
+
+    def cases(self, text: Callable[[Kind], str]) -> dict[str, list[int]]:
+        """Files by what a text says of their kind."""
+        cases: dict[str, list[int]] = {}
+        for kind in self.kinds:
+            cases.setdefault(text(kind), []).extend(self.files[place] for place in kind.members)
+        return cases
+
+    def with_arrays(self, arrays: Sequence[VirtualArray]) -> Column:
+        """The same files with other arrays."""
+        return Column(self.name, self.path, self.files, arrays)
+
+    def map_kinds(self, change: Callable[[Kind, VirtualArray], VirtualArray]) -> Column:
+        """Change every array, knowing its kind."""
+        arrays = list(self.arrays)
+        for kind in self.kinds:
+            for place in kind.members:
+                arrays[place] = change(kind, arrays[place])
+        return self.with_arrays(arrays)
+
+
+@dataclass(eq=False)
+class Notes:
+    """What is found on the way: drifts and problems. Filled while combining.
+
+    Attributes
+    ----------
+    options
+        What the caller decided.
+    inputs
+        The inputs as given, for their names.
+    drifts, problems
+        What was found so far.
+    dropped
+        Paths of variables that are left out.
+    """
+
+    options: CombineOptions
+    inputs: Sequence[VirtualGroup]
+    drifts: list[Drift] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    dropped: set[str] = field(default_factory=set)
+    names: dict[int, str] = field(default_factory=dict)
+
+    def name(self, file: int) -> str:
+        """Name of an input."""
+        known = self.names.get(file)
+        if known is None:
+            known = self.names[file] = source_name(self.inputs[file]) or f"input {file + 1}"
+        return known
+
+    def drift(
+        self, cause: str, variable: str, cases: dict[str, list[int]], resolution: str
+    ) -> None:
+        """Note a drift that is resolved."""
+        self.drifts.append(Drift.of(cause, variable, cases, resolution))
+
+    def problem(
+        self, cause: str, variable: str, message: str, files: Iterable[int], *, drop: bool = True
+    ) -> None:
+        """Note a problem; where conflicts are dropped, the variable is left out."""
+        numbers = list(files)
+        if drop and self.options.conflicts == "drop":
+            self.dropped.add(variable)
+            self.drift(cause, variable, {message: numbers}, "left out")
+            return
+        names = tuple(self.name(file) for file in numbers)
+        self.problems.append(Problem(cause, message, variable, names))
+
+    def conflict(
+        self, cause: str, variable: str, what: str, cases: dict[str, list[int]], advice: str
+    ) -> None:
+        """Note a problem that consists of different values."""
+        shown = "; ".join(
+            f"{text} in {self.name(files[0])}"
+            + (f" and {len(files) - 1} more" if len(files) > 1 else "")
+            for text, files in list(cases.items())[:4]
+        )
+        more = f"; {len(cases) - 4} more values" if len(cases) > 4 else ""
+        others = [file for files in list(cases.values())[1:] for file in files]
+        self.problem(cause, variable, f"{what} differ: {shown}{more}; {advice}", sorted(others))
+
+
+def columns_of(groups: Sequence[VirtualGroup | None], path: str) -> dict[str, Column]:
+    """The variables of groups at one path, in the order of first occurrence."""
+    files: dict[str, list[int]] = {}
+    arrays: dict[str, list[VirtualArray]] = {}
+    for number, group in enumerate(groups):
+        if group is None:
+            continue
+        for name, array in group.arrays.items():
+            if name not in files:
+                files[name], arrays[name] = [], []
+            files[name].append(number)
+            arrays[name].append(array)
+    prefix = f"{path}/" if path else ""
+    return {name: Column(name, prefix + name, files[name], arrays[name]) for name in files}
+
+
+def renamed(array: VirtualArray, dims: tuple[str, ...]) -> VirtualArray:
+    """The array with other dimension names."""
+    return array if array.dims == dims else replace(array, dims=dims)
+
+
+def source_name(group: VirtualGroup) -> str | None:
+    """The file that a group was made from; None if nothing says."""
+    for finding in group.report.findings:
+        if finding.source:
+            return finding.source
+    for array in group.all_arrays().values():
+        for manifest in array.manifests:
+            for source in getattr(manifest, "sources", ()):
+                return str(source.url)
+    return None
+
+
+def _metadata_key(array: VirtualArray) -> Any:
+    fill = array.fill_value
+    return (
+        array.dims,
+        array.dtype,
+        fill if isinstance(fill, str) else np.asarray(fill).tobytes(),
+        attribute_key(array.attrs),
+    )
+
+
+def attribute_key(attrs: Mapping[str, Any]) -> Any:
+    """What is equal exactly if two sets of attributes are, NaN and all."""
+    return frozenset([(name, _value_key(value)) for name, value in attrs.items()])
+
+
+def _value_key(value: Any) -> Any:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, np.ndarray | np.generic):
+        if value.dtype.hasobject or value.dtype.kind == "T":
+            return value.dtype.kind, value.shape, repr(value)
+        return value.dtype.str, value.shape, value.tobytes()
+    if isinstance(value, list | tuple):
+        return tuple(_value_key(entry) for entry in value)
+    return type(value).__name__, repr(value)
+
+
+def value_text(value: Any) -> str:
+    """An attribute value in few words."""
+    if value is None:
+        return "none"
+    text = str(value.tolist() if isinstance(value, np.ndarray | np.generic) else value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,381 @@
+"""Many virtual groups laid after one another along a dimension, drift and all.
+
+Every rule works on *columns*, the inputs' versions of one variable, and notes what it finds.
+Problems are raised together at the end, so that one run shows all of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, overload
+
+from gridref.combine.attributes import combine_attributes
+from gridref.combine.columns import Column, Kind, Notes, attribute_key, columns_of
+from gridref.combine.dimensions import (
+    align_dimensions,
+    extents_agree,
+    find_flips,
+    flip_files,
+    lengths_along,
+)
+from gridref.combine.dtypes import resolve_dtype
+from gridref.combine.gaps import fill_gaps
+from gridref.combine.options import CombineOptions, Read
+from gridref.combine.overlaps import Piece, plan_pieces
+from gridref.combine.packing import resolve_packing
+from gridref.combine.ragged import shift_indices
+from gridref.combine.report import DriftReport
+from gridref.combine.stacking import repeated_along, stack_columns, static_array
+from gridref.combine.times import resolve_times
+from gridref.combine.units import resolve_units
+from gridref.combine.values import Values
+from gridref.errors import CombineError, InvalidRequestError, Problem
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.indexing import isel
+from gridref.model.joining import concatenate
+from gridref.model.scan_report import ScanReport
+
+__all__ = ["Combination", "combine", "concat"]
+
+Dims = str | Sequence[str]
+
+
+@dataclass(frozen=True, eq=False)
+class Combination:
+    """What combining gives.
+
+    Attributes
+    ----------
+    group
+        The combined group; None where problems prevent it.
+    report
+        What differed, and how it was resolved.
+    problems
+        What could not be resolved.
+    """
+
+    group: VirtualGroup | None
+    report: DriftReport
+    problems: tuple[Problem, ...] = ()
+
+
+@overload
+def concat(
+    items: Sequence[VirtualGroup], dim: Dims, *, read: Read | None = None, **options: Any
+) -> VirtualGroup: ...
+@overload
+def concat(
+    items: Sequence[VirtualArray], dim: Dims, *, read: Read | None = None, **options: Any
+) -> VirtualArray: ...
+def concat(
+    items: Sequence[VirtualGroup] | Sequence[VirtualArray],
+    dim: Dims,
+    *,
+    read: Read | None = None,
+    **options: Any,
+) -> VirtualGroup | VirtualArray:
+    """Lay groups or arrays one after the other along a dimension, existing or new.
+
+    Parameters
+    ----------
+    items
+        The inputs, in order.
+    dim
+        Name of the dimension; a new one is put first. Several names let each of them grow (ragged
+        arrays).
+    read
+        Reads values of an array, for the rules that have to compare or change values. Without it
+        they use inline values and metadata only.
+    **options
+        As for `CombineOptions`.
+
+    Returns
+    -------
+    VirtualGroup or VirtualArray
+        Of the kind of the inputs.
+
+    Raises
+    ------
+    CombineError
+        With every problem, where the inputs do not fit together.
+    """
+    if items and isinstance(items[0], VirtualArray):
+        groups = [VirtualGroup({"": item}) for item in items if isinstance(item, VirtualArray)]
+        return _combined(groups, dim, read, options).arrays[""]
+    groups = [item for item in items if isinstance(item, VirtualGroup)]
+    return _combined(groups, dim, read, options)
+
+
+def _combined(
+    groups: Sequence[VirtualGroup], dim: Dims, read: Read | None, options: Mapping[str, Any]
+) -> VirtualGroup:
+    result = combine(groups, dim, read=read, options=CombineOptions(**options))
+    if result.problems or result.group is None:
+        raise CombineError(result.problems)
+    return result.group
+
+
+def combine(
+    groups: Sequence[VirtualGroup],
+    dim: Dims,
+    *,
+    read: Read | None = None,
+    options: CombineOptions | None = None,
+) -> Combination:
+    """Combine groups along a dimension and report what differed, without raising.
+
+    Parameters
+    ----------
+    groups, dim, read
+        As for `concat`.
+    options
+        How drift is resolved.
+
+    Raises
+    ------
+    InvalidRequestError
+        For no inputs, or no dimension.
+    """
+    growing = (dim,) if isinstance(dim, str) else tuple(dim)
+    if not groups or not growing:
+        raise InvalidRequestError("nothing to combine: no inputs or no dimension")
+    notes = Notes(options or CombineOptions(), groups)
+    task = _Task(growing, notes, Values(read), _is_new(groups, growing))
+    group = _combine_level(list(groups), "", task, _Inherited())
+    names = tuple(notes.name(file) for file in range(len(groups)))
+    report = DriftReport(tuple(notes.drifts), names)
+    if notes.problems:
+        return Combination(None, report, tuple(notes.problems))
+    return Combination(group.replace(report=_scan_report(groups)), report)
+
+
+def _is_new(groups: Sequence[VirtualGroup], growing: Sequence[str]) -> bool:
+    """Whether no input has the dimension."""
+    found = any(
+        not set(growing).isdisjoint(array.dims)
+        for group in groups
+        for _, part in group.walk()
+        for array in part.arrays.values()
+    )
+    if not found and len(growing) > 1:
+        raise InvalidRequestError(f"no input has any of the dimensions {', '.join(growing)}")
+    return not found
+
+
+def _scan_report(groups: Sequence[VirtualGroup]) -> ScanReport:
+    reports = [group.report for group in groups]
+    return ScanReport(
+        tuple(itertools.chain.from_iterable(report.findings for report in reports)),
+        sum(report.n_requests for report in reports),
+        sum(report.n_bytes for report in reports),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    growing: tuple[str, ...]
+    notes: Notes
+    values: Values
+    stacking: bool
+
+
+@dataclass(frozen=True, eq=False)
+class _Inherited:
+    """What a group passes on to the groups inside it: netCDF dimensions hold below, too."""
+
+    lengths: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    flips: Mapping[str, set[int]] = field(default_factory=dict)
+    pieces: list[Piece] | None = None
+
+
+def _combine_level(
+    groups: Sequence[VirtualGroup | None], path: str, task: _Task, inherited: _Inherited
+) -> VirtualGroup:
+    """Combine the groups at one path, and those below."""
+    notes, growing = task.notes, task.growing
+    columns = columns_of(groups, path)
+    if task.stacking:
+        columns = stack_columns(columns, growing[0], notes)
+    columns = {name: align_dimensions(column, growing, notes) for name, column in columns.items()}
+    flips = dict(inherited.flips)
+    if notes.options.compat == "equals":
+        flips |= find_flips(columns, growing, task.values, notes)
+    columns = {name: flip_files(column, flips) for name, column in columns.items()}
+    columns = resolve_times(columns, notes, task.values)
+    columns = resolve_units(columns, notes)
+    lengths = lengths_along(columns, growing, inherited.lengths)
+    columns = shift_indices(columns, lengths, notes, task.values)
+    pieces = _pieces(columns, lengths, task) or inherited.pieces
+    arrays = {
+        name: array
+        for name, column in columns.items()
+        if (array := _combine_column(column, lengths, pieces, task)) is not None
+    }
+    passed = _Inherited(lengths, flips, pieces)
+    return VirtualGroup(
+        {name: array for name, array in arrays.items() if _path(path, name) not in notes.dropped},
+        _subgroups(groups, path, task, passed),
+        _group_attributes(groups, path, notes),
+    )
+
+
+def _path(path: str, name: str) -> str:
+    return f"{path}/{name}" if path else name
+
+
+def _pieces(
+    columns: Mapping[str, Column], lengths: Mapping[str, Mapping[int, int]], task: _Task
+) -> list[Piece] | None:
+    if len(task.growing) != 1:
+        return None
+    (dim,) = task.growing
+    column = columns.get(dim)
+    if column is None or any(kind.array.dims != (dim,) for kind in column.kinds):
+        return None
+    return plan_pieces(column, task.values, task.notes, lengths[dim])
+
+
+def _subgroups(
+    groups: Sequence[VirtualGroup | None], path: str, task: _Task, passed: _Inherited
+) -> dict[str, VirtualGroup]:
+    names = dict.fromkeys(name for group in groups if group is not None for name in group.groups)
+    return {
+        name: _combine_level(
+            [None if group is None else group.groups.get(name) for group in groups],
+            _path(path, name),
+            task,
+            passed,
+        )
+        for name in names
+    }
+
+
+def _group_attributes(
+    groups: Sequence[VirtualGroup | None], path: str, notes: Notes
+) -> dict[str, Any]:
+    found: dict[Any, tuple[Mapping[str, Any], list[int]]] = {}
+    for number, group in enumerate(groups):
+        if group is not None:
+            found.setdefault(attribute_key(group.attrs), (group.attrs, []))[1].append(number)
+    return combine_attributes(list(found.values()), path, notes)
+
+
+def _combine_column(
+    column: Column,
+    lengths: Mapping[str, Mapping[int, int]],
+    pieces: list[Piece] | None,
+    task: _Task,
+) -> VirtualArray | None:
+    """One variable of the result; None where a problem was noted or it is left out."""
+    notes = task.notes
+    dims = [dim for dim in task.growing if any(dim in kind.array.dims for kind in column.kinds)]
+    if len(dims) > 1:
+        message = f"it has several of the dimensions that grow: {', '.join(dims)}"
+        notes.problem("dimensions-differ", column.path, message, column.files[:1])
+        return None
+    if not dims:
+        return _combine_static(column, lengths, pieces, task)
+    (dim,) = dims
+    return _combine_growing(column, dim, lengths[dim], pieces, notes)
+
+
+def _combine_static(
+    column: Column,
+    lengths: Mapping[str, Mapping[int, int]],
+    pieces: list[Piece] | None,
+    task: _Task,
+) -> VirtualArray | None:
+    """A variable without the dimension: one for all files, or repeated where that is asked for."""
+    notes = task.notes
+    if notes.options.variables == "all" and len(task.growing) == 1:
+        return _repeat(column, lengths, pieces, task)
+    if not extents_agree(column, (), notes):
+        return None
+    if notes.options.compat == "override":
+        return _with_attributes(column.first, column, notes)
+    differing = static_array(column, task.values, notes)
+    if differing is None:
+        return None
+    if not differing:
+        return _with_attributes(column.first, column, notes)
+    if notes.options.variables == "different" and len(task.growing) == 1:
+        return _repeat(column, lengths, pieces, task)
+    notes.problem(
+        "values-differ",
+        column.path,
+        f"its values differ from those in {notes.name(column.files[0])}, and it has no dimension"
+        f" {' or '.join(map(repr, task.growing))}; variables='different' repeats it along the"
+        " dimension, compat='override' takes the first",
+        differing,
+    )
+    return None
+
+
+def _repeat(
+    column: Column,
+    lengths: Mapping[str, Mapping[int, int]],
+    pieces: list[Piece] | None,
+    task: _Task,
+) -> VirtualArray | None:
+    (dim,) = task.growing
+    wide = repeated_along(column, dim, lengths[dim])
+    task.notes.drift(
+        "repeated", column.path, {"without the dimension": list(column.files)}, f"along {dim}"
+    )
+    return _combine_growing(wide, dim, lengths[dim], pieces, task.notes)
+
+
+def _combine_growing(
+    column: Column,
+    dim: str,
+    lengths: Mapping[int, int],
+    pieces: list[Piece] | None,
+    notes: Notes,
+) -> VirtualArray | None:
+    """A variable that grows along the dimension."""
+    if any(dim not in kind.array.dims for kind in column.kinds):
+        column = _with_dimension(column, dim, lengths, notes)
+    if not extents_agree(column, (dim,), notes):
+        return None
+    column = resolve_packing(column, notes)
+    dtype = resolve_dtype(column, notes)
+    filled = fill_gaps(column, dim, lengths, notes)
+    if dtype is None or filled is None:
+        return None
+    full, fill = filled
+    dtype = dtype if fill is None else full.first.dtype if full.first.dtype.kind == "f" else dtype
+    axis = column.first.dims.index(dim)
+    arrays = full.arrays if pieces is None else _cut(full, dim, pieces)
+    if not arrays:
+        arrays = full.arrays[:1]
+    joined = concatenate(arrays, axis, dtype=dtype, fill_value=fill)
+    return _with_attributes(joined, full, notes)
+
+
+def _with_dimension(column: Column, dim: str, lengths: Mapping[int, int], notes: Notes) -> Column:
+    """Give the dimension to those files' arrays that lack it."""
+    cases = column.cases(lambda kind: str(kind.array.dims))
+    notes.drift("dimensions", column.path, cases, f"repeated along {dim} where it is missing")
+    wanted = max((kind.array.dims for kind in column.kinds), key=len)
+    return repeated_along(column, dim, lengths, wanted.index(dim))
+
+
+def _cut(column: Column, dim: str, pieces: Sequence[Piece]) -> list[VirtualArray]:
+    """The parts of the arrays that are shown, in their order."""
+    arrays = dict(zip(column.files, column.arrays, strict=True))
+    return [
+        isel(arrays[piece.file], {dim: slice(piece.start, piece.stop)})
+        for piece in pieces
+        if piece.file in arrays
+    ]
+
+
+def _with_attributes(array: VirtualArray, column: Column, notes: Notes) -> VirtualArray:
+    def files(kind: Kind) -> list[int]:
+        return [column.files[place] for place in kind.members]
+
+    kinds: Collection[Kind] = column.kinds
+    cases = [(kind.array.attrs, files(kind)) for kind in kinds]
+    return array.replace(attrs=combine_attributes(cases, column.path, notes))

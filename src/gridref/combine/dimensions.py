@@ -1,0 +1,168 @@
+"""Dimensions whose names, order or direction differ between inputs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+
+from gridref.combine.columns import Column, Kind, Notes
+from gridref.combine.values import Values, content_key, same_values
+from gridref.model.array import VirtualArray
+from gridref.model.indexing import flip
+from gridref.model.reshaping import transpose
+
+__all__ = ["align_dimensions", "extents_agree", "find_flips", "flip_files", "lengths_along"]
+
+_PHONY = re.compile(r"^phony_dim_\d+$")
+
+
+def align_dimensions(column: Column, growing: Collection[str], notes: Notes) -> Column:
+    """Bring the dimensions of all files in the first file's order.
+
+    Dimensions that only have the made-up names of netCDF tools are matched by place. A file in
+    which a growing dimension is missing keeps what it has. """ wanted = max((kind.array.dims for
+    kind in column.kinds), key=len) if wanted != column.first.dims and set(wanted) -
+    set(column.first.dims) - set(growing):
+        wanted = column.first.dims
+    if all(kind.array.dims == wanted for kind in column.kinds):
+        return column
+    bad = [kind for kind in column.kinds if _new_dims(kind.array.dims, wanted, growing) is None]
+    cases = column.cases(lambda kind: str(kind.array.dims))
+    if bad:
+        notes.conflict(
+            "dimensions-differ",
+            column.path,
+            "dimensions",
+            cases,
+            "rename or select them alike before combining",
+        )
+        return column
+
+    def change(kind: Kind, array: VirtualArray) -> VirtualArray:
+        names = _new_dims(array.dims, wanted, growing)
+        assert names is not None
+        array = array if names == array.dims else array.replace(dims=names)
+        order = sorted(range(array.ndim), key=lambda axis: wanted.index(array.dims[axis]))
+        return transpose(array, order)
+
+    lacking = any(len(kind.array.dims) < len(wanted) for kind in column.kinds)
+    if not lacking:
+        notes.drift("dimensions", column.path, cases, f"shown as {wanted}")
+    return column.map_kinds(change)
+
+
+def _new_dims(
+    dims: tuple[str, ...], wanted: tuple[str, ...], growing: Collection[str]
+) -> tuple[str, ...] | None:
+    """Names under which the dimensions fit the wanted ones; None where they do not."""
+    if set(dims) == set(wanted) and len(dims) == len(wanted):
+        return dims
+    if len(dims) == len(wanted):
+        pairs = list(zip(dims, wanted, strict=True))
+        phony = all(a == b or (_PHONY.match(a) and _PHONY.match(b)) for a, b in pairs)
+        return wanted if phony else None
+    lacking = set(wanted) - set(dims)
+    fits = set(dims) <= set(wanted) and lacking <= set(growing)
+    return dims if fits else None
+
+
+def lengths_along(
+    columns: Mapping[str, Column], growing: Collection[str], known: Mapping[str, Mapping[int, int]]
+) -> dict[str, dict[int, int]]:
+    """Length of every growing dimension in every file that says it.
+
+    Parameters
+    ----------
+    columns
+        The variables of a group.
+    growing
+        The dimensions that grow.
+    known
+        What the groups above say.
+    """
+    lengths: dict[str, dict[int, int]] = {dim: {} for dim in growing}
+    for column in columns.values():
+        for file, array in zip(column.files, column.arrays, strict=True):
+            for dim, extent in zip(array.dims, array.shape, strict=True):
+                if dim in lengths:
+                    lengths[dim].setdefault(file, extent)
+    return {dim: {**known.get(dim, {}), **found} for dim, found in lengths.items()}
+
+
+def find_flips(
+    columns: Mapping[str, Column], growing: Collection[str], values: Values, notes: Notes
+) -> dict[str, set[int]]:
+    """Files in which an index coordinate runs the other way round than in the first file."""
+    flips: dict[str, set[int]] = {}
+    for name, column in columns.items():
+        array = column.first
+        if array.dims != (name,) or name in growing or array.shape[0] < 2:
+            continue
+        if array.dtype.kind not in "iuf":
+            continue
+        found = _reversed_files(column, values)
+        if found:
+            flips[name] = found
+            cases = {
+                "as the first": [file for file in column.files if file not in found],
+                "reversed": sorted(found),
+            }
+            notes.drift("direction", column.path, cases, "flipped to the first file's")
+    return flips
+
+
+def _reversed_files(column: Column, values: Values) -> set[int]:
+    first = column.first
+    first_key = content_key(first)
+    verdicts: dict[object, bool] = {} if first_key is None else {first_key: False}
+    found = set()
+    for file, array in zip(column.files, column.arrays, strict=True):
+        if array is first or array.shape != first.shape or not values.available(array):
+            continue
+        key = content_key(array)
+        verdict = verdicts.get(key) if key is not None else None
+        if verdict is None:
+            if not values.available(first):
+                return set()
+            verdict = same_values(values.of(array)[::-1], values.of(first)) and not same_values(
+                values.of(array), values.of(first)
+            )
+            if key is not None:
+                verdicts[key] = verdict
+        if verdict:
+            found.add(file)
+    return found
+
+
+def flip_files(column: Column, flips: Mapping[str, set[int]]) -> Column:
+    """Flip the arrays of the files concerned along the dimensions concerned."""
+    concerned = [dim for dim in column.first.dims if dim in flips]
+    if not concerned:
+        return column
+    arrays = list(column.arrays)
+    for place, file in enumerate(column.files):
+        for dim in concerned:
+            if file in flips[dim] and dim in arrays[place].dims:
+                arrays[place] = flip(arrays[place], arrays[place].dims.index(dim))
+    return column.with_arrays(arrays)
+
+
+def extents_agree(column: Column, growing: Sequence[str], notes: Notes) -> bool:
+    """Whether extents of the other dimensions agree; a problem is noted where they do not."""
+    found: dict[tuple[tuple[str, int], ...], list[int]] = {}
+    for file, array in zip(column.files, column.arrays, strict=True):
+        sizes = tuple(
+            pair for pair in zip(array.dims, array.shape, strict=True) if pair[0] not in growing
+        )
+        found.setdefault(sizes, []).append(file)
+    cases = {str(dict(sizes)): files for sizes, files in found.items()}
+    if len(cases) == 1:
+        return True
+    notes.conflict(
+        "shape-differs",
+        column.path,
+        "sizes",
+        cases,
+        "they lie on different grids: combine alike ones",
+    )
+    return False

@@ -1,0 +1,79 @@
+"""What a caller may decide about how inputs are combined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from numpy.typing import NDArray
+
+from gridref.errors import InvalidRequestError
+from gridref.model.array import VirtualArray
+
+__all__ = ["CombineOptions", "ConvertUnits", "Read"]
+
+Read = Callable[[VirtualArray], NDArray[Any]]
+"""Reads all values of an array."""
+
+ConvertUnits = Callable[[str, str], tuple[float, float] | None]
+"""Factor and offset that turn values of one unit into another; None where there are none."""
+
+
+@dataclass(frozen=True)
+class CombineOptions:
+    """How drift between inputs is resolved.
+
+    Attributes
+    ----------
+    join
+        Variables that some inputs lack: ``"exact"`` makes them a problem, ``"outer"`` fills in
+        missing blocks, ``"inner"`` leaves the variable out. The report says so.
+    overlap
+        Labels along the dimension that occur in several inputs: ``"error"`` makes them a problem,
+        ``"first"`` and ``"last"`` keep one of each and put the labels in order, ``"keep"`` keeps
+        all.
+    variables
+        Variables without the dimension: ``"minimal"`` keeps one, and differing values are a
+        problem; ``"different"`` repeats those that differ along the dimension; ``"all"`` repeats
+        all of them.
+    compat
+        How variables without the dimension are compared: ``"equals"`` by value where values can be
+        read, ``"override"`` takes the first unseen.
+    combine_attrs
+        Attributes that differ: ``"override"`` keeps the first input's, ``"drop_conflicts"`` and
+        ``"drop"`` leave out those that differ or all, ``"no_conflicts"`` and ``"identical"`` make
+        them a problem.
+    conflicts
+        ``"raise"`` raises every problem at once; ``"drop"`` leaves the variables concerned out, and
+        the report says so.
+    lossy
+        Whether dtypes may be promoted to one that cannot hold all values (int64 and float32).
+    convert_units
+        Converter for variables whose units differ; None makes them a problem.
+    index_variables
+        Variables whose values count along a dimension that grows, by name with that dimension: they
+        are shifted. Variables with an ``instance_dimension`` attribute (CF conventions, 9.3.4) are
+        known.
+    """
+
+    join: Literal["exact", "outer", "inner"] = "exact"
+    overlap: Literal["error", "first", "last", "keep"] = "error"
+    variables: Literal["minimal", "different", "all"] = "minimal"
+    compat: Literal["equals", "override"] = "equals"
+    combine_attrs: Literal["override", "drop_conflicts", "drop", "no_conflicts", "identical"] = (
+        "override"
+    )
+    conflicts: Literal["raise", "drop"] = "raise"
+    lossy: bool = False
+    convert_units: ConvertUnits | None = None
+    index_variables: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        hints = get_type_hints(CombineOptions)
+        for option in fields(self):
+            hint = hints[option.name]
+            value = getattr(self, option.name)
+            if get_origin(hint) is Literal and value not in get_args(hint):
+                allowed = ", ".join(map(repr, get_args(hint)))
+                raise InvalidRequestError(f"{option.name} is one of {allowed}, got {value!r}")

@@ -1,0 +1,173 @@
+"""Labels along a dimension that overlap, repeat, leave gaps or are out of order."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.combine.columns import Column, Notes
+from gridref.combine.packing import Packing
+from gridref.combine.values import Values
+
+__all__ = ["Piece", "plan_pieces"]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Elements ``start <= i < stop`` of one file along the dimension."""
+
+    file: int
+    start: int
+    stop: int
+
+
+def plan_pieces(
+    column: Column, values: Values, notes: Notes, lengths: Mapping[int, int]
+) -> list[Piece] | None:
+    """Say which part of which file comes when, along the dimension of an index coordinate.
+
+    Returns
+    -------
+    list of Piece or None
+        None where all of every file follows in the given order.
+    """
+    labels = _labels(column, values)
+    if labels is None:
+        return None
+    files = [file for file, array in zip(column.files, column.arrays, strict=True) if array.size]
+    firsts = np.array([part[0] for part in labels])
+    lasts = np.array([part[-1] for part in labels])
+    if _in_order(labels, firsts, lasts):
+        _note_gaps(column, labels, files, notes)
+        return None
+    everything = np.concatenate(labels)
+    owner = np.repeat(np.arange(len(labels)), [len(part) for part in labels])
+    _, inverse, counts = np.unique(everything, return_inverse=True, return_counts=True)
+    repeated = counts[inverse.reshape(-1)] > 1
+    rule = notes.options.overlap
+    concerned = [files[number] for number in np.unique(owner[repeated]).tolist()]
+    if not repeated.any():
+        _note_disorder(column, firsts, lasts, files, notes)
+        return None
+    if rule == "keep":
+        notes.drift("overlap", column.path, {"labels that repeat": concerned}, "all are kept")
+        return None
+    if rule == "error":
+        _report_overlap(column, everything[repeated], concerned, notes)
+        return None
+    pieces = _trimmed(everything, owner, labels, files, keep_last=rule == "last")
+    if len(pieces) > 4 * len(files) + 1000:
+        message = (
+            f"labels interleave: keeping one of each takes {len(pieces)} pieces; sort them first"
+        )
+        notes.problem("overlap", column.path, message, concerned, drop=False)
+        return None
+    case = {f"{int(repeated.sum())} labels that repeat": concerned}
+    notes.drift("overlap", column.path, case, f"the {rule} of each is kept")
+    unlabelled = [Piece(file, 0, n) for file, n in lengths.items() if n and file not in set(files)]
+    return pieces + unlabelled
+
+
+def _labels(column: Column, values: Values) -> list[NDArray[Any]] | None:
+    """Labels of every file that has any; None where they cannot be compared."""
+    if len({Packing.of(kind.array) for kind in column.kinds}) > 1:
+        return None
+    if any(kind.array.dtype.kind not in "iufS" for kind in column.kinds):
+        return None
+    if not all(values.available(array) for array in column.arrays):
+        return None
+    labels = [values.of(array) for array in column.arrays if array.size]
+    for part in labels:
+        if part.dtype.kind == "f" and np.isnan(part).any():
+            return None
+    return labels or None
+
+
+def _in_order(labels: Sequence[NDArray[Any]], firsts: NDArray[Any], lasts: NDArray[Any]) -> bool:
+    """Whether all labels rise, or all fall, strictly and from file to file."""
+    rising = bool((lasts[:-1] < firsts[1:]).all())
+    falling = bool((lasts[:-1] > firsts[1:]).all())
+    if not (rising or falling):
+        return False
+    ups = all((part[:-1] < part[1:]).all() for part in labels if len(part) > 1)
+    downs = all((part[:-1] > part[1:]).all() for part in labels if len(part) > 1)
+    return (rising and ups) or (falling and downs)
+
+
+def _note_gaps(
+    column: Column, labels: Sequence[NDArray[Any]], files: Sequence[int], notes: Notes
+) -> None:
+    """Note places between files where labels jump further than anywhere inside them."""
+    if labels[0].dtype.kind == "S":
+        return
+    inside = [np.abs(np.diff(part)).max() for part in labels if len(part) > 1]
+    between = np.array([abs(b[0] - a[-1]) for a, b in itertools.pairwise(labels)])
+    if not inside or not len(between):
+        return
+    wide = np.flatnonzero(between > 1.5 * max(inside))
+    if len(wide):
+        case = {"labels jump before": [files[number + 1] for number in wide.tolist()]}
+        notes.drift("gap", column.path, case, "left as they are")
+
+
+def _note_disorder(
+    column: Column,
+    firsts: NDArray[Any],
+    lasts: NDArray[Any],
+    files: Sequence[int],
+    notes: Notes,
+) -> None:
+    back = np.flatnonzero(firsts[1:] <= lasts[:-1]) + 1
+    concerned = [files[number] for number in back.tolist()] or list(files)
+    notes.drift("order", column.path, {"labels are out of order": concerned}, "order kept")
+
+
+def _report_overlap(
+    column: Column, repeated: NDArray[Any], concerned: Sequence[int], notes: Notes
+) -> None:
+    shown = ", ".join(str(label) for label in np.unique(repeated)[:3].tolist())
+    message = (
+        f"{len(np.unique(repeated))} labels occur more than once ({shown}, ...); overlap='first' or"
+        " 'last' keeps one of each, 'keep' all"
+    )
+    notes.problem("overlap", column.path, message, concerned, drop=False)
+    if notes.options.conflicts == "drop":
+        notes.drift("overlap", column.path, {message: list(concerned)}, "all are kept")
+
+
+def _trimmed(
+    everything: NDArray[Any],
+    owner: NDArray[np.int64],
+    labels: Sequence[NDArray[Any]],
+    files: Sequence[int],
+    *,
+    keep_last: bool,
+) -> list[Piece]:
+    """One element of each label, in the order of labels, as runs of neighbours in one file."""
+    sizes = np.array([len(part) for part in labels], np.int64)
+    index = np.arange(len(everything)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    precedence = -owner if keep_last else owner
+    order = np.lexsort((index, precedence, everything))
+    ordered = everything[order]
+    first = np.concatenate([[True], ordered[1:] != ordered[:-1]])
+    order = order[first]
+    if _falls(labels):
+        order = order[::-1]
+    owners, places = owner[order], index[order]
+    cut = (owners[1:] != owners[:-1]) | (places[1:] != places[:-1] + 1)
+    heads = np.concatenate([[0], np.flatnonzero(cut) + 1])
+    tails = np.concatenate([heads[1:], [len(order)]]) - 1
+    return [
+        Piece(files[int(owners[head])], int(places[head]), int(places[tail]) + 1)
+        for head, tail in zip(heads.tolist(), tails.tolist(), strict=True)
+    ]
+
+
+def _falls(labels: Sequence[NDArray[Any]]) -> bool:
+    long = [part for part in labels if len(part) > 1]
+    return bool(long) and all(part[0] > part[-1] for part in long)

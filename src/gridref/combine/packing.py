@@ -1,0 +1,192 @@
+"""Packed variables (CF conventions, 8.1) whose scale, offset or fill differ between inputs.
+
+Where all inputs pack alike, values stay packed. Where they do not, every block is unpacked with its
+own numbers, and the array holds floats with NaN for what its file marks as absent. The floating
+dtype is the one that xarray decodes to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from gridref.combine.columns import Column, Kind, Notes, value_text
+from gridref.errors import NotRepresentableError
+from gridref.model.array import VirtualArray
+from gridref.model.encoding import Encoding, Unpacking
+from gridref.model.joining import recast
+
+__all__ = ["PACKING_ATTRIBUTES", "Packing", "resolve_packing", "unpack_all"]
+
+PACKING_ATTRIBUTES = ("scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned")
+
+
+@dataclass(frozen=True)
+class Packing:
+    """What the attributes of a variable say about its stored numbers.
+
+    Attributes
+    ----------
+    scale, offset
+        Factor and offset, None where there is none.
+    fills
+        Stored values that mean "no data", without NaN.
+    unsigned
+        Whether integers are to be read as unsigned, or signed; None leaves them.
+    """
+
+    scale: float | None = None
+    offset: float | None = None
+    fills: frozenset[float | int] = frozenset()
+    unsigned: bool | None = None
+
+    @classmethod
+    def of(cls, array: VirtualArray) -> Packing:
+        """Read the attributes of an array."""
+        attrs, dtype = array.attrs, array.dtype
+        unsigned = _unsigned(attrs.get("_Unsigned"), dtype)
+        fills: set[float | int] = set()
+        for name in ("_FillValue", "missing_value"):
+            fills |= _fills(attrs.get(name), dtype, unsigned)
+        return cls(
+            _number(attrs.get("scale_factor")),
+            _number(attrs.get("add_offset")),
+            frozenset(fills),
+            unsigned,
+        )
+
+    @property
+    def is_trivial(self) -> bool:
+        """Whether stored numbers are the values."""
+        return self == Packing()
+
+    def __str__(self) -> str:
+        parts = []
+        if self.scale is not None:
+            parts.append(f"scale_factor {self.scale:.9g}")
+        if self.offset is not None:
+            parts.append(f"add_offset {self.offset:.9g}")
+        if self.fills:
+            parts.append(f"fill {', '.join(f'{fill:.9g}' for fill in sorted(self.fills))}")
+        if self.unsigned is not None:
+            parts.append("unsigned" if self.unsigned else "signed")
+        return ", ".join(parts) or "not packed"
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(np.asarray(value).reshape(-1)[0])
+
+
+def _unsigned(value: Any, dtype: np.dtype[Any]) -> bool | None:
+    """Whether ``_Unsigned`` changes how the stored integers are read."""
+    text = value_text(value).lower()
+    if text == "true" and dtype.kind == "i":
+        return True
+    return False if text == "false" and dtype.kind == "u" else None
+
+
+def _fills(value: Any, dtype: np.dtype[Any], unsigned: bool | None) -> set[float | int]:
+    if value is None:
+        return set()
+    found = np.asarray(value).reshape(-1)
+    if found.dtype.kind not in "biuf":
+        return set()
+    if unsigned is not None and found.dtype.kind in "iu":
+        kind = "u" if unsigned else "i"
+        found = found.astype(dtype).view(f"{kind}{dtype.itemsize}")
+    return {entry for entry in found.tolist() if entry == entry}
+
+
+def float_dtype(array: VirtualArray, packing: Packing) -> np.dtype[Any]:
+    """The dtype that xarray decodes a variable to (``xarray.coding.variables``)."""
+    dtype, attrs = array.dtype, array.attrs
+    if packing.scale is None and packing.offset is None:
+        if dtype.kind == "f":
+            return np.dtype("f4") if dtype.itemsize <= 4 and packing.fills else dtype
+        return np.dtype("f4" if dtype.itemsize <= 2 else "f8")
+    scale, offset = (
+        None if attrs.get(name) is None else np.asarray(attrs[name]).dtype
+        for name in ("scale_factor", "add_offset")
+    )
+    if offset is None:
+        return np.dtype(scale) if scale is not None and scale.kind == "f" else np.dtype("f8")
+    conforming = scale == offset and offset in (np.dtype("f4"), np.dtype("f8"))
+    if not conforming or (dtype.kind in "iu" and dtype.itemsize == 4):
+        return np.dtype("f8")
+    return np.dtype(offset)
+
+
+def resolve_packing(column: Column, notes: Notes) -> Column:
+    """Unpack every block with its own numbers where inputs are packed differently."""
+    kinds = [kind for kind in column.kinds if kind.array.dtype.kind in "biuf"]
+    if len(kinds) < len(column.kinds) or len(kinds) < 2:
+        return column
+    packings = [Packing.of(kind.array) for kind in kinds]
+    signed = {packing.unsigned for packing in packings} != {None}
+    dtypes = {kind.array.dtype for kind in kinds}
+    if len(set(packings)) == 1 and not (signed and len(dtypes) > 1):
+        return column
+    result = unpack_all(column)
+    notes.drift(
+        "packing",
+        column.path,
+        column.cases(lambda kind: str(Packing.of(kind.array))),
+        f"each file is unpacked with its own numbers: {result.first.dtype} with NaN",
+    )
+    return result
+
+
+def unpack_all(column: Column) -> Column:
+    """Unpack all blocks to floats with NaN, each with the numbers of its own file."""
+    dtype = np.result_type(
+        *(float_dtype(kind.array, Packing.of(kind.array)) for kind in column.kinds)
+    )
+    known: dict[tuple[Encoding, Unpacking | None], Encoding] = {}
+
+    def change(kind: Kind, array: VirtualArray) -> VirtualArray:
+        return unpacked(array, Packing.of(kind.array), dtype, known)
+
+    return column.map_kinds(change)
+
+
+def unpacked(
+    array: VirtualArray,
+    packing: Packing,
+    dtype: np.dtype[Any],
+    known: dict[tuple[Encoding, Unpacking | None], Encoding],
+) -> VirtualArray:
+    """An array of unpacked floats over the same stored chunks."""
+    unpacking = None
+    if not packing.is_trivial:
+        unpacking = Unpacking(
+            packing.scale,
+            packing.offset,
+            tuple(sorted(packing.fills)),
+            packing.unsigned,
+            str(float_dtype(array, packing)),
+        )
+    floats = recast(array, dtype, dtype.type(np.nan))
+    encodings = []
+    for encoding in floats.encodings:
+        key = (encoding, unpacking)
+        if key not in known:
+            known[key] = _with_unpacking(encoding, unpacking)
+        encodings.append(known[key])
+    return floats.replace(encodings=tuple(encodings), attrs=without_packing(array.attrs, dtype))
+
+
+def _with_unpacking(encoding: Encoding, unpacking: Unpacking | None) -> Encoding:
+    if unpacking is None:
+        return encoding
+    if encoding.unpacking is not None:
+        raise NotRepresentableError("values that are unpacked already are packed once more")
+    return replace(encoding, unpacking=unpacking)
+
+
+def without_packing(attrs: Mapping[str, Any], dtype: np.dtype[Any]) -> dict[str, Any]:
+    """Attributes of the unpacked floats."""
+    kept = {name: value for name, value in attrs.items() if name not in PACKING_ATTRIBUTES}
+    return {**kept, "_FillValue": dtype.type(np.nan)}

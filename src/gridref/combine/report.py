@@ -1,0 +1,149 @@
+"""What differed between inputs, and how it was resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Drift", "DriftCase", "DriftReport", "file_ranges"]
+
+
+def file_ranges(files: Sequence[int]) -> list[tuple[int, int]]:
+    """Runs of neighbours among ascending file numbers, as (first, last)."""
+    runs: list[tuple[int, int]] = []
+    for number in files:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], number)
+        else:
+            runs.append((number, number))
+    return runs
+
+
+@dataclass(frozen=True)
+class DriftCase:
+    """One of the values that a property has.
+
+    Attributes
+    ----------
+    value
+        The value, as text.
+    ranges
+        Runs of files, counted from 0, as (first, last).
+    """
+
+    value: str
+    ranges: tuple[tuple[int, int], ...]
+
+    @property
+    def n_files(self) -> int:
+        """Number of files."""
+        return sum(last - first + 1 for first, last in self.ranges)
+
+    def where(self, n_files: int) -> str:
+        """The files in words, counted from 1, like ``files 1 to 212``."""
+        parts = []
+        for first, last in self.ranges[:3]:
+            if first == last:
+                parts.append(f"file {first + 1}")
+            elif last == n_files - 1 and first > 0:
+                parts.append(f"file {first + 1} onward")
+            else:
+                parts.append(f"files {first + 1} to {last + 1}")
+        more = sum(last - first + 1 for first, last in self.ranges[3:])
+        return ", ".join(parts) + (f" and {more} more" if more else "")
+
+
+@dataclass(frozen=True)
+class Drift:
+    """One property of one variable that is not the same in all inputs.
+
+    Attributes
+    ----------
+    cause
+        Short stable name, like ``"packing"``.
+    variable
+        Path of the variable; of a group's attributes, the group's path.
+    cases
+        The values and where they occur, in the order of first occurrence; at most `MAX_CASES`.
+    resolution
+        What was done about it.
+    n_cases
+        Number of distinct values.
+    """
+
+    cause: str
+    variable: str
+    cases: tuple[DriftCase, ...]
+    resolution: str
+    n_cases: int
+
+    MAX_CASES = 20
+
+    @classmethod
+    def of(cls, cause: str, variable: str, cases: dict[str, list[int]], resolution: str) -> Drift:
+        """Build from the files of each value."""
+        shown = tuple(
+            DriftCase(value, tuple(file_ranges(sorted(files))))
+            for value, files in list(cases.items())[: cls.MAX_CASES]
+        )
+        return cls(cause, variable, shown, resolution, len(cases))
+
+    def text(self, n_files: int) -> str:
+        """One paragraph: the variable, the cases and the resolution."""
+        cases = [f"{case.where(n_files)}: {case.value}" for case in self.cases]
+        if self.n_cases > len(self.cases):
+            cases.append(f"{self.n_cases - len(self.cases)} more values")
+        return f"{self.variable or '/'}: {'; '.join(cases)} -> {self.resolution}"
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON form."""
+        return {
+            "cause": self.cause,
+            "variable": self.variable,
+            "resolution": self.resolution,
+            "n_cases": self.n_cases,
+            "cases": [
+                {"value": case.value, "files": [list(pair) for pair in case.ranges]}
+                for case in self.cases
+            ],
+        }
+
+
+@dataclass(frozen=True)
+class DriftReport:
+    """Every drift between the inputs of a combination.
+
+    Attributes
+    ----------
+    drifts
+        One entry per cause and variable.
+    files
+        Names of the inputs.
+    """
+
+    drifts: tuple[Drift, ...] = ()
+    files: tuple[str, ...] = ()
+
+    def __iter__(self) -> Iterator[Drift]:
+        return iter(self.drifts)
+
+    def __len__(self) -> int:
+        return len(self.drifts)
+
+    def of_cause(self, cause: str) -> tuple[Drift, ...]:
+        """The drifts of one cause."""
+        return tuple(drift for drift in self.drifts if drift.cause == cause)
+
+    def __str__(self) -> str:
+        if not self.drifts:
+            return f"{len(self.files)} files, no drift"
+        lines = []
+        for cause in dict.fromkeys(drift.cause for drift in self.drifts):
+            lines.append(cause)
+            lines += [f"  {drift.text(len(self.files))}" for drift in self.of_cause(cause)]
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON form."""
+        return {"files": list(self.files), "drifts": [drift.to_json() for drift in self.drifts]}

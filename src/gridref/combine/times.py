@@ -1,0 +1,302 @@
+"""Time coordinates with different units or reference dates, put on one.
+
+Numbers are changed exactly or not at all: integers by integer arithmetic, floats where the sum has
+no rounding error (the error term of Knuth's TwoSum, The Art of Computer Programming 2, 4.2.2), and
+otherwise as whole ticks of the coarsest unit, from seconds to nanoseconds, that holds every value.
+Coordinates whose units agree with the first file's stay where they lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.combine.calendars import GREGORIAN_START_NS, TimeBase, is_time_like, units_with
+from gridref.combine.columns import Column, Notes, value_text
+from gridref.combine.packing import Packing
+from gridref.combine.values import Values
+from gridref.model.array import VirtualArray
+
+__all__ = ["resolve_times"]
+
+_INT64 = np.iinfo(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class _Entry:
+    """One file's part of a time coordinate or of its bounds."""
+
+    column: int
+    place: int
+    base: TimeBase
+    array: VirtualArray
+
+
+def resolve_times(columns: Mapping[str, Column], notes: Notes, values: Values) -> dict[str, Column]:
+    """Put every time coordinate, and its bounds with it, on the units of its first file."""
+    result = dict(columns)
+    for name, column in columns.items():
+        if not any(is_time_like(kind.array.attrs) for kind in column.kinds):
+            continue
+        members = [name, *_bounds_of(column, columns)]
+        changed = _resolve([result[member] for member in members], notes, values)
+        result.update(zip(members, changed, strict=True))
+    return result
+
+
+def _bounds_of(column: Column, columns: Mapping[str, Column]) -> list[str]:
+    names = [
+        kind.array.attrs.get(attribute)
+        for kind in column.kinds
+        for attribute in ("bounds", "climatology")
+    ]
+    return [
+        name
+        for name in dict.fromkeys(names)
+        if isinstance(name, str)
+        and name in columns
+        and not any(is_time_like(kind.array.attrs) for kind in columns[name].kinds)
+    ]
+
+
+def _resolve(columns: list[Column], notes: Notes, values: Values) -> list[Column]:
+    main = columns[0]
+    bases = _bases(main, notes)
+    if bases is None or len(set(bases.values())) == 1:
+        return columns
+    calendars = {base.calendar for base in bases.values()}
+    cases = main.cases(lambda kind: _described(kind.array.attrs))
+    if len(calendars) > 1 and not calendars <= {"standard", "proleptic_gregorian"}:
+        advice = "their dates do not mean the same days"
+        notes.conflict("calendar-differs", main.path, "calendars", cases, advice)
+        return columns
+    entries = [
+        _Entry(number, place, bases[file], array)
+        for number, column in enumerate(columns)
+        for place, (file, array) in enumerate(zip(column.files, column.arrays, strict=True))
+        if file in bases
+    ]
+    target = bases[main.files[0]]
+    needed = [entry for entry in entries if len(calendars) > 1 or entry.base != target]
+    if not all(values.available(entry.array) for entry in needed):
+        advice = "bringing them on one needs their values, and nothing can read them"
+        notes.conflict("time-units-differ", main.path, "units", cases, advice)
+        return columns
+    if len(calendars) > 1 and not _all_gregorian(entries, values):
+        advice = "dates before 1582-10-15 are not the same days in both"
+        notes.conflict("calendar-differs", main.path, "calendars", cases, advice)
+        return columns
+    return _reencode(columns, entries, target, notes, values, cases)
+
+
+def _bases(column: Column, notes: Notes) -> dict[int, TimeBase] | None:
+    """The time base of every file; None where units agree anyway, or cannot be understood."""
+    texts = {_described(kind.array.attrs) for kind in column.kinds}
+    if len(texts) == 1:
+        return None
+    found: dict[int, TimeBase] = {}
+    for kind in column.kinds:
+        base = TimeBase.of(kind.array.attrs)
+        packing = Packing.of(kind.array)
+        if base is None or packing.scale is not None or packing.offset is not None:
+            cases = column.cases(lambda kind: _described(kind.array.attrs))
+            advice = f"{_described(kind.array.attrs)!r} cannot be brought on others exactly"
+            notes.conflict("time-units-differ", column.path, "units", cases, advice)
+            return None
+        found.update(dict.fromkeys((column.files[place] for place in kind.members), base))
+    return found
+
+
+def _described(attrs: Mapping[str, Any]) -> str:
+    calendar = attrs.get("calendar")
+    units = value_text(attrs.get("units"))
+    return units if calendar is None else f"{units} ({value_text(calendar)})"
+
+
+def _valid(entry: _Entry, values: Values) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Values, and which of them are times."""
+    data = values.of(entry.array)
+    valid = np.ones(data.shape, bool) if data.dtype.kind != "f" else ~np.isnan(data)
+    for fill in Packing.of(entry.array).fills:
+        valid &= data != fill
+    return data, valid
+
+
+def _all_gregorian(entries: Sequence[_Entry], values: Values) -> bool:
+    for entry in entries:
+        data, valid = _valid(entry, values)
+        if valid.any():
+            first = data[valid].min()
+            if int(first * 1.0) * entry.base.unit_ns + entry.base.epoch_ns < GREGORIAN_START_NS:
+                return False
+    return True
+
+
+def _reencode(
+    columns: list[Column],
+    entries: list[_Entry],
+    target: TimeBase,
+    notes: Notes,
+    values: Values,
+    cases: dict[str, list[int]],
+) -> list[Column]:
+    same = [entry.base.epoch_ns == target.epoch_ns and entry.base.unit_ns == target.unit_ns
+            for entry in entries]  # fmt: skip
+    if all(same):
+        notes.drift("time-units", columns[0].path, cases, "they mean the same")
+        return _with_units(columns, entries, {}, target.unit_ns, {})
+    has_fill = [bool(Packing.of(column.first).fills) for column in columns]
+    converted = {
+        number: _converted(entry, target, values, has_fill=has_fill[entry.column])
+        for number, entry in enumerate(entries)
+        if not same[number]
+    }
+    units = columns[0].first.attrs["units"]
+    if all(result is not None for result in converted.values()):
+        notes.drift("time-units", columns[0].path, cases, f"re-encoded exactly as {units!r}")
+        return _with_units(columns, entries, converted, target.unit_ns, {})
+    for unit_ns in (10**9, 10**6, 10**3, 1):
+        ticks = {
+            number: _ticks(entry, target.in_unit(unit_ns), values)
+            for number, entry in enumerate(entries)
+        }
+        if all(result is not None for result in ticks.values()):
+            new_units = units_with(units, unit_ns)
+            notes.drift("time-units", columns[0].path, cases, f"re-encoded as {new_units!r}")
+            return _with_units(columns, entries, ticks, unit_ns, {"_FillValue": _INT64.min})
+    advice = "they have no common unit that holds every value in 64 bits"
+    notes.conflict("time-units-differ", columns[0].path, "units", cases, advice)
+    return columns
+
+
+def _converted(
+    entry: _Entry, target: TimeBase, values: Values, *, has_fill: bool
+) -> NDArray[Any] | None:
+    """Values in the target's units, in the file's own kind of number; None if that would round."""
+    data, valid = _valid(entry, values)
+    if not has_fill and data.dtype.kind != "f" and not valid.all():
+        return None
+    ratio, rest = divmod(entry.base.unit_ns, target.unit_ns)
+    shift, shift_rest = divmod(entry.base.epoch_ns - target.epoch_ns, target.unit_ns)
+    if rest or (shift_rest and data.dtype.kind != "f"):
+        return None
+    if data.dtype.kind in "iu":
+        return _scaled_integers(data, valid, ratio, shift)
+    delta = shift + shift_rest / target.unit_ns
+    if shift_rest and delta * target.unit_ns != shift * target.unit_ns + shift_rest:
+        return None
+    wide = np.where(valid, data, 0).astype(np.float64)
+    scaled = wide * ratio
+    total = scaled + delta
+    back = total - scaled
+    error = (scaled - (total - back)) + (delta - back)
+    if (error[valid] != 0).any() or (scaled / ratio != wide).any() or not _exact(scaled, ratio):
+        return None
+    return np.where(valid, total, np.nan)
+
+
+def _exact(scaled: NDArray[np.float64], ratio: int) -> bool:
+    """Whether products with a ratio are surely exact: whole numbers below 2^53, or no product."""
+    return ratio == 1 or bool(
+        ((scaled == np.rint(scaled)) & (np.abs(scaled) < 2.0**53) & (ratio < 2**53)).all()
+    )
+
+
+def _scaled_integers(
+    data: NDArray[Any], valid: NDArray[np.bool_], ratio: int, shift: int
+) -> NDArray[np.int64] | None:
+    held = data[valid]
+    if held.size:
+        ends = (int(held.min()) * ratio + shift, int(held.max()) * ratio + shift)
+        extreme = max(map(abs, (*ends, ends[0] - shift, ends[1] - shift, shift)))
+        if extreme > _INT64.max:
+            return None
+    result = np.full(data.shape, _INT64.min, np.int64)
+    result[valid] = held.astype(np.int64) * ratio + shift
+    return result
+
+
+def _ticks(entry: _Entry, target: TimeBase, values: Values) -> NDArray[np.int64] | None:
+    """Values as whole ticks of the target, floats to the nanosecond; None if they are none."""
+    data, valid = _valid(entry, values)
+    shift = entry.base.epoch_ns - target.epoch_ns
+    if data.dtype.kind == "f":
+        ns = np.rint(np.where(valid, data, 0).astype(np.float64) * entry.base.unit_ns)
+        if (np.abs(ns) >= 2.0**63).any():
+            return None
+        whole: NDArray[Any] = ns.astype(np.int64)
+        ratio = 1
+    else:
+        whole, ratio = data, entry.base.unit_ns
+    common = np.gcd.reduce(whole[valid].astype(np.int64)) if valid.any() else 0
+    if (int(common) * ratio) % target.unit_ns or shift % target.unit_ns:
+        return None
+    if ratio % target.unit_ns:
+        if ratio != 1:
+            return None
+        return _scaled_integers(whole // target.unit_ns, valid, 1, shift // target.unit_ns)
+    return _scaled_integers(whole, valid, ratio // target.unit_ns, shift // target.unit_ns)
+
+
+def _with_units(
+    columns: list[Column],
+    entries: Sequence[_Entry],
+    converted: Mapping[int, NDArray[Any] | None],
+    unit_ns: int,
+    extra: Mapping[str, Any],
+) -> list[Column]:
+    """Put new values and units in place."""
+    arrays = [list(column.arrays) for column in columns]
+    reference = [column.first for column in columns]
+    for number, entry in enumerate(entries):
+        first = reference[entry.column]
+        attrs = _attrs(entry.array, first, unit_ns, extra)
+        data = converted.get(number)
+        if data is None:
+            changed = entry.array.replace(attrs=attrs)
+        else:
+            changed = _inline(data, entry.array.dims, attrs, first, extra)
+        arrays[entry.column][entry.place] = changed
+    return [column.with_arrays(new) for column, new in zip(columns, arrays, strict=True)]
+
+
+def _attrs(
+    array: VirtualArray, first: VirtualArray, unit_ns: int, extra: Mapping[str, Any]
+) -> dict[str, Any]:
+    attrs = dict(array.attrs)
+    for name in ("units", "calendar", "_FillValue", "missing_value"):
+        attrs.pop(name, None)
+        if name in first.attrs:
+            attrs[name] = first.attrs[name]
+    if extra:
+        attrs.pop("missing_value", None)
+        if "units" in attrs:
+            attrs["units"] = units_with(attrs["units"], unit_ns)
+        attrs.update({name: np.int64(value) for name, value in extra.items()})
+    return attrs
+
+
+def _inline(
+    data: NDArray[Any],
+    dims: tuple[str, ...],
+    attrs: dict[str, Any],
+    first: VirtualArray,
+    extra: Mapping[str, Any],
+) -> VirtualArray:
+    """New values as an inline array, in the first file's dtype where that holds them."""
+    fills = Packing.of(first).fills
+    if not extra and fills:
+        fill = next(iter(fills))
+        absent = np.isnan(data) if data.dtype.kind == "f" else data == _INT64.min
+        data = np.where(absent, np.asarray(fill, data.dtype), data)
+    narrow = data
+    if not extra and first.dtype.kind in "iuf":
+        with np.errstate(all="ignore"):
+            narrow = data.astype(first.dtype)
+        same = (narrow.astype(data.dtype) == data) | ((data != data) & (narrow != narrow))
+        narrow = narrow if bool(same.all()) else data
+    return VirtualArray.from_numpy(narrow, dims, attrs, None if not extra else np.int64(0))

@@ -1,0 +1,109 @@
+"""Values of arrays that rules have to see: kept inline, or read by whoever called."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.combine.options import Read
+from gridref.errors import InvalidRequestError
+from gridref.model.array import VirtualArray
+from gridref.model.encoding import bytes_codec
+from gridref.model.manifest import ChunkManifest, ChunkState
+
+__all__ = ["Values", "same_values"]
+
+
+class Values:
+    """Gives values of arrays, if they can be had.
+
+    Parameters
+    ----------
+    read
+        Reads all values of an array; None where only inline values may be used.
+    """
+
+    def __init__(self, read: Read | None) -> None:
+        self._read = read
+        self._known: dict[int, tuple[VirtualArray, NDArray[Any]]] = {}
+
+    def available(self, array: VirtualArray) -> bool:
+        """Whether the values can be had."""
+        return self._read is not None or content_key(array) is not None
+
+    def of(self, array: VirtualArray) -> NDArray[Any]:
+        """All values of an array; read once.
+
+        Raises
+        ------
+        InvalidRequestError
+            If they are not inline and nothing can read them.
+        """
+        known = self._known.get(id(array))
+        if known is None:
+            known = self._known[id(array)] = (array, self._load(array))
+        return known[1]
+
+    def _load(self, array: VirtualArray) -> NDArray[Any]:
+        values = inline_values(array)
+        if values is not None:
+            return values
+        if self._read is None:
+            raise InvalidRequestError("values are needed, and nothing can read them")
+        return self._read(array)
+
+
+def content_key(array: VirtualArray) -> Any:
+    """What two arrays of inline chunks share only if their values are equal; None for others."""
+    if len(array.manifests) != 1 or array.n_blocks != 1 or len(array.encodings) != 1:
+        return None
+    manifest, blocks = array.manifests[0], array.blocks
+    if not isinstance(manifest, ChunkManifest) or (manifest.state != ChunkState.INLINE).any():
+        return None
+    return (
+        array.shape,
+        array.dtype,
+        array.encodings[0],
+        manifest.inline,
+        manifest.offset.tobytes(),
+        *(
+            getattr(blocks, name).tobytes()
+            for name in ("first_row", "row_stride", "origin", "step")
+        ),
+        blocks.stored_shape.tobytes(),
+    )
+
+
+def inline_values(array: VirtualArray) -> NDArray[Any] | None:
+    """Values that are kept inline as one plain chunk, as `VirtualArray.from_numpy` does."""
+    if array.size == 0:
+        return np.zeros(array.shape, array.dtype)
+    if array.n_blocks != 1 or len(array.encodings) != 1 or array.dtype.hasobject:
+        return None
+    (encoding,), (manifest,), blocks = array.encodings, array.manifests, array.blocks
+    plain = (
+        encoding.codecs == (bytes_codec(array.dtype),)
+        and encoding.dtype == array.dtype
+        and encoding.unpacking is None
+        and encoding.chunk_shape == array.shape
+        and not encoding.prefix
+        and isinstance(manifest, ChunkManifest)
+        and manifest.state[int(blocks.first_row[0])] == ChunkState.INLINE
+        and not manifest.has_filter_masks
+    )
+    whole = bool((blocks.origin == 0).all() and (blocks.step == 1).all())
+    if not (plain and whole) or not isinstance(manifest, ChunkManifest):
+        return None
+    raw = manifest.inline_bytes(int(blocks.first_row[0]))
+    little = np.frombuffer(raw, array.dtype.newbyteorder("<"))
+    return little.astype(array.dtype).reshape(array.shape)
+
+
+def same_values(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    """Whether two arrays hold the same values, NaN equal to NaN."""
+    if one.shape != other.shape:
+        return False
+    floats = one.dtype.kind in "fc" and other.dtype.kind in "fc"
+    return bool(np.array_equal(one, other, equal_nan=floats))
