@@ -15,7 +15,7 @@ from gridref.serve.objects import VirtualObject
 __all__ = ["GridrefFileSystem"]
 
 
-class GridrefFileSystem(AbstractFileSystem):  # type: ignore[misc]
+class GridrefFileSystem(AbstractFileSystem):
     """The keys of a catalog as files.
 
     Registered with fsspec as ``gridref``: chain it before the catalog's own address. Options:
@@ -26,7 +26,7 @@ class GridrefFileSystem(AbstractFileSystem):  # type: ignore[misc]
         Address of the catalog, or a `VirtualGroup`.
     target_protocol, target_options
         fsspec protocol and options of the catalog's address, as chaining gives them.
-    view, rectilinear, chunks, compressor
+    view, rectilinear, chunks, compressor, shards, grid, index_location
         As for `gridref.open_store`.
     storage_options
         Options for the sources; by default `target_options`.
@@ -48,6 +48,9 @@ class GridrefFileSystem(AbstractFileSystem):  # type: ignore[misc]
         rectilinear: bool | None = None,
         chunks: Mapping[str, int] | None = None,
         compressor: str | None = None,
+        shards: str | Mapping[str, int] | None = None,
+        grid: str = "auto",
+        index_location: str = "end",
         storage_options: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
@@ -58,7 +61,15 @@ class GridrefFileSystem(AbstractFileSystem):  # type: ignore[misc]
             )
         if isinstance(fo, str) and target_protocol not in (None, "file", "local"):
             fo = fo if "://" in fo else f"{target_protocol}://{fo}"
-        options = view_options(view, rectilinear=rectilinear, chunks=chunks, compressor=compressor)
+        options = view_options(
+            view,
+            rectilinear=rectilinear,
+            chunks=chunks,
+            compressor=compressor,
+            shards=shards,
+            grid=grid,
+            index_location=index_location,
+        )
         catalog_options = {k: v for k, v in (target_options or {}).items() if k != "fo"}
         group = open_group(fo, catalog_options)
         self.space, self.reader = open_space(
@@ -195,7 +206,7 @@ class GridrefFileSystem(AbstractFileSystem):  # type: ignore[misc]
         _refuse()
 
 
-class GridrefFile(AbstractBufferedFile):  # type: ignore[misc]
+class GridrefFile(AbstractBufferedFile):
     """A key opened as a seekable binary file."""
 
     def _fetch_range(self, start: int, end: int) -> bytes:

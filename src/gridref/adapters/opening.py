@@ -11,6 +11,7 @@ from gridref.catalog import open_catalog
 from gridref.errors import InvalidRequestError
 from gridref.io import SourcePool
 from gridref.model.array import VirtualGroup
+from gridref.model.shard import IndexLocation
 from gridref.serve.objects import KeySpace, ObjectReader
 from gridref.serve.reader import Reader
 from gridref.serve.views import View, ViewOptions
@@ -51,24 +52,37 @@ def view_options(
     rectilinear: bool | None = None,
     chunks: Mapping[str, int] | None = None,
     compressor: str | None = None,
+    shards: str | Mapping[str, int] | None = None,
+    grid: str = "auto",
+    index_location: str = "end",
 ) -> ViewOptions:
     """Options of a view, as users write them.
 
-    `rectilinear` of None follows zarr-python's ``array.rectilinear_chunks`` as it is now.
+    `grid` is ``"regular"``, ``"rectilinear"`` (uneven chunk grids may be shown) or ``"auto"``,
+    which follows `rectilinear`; and that, if None, what zarr-python's
+    ``array.rectilinear_chunks`` is now.
 
     Raises
     ------
     InvalidRequestError
-        For an unknown view or compressor.
+        For an unknown view, compressor, grid, kind of shards or place of their index.
     """
+    if grid not in ("auto", "regular", "rectilinear"):
+        raise InvalidRequestError(f"grid must be auto, regular or rectilinear, got {grid!r}")
+    if index_location not in ("start", "end"):
+        raise InvalidRequestError(f"index_location must be start or end, got {index_location!r}")
     try:
         chosen = View(view)
     except ValueError:
         names = ", ".join(member.value for member in View)
         raise InvalidRequestError(f"view must be one of {names}, got {view!r}") from None
+    if grid != "auto":
+        rectilinear = grid == "rectilinear"
     if rectilinear is None:
         rectilinear = rectilinear_enabled()
-    return ViewOptions(chosen, rectilinear, chunks, compressor)
+    return ViewOptions(
+        chosen, rectilinear, chunks, compressor, shards, IndexLocation(index_location)
+    )
 
 
 def open_space(

@@ -20,7 +20,7 @@ from gridref.adapters.opening import open_group, open_space, view_options
 from gridref.errors import ReadOnlyError
 from gridref.model.array import VirtualGroup
 from gridref.serve.objects import ObjectReader, VirtualObject
-from gridref.serve.views import View
+from gridref.serve.views import View, ViewOptions
 
 __all__ = ["GridrefStore", "open_store"]
 
@@ -49,6 +49,9 @@ def open_store(
     rectilinear: bool | None = None,
     chunks: Mapping[str, int] | None = None,
     compressor: str | None = None,
+    shards: str | Mapping[str, int] | None = None,
+    grid: str = "auto",
+    index_location: str = "end",
 ) -> GridrefStore:
     """Open a catalog, or a virtual group in memory, as a read-only Zarr v3 store.
 
@@ -67,6 +70,13 @@ def open_store(
         Chunk lengths by dimension name, for the portable view.
     compressor
         ``"zstd"``, ``"gzip"`` or None, for the portable view.
+    shards
+        None, ``"blocks"``, ``"auto"`` or lengths by dimension name: show chunks in shards with an
+        emulated index. Arrays whose edges do not divide are shown without.
+    grid
+        ``"regular"``, ``"rectilinear"`` or ``"auto"``, which follows `rectilinear`.
+    index_location
+        ``"start"`` or ``"end"`` of a shard.
 
     Raises
     ------
@@ -81,11 +91,18 @@ def open_store(
     >>> xr.open_zarr(store)  # doctest: +SKIP
     """
     group = open_group(source, storage_options)
-    options = view_options(view, rectilinear=rectilinear, chunks=chunks, compressor=compressor)
+    options = view_options(
+        view,
+        rectilinear=rectilinear,
+        chunks=chunks,
+        compressor=compressor,
+        shards=shards,
+        grid=grid,
+        index_location=index_location,
+    )
     space, reader = open_space(group, options, storage_options)
     name = repr(group) if isinstance(source, VirtualGroup) else os.fspath(source)
-    recipe = (source, view, storage_options, options.rectilinear, chunks, compressor)
-    return GridrefStore(space, reader, name=name, recipe=recipe)
+    return GridrefStore(space, reader, name=name, recipe=(source, options, storage_options))
 
 
 class GridrefStore(Store):
@@ -100,7 +117,7 @@ class GridrefStore(Store):
     name
         Shown in ``repr``.
     recipe
-        How to open the same store again, for pickling: see `open_store`.
+        Catalog, view options and storage options: how to open the same store again.
     """
 
     supports_writes = False
@@ -244,21 +261,11 @@ class GridrefStore(Store):
 
 
 def _reopen(
-    source: str | VirtualGroup,
-    view: str,
-    storage_options: Mapping[str, Any] | None,
-    rectilinear: bool,
-    chunks: Mapping[str, int] | None,
-    compressor: str | None,
+    source: str | VirtualGroup, options: ViewOptions, storage_options: Mapping[str, Any] | None
 ) -> GridrefStore:
-    return open_store(
-        source,
-        view,
-        storage_options,
-        rectilinear=rectilinear,
-        chunks=chunks,
-        compressor=compressor,
-    )
+    space, reader = open_space(open_group(source, storage_options), options, storage_options)
+    name = repr(space.group) if isinstance(source, VirtualGroup) else os.fspath(source)
+    return GridrefStore(space, reader, name=name, recipe=(source, options, storage_options))
 
 
 def _refuse() -> NoReturn:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 
@@ -18,6 +18,7 @@ from gridref.errors import InvalidRequestError, NotRepresentableError
 from gridref.model.array import MISSING_BLOCK, VirtualArray, common_along
 from gridref.model.encoding import Codec, EdgePolicy, Encoding, bytes_codec
 from gridref.model.grid import ChunkGrid, GridAxis
+from gridref.model.shard import IndexLocation, ShardLayout, shard_axis
 from gridref.model.zarr_metadata import (
     ArrayMetadata,
     attributes_to_json,
@@ -39,6 +40,12 @@ COMPRESSORS: Mapping[str, Codec] = {
     "gzip": Codec.of("gzip", level=5),
 }
 """Compressors that a portable view can put on top."""
+
+
+SHARD_BYTES = 64 * 2**20
+"""Decoded size that shards of ``"auto"`` come near."""
+MAX_AUTO_CHUNKS = 16_384
+"""Most inner chunks in a shard of ``"auto"``: an index of 256 KiB."""
 
 
 class View(StrEnum):
@@ -68,14 +75,39 @@ class ViewOptions:
         chunks. Asking for chunks makes an array portable under `View.AUTO`.
     compressor
         ``"zstd"``, ``"gzip"`` or None: compressor of portable chunks.
+    shards
+        None shows no shards; ``"blocks"`` one a block; lengths by dimension name (dimensions not
+        named follow the blocks); ``"auto"`` equal shards of about `SHARD_BYTES` decoded. An array
+        whose edges do not divide by its chunks is shown without; `ArrayView.shard_reason` says why.
+    index_location
+        Where in a shard its index lies.
+
+    Raises
+    ------
+    InvalidRequestError
+        For an unknown compressor or kind of shards, or a length below 1.
     """
 
     view: View = View.AUTO
     rectilinear: bool = False
     chunks: Mapping[str, int] | None = None
     compressor: str | None = None
+    shards: str | Mapping[str, int] | None = None
+    index_location: IndexLocation = IndexLocation.END
 
     def __post_init__(self) -> None:
+        if isinstance(self.shards, str) and self.shards not in ("blocks", "auto"):
+            raise InvalidRequestError(
+                'shards must be "blocks", "auto", lengths by dimension or None,'
+                f" got {self.shards!r}"
+            )
+        for name in ("chunks", "shards"):
+            lengths = getattr(self, name)
+            for dim, length in lengths.items() if isinstance(lengths, Mapping) else ():
+                if length < 1:
+                    raise InvalidRequestError(
+                        f"length of {name} must be >= 1, got {length} (dimension {dim!r})"
+                    )
         if self.compressor is not None and self.compressor not in COMPRESSORS:
             raise InvalidRequestError(
                 f"compressor must be one of {sorted(COMPRESSORS)} or None, got {self.compressor!r}"
@@ -96,52 +128,86 @@ class ArrayView:
         Its ``zarr.json``.
     reason
         Why the native view was not taken; empty where it was, or was not wanted.
+    shards
+        How chunks are grouped into shards; None where they are not. The grid of `metadata` then is
+        that of the shards.
+    shard_reason
+        Why there are no shards; empty where there are, or none were wanted.
     """
 
     array: VirtualArray
     view: View
     metadata: ArrayMetadata
     reason: str = ""
+    shards: ShardLayout | None = None
+    shard_reason: str = ""
+
+    @property
+    def chunk_grid(self) -> ChunkGrid:
+        """Grid of the chunks; of the inner ones where there are shards."""
+        return self.metadata.grid if self.shards is None else self.shards.chunk_grid
+
+    @cached_property
+    def chunk_codecs(self) -> tuple[Codec, ...]:
+        """Codecs of the chunks; of the inner ones where there are shards."""
+        if self.shards is None:
+            return self.metadata.codecs
+        (outer,) = self.metadata.codecs
+        return tuple(Codec.from_json(entry) for entry in outer.configuration["codecs"])
 
     def chunk_exists_at(self, coords: Sequence[int]) -> bool:
-        """Whether chunk coords lie inside the grid."""
+        """Whether the coords of a key (a chunk, or a shard) lie inside the grid."""
         grid_shape = self.metadata.grid.grid_shape
         return len(coords) == len(grid_shape) and all(
             0 <= k < n for k, n in zip(coords, grid_shape, strict=True)
         )
 
     def region(self, coords: Sequence[int]) -> tuple[slice, ...]:
-        """The part of the array that a chunk holds."""
+        """The part of the array that a key (a chunk, or a shard) holds."""
         grid = self.metadata.grid
         return tuple(
             slice(start, start + length)
             for start, length in zip(grid.start(coords), grid.data_shape(coords), strict=True)
         )
 
-    def locate(self, coords: Sequence[int]) -> tuple[int, int]:
-        """Block number and manifest row of a chunk of the native view; the row is -1 if missing."""
-        blocks = self.array.blocks
-        places = [
-            (int(np.searchsorted(stops, k, side="right")), k)
-            for stops, k in zip(self._chunk_stops, coords, strict=True)
-        ]
-        block = 0
-        for (at, _), n_blocks in zip(places, self.array.grid.grid_shape, strict=True):
-            block = block * n_blocks + at
-        if blocks.encoding[block] == MISSING_BLOCK:
-            return block, -1
-        row = int(blocks.first_row[block])
-        chunk_shape = self.array.encodings[int(blocks.encoding[block])].chunk_shape
-        for axis, (at, k) in enumerate(places):
-            before = int(self._chunk_stops[axis][at - 1]) if at else 0
-            first = int(blocks.origin[block, axis]) // chunk_shape[axis]
-            row += (first + k - before) * int(blocks.row_stride[block, axis])
-        return block, row
+    def locate(self, first: Sequence[int], counts: Sequence[int]) -> tuple[Int64Array, Int64Array]:
+        """Where the chunks of a box of the native view are referenced.
+
+        Parameters
+        ----------
+        first, counts
+            Coords of the box's first chunk, and number of chunks along each axis. They must lie
+            inside the grid.
+
+        Returns
+        -------
+        tuple
+            Block number and manifest row of each chunk in C order, int64; the row is -1 in a block
+            that no file holds.
+        """
+        table = self.array.blocks
+        block = np.zeros((1,) * len(counts), np.int64)
+        chunks = []
+        for axis, (low, count) in enumerate(zip(first, counts, strict=True)):
+            stops = self._chunk_stops[axis]
+            chunk = np.arange(low, low + count)
+            at = np.searchsorted(stops, chunk, side="right")
+            before = np.concatenate([np.zeros(1, np.int64), stops])[at]
+            shape = [-1 if other == axis else 1 for other in range(len(counts))]
+            block = block * self.array.grid.grid_shape[axis] + at.reshape(shape)
+            chunks.append((chunk - before).reshape(shape))
+        length = self.array.stored_chunk_shapes
+        row = table.first_row[block]
+        for axis, chunk in enumerate(chunks):
+            origin = table.origin[block, axis] // length[block, axis]
+            row = row + (origin + chunk) * table.row_stride[block, axis]
+        row = np.where(table.encoding[block] == MISSING_BLOCK, -1, row)
+        return np.broadcast_to(block, row.shape).reshape(-1), row.reshape(-1)
 
     @cached_property
     def _chunk_stops(self) -> tuple[Int64Array, ...]:
         """Per axis, number of chunks up to the end of every block."""
-        grid = self.metadata.grid
+        grid = self.chunk_grid
         stops = []
         for axis, chunks in zip(self.array.grid.axes, grid.axes, strict=True):
             ends = np.cumsum(axis.edges())
@@ -158,6 +224,21 @@ def show(array: VirtualArray, options: ViewOptions | None = None) -> ArrayView:
         If the native view is asked for and cannot express the array.
     """
     options = options or ViewOptions()
+    view = _unsharded(array, options)
+    if options.shards is None:
+        return view
+    try:
+        shards = ShardLayout(
+            _shard_grid(view, options), _inner_chunk_shape(view), options.index_location
+        )
+    except NotRepresentableError as error:
+        return replace(view, shard_reason=error.reason)
+    codecs = (shards.codec(view.metadata.codecs),)
+    metadata = replace(view.metadata, grid=shards.grid, codecs=codecs)
+    return replace(view, metadata=metadata, shards=shards)
+
+
+def _unsharded(array: VirtualArray, options: ViewOptions) -> ArrayView:
     reason = ""
     if options.view is not View.PORTABLE:
         wanted = options.chunks and any(dim in options.chunks for dim in array.dims)
@@ -171,6 +252,68 @@ def show(array: VirtualArray, options: ViewOptions | None = None) -> ArrayView:
                     raise
                 reason = error.reason
     return _portable(array, options, reason)
+
+
+def _inner_chunk_shape(view: ArrayView) -> tuple[int, ...]:
+    """The chunk shape that all shards share."""
+    grid = view.metadata.grid
+    if not grid.ndim:
+        raise NotRepresentableError("a scalar is one chunk")
+    if not grid.is_regular:
+        raise NotRepresentableError("its chunks are uneven; those inside of a shard must be equal")
+    plain = [codec.name for codec in view.metadata.codecs] == ["bytes"]
+    if view.view is View.PORTABLE and not plain:
+        raise NotRepresentableError(
+            "encoded sizes are not known before encoding, and a shard's index needs them"
+        )
+    return tuple(axis.uniform_length for axis in grid.axes)
+
+
+def _shard_grid(view: ArrayView, options: ViewOptions) -> ChunkGrid:
+    chunk_shape = _inner_chunk_shape(view)
+    if options.shards == "auto":
+        grid = _auto_shards(view.metadata.grid, view.array.dtype.itemsize)
+    else:
+        asked = options.shards if isinstance(options.shards, Mapping) else {}
+        grid = ChunkGrid(
+            tuple(
+                _asked_shards(dim, outer, length, asked)
+                for dim, outer, length in zip(
+                    view.array.dims, view.array.grid.axes, chunk_shape, strict=True
+                )
+            )
+        )
+    if not grid.is_regular and not options.rectilinear:
+        raise NotRepresentableError("shards are uneven and the reader knows regular grids only")
+    return grid
+
+
+def _asked_shards(
+    dim: str, outer: GridAxis, chunk_length: int, asked: Mapping[str, int]
+) -> GridAxis:
+    try:
+        if dim not in asked:
+            return shard_axis(outer.extent, chunk_length, outer.edges())
+        length = asked[dim]
+        if length % chunk_length:
+            raise NotRepresentableError(
+                f"a shard of {length} is not divisible by the chunk length {chunk_length}"
+            )
+        return GridAxis.uniform(outer.extent, length)
+    except NotRepresentableError as error:
+        raise NotRepresentableError(f"{error.reason} (dimension {dim!r})") from None
+
+
+def _auto_shards(chunks: ChunkGrid, item_bytes: int) -> ChunkGrid:
+    """Equal shards of whole chunks near `SHARD_BYTES`, growing from the last axis."""
+    lengths = [axis.uniform_length for axis in chunks.axes]
+    wanted = SHARD_BYTES // max(1, math.prod(lengths) * item_bytes)
+    left = max(1, min(wanted, MAX_AUTO_CHUNKS))
+    for axis in reversed(range(chunks.ndim)):
+        n_chunks = min(left, max(1, chunks.axes[axis].n_chunks))
+        lengths[axis] *= n_chunks
+        left //= n_chunks
+    return ChunkGrid.regular(chunks.shape, lengths)
 
 
 def _native(array: VirtualArray, *, rectilinear: bool) -> ArrayView:

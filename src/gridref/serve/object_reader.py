@@ -1,0 +1,189 @@
+"""Reads byte ranges of virtual objects: as few reads of the sources as there are sources."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.codecs import encode_chunk
+from gridref.errors import GridrefError
+from gridref.model.shard import boxes_of_interval
+from gridref.serve.reader import Buffer, Reader
+from gridref.serve.segments import (
+    DecodedRunSegment,
+    DecodedSegment,
+    LiteralSegment,
+    PackedSegment,
+    Segment,
+    SourceSegment,
+    VirtualObject,
+)
+from gridref.serve.views import ArrayView
+
+__all__ = ["ObjectReader"]
+
+Int64Array = NDArray[np.int64]
+
+
+class ObjectReader:
+    """Reads byte ranges of virtual objects.
+
+    Parameters
+    ----------
+    reader
+        Reader for decoded chunks; its I/O serves the source ranges too.
+    """
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+
+    def size(self, found: VirtualObject) -> int:
+        """Size in bytes; encodes the chunk where there is no other way."""
+        known = found.n_bytes
+        return len(self.read(found)) if known is None else known
+
+    def read(self, found: VirtualObject, start: int = 0, stop: int | None = None) -> bytes:
+        """The bytes ``start:stop`` of an object, cut at its end.
+
+        Raises
+        ------
+        ReadError
+            Where a source cannot deliver, naming array, chunk, source and byte range.
+        """
+        parts = self.read_parts(found, start, stop)
+        return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
+
+    def read_parts(
+        self, found: VirtualObject, start: int = 0, stop: int | None = None
+    ) -> list[Buffer]:
+        """The bytes ``start:stop`` as consecutive buffers, none of them copied again."""
+        try:
+            if found.n_bytes is None:
+                whole = b"".join(
+                    part for segment in found.segments for part in self._whole(segment)
+                )
+                return [whole[start:stop]]
+            return list(self._ranges(found, start, stop))
+        except GridrefError as error:
+            raise error.located(found.place) from error.__cause__
+
+    def _whole(self, segment: Segment) -> list[Buffer]:
+        if isinstance(segment, DecodedSegment):
+            return [chunk_bytes(self.reader, segment.view, segment.coords)]
+        assert segment.n_bytes is not None
+        return self._segment(segment, 0, segment.n_bytes)
+
+    def _ranges(self, found: VirtualObject, start: int, stop: int | None) -> Iterator[Buffer]:
+        position = 0
+        for segment in found.segments:
+            assert segment.n_bytes is not None
+            low = max(0, start - position)
+            high = segment.n_bytes if stop is None else min(segment.n_bytes, stop - position)
+            if low < high:
+                yield from self._segment(segment, low, high)
+            position += segment.n_bytes
+
+    def _segment(self, segment: Segment, low: int, high: int) -> list[Buffer]:
+        """The bytes ``low:high`` of a segment; not empty, and inside of it."""
+        if isinstance(segment, LiteralSegment):
+            return [segment.data[low:high]]
+        if isinstance(segment, SourceSegment):
+            offset, length = np.array([segment.offset + low]), np.array([high - low])
+            return list(self.reader.ranges.read_ranges(segment.source, offset, length))
+        if isinstance(segment, PackedSegment):
+            return self._packed(segment, low, high)
+        if isinstance(segment, DecodedRunSegment):
+            return self._decoded_run(segment, low, high)
+        data = chunk_bytes(self.reader, segment.view, segment.coords)
+        return [data if low == 0 and high == len(data) else data[low:high]]
+
+    def _packed(self, segment: PackedSegment, low: int, high: int) -> list[Buffer]:
+        """Read the runs that a range touches, all of one source at once."""
+        begin = int(np.searchsorted(segment.start, low, side="right")) - 1
+        end = int(np.searchsorted(segment.start, high, side="left"))
+        start = np.maximum(segment.start[begin:end], low)
+        length = np.minimum(segment.start[begin + 1 : end + 1], high) - start
+        offset = segment.offset[begin:end] + start - segment.start[begin:end]
+        source = segment.source[begin:end]
+        parts: list[Buffer] = []
+        cuts = np.flatnonzero(source[1:] != source[:-1]) + 1
+        for members in np.split(np.arange(len(source)), cuts):
+            number = int(source[members[0]])
+            if number >= 0:
+                parts += self.reader.ranges.read_ranges(
+                    segment.sources[number], offset[members], length[members]
+                )
+            else:
+                held = memoryview(segment.literals[-1 - number])
+                parts += [held[offset[i] : offset[i] + length[i]] for i in members.tolist()]
+        return parts
+
+    def _decoded_run(self, segment: DecodedRunSegment, low: int, high: int) -> list[Buffer]:
+        """Decode the chunks that a range touches, box by box, and cut off what is too much."""
+        size = segment.chunk_bytes
+        begin, end = low // size, -(-high // size)
+        numbers = segment.numbers[begin:end]
+        parts: list[Buffer] = [
+            packed_box(self.reader, segment, box, numbers)
+            for box in boxes_of_interval(int(numbers[0]), int(numbers[-1]) + 1, segment.counts)
+        ]
+        data = memoryview(parts[0] if len(parts) == 1 else b"".join(parts))
+        return [data[low - begin * size : high - begin * size]]
+
+
+def chunk_bytes(reader: Reader, view: ArrayView, coords: tuple[int, ...]) -> bytes:
+    """Encode one chunk of the portable view; what overhangs the array holds the fill value."""
+    values = reader.read(view.array, view.region(coords))
+    shape = view.metadata.grid.chunk_shape(coords)
+    return encode_chunk(_padded(values, shape, view), view.metadata.codecs)
+
+
+def packed_box(
+    reader: Reader, segment: DecodedRunSegment, box: tuple[tuple[int, int], ...], wanted: Int64Array
+) -> bytes:
+    """Decode a box of inner chunks, and pack the wanted ones among them back to back.
+
+    Parameters
+    ----------
+    box
+        Half-open interval of chunks along each axis, counted in the shard.
+    wanted
+        Numbers of chunks in the shard, ascending.
+    """
+    view = segment.view
+    assert view.shards is not None
+    lengths = view.shards.chunk_shape
+    counts = tuple(high - low for low, high in box)
+    region = tuple(
+        slice((k + low) * n, min((k + high) * n, extent))
+        for k, (low, high), n, extent in zip(
+            segment.first, box, lengths, view.array.shape, strict=True
+        )
+    )
+    grid = np.ix_(*(np.arange(low, high) for low, high in box))
+    numbers = np.ravel_multi_index(tuple(grid), segment.counts).reshape(-1)
+    chosen = np.isin(numbers, wanted, assume_unique=True)
+    if not chosen.any():
+        return b""
+    values = reader.read(view.array, region)
+    shape = tuple(count * n for count, n in zip(counts, lengths, strict=True))
+    values = _padded(values, shape, view)
+    cut = values.reshape(tuple(itertools.chain(*zip(counts, lengths, strict=True))))
+    axes = [*range(0, cut.ndim, 2), *range(1, cut.ndim, 2)]
+    chunks = cut.transpose(axes).reshape(math.prod(counts), *lengths)
+    return encode_chunk(chunks if chosen.all() else chunks[chosen], view.chunk_codecs)
+
+
+def _padded(
+    values: NDArray[np.generic], shape: tuple[int, ...], view: ArrayView
+) -> NDArray[np.generic]:
+    if values.shape == shape:
+        return values
+    padded = np.empty(shape, values.dtype)
+    padded[...] = view.array.fill_value
+    padded[tuple(slice(0, extent) for extent in values.shape)] = values
+    return padded

@@ -1,0 +1,157 @@
+"""What virtual objects consist of. Every segment knows its size without I/O where that is possible.
+
+Segments that stand for many chunks are columns, so that an object costs no work per chunk in
+Python.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.errors import Place
+from gridref.model.manifest import Source
+from gridref.serve.views import ArrayView
+
+__all__ = [
+    "DecodedRunSegment",
+    "DecodedSegment",
+    "LiteralSegment",
+    "PackedSegment",
+    "Segment",
+    "SourceSegment",
+    "VirtualObject",
+]
+
+Int64Array = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class LiteralSegment:
+    """Bytes that are at hand."""
+
+    data: bytes = field(repr=False)
+
+    @property
+    def n_bytes(self) -> int:
+        """Size in bytes."""
+        return len(self.data)
+
+
+@dataclass(frozen=True)
+class SourceSegment:
+    """A byte range of a source."""
+
+    source: Source
+    offset: int
+    n_bytes: int
+
+
+@dataclass(frozen=True, eq=False)
+class PackedSegment:
+    """Byte ranges of sources and of literal bytes, back to back.
+
+    Attributes
+    ----------
+    sources
+        The sources that `source` counts into.
+    literals
+        Bytes that negative numbers in `source` count into: -1 is the first.
+    source
+        int64 (n_runs,), where each run lies.
+    offset
+        int64 (n_runs,), its first byte there.
+    start
+        int64 (n_runs + 1,), its first byte in the segment; the last entry is the segment's size.
+    """
+
+    sources: tuple[Source, ...]
+    literals: tuple[bytes, ...] = field(repr=False)
+    source: Int64Array
+    offset: Int64Array
+    start: Int64Array
+
+    @property
+    def n_bytes(self) -> int:
+        """Size in bytes."""
+        return int(self.start[-1])
+
+
+@dataclass(frozen=True, eq=False)
+class DecodedSegment:
+    """A chunk of the portable view, to be decoded and encoded on reading.
+
+    `n_bytes` is None where compression makes the size unknown beforehand.
+    """
+
+    view: ArrayView
+    coords: tuple[int, ...]
+    n_bytes: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class DecodedRunSegment:
+    """The present inner chunks of a portable shard, in C order, each of `chunk_bytes`.
+
+    Attributes
+    ----------
+    view
+        The sharded view.
+    first
+        Coords of the shard's first inner chunk.
+    counts
+        Number of inner chunks along each axis of the shard.
+    numbers
+        int64, C-order numbers in the shard of the chunks that are present, ascending.
+    chunk_bytes
+        Size of each payload.
+    """
+
+    view: ArrayView
+    first: tuple[int, ...]
+    counts: tuple[int, ...]
+    numbers: Int64Array
+    chunk_bytes: int
+
+    @property
+    def n_bytes(self) -> int:
+        """Size in bytes."""
+        return len(self.numbers) * self.chunk_bytes
+
+
+Segment = LiteralSegment | SourceSegment | PackedSegment | DecodedSegment | DecodedRunSegment
+
+
+@dataclass(frozen=True, eq=False)
+class VirtualObject:
+    """What answers for one key.
+
+    Attributes
+    ----------
+    segments
+        What the object consists of, in order.
+    etag
+        Entity tag, without quotes: equal exactly if the content is equal, as far as sources tell.
+    variable
+        Path of the array, for messages.
+    coords
+        Chunk coords, for messages.
+    """
+
+    segments: tuple[Segment, ...]
+    etag: str
+    variable: str | None = None
+    coords: tuple[int, ...] | None = None
+
+    @property
+    def n_bytes(self) -> int | None:
+        """Size in bytes; None where it is known only after encoding."""
+        sizes = [segment.n_bytes for segment in self.segments]
+        return None if None in sizes else sum(size for size in sizes if size is not None)
+
+    @property
+    def place(self) -> Place:
+        """Which array and chunk this is."""
+        return Place(variable=self.variable, chunk=self.coords)
