@@ -63,7 +63,9 @@ class GridAxis:
         """Chunks of equal `length`; the last one may overhang the extent."""
         if length < 1:
             raise InvalidRequestError(f"edge length must be >= 1, got {length}")
-        return cls.from_runs([length], [max(1, -(-extent // length))], extent)
+        if extent < 0:
+            raise InvalidRequestError(f"extent must be >= 0, got {extent}")
+        return cls(extent, _frozen([length]), _frozen([-(-extent // length)]))
 
     @classmethod
     def from_edges(cls, edges: ArrayLike, extent: int | None = None) -> Self:

@@ -12,6 +12,7 @@ from gridref.scan.options import ScanOptions
 from gridref.scan.sniff import Head
 from gridref.scan.tiff.cube import build_group
 from gridref.scan.tiff.image import TiffStructure
+from gridref.scan.tiff.plain_reader import read_plain_structure
 from gridref.scan.tiff.tifffile_reader import read_structure
 
 __all__ = ["TIFFScanner", "scan_tiff"]
@@ -74,6 +75,9 @@ def scan_tiff(url: str, options: ScanOptions | None = None) -> VirtualGroup:
 
 
 def _structure(file: ScanFile) -> TiffStructure:
+    plain = read_plain_structure(file)
+    if plain is not None:
+        return plain
     structure = read_structure(file, file.source)
     if is_local(file.name) and any(
         level.problem and "not there" in level.problem

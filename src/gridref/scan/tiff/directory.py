@@ -1,0 +1,235 @@
+"""Image file directories (IFDs), parsed from bytes; long values by numpy.
+
+Sources: TIFF 6.0, Section 2 "TIFF Structure"; the BigTIFF design
+(https://www.awaresystems.be/imaging/tiff/bigtiff.html).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.errors import Place, SourceFormatError
+from gridref.io import ScanFile
+
+__all__ = ["Directory", "Entry", "TiffHead", "Window", "read_directories", "read_head"]
+
+_DTYPES = {
+    1: "u1",
+    2: "S1",
+    3: "u2",
+    4: "u4",
+    6: "i1",
+    7: "u1",
+    8: "i2",
+    9: "i4",
+    11: "f4",
+    12: "f8",
+    13: "u4",
+    16: "u8",
+    17: "i8",
+    18: "u8",
+}
+"""Dtype of each field type. Rationals (5, 10) describe no pixels and are not read."""
+
+_ITEM_BYTES = {code: np.dtype(name).itemsize for code, name in _DTYPES.items()} | {5: 8, 10: 8}
+_MAX_ENTRIES = 4096
+_WINDOW_BYTES = 16 << 10
+
+
+class Window:
+    """The beginning of a file in memory, so that most small reads need no request.
+
+    Parameters
+    ----------
+    file
+        The file.
+    """
+
+    def __init__(self, file: ScanFile) -> None:
+        self._file = file
+        self._head = file.read_many([0], [min(file.size, _WINDOW_BYTES)])[0]
+
+    @property
+    def size(self) -> int:
+        """Size of the file in bytes."""
+        return self._file.size
+
+    def read(self, offset: int, length: int) -> bytes:
+        """The bytes of a range.
+
+        Raises
+        ------
+        SourceFormatError
+            If the range is not inside the file.
+        """
+        stop = offset + length
+        if stop > self.size:
+            raise SourceFormatError(
+                f"a directory or tag value lies behind the end of the file ({self.size} bytes)",
+                Place(self._file.name, start=offset, stop=stop),
+            )
+        if stop <= len(self._head):
+            return self._head[offset:stop]
+        return self._file.read_many([offset], [length])[0]
+
+
+@dataclass(frozen=True)
+class TiffHead:
+    """What the first bytes of a file say.
+
+    Attributes
+    ----------
+    big_endian, big
+        Byte order, and whether it is a BigTIFF.
+    first
+        Where the first directory lies.
+    """
+
+    big_endian: bool
+    big: bool
+    first: int
+
+    @property
+    def order(self) -> Literal["<", ">"]:
+        """Byte order as `struct` and numpy write it."""
+        return ">" if self.big_endian else "<"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One tag of a directory, not yet read.
+
+    Attributes
+    ----------
+    kind
+        Field type.
+    count
+        Number of values.
+    offset
+        Where the values lie in the file.
+    """
+
+    kind: int
+    count: int
+    offset: int
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of all values in bytes."""
+        return self.count * _ITEM_BYTES.get(self.kind, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Directory:
+    """The tags of one image.
+
+    Attributes
+    ----------
+    offset
+        Where it lies in the file.
+    entries
+        Tags by code; where one stands twice, the first counts.
+    """
+
+    offset: int
+    entries: Mapping[int, Entry]
+    head: TiffHead
+    window: Window
+
+    def array(self, code: int) -> NDArray[Any] | None:
+        """Values of a tag in native byte order; None if there is no such tag."""
+        entry = self.entries.get(code)
+        if entry is None or entry.kind not in _DTYPES:
+            return None
+        dtype = np.dtype(_DTYPES[entry.kind]).newbyteorder(self.head.order)
+        values = np.frombuffer(self.window.read(entry.offset, entry.n_bytes), dtype)
+        return values.astype(dtype.newbyteorder("="), copy=False)
+
+    def integers(self, code: int, default: tuple[int, ...] = ()) -> tuple[int, ...]:
+        """Values of a tag that has few."""
+        values = self.array(code)
+        return default if values is None else tuple(values.tolist())
+
+    def integer(self, code: int, default: int) -> int:
+        """The first value of a tag."""
+        values = self.integers(code)
+        return int(values[0]) if values else default
+
+    def text(self, code: int) -> str | None:
+        """The value of a tag of text."""
+        values = self.array(code)
+        if values is None:
+            return None
+        raw = values.tobytes().rstrip(b"\0")
+        try:
+            return raw.decode("utf-8").strip()
+        except UnicodeDecodeError:
+            return raw.decode("cp1252", errors="replace").strip()
+
+
+def read_head(window: Window) -> TiffHead:
+    """Parse the header.
+
+    Raises
+    ------
+    SourceFormatError
+        If it is none.
+    """
+    start = window.read(0, min(16, window.size))
+    order = {b"II": "<", b"MM": ">"}.get(start[:2])
+    if order is None or len(start) < 8:
+        raise SourceFormatError("the file does not begin like a TIFF file")
+    version = struct.unpack(order + "H", start[2:4])[0]
+    if version == 42:
+        return TiffHead(order == ">", False, struct.unpack(order + "I", start[4:8])[0])
+    if version == 43 and len(start) == 16 and start[4:8] == struct.pack(order + "HH", 8, 0):
+        return TiffHead(order == ">", True, struct.unpack(order + "Q", start[8:16])[0])
+    raise SourceFormatError(f"the file is of an unknown TIFF version {version}")
+
+
+def read_directories(window: Window, head: TiffHead, max_directories: int) -> list[Directory]:
+    """The chain of directories from the first one on.
+
+    Raises
+    ------
+    SourceFormatError
+        If the chain leaves the file, comes back to itself or is longer than `max_directories`.
+    """
+    found: dict[int, Directory] = {}
+    offset = head.first
+    while offset:
+        if offset in found:
+            raise SourceFormatError(f"the chain of directories comes back to byte {offset}")
+        if len(found) >= max_directories:
+            raise SourceFormatError(f"the file has more than {max_directories} directories")
+        found[offset], offset = _read_directory(window, head, offset)
+    return list(found.values())
+
+
+def _read_directory(window: Window, head: TiffHead, offset: int) -> tuple[Directory, int]:
+    """One directory, and the offset of the next."""
+    count_format, entry_format, next_format = ("Q", "HHQ", "Q") if head.big else ("H", "HHI", "I")
+    width = 8 if head.big else 4
+    count_bytes = struct.calcsize("=" + count_format)
+    n_entries = struct.unpack(head.order + count_format, window.read(offset, count_bytes))[0]
+    if not 0 < n_entries <= _MAX_ENTRIES:
+        raise SourceFormatError(f"a directory at byte {offset} claims to have {n_entries} tags")
+    start = offset + count_bytes
+    entry_bytes = struct.calcsize("=" + entry_format) + width
+    table = window.read(start, n_entries * entry_bytes + width)
+    entries: dict[int, Entry] = {}
+    rows = struct.iter_unpack(
+        f"{head.order}{entry_format}{next_format}", table[: n_entries * entry_bytes]
+    )
+    for number, (code, kind, count, value) in enumerate(rows):
+        inline = count * _ITEM_BYTES.get(kind, 1) <= width
+        place = start + (number + 1) * entry_bytes - width if inline else value
+        entries.setdefault(code, Entry(kind, count, place))
+    following = struct.unpack(head.order + next_format, table[-width:])[0]
+    return Directory(offset, entries, head, window), int(following)
