@@ -20,9 +20,10 @@ def align_dimensions(column: Column, growing: Collection[str], notes: Notes) -> 
     """Bring the dimensions of all files in the first file's order.
 
     Dimensions that only have the made-up names of netCDF tools are matched by place. A file in
-    which a growing dimension is missing keeps what it has. """ wanted = max((kind.array.dims for
-    kind in column.kinds), key=len) if wanted != column.first.dims and set(wanted) -
-    set(column.first.dims) - set(growing):
+    which a growing dimension is missing keeps what it has.
+    """
+    wanted = max((kind.array.dims for kind in column.kinds), key=len)
+    if wanted != column.first.dims and set(wanted) - set(column.first.dims) - set(growing):
         wanted = column.first.dims
     if all(kind.array.dims == wanted for kind in column.kinds):
         return column

@@ -27,8 +27,11 @@ def stack_columns(columns: Mapping[str, Column], dim: str, notes: Notes) -> dict
     """Give data variables a new leading dimension of length 1.
 
     Coordinates and what other variables refer to stay as they are; a scalar of the dimension's own
-    name becomes its coordinate. """ referred = _referred(columns) result = {} for name, column in
-    columns.items():
+    name becomes its coordinate.
+    """
+    referred = _referred(columns)
+    result = {}
+    for name, column in columns.items():
         array = column.first
         is_label = name == dim and array.ndim == 0
         coordinate = array.dims == (name,) or name in referred or array.ndim == 0
