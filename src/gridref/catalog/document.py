@@ -341,7 +341,7 @@ def _parse(content: bytes, place: Place) -> dict[str, Any]:
         known = ", ".join(map(str, FORMAT_VERSIONS))
         raise CatalogVersionError(
             f"catalog of format version {version!r}, written by {document.get('created_by')!r};"
-            f" this gridref knows version {known}. Install the gridref that wrote it, or rebuild it",
+            f" this gridref knows version {known}. Install the gridref that wrote it, or rebuild",
             place,
         )
     return document

@@ -96,12 +96,9 @@ def is_transient(error: BaseException) -> bool:
     status = status_of(error)
     if status is not None:
         return status in _TRANSIENT_STATUS
-    if isinstance(error, ConnectionError | TimeoutError):
+    if isinstance(error, OSError) and error.errno in _TRANSIENT_ERRNO:
         return True
-    if isinstance(error, OSError) and error.errno is not None:
-        return error.errno in _TRANSIENT_ERRNO
-    packages = {base.__module__.partition(".")[0] for base in type(error).__mro__}
-    return bool(packages & _NETWORK_PACKAGES)
+    return _is_of_the_network(error)
 
 
 def is_absent(error: BaseException) -> bool:
@@ -138,8 +135,18 @@ def unavailable(
 def _true_cause(error: BaseException) -> BaseException:
     """Why a file was "not found": fsspec says so too when a server cannot be reached."""
     while isinstance(error, FileNotFoundError) and error.__cause__ is not None:
-        error = error.__cause__
+        cause = error.__cause__
+        if not isinstance(cause, FileNotFoundError) and not _is_of_the_network(cause):
+            break
+        error = cause
     return error
+
+
+def _is_of_the_network(error: BaseException) -> bool:
+    if isinstance(error, ConnectionError | TimeoutError):
+        return True
+    packages = {base.__module__.partition(".")[0] for base in type(error).__mro__}
+    return bool(packages & _NETWORK_PACKAGES)
 
 
 def status_of(error: BaseException) -> int | None:

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from gridref.errors import InvalidRequestError
+from gridref.io import absolute_url, expand_urls, is_local, options_for
+
+
+def test_absolute_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/home/someone")
+    here = str(Path.cwd())
+    assert absolute_url("a.nc") == f"{here}/a.nc"
+    assert absolute_url(Path("x/../a.nc")) == f"{here}/a.nc"
+    assert absolute_url("file:///data/a.nc") == "/data/a.nc"
+    assert absolute_url("~/a.nc") == "/home/someone/a.nc"
+    for url in (
+        "s3://bucket/a.nc",
+        "https://host/a.nc?x=1",
+        "zip://a.nc::/tmp/x.zip",
+        "memory://a",
+    ):
+        assert absolute_url(url) == url
+        assert not is_local(url)
+    with pytest.raises(InvalidRequestError, match="empty"):
+        absolute_url("")
+
+
+def test_options_by_protocol_or_plain() -> None:
+    by_protocol = {"s3": {"anon": True}, "memory": {}}
+    assert options_for("s3://b/a", by_protocol) == {"anon": True}
+    assert options_for("/a", by_protocol) == {}
+    assert options_for("zip://a::s3://b/x.zip", by_protocol) == by_protocol
+    assert options_for("s3://b/a", {"client_kwargs": {"region": "x"}}) == {
+        "client_kwargs": {"region": "x"}
+    }
+    assert options_for("s3://b/a", None) == {}
+    http = options_for("https://h/a", {"https": {"client_kwargs": {"trust_env": True}}})
+    assert http["client_kwargs"]["trust_env"]
+    assert http["client_kwargs"]["timeout"].sock_read
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    for name in (
+        "f10.nc",
+        "f2.nc",
+        "F1.NC",
+        "notes.txt",
+        "sub/deep/g.tiff",
+        ".hidden.nc",
+        ".x/h.nc",
+    ):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"")
+    return tmp_path
+
+
+def names(urls: list[str], root: Path) -> list[str]:
+    return [str(Path(url).relative_to(root)) for url in urls]
+
+
+def test_a_directory_gives_its_data_files_in_natural_order(archive: Path) -> None:
+    assert names(expand_urls(archive), archive) == ["F1.NC", "f2.nc", "f10.nc", "sub/deep/g.tiff"]
+
+
+def test_globs_and_files_keep_their_order_and_come_once(archive: Path) -> None:
+    urls = expand_urls([archive / "notes.txt", f"{archive}/f*.nc", str(archive / "f2.nc")])
+    assert names(urls, archive) == ["notes.txt", "f2.nc", "f10.nc"]
+    assert names(expand_urls(f"{archive}/**/*.tiff"), archive) == ["sub/deep/g.tiff"]
+    assert names(expand_urls(f"{archive}/su*"), archive) == ["sub/deep/g.tiff"]
+
+
+def test_a_file_whose_name_looks_like_a_glob(tmp_path: Path) -> None:
+    (tmp_path / "a[1].nc").write_bytes(b"")
+    assert names(expand_urls(tmp_path / "a[1].nc"), tmp_path) == ["a[1].nc"]
+
+
+def test_remote_patterns() -> None:
+    filesystem = fsspec.filesystem("memory")
+    for name in ("a2.nc", "a10.nc", "b.txt", "sub/c.h5"):
+        filesystem.pipe_file(f"/expand/{name}", b"")
+    assert expand_urls("memory://expand/a*.nc") == [
+        "memory:///expand/a2.nc",
+        "memory:///expand/a10.nc",
+    ]
+    assert expand_urls("memory://expand") == [
+        "memory:///expand/a2.nc",
+        "memory:///expand/a10.nc",
+        "memory:///expand/sub/c.h5",
+    ]
+    assert expand_urls("memory://expand/b.txt") == ["memory://expand/b.txt"]
+
+
+@pytest.mark.parametrize(
+    "pattern", ["{}/zz*.nc", "{}/zz.nc", "memory://zz/*.nc", "memory://zz/q.nc"]
+)
+def test_a_pattern_that_matches_nothing_is_named(tmp_path: Path, pattern: str) -> None:
+    wanted = pattern.format(tmp_path)
+    with pytest.raises(InvalidRequestError) as caught:
+        expand_urls([wanted])
+    assert wanted in str(caught.value)
+
+
+def test_a_directory_without_data_says_what_it_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequestError, match=r"no file in this directory ends in \.nc"):
+        expand_urls(tmp_path)
+    with pytest.raises(InvalidRequestError, match="no files given"):
+        expand_urls([])
