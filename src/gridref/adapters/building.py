@@ -77,7 +77,7 @@ def build(
     urls = expand_urls(files, storage_options)
     if len(urls) > 1 and concat_dim is None:
         raise InvalidRequestError(
-            f"{len(urls)} files need a dimension to be laid along: name it (concat_dim, --concat-dim)"
+            f"{len(urls)} files need a dimension to lie along: name it (concat_dim, --concat-dim)"
         )
     scanned = scan_many(
         urls,

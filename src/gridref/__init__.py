@@ -1,0 +1,63 @@
+"""gridref: open any pile of HDF5, NetCDF4 and TIFF files as one Zarr cube without copying them.
+
+Names are imported when they are first used, so that ``import gridref`` does not wait for zarr and
+xarray. `scan` is the exception: a function named like its package has to be there from the start.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from gridref import errors
+from gridref.scan import scan
+
+if TYPE_CHECKING:
+    from gridref.adapters.building import build as build
+    from gridref.adapters.building import scan_many as scan_many
+    from gridref.adapters.verifying import verify as verify
+    from gridref.adapters.zarr_store import GridrefStore as GridrefStore
+    from gridref.adapters.zarr_store import open_store as open_store
+    from gridref.catalog import open_catalog as open_catalog
+    from gridref.catalog import write_catalog as write_catalog
+    from gridref.combine import concat as concat
+    from gridref.model.array import VirtualArray as VirtualArray
+    from gridref.model.array import VirtualGroup as VirtualGroup
+
+_HOMES = {
+    "GridrefStore": "gridref.adapters.zarr_store",
+    "VirtualArray": "gridref.model.array",
+    "VirtualGroup": "gridref.model.array",
+    "build": "gridref.adapters.building",
+    "concat": "gridref.combine",
+    "open_catalog": "gridref.catalog",
+    "open_store": "gridref.adapters.zarr_store",
+    "scan_many": "gridref.adapters.building",
+    "verify": "gridref.adapters.verifying",
+    "write_catalog": "gridref.catalog",
+}
+
+__all__ = [
+    "GridrefStore",
+    "VirtualArray",
+    "VirtualGroup",
+    "build",
+    "concat",
+    "errors",
+    "open_catalog",
+    "open_store",
+    "scan",
+    "scan_many",
+    "verify",
+    "write_catalog",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'gridref' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
