@@ -108,15 +108,15 @@ class Notes:
         The inputs as given, for their names.
     drifts, problems
         What was found so far.
-    dropped
-        Paths of variables that are left out.
+    failed
+        Paths of variables with a problem, or left out: no more rules are tried on them.
     """
 
     options: CombineOptions
     inputs: Sequence[VirtualGroup]
     drifts: list[Drift] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
-    dropped: set[str] = field(default_factory=set)
+    failed: set[str] = field(default_factory=set)
     names: dict[int, str] = field(default_factory=dict)
 
     def name(self, file: int) -> str:
@@ -137,8 +137,9 @@ class Notes:
     ) -> None:
         """Note a problem; where conflicts are dropped, the variable is left out."""
         numbers = list(files)
+        if drop:
+            self.failed.add(variable)
         if drop and self.options.conflicts == "drop":
-            self.dropped.add(variable)
             self.drift(cause, variable, {message: numbers}, "left out")
             return
         names = tuple(self.name(file) for file in numbers)

@@ -198,7 +198,11 @@ def _combine_level(
     columns = columns_of(groups, path)
     if task.stacking:
         columns = stack_columns(columns, growing[0], notes)
-    columns = {name: align_dimensions(column, growing, notes) for name, column in columns.items()}
+    columns = {
+        name: aligned
+        for name, column in columns.items()
+        if (aligned := align_dimensions(column, growing, notes)) is not None
+    }
     flips = dict(inherited.flips)
     if notes.options.compat == "equals":
         flips |= find_flips(columns, growing, task.values, notes)
@@ -215,7 +219,7 @@ def _combine_level(
     }
     passed = _Inherited(lengths, flips, pieces)
     return VirtualGroup(
-        {name: array for name, array in arrays.items() if _path(path, name) not in notes.dropped},
+        arrays,
         _subgroups(groups, path, task, passed),
         _group_attributes(groups, path, notes),
     )
@@ -232,7 +236,9 @@ def _pieces(
         return None
     (dim,) = task.growing
     column = columns.get(dim)
-    if column is None or any(kind.array.dims != (dim,) for kind in column.kinds):
+    if column is None or column.path in task.notes.failed:
+        return None
+    if any(kind.array.dims != (dim,) for kind in column.kinds):
         return None
     return plan_pieces(column, task.values, task.notes, lengths[dim])
 
@@ -270,6 +276,8 @@ def _combine_column(
 ) -> VirtualArray | None:
     """One variable of the result; None where a problem was noted or it is left out."""
     notes = task.notes
+    if column.path in notes.failed:
+        return None
     dims = [dim for dim in task.growing if any(dim in kind.array.dims for kind in column.kinds)]
     if len(dims) > 1:
         message = f"it has several of the dimensions that grow: {', '.join(dims)}"

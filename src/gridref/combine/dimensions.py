@@ -16,11 +16,12 @@ __all__ = ["align_dimensions", "extents_agree", "find_flips", "flip_files", "len
 _PHONY = re.compile(r"^phony_dim_\d+$")
 
 
-def align_dimensions(column: Column, growing: Collection[str], notes: Notes) -> Column:
+def align_dimensions(column: Column, growing: Collection[str], notes: Notes) -> Column | None:
     """Bring the dimensions of all files in the first file's order.
 
     Dimensions that only have the made-up names of netCDF tools are matched by place. A file in
-    which a growing dimension is missing keeps what it has.
+    which a growing dimension is missing keeps what it has. None where dimensions do not fit, which
+    is noted as a problem.
     """
     wanted = max((kind.array.dims for kind in column.kinds), key=len)
     if wanted != column.first.dims and set(wanted) - set(column.first.dims) - set(growing):
@@ -37,7 +38,7 @@ def align_dimensions(column: Column, growing: Collection[str], notes: Notes) -> 
             cases,
             "rename or select them alike before combining",
         )
-        return column
+        return None
 
     def change(kind: Kind, array: VirtualArray) -> VirtualArray:
         names = _new_dims(array.dims, wanted, growing)

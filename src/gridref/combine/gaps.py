@@ -45,7 +45,6 @@ def fill_gaps(
     cases = {"there": list(column.files), "missing": lacking}
     if rule == "inner":
         notes.drift("variable-missing", column.path, cases, "left out")
-        notes.dropped.add(column.path)
         return None
     if column.name == dim:
         message = "files without labels along the dimension cannot be filled in"

@@ -136,8 +136,6 @@ def _report_overlap(
         " 'last' keeps one of each, 'keep' all"
     )
     notes.problem("overlap", column.path, message, concerned, drop=False)
-    if notes.options.conflicts == "drop":
-        notes.drift("overlap", column.path, {message: list(concerned)}, "all are kept")
 
 
 def _trimmed(
