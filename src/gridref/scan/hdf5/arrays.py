@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from h5py import h5d
 
 from gridref.errors import UnsupportedFeatureError
-from gridref.model.array import BlockTable, VirtualArray
+from gridref.model.array import VirtualArray
 from gridref.model.encoding import Encoding
-from gridref.model.grid import ChunkGrid
+from gridref.model.joining import concatenate, missing_array
 from gridref.model.manifest import ChunkManifest
 from gridref.model.scan_report import Fate
 from gridref.scan.hdf5.chunks import chunk_table
 from gridref.scan.hdf5.contiguous import contiguous_chunks
 from gridref.scan.hdf5.dtypes import ElementType, Form, element_type
+from gridref.scan.hdf5.external import external_chunks
 from gridref.scan.hdf5.fill import fill_value
-from gridref.scan.hdf5.filters import filter_codecs
+from gridref.scan.hdf5.filters import filter_codecs, refuse_unreadable
 from gridref.scan.hdf5.inline import inline_converted, inline_stored, inline_texts
 from gridref.scan.hdf5.tree import DatasetNode
+from gridref.scan.hdf5.vds import virtual_blocks
 from gridref.scan.options import ScanOptions
 
 __all__ = ["MAX_CHUNKS", "ScannedArray", "scan_array"]
@@ -29,8 +31,20 @@ MAX_CHUNKS = 1 << 27
 """Most chunks of a dataset: a bound on memory where a file declares absurd extents."""
 
 
+_MAX_NESTED = 8
+
+
 @dataclass(frozen=True)
-class Content:
+class ScannedArray:
+    """An array, and what the report says about it."""
+
+    array: VirtualArray
+    fate: Fate = Fate.TAKEN
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class _Content:
     """What a dataset holds, as the one block of an array.
 
     Attributes
@@ -43,15 +57,6 @@ class Content:
 
     stored: tuple[Encoding, ChunkManifest] | None
     inlined: str = ""
-
-
-@dataclass(frozen=True)
-class ScannedArray:
-    """An array, and what the report says about it."""
-
-    array: VirtualArray
-    fate: Fate = Fate.TAKEN
-    reason: str = ""
 
 
 def scan_array(
@@ -77,90 +82,106 @@ def scan_array(
         If the file is corrupt there.
     """
     element = element_type(dataset.did.get_type())
+    scanned = _scan(dataset, element, options, depth=0)
     names = dims + tuple(
         f"{dataset.name}_axis_{len(dims) + axis}" for axis in range(len(element.subshape))
     )
-    content = _content(dataset, element, options)
+    array = _padded(scanned.array, sizes + element.subshape)
+    attrs = _with_flags(dataset.attributes.public, element)
+    return replace(scanned, array=array.replace(dims=names, attrs=attrs))
+
+
+def _scan(
+    dataset: DatasetNode, element: ElementType, options: ScanOptions, depth: int
+) -> ScannedArray:
     shape = (dataset.shape or ()) + element.subshape
-    array = _array(shape, sizes + element.subshape, element, content).replace(
-        dims=names,
-        attrs=_with_flags(dataset.attributes.public, element),
-        fill_value=fill_value(dataset, element),
-    )
+    fill = fill_value(dataset, element)
+    if dataset.creation.get_layout() == h5d.VIRTUAL:
+        return _virtual(dataset, element, fill, options, depth)
+    content = _content(dataset, element, options)
+    names = [f"axis_{axis}" for axis in range(len(shape))]
+    if content.stored is None or 0 in shape:
+        array = missing_array(shape, element.dtype, dims=names, fill_value=fill)
+    else:
+        encoding, manifest = content.stored
+        array = VirtualArray.of_one_block(
+            shape,
+            element.dtype,
+            encoding=encoding,
+            manifest=manifest,
+            dims=names,
+            fill_value=fill,
+        )
     return ScannedArray(array, Fate.INLINED if content.inlined else Fate.TAKEN, content.inlined)
 
 
-def _content(dataset: DatasetNode, element: ElementType, options: ScanOptions) -> Content:
-    if element.form in (Form.TEXT, Form.REFERENCE):
-        limit = options.max_inline_bytes
-        return Content(inline_texts(dataset, element, limit), element.reason)
+def _virtual(
+    dataset: DatasetNode, element: ElementType, fill: Any, options: ScanOptions, depth: int
+) -> ScannedArray:
+    if element.form is not Form.STORED or element.subshape:
+        raise UnsupportedFeatureError(f"virtual datasets of {element.reason or 'arrays'}")
+    if depth >= _MAX_NESTED:
+        raise UnsupportedFeatureError(f"virtual datasets are nested more than {_MAX_NESTED} deep")
+
+    def scan_source(source: DatasetNode) -> VirtualArray:
+        source_element = element_type(source.did.get_type())
+        return _scan(source, source_element, options, depth + 1).array
+
+    array, note = virtual_blocks(dataset, element.dtype, fill, scan_source)
+    return ScannedArray(array, reason=note)
+
+
+def _content(dataset: DatasetNode, element: ElementType, options: ScanOptions) -> _Content:
     if element.form in (Form.RAGGED, Form.MIXED):
         raise UnsupportedFeatureError(f"{element.reason} have no Zarr dtype")
     if 0 in (dataset.shape or ()):
-        return Content(None)
+        return _Content(None)
+    if element.form is not Form.STORED:
+        return _inlined(dataset, element, options)
     layout = dataset.creation.get_layout()
-    if element.form is Form.CONVERTED:
-        limit = options.max_inline_bytes
-        return Content(inline_converted(dataset, element, limit), element.reason)
     if layout == h5d.COMPACT:
-        return Content(inline_stored(dataset, element, options.max_inline_bytes), "compact layout")
-    if layout == h5d.CONTIGUOUS:
-        return _contiguous(dataset, element, options)
+        return _Content(inline_stored(dataset, element, options.max_inline_bytes), "compact layout")
     if layout == h5d.CHUNKED:
         return _chunked(dataset, element)
-    raise UnsupportedFeatureError("virtual datasets are not supported yet")
+    return _contiguous(dataset, element, options)
 
 
-def _contiguous(dataset: DatasetNode, element: ElementType, options: ScanOptions) -> Content:
+def _inlined(dataset: DatasetNode, element: ElementType, options: ScanOptions) -> _Content:
+    refuse_unreadable(dataset.creation)
+    inline = inline_converted if element.form is Form.CONVERTED else inline_texts
+    return _Content(inline(dataset, element, options.max_inline_bytes), element.reason)
+
+
+def _contiguous(dataset: DatasetNode, element: ElementType, options: ScanOptions) -> _Content:
     if dataset.creation.get_external_count():
-        raise UnsupportedFeatureError("external storage is not supported yet")
+        stored = external_chunks(dataset, element, options)
+        inlined = "external files that no chunking fits" if stored[1].inline else ""
+        return _Content(stored, inlined)
     offset = dataset.did.get_offset()
     if offset is None:
-        return Content(None)
-    return Content(contiguous_chunks(dataset, element, offset, options.max_chunk_bytes))
+        return _Content(None)
+    return _Content(contiguous_chunks(dataset, element, offset, options.max_chunk_bytes))
 
 
-def _chunked(dataset: DatasetNode, element: ElementType) -> Content:
+def _chunked(dataset: DatasetNode, element: ElementType) -> _Content:
     codecs = filter_codecs(dataset.creation)
     table = chunk_table(dataset)
     if table.n_stored == 0:
-        return Content(None)
+        return _Content(None)
     chunk_shape = tuple(dataset.creation.get_chunk()) + element.subshape
     encoding = Encoding(chunk_shape, element.dtype, (element.bytes_codec, *codecs))
-    return Content((encoding, table.to_manifest(dataset.file.source, max_rows=MAX_CHUNKS)))
+    return _Content((encoding, table.to_manifest(dataset.file.source, max_rows=MAX_CHUNKS)))
 
 
-def _array(
-    shape: tuple[int, ...], sizes: tuple[int, ...], element: ElementType, content: Content
-) -> VirtualArray:
-    """The stored array as one block, with missing blocks behind it where dimensions are longer."""
-    ndim = len(shape)
-    edges = [
-        [part for part in (extent, size - extent) if part] or [1]
-        for extent, size in zip(shape, sizes, strict=True)
-    ]
-    if 0 in sizes:
-        grid = ChunkGrid.regular(sizes, [max(1, size) for size in sizes])
-    else:
-        grid = ChunkGrid.from_edges(edges)
-    blocks = BlockTable.missing(grid.n_chunks, ndim)
-    encodings: tuple[Encoding, ...] = ()
-    manifests: tuple[ChunkManifest, ...] = ()
-    if content.stored is not None and 0 not in shape:
-        encoding, manifest = content.stored
-        encodings, manifests = (encoding,), (manifest,)
-        blocks = _first_present(BlockTable.single(shape, encoding.chunk_shape), blocks)
-    return VirtualArray(grid, element.dtype, None, ("",) * ndim, {}, encodings, manifests, blocks)
-
-
-def _first_present(single: BlockTable, blocks: BlockTable) -> BlockTable:
-    if len(blocks) == 1:
-        return single
-    columns = {
-        name: np.concatenate([column, getattr(blocks, name)[1:]])
-        for name, column in vars(single).items()
-    }
-    return BlockTable(**columns)
+def _padded(array: VirtualArray, sizes: tuple[int, ...]) -> VirtualArray:
+    """The array with missing blocks behind it where dimensions are longer."""
+    for axis, size in enumerate(sizes):
+        extra = size - array.shape[axis]
+        if extra > 0:
+            shape = (*array.shape[:axis], extra, *array.shape[axis + 1 :])
+            tail = missing_array(shape, array.dtype, dims=array.dims, fill_value=array.fill_value)
+            array = concatenate([array, tail], axis)
+    return array
 
 
 def _with_flags(attrs: dict[str, Any], element: ElementType) -> dict[str, Any]:

@@ -7,6 +7,7 @@ Manual, H5T.
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -129,7 +130,7 @@ def _integer(tid: Any) -> ElementType:
     if size not in (1, 2, 4, 8):
         raise UnsupportedFeatureError(f"integers of {size} bytes have no dtype")
     element = ElementType(np.dtype(f"{'i' if signed else 'u'}{size}"), order=_order(tid, size))
-    precision, offset = tid.get_precision(), tid.get_offset()
+    offset, precision = _bits(tid)
     if precision == 8 * size and offset == 0:
         return element
     return replace(
@@ -137,6 +138,16 @@ def _integer(tid: Any) -> ElementType:
         form=Form.CONVERTED,
         reason=f"integers of {precision} bits at bit {offset} of {size} bytes",
     )
+
+
+def _bits(tid: Any) -> tuple[int, int]:
+    """Number of the first bit that means something, and of such bits.
+
+    h5py does not tell them of bitfields; they lie behind the 8 bytes that each datatype message
+    begins with, and the 2 that ``H5Tencode`` puts before it.
+    """
+    first, precision = struct.unpack_from("<HH", tid.encode(), 10)
+    return first, precision
 
 
 _IEEE_FIELDS = {
@@ -164,7 +175,7 @@ def _unusual_float(tid: Any, size: int) -> ElementType:
     reason = f"floats of {size} bytes with {tid.get_precision()} bits, not as in IEEE 754"
     try:
         dtype = tid.dtype
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, KeyError) as error:
         raise UnsupportedFeatureError(f"{reason}: {error}") from error
     if dtype.kind != "f" or dtype.itemsize not in _IEEE_FIELDS:
         raise UnsupportedFeatureError(f"{reason}: Zarr has no dtype for them")

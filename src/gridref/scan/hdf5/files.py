@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from typing import Any
 
-from h5py import h5f, h5fd, h5p
+from h5py import h5d, h5f, h5fd, h5i, h5p
 
 from gridref.errors import GridrefError, Place, SourceFormatError
 from gridref.io import ScanFile, is_local, open_for_scan
@@ -55,6 +55,7 @@ class OpenFile:
         self.scan_file = scan_file
         self.options = options
         self.link_access = _link_access() if is_local(scan_file.name) else None
+        self._native: Any = None
         self._linked: dict[str, OpenFile] = {}
         self._resources = ExitStack()
         self._resources.callback(scan_file.close)
@@ -92,6 +93,18 @@ class OpenFile:
             self._resources.callback(opened.close)
             self._linked[url] = opened
         return self._linked[url]
+
+    def with_sources(self, did: Any) -> Any:
+        """A virtual dataset, opened so that HDF5 finds the files that its extents depend on.
+
+        HDF5 opens these as it opened the file, so it must not have been by our file object.
+        """
+        if not is_local(self.scan_file.name):
+            return did
+        if self._native is None:
+            self._native = h5f.open(os.fsencode(self.scan_file.name), h5f.ACC_RDONLY)
+            self._resources.callback(self._native.close)
+        return h5d.open(self._native, h5i.get_name(did))
 
     def close(self) -> None:
         """Close it, and the files behind links."""

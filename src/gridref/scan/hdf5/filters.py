@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from h5py import h5z
+
 from gridref.codecs import why_not
 from gridref.errors import UnsupportedFeatureError
 from gridref.model.encoding import Codec
 
-__all__ = ["FILTERS", "filter_codecs"]
+__all__ = ["FILTERS", "filter_codecs", "refuse_unreadable"]
 
 Parameters = tuple[int, ...]
 """The filter's client data values."""
@@ -115,6 +117,28 @@ def filter_codecs(creation: Any) -> tuple[Codec, ...]:
     )
 
 
+def refuse_unreadable(creation: Any) -> None:
+    """Raise if the HDF5 library here cannot undo all filters of a dataset.
+
+    Raises
+    ------
+    UnsupportedFeatureError
+        For a filter that would need a plugin.
+    """
+    for index in range(creation.get_nfilters()):
+        number, _, name = _identify(creation.get_filter(index))
+        if not h5z.filter_avail(number):
+            raise UnsupportedFeatureError(
+                f"values have to be read with the HDF5 library, which lacks filter {number}"
+                f" ({_name(number, name)}): install hdf5plugin and import it before the scan"
+            )
+
+
+def _name(number: int, stored_name: str) -> str:
+    known = FILTERS.get(number)
+    return known[0] if known else _KNOWN_NAMES.get(number, stored_name) or "without a name"
+
+
 def _identify(entry: Sequence[Any]) -> tuple[int, Parameters, str]:
     number, _, values, name = entry
     return int(number), tuple(int(value) for value in values), name.decode("utf-8", "replace")
@@ -122,7 +146,7 @@ def _identify(entry: Sequence[Any]) -> tuple[int, Parameters, str]:
 
 def _codec(number: int, values: Parameters, stored_name: str) -> Codec:
     known = FILTERS.get(number)
-    name = known[0] if known else _KNOWN_NAMES.get(number, stored_name) or "without a name"
+    name = _name(number, stored_name)
     if known is None:
         raise UnsupportedFeatureError(f"filter {number} ({name}) cannot be decoded")
     codec = known[1](values)

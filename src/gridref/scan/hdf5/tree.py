@@ -12,8 +12,9 @@ from h5py import h5d, h5g, h5i, h5l, h5o
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.scan.hdf5.attributes import ObjectAttributes, read_attributes
 from gridref.scan.hdf5.files import HDF5_ERRORS, OpenFile, hdf5_errors
+from gridref.scan.hdf5.related import beside
 
-__all__ = ["DatasetNode", "GroupNode", "SkippedNode", "read_tree"]
+__all__ = ["DatasetNode", "GroupNode", "SkippedNode", "dataset_node", "read_tree"]
 
 Address = tuple[int, int]
 """Number of the file as HDF5 counts open files, and address of the object's header."""
@@ -191,39 +192,36 @@ class _Walk:
         if kind != h5l.TYPE_EXTERNAL or file.link_access is not None:
             return h5o.open(gid, name, lapl=file.link_access)
         filename, target = gid.links.get_val(name)
-        url = urljoin_path(file.source.url, filename.decode("utf-8", "surrogateescape"))
+        url = beside(file.source.url, filename.decode("utf-8", "surrogateescape"))
         linked = self.file.linked(url)
         self.files[_address(linked.fid)[0]] = linked
         return h5o.open(linked.fid, target)
 
     def dataset(self, did: Any, name: str, path: str, file: OpenFile) -> DatasetNode | SkippedNode:
-        place = self.file.place(path)
         try:
-            with hdf5_errors(place, "read the dataset's header"):
-                space = did.get_space()
-                creation = did.get_create_plist()
-                shape = did.shape
-                return DatasetNode(
-                    name,
-                    path,
-                    did,
-                    creation,
-                    file,
-                    _address(did),
-                    shape,
-                    _maxshape(space) if shape else (),
-                    read_attributes(did, creation, file.fid),
-                )
+            return dataset_node(did, name, path, file)
         except SourceFormatError as error:
             return SkippedNode(path, error.reason, error)
 
 
-def urljoin_path(url: str, relative: str) -> str:
-    """Address of a file named relative to the folder of another one."""
-    if "://" in relative:
-        return relative
-    folder = url.rsplit("/", 1)[0]
-    return f"{folder}/{relative.removeprefix('./')}"
+def dataset_node(did: Any, name: str, path: str, file: OpenFile) -> DatasetNode:
+    """Read the header and the attributes of a dataset.
+
+    Raises
+    ------
+    SourceFormatError
+        If they are corrupt.
+    """
+    with hdf5_errors(file.place(path), "read the dataset's header"):
+        creation = did.get_create_plist()
+        if creation.get_layout() == h5d.VIRTUAL:
+            did = file.with_sources(did)
+        shape = did.shape
+        maxshape = _maxshape(did.get_space()) if shape else ()
+        attributes = read_attributes(did, creation, file.fid)
+        return DatasetNode(
+            name, path, did, creation, file, _address(did), shape, maxshape, attributes
+        )
 
 
 def _address(oid: Any) -> Address:

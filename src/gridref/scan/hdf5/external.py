@@ -1,0 +1,178 @@
+"""External storage: contiguous data in other files, piece by piece."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.errors import SourceUnavailableError, UnsupportedFeatureError
+from gridref.io import open_for_scan
+from gridref.model.encoding import Encoding
+from gridref.model.manifest import ChunkManifest, Source
+from gridref.scan.hdf5.contiguous import chunk_runs, edge_policy, split_contiguous
+from gridref.scan.hdf5.dtypes import ElementType
+from gridref.scan.hdf5.related import external_file
+from gridref.scan.hdf5.tree import DatasetNode
+from gridref.scan.options import ScanOptions
+
+__all__ = ["external_chunks"]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A piece of a dataset's bytes in an external file.
+
+    Attributes
+    ----------
+    source
+        The file.
+    offset
+        First byte of the piece there.
+    start, stop
+        Bytes of the dataset that it holds.
+    """
+
+    source: Source
+    offset: int
+    start: int
+    stop: int
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the file holds all of the piece."""
+        size = self.source.size_bytes
+        return size is None or self.offset + self.stop - self.start <= size
+
+
+def external_chunks(
+    dataset: DatasetNode, element: ElementType, options: ScanOptions
+) -> tuple[Encoding, ChunkManifest]:
+    """Reference data in external files, or keep it inline where no chunking fits the pieces.
+
+    Raises
+    ------
+    UnsupportedFeatureError
+        If a file is not there, or values would have to be kept and are too many.
+    """
+    shape = (dataset.shape or ()) + element.subshape
+    itemsize = element.dtype.itemsize
+    segments = _segments(dataset, math.prod(shape) * itemsize, options)
+    bounds = [segment.start for segment in segments[1:]]
+    chunk_shape = chunks_between(shape, itemsize, bounds, options.max_chunk_bytes)
+    codecs = (element.bytes_codec,)
+    if chunk_shape is None or not all(segment.is_complete for segment in segments):
+        whole = tuple(max(1, extent) for extent in shape)
+        raw = _read(segments, options)
+        return Encoding(whole, element.dtype, codecs), ChunkManifest.from_inline([raw])
+    start, count = chunk_runs(shape, chunk_shape)
+    manifest = _manifest(segments, start * itemsize, count * itemsize)
+    return Encoding(chunk_shape, element.dtype, codecs, edge_policy(shape, chunk_shape)), manifest
+
+
+def _segments(dataset: DatasetNode, n_bytes: int, options: ScanOptions) -> list[Segment]:
+    creation: Any = dataset.creation
+    segments: list[Segment] = []
+    start = 0
+    for index in range(creation.get_external_count()):
+        name, offset, size = creation.get_external(index)
+        stop = min(n_bytes, start + int(size) if 0 <= int(size) < 1 << 62 else n_bytes)
+        if stop > start:
+            text = name.decode("utf-8", "surrogateescape")
+            source = _source(dataset, text, options)
+            segments.append(Segment(source, int(offset), start, stop))
+        start = stop
+    if start < n_bytes:
+        raise UnsupportedFeatureError(
+            f"the external files are declared to hold {start} of {n_bytes} bytes"
+        )
+    return segments
+
+
+def _source(dataset: DatasetNode, name: str, options: ScanOptions) -> Source:
+    try:
+        return external_file(dataset.file.source.url, name, options)
+    except SourceUnavailableError as error:
+        raise UnsupportedFeatureError(f"the external file {name}: {error.reason}") from error
+
+
+def chunks_between(
+    shape: tuple[int, ...], itemsize: int, bounds: list[int], max_bytes: int
+) -> tuple[int, ...] | None:
+    """The largest chunks of at most `max_bytes` that lie side by side and cross no bound.
+
+    Parameters
+    ----------
+    shape, itemsize
+        Of the dataset.
+    bounds
+        Bytes of the dataset at which another segment begins.
+    max_bytes
+        Size of a chunk.
+
+    Returns
+    -------
+    tuple or None
+        The chunk shape; None if a bound cuts an element.
+    """
+    if any(bound % itemsize for bound in bounds):
+        return None
+    if not bounds:
+        return split_contiguous(shape, itemsize, max_bytes)
+    unit = math.gcd(*(bound // itemsize for bound in bounds))
+    chunk = [max(1, extent) for extent in shape]
+    for axis, extent in enumerate(chunk):
+        row = math.prod(chunk[axis + 1 :])
+        if unit % row == 0 and row * itemsize <= max_bytes:
+            common = unit // row if axis == 0 else math.gcd(unit // row, extent)
+            chunk[axis] = _largest_divisor(common, min(max_bytes // (row * itemsize), extent))
+            return tuple(chunk)
+        chunk[axis] = 1
+    return tuple(chunk)
+
+
+def _largest_divisor(number: int, limit: int) -> int:
+    """Of the divisors of `number`, the largest that is at most `limit`."""
+    best = 1
+    for divisor in range(1, math.isqrt(number) + 1):
+        if number % divisor == 0:
+            for candidate in (divisor, number // divisor):
+                if best < candidate <= limit:
+                    best = candidate
+    return best
+
+
+def _manifest(
+    segments: list[Segment], start: NDArray[np.int64], length: NDArray[np.int64]
+) -> ChunkManifest:
+    firsts = np.array([segment.start for segment in segments], np.int64)
+    offsets = np.array([segment.offset for segment in segments], np.int64)
+    which = np.searchsorted(firsts, start, side="right") - 1
+    sources = list(dict.fromkeys(segment.source for segment in segments))
+    numbers = np.array([sources.index(segment.source) for segment in segments], np.int32)
+    return ChunkManifest.from_columns(
+        sources,
+        source=numbers[which],
+        offset=offsets[which] + start - firsts[which],
+        length=length,
+    )
+
+
+def _read(segments: list[Segment], options: ScanOptions) -> bytes:
+    """All bytes; what lies behind the end of a file reads as zeros, as HDF5 reads it."""
+    n_bytes = segments[-1].stop
+    if n_bytes > options.max_inline_bytes:
+        raise UnsupportedFeatureError(
+            f"no chunking fits the external files, and {n_bytes} bytes are too many to keep in the"
+            f" references; raise max_inline_bytes (now {options.max_inline_bytes})"
+        )
+    parts = []
+    for segment in segments:
+        length = segment.stop - segment.start
+        with open_for_scan(segment.source.url, options.storage_options) as file:
+            file.seek(segment.offset)
+            parts.append(file.read(length).ljust(length, b"\0"))
+    return b"".join(parts)
