@@ -26,6 +26,20 @@ _MIX_STEPS = ((0, 2, 4), (1, 0, 6), (2, 1, 8), (0, 2, 16), (1, 0, 19), (2, 1, 4)
 _FINAL_STEPS = ((2, 1, 14), (0, 2, 11), (1, 0, 25), (2, 1, 16), (0, 2, 4), (1, 0, 14), (2, 1, 24))
 
 
+def _shifts(
+    steps: tuple[tuple[int, int, int], ...],
+) -> list[tuple[int, int, NDArray[np.uint32], NDArray[np.uint32]]]:
+    """A rotation as shifts to the left and to the right; arrays, as they are fastest in numpy."""
+    return [
+        (target, other, np.array(bits, np.uint32), np.array(32 - bits, np.uint32))
+        for target, other, bits in steps
+    ]
+
+
+_MIX_SHIFTS, _FINAL_SHIFTS = _shifts(_MIX_STEPS), _shifts(_FINAL_STEPS)
+_KEEP_BYTES = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF, 0xFFFFFFFF], np.uint32)
+
+
 def lookup3(data: bytes | memoryview) -> int:
     """Checksum of one block of metadata.
 
@@ -87,10 +101,10 @@ def lookup3_rows(rows: NDArray[np.uint8], lengths: NDArray[np.int64]) -> NDArray
         return np.array([lookup3(row[:length].tobytes()) for row, length in pairs], np.uint32)
     order = np.argsort(-lengths, kind="stable")
     counts = lengths[order]
-    words = _padded_words(rows, order, counts)
+    words = _padded_words(rows if counts[0] == counts[-1] else rows[order], counts)
     n_rounds = (counts + (_BLOCK_BYTES - 1)) // _BLOCK_BYTES
     # How many rows have more than r rounds, for each round r.
-    left = np.searchsorted(-n_rounds, -np.arange(words.shape[0] + 1), side="left").tolist()
+    left = np.searchsorted(-n_rounds, -np.arange(len(words) + 1), side="left").tolist()
     state = np.empty((3, len(rows)), np.uint32)
     state[:] = (counts + _SEED).astype(np.uint32)
     scratch = np.empty((2, len(rows)), np.uint32)
@@ -104,47 +118,43 @@ def lookup3_rows(rows: NDArray[np.uint8], lengths: NDArray[np.int64]) -> NDArray
     return checksums
 
 
-def _padded_words(
-    rows: NDArray[np.uint8], order: NDArray[np.int64], counts: NDArray[np.int64]
-) -> NDArray[np.uint32]:
+def _padded_words(rows: NDArray[np.uint8], counts: NDArray[np.int64]) -> NDArray[np.uint32]:
     """Little-endian words as (round, 3, row), each row filled up with zeros to whole rounds."""
     n_rounds = -(-int(counts[0]) // _BLOCK_BYTES)
-    width = n_rounds * _BLOCK_BYTES
-    padded = np.zeros((len(rows), width), np.uint8)
-    used = min(width, rows.shape[1])
-    padded[:, :used] = rows[order, :used]
-    last_block = (counts - 1) // _BLOCK_BYTES * _BLOCK_BYTES
-    columns = last_block[:, None] + np.arange(_BLOCK_BYTES)
-    beyond = columns >= counts[:, None]
-    padded[np.nonzero(beyond)[0], columns[beyond]] = 0
-    words = padded.view("<u4").reshape(len(rows), n_rounds, 3)
-    return np.ascontiguousarray(words.transpose(1, 2, 0)).astype(np.uint32, copy=False)
+    words = np.zeros((n_rounds * 3, len(rows)), "<u4")
+    n_words = min(n_rounds * 3, -(-int(counts.max()) // 4))
+    if rows.shape[1] < 4 * n_words:
+        rows = np.pad(rows, ((0, 0), (0, 4 * n_words - rows.shape[1])))
+    words[:n_words] = rows[:, : 4 * n_words].view("<u4").T
+    # Words of the last round: keep only those bytes that count.
+    last = ((counts - 1) // _BLOCK_BYTES * 3)[:, None] + np.arange(3)
+    n_kept = np.clip(counts[:, None] - 4 * last, 0, 4)
+    words[last, np.arange(len(rows))[:, None]] &= _KEEP_BYTES[n_kept]
+    return words.astype(np.uint32, copy=False).reshape(n_rounds, 3, len(rows))
 
 
 def _mix(state: NDArray[np.uint32], scratch: NDArray[np.uint32]) -> None:
     if not state.shape[1]:
         return
-    for target, other, bits in _MIX_STEPS:
-        changed, word, third = state[target], state[other], state[3 - target - other]
-        np.subtract(changed, word, out=changed)
-        np.bitwise_xor(changed, _rotated(word, bits, scratch), out=changed)
-        np.add(word, third, out=word)
+    words, rotated, carry = list(state), scratch[0], scratch[1]
+    for target, other, left, right in _MIX_SHIFTS:
+        changed, word = words[target], words[other]
+        np.subtract(changed, word, changed)
+        np.left_shift(word, left, rotated)
+        np.right_shift(word, right, carry)
+        np.bitwise_or(rotated, carry, rotated)
+        np.bitwise_xor(changed, rotated, changed)
+        np.add(word, words[3 - target - other], word)
 
 
 def _finalise(state: NDArray[np.uint32], scratch: NDArray[np.uint32]) -> None:
     if not state.shape[1]:
         return
-    for target, other, bits in _FINAL_STEPS:
-        changed, word = state[target], state[other]
-        np.bitwise_xor(changed, word, out=changed)
-        np.subtract(changed, _rotated(word, bits, scratch), out=changed)
-
-
-def _rotated(
-    word: NDArray[np.uint32], bits: int, scratch: NDArray[np.uint32]
-) -> NDArray[np.uint32]:
-    rotated: NDArray[np.uint32] = scratch[0]
-    np.left_shift(word, np.uint32(bits), out=rotated)
-    np.right_shift(word, np.uint32(32 - bits), out=scratch[1])
-    np.bitwise_or(rotated, scratch[1], out=rotated)
-    return rotated
+    words, rotated, carry = list(state), scratch[0], scratch[1]
+    for target, other, left, right in _FINAL_SHIFTS:
+        changed, word = words[target], words[other]
+        np.bitwise_xor(changed, word, changed)
+        np.left_shift(word, left, rotated)
+        np.right_shift(word, right, carry)
+        np.bitwise_or(rotated, carry, rotated)
+        np.subtract(changed, rotated, changed)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,10 @@ from gridref.scan.hdf5.superblock import FieldCursor, Hdf5Bytes
 __all__ = [
     "BATCH_BYTES",
     "CHECKSUM_BYTES",
+    "BlockRun",
     "Elements",
     "array_elements",
+    "defined_elements",
     "join_chunks",
     "numbers_of",
     "read_blocks",
@@ -57,6 +59,49 @@ class Elements:
     def n_bytes(self) -> int:
         """Size of an element."""
         return self.dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRun:
+    """Blocks that all hold equally many elements, and end with a checksum.
+
+    Attributes
+    ----------
+    addresses, first_index
+        Where each block lies, and the array index of its first element.
+    n_elements
+        How many elements each has.
+    prefix, n_skipped
+        What each must begin with, and how many bytes then come before the elements.
+    what
+        What the blocks are called in errors.
+    """
+
+    addresses: NDArray[np.int64]
+    first_index: NDArray[np.int64]
+    n_elements: int
+    prefix: bytes
+    n_skipped: int
+    what: str
+
+    def n_bytes(self, elements: Elements) -> int:
+        """Size of a block."""
+        n_head = len(self.prefix) + self.n_skipped
+        return n_head + self.n_elements * elements.n_bytes + CHECKSUM_BYTES
+
+    def part(self, start: int, stop: int) -> BlockRun:
+        """Some of the blocks."""
+        return replace(
+            self,
+            addresses=self.addresses[start:stop],
+            first_index=self.first_index[start:stop],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadRun:
+    run: BlockRun
+    rows: NDArray[np.uint8]
 
 
 def array_elements(request: IndexRequest, client: int, element_bytes: int) -> Elements:
@@ -120,42 +165,62 @@ def verify_rows(
 
 
 def read_blocks(
-    request: IndexRequest,
-    elements: Elements,
-    addresses: NDArray[np.int64],
-    first_index: NDArray[np.int64],
-    n_elements: int,
-    prefix: bytes,
-    n_skipped: int,
-    what: str,
+    request: IndexRequest, elements: Elements, runs: Iterable[BlockRun]
 ) -> list[StoredChunks]:
-    """The chunks in blocks that all hold equally many elements, numbered by array index.
+    """The chunks in all blocks, numbered by array index.
 
-    Parameters
-    ----------
-    addresses, first_index
-        Where each block lies, and the array index of its first element.
-    n_elements
-        How many elements each has.
-    prefix, n_skipped
-        What each must begin with, and how many bytes then come before the elements.
+    Blocks of all runs are read and verified together, in batches: that pays where each run has few.
     """
-    n_head = len(prefix) + n_skipped
-    length = n_head + n_elements * elements.n_bytes + CHECKSUM_BYTES
-    request.budget.spend(length * len(addresses), what)
-    found = []
-    step = max(1, BATCH_BYTES // length)
-    for start in range(0, len(addresses), step):
-        part = addresses[start : start + step]
-        rows = request.file.read_rows(part, length, what)
-        if (rows[:, : len(prefix)] != np.frombuffer(prefix, np.uint8)).any():
-            raise SourceFormatError(f"{what} is not where it should be", request.file.place(0))
-        body_bytes = np.full(len(part), length - CHECKSUM_BYTES)
-        verify_rows(request.file, rows, body_bytes, part, what)
-        body = np.ascontiguousarray(rows[:, n_head:-CHECKSUM_BYTES]).view(elements.dtype)
-        index = first_index[start : start + step, None] + np.arange(n_elements)
-        found.append(defined_elements(request.file, elements, body, index))
-    return found
+    found: list[StoredChunks] = []
+    batch: list[_ReadRun] = []
+    n_pending = 0
+    for run in runs:
+        length = run.n_bytes(elements)
+        request.budget.spend(length * len(run.addresses), run.what)
+        step = max(1, BATCH_BYTES // length)
+        for start in range(0, len(run.addresses), step):
+            part = run.part(start, start + step)
+            if n_pending + length * len(part.addresses) > BATCH_BYTES:
+                found += _finished(request, elements, batch)
+                batch, n_pending = [], 0
+            batch.append(_ReadRun(part, request.file.read_rows(part.addresses, length, part.what)))
+            n_pending += length * len(part.addresses)
+    return found + _finished(request, elements, batch)
+
+
+def _finished(
+    request: IndexRequest, elements: Elements, batch: list[_ReadRun]
+) -> list[StoredChunks]:
+    """Verify all blocks at once, then take their elements."""
+    if not batch:
+        return []
+    widths = [read.rows.shape[1] for read in batch]
+    sizes = [len(read.rows) for read in batch]
+    rows = batch[0].rows
+    if len(batch) > 1:
+        rows = np.zeros((sum(sizes), max(widths)), np.uint8)
+        stops = np.cumsum(sizes).tolist()
+        for read, width, stop in zip(batch, widths, stops, strict=True):
+            rows[stop - len(read.rows) : stop, :width] = read.rows
+    verify_rows(
+        request.file,
+        rows,
+        np.repeat(widths, sizes) - CHECKSUM_BYTES,
+        np.concatenate([read.run.addresses for read in batch]),
+        batch[0].run.what,
+    )
+    return [_elements_of(request, elements, read) for read in batch]
+
+
+def _elements_of(request: IndexRequest, elements: Elements, read: _ReadRun) -> StoredChunks:
+    run, rows = read.run, read.rows
+    if (rows[:, : len(run.prefix)] != np.frombuffer(run.prefix, np.uint8)).any():
+        place = request.file.place(int(run.addresses[0]))
+        raise SourceFormatError(f"{run.what} is not where it should be", place)
+    n_head = len(run.prefix) + run.n_skipped
+    body = np.ascontiguousarray(rows[:, n_head:-CHECKSUM_BYTES]).view(elements.dtype)
+    index = run.first_index[:, None] + np.arange(run.n_elements)
+    return defined_elements(request.file, elements, body, index)
 
 
 def defined_elements(

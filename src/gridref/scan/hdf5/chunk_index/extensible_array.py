@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from gridref.errors import SourceFormatError
 from gridref.scan.hdf5.chunk_index.blocks import (
     CHECKSUM_BYTES,
+    BlockRun,
     Elements,
     array_elements,
     defined_elements,
@@ -169,21 +170,22 @@ def _read_index_block(request: IndexRequest, header: _Header) -> list[StoredChun
     cursor.expect(prefix, "prefix")
     own = np.frombuffer(cursor.take_bytes(n_element_bytes), header.elements.dtype)
     index = np.arange(header.n_direct_elements, dtype=np.int64)
-    found = [defined_elements(file, header.elements, own, index)]
+    runs: list[BlockRun] = []
     for block in direct:
         if block.block_elements > header.page_elements:
             raise WalkerUnsupported("the index block of the extensible array has paged data blocks")
         addresses = _addresses(request, cursor, block.n_blocks)
-        found += _read_data_blocks(request, header, block, addresses)
+        runs.append(_data_blocks(request, header, block, addresses))
     for block, address in zip(indirect, _addresses(request, cursor, len(indirect)), strict=True):
         if int(address) != file.undefined_address:
-            found += _read_super_block(request, header, block, int(address))
-    return found
+            runs.append(_read_super_block(request, header, block, int(address)))
+    own_chunks = defined_elements(file, header.elements, own, index)
+    return [own_chunks, *read_blocks(request, header.elements, runs)]
 
 
 def _read_super_block(
     request: IndexRequest, header: _Header, block: _SuperBlock, address: int
-) -> list[StoredChunks]:
+) -> BlockRun:
     file = request.file
     prefix = header.prefix(b"EASB", file.offset_bytes)
     n_pages = block.block_elements // header.page_elements
@@ -197,18 +199,16 @@ def _read_super_block(
     bitmap = np.frombuffer(cursor.take_bytes(n_bitmap), np.uint8)
     addresses = _addresses(request, cursor, block.n_blocks)
     if not is_paged:
-        return _read_data_blocks(request, header, block, addresses)
+        return _data_blocks(request, header, block, addresses)
     is_written = np.unpackbits(bitmap, count=block.n_blocks * n_pages).reshape(-1, n_pages)
-    return _read_pages(request, header, block, addresses, is_written.astype(bool))
+    return _pages(request, header, block, addresses, is_written.astype(bool))
 
 
-def _read_data_blocks(
+def _data_blocks(
     request: IndexRequest, header: _Header, block: _SuperBlock, addresses: NDArray[np.uint64]
-) -> list[StoredChunks]:
+) -> BlockRun:
     order = np.flatnonzero(addresses != request.file.undefined_address)
-    return read_blocks(
-        request,
-        header.elements,
+    return BlockRun(
         check_addresses(request.file, addresses[order], 0, _DATA_BLOCK),
         block.first_index + order * block.block_elements,
         block.block_elements,
@@ -218,13 +218,13 @@ def _read_data_blocks(
     )
 
 
-def _read_pages(
+def _pages(
     request: IndexRequest,
     header: _Header,
     block: _SuperBlock,
     addresses: NDArray[np.uint64],
     is_written: NDArray[np.bool_],
-) -> list[StoredChunks]:
+) -> BlockRun:
     """Pages follow the head of their data block, whether written or not."""
     file = request.file
     is_written = is_written & (addresses != file.undefined_address)[:, None]
@@ -232,9 +232,7 @@ def _read_pages(
     head_bytes = len(header.prefix(b"EADB", file.offset_bytes)) + header.block_offset_bytes
     page_bytes = header.page_elements * header.elements.n_bytes + CHECKSUM_BYTES
     blocks = check_addresses(file, addresses[order], 0, _DATA_BLOCK)
-    return read_blocks(
-        request,
-        header.elements,
+    return BlockRun(
         blocks + head_bytes + CHECKSUM_BYTES + page * page_bytes,
         block.first_index + order * block.block_elements + page * header.page_elements,
         header.page_elements,

@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gridref.errors import SourceFormatError
 from gridref.scan.hdf5.chunk_index.blocks import (
     CHECKSUM_BYTES,
+    BlockRun,
     Elements,
     array_elements,
     join_chunks,
@@ -56,10 +56,12 @@ def walk_fixed_array(request: IndexRequest) -> StoredChunks:
         return join_chunks([])
     prefix = b"FADB" + bytes([0, elements.client]) + header.to_bytes(file.offset_bytes, "little")
     if page_bits >= file.length_bytes * 8 or n_elements <= 1 << page_bits:
-        found = _read(request, elements, [address], [0], n_elements, prefix, _BLOCK)
+        request.file.check_range(address, 0, _BLOCK)
+        block = np.array([address], np.int64)
+        runs = [BlockRun(block, np.zeros(1, np.int64), n_elements, prefix, 0, _BLOCK)]
     else:
-        found = _read_pages(request, elements, address, n_elements, 1 << page_bits, prefix)
-    chunks = join_chunks(found)
+        runs = _pages(request, elements, address, n_elements, 1 << page_bits, prefix)
+    chunks = join_chunks(read_blocks(request, elements, runs))
     number = numbers_of(request, chunks.number, range(len(request.shape)))
     return StoredChunks(number, chunks.address, chunks.length, chunks.filter_mask)
 
@@ -74,14 +76,14 @@ def _check_size(request: IndexRequest, n_elements: int) -> None:
         )
 
 
-def _read_pages(
+def _pages(
     request: IndexRequest,
     elements: Elements,
     address: int,
     n_elements: int,
     page_elements: int,
     prefix: bytes,
-) -> list[StoredChunks]:
+) -> list[BlockRun]:
     """Pages lie one behind the other, whether written or not; the last one is shorter."""
     n_pages = -(-n_elements // page_elements)
     n_bitmap = -(-n_pages // 8)
@@ -94,28 +96,9 @@ def _read_pages(
     start = address + head_bytes
     if len(written):
         request.file.check_range(start, int(written[-1]) * page_bytes, _PAGE)
+    is_last = written == n_pages - 1
     n_last = n_elements - (n_pages - 1) * page_elements
-    found = []
-    for pages, n in ((written[:-1], page_elements), (written[-1:], n_last)):
-        # Unless the short page at the end is written, all are of one length.
-        is_short = len(written) and int(written[-1]) == n_pages - 1
-        size = n if is_short else page_elements
-        first = pages * page_elements
-        found += _read(request, elements, start + pages * page_bytes, first, size, b"", _PAGE)
-    return found
-
-
-def _read(
-    request: IndexRequest,
-    elements: Elements,
-    addresses: NDArray[np.int64] | list[int],
-    first_index: NDArray[np.int64] | list[int],
-    n_elements: int,
-    prefix: bytes,
-    what: str,
-) -> list[StoredChunks]:
-    if len(addresses):
-        request.file.check_range(int(max(addresses)), 0, what)
-    places = np.asarray(addresses, np.int64)
-    first = np.asarray(first_index, np.int64)
-    return read_blocks(request, elements, places, first, n_elements, prefix, 0, what)
+    return [
+        BlockRun(start + pages * page_bytes, pages * page_elements, size, b"", 0, _PAGE)
+        for pages, size in ((written[~is_last], page_elements), (written[is_last], n_last))
+    ]
