@@ -2,8 +2,8 @@
 
 Scanners describe stored chunks with these names and configurations; `why_not` says by name what
 cannot be decoded. A chain is written in the order of encoding: array -> array codecs, one
-array -> bytes codec, bytes -> bytes codecs. *Size* marks the bytes -> bytes codecs whose stored size
-follows from the decoded one.
+array -> bytes codec, bytes -> bytes codecs. *Size* marks the bytes -> bytes codecs whose stored
+size follows from the decoded one.
 
 Array -> bytes
 --------------
@@ -38,13 +38,13 @@ Array -> array
                                     sign-extended
 ``gridref.hdf5_float``              ``size``, ``sign_position``, ``exponent_position``,
                                     ``exponent_bits``, ``exponent_bias``, ``mantissa_position``,
-                                    ``mantissa_bits``, ``normalization`` (``"implied"``, ``"set"``,
-                                    ``"none"``): floats of any layout, stored as unsigned integers
-                                    of ``size`` bytes (1, 2, 4 or 8)
-``gridref.tiff_predictor``          ``predictor``: 2 or 3; ``axis``: that of the image's width, in the
-                                    array as it is stored (after ``transpose``); ``distance``: 1, 2
-                                    or 4. For 3 the ``bytes`` codec is to be little-endian, whatever
-                                    the file is
+                                    ``mantissa_bits``, ``normalization`` (``"implied"``, ``"set"``):
+                                    floats of any layout, stored as unsigned integers of ``size``
+                                    bytes (1, 2, 4 or 8); all as HDF5's datatype message has them
+``gridref.tiff_predictor``          ``predictor``: 2 or 3; ``axis``: that of the image's width, in
+                                    the array as it is stored (after ``transpose``); ``distance``: 1
+                                    (default), 2 or 4. For 3 the ``bytes`` codec is to be
+                                    little-endian, whatever the file is
 ==================================  ===============================================================
 
 Bytes -> bytes
@@ -72,6 +72,10 @@ Bytes -> bytes
 ``gridref.hdf5_bzip2``              ``cd_values``
 ``gridref.hdf5_blosc2``             ``cd_values``
 ``gridref.hdf5_zfp``                ``cd_values``
+``gridref.hdf5_jpegls``             FCIDECOMP, filter 32018
+``gridref.hdf5_jpeg``               filter 32019
+``gridref.hdf5_bitgroom``,          filters 32022 and 32023; nothing to undo. *Size*
+``gridref.hdf5_granularbr``
 ``gridref.tiff_lzw``,               none. What decodes to more than the chunk is cut, as all TIFF
 ``gridref.tiff_packbits``           readers do
 ``gridref.tiff_bitorder``           none; FillOrder 2, for compressions that are not images. *Size*

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from gridref.codecs import arithmetic, axes, checksums, core, numcodecs_codecs, strings
+from gridref.codecs import (
+    arithmetic,
+    axes,
+    checksums,
+    core,
+    hdf5_filters,
+    hdf5_nbit,
+    hdf5_numbers,
+    hdf5_scaleoffset,
+    numcodecs_codecs,
+    strings,
+)
 from gridref.codecs.stage import ArrayCodec, BytesCodec, SerialCodec
 from gridref.model.encoding import Codec
 
@@ -16,7 +27,11 @@ __all__ = [
 ]
 
 ARRAY_CODECS: dict[str, ArrayCodec] = (
-    core.ARRAY_CODECS | axes.ARRAY_CODECS | arithmetic.ARRAY_CODECS | numcodecs_codecs.ARRAY_CODECS
+    core.ARRAY_CODECS
+    | axes.ARRAY_CODECS
+    | arithmetic.ARRAY_CODECS
+    | numcodecs_codecs.ARRAY_CODECS
+    | hdf5_numbers.ARRAY_CODECS
 )
 """Array -> array codecs."""
 
@@ -29,7 +44,12 @@ SERIAL_CODECS: dict[str, SerialCodec] = (
 """Array -> bytes codecs."""
 
 BYTES_CODECS: dict[str, BytesCodec] = (
-    core.BYTES_CODECS | checksums.BYTES_CODECS | numcodecs_codecs.BYTES_CODECS
+    core.BYTES_CODECS
+    | checksums.BYTES_CODECS
+    | numcodecs_codecs.BYTES_CODECS
+    | hdf5_filters.BYTES_CODECS
+    | hdf5_nbit.BYTES_CODECS
+    | hdf5_scaleoffset.BYTES_CODECS
 )
 """Bytes -> bytes codecs."""
 

@@ -1,0 +1,321 @@
+"""Compression filters that only HDF5 has, or that it frames in its own way.
+
+Sources: the registry of filters, https://github.com/HDFGroup/hdf5_plugins (``docs``); for SZIP the
+HDF5 documentation of ``H5Pset_szip``; for Bitshuffle https://github.com/kiyo-masui/bitshuffle
+(README, "HDF5 filter"); for Blosc2 ``README_CFRAME_FORMAT.rst`` of C-Blosc2; for zfp
+https://h5z-zfp.readthedocs.io ("cd_values") and https://zfp.readthedocs.io ("High-level C API:
+header").
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import imagecodecs
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.codecs.numcodecs_codecs import bz2_decoder
+from gridref.codecs.stage import (
+    MAX_UNKNOWN_BYTES,
+    ArraySpec,
+    BytesCodec,
+    Config,
+    Raw,
+    as_bytes,
+    as_u1,
+)
+
+__all__ = ["BYTES_CODECS"]
+
+
+def _check_size(said: int, decoded_bytes: int | None) -> int:
+    """Refuse a header that promises another size than the array's."""
+    if said > MAX_UNKNOWN_BYTES or decoded_bytes not in (None, said):
+        raise ValueError(f"header says {said} bytes are decoded, expected {decoded_bytes}")
+    return said
+
+
+def _need(raw: Raw, n_bytes: int) -> None:
+    if len(raw) < n_bytes:
+        raise ValueError(f"{len(raw)} bytes are too few for a header")
+
+
+def _szip_decoder(
+    config: Config, decoded_bytes: int | None, spec: ArraySpec
+) -> Callable[[Raw], Raw]:
+    """The decoded size (little-endian uint32), then what szlib makes."""
+    options, pixels_per_block, bits_per_pixel, pixels_per_scanline = config["cd_values"][:4]
+
+    def decode(raw: Raw) -> Raw:
+        _need(raw, 4)
+        size = _check_size(int.from_bytes(as_bytes(raw[:4]), "little"), decoded_bytes)
+        decoded: Raw = imagecodecs.szip_decode(
+            as_bytes(raw[4:]),
+            options,
+            pixels_per_block,
+            bits_per_pixel,
+            pixels_per_scanline,
+            out=size,
+        )
+        return decoded
+
+    return decode
+
+
+def _lzf_decoder(
+    config: Config, decoded_bytes: int | None, spec: ArraySpec
+) -> Callable[[Raw], Raw]:
+    values = config["cd_values"]
+    size = decoded_bytes
+    if size is None:
+        size = values[2] if len(values) > 2 else MAX_UNKNOWN_BYTES
+    return lambda raw: imagecodecs.lzf_decode(raw, header=False, out=size)
+
+
+def _lz4_decoder(
+    config: Config, decoded_bytes: int | None, spec: ArraySpec
+) -> Callable[[Raw], Raw]:
+    """The decoded size (big-endian uint64), the size of a block, then the blocks."""
+
+    def decode(raw: Raw) -> Raw:
+        _need(raw, 12)
+        size = _check_size(int.from_bytes(as_bytes(raw[:8]), "big"), decoded_bytes)
+        decoded: Raw = imagecodecs.lz4h5_decode(raw, out=size) if size else b""
+        return decoded
+
+    return decode
+
+
+_BITSHUFFLE_NONE, _BITSHUFFLE_LZ4, _BITSHUFFLE_ZSTD = 0, 2, 3
+_BITSHUFFLE_TARGET_BYTES, _BITSHUFFLE_MIN_BLOCK = 8192, 128
+
+
+def _bitshuffle_decoder(
+    config: Config, decoded_bytes: int | None, spec: ArraySpec
+) -> Callable[[Raw], Raw]:
+    """Blocks of elements whose bits are transposed, each of them compressed or not."""
+    values: Sequence[int] = config["cd_values"]
+    item_bytes = values[2]
+    block = values[3] if len(values) > 3 else 0
+    compression = values[4] if len(values) > 4 else _BITSHUFFLE_NONE
+    if compression == _BITSHUFFLE_NONE:
+        if block == 0:
+            block = max(_BITSHUFFLE_TARGET_BYTES // item_bytes // 8 * 8, _BITSHUFFLE_MIN_BLOCK)
+        return lambda raw: _unshuffle_bits(raw, item_bytes, block)
+    inner = imagecodecs.lz4_decode if compression == _BITSHUFFLE_LZ4 else imagecodecs.zstd_decode
+    return partial(_decode_bitshuffle, item_bytes, inner, decoded_bytes)
+
+
+def _unshuffle_bits(raw: Raw, item_bytes: int, block_items: int) -> Raw:
+    """Undo the transposition; the last elements that are no multiple of 8 are not transposed."""
+    n_items = len(raw) // item_bytes // 8 * 8
+    whole = n_items * item_bytes
+    if whole == 0:
+        return raw
+    data = as_u1(raw)
+    decoded = np.empty(len(raw), np.uint8)
+    # As a memoryview the data are bytes, and as an array they would be elements of one byte.
+    imagecodecs.bitshuffle_decode(
+        memoryview(data)[:whole],
+        itemsize=item_bytes,
+        blocksize=block_items,
+        out=memoryview(decoded)[:whole],
+    )
+    decoded[whole:] = data[whole:]
+    return decoded
+
+
+def _decode_bitshuffle(
+    item_bytes: int, inner: Callable[..., Any], decoded_bytes: int | None, raw: Raw
+) -> Raw:
+    """The decoded size (big-endian uint64) and the size of a block (uint32), then the blocks."""
+    _need(raw, 12)
+    size = _check_size(int.from_bytes(as_bytes(raw[:8]), "big"), decoded_bytes)
+    block_bytes = int.from_bytes(as_bytes(raw[8:12]), "big")
+    block_items, rest = divmod(block_bytes, item_bytes)
+    if rest or block_items % 8 or block_items == 0:
+        raise ValueError(f"blocks of {block_bytes} bytes of elements of {item_bytes} bytes")
+    compressed = size // (8 * item_bytes) * (8 * item_bytes)
+    shuffled = np.empty(size, np.uint8)
+    data = memoryview(as_u1(raw))
+    position = 12
+    for start in range(0, compressed, block_bytes):
+        stop = min(start + block_bytes, compressed)
+        if position + 4 > len(data):
+            raise ValueError("blocks end behind the data")
+        n_bytes = int.from_bytes(data[position : position + 4], "big")
+        position += 4
+        if position + n_bytes > len(data):
+            raise ValueError("blocks end behind the data")
+        part = inner(data[position : position + n_bytes], out=shuffled[start:stop])
+        if len(part) != stop - start:
+            raise ValueError(f"a block decodes to {len(part)} bytes, expected {stop - start}")
+        position += n_bytes
+    if len(data) - position != size - compressed:
+        raise ValueError(f"{len(data) - position} bytes are left over behind the blocks")
+    shuffled[compressed:] = as_u1(raw)[position:]
+    return _unshuffle_bits(shuffled, item_bytes, block_items)
+
+
+def _bitshuffle_problem(config: Config) -> str | None:
+    values = config["cd_values"]
+    if len(values) < 3 or values[2] < 1:
+        return f"client data values {values} lack the size of an element"
+    compression = values[4] if len(values) > 4 else _BITSHUFFLE_NONE
+    if compression not in (_BITSHUFFLE_NONE, _BITSHUFFLE_LZ4, _BITSHUFFLE_ZSTD):
+        return f"compression {compression} is unknown"
+    return None
+
+
+def _blosc2_decoder(
+    config: Config, decoded_bytes: int | None, spec: ArraySpec
+) -> Callable[[Raw], Raw]:
+    """A contiguous frame, most often with the metadata of an n-dimensional array."""
+
+    def decode(raw: Raw) -> Raw:
+        _need(raw, 87)
+        head = as_bytes(raw[:87])
+        if head[1:10] != b"\xa8b2frame\x00":
+            raise ValueError("is not a Blosc2 frame")
+        stored = int.from_bytes(head[16:24], "big")
+        if stored != len(raw):
+            raise ValueError(f"header says {stored} bytes are stored, got {len(raw)}")
+        _check_size(int.from_bytes(head[30:38], "big"), decoded_bytes)
+        values = np.ascontiguousarray(imagecodecs.b2nd_decode(as_bytes(raw), numthreads=1))
+        decoded: NDArray[np.uint8] = values.reshape(-1).view(np.uint8)
+        return decoded
+
+    return decode
+
+
+def _zfp_header(values: Sequence[int]) -> tuple[bytes, bool, int]:
+    """The full header of zfp out of the client data values.
+
+    Returns
+    -------
+    tuple
+        Its bytes, whether it was written on a big-endian machine, and its size in bits.
+    """
+    words = values[1:]
+    little = np.array(words, "<u4").tobytes()
+    big = np.array(words, ">u4").tobytes()
+    for header, big_endian in ((little, False), (big, True)):
+        if header[:3] == b"zfp":
+            # 32 bits of magic, 52 of type and shape, 12 of mode: all ones if 64 more follow.
+            is_long = int.from_bytes(header, "little") >> 84 & 0xFFF == 0xFFF
+            n_bits = 148 if is_long else 96
+            if len(header) * 8 < n_bits:
+                break
+            return header, big_endian, n_bits
+    raise ValueError(f"client data values {list(values)} hold no zfp header")
+
+
+def _zfp_lengths(header: bytes) -> tuple[int, int]:
+    """Size of the decoded array, and an upper bound of the compressed one, in bytes."""
+    meta = int.from_bytes(header, "little") >> 32 & ((1 << 52) - 1)
+    item_bytes = (4, 8, 4, 8)[meta & 3]
+    n_dims = (meta >> 2 & 3) + 1
+    width = 48 // n_dims
+    lengths = [(meta >> 4 + width * axis & ((1 << width) - 1)) + 1 for axis in range(n_dims)]
+    block_bits = 4**n_dims * (8 * item_bytes + 1) + 64
+    n_blocks = math.prod(-(-length // 4) for length in lengths)
+    return math.prod(lengths) * item_bytes, n_blocks * block_bits // 8 + 64
+
+
+def _zfp_decoder(
+    config: Config, decoded_bytes: int | None, spec: ArraySpec
+) -> Callable[[Raw], Raw]:
+    """A zfp stream without its header, which is in the client data values.
+
+    The library reads on behind the end of a stream that is cut, so it gets zeros to read there.
+    """
+    header, big_endian, header_bits = _zfp_header(config["cd_values"])
+    size, bound = _zfp_lengths(header)
+    _check_size(size, decoded_bytes)
+
+    def decode(raw: Raw) -> Raw:
+        stream = header[: header_bits // 8] + as_bytes(raw)
+        if header_bits % 8:
+            # The header ends in the middle of a byte, and so all that follows is shifted.
+            n_whole, n_bits = divmod(header_bits, 8)
+            bits = np.unpackbits(as_u1(raw), bitorder="little")
+            last = np.unpackbits(
+                np.frombuffer(header, np.uint8)[n_whole : n_whole + 1],
+                count=n_bits,
+                bitorder="little",
+            )
+            tail = np.packbits(np.concatenate([last, bits]), bitorder="little")
+            stream = header[:n_whole] + tail.tobytes()
+        values = imagecodecs.zfp_decode(stream + bytes(max(0, bound - len(raw))))
+        if big_endian:
+            values = values.byteswap()
+        decoded: NDArray[np.uint8] = values.reshape(-1).view(np.uint8)
+        return decoded
+
+    return decode
+
+
+def _zfp_problem(config: Config) -> str | None:
+    try:
+        _zfp_header(config["cd_values"])
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _image_decoder(
+    decode_image: Callable[[bytes], NDArray[Any]],
+    config: Config,
+    decoded_bytes: int | None,
+    spec: ArraySpec,
+) -> Callable[[Raw], Raw]:
+    """JPEG and JPEG-LS streams: a chunk is an image."""
+
+    def decode(raw: Raw) -> Raw:
+        values = np.ascontiguousarray(decode_image(as_bytes(raw)))
+        wanted = tuple(length for length in spec.shape if length != 1)
+        if tuple(length for length in values.shape if length != 1) != wanted:
+            raise ValueError(f"decodes to an image of shape {values.shape}")
+        decoded: NDArray[np.uint8] = values.reshape(-1).view(np.uint8)
+        return decoded
+
+    return decode
+
+
+def _decode_nothing(
+    config: Config, decoded_bytes: int | None, spec: ArraySpec
+) -> Callable[[Raw], Raw]:
+    return lambda raw: raw
+
+
+def _same_bytes(config: Config, decoded: int | None, spec: ArraySpec) -> int | None:
+    return decoded
+
+
+def _too_few(n_values: int, config: Config) -> str | None:
+    found = len(config["cd_values"])
+    return None if found >= n_values else f"{found} client data values are too few"
+
+
+_CD = ("cd_values",)
+
+BYTES_CODECS = {
+    "gridref.hdf5_szip": BytesCodec(_szip_decoder, required=_CD, problem=partial(_too_few, 4)),
+    "gridref.hdf5_lzf": BytesCodec(_lzf_decoder, required=_CD),
+    "gridref.hdf5_lz4": BytesCodec(_lz4_decoder),
+    "gridref.hdf5_bzip2": BytesCodec(bz2_decoder),
+    "gridref.hdf5_bitshuffle": BytesCodec(
+        _bitshuffle_decoder, required=_CD, problem=_bitshuffle_problem
+    ),
+    "gridref.hdf5_blosc2": BytesCodec(_blosc2_decoder),
+    "gridref.hdf5_zfp": BytesCodec(_zfp_decoder, required=_CD, problem=_zfp_problem),
+    "gridref.hdf5_jpegls": BytesCodec(partial(_image_decoder, imagecodecs.jpegls_decode)),
+    "gridref.hdf5_jpeg": BytesCodec(partial(_image_decoder, imagecodecs.jpeg8_decode)),
+    # These two round on writing only.
+    "gridref.hdf5_bitgroom": BytesCodec(_decode_nothing, _same_bytes),
+    "gridref.hdf5_granularbr": BytesCodec(_decode_nothing, _same_bytes),
+}
