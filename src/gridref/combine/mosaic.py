@@ -1,8 +1,8 @@
 """Georeferenced groups laid beside each other by where they lie: a mosaic.
 
-The edges of all inputs along x and y make the lines of one rectilinear grid. Where a line crosses an
-input, its blocks are cut; a cell that no input covers is a missing block, which reads as the fill
-value. No stored chunk is touched, and none is walked.
+The edges of all inputs along x and y make the lines of one rectilinear grid. Where a line crosses
+an input, its blocks are cut; a cell that no input covers is a missing block, which reads as the
+fill value. No stored chunk is touched, and none is walked.
 
 Where an input lies is read from the ``GeoTransform`` of its grid mapping variable (GDAL's order: x
 origin, x step along columns, x step along rows, y origin, y step along columns, y step along rows).
@@ -10,7 +10,8 @@ origin, x step along columns, x step along rows, y origin, y step along columns,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -117,7 +118,7 @@ def mosaic(
     known = [raster for raster in rasters if raster is not None]
     if len(known) < len(groups):
         raise CombineError(problems)
-    placements, found = place_inputs_of(known, tolerance)
+    placements, found = _placed(known, tolerance)
     problems += found
     variables = _variables(groups, known, x, y, problems)
     if problems:
@@ -130,7 +131,7 @@ def mosaic(
         name: _laid_out(versions, placements, lines, owner, x, y)
         for name, versions in variables.items()
     }
-    return _with_coordinates(groups, known[0], placements, lines, arrays, x, y)
+    return _with_coordinates(groups, known[0], placements[0], lines, arrays, x, y)
 
 
 def place_inputs(
@@ -148,7 +149,7 @@ def place_inputs(
     known = [raster for raster in rasters if raster is not None]
     if problems:
         return [], problems
-    return place_inputs_of(known, tolerance)
+    return _placed(known, tolerance)
 
 
 def _raster(
@@ -187,9 +188,7 @@ def _floats(text: str) -> list[float]:
         return []
 
 
-def place_inputs_of(
-    rasters: Sequence[_Raster], tolerance: float
-) -> tuple[list[Placement], list[Problem]]:
+def _placed(rasters: Sequence[_Raster], tolerance: float) -> tuple[list[Placement], list[Problem]]:
     """Rows and columns of rasters on the first one's grid, counted from the outermost pixel."""
     first, problems = rasters[0], []
     columns, rows = [], []
@@ -277,7 +276,7 @@ def _differences(
     name: str, versions: Sequence[VirtualArray], rasters: Sequence[_Raster], x: str, y: str
 ) -> list[Problem]:
     """Inputs whose version of a variable cannot stand beside the first one's."""
-    checks = {
+    checks: dict[str, Callable[[VirtualArray], Any]] = {
         "dimensions-differ": lambda array: [
             (dim, None if dim in (x, y) else extent)
             for dim, extent in zip(array.dims, array.shape, strict=True)
@@ -532,15 +531,23 @@ def _with_coordinates(
         y: VirtualArray.from_numpy(rows, (y,), _attrs_of(template, y)),
     }
     kept = {
-        name: array
+        name: replaced.get(name, array)
         for name, array in template.arrays.items()
-        if x not in array.dims and y not in array.dims
+        if name in replaced or not {x, y} & {*array.dims}
     }
     attrs = {
         name: value for name, value in template.attrs.items() if name not in _PYRAMID_ATTRIBUTES
     }
-    report = sum((group.report for group in groups), start=ScanReport())
-    return VirtualGroup({**kept, **replaced}, {}, attrs, report)
+    return VirtualGroup({**kept, **replaced}, {}, attrs, _report(groups))
+
+
+def _report(groups: Sequence[VirtualGroup]) -> ScanReport:
+    reports = [group.report for group in groups]
+    return ScanReport(
+        tuple(itertools.chain.from_iterable(report.findings for report in reports)),
+        sum(report.n_requests for report in reports),
+        sum(report.n_bytes for report in reports),
+    )
 
 
 def _attrs_of(group: VirtualGroup, name: str) -> dict[str, Any]:
