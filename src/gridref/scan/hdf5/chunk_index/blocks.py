@@ -1,6 +1,6 @@
 """Checksummed pieces of chunk indexes, and the arrays of elements inside them.
 
-Fixed and extensible arrays (HDF5 File Format Specification v3, VIII.C and VIII.D) keep one element
+Fixed and extensible arrays (HDF5 File Format Specification v3, VII.C and VII.D) keep one element
 a chunk: its address and, in filtered datasets, its stored size and filter mask.
 """
 

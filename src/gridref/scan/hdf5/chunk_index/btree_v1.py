@@ -6,6 +6,8 @@ compared with what else is known. Keys increase in C order from the first leaf t
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -105,31 +107,36 @@ class _NodeReader:
         return rows.reshape(-1).view(dtype)
 
     def _dtype(self, capacity: int) -> np.dtype[np.void]:
-        """A node of so many entries: its head, then keys and children in turn.
-
-        The key behind the last child is of no use here.
-        """
-        address = f"<u{self._request.file.offset_bytes}"
-        entry = [
-            ("length", "<u4"),
-            ("filter_mask", "<u4"),
-            ("origin", "<u8", (len(self._request.shape) + 1,)),
-            ("child", address),
-        ]
-        return np.dtype(
-            [
-                ("signature", "S4"),
-                ("type", "u1"),
-                ("level", "u1"),
-                ("n_entries", "<u2"),
-                ("siblings", address, (2,)),
-                ("entries", entry, (capacity,)),
-            ]
-        )
+        return _node_dtype(self._request.file.offset_bytes, len(self._request.shape), capacity)
 
     def _error(self, addresses: NDArray[np.int64], reason: str) -> SourceFormatError:
         place = self._request.file.place(int(addresses[0]), self._dtype(0).itemsize)
         return SourceFormatError(f"{_WHAT} {reason}", place)
+
+
+@lru_cache(maxsize=64)
+def _node_dtype(offset_bytes: int, rank: int, capacity: int) -> np.dtype[np.void]:
+    """A node of so many entries: its head, then keys and children in turn.
+
+    The key behind the last child is of no use here.
+    """
+    address = f"<u{offset_bytes}"
+    entry = [
+        ("length", "<u4"),
+        ("filter_mask", "<u4"),
+        ("origin", "<u8", (rank + 1,)),
+        ("child", address),
+    ]
+    return np.dtype(
+        [
+            ("signature", "S4"),
+            ("type", "u1"),
+            ("level", "u1"),
+            ("n_entries", "<u2"),
+            ("siblings", address, (2,)),
+            ("entries", entry, (capacity,)),
+        ]
+    )
 
 
 def _leaf(request: IndexRequest, entries: NDArray[np.void]) -> StoredChunks:

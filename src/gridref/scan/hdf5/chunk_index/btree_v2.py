@@ -1,6 +1,6 @@
 """Version 2 B-trees of chunks, a whole level at a time.
 
-HDF5 File Format Specification v3, III.A.2 (records of types 10 and 11) and VIII.E: indexes of
+HDF5 File Format Specification v3, III.A.2 (records of types 10 and 11) and VII.E: indexes of
 datasets that grow without limit along several dimensions. Inner nodes hold chunks, too.
 """
 

@@ -1,6 +1,6 @@
 """Extensible arrays: chunk indexes of datasets that grow without limit along one dimension.
 
-HDF5 File Format Specification v3, VIII.D. The index block holds the first elements and points to
+HDF5 File Format Specification v3, VII.D. The index block holds the first elements and points to
 the first data blocks; behind them, super blocks of growing size point to data blocks of growing
 size. Large data blocks are cut into pages; the super block marks which of them are written.
 """

@@ -1,6 +1,6 @@
 """Fixed arrays: chunk indexes of datasets that cannot grow without limit.
 
-HDF5 File Format Specification v3, VIII.C. One element for each chunk of the greatest extent, in C
+HDF5 File Format Specification v3, VII.C. One element for each chunk of the greatest extent, in C
 order; long arrays are cut into pages, of which those never written are marked in a bitmap.
 """
 

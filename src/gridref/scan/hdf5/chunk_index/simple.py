@@ -1,6 +1,6 @@
 """Indexes that need no structure in the file: a single chunk, and chunks in a row.
 
-HDF5 File Format Specification v3, VIII.A and VIII.B.
+HDF5 File Format Specification v3, VII.A and VII.B.
 """
 
 from __future__ import annotations
