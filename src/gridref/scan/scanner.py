@@ -12,6 +12,7 @@ from gridref.scan.hdf5.scanner import HDF5Scanner
 from gridref.scan.options import OnUnsupported, ScanOptions
 from gridref.scan.sniff import Head, describe, read_head
 from gridref.scan.tiff.scanner import TIFFScanner
+from gridref.scan.zarr.scanner import is_zarr_store, scan_zarr
 
 __all__ = ["SCANNERS", "FormatScanner", "scan"]
 
@@ -72,9 +73,11 @@ def scan(
     options = ScanOptions(
         on_unsupported=on_unsupported, storage_options=storage_options, **settings
     )
+    if is_zarr_store(url):
+        return scan_zarr(os.fspath(url), options)
     head = read_head(url, options.storage_options)
     for scanner in SCANNERS:
         if scanner.recognises(head):
             return scanner.scan(head.url, options)
-    known = ", ".join(scanner.name for scanner in SCANNERS)
+    known = ", ".join([*(scanner.name for scanner in SCANNERS), "Zarr (a folder)"])
     raise SourceFormatError(f"{describe(head)}; gridref scans {known}", head.place)

@@ -169,7 +169,7 @@ def _chunked(dataset: DatasetNode, element: ElementType) -> _Content:
     if table.n_stored == 0:
         return _Content(None)
     chunk_shape = tuple(dataset.creation.get_chunk()) + element.subshape
-    encoding = Encoding(chunk_shape, element.dtype, (element.bytes_codec, *codecs))
+    encoding = Encoding(chunk_shape, element.dtype, (*element.codecs, *codecs))
     return _Content((encoding, table.to_manifest(dataset.file.source, max_rows=MAX_CHUNKS)))
 
 

@@ -29,7 +29,7 @@ def contiguous_chunks(
         If it reaches beyond the end of the file.
     """
     shape = (dataset.shape or ()) + element.subshape
-    itemsize = element.dtype.itemsize
+    itemsize = element.itemsize
     stop = offset + math.prod(shape) * itemsize
     size = dataset.file.source.size_bytes
     if size is not None and stop > size:
@@ -43,7 +43,7 @@ def contiguous_chunks(
         [dataset.file.source], offset=offset + start * itemsize, length=count * itemsize
     )
     return Encoding(
-        chunk_shape, element.dtype, (element.bytes_codec,), edge_policy(shape, chunk_shape)
+        chunk_shape, element.dtype, element.codecs, edge_policy(shape, chunk_shape)
     ), manifest
 
 

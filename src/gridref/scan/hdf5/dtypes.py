@@ -6,7 +6,6 @@ Manual, H5T.
 
 from __future__ import annotations
 
-import math
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from h5py import h5t
 
+from gridref.codecs import why_not
 from gridref.errors import UnsupportedFeatureError
 from gridref.model.encoding import Codec
 
@@ -42,6 +42,9 @@ class Form(Enum):
     """Compounds with members that are none of the first two."""
 
 
+_WITHOUT_HEAP = (Form.STORED, Form.CONVERTED)
+
+
 @dataclass(frozen=True)
 class ElementType:
     """What the elements of a dataset or attribute are.
@@ -54,6 +57,10 @@ class ElementType:
         How they are stored.
     order
         Byte order of the stored elements: ``"<"``, ``">"``, or ``"|"`` where it has no meaning.
+    array_codecs
+        What makes elements of the dtype out of stored ones.
+    stored_bytes
+        Size of a stored element; None if it is that of the dtype.
     subshape
         Shape of each element of an array datatype: it adds dimensions.
     reason
@@ -67,6 +74,8 @@ class ElementType:
     dtype: np.dtype[Any]
     form: Form = Form.STORED
     order: Literal["<", ">", "|"] = "|"
+    array_codecs: tuple[Codec, ...] = ()
+    stored_bytes: int | None = None
     subshape: tuple[int, ...] = ()
     reason: str = ""
     enum: tuple[tuple[str, int], ...] = ()
@@ -74,20 +83,21 @@ class ElementType:
 
     @property
     def itemsize(self) -> int:
-        """Size of a stored element in bytes, where stored elements have the dtype's size."""
-        return self.dtype.itemsize * math.prod(self.subshape)
+        """Size of a stored element in bytes, where it is stored."""
+        return self.dtype.itemsize if self.stored_bytes is None else self.stored_bytes
 
     @property
-    def bytes_codec(self) -> Codec:
-        """The array -> bytes codec of the stored elements."""
+    def is_plain(self) -> bool:
+        """Whether stored bytes are elements, but for their byte order."""
+        return self.form is Form.STORED and not self.array_codecs
+
+    @property
+    def codecs(self) -> tuple[Codec, ...]:
+        """The codec chain up to the bytes to which filters are applied."""
         if self.order == "|":
-            return Codec("bytes")
-        return Codec.of("bytes", endian="big" if self.order == ">" else "little")
-
-    @property
-    def stored_dtype(self) -> np.dtype[Any]:
-        """Dtype of the stored elements."""
-        return self.dtype.newbyteorder(self.order) if self.order != "|" else self.dtype
+            return (*self.array_codecs, Codec("bytes"))
+        endian = "big" if self.order == ">" else "little"
+        return (*self.array_codecs, Codec.of("bytes", endian=endian))
 
 
 def element_type(tid: Any) -> ElementType:
@@ -133,11 +143,8 @@ def _integer(tid: Any) -> ElementType:
     offset, precision = _bits(tid)
     if precision == 8 * size and offset == 0:
         return element
-    return replace(
-        element,
-        form=Form.CONVERTED,
-        reason=f"integers of {precision} bits at bit {offset} of {size} bytes",
-    )
+    codec = Codec.of("gridref.hdf5_integer", precision=precision, offset=offset)
+    return replace(element, array_codecs=(codec,))
 
 
 def _bits(tid: Any) -> tuple[int, int]:
@@ -176,10 +183,32 @@ def _unusual_float(tid: Any, size: int) -> ElementType:
     try:
         dtype = tid.dtype
     except (TypeError, ValueError, KeyError) as error:
-        raise UnsupportedFeatureError(f"{reason}: {error}") from error
+        raise UnsupportedFeatureError(f"{reason}: h5py has no dtype for them") from error
     if dtype.kind != "f" or dtype.itemsize not in _IEEE_FIELDS:
         raise UnsupportedFeatureError(f"{reason}: Zarr has no dtype for them")
-    return ElementType(np.dtype(f"f{dtype.itemsize}"), Form.CONVERTED, reason=reason)
+    element = ElementType(np.dtype(f"f{dtype.itemsize}"), order=_order(tid, size))
+    codec = _float_codec(tid, size)
+    if why_not(codec) is not None or tid.get_offset():
+        return replace(element, form=Form.CONVERTED, reason=reason)
+    return replace(element, array_codecs=(codec,), stored_bytes=size)
+
+
+_NORMALIZATIONS = {h5t.NORM_IMPLIED: "implied", h5t.NORM_MSBSET: "set", h5t.NORM_NONE: "none"}
+
+
+def _float_codec(tid: Any, size: int) -> Codec:
+    sign, exponent, exponent_bits, mantissa, mantissa_bits = tid.get_fields()
+    return Codec.of(
+        "gridref.hdf5_float",
+        size=size,
+        sign_position=sign,
+        exponent_position=exponent,
+        exponent_bits=exponent_bits,
+        exponent_bias=tid.get_ebias(),
+        mantissa_position=mantissa,
+        mantissa_bits=mantissa_bits,
+        normalization=_NORMALIZATIONS[tid.get_norm()],
+    )
 
 
 def _string(tid: Any) -> ElementType:
@@ -244,8 +273,8 @@ def _compound(tid: Any) -> ElementType:
     members = [_describe(tid.get_member_type(index)) for index in range(len(names))]
     offsets = [tid.get_member_offset(index) for index in range(len(names))]
     orders = {member.order for member in members} - {"|"}
-    bad = [member for member in members if member.form is not Form.STORED]
-    mixed = [member for member in bad if member.form is not Form.CONVERTED]
+    bad = [member for member in members if not member.is_plain]
+    mixed = [member for member in bad if member.form not in _WITHOUT_HEAP]
     if mixed:
         reason = f"compounds with members that are {mixed[0].reason}"
         return ElementType(np.dtype(f"V{tid.get_size()}"), Form.MIXED, reason=reason)
@@ -254,7 +283,7 @@ def _compound(tid: Any) -> ElementType:
         return ElementType(np.dtype(f"c{size}"), order=members[0].order)
     dtype = _struct(names, members, offsets, tid.get_size())
     if bad:
-        reason = f"compounds with members that are {bad[0].reason}"
+        reason = f"compounds with members that are {bad[0].reason or bad[0].codecs[0].name}"
         return ElementType(dtype, Form.CONVERTED, reason=reason)
     if len(orders) > 1:
         reason = "compounds with members of both byte orders"
@@ -271,7 +300,7 @@ def _is_complex(
     part = members[0].dtype
     return (
         part in (np.float32, np.float64)
-        and members[0].form is Form.STORED
+        and members[0].is_plain
         and tuple(offsets) == (0, part.itemsize)
         and size == 2 * part.itemsize
     )

@@ -59,11 +59,11 @@ def external_chunks(
         If a file is not there, or values would have to be kept and are too many.
     """
     shape = (dataset.shape or ()) + element.subshape
-    itemsize = element.dtype.itemsize
+    itemsize = element.itemsize
     segments = _segments(dataset, math.prod(shape) * itemsize, options)
     bounds = [segment.start for segment in segments[1:]]
     chunk_shape = chunks_between(shape, itemsize, bounds, options.max_chunk_bytes)
-    codecs = (element.bytes_codec,)
+    codecs = element.codecs
     if chunk_shape is None or not all(segment.is_complete for segment in segments):
         whole = tuple(max(1, extent) for extent in shape)
         raw = _read(segments, options)

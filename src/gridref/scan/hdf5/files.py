@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +21,8 @@ __all__ = ["HDF5_ERRORS", "SIGNATURE", "OpenFile", "hdf5_errors", "open_file"]
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 """What an HDF5 file, or its part behind a user block, begins with."""
+
+_OPEN_FOR_WRITING, _OPEN_FOR_SWMR = 0x01, 0x04
 
 HDF5_ERRORS = (
     OSError,
@@ -178,7 +181,28 @@ def _open(url: str, options: ScanOptions) -> OpenFile:
         scan_file.raise_last_error()
         scan_file.close()
         raise
-    return OpenFile(fid, scan_file, options)
+    file = OpenFile(fid, scan_file, options)
+    try:
+        _check_closed(file)
+    except GridrefError:
+        file.close()
+        raise
+    return file
+
+
+def _check_closed(file: OpenFile) -> None:
+    """Refuse a file that its writer has not closed, as HDF5 does where it locks files.
+
+    Source: HDF5 File Format Specification, II.A "Superblock", version 3, file consistency flags.
+    """
+    start = file.bytes.base_address
+    head = file.scan_file.read_many([start], [min(12, file.scan_file.size - start)])[0]
+    if len(head) == 12 and head[8] >= 3 and head[11] & (_OPEN_FOR_WRITING | _OPEN_FOR_SWMR):
+        raise SourceFormatError(
+            "a writer has the file open or did not close it; if none is running, repair it with"
+            " h5clear --status",
+            replace(file.place(), start=start + 11, stop=start + 12),
+        )
 
 
 def _link_access() -> Any:

@@ -70,6 +70,10 @@ FILTERS: dict[int, tuple[str, Callable[[Parameters], Codec]]] = {
     32008: ("bitshuffle", _own("bitshuffle")),
     32013: ("zfp", _own("zfp")),
     32015: ("zstd", _zstd),
+    32018: ("FCIDECOMP", _own("jpegls")),
+    32019: ("JPEG", _own("jpeg")),
+    32022: ("BitGroom", _own("bitgroom")),
+    32023: ("Granular BitRound", _own("granularbr")),
     32026: ("blosc2", _own("blosc2")),
 }
 """Name and codec of the filters that may be decoded, by registered number."""
@@ -87,11 +91,7 @@ _KNOWN_NAMES = {
     32014: "FPZIP",
     32016: "B3D",
     32017: "SZ",
-    32018: "FCIDECOMP",
-    32019: "JPEG",
     32020: "VBZ",
-    32022: "BitGroom",
-    32023: "Granular BitRound",
     32024: "SZ3",
     32025: "Delta-Rice",
     32028: "SPERR",

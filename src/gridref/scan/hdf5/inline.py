@@ -27,10 +27,12 @@ _POINTER_BYTES = 16
 Stored = tuple[Encoding, ChunkManifest]
 
 
-def _one_chunk(shape: tuple[int, ...], dtype: np.dtype[Any], codec: Codec, raw: bytes) -> Stored:
+def _one_chunk(
+    shape: tuple[int, ...], dtype: np.dtype[Any], codecs: tuple[Codec, ...], raw: bytes
+) -> Stored:
     chunk_shape = tuple(max(1, extent) for extent in shape)
     chunks = [raw] if 0 not in shape else []
-    return Encoding(chunk_shape, dtype, (codec,)), ChunkManifest.from_inline(chunks)
+    return Encoding(chunk_shape, dtype, codecs), ChunkManifest.from_inline(chunks)
 
 
 def _refuse_if_large(n_bytes: int, max_bytes: int, what: str) -> None:
@@ -44,13 +46,13 @@ def _refuse_if_large(n_bytes: int, max_bytes: int, what: str) -> None:
 def inline_stored(dataset: DatasetNode, element: ElementType, max_bytes: int) -> Stored:
     """Keep the stored bytes as they are."""
     shape = (dataset.shape or ()) + element.subshape
-    n_bytes = math.prod(shape) * element.dtype.itemsize
+    n_bytes = math.prod(shape) * element.itemsize
     _refuse_if_large(n_bytes, max_bytes, "values that no byte range holds")
     raw = np.zeros(n_bytes, np.uint8)
     if n_bytes:
         with hdf5_errors(dataset.file.place(dataset.path), "read the values"):
             dataset.did.read(h5py.h5s.ALL, h5py.h5s.ALL, raw, dataset.did.get_type())
-    return _one_chunk(shape, element.dtype, element.bytes_codec, raw.tobytes())
+    return _one_chunk(shape, element.dtype, element.codecs, raw.tobytes())
 
 
 def inline_converted(dataset: DatasetNode, element: ElementType, max_bytes: int) -> Stored:
@@ -62,8 +64,8 @@ def inline_converted(dataset: DatasetNode, element: ElementType, max_bytes: int)
         values = np.asarray(h5py.Dataset(dataset.did)[()]).astype(element.dtype)
     little = values.astype(element.dtype.newbyteorder("<"), copy=False)
     plain = element.dtype.kind in "SV" or element.dtype.itemsize == 1
-    codec = ElementType(element.dtype, order="|" if plain else "<").bytes_codec
-    return _one_chunk(shape, element.dtype, codec, little.tobytes())
+    codecs = ElementType(element.dtype, order="|" if plain else "<").codecs
+    return _one_chunk(shape, element.dtype, codecs, little.tobytes())
 
 
 def inline_texts(dataset: DatasetNode, element: ElementType, max_bytes: int) -> Stored:
@@ -78,7 +80,7 @@ def inline_texts(dataset: DatasetNode, element: ElementType, max_bytes: int) -> 
             size += 4 + len(item)
             _refuse_if_large(size, max_bytes, element.reason)
             parts += (struct.pack("<I", len(item)), item)
-    return _one_chunk(shape, element.dtype, Codec("vlen-utf8"), b"".join(parts))
+    return _one_chunk(shape, element.dtype, (Codec("vlen-utf8"),), b"".join(parts))
 
 
 def _items(dataset: DatasetNode, element: ElementType) -> Iterator[bytes]:

@@ -1,0 +1,139 @@
+"""Comparison of scanned HDF5 files with what h5py reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from gridref.errors import GridrefError
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.scan_report import Fate
+from gridref.testing.reference_reader import read_slowly
+
+
+@dataclass
+class Comparison:
+    """What became of the datasets of one file, by path."""
+
+    equal: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    wrong: dict[str, str] = field(default_factory=dict)
+    unreadable: dict[str, str] = field(default_factory=dict)
+
+    def __iadd__(self, other: Comparison) -> Comparison:
+        self.equal += other.equal
+        self.refused |= other.refused
+        self.wrong |= other.wrong
+        self.unreadable |= other.unreadable
+        return self
+
+
+def compare_with_h5py(path: Path, group: VirtualGroup) -> Comparison:
+    """Read every dataset of a file both ways."""
+    result = Comparison()
+    arrays = {f"/{name}": array for name, array in group.all_arrays().items()}
+    reasons = {finding.path: finding.reason for finding in group.report.with_fate(Fate.SKIPPED)}
+    with h5py.File(path) as file:
+        for name in dataset_paths(file):
+            plain = name.replace("_nc4_non_coord_", "")
+            if plain in arrays:
+                compare(file, name, arrays[plain], result)
+            elif name in reasons:
+                result.refused[name] = reasons[name]
+            else:
+                result.wrong[name] = "neither taken nor skipped"
+    return result
+
+
+def dataset_paths(file: h5py.File) -> Iterator[str]:
+    """Every dataset once, under the name that HDF5 visits first."""
+    found: list[str] = []
+
+    def note(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset):
+            found.append(f"/{name}")
+
+    try:
+        file.visititems(note)
+    except (RuntimeError, OSError, KeyError):
+        pass  # the file is broken somewhere behind what was found
+    yield from found
+
+
+def compare(file: h5py.File, name: str, array: VirtualArray, result: Comparison) -> None:
+    """Compare one dataset bit for bit."""
+    try:
+        dataset = file[name]
+        expected = h5py_values(dataset)
+    except Exception as error:  # noqa: BLE001 - whatever h5py cannot read is no oracle
+        result.unreadable[name] = f"{type(error).__name__}: {error}"
+        expected = None
+    try:
+        found = read_slowly(array)
+    except GridrefError as error:
+        if expected is not None:
+            result.wrong[name] = f"cannot be read: {error}"
+        return
+    if expected is None:
+        return
+    window = found[(*(slice(0, n) for n in expected.shape), ...)]
+    difference = why_different(window, expected)
+    if difference is None and window.shape != found.shape and array.dtype.kind in "iuf":
+        outside = np.ones(found.shape, bool)
+        outside[tuple(slice(0, n) for n in expected.shape)] = False
+        fill = np.full(found.shape, dataset.fillvalue, array.dtype)
+        difference = why_different(found[outside], fill[outside])
+    if difference is None:
+        result.equal.append(name)
+    else:
+        result.wrong[name] = difference
+
+
+def h5py_values(dataset: h5py.Dataset) -> Any:
+    """What h5py reads, in native byte order, strings as str and references as paths."""
+    if h5py.check_string_dtype(dataset.dtype) and dataset.dtype.kind == "O":
+        return np.asarray(dataset.asstr()[()], dtype=np.dtypes.StringDType())
+    values = np.asarray(dataset[()], dtype=dataset.dtype.base)
+    if h5py.check_ref_dtype(dataset.dtype):
+        paths = np.empty(values.shape, object)
+        for index in np.ndindex(values.shape):
+            paths[index] = referenced(dataset.file, values[index])
+        return paths.astype(np.dtypes.StringDType())
+    return values
+
+
+def referenced(file: h5py.File, reference: Any) -> str:
+    if not reference:
+        return ""
+    try:
+        return file[reference].name or ""
+    except (ValueError, KeyError, RuntimeError):
+        return ""
+
+
+def why_different(found: Any, expected: Any) -> str | None:
+    """The first difference of two arrays; None if they are the same bit for bit."""
+    if found.shape != expected.shape:
+        return f"shape {found.shape}, expected {expected.shape}"
+    if expected.dtype.names is not None:
+        if found.dtype.names != expected.dtype.names:
+            return f"members {found.dtype.names}, expected {expected.dtype.names}"
+        for member in expected.dtype.names:
+            difference = why_different(found[member], expected[member])
+            if difference is not None:
+                return f"member {member}: {difference}"
+        return None
+    if found.dtype.kind == "T" or expected.dtype.kind == "O":
+        return None if (found == expected).all() else f"{found!r:.200} != {expected!r:.200}"
+    native = np.dtype(expected.dtype.newbyteorder("=").str)
+    if found.dtype != native:
+        return f"dtype {found.dtype}, expected {native}"
+    ours, theirs = (np.ascontiguousarray(v.astype(native)).tobytes() for v in (found, expected))
+    if ours != theirs:
+        return f"{found!r:.200} != {expected!r:.200}"
+    return None
