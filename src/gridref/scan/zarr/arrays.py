@@ -1,0 +1,172 @@
+"""One array of a Zarr store as a virtual array."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.codecs import why_not
+from gridref.errors import UnsupportedFeatureError
+from gridref.model.array import BlockTable, VirtualArray
+from gridref.model.encoding import Encoding
+from gridref.model.grid import ChunkGrid, GridAxis
+from gridref.model.manifest import ChunkManifest, ChunkState
+from gridref.model.zarr_metadata import ArrayMetadata
+from gridref.scan.zarr.files import StoreFiles
+from gridref.scan.zarr.shards import Chain, ChunkRanges, inner_ranges, split_chain
+from gridref.scan.zarr.times import without_times
+
+__all__ = ["MAX_CHUNKS", "virtual_array"]
+
+Int64Array = NDArray[np.int64]
+
+MAX_CHUNKS = 1 << 26
+"""Most chunks of an array; more rows than this are not kept in memory."""
+
+
+def virtual_array(
+    files: StoreFiles, path: str, metadata: ArrayMetadata, dims: Sequence[str]
+) -> VirtualArray:
+    """Describe an array: its chunk files found, and its shard indexes read.
+
+    Parameters
+    ----------
+    files
+        The store.
+    path
+        Path of the array in it.
+    metadata
+        Its metadata.
+    dims
+        Names of the dimensions.
+
+    Raises
+    ------
+    SourceFormatError
+        For a bad shard index.
+    UnsupportedFeatureError
+        For codecs that cannot be decoded, or too many chunks.
+    """
+    chain = split_chain(metadata.codecs, _any_chunk_shape(metadata.grid))
+    for codec in chain.codecs:
+        reason = why_not(codec)
+        if reason is not None:
+            raise UnsupportedFeatureError(reason)
+    found = chunk_ranges(files, path, metadata)
+    for codec, order in chain.levels:
+        found = inner_ranges(files, found, codec, order)
+    grid = metadata.grid
+    if chain.levels:
+        grid = ChunkGrid.regular(grid.shape, chain.chunk_shape)
+    dtype, fill, attrs = without_times(metadata.dtype, metadata.fill_value, metadata.attrs)
+    outer, table, encodings = _blocks(grid, chain, dtype)
+    return VirtualArray(
+        outer,
+        dtype,
+        fill,
+        tuple(dims),
+        attrs,
+        encodings,
+        (_manifest(found, grid),),
+        table,
+    )
+
+
+def _any_chunk_shape(grid: ChunkGrid) -> tuple[int, ...]:
+    return tuple(int(axis.run_lengths[0]) for axis in grid.axes)
+
+
+def chunk_ranges(files: StoreFiles, path: str, metadata: ArrayMetadata) -> ChunkRanges:
+    """The files of all chunks (or shards) that are there, whole."""
+    grid = metadata.grid
+    if grid.n_chunks > MAX_CHUNKS:
+        raise UnsupportedFeatureError(f"{grid.n_chunks} chunk files are too many")
+    head = f"{path}/" if path else ""
+    keys = {f"{head}{metadata.chunk_key(k)}": k for k in np.ndindex(*grid.grid_shape)}
+    sources = files.sources(list(keys), path) if keys else {}
+    places = np.array([keys[key] for key in sources], np.int64).reshape(len(sources), grid.ndim)
+    sizes = np.array([source.size_bytes or 0 for source in sources.values()], np.int64)
+    columns = [
+        (axis.starts(places[:, number]), axis.chunk_lengths(places[:, number]))
+        for number, axis in enumerate(grid.axes)
+    ]
+    shape = (len(sources), grid.ndim)
+    coords, lengths = (
+        np.stack([column[part] for column in columns], axis=1) if columns else np.zeros(shape, int)
+        for part in (0, 1)
+    )
+    number = np.arange(len(sources))
+    return ChunkRanges(
+        tuple(sources.values()), number, np.zeros_like(number), sizes, coords, lengths
+    )
+
+
+def _manifest(found: ChunkRanges, grid: ChunkGrid) -> ChunkManifest:
+    """One row a chunk, in C order of the grid."""
+    row = np.zeros(len(found.source), np.int64)
+    inside = np.ones(len(found.source), bool)
+    for number, axis in enumerate(grid.axes):
+        # A shard may hold chunks that lie beyond the array.
+        element = found.coords[:, number]
+        inside &= element < axis.extent
+        at = axis.locate(np.where(element < axis.extent, element, 0)) if axis.extent else element
+        row = row * axis.n_chunks + at
+    source, offset, length, state = (np.zeros(grid.n_chunks, np.int64) for _ in range(4))
+    source[row[inside]] = found.source[inside]
+    offset[row[inside]] = found.offset[inside]
+    length[row[inside]] = found.length[inside]
+    state[row[inside]] = ChunkState.RANGE
+    return ChunkManifest.from_columns(
+        found.sources, source=source, offset=offset, length=length, state=state
+    )
+
+
+def _blocks(
+    grid: ChunkGrid, chain: Chain, dtype: np.dtype[np.generic]
+) -> tuple[ChunkGrid, BlockTable, tuple[Encoding, ...]]:
+    """One block for each box of equal chunks: a regular grid is one block."""
+    strides = [math.prod(grid.grid_shape[axis + 1 :]) for axis in range(grid.ndim)]
+    outer = ChunkGrid(tuple(GridAxis.from_edges(_run_extents(axis)) for axis in grid.axes))
+    encodings: dict[Encoding, int] = {}
+    columns: list[list[list[int]]] = [[], [], []]
+    numbers: list[int] = []
+    runs = [range(len(axis.run_lengths)) if axis.extent else range(0) for axis in grid.axes]
+    for place in itertools.product(*runs):
+        chunk_shape = tuple(int(a.run_lengths[r]) for a, r in zip(grid.axes, place, strict=True))
+        encoding = Encoding(chunk_shape, dtype, chain.codecs)
+        numbers.append(encodings.setdefault(encoding, len(encodings)))
+        first = [int(a.run_counts[:r].sum()) for a, r in zip(grid.axes, place, strict=True)]
+        columns[0].append([sum(k * n for k, n in zip(first, strides, strict=True))])
+        columns[1].append(strides)
+        extents = [int(_run_extents(a)[r]) for a, r in zip(grid.axes, place, strict=True)]
+        columns[2].append(extents)
+    n_blocks, ndim = len(numbers), grid.ndim
+    first_row, stride, stored = (
+        np.array(column, np.int64).reshape(n_blocks, width)
+        for column, width in zip(columns, (1, ndim, ndim), strict=True)
+    )
+    zeros = np.zeros((n_blocks, ndim), np.int64)
+    table = BlockTable(
+        np.array(numbers, np.int32),
+        np.zeros(n_blocks, np.int32),
+        first_row.reshape(-1),
+        stride,
+        stored,
+        zeros,
+        zeros + 1,
+    )
+    return (
+        outer,
+        table,
+        tuple(encodings) or (Encoding(_any_chunk_shape(grid), dtype, chain.codecs),),
+    )
+
+
+def _run_extents(axis: GridAxis) -> Int64Array:
+    """Elements in each run of equal chunks; the last one ends where the axis does."""
+    stops = np.minimum(np.cumsum(axis.run_lengths * axis.run_counts), axis.extent)
+    return np.diff(stops, prepend=0) if axis.extent else np.zeros(0, np.int64)

@@ -1,0 +1,151 @@
+"""The files of a Zarr store: local directories, and whatever fsspec opens."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from gridref.errors import Place, SourceUnavailableError
+from gridref.io import Buffer, SourcePool, absolute_url, describe_source, is_local
+from gridref.io.address import open_filesystem
+from gridref.io.identity import source_of_info
+from gridref.model.manifest import Source
+
+__all__ = ["StoreFiles"]
+
+N_THREADS = 16
+
+
+class StoreFiles:
+    """Reads a store's files, counting what is asked for.
+
+    Parameters
+    ----------
+    url
+        Address of the store's root.
+    storage_options
+        fsspec options.
+    """
+
+    def __init__(self, url: str, storage_options: Mapping[str, Any] | None = None) -> None:
+        self.url = absolute_url(url).rstrip("/")
+        self.storage_options = storage_options
+        self.pool = SourcePool(storage_options, identity="skip")
+        self.n_listed = 0
+        self._local = is_local(self.url)
+        self._filesystem: Any = None
+        self._path = self.url
+        if not self._local:
+            self._filesystem, self._path = open_filesystem(self.url, storage_options)
+
+    def address(self, key: str) -> str:
+        """The address of a key."""
+        return f"{self.url}/{key}" if key else self.url
+
+    def get(self, key: str) -> bytes | None:
+        """All of a small file; None where there is none."""
+        self.n_listed += 1
+        try:
+            if self._local:
+                with open(self.address(key), "rb") as file:
+                    return file.read()
+            return bytes(self._filesystem.cat_file(f"{self._path}/{key}"))
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return None
+        except OSError as error:
+            raise SourceUnavailableError(
+                f"cannot read the file: {error}", Place(source=self.address(key))
+            ) from error
+
+    def folders(self, key: str) -> list[str]:
+        """Names of the folders right below a key, sorted."""
+        self.n_listed += 1
+        if self._local:
+            with os.scandir(self.address(key)) as entries:
+                return sorted(entry.name for entry in entries if entry.is_dir())
+        path = f"{self._path}/{key}".rstrip("/")
+        entries_below = self._filesystem.ls(path, detail=True)
+        names = (
+            str(entry["name"]).rstrip("/").rpartition("/")[2]
+            for entry in entries_below
+            if entry["type"] == "directory"
+        )
+        return sorted(set(names) - {""})
+
+    def sources(self, keys: Sequence[str], below: str) -> dict[str, Source]:
+        """Those of the keys that are there, with size and version.
+
+        One listing where the filesystem lists, else one request a key.
+
+        Parameters
+        ----------
+        keys
+            Keys that may be there.
+        below
+            A key that is the beginning of all of them.
+        """
+        if self._local:
+            return _found(keys, map(self._local_source, keys))
+        listed = self._listed(below)
+        if listed is not None:
+            return {
+                key: source_of_info(self.address(key), listed[f"{self._path}/{key}"])
+                for key in keys
+                if f"{self._path}/{key}" in listed
+            }
+        self.n_listed += len(keys)
+        with ThreadPoolExecutor(N_THREADS) as threads:
+            return _found(keys, threads.map(self._remote_source, keys))
+
+    def _listed(self, below: str) -> dict[str, Mapping[str, Any]] | None:
+        """What a listing says of each file; None where that leaves out what tells versions."""
+        if self._filesystem.protocol in ("http", "https", ("http", "https")):
+            return None
+        self.n_listed += 1
+        listed = self._filesystem.find(f"{self._path}/{below}".rstrip("/"), detail=True)
+        if not all("ETag" in info for info in listed.values()):
+            return None
+        return {str(path).rstrip("/"): info for path, info in listed.items()}
+
+    def _local_source(self, key: str) -> Source | None:
+        try:
+            status = os.stat(self.address(key))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return Source(self.address(key), status.st_size, status.st_mtime_ns)
+
+    def _remote_source(self, key: str) -> Source | None:
+        try:
+            return describe_source(self.address(key), self.storage_options)
+        except SourceUnavailableError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                return None
+            raise
+
+    def read_each(self, sources: Sequence[Source], starts: Any, lengths: Any) -> list[bytes]:
+        """One range of each source, several at once; neighbours in one source are read together."""
+        groups: dict[Source, list[int]] = {}
+        for number, source in enumerate(sources):
+            groups.setdefault(source, []).append(number)
+        start, length = np.asarray(starts, np.int64), np.asarray(lengths, np.int64)
+
+        def read(entry: tuple[Source, list[int]]) -> list[Buffer]:
+            source, members = entry
+            return self.pool.read_ranges(source, start[members], length[members])
+
+        parts: list[bytes] = [b""] * len(sources)
+        with ThreadPoolExecutor(N_THREADS) as threads:
+            for members, buffers in zip(
+                groups.values(), threads.map(read, groups.items()), strict=True
+            ):
+                for number, buffer in zip(members, buffers, strict=True):
+                    parts[number] = bytes(buffer)
+        return parts
+
+
+def _found(keys: Iterable[str], sources: Iterable[Source | None]) -> dict[str, Source]:
+    return {key: source for key, source in zip(keys, sources, strict=True) if source is not None}

@@ -1,0 +1,148 @@
+"""Zarr v2 array metadata, brought into the form of v3.
+
+Source: Zarr v2 specification, "Metadata" and "Data type encoding"; numcodecs' configurations.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from gridref.errors import SourceFormatError, UnsupportedFeatureError
+from gridref.model.array import zero_of
+from gridref.model.encoding import Codec, bytes_codec, transpose_codec
+from gridref.model.grid import ChunkGrid
+from gridref.model.zarr_metadata import ArrayMetadata
+
+__all__ = ["array_metadata_v2"]
+
+_SERIAL_FILTERS = {"vlen-utf8", "vlen-bytes"}
+_BYTES_FILTERS = {"shuffle", "fletcher32", "zlib", "gzip", "zstd", "blosc", "lz4", "bz2", "lzma"}
+_BLOSC_SHUFFLE = ("noshuffle", "shuffle", "bitshuffle")
+
+
+def array_metadata_v2(document: Mapping[str, Any], attrs: Mapping[str, Any]) -> ArrayMetadata:
+    """What ``.zarray`` and ``.zattrs`` say, as if it were v3.
+
+    The dtype may be a datetime64 or timedelta64. The fill value, where there is one, also becomes
+    the attribute ``_FillValue``, as which xarray takes it for a v2 array.
+
+    Raises
+    ------
+    SourceFormatError
+        If the document is not that of a Zarr v2 array.
+    UnsupportedFeatureError
+        For data types and filters that gridref cannot read.
+    """
+    if document.get("zarr_format") != 2:
+        raise SourceFormatError(f"zarr_format {document.get('zarr_format')!r} in a .zarray")
+    try:
+        shape, chunks = list(document["shape"]), list(document["chunks"])
+        filters = list(document.get("filters") or [])
+        stored = _dtype(document["dtype"], filters)
+        codecs = _codecs(stored, filters, document.get("compressor"), document["order"], len(shape))
+        dtype = stored.newbyteorder("=") if stored.kind != "T" else stored
+        rest = dict(attrs)
+        dims = rest.pop("_ARRAY_DIMENSIONS", None)
+        fill = _fill_value(document.get("fill_value"), dtype)
+        if document.get("fill_value") is not None and dtype.kind in "biufc":
+            rest.setdefault("_FillValue", fill)
+        separator = str(document.get("dimension_separator", "."))
+        grid = ChunkGrid.regular(shape, [max(1, length) for length in chunks])
+    except (KeyError, TypeError, ValueError) as error:
+        raise SourceFormatError(f"bad Zarr v2 array metadata: {error!r}") from error
+    names = None if dims is None else tuple(dims)
+    return ArrayMetadata(dtype, grid, codecs, fill, names, rest, separator, "")
+
+
+def _dtype(entry: Any, filters: list[Any]) -> np.dtype[Any]:
+    if isinstance(entry, list):
+        fields: Any = [(field[0], *map(_hashable, field[1:])) for field in entry]
+        structure: np.dtype[Any] = np.dtype(fields)
+        return structure
+    dtype: np.dtype[Any] = np.dtype(entry)
+    if dtype.kind != "O":
+        return dtype
+    if filters and filters[0]["id"] == "vlen-utf8":
+        return np.dtype(np.dtypes.StringDType())
+    ids = [entry["id"] for entry in filters]
+    raise UnsupportedFeatureError(f"Python objects, encoded by the filters {ids}, are not read")
+
+
+def _hashable(part: Any) -> Any:
+    if isinstance(part, list) and part and isinstance(part[0], list):
+        return [(field[0], *map(_hashable, field[1:])) for field in part]
+    return tuple(part) if isinstance(part, list) else part
+
+
+def _codecs(
+    dtype: np.dtype[Any], filters: list[Any], compressor: Any, order: str, ndim: int
+) -> tuple[Codec, ...]:
+    chain = [transpose_codec(tuple(range(ndim))[::-1])] if order == "F" and ndim > 1 else []
+    behind = [*filters, *([compressor] if compressor else [])]
+    if dtype.kind == "T":
+        chain.append(Codec("vlen-utf8"))
+        behind = behind[1:]
+    else:
+        chain.append(bytes_codec(dtype, big_endian=_is_big_endian(dtype)))
+    return (*chain, *(_bytes_codec(entry, dtype) for entry in behind))
+
+
+def _is_big_endian(dtype: np.dtype[Any]) -> bool:
+    if dtype.names is None or dtype.fields is None:
+        return dtype.subdtype[0].str[0] == ">" if dtype.subdtype else dtype.str[0] == ">"
+    members = [dtype.fields[name][0] for name in dtype.names]
+    orders = {_is_big_endian(member) for member in members if member.base.itemsize > 1}
+    if len(orders) > 1:
+        raise UnsupportedFeatureError("fields of both byte orders in one data type are not read")
+    return orders == {True}
+
+
+def _bytes_codec(entry: Mapping[str, Any], dtype: np.dtype[Any]) -> Codec:
+    """The v3 name of a filter or compressor that works on bytes."""
+    settings = {key: value for key, value in entry.items() if key != "id"}
+    name = str(entry["id"])
+    if name == "gzip":
+        return Codec.of("gzip", level=settings.get("level", 1))
+    if name == "zstd":
+        return Codec.of(
+            "zstd", level=settings.get("level", 0), checksum=settings.get("checksum", False)
+        )
+    if name == "blosc":
+        shuffle = settings.get("shuffle", 1)
+        if shuffle == -1:
+            shuffle = 2 if dtype.itemsize == 1 else 1
+        return Codec.of(
+            "blosc",
+            cname=settings.get("cname", "lz4"),
+            clevel=settings.get("clevel", 5),
+            shuffle=_BLOSC_SHUFFLE[shuffle],
+            typesize=max(1, dtype.itemsize),
+            blocksize=settings.get("blocksize", 0),
+        )
+    if name not in _BYTES_FILTERS:
+        raise UnsupportedFeatureError(f"the filter {name} is not read")
+    return Codec.of(f"numcodecs.{name}", **settings)
+
+
+def _fill_value(document: Any, dtype: np.dtype[Any]) -> Any:
+    """The fill value; null, which leaves it undefined, becomes zero as in zarr-python."""
+    if dtype.kind == "T":
+        return "" if document in (None, 0) else str(document)
+    if document is None:
+        return zero_of(dtype)
+    if dtype.kind in "SV":
+        raw = base64.standard_b64decode(document) if isinstance(document, str) else b""
+        if dtype.kind == "S":
+            return np.asarray(raw, dtype)[()]
+        return np.frombuffer(raw.ljust(dtype.itemsize, b"\0"), dtype)[0]
+    if dtype.kind == "c" and isinstance(document, list):
+        return dtype.type(complex(float(document[0]), float(document[1])))
+    if dtype.kind in "mM":
+        return np.asarray(int(document), np.int64).view(dtype)[()]
+    if dtype.kind == "f" and isinstance(document, str):
+        return dtype.type(float(document))
+    return np.asarray(document, dtype)[()]
