@@ -76,8 +76,10 @@ Bytes -> bytes
 ``gridref.hdf5_jpeg``               filter 32019
 ``gridref.hdf5_bitgroom``,          filters 32022 and 32023; nothing to undo. *Size*
 ``gridref.hdf5_granularbr``
-``gridref.tiff_lzw``,               none. What decodes to more than the chunk is cut, as all TIFF
-``gridref.tiff_packbits``           readers do
+``gridref.tiff_lzw``,               What decodes to more than the chunk is cut, as all TIFF readers
+``gridref.tiff_packbits``           do. ``short_bytes``: a chunk that decodes to just this size is
+                                    padded with zeros; only for images of a single row of tiles,
+                                    where writers may leave out the rows behind the image's end
 ``gridref.tiff_bitorder``           none; FillOrder 2, for compressions that are not images. *Size*
 ``gridref.tiff_jpeg``               ``width``, ``samples`` of a segment; ``colorspace`` and
                                     ``outcolorspace`` as `imagecodecs.jpeg_decode` takes them
@@ -86,8 +88,8 @@ Bytes -> bytes
 ``.tiff_jpegxl``, ``.tiff_jpegxr``,
 ``.tiff_png``, ``.tiff_webp``,
 ``.tiff_lerc``
-``gridref.tiff_ccitt``              ``scheme``: ``"rle"``, ``"fax3"`` or ``"fax4"``; ``width``;
-                                    ``t4options`` (fax3). Decodes to one byte 0 or 1 for each pixel
+``gridref.tiff_ccitt``              ``scheme``: ``"rle"``, ``"fax3"`` or ``"fax4"``; ``width``,
+                                    ``samples`` (1); ``t4options`` (fax3). Decodes to bool
 ``gridref.tiff_packints``           ``bits``: 1 to 31; ``dtype``: of the unpacked integers, like
                                     ``"uint16"``, ``"bool"``; ``run_length``: number of values in a
                                     row (width times samples); ``endian`` of the file. *Size*
@@ -98,9 +100,11 @@ Bytes -> bytes
                                     numbers of the encoding's dtype. *Size*
 ==================================  ===============================================================
 
-What the TIFF codecs decode to is in little-endian order: ``bytes`` with ``endian: "little"`` stands
-before them. They stand in the order of encoding: ``bytes``, then unpacking or image codec, then
-compression, then ``gridref.tiff_bitorder``. Truncated strips need nothing else than their shape.
+What the packings and images of TIFF decode to is in little-endian order: ``bytes`` with ``endian:
+"little"`` stands before them. They stand in the order of encoding: ``gridref.tiff_predictor``,
+``bytes``, packing or image, compression, ``gridref.tiff_bitorder``. Truncated strips need nothing
+else than their shape. No codec undoes chroma subsampling outside of images, nor predictor 3 of
+floats of 24 bits: refuse them.
 
 The ``prefix`` of an encoding may be a whole stream of JPEG tables (SOI, tables, EOI) with chunks
 that are whole too, or the same without EOI, and references that leave out the SOI of the chunk;

@@ -13,6 +13,8 @@ from gridref.codecs import (
     hdf5_scaleoffset,
     numcodecs_codecs,
     strings,
+    tiff,
+    tiff_images,
 )
 from gridref.codecs.stage import ArrayCodec, BytesCodec, SerialCodec
 from gridref.model.encoding import Codec
@@ -32,6 +34,7 @@ ARRAY_CODECS: dict[str, ArrayCodec] = (
     | arithmetic.ARRAY_CODECS
     | numcodecs_codecs.ARRAY_CODECS
     | hdf5_numbers.ARRAY_CODECS
+    | tiff.ARRAY_CODECS
 )
 """Array -> array codecs."""
 
@@ -50,6 +53,8 @@ BYTES_CODECS: dict[str, BytesCodec] = (
     | hdf5_filters.BYTES_CODECS
     | hdf5_nbit.BYTES_CODECS
     | hdf5_scaleoffset.BYTES_CODECS
+    | tiff.BYTES_CODECS
+    | tiff_images.BYTES_CODECS
 )
 """Bytes -> bytes codecs."""
 

@@ -1,0 +1,166 @@
+"""Image formats that TIFF uses as compressions: a segment is an image of its own.
+
+Sources: TIFF 6.0, sections 10, 11 (CCITT) and 22 (JPEG, superseded by Adobe Photoshop TIFF
+Technical Note 2: JPEG tables); ITU-T T.81, B.1 (JPEG markers). Which decoder is taken, and with
+which parameters, follows tifffile's `TiffPage.decode`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import imagecodecs
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.codecs.stage import ArraySpec, BytesCodec, Config, Raw, as_bytes
+from gridref.codecs.tiff import little_endian_bytes
+
+__all__ = ["BYTES_CODECS", "split_jpeg_tables"]
+
+type _Segment = tuple[int, int, int]
+"""Rows, width and samples of a segment."""
+
+type _ImageDecoder = Callable[[bytes, Config, _Segment], NDArray[Any]]
+
+
+def _segment(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> _Segment:
+    width, samples = int(config["width"]), int(config["samples"])
+    size = spec.n_bytes if decoded_bytes is None else decoded_bytes
+    rows, rest = divmod(size, width * samples * spec.dtype.itemsize)
+    if rest:
+        raise ValueError(f"{size} bytes are no rows of {width} pixels of {samples} samples")
+    return rows, width, samples
+
+
+def _fitted(image: NDArray[Any], segment: _Segment, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The rows of the segment; the last strip of an image may be stored with more of them."""
+    rows, width, samples = segment
+    pixels = image[..., np.newaxis] if image.ndim == 2 else image
+    if pixels.ndim != 3 or pixels.shape[1:] != (width, samples) or len(pixels) < rows:
+        raise ValueError(f"decodes to shape {image.shape}, expected {segment}")
+    if image.dtype != dtype and not np.can_cast(image.dtype, dtype):
+        raise ValueError(f"decodes to dtype {image.dtype}, expected {dtype}")
+    return pixels[:rows].astype(dtype, copy=False)
+
+
+def _decoder(
+    decode_image: _ImageDecoder, config: Config, decoded_bytes: int | None, spec: ArraySpec
+) -> Callable[[Raw], Raw]:
+    segment = _segment(config, decoded_bytes, spec)
+
+    def decode(raw: Raw) -> Raw:
+        image = decode_image(as_bytes(raw), config, segment)
+        return little_endian_bytes(_fitted(image, segment, spec.dtype))
+
+    return decode
+
+
+_SOI, _EOI = b"\xff\xd8", b"\xff\xd9"
+_START_OF_SCAN = 0xDA
+
+
+def split_jpeg_tables(stream: bytes) -> tuple[bytes | None, bytes]:
+    """Tell a stream of tables from the image behind it.
+
+    Parameters
+    ----------
+    stream
+        An image, or a whole stream of tables (SOI, tables, EOI) and an image behind it.
+
+    Returns
+    -------
+    tuple
+        The stream of tables or None, and the image.
+    """
+    position = 2
+    while stream[:2] == _SOI and position + 4 <= len(stream) and stream[position] == 0xFF:
+        if stream[position : position + 2] == _EOI:
+            return stream[: position + 2], stream[position + 2 :]
+        if stream[position + 1] == _START_OF_SCAN:
+            break
+        position += 2 + int.from_bytes(stream[position + 2 : position + 4], "big")
+    return None, stream
+
+
+def _decode_jpeg(data: bytes, config: Config, segment: _Segment) -> NDArray[Any]:
+    tables, image = split_jpeg_tables(data)
+    try:
+        decoded: NDArray[Any] = imagecodecs.jpeg_decode(
+            image,
+            tables=tables,
+            colorspace=config.get("colorspace"),
+            outcolorspace=config.get("outcolorspace"),
+            shape=segment[:2],
+        )
+    except imagecodecs.Jpeg8Error as error:
+        # Lossless JPEG of more precisions and colours, as in DNG.
+        try:
+            decoded = imagecodecs.ljpeg_decode(image)
+        except (imagecodecs.LjpegError, ValueError):
+            raise error from None
+    return decoded
+
+
+def _decode_webp(data: bytes, config: Config, segment: _Segment) -> NDArray[Any]:
+    # A segment may leave out an alpha channel that is opaque all over.
+    has_alpha = True if segment[2] == 4 else None
+    decoded: NDArray[Any] = imagecodecs.webp_decode(data, hasalpha=has_alpha)
+    return decoded
+
+
+def _plain(decode: Callable[..., NDArray[Any]]) -> _ImageDecoder:
+    return lambda data, config, segment: decode(data)
+
+
+def _decode_ccitt(data: bytes, config: Config, segment: _Segment) -> NDArray[Any]:
+    rows, width, _ = segment
+    scheme = config["scheme"]
+    decoded: NDArray[Any]
+    if scheme == "rle":
+        decoded = imagecodecs.ccittrle_decode(data, rows, width)
+    elif scheme == "fax3":
+        options = config.get("t4options", 0)
+        decoded = imagecodecs.ccittfax3_decode(data, rows, width, t4options=options)
+    else:
+        decoded = imagecodecs.ccittfax4_decode(data, rows, width)
+    return decoded.view(np.bool_)
+
+
+def _size_problem(config: Config) -> str | None:
+    width, samples = config["width"], config["samples"]
+    if width < 1 or samples < 1:
+        return f"width and samples must be >= 1, got {width} and {samples}"
+    return None
+
+
+def _ccitt_problem(config: Config) -> str | None:
+    if config["scheme"] not in {"rle", "fax3", "fax4"}:
+        return f"scheme {config['scheme']} is unknown"
+    if config["samples"] != 1:
+        return f"pixels of {config['samples']} samples are not supported"
+    return _size_problem(config)
+
+
+def _image_codec(decode_image: _ImageDecoder) -> BytesCodec:
+    return BytesCodec(
+        partial(_decoder, decode_image), required=("width", "samples"), problem=_size_problem
+    )
+
+
+BYTES_CODECS = {
+    "gridref.tiff_jpeg": _image_codec(_decode_jpeg),
+    "gridref.tiff_jpeg2000": _image_codec(_plain(imagecodecs.jpeg2k_decode)),
+    "gridref.tiff_jpegxl": _image_codec(_plain(imagecodecs.jpegxl_decode)),
+    "gridref.tiff_jpegxr": _image_codec(_plain(imagecodecs.jpegxr_decode)),
+    "gridref.tiff_png": _image_codec(_plain(imagecodecs.png_decode)),
+    "gridref.tiff_webp": _image_codec(_decode_webp),
+    "gridref.tiff_lerc": _image_codec(_plain(imagecodecs.lerc_decode)),
+    "gridref.tiff_ccitt": BytesCodec(
+        partial(_decoder, _decode_ccitt),
+        required=("scheme", "width", "samples"),
+        problem=_ccitt_problem,
+    ),
+}
