@@ -35,6 +35,13 @@ READER_CODECS = frozenset(
 )
 """Core and registered codec names; ``numcodecs.*`` come on top."""
 
+TINY_CHUNK_BYTES = 8 * 2**10
+"""Below this size a chunk costs more to ask for than to carry."""
+MANY_CHUNKS = 32
+"""Fewer tiny chunks than this do no harm."""
+GROWN_CHUNK_BYTES = 2**20
+"""Size up to which the portable view puts tiny chunks together."""
+
 COMPRESSORS: Mapping[str, Codec] = {
     "zstd": Codec.of("zstd", level=1, checksum=False),
     "gzip": Codec.of("gzip", level=5),
@@ -246,12 +253,21 @@ def _unsharded(array: VirtualArray, options: ViewOptions) -> ArrayView:
             reason = "other chunks were asked for"
         else:
             try:
-                return _native(array, rectilinear=options.rectilinear)
+                native = _native(array, rectilinear=options.rectilinear)
+                if options.view is View.NATIVE or options.shards or not _is_tiny(native):
+                    return native
+                reason = "its stored chunks are tiny: one request for each would cost too much"
             except NotRepresentableError as error:
                 if options.view is View.NATIVE:
                     raise
                 reason = error.reason
     return _portable(array, options, reason)
+
+
+def _is_tiny(view: ArrayView) -> bool:
+    grid = view.metadata.grid
+    chunk_bytes = view.array.nbytes / max(1, grid.n_chunks)
+    return grid.n_chunks >= MANY_CHUNKS and chunk_bytes < TINY_CHUNK_BYTES
 
 
 def _inner_chunk_shape(view: ArrayView) -> tuple[int, ...]:
@@ -414,11 +430,29 @@ def _portable(array: VirtualArray, options: ViewOptions, reason: str) -> ArrayVi
             axes.append(GridAxis.uniform(outer.extent, min(chunks[dim], max(1, outer.extent))))
         else:
             axes.append(_portable_axis(array, axis, rectilinear=options.rectilinear))
+    if not chunks and not options.shards:
+        axes = _grown(axes, array.dtype.itemsize)
     codecs = [Codec("vlen-utf8") if array.dtype.kind == "T" else bytes_codec(array.dtype)]
     if options.compressor is not None:
         codecs.append(COMPRESSORS[options.compressor])
     grid = ChunkGrid(tuple(axes))
     return ArrayView(array, View.PORTABLE, _metadata(array, grid, tuple(codecs)), reason)
+
+
+def _grown(axes: Sequence[GridAxis], item_bytes: int) -> list[GridAxis]:
+    """Several tiny chunks together, the last axis first; larger chunks stay as they are."""
+    lengths = [_commonest(axis.run_lengths, axis.run_counts) for axis in axes]
+    chunk_bytes = math.prod(lengths) * max(1, item_bytes)
+    if chunk_bytes >= TINY_CHUNK_BYTES:
+        return list(axes)
+    left = GROWN_CHUNK_BYTES // chunk_bytes
+    grown = list(axes)
+    for place in reversed(range(len(axes))):
+        factor = min(left, max(1, axes[place].n_chunks))
+        if factor > 1:
+            grown[place] = GridAxis.uniform(axes[place].extent, lengths[place] * factor)
+        left //= factor
+    return grown
 
 
 def _portable_axis(array: VirtualArray, axis: int, *, rectilinear: bool) -> GridAxis:
