@@ -103,18 +103,23 @@ class TableWriter:
             for name in schema.names
             if name not in _DELTA
         ]
-        self._writer = pq.ParquetWriter(
-            pa.PythonFile(self._sink, mode="w"),
-            schema,
-            version="2.6",
-            compression="zstd",
-            compression_level=9,
-            use_dictionary=dictionary,
-            column_encoding={name: _DELTA[name] for name in schema.names if name in _DELTA},
-            write_statistics=False,
-            write_page_checksum=True,
-            store_schema=False,
-        )
+        self._writer: Any = None
+        try:
+            self._writer = pq.ParquetWriter(
+                pa.PythonFile(self._sink, mode="w"),
+                schema,
+                version="2.6",
+                compression="zstd",
+                compression_level=9,
+                use_dictionary=dictionary,
+                column_encoding={name: _DELTA[name] for name in schema.names if name in _DELTA},
+                write_statistics=False,
+                write_page_checksum=True,
+                store_schema=False,
+            )
+        except BaseException:
+            self.abandon()
+            raise
 
     def write(self, table: pa.Table | pa.RecordBatch) -> None:
         """Append rows as one row group, or as several of `ROW_GROUP_ROWS`."""
@@ -128,13 +133,20 @@ class TableWriter:
         """Complete and close the file, called `name`."""
         try:
             self._writer.close()
-        finally:
-            self._sink.close_file()
+        except BaseException:
+            self.abandon()
+            raise
+        self._sink.close_file()
         return TableEntry(name, self._n_rows, self._sink.n_bytes, self._sink.digest.hexdigest())
 
     def abandon(self) -> None:
-        """Close the file as it is."""
-        self._sink.close_file()
+        """Close the file as it is. The Parquet writer would complete it on its own."""
+        self._sink.is_abandoned = True
+        try:
+            if self._writer is not None:
+                self._writer.close()
+        finally:
+            self._sink.close_file()
 
 
 class _DigestingSink:
@@ -145,9 +157,12 @@ class _DigestingSink:
         self.digest = hashlib.sha256()
         self.n_bytes = 0
         self.closed = False
+        self.is_abandoned = False
 
     def write(self, content: Any) -> int:
         raw = bytes(content)
+        if self.is_abandoned:
+            return len(raw)
         self._file.write(raw)
         self.digest.update(raw)
         self.n_bytes += len(raw)

@@ -1,0 +1,43 @@
+"""Whatever group is written, the same group is read."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import uuid
+from pathlib import Path
+
+import fsspec
+from hypothesis import given
+
+from gridref.catalog import open_catalog, write_catalog
+from gridref.model.array import VirtualGroup
+from tests.property.catalog_groups import GROUPS, assert_same_group
+
+
+@given(GROUPS)
+def test_a_local_catalog_holds_the_group(group: VirtualGroup) -> None:
+    folder = Path(tempfile.mkdtemp())
+    try:
+        digest = write_catalog(group, folder / "a.gridref")
+        opened = open_catalog(folder / "a.gridref")
+        assert opened.info.digest == digest
+        assert_same_group(opened, group)
+        # A catalog of a catalog, in its own place.
+        assert_same_group(open_catalog(folder / "a.gridref"), group)
+        write_catalog(opened, folder / "a.gridref", sources="relative")
+        again = open_catalog(folder / "a.gridref")
+        assert_same_group(again, group)
+        assert len(list((folder / "a.gridref").iterdir())) == 4
+    finally:
+        shutil.rmtree(folder)
+
+
+@given(GROUPS)
+def test_a_catalog_on_another_filesystem_holds_the_group(group: VirtualGroup) -> None:
+    url = f"memory://catalogs/{uuid.uuid4().hex}"
+    try:
+        write_catalog(group, url)
+        assert_same_group(open_catalog(url), group)
+    finally:
+        fsspec.filesystem("memory").rm("/catalogs", recursive=True)

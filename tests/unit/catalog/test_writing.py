@@ -1,0 +1,320 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+import pytest
+
+from gridref.catalog import open_catalog, write_catalog
+from gridref.catalog.storage import LocalFolder
+from gridref.errors import (
+    CatalogCorruptError,
+    CatalogNotFoundError,
+    CatalogVersionError,
+    GridrefError,
+    InvalidRequestError,
+)
+from gridref.model.array import BlockTable, VirtualArray, VirtualGroup
+from gridref.model.encoding import Codec, Encoding
+from gridref.model.grid import ChunkGrid
+from gridref.model.manifest import ChunkManifest, Source
+
+
+def group_of(value: float, n: int = 4, source: str = "/data/a.nc") -> VirtualGroup:
+    """One inline array, and one whose chunks lie in a file."""
+    array = VirtualArray.of_one_block(
+        (n, 10),
+        np.dtype("f4"),
+        encoding=Encoding((1, 10), np.dtype("f4"), (Codec.of("bytes", endian="little"),)),
+        manifest=ChunkManifest.from_columns(
+            [Source(source, 10**6, 5)], offset=100 + 40 * np.arange(n), length=40
+        ),
+        dims=("t", "x"),
+    )
+    return VirtualGroup(
+        {"value": VirtualArray.from_numpy(np.array([value]), ("x",)), "far": array},
+        attrs={"title": f"value {value}"},
+    )
+
+
+def value_in(group: VirtualGroup) -> float:
+    manifest = group.arrays["value"].manifests[0].take(np.array([0]))
+    assert group.attrs["title"] == f"value {float(np.frombuffer(manifest.inline, 'f8')[0])}"
+    assert group.arrays["far"].manifests[0].take(np.array([3])).offset.tolist() == [220]
+    assert group.arrays["far"].blocks.first_row.tolist() == [0]
+    return float(np.frombuffer(manifest.inline, "f8")[0])
+
+
+def test_a_catalog_is_replaced_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    first = write_catalog(group_of(1.0), tmp_path / "c")
+    assert write_catalog(group_of(1.0), tmp_path / "c") == first
+    assert write_catalog(group_of(2.0), tmp_path / "c") != first
+    assert value_in(open_catalog(tmp_path / "c")) == 2.0
+    assert len(list((tmp_path / "c").iterdir())) == 4
+    assert value_in(open_catalog(tmp_path / "c" / "gridref.json")) == 2.0
+
+
+def test_a_plain_zarr_reader_finds_nothing(tmp_path: Path) -> None:
+    import zarr
+
+    write_catalog(group_of(1.0), tmp_path / "c")
+    with pytest.raises(FileNotFoundError):
+        zarr.open(tmp_path / "c", mode="r")
+
+
+@pytest.mark.parametrize("place", ["local", "memory"])
+def test_what_is_not_a_catalog_is_not_overwritten(tmp_path: Path, place: str) -> None:
+    if place == "local":
+        url = str(tmp_path)
+        (tmp_path / "thesis.txt").write_text("years of work")
+    else:
+        url = "memory://not-a-catalog"
+        fsspec.filesystem("memory").pipe_file("/not-a-catalog/thesis.txt", b"years of work")
+    with pytest.raises(InvalidRequestError, match=r"not empty.*thesis\.txt"):
+        write_catalog(group_of(1.0), url)
+    with pytest.raises(CatalogNotFoundError):
+        open_catalog(url)
+
+
+def test_a_file_is_not_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "a.nc"
+    path.write_text("data")
+    with pytest.raises(GridrefError):
+        write_catalog(group_of(1.0), path)
+    assert path.read_text() == "data"
+
+
+def test_a_catalog_that_is_not_understood_is_not_overwritten(tmp_path: Path) -> None:
+    root = tmp_path / "gridref.json"
+    root.write_text('{"format": "gridref-catalog", "format_version": 99}')
+    with pytest.raises(CatalogVersionError, match="99"):
+        write_catalog(group_of(1.0), tmp_path)
+    root.write_text("{")
+    with pytest.raises(CatalogCorruptError):
+        write_catalog(group_of(1.0), tmp_path)
+    assert root.read_text() == "{"
+
+
+def test_bad_arguments(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequestError, match="sources"):
+        write_catalog(group_of(1.0), tmp_path / "c", sources="somewhere")  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequestError, match="strict JSON"):
+        write_catalog(group_of(1.0), tmp_path / "c", extra={"a": float("nan")})
+    bad = VirtualGroup({"v": group_of(1.0).arrays["value"].replace(attrs={"a": object()})})
+    with pytest.raises(InvalidRequestError, match=r"attribute 'a'.*object.*variable v"):
+        write_catalog(bad, tmp_path / "c")
+    assert not (tmp_path / "c").exists() or not list((tmp_path / "c").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"source": [3]}, "a source that its manifest does not have"),
+        ({"length": [-1]}, "negative"),
+        ({"offset": [-1]}, "negative"),
+        ({"state": [7]}, "state 7"),
+        ({"state": [2], "offset": [1]}, "inline"),
+    ],
+)
+def test_a_manifest_that_contradicts_itself(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    columns = {"source": [0], "offset": [0], "length": [5], "state": [1], **changes}
+    manifest = ChunkManifest.from_columns([Source("/a")], inline=b"12345", **columns)
+    array = group_of(1.0).arrays["value"].replace(manifests=(manifest,))
+    with pytest.raises(InvalidRequestError, match=message):
+        write_catalog(VirtualGroup({"v": array}), tmp_path / "c")
+    assert not list((tmp_path / "c").iterdir())
+
+
+def test_a_block_beyond_its_manifest_is_refused(tmp_path: Path) -> None:
+    array = group_of(1.0).arrays["far"]
+    short = array.replace(manifests=(array.manifests[0].take(np.array([0, 1])),))
+    with pytest.raises(InvalidRequestError, match=r"rows 0-4 of a manifest of 2.*variable far"):
+        write_catalog(VirtualGroup({"far": short}), tmp_path / "c")
+
+
+def test_extra_is_kept(tmp_path: Path) -> None:
+    write_catalog(group_of(1.0), tmp_path / "c", extra={"view": "native", "list": [1, None]})
+    assert open_catalog(tmp_path / "c").info.extra == {"view": "native", "list": [1, None]}
+
+
+@pytest.mark.parametrize(
+    ("folder", "source", "stored"),
+    [
+        ("{}/cat/c.gridref", "{}/data/a.nc", "../../data/a.nc"),
+        ("{}/c.gridref", "{}/c.gridref/a.nc", "a.nc"),
+        ("{}/c.gridref", "s3://bucket/a.nc", "s3://bucket/a.nc"),
+        ("memory://rel/c", "memory://rel/d/a.nc", "../d/a.nc"),
+        ("memory://rel/c", "memory://other/a.nc", "memory://other/a.nc"),
+    ],
+)
+def test_relative_sources(tmp_path: Path, folder: str, source: str, stored: str) -> None:
+    import pyarrow.parquet as pq
+
+    folder, source = folder.format(tmp_path), source.format(tmp_path)
+    write_catalog(group_of(1.0, source=source), folder, sources="relative")
+    opened = open_catalog(folder)
+    assert [entry.url for entry in opened.sources] == [source]
+    if not folder.startswith("memory:"):
+        (table,) = Path(folder).glob("sources-*.parquet")
+        assert pq.read_table(table).column("url").to_pylist() == [stored]
+
+
+def test_a_catalog_moves_together_with_its_data(tmp_path: Path) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+    write_catalog(group_of(1.0, source=f"{before}/a.nc"), before / "c", sources="relative")
+    before.rename(after)
+    assert open_catalog(after / "c").sources == (Source(f"{after}/a.nc", 10**6, 5),)
+
+
+def test_only_rows_and_sources_in_use_are_kept(tmp_path: Path) -> None:
+    manifest = ChunkManifest.from_columns(
+        [Source("/unused"), Source("/a"), Source("/b")],
+        source=np.repeat([0, 1, 2], 10),
+        offset=np.arange(30),
+        length=1,
+    )
+    ones = np.ones((3, 1), np.int64)
+    blocks = BlockTable(
+        np.zeros(3, np.int32),
+        np.zeros(3, np.int32),
+        np.array([10, 22, 12]),
+        ones,
+        5 * ones,
+        np.array([[2], [0], [1]]),
+        ones,
+    )
+    array = VirtualArray(
+        ChunkGrid.from_edges([[3, 2, 3]]),
+        np.dtype("u1"),
+        np.uint8(0),
+        ("x",),
+        {},
+        (Encoding((1,), np.dtype("u1"), (Codec("bytes"),)),),
+        (manifest,),
+        blocks,
+    )
+    write_catalog(VirtualGroup({"v": array}), tmp_path / "c")
+    opened = open_catalog(tmp_path / "c")
+    assert opened.sources == (Source("/a"), Source("/b"))
+    found = opened.arrays["v"]
+    # Rows 12-15 serve the first and the last block, rows 22-24 the second.
+    assert found.manifests[0].n_rows == 6
+    assert found.blocks.first_row.tolist() == [-2, 4, 0]
+    assert found.manifests[0].take(np.arange(6)).offset.tolist() == [12, 13, 14, 15, 22, 23]
+
+
+def test_a_failed_write_leaves_the_old_catalog_and_no_litter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_catalog(group_of(1.0), tmp_path / "c")
+    before = sorted(path.name for path in (tmp_path / "c").iterdir())
+
+    def fail(self: LocalFolder, name: str, content: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(LocalFolder, "publish", fail)
+    with pytest.raises(OSError, match="No space"):
+        write_catalog(group_of(2.0), tmp_path / "c")
+    assert sorted(path.name for path in (tmp_path / "c").iterdir()) == before
+    assert value_in(open_catalog(tmp_path / "c")) == 1.0
+
+
+class Killed(BaseException):
+    """Stands for the end of the process: from then on nothing reaches the disk."""
+
+
+def kill_after(n_steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let everything that changes the disk raise from the `n_steps`-th time on."""
+    done = 0
+
+    def alive() -> bool:
+        nonlocal done
+        done += 1
+        return done < n_steps
+
+    def mortal(action: Any) -> Any:
+        def act(*arguments: Any, **options: Any) -> Any:
+            if not alive():
+                raise Killed
+            return action(*arguments, **options)
+
+        return act
+
+    def write(self: Any, content: bytes) -> int:
+        if not alive():
+            # Only what was not written before can be cut.
+            if done == n_steps:
+                self._file.write(content[: len(content) // 2])
+            raise Killed
+        return int(self._file.write(content))
+
+    for name in ("fsync", "replace", "unlink", "makedirs"):
+        monkeypatch.setattr(f"gridref.catalog.storage.os.{name}", mortal(getattr(os, name)))
+    monkeypatch.setattr("gridref.catalog.storage._DurableFile.write", write)
+
+
+@pytest.mark.parametrize("before", [None, 1.0])
+def test_a_crash_at_any_moment_leaves_the_old_catalog_or_none(
+    tmp_path: Path, before: float | None
+) -> None:
+    found: list[float | None] = []
+    for step in range(1, 200):
+        folder = tmp_path / str(step)
+        if before is not None:
+            write_catalog(group_of(before), folder)
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            kill_after(step, monkeypatch)
+            try:
+                write_catalog(group_of(2.0), folder)
+            except Killed:
+                survived = False
+            else:
+                survived = True
+        try:
+            found.append(value_in(open_catalog(folder)))
+        except CatalogNotFoundError:
+            found.append(None)
+        # What is left behind does not stand in the way of the next attempt.
+        write_catalog(group_of(3.0), folder)
+        assert value_in(open_catalog(folder)) == 3.0
+        if survived:
+            break
+    n_before = found.count(before)
+    assert found == [before] * n_before + [2.0] * (len(found) - n_before)
+    assert n_before > 10
+    assert len(found) - n_before >= (1 if before is None else 4)
+
+
+def test_a_killed_process_leaves_the_old_catalog(tmp_path: Path) -> None:
+    write_catalog(group_of(1.0), tmp_path / "c")
+    script = f"""
+import os
+from gridref.catalog import storage, write_catalog
+from gridref.model.array import VirtualGroup
+storage.os.replace = lambda *arguments: os._exit(9)
+write_catalog(VirtualGroup(attrs={{"title": "new"}}), {str(tmp_path / "c")!r})
+"""
+    finished = subprocess.run([sys.executable, "-c", script], check=False, timeout=100)
+    assert finished.returncode == 9
+    assert value_in(open_catalog(tmp_path / "c")) == 1.0
+
+
+def test_the_root_file_is_strict_json_in_ascii(tmp_path: Path) -> None:
+    odd = VirtualGroup(attrs={"a": float("inf"), "b": "é \udc80", "c": np.float32("nan")})
+    write_catalog(odd, tmp_path / "c")
+    text = (tmp_path / "c" / "gridref.json").read_text("ascii")
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    document = json.loads(text, parse_constant=refuse)
+    assert document["format"] == "gridref-catalog"
+    assert document["root"]["attributes"]["a"] == {"$float": "inf"}
