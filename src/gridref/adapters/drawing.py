@@ -138,7 +138,6 @@ def describe_arrays(group: VirtualGroup, *, rectilinear: bool) -> Table:
         table.add_column(title, overflow="fold")
     for path, array in group.all_arrays().items():
         shown = show(array, ViewOptions(rectilinear=rectilinear))
-        view = f"{shown.view}, {shown.metadata.grid.to_json()['name']}"
         table.add_row(
             path,
             " × ".join(map(str, array.shape)) or "scalar",
@@ -146,7 +145,7 @@ def describe_arrays(group: VirtualGroup, *, rectilinear: bool) -> Table:
             _edges(array),
             _several({" × ".join(map(str, e.chunk_shape)) or "1" for e in array.encodings}),
             _several({_codecs(encoding.codecs) for encoding in array.encodings}),
-            f"{view} ({shown.reason})" if shown.reason else view,
+            f"{shown.view}, {shown.metadata.grid.to_json()['name']}",
         )
     return table
 

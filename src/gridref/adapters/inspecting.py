@@ -7,8 +7,10 @@ import numpy as np
 from gridref.adapters.drawing import human_bytes
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import ChunkState, Source
+from gridref.model.scan_report import ScanReport
+from gridref.serve.views import ViewOptions, show
 
-__all__ = ["source_summary"]
+__all__ = ["decoded_because", "skipped_summary", "source_summary"]
 
 
 def source_summary(group: VirtualGroup) -> list[str]:
@@ -33,3 +35,25 @@ def source_summary(group: VirtualGroup) -> list[str]:
     urls = sorted(source.url for source in sources)
     shown = urls if len(urls) <= 4 else [*urls[:2], "…", urls[-1]]
     return lines + [f"  {url}" for url in shown]
+
+
+def skipped_summary(report: ScanReport) -> list[str]:
+    """What a scan left out, alike findings of several files in one line."""
+    files: dict[tuple[str, str], list[str]] = {}
+    for finding in report.skipped:
+        files.setdefault((finding.path, finding.reason), []).append(finding.source)
+    return [
+        f"{path}: {reason} [{sources[0]}"
+        + (f" and {len(sources) - 1} more]" if len(sources) > 1 else "]")
+        for (path, reason), sources in files.items()
+    ]
+
+
+def decoded_because(group: VirtualGroup, *, rectilinear: bool) -> dict[str, str]:
+    """Why arrays are not shown in the native view: their paths by reason."""
+    paths: dict[str, list[str]] = {}
+    for path, array in group.all_arrays().items():
+        reason = show(array, ViewOptions(rectilinear=rectilinear)).reason
+        if reason:
+            paths.setdefault(reason, []).append(path)
+    return {reason: ", ".join(found) for reason, found in paths.items()}

@@ -18,6 +18,8 @@ class Fate(StrEnum):
     """Its values were read and are kept in the references."""
     SKIPPED = "skipped"
     """It is left out; the reason says why."""
+    NAMED = "named"
+    """It holds no values of its own: a dimension, say, whose name and length others carry."""
 
 
 @dataclass(frozen=True)

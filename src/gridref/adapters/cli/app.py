@@ -112,6 +112,7 @@ def build(
         gridref build s3://bucket/day-*.nc --concat-dim time -o cube.gridref -O anon=true
     """
     from gridref.adapters.building import build as build_catalog
+    from gridref.adapters.inspecting import skipped_summary
 
     console = Console(stderr=True)
     options = parse_options(option)
@@ -125,8 +126,8 @@ def build(
             n_processes=jobs,
             progress=progress,
         )
-    for finding in group.report.skipped:
-        console.print(Text.assemble(("skipped ", "yellow"), str(finding), f" in {finding.source}"))
+    for line in skipped_summary(group.report):
+        console.print(Text.assemble(("skipped ", "yellow"), line))
     arrays = group.all_arrays()
     console.print(
         f"{output}: {len(arrays)} arrays, {sum(a.n_blocks for a in arrays.values())} blocks"
@@ -144,14 +145,17 @@ def info(catalog: Catalog, option: Options = None) -> None:
         gridref info cube.gridref
     """
     from gridref.adapters.drawing import describe_arrays, draw_grid, draw_tree
-    from gridref.adapters.inspecting import source_summary
+    from gridref.adapters.inspecting import decoded_because, source_summary
     from gridref.adapters.opening import open_group, rectilinear_enabled
 
     console = Console()
     group = open_group(catalog, parse_options(option))
     console.print(draw_tree(group, catalog))
     console.print()
-    console.print(describe_arrays(group, rectilinear=rectilinear_enabled()))
+    rectilinear = rectilinear_enabled()
+    console.print(describe_arrays(group, rectilinear=rectilinear))
+    for reason, paths in decoded_because(group, rectilinear=rectilinear).items():
+        console.print(Text(f"decoded on the way: {paths} ({reason})", style="dim"))
     console.print()
     for line in source_summary(group):
         console.print(line, highlight=False)

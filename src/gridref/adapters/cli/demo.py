@@ -48,7 +48,7 @@ def run_demo(console: Console, data: Path | None, folder: Path) -> bool:
     address = f"gridref::file://{catalog}"
     console.print(f'xr.open_zarr("gridref::file://…/{catalog.name}")')
     cube = xr.open_zarr(address, mask_and_scale=False, decode_times=False)
-    console.print(repr(cube), highlight=False)
+    console.print(repr(cube), highlight=False, soft_wrap=True)
     console.rule("4. compare with netCDF4")
     return _compare(console, cube, files)
 

@@ -35,20 +35,20 @@ class HDF5Scanner:
             root = read_tree(file, options.max_objects)
             scan = _Scan(file, options, name_dimensions(root, options.phony_dims))
             group = scan.group(root)
-            scan.raise_unsupported()
+            scan.raise_refused()
             report = ScanReport(tuple(scan.findings), file.n_requests, file.n_bytes)
             return group.replace(report=report)
 
 
 class _Scan:
-    """One file being turned into groups; collects findings and what is unsupported."""
+    """One file being turned into groups; collects findings and what is refused."""
 
     def __init__(self, file: OpenFile, options: ScanOptions, dimensions: DimensionNames) -> None:
         self.file = file
         self.options = options
         self.dimensions = dimensions
         self.findings: list[Finding] = []
-        self.unsupported: list[UnsupportedFeatureError] = []
+        self.refused: list[ScanError] = []
 
     def note(self, path: str, fate: Fate, reason: str = "") -> None:
         self.findings.append(Finding(path, fate, reason, self.file.source.url))
@@ -75,7 +75,7 @@ class _Scan:
             self.note(path, Fate.SKIPPED, "a null dataspace holds no elements")
             return None
         if is_not_a_variable(dataset):
-            self.note(path, Fate.SKIPPED, "a dimension without a variable")
+            self.note(path, Fate.NAMED, "a dimension without a variable")
             return None
         names, sizes = self.dimensions.names[path], self.dimensions.sizes[path]
         try:
@@ -91,20 +91,20 @@ class _Scan:
             self.note(f"{path}@{name}", Fate.SKIPPED, f"the attribute cannot be read: {reason}")
 
     def refuse(self, error: ScanError, path: str) -> None:
-        """Raise if the file is corrupt; remember what is unsupported, so that all is named."""
+        """Remember what cannot be served, so that all of it is named."""
         error.located(self.file.place(path))
-        if not isinstance(error, UnsupportedFeatureError):
-            raise error
-        self.unsupported.append(error)
+        self.refused.append(error)
         self.note(path, Fate.SKIPPED, error.reason)
 
-    def raise_unsupported(self) -> None:
-        if not self.unsupported or self.options.on_unsupported == "skip":
+    def raise_refused(self) -> None:
+        if not self.refused or self.options.on_unsupported == "skip":
             return
-        first, *others = self.unsupported
+        # A file that is corrupt is worse news than one that holds something unusual.
+        first = min(self.refused, key=lambda error: isinstance(error, UnsupportedFeatureError))
+        others = [error for error in self.refused if error is not first]
         if others:
             named = ", ".join(str(error.place.variable) for error in others[:10])
             more = " and more" if len(others) > 10 else ""
             first.reason += f"; {len(others)} other objects are refused too: {named}{more}"
-        first.reason += '; on_unsupported="skip" leaves them out'
+        first.reason += '; on_unsupported="skip" leaves out what is refused'
         raise first
