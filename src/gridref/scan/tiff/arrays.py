@@ -11,7 +11,7 @@ from gridref.model.array import BlockTable, VirtualArray
 from gridref.model.encoding import Encoding, transpose_codec
 from gridref.model.grid import ChunkGrid
 from gridref.model.manifest import ChunkManifest, Source
-from gridref.scan.tiff.chain import page_codecs, raw_codecs
+from gridref.scan.tiff.chain import jpeg_prefix, page_codecs, raw_codecs
 from gridref.scan.tiff.image import Level
 from gridref.scan.tiff.stored import StoredImage, locate_image
 
@@ -122,15 +122,15 @@ def _encodings(
     """The distinct encodings of the pages, and which one each page has."""
     key = level.keyframe
     assert key.dtype is not None
-    codecs = raw_codecs(key) if stored.raw else page_codecs(key)
+    x_axis = level.axes.rindex("X") - len(level.axes)
+    codecs = raw_codecs(key) if stored.raw else page_codecs(key, x_axis)
     chunk_shape = _arranged(stored.chunk_shape, order, new_axis)
     if order != tuple(range(len(order))):
         codecs = (transpose_codec(_stored_order(order, new_axis)), *codecs)
     found: dict[bytes, int] = {}
     ids = []
     for page in level.pages:
-        tables = (page or key).jpeg_tables
-        prefix = b"" if stored.raw or tables is None else tables
+        prefix = b"" if stored.raw else jpeg_prefix(page or key)
         ids.append(found.setdefault(prefix, len(found)))
     dtype = key.dtype.newbyteorder("=")
     return [Encoding(chunk_shape, dtype, codecs, stored.edge, prefix) for prefix in found], ids

@@ -12,11 +12,63 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gridref.codecs import why_not
 from gridref.errors import UnsupportedFeatureError
 from gridref.model.encoding import Codec, bytes_codec
 from gridref.scan.tiff.page import Page
 
-__all__ = ["page_codecs", "raw_codecs", "segment_bytes"]
+__all__ = [
+    "SOI_BYTES",
+    "has_spliced_tables",
+    "jpeg_prefix",
+    "page_codecs",
+    "raw_codecs",
+    "segment_bytes",
+]
+
+_SOI, _EOI = b"\xff\xd8", b"\xff\xd9"
+SOI_BYTES = len(_SOI)
+"""Size of the marker that begins a JPEG stream (ITU-T T.81, B.1.1.3)."""
+
+
+_DEFLATE, _LZW, _PACKBITS = (8, 32946, 50013), 5, 32773
+_LOSSLESS: dict[int, Codec] = {
+    _LZW: Codec("gridref.tiff_lzw"),
+    _PACKBITS: Codec("gridref.tiff_packbits"),
+    34925: Codec.of("numcodecs.lzma", format=1),
+    **dict.fromkeys(_DEFLATE, Codec.of("numcodecs.zlib", level=6)),
+    **dict.fromkeys((50000, 34926), Codec.of("zstd", level=0, checksum=False)),
+}
+"""Compressions of bytes, whatever they mean."""
+
+_IMAGES = {
+    **dict.fromkeys((7, 33007, 34892), "gridref.tiff_jpeg"),
+    **dict.fromkeys((33003, 33004, 33005, 34712), "gridref.tiff_jpeg2000"),
+    **dict.fromkeys((50002, 52546), "gridref.tiff_jpegxl"),
+    **dict.fromkeys((22610, 34934), "gridref.tiff_jpegxr"),
+    **dict.fromkeys((50001, 34927), "gridref.tiff_webp"),
+    34933: "gridref.tiff_png",
+    34887: "gridref.tiff_lerc",
+}
+"""Compressions whose segments are images of their own."""
+
+_CCITT = {2: "rle", 3: "fax3", 4: "fax4"}
+
+_PREDICTORS = {2: (2, 1), 3: (3, 1), 34892: (2, 2), 34893: (2, 4), 34894: (3, 2), 34895: (3, 4)}
+"""Value of the tag: kind of predictor, and how many samples apart the differences are."""
+
+_REFUSED_BY_NAME = {
+    6: "old-style JPEG (TIFF 6.0, Section 22)",
+    32766: "NeXT 2-bit",
+    32809: "ThunderScan 4-bit",
+    34676: "SGI LogLuv",
+    34677: "SGI LogLuv 24-bit",
+    34661: "JBIG",
+    48124: "Jetraw",
+    65000: "EER",
+    65001: "EER",
+    65002: "EER",
+}
 
 
 def raw_codecs(page: Page) -> tuple[Codec, ...]:
@@ -25,17 +77,171 @@ def raw_codecs(page: Page) -> tuple[Codec, ...]:
     return (bytes_codec(page.dtype, big_endian=page.big_endian),)
 
 
-def page_codecs(page: Page) -> tuple[Codec, ...]:
-    """The chain of the segments of a page."""
+def page_codecs(page: Page, x_axis: int) -> tuple[Codec, ...]:
+    """The chain of the segments of a page.
+
+    Parameters
+    ----------
+    page
+        The page.
+    x_axis
+        Axis of a stored chunk along the width of the image, counted from the end (-1 or -2).
+
+    Raises
+    ------
+    UnsupportedFeatureError
+        If they cannot be decoded faithfully.
+    """
     assert page.dtype is not None
-    if page.bits == page.dtype.itemsize * 8 and page.predictor == 1 and page.fill_order == 1:
-        if page.compression == 1:
-            return raw_codecs(page)
-        if page.compression in (8, 32946):
-            return *raw_codecs(page), Codec.of("numcodecs.zlib", level=6)
-        if page.compression == 50000:
-            return *raw_codecs(page), Codec.of("zstd", level=0, checksum=False)
-    raise UnsupportedFeatureError(f"compression {page.compression}")
+    if page.subsampled and (page.compression not in _IMAGES or page.planar):
+        raise UnsupportedFeatureError(
+            "chroma is stored at a lower resolution than luma, outside of a JPEG stream"
+        )
+    if page.compression in _IMAGES or page.compression in _CCITT:
+        chain = _image_chain(page)
+    else:
+        chain = _bytes_chain(page, x_axis)
+    for codec in chain:
+        reason = why_not(codec)
+        if reason is not None:
+            raise UnsupportedFeatureError(reason)
+    return chain
+
+
+def _image_chain(page: Page) -> tuple[Codec, ...]:
+    """Segments that are images: predictors do not apply to them."""
+    assert page.dtype is not None
+    serial = bytes_codec(page.dtype)
+    lengths = dict(zip(page.axes, page.chunk_shape, strict=True))
+    samples = 1 if page.planar else page.samples
+    if lengths.get("Z", 1) != 1:
+        raise UnsupportedFeatureError("tiles of several planes hold compressed images")
+    if page.compression in _CCITT:
+        if samples != 1 or page.bits != 1:
+            raise UnsupportedFeatureError("CCITT compression of more than one bit a pixel")
+        settings = {"scheme": _CCITT[page.compression], "width": lengths["X"], "samples": 1}
+        if page.compression == 3:
+            settings["t4options"] = page.t4_options
+        return serial, Codec.of("gridref.tiff_ccitt", **settings), *_bit_order(page)
+    name = _IMAGES[page.compression]
+    colours = _jpeg_colours(page) if name == "gridref.tiff_jpeg" else {}
+    return serial, Codec.of(name, width=lengths["X"], samples=samples, **colours)
+
+
+def _jpeg_colours(page: Page) -> dict[str, int]:
+    """Colour spaces of a JPEG stream and of its pixels, by their PhotometricInterpretation.
+
+    YCbCr becomes RGB, as libtiff does for its callers; the rest is left as it is.
+    """
+    if page.planar:
+        return {"outcolorspace": 1}
+    if page.extra_samples:
+        return {}
+    if page.photometric == 6:
+        return {"outcolorspace": 2}
+    if page.photometric == 2:
+        return {"colorspace": 2, "outcolorspace": 2}
+    if page.photometric == 5:
+        return {"outcolorspace": 4}
+    if page.photometric in (3, 8, 9, 10):
+        raise UnsupportedFeatureError(f"JPEG of photometric interpretation {page.photometric}")
+    return {}
+
+
+def _bytes_chain(page: Page, x_axis: int) -> tuple[Codec, ...]:
+    """Segments that are rows of samples, perhaps differenced, packed and compressed."""
+    predictor = _predictor(page, x_axis)
+    packing = _packing(page)
+    if page.compression == 1:
+        compression: tuple[Codec, ...] = ()
+    elif page.compression in _LOSSLESS:
+        compression = (_with_short_tiles(_LOSSLESS[page.compression], page),)
+    else:
+        known = _REFUSED_BY_NAME.get(page.compression)
+        name = f" ({known})" if known else ""
+        raise UnsupportedFeatureError(f"compression {page.compression}{name} is not supported")
+    return *predictor, *packing, *compression, *_bit_order(page)
+
+
+def _with_short_tiles(codec: Codec, page: Page) -> Codec:
+    """Let tiles of an image of a single row of tiles end with the image's last row.
+
+    Some writers leave out the rows behind it, and readers take that.
+    """
+    if not page.tiled or codec.name not in ("gridref.tiff_lzw", "gridref.tiff_packbits"):
+        return codec
+    rows = page.shape[page.axes.index("Y")]
+    if rows >= page.chunk_shape[page.axes.index("Y")] or "Z" in page.axes:
+        return codec
+    return Codec.of(codec.name, short_bytes=rows * _row_bytes(page))
+
+
+def _bit_order(page: Page) -> tuple[Codec, ...]:
+    return (Codec("gridref.tiff_bitorder"),) if page.fill_order == 2 else ()
+
+
+def _predictor(page: Page, x_axis: int) -> tuple[Codec, ...]:
+    if page.predictor in (0, 1):
+        return ()
+    if page.predictor not in _PREDICTORS:
+        raise UnsupportedFeatureError(f"predictor {page.predictor} is unknown")
+    kind, distance = _PREDICTORS[page.predictor]
+    if page.sample_format == 5 or (page.bits == 24 and page.sample_format == 3):
+        raise UnsupportedFeatureError("a predictor of complex integers or floats of 24 bits")
+    settings = {} if distance == 1 else {"distance": distance}
+    return (Codec.of("gridref.tiff_predictor", predictor=kind, axis=x_axis, **settings),)
+
+
+def _packing(page: Page) -> tuple[Codec, ...]:
+    """Samples to bytes."""
+    assert page.dtype is not None
+    endian = "big" if page.big_endian else "little"
+    plain = bytes_codec(page.dtype)
+    if isinstance(page.bits, tuple):
+        bits = list(page.bits)
+        return plain, Codec.of(
+            "gridref.tiff_rgb_bits", bits=bits, dtype=page.dtype.name, endian=endian
+        )
+    if page.sample_format == 5:
+        return plain, Codec.of("gridref.tiff_complex_integers", bits=page.bits // 2, endian=endian)
+    if page.bits == 8 * page.dtype.itemsize and page.dtype.kind != "b":
+        # Floating-point differences are planes of bytes: they have no byte order.
+        floating = page.predictor in (3, 34894, 34895)
+        return (plain,) if floating else raw_codecs(page)
+    if page.dtype.kind == "f":
+        return plain, Codec.of("gridref.tiff_float24", endian=endian)
+    width = dict(zip(page.axes, page.chunk_shape, strict=True))["X"]
+    run_length = width * (1 if page.planar else page.samples)
+    return plain, Codec.of(
+        "gridref.tiff_packints",
+        bits=page.bits,
+        dtype=page.dtype.name,
+        run_length=run_length,
+        endian=endian,
+    )
+
+
+def has_spliced_tables(page: Page) -> bool:
+    """Whether JPEG streams lack the tables, which are to be put before each of them."""
+    tables = page.jpeg_tables
+    return (
+        _IMAGES.get(page.compression) == "gridref.tiff_jpeg"
+        and tables is not None
+        and tables.startswith(_SOI)
+        and tables.endswith(_EOI)
+        and len(tables) > 2 * SOI_BYTES
+    )
+
+
+def jpeg_prefix(page: Page) -> bytes:
+    """What is put before each segment: JPEG tables without the marker at their end.
+
+    Together with a segment without the marker at its start that is one whole JPEG stream (Adobe
+    Photoshop TIFF Technical Note 2, "JPEGTables").
+    """
+    if page.jpeg_tables is None or _IMAGES.get(page.compression) != "gridref.tiff_jpeg":
+        return b""
+    return page.jpeg_tables[:-2] if has_spliced_tables(page) else page.jpeg_tables
 
 
 def segment_bytes(page: Page) -> NDArray[np.int64] | None:
@@ -47,9 +253,7 @@ def segment_bytes(page: Page) -> NDArray[np.int64] | None:
         return None
     lengths: dict[str, Any] = dict(zip(page.axes, page.chunk_shape, strict=True))
     extents: dict[str, Any] = dict(zip(page.axes, page.shape, strict=True))
-    samples = page.samples if not page.planar else 1
-    bits = sum(page.bits) if isinstance(page.bits, tuple) else page.bits * samples
-    row_bytes = -(-(lengths["X"] * bits) // 8)
+    row_bytes = _row_bytes(page)
     rows = np.full(page.grid_shape[page.axes.index("Y")], lengths["Y"], np.int64)
     if not page.tiled and len(rows):
         rows[-1] = extents["Y"] - (len(rows) - 1) * lengths["Y"]
@@ -57,3 +261,11 @@ def segment_bytes(page: Page) -> NDArray[np.int64] | None:
     shape[page.axes.index("Y")] = len(rows)
     sizes = rows.reshape(shape) * (row_bytes * lengths.get("Z", 1))
     return np.broadcast_to(sizes, page.grid_shape).reshape(-1)
+
+
+def _row_bytes(page: Page) -> int:
+    """Size of a row of a segment, packed but not compressed."""
+    samples = 1 if page.planar else page.samples
+    bits = sum(page.bits) if isinstance(page.bits, tuple) else page.bits * samples
+    width = page.chunk_shape[page.axes.index("X")]
+    return -(-(width * bits) // 8)

@@ -7,7 +7,7 @@ Sources: TIFF 6.0, Section 2 "TIFF Structure"; the BigTIFF design
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -142,10 +142,30 @@ class Directory:
     head: TiffHead
     window: Window
 
+    def check(self, codes: Iterable[int]) -> None:
+        """Refuse tags whose values lie behind the end of the file, or are of an unknown type.
+
+        Raises
+        ------
+        SourceFormatError
+            For the first of `codes` that does.
+        """
+        for code in codes:
+            entry = self.entries.get(code)
+            if entry is None:
+                continue
+            if entry.kind not in _ITEM_BYTES or entry.offset + entry.n_bytes > self.window.size:
+                raise SourceFormatError(
+                    f"tag {code} claims to have {entry.count} values of type {entry.kind} at byte"
+                    f" {entry.offset}; the file has {self.window.size} bytes"
+                )
+
     def array(self, code: int) -> NDArray[Any] | None:
-        """Values of a tag in native byte order; None if there is no such tag."""
+        """Values of a tag in native byte order; None if there is none, or not in the file."""
         entry = self.entries.get(code)
         if entry is None or entry.kind not in _DTYPES:
+            return None
+        if entry.offset + entry.n_bytes > self.window.size:
             return None
         dtype = np.dtype(_DTYPES[entry.kind]).newbyteorder(self.head.order)
         values = np.frombuffer(self.window.read(entry.offset, entry.n_bytes), dtype)
@@ -193,23 +213,27 @@ def read_head(window: Window) -> TiffHead:
     raise SourceFormatError(f"the file is of an unknown TIFF version {version}")
 
 
-def read_directories(window: Window, head: TiffHead, max_directories: int) -> list[Directory]:
+def read_directories(
+    window: Window, head: TiffHead, max_directories: int
+) -> tuple[list[Directory], bool]:
     """The chain of directories from the first one on.
 
-    Raises
-    ------
-    SourceFormatError
-        If the chain leaves the file, comes back to itself or is longer than `max_directories`.
+    Returns
+    -------
+    tuple
+        The directories, and whether these are all: False where the chain leaves the file, comes
+        back to itself or is longer than `max_directories`.
     """
     found: dict[int, Directory] = {}
     offset = head.first
     while offset:
-        if offset in found:
-            raise SourceFormatError(f"the chain of directories comes back to byte {offset}")
-        if len(found) >= max_directories:
-            raise SourceFormatError(f"the file has more than {max_directories} directories")
-        found[offset], offset = _read_directory(window, head, offset)
-    return list(found.values())
+        if offset in found or len(found) >= max_directories:
+            return list(found.values()), False
+        try:
+            found[offset], offset = _read_directory(window, head, offset)
+        except SourceFormatError:
+            return list(found.values()), False
+    return list(found.values()), True
 
 
 def _read_directory(window: Window, head: TiffHead, offset: int) -> tuple[Directory, int]:

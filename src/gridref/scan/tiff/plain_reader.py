@@ -17,7 +17,6 @@ import numpy as np
 import tifffile
 from numpy.typing import NDArray
 
-from gridref.errors import SourceFormatError
 from gridref.io import ScanFile
 from gridref.scan.tiff.directory import Directory, Window, read_directories, read_head
 from gridref.scan.tiff.image import Image, Level, TiffStructure
@@ -66,6 +65,15 @@ _ORDINARY_TAGS = frozenset(
         Tag.DATE_TIME,
     }
 )
+_PIXEL_TAGS = (
+    Tag.BITS_PER_SAMPLE,
+    Tag.STRIP_OFFSETS,
+    Tag.STRIP_BYTE_COUNTS,
+    Tag.TILE_OFFSETS,
+    Tag.TILE_BYTE_COUNTS,
+    Tag.SAMPLE_FORMAT,
+    Tag.JPEG_TABLES,
+)
 _UNUSUAL_COMPRESSIONS = frozenset({2, 3, 4, 6, 34892, 33007})
 _MAX_DIRECTORIES = 64
 _MAX_UNREFERENCED = 7
@@ -87,14 +95,22 @@ def read_plain_structure(file: ScanFile) -> TiffStructure | None:
     Returns
     -------
     TiffStructure or None
-        None if the file is not ordinary, or has something wrong.
+        None if the file is not ordinary.
+
+    Raises
+    ------
+    SourceFormatError
+        If tags that tell where pixels lie are themselves not in the file: tifffile would go on
+        without them.
     """
+    window = Window(file)
+    head = read_head(window)
+    directories, complete = read_directories(window, head, _MAX_DIRECTORIES)
+    for directory in directories:
+        directory.check(_PIXEL_TAGS)
+    if not directories or not complete:
+        return None
     try:
-        window = Window(file)
-        head = read_head(window)
-        directories = read_directories(window, head, _MAX_DIRECTORIES)
-        if not directories:
-            return None
         geo = Tag.GEO_KEY_DIRECTORY in directories[0].entries
         if len(directories) > _MAX_UNREFERENCED and not geo:
             return None
@@ -103,7 +119,7 @@ def read_plain_structure(file: ScanFile) -> TiffStructure | None:
         kind = "geotiff" if geo else "uniform" if len(pages) == 1 else "generic"
         images = _images(pages, kind, reduced_only=is_cog)
         return TiffStructure(images, (file.source,), _metadata(directories[0]))
-    except (_NotOrdinaryError, SourceFormatError, OverflowError):
+    except _NotOrdinaryError:
         return None
 
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gridref.errors import Place, ScanError, SourceFormatError
+from gridref.errors import (
+    GridrefError,
+    Place,
+    ScanError,
+    SourceFormatError,
+    UnsupportedFeatureError,
+)
 from gridref.io import ScanFile, is_local, open_for_scan
 from gridref.model.array import VirtualGroup
 from gridref.model.scan_report import Fate, Finding, ScanReport
@@ -61,15 +67,18 @@ def scan_tiff(url: str, options: ScanOptions | None = None) -> VirtualGroup:
     """
     options = ScanOptions() if options is None else options
     with open_for_scan(url, options.storage_options) as file:
-        structure = _structure(file)
         skipped: list[Finding] = []
-        group, findings = build_group(
-            structure, options.max_chunk_bytes, _refusal(file.name, options, skipped)
-        )
-        if skipped and not group.all_arrays():
-            raise SourceFormatError(
-                f"no image of the file can be described: {skipped[0].reason}", Place(file.name)
+        try:
+            structure = _structure(file)
+            group, findings = build_group(
+                structure, options.max_chunk_bytes, _refusal(file.name, options, skipped)
             )
+        except GridrefError as error:
+            raise error.located(Place(source=file.name)) from error.__cause__
+        except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
+            # Tags of every type and value come together; none may end in anything but this.
+            reason = f"the tags of the file contradict each other: {error}"
+            raise SourceFormatError(reason, Place(source=file.name)) from error
         taken = (_of_source(finding, file.name) for finding in [*findings, *skipped])
         return group.replace(report=ScanReport(tuple(taken), file.n_requests, file.n_bytes))
 
@@ -96,7 +105,7 @@ def _refusal(
 
     def refuse(path: str, error: ScanError) -> None:
         error.located(Place(source=url, variable=f"/{path}"))
-        if options.on_unsupported == "raise":
+        if options.on_unsupported == "raise" or not isinstance(error, UnsupportedFeatureError):
             raise error
         skipped.append(Finding(f"/{path}", Fate.SKIPPED, error.reason, url))
 

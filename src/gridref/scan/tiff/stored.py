@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 from gridref.errors import Place, SourceFormatError, UnsupportedFeatureError
 from gridref.model.encoding import EdgePolicy
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
-from gridref.scan.tiff.chain import segment_bytes
+from gridref.scan.tiff.chain import SOI_BYTES, has_spliced_tables, segment_bytes
 from gridref.scan.tiff.image import Level
 from gridref.scan.tiff.page import Page
 
 __all__ = ["StoredImage", "locate_image"]
 
 _MAX_CHUNKS = 1 << 31
+_MAX_OFFSET = 1 << 62
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,15 +72,23 @@ def locate_image(level: Level, sources: Sequence[Source], max_chunk_bytes: int) 
     """
     if level.keyframe.dtype is None:
         raise UnsupportedFeatureError(_no_dtype(level.keyframe))
+    if 0 in level.shape or 0 in level.keyframe.shape:
+        raise SourceFormatError(f"an image of shape {level.shape} has no pixels")
     if level.contiguous_offset is not None:
-        base = np.array([level.contiguous_offset])
+        base = _offsets([level.contiguous_offset])
         return _contiguous(level, level.shape, base, sources, max_chunk_bytes)
     inner = _page_lengths(level)
     if all(page is not None and page.contiguous for page in level.pages):
-        base = np.array([page.offsets[0] for page in level.pages if page is not None])
+        base = _offsets([int(page.offsets[0]) for page in level.pages if page is not None])
         shape = level.shape[len(level.shape) - len(inner) :]
         return _contiguous(level, shape, base, sources, max_chunk_bytes)
     return _segments(level, inner, sources)
+
+
+def _offsets(values: Sequence[int]) -> NDArray[np.int64]:
+    if not all(0 <= value <= _MAX_OFFSET for value in values):
+        raise SourceFormatError("an offset is beyond 2**62")
+    return np.array(values, np.int64)
 
 
 def _no_dtype(page: Page) -> str:
@@ -171,6 +180,10 @@ def _segments(level: Level, inner: tuple[int, ...], sources: Sequence[Source]) -
         state=np.where(held, ChunkState.RANGE, ChunkState.MISSING),
     )
     _check_ends(manifest)
+    if len({has_spliced_tables(page) for page in level.pages if page is not None}) > 1:
+        raise UnsupportedFeatureError("JPEG tables are kept apart on some pages only")
+    if has_spliced_tables(key):
+        manifest = _without_start_marker(manifest)
     leading = (1,) * (len(level.shape) - len(inner))
     edge = EdgePolicy.PADDED if key.tiled else EdgePolicy.TRUNCATED
     return StoredImage(leading + inner, edge, manifest, False, key.n_chunks)
@@ -200,6 +213,18 @@ def _page_columns(page: Page | None, key: Page) -> tuple[NDArray[np.int64], NDAr
             f" need {int(np.broadcast_to(expected, counts.shape)[first])}"
         )
     return offsets, np.where(counts > 0, expected, 0)
+
+
+def _without_start_marker(manifest: ChunkManifest) -> ChunkManifest:
+    """Leave out the SOI marker of each JPEG stream, which the tables before it begin with."""
+    held = manifest.state == ChunkState.RANGE
+    if (manifest.length[held] <= SOI_BYTES).any():
+        raise SourceFormatError(f"a JPEG stream has {int(manifest.length[held].min())} bytes")
+    return replace(
+        manifest,
+        offset=np.where(held, manifest.offset + SOI_BYTES, manifest.offset),
+        length=np.where(held, manifest.length - SOI_BYTES, manifest.length),
+    )
 
 
 def _check_n_chunks(n_chunks: int) -> None:

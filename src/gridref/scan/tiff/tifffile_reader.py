@@ -227,8 +227,9 @@ def _column(values: Sequence[int]) -> NDArray[np.int64]:
     if isinstance(values, np.ndarray):
         column = values.astype(np.uint64)
     else:
-        column = np.array(values, dtype=np.uint64)
-    return np.where(column > np.uint64(2**62), -1, column.astype(np.int64)).astype(np.int64)
+        column = np.array(values, dtype=np.uint64).reshape(-1)
+    known = column <= np.uint64(2**62)
+    return np.where(known, np.where(known, column, np.uint64(0)).astype(np.int64), np.int64(-1))
 
 
 def _metadata_tags(file: Any) -> dict[int, Any]:
