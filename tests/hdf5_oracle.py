@@ -9,6 +9,7 @@ from typing import Any
 
 import h5py
 import numpy as np
+import xarray as xr
 
 from gridref.errors import GridrefError
 from gridref.model.array import VirtualArray, VirtualGroup
@@ -137,3 +138,99 @@ def why_different(found: Any, expected: Any) -> str | None:
     if ours != theirs:
         return f"{found!r:.200} != {expected!r:.200}"
     return None
+
+
+def differences_from_xarray(path: Path, group: VirtualGroup) -> tuple[int, list[str]]:
+    """Compare dimensions, attributes and values of all groups with xarray and h5netcdf.
+
+    Returns
+    -------
+    tuple
+        How many variables are the same, and what differs. Groups that h5netcdf cannot open are
+        left out.
+    """
+    n_equal = 0
+    problems: list[str] = []
+    for name, node in group.walk():
+        try:
+            dataset = xr.open_dataset(
+                path,
+                engine="h5netcdf",
+                group=f"/{name}",
+                phony_dims="sort",
+                decode_cf=False,
+                decode_timedelta=False,
+            )
+        except Exception:  # noqa: BLE001, S112 - not what h5netcdf takes for netCDF4
+            continue
+        with dataset:
+            found = set(node.arrays) | {
+                finding.path.rsplit("/", 1)[-1] for finding in group.report.skipped
+            }
+            problems += [f"{name}: no {key}" for key in set(dataset.variables) - found]
+            problems += attribute_differences(f"{name}@", node.attrs, dataset.attrs)
+            for key, array in node.arrays.items():
+                where = f"{name}/{key}"
+                if key not in dataset.variables:
+                    problems.append(f"{where}: not in xarray")
+                    continue
+                different = variable_differences(where, array, dataset.variables[key])
+                problems += different
+                n_equal += not different
+    return n_equal, problems
+
+
+def variable_differences(where: str, array: VirtualArray, variable: xr.Variable) -> list[str]:
+    n_own = len(array.dims) - variable.ndim  # an array datatype adds dimensions
+    problems = []
+    if array.dims[: variable.ndim] != variable.dims:
+        problems.append(f"{where}: dims {array.dims} != {variable.dims}")
+    if array.shape[: variable.ndim] != variable.shape:
+        problems.append(f"{where}: shape {array.shape} != {variable.shape}")
+    problems += attribute_differences(f"{where}@", array.attrs, variable.attrs)
+    kind = array.dtype.kind
+    if problems or n_own or kind not in "iufcS":
+        return problems
+    try:
+        expected = np.asarray(variable.values)
+    except (OSError, RuntimeError):
+        return problems
+    native = expected.dtype.newbyteorder("=")
+    if array.dtype != native:
+        return [f"{where}: dtype {array.dtype} != {native}"]
+    if read_slowly(array).tobytes() != expected.astype(native).tobytes():
+        return [f"{where}: values"]
+    return []
+
+
+def attribute_differences(where: str, found: Any, expected: Any) -> list[str]:
+    problems = [f"{where}{key}: missing" for key in expected if key not in found]
+    ours = {"flag_values", "flag_meanings"}
+    problems += [f"{where}{key}: extra" for key in found if key not in expected and key not in ours]
+    for key, value in expected.items():
+        if key in found and not same_attribute(found[key], value):
+            problems.append(f"{where}{key}: {found[key]!r:.80} != {value!r:.80}")
+    return problems
+
+
+def same_attribute(found: Any, expected: Any) -> bool:
+    if isinstance(expected, h5py.Reference):
+        return isinstance(found, str)
+    if isinstance(expected, str):
+        if not isinstance(found, str):
+            return False
+        return found == expected or "\udc80" <= max(expected, default="") <= "\udcff"
+    if isinstance(expected, bytes):
+        return found in (expected, expected.decode("latin-1"))
+    if isinstance(expected, list):
+        return len(found) == len(expected) and all(
+            same_attribute(a, b) for a, b in zip(found, expected, strict=True)
+        )
+    if isinstance(expected, (np.ndarray, np.generic)) and expected.dtype.kind in "iufcb":
+        one, other = np.asarray(found), np.asarray(expected)
+        native = other.dtype.newbyteorder("=")
+        same = one.dtype == native and one.shape == other.shape
+        return same and one.tobytes() == other.astype(native).tobytes()
+    if isinstance(expected, np.ndarray) and expected.dtype.kind == "O":
+        return len(found) == len(expected)
+    return type(found) is type(expected) or isinstance(found, dict)

@@ -11,7 +11,8 @@ from typing import Any
 
 import h5py
 import numpy as np
-from h5py import h5, h5a, h5p, h5r, h5s
+from h5py import h5, h5a, h5p, h5r
+from numpy.typing import NDArray
 
 from gridref.errors import UnsupportedFeatureError
 from gridref.scan.hdf5.dtypes import ElementType, Form, element_type
@@ -90,16 +91,23 @@ def read_attributes(oid: Any, creation: Any, fid: Any) -> ObjectAttributes:
 def _read(aid: Any, name: bytes, fid: Any) -> Any:
     if name == b"DIMENSION_LIST":
         return _read_object(aid)
-    element = element_type(aid.get_type())
-    if aid.get_space().get_simple_extent_type() == h5s.NULL:
+    tid = aid.get_type()
+    element = element_type(tid)
+    if aid.shape is None:
         return _empty(element)
-    if element.text:
-        value = _texts(aid, element, keep_bytes=name in _KEPT_AS_BYTES)
-    elif element.form in (Form.STORED, Form.CONVERTED) and not element.enum:
-        value = _numbers(aid, element)
+    if element.form is Form.TEXT:
+        value = _texts(_raw(aid, h5py.string_dtype(), None))
+    elif element.text:
+        raw = _raw(aid, element.dtype, tid)
+        characters = element.dtype.itemsize == 1 and raw.size > 1
+        value = raw.tolist() if characters else _fixed_texts(raw, element, name in _KEPT_AS_BYTES)
+    elif element.is_plain:
+        value = _raw(aid, element.stored_dtype, tid, element.subshape).astype(element.dtype)[()]
     else:
         value = _plain(_read_object(aid), fid)
-    return value[0] if not np.isscalar(value) and np.ndim(value) and len(value) == 1 else value
+    if np.isscalar(value) or np.ndim(value) == 0:
+        return value
+    return value[0] if len(value) == 1 else value
 
 
 def _empty(element: ElementType) -> Any:
@@ -109,25 +117,27 @@ def _empty(element: ElementType) -> Any:
     return np.array([], element.dtype)
 
 
-def _numbers(aid: Any, element: ElementType) -> Any:
-    values = np.empty(aid.shape + element.subshape, element.dtype)
+def _raw(aid: Any, dtype: np.dtype[Any], tid: Any, subshape: tuple[int, ...] = ()) -> NDArray[Any]:
+    """The values, unconverted if `tid` is their own datatype."""
+    values = np.empty(aid.shape + subshape, dtype)
     if values.size:
-        # A compound's own type has to be the one that h5py makes of its dtype.
-        aid.read(values if not element.subshape else values.view())
-    return values[()]
+        aid.read(values, tid)
+    return values
 
 
-def _texts(aid: Any, element: ElementType, *, keep_bytes: bool) -> Any:
-    variable = element.form is Form.TEXT
-    dtype = h5py.string_dtype() if variable else element.dtype
-    raw = np.empty(aid.shape, dtype)
-    if raw.size:
-        aid.read(raw)
-    single = not variable and element.dtype.itemsize == 1
-    if single and (raw.size > 1 or keep_bytes):
-        return raw.tolist() if raw.ndim else bytes(raw[()])
+def _texts(raw: NDArray[Any]) -> Any:
     texts = [_decode(item) for item in raw.reshape(-1).tolist()]
     return texts if raw.ndim else texts[0]
+
+
+def _fixed_texts(raw: NDArray[Any], element: ElementType, keep_bytes: bool) -> Any:
+    items = raw.reshape(-1).tolist()
+    if element.padding == "terminated":
+        items = [item.partition(b"\0")[0] for item in items]
+    elif element.padding == "spaces":
+        items = [item.rstrip(b" ") for item in items]
+    values = items if keep_bytes and element.dtype.itemsize == 1 else [*map(_decode, items)]
+    return values if raw.ndim else values[0]
 
 
 def _decode(item: Any) -> str:

@@ -69,6 +69,8 @@ class ElementType:
         Values by name, for enumerations that are no booleans.
     text
         Whether they are strings, of fixed or variable length.
+    padding
+        Of strings of fixed length: ``"zeros"``, ``"terminated"`` by a zero byte, or ``"spaces"``.
     """
 
     dtype: np.dtype[Any]
@@ -80,11 +82,17 @@ class ElementType:
     reason: str = ""
     enum: tuple[tuple[str, int], ...] = ()
     text: bool = False
+    padding: str = "zeros"
 
     @property
     def itemsize(self) -> int:
         """Size of a stored element in bytes, where it is stored."""
         return self.dtype.itemsize if self.stored_bytes is None else self.stored_bytes
+
+    @property
+    def stored_dtype(self) -> np.dtype[Any]:
+        """Dtype of the stored elements, if they are plain."""
+        return self.dtype if self.order == "|" else self.dtype.newbyteorder(self.order)
 
     @property
     def is_plain(self) -> bool:
@@ -217,12 +225,18 @@ def _string(tid: Any) -> ElementType:
             np.dtypes.StringDType(), Form.TEXT, reason="variable-length strings", text=True
         )
     size = tid.get_size()
-    element = ElementType(np.dtype(f"S{size}"), text=True)
-    padding = tid.get_strpad()
-    if padding == h5t.STR_NULLPAD or (size == 1 and padding == h5t.STR_NULLTERM):
+    padding = _PADDINGS[tid.get_strpad()]
+    element = ElementType(np.dtype(f"S{size}"), text=True, padding=padding)
+    if padding == "zeros" or (size == 1 and padding == "terminated"):
         return element
-    how = "padded with spaces" if padding == h5t.STR_SPACEPAD else "ended by a zero byte"
-    return replace(element, form=Form.CONVERTED, reason=f"strings {how}")
+    return replace(element, form=Form.CONVERTED, reason="strings that are not padded with zeros")
+
+
+_PADDINGS = {
+    h5t.STR_NULLTERM: "terminated",
+    h5t.STR_NULLPAD: "zeros",
+    h5t.STR_SPACEPAD: "spaces",
+}
 
 
 def _opaque(tid: Any) -> ElementType:
