@@ -394,10 +394,10 @@ def zero_of(dtype: np.dtype[Any]) -> Any:
 
 def common_along(values: Int64Array, present: NDArray[np.bool_], axis: int) -> Int64Array | None:
     """Values per place along `axis` if they agree over the other axes; absent ones always do."""
+    if not values.size:
+        return np.ones(values.shape[axis], np.int64)
     moved = np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1)
     mask = np.moveaxis(present, axis, 0).reshape(moved.shape)
-    if moved.shape[1] == 0:
-        return np.ones(len(moved), np.int64)
     first = moved[np.arange(len(moved)), np.argmax(mask, axis=1)]
     if ((moved != first[:, np.newaxis]) & mask).any():
         return None
