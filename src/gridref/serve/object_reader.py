@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from gridref.codecs import encode_chunk
 from gridref.errors import GridrefError
 from gridref.model.shard import boxes_of_interval
+from gridref.serve.cache import DecodedChunkCache
 from gridref.serve.reader import Buffer, Reader
 from gridref.serve.segments import (
     DecodedRunSegment,
@@ -25,6 +26,9 @@ from gridref.serve.segments import (
 from gridref.serve.views import ArrayView
 
 __all__ = ["ObjectReader"]
+
+KEPT_ENCODED_BYTES = 64 * 2**20
+"""Size of the cache of encoded chunks, whose sizes are known only once they are encoded."""
 
 Int64Array = NDArray[np.int64]
 
@@ -40,6 +44,7 @@ class ObjectReader:
 
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
+        self._encoded = DecodedChunkCache(KEPT_ENCODED_BYTES)
 
     def size(self, found: VirtualObject) -> int:
         """Size in bytes; encodes the chunk where there is no other way."""
@@ -57,19 +62,38 @@ class ObjectReader:
         parts = self.read_parts(found, start, stop)
         return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
 
+    def literal(self, found: VirtualObject, start: int, stop: int) -> Buffer | None:
+        """The bytes ``start:stop`` if at hand, as metadata and shard indexes are; else None."""
+        position = 0
+        for segment in found.segments:
+            if segment.n_bytes is None:
+                return None
+            if isinstance(segment, LiteralSegment) and (
+                position <= start and stop <= position + segment.n_bytes
+            ):
+                return memoryview(segment.data)[start - position : stop - position]
+            position += segment.n_bytes
+        return None
+
     def read_parts(
         self, found: VirtualObject, start: int = 0, stop: int | None = None
     ) -> list[Buffer]:
         """The bytes ``start:stop`` as consecutive buffers, none of them copied again."""
         try:
             if found.n_bytes is None:
-                whole = b"".join(
-                    part for segment in found.segments for part in self._whole(segment)
-                )
-                return [whole[start:stop]]
+                return [self._encoded_whole(found)[start:stop]]
             return list(self._ranges(found, start, stop))
         except GridrefError as error:
             raise error.located(found.place) from error.__cause__
+
+    def _encoded_whole(self, found: VirtualObject) -> bytes:
+        """An object of unknown size; kept for the requests for its size and its parts."""
+        kept = self._encoded.get(found.etag)
+        if kept is not None:
+            return kept.tobytes()
+        data = b"".join(part for segment in found.segments for part in self._whole(segment))
+        self._encoded.put(found.etag, np.frombuffer(data, np.uint8))
+        return data
 
     def _whole(self, segment: Segment) -> list[Buffer]:
         if isinstance(segment, DecodedSegment):

@@ -111,6 +111,17 @@ class KeySpace:
             kept = self._shards.put((path, coords), shard_object(path, view, coords))
         return kept
 
+    def peek(self, key: str) -> VirtualObject | None:
+        """What `resolve` says, if that is at hand without any work; else None."""
+        parent, _, name = key.rpartition("/")
+        if name == METADATA_KEY:
+            return self._documents.get(parent)
+        path, separator, rest = key.rpartition(f"/{CHUNK_PREFIX}/")
+        if not separator:
+            return None
+        coords = _coords(rest.split("/"))
+        return None if coords is None else self._shards.get((path, coords))
+
     def list_dir(self, prefix: str) -> list[str]:
         """Names right below a path, without slash; those of absent chunks are not among them."""
         path = prefix.strip("/")

@@ -1,0 +1,392 @@
+"""The ASGI application: routes, headers that every response has, log and counters."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import re
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gridref.adapters.http.metrics import Metrics
+from gridref.adapters.http.objects import Answer, answer, representation
+from gridref.adapters.http.pages import (
+    as_json,
+    catalog_document,
+    folder_page,
+    index_document,
+    index_page,
+)
+from gridref.adapters.http.site import VIEWS, Entry, Site, SiteOptions
+from gridref.errors import GridrefError
+from gridref.model.array import VirtualGroup
+from gridref.serve.objects import VirtualObject
+
+__all__ = ["GridrefApp", "create_app"]
+
+ACCESS_LOG = logging.getLogger("gridref.access")
+ERROR_LOG = logging.getLogger("gridref.http")
+N_THREADS = 32
+METHODS = "GET, HEAD, OPTIONS"
+
+_COMMON = (
+    (b"access-control-allow-origin", b"*"),
+    (
+        b"access-control-expose-headers",
+        b"Accept-Ranges, Content-Length, Content-Range, ETag",
+    ),
+    (b"x-content-type-options", b"nosniff"),
+)
+_PREFLIGHT = (
+    (b"access-control-allow-methods", METHODS.encode()),
+    (b"access-control-allow-headers", b"Range, If-Match, If-None-Match, If-Range, Cache-Control"),
+    (b"access-control-max-age", b"86400"),
+    (b"allow", METHODS.encode()),
+)
+_SECRETS = re.compile(r"(?<=://)[^/@\s]*@|\?[^\s,\]]*")
+
+
+def create_app(
+    catalogs: Iterable[str | os.PathLike[str]] | Mapping[str, str | VirtualGroup],
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    allow_source: Iterable[str] = (),
+    shards: str | Mapping[str, int] | None = None,
+    grid: str = "regular",
+    index_location: str = "end",
+    chunks: Mapping[str, int] | None = None,
+    compressor: str | None = None,
+    max_age: int = 0,
+    reload_seconds: float = 2.0,
+    access_log: bool = True,
+) -> ASGIApp:
+    """Make the application that serves catalogs.
+
+    Parameters
+    ----------
+    catalogs
+        Addresses of catalogs, or local directories of catalogs; or catalogs and groups by name.
+    storage_options
+        fsspec options, for the catalogs and their sources.
+    allow_source
+        Folders and URL prefixes below which sources may be read. By default each catalog may read
+        the folders that it was built from when the server opened it.
+    shards, grid, index_location
+        As for `gridref.open_store`, in both views.
+    chunks, compressor
+        The same, in the portable view.
+    max_age
+        Seconds for which clients may take an answer as fresh; 0 has them ask whether it changed.
+    reload_seconds
+        How often to look whether catalogs changed; 0 never does.
+    access_log
+        Whether to log each request, as one JSON object, to the logger ``gridref.access``.
+
+    Raises
+    ------
+    CatalogError
+        If a catalog cannot be opened.
+    InvalidRequestError
+        For bad options, or names of catalogs that collide.
+    """
+    options = SiteOptions(
+        storage_options=storage_options,
+        allow_source=tuple(allow_source),
+        shards=shards,
+        grid=grid,
+        index_location=index_location,
+        chunks=chunks,
+        compressor=compressor,
+    )
+    return GridrefApp(
+        Site(catalogs, options),
+        max_age=max_age,
+        reload_seconds=reload_seconds,
+        access_log=access_log,
+    )
+
+
+class GridrefApp:
+    """An ASGI application that shows a `Site`.
+
+    Parameters
+    ----------
+    site
+        The catalogs.
+    max_age, reload_seconds, access_log
+        See `create_app`.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        *,
+        max_age: int = 0,
+        reload_seconds: float = 2.0,
+        access_log: bool = True,
+    ) -> None:
+        self.site = site
+        self.metrics = Metrics()
+        self._reload_seconds = reload_seconds
+        self._access_log = access_log
+        self._cache_control = (f"public, max-age={max_age}" if max_age else "no-cache").encode()
+        self._threads = ThreadPoolExecutor(N_THREADS, thread_name_prefix="gridref-http")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one connection's event, as ASGI has it."""
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        elif scope["type"] == "http":
+            await self._request(scope, receive, send)
+        else:
+            raise NotImplementedError(f"gridref does not speak {scope['type']}")
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        await receive()
+        watcher = asyncio.create_task(self._watch()) if self._reload_seconds else None
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        if watcher is not None:
+            watcher.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await watcher
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(self._reload_seconds)
+            await asyncio.to_thread(self.site.refresh)
+
+    async def _request(self, scope: Scope, receive: Receive, send: Send) -> None:
+        start = time.perf_counter()
+        sender = _Sender(scope, send)
+        route = "other"
+        try:
+            route = await self._respond(scope, receive, sender)
+        except GridrefError as error:
+            await self._failed(error, scope, sender)
+            route = "error"
+        finally:
+            seconds = time.perf_counter() - start
+            self.metrics.count(
+                route, _known(scope["method"]), sender.status, sender.n_bytes, seconds
+            )
+            if self._access_log:
+                _log(scope, sender, seconds)
+
+    async def _respond(self, scope: Scope, receive: Receive, sender: _Sender) -> str:
+        """Send the response; returns the name of the route, for the counters."""
+        method = scope["method"]
+        if method == "OPTIONS":
+            await sender.send(Answer(204, _PREFLIGHT))
+            return "other"
+        if method not in ("GET", "HEAD"):
+            await sender.plain(405, "this server is read-only\n", (b"allow", METHODS.encode()))
+            return "other"
+        name, _, rest = scope["path"].removeprefix("/").partition("/")
+        entry = self.site.entries.get(name)
+        view, _, key = rest.partition("/")
+        if entry is None or view not in VIEWS:
+            await self._page(scope, sender, name, entry if not rest else None)
+            return "page"
+        found = entry.spaces[view].peek(key)
+        if found is None:
+            found = await self._in_thread(entry.spaces[view].resolve, key)
+        if found is not None:
+            await self._object(scope, receive, sender, entry, key, found)
+        else:
+            await self._folder(sender, entry, view, key)
+        return str(view)
+
+    async def _object(
+        self,
+        scope: Scope,
+        receive: Receive,
+        sender: _Sender,
+        entry: Entry,
+        key: str,
+        found: VirtualObject,
+    ) -> None:
+        headers = {name.decode("latin-1"): v.decode("latin-1") for name, v in scope["headers"]}
+        size = found.n_bytes
+        if size is None:
+            size = await self._in_thread(entry.reader.size, found)
+        is_metadata = key.rpartition("/")[2] == "zarr.json"
+        shown = representation(found, size, metadata=is_metadata, headers=headers)
+        response = answer(shown, scope["method"], headers, self._cache_control)
+        if response.body is None or response.found is None:
+            await sender.send(response)
+            return
+        ready = [entry.reader.literal(response.found, *p) for p in _ranges(response)]
+        if len(response.body.pieces) == 1 and ready and ready[0] is not None:
+            await sender.send(response, ready[0])
+            return
+        read = partial(entry.reader.read_parts, response.found)
+        await self._stream(receive, sender, response, read)
+
+    async def _stream(self, receive: Receive, sender: _Sender, response: Answer, read: Any) -> None:
+        """Send a body window by window; the first is read before anything is sent."""
+        assert response.body is not None
+        gone = asyncio.create_task(_disconnected(receive))
+        try:
+            async with contextlib.aclosing(response.body.parts(read, self._threads)) as parts:
+                async for buffers in parts:
+                    if gone.done():
+                        return
+                    await sender.part(response, buffers)
+            await sender.finish(response)
+        finally:
+            gone.cancel()
+
+    async def _folder(self, sender: _Sender, entry: Entry, view: str, key: str) -> None:
+        path = key.rstrip("/")
+        if (key.endswith("/") or not key) and await self._in_thread(
+            entry.spaces[view].is_dir, path
+        ):
+            page = await self._in_thread(folder_page, entry, view, path)
+            await sender.page(200, page, b"text/html; charset=utf-8")
+            return
+        await sender.plain(404, "no such key\n")
+
+    async def _page(self, scope: Scope, sender: _Sender, name: str, entry: Entry | None) -> None:
+        path = scope["path"]
+        if entry is not None:
+            document = await self._in_thread(catalog_document, entry)
+            await sender.page(200, as_json(document), b"application/json")
+        elif path in ("", "/"):
+            if b"text/html" in dict(scope["headers"]).get(b"accept", b""):
+                await sender.page(200, index_page(self.site.entries), b"text/html; charset=utf-8")
+            else:
+                document = index_document(self.site.entries, self.site.problems)
+                await sender.page(200, as_json(document), b"application/json")
+        elif path == "/healthz":
+            await sender.plain(200, "ok\n")
+        elif path == "/metrics":
+            text = self.metrics.render(self._gauges())
+            await sender.page(200, text.encode(), b"text/plain; version=0.0.4; charset=utf-8")
+        else:
+            await sender.plain(404, "nothing is here\n")
+
+    def _gauges(self) -> dict[str, tuple[str, float]]:
+        entries = self.site.entries.values()
+        pool = self.site.pool
+        return {
+            "gridref_catalogs": ("Catalogs shown.", len(self.site.entries)),
+            "gridref_catalog_problems": (
+                "Catalogs that could not be opened again.",
+                len(self.site.problems),
+            ),
+            "gridref_source_requests_total": ("Reads sent to sources.", pool.n_requests),
+            "gridref_source_bytes_total": ("Bytes read from sources.", pool.n_bytes),
+            "gridref_decoded_cache_bytes": (
+                "Bytes of decoded chunks kept.",
+                sum(entry.reader.reader.cache.n_bytes for entry in entries),
+            ),
+        }
+
+    async def _failed(self, error: GridrefError, scope: Scope, sender: _Sender) -> None:
+        """A 502 that says what failed; once bytes are out, the connection is broken instead."""
+        reason = _SECRETS.sub("", str(error))
+        ERROR_LOG.error("%s %s: %s", scope["method"], scope["path"], error)
+        if sender.started:
+            self.metrics.count_aborted()
+            raise ConnectionAbortedError(reason) from error
+        body = as_json({"error": type(error).__name__, "reason": reason})
+        await sender.page(502, body, b"application/json", (b"cache-control", b"no-store"))
+
+    async def _in_thread(self, function: Any, *arguments: Any) -> Any:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, function, *arguments)
+
+
+class _Sender:
+    """Sends one response, and remembers what went out."""
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self._send = send
+        self._is_head = scope["method"] == "HEAD"
+        self.status = 500
+        self.n_bytes = 0
+        self.started = False
+
+    async def start(self, response: Answer) -> None:
+        self.started = True
+        self.status = response.status
+        headers = [*response.headers, *_COMMON]
+        await self._send(
+            {"type": "http.response.start", "status": response.status, "headers": headers}
+        )
+
+    async def send(self, response: Answer, body: Any = b"") -> None:
+        """A response whose body is at hand."""
+        await self.start(response)
+        data = b"" if self._is_head else bytes(body)
+        self.n_bytes += len(data)
+        await self._send({"type": "http.response.body", "body": data})
+
+    async def part(self, response: Answer, buffers: Any) -> None:
+        """Some of a body; the first part sends the headers."""
+        if not self.started:
+            await self.start(response)
+        for buffer in buffers:
+            self.n_bytes += len(buffer)
+            message: Message = {"type": "http.response.body", "body": buffer, "more_body": True}
+            await self._send(message)
+
+    async def finish(self, response: Answer) -> None:
+        """The end of a body sent in parts."""
+        if not self.started:
+            await self.start(response)
+        await self._send({"type": "http.response.body", "body": b""})
+
+    async def page(
+        self, status: int, body: bytes, content_type: bytes, *headers: tuple[bytes, bytes]
+    ) -> None:
+        """A page of text."""
+        length = (b"content-length", str(len(body)).encode())
+        fields = ((b"content-type", content_type), length, *headers)
+        await self.send(Answer(status, fields), body)
+
+    async def plain(self, status: int, text: str, *headers: tuple[bytes, bytes]) -> None:
+        """A line of text."""
+        await self.page(status, text.encode(), b"text/plain; charset=utf-8", *headers)
+
+
+def _ranges(response: Answer) -> list[tuple[int, int]]:
+    assert response.body is not None
+    return [piece for piece in response.body.pieces if not isinstance(piece, bytes)]
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _known(method: str) -> str:
+    """The method, for counters: a client must not be able to make up new ones."""
+    return method if method in ("GET", "HEAD", "OPTIONS") else "other"
+
+
+def _log(scope: Scope, sender: _Sender, seconds: float) -> None:
+    headers = dict(scope["headers"])
+    client = scope.get("client") or ("", 0)
+    entry = {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "client": client[0],
+        "method": scope["method"],
+        "path": scope["path"],
+        "range": headers.get(b"range", b"").decode("latin-1"),
+        "status": sender.status,
+        "bytes": sender.n_bytes,
+        "ms": round(seconds * 1000, 2),
+    }
+    ACCESS_LOG.info(json.dumps(entry))

@@ -1,0 +1,92 @@
+"""Bodies of responses: consecutive pieces of an object, sent window by window."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+from gridref.adapters.http.requests import RangeSet
+from gridref.serve.reader import Buffer
+
+__all__ = ["WINDOW_BYTES", "Body", "multipart", "whole"]
+
+WINDOW_BYTES = 8 * 2**20
+"""Bytes read at a time; the next window is read while one is sent."""
+
+Read = Callable[[int, int], list[Buffer]]
+
+
+@dataclass(frozen=True)
+class Body:
+    """What a response's body consists of.
+
+    Attributes
+    ----------
+    pieces
+        Literal bytes, and half-open ranges of the object.
+    n_bytes
+        Size of all pieces.
+    """
+
+    pieces: tuple[bytes | tuple[int, int], ...]
+    n_bytes: int
+
+    def windows(self) -> list[bytes | tuple[int, int]]:
+        """The pieces, cut to at most `WINDOW_BYTES` each."""
+        cut: list[bytes | tuple[int, int]] = []
+        for piece in self.pieces:
+            if isinstance(piece, bytes):
+                cut.append(piece)
+                continue
+            cut += [
+                (start, min(piece[1], start + WINDOW_BYTES))
+                for start in range(piece[0], piece[1], WINDOW_BYTES)
+            ]
+        return cut
+
+    async def parts(self, read: Read, threads: Executor) -> AsyncGenerator[list[Buffer]]:
+        """The bytes of each window, one window being read ahead."""
+        loop = asyncio.get_running_loop()
+
+        def begin(window: bytes | tuple[int, int]) -> asyncio.Future[list[Buffer]]:
+            if isinstance(window, bytes):
+                ready: asyncio.Future[list[Buffer]] = loop.create_future()
+                ready.set_result([window])
+                return ready
+            return loop.run_in_executor(threads, read, *window)
+
+        ahead: asyncio.Future[list[Buffer]] | None = None
+        windows = self.windows()
+        try:
+            for number, window in enumerate(windows):
+                current = begin(window) if ahead is None else ahead
+                ahead = None
+                parts = await current
+                if number + 1 < len(windows):
+                    ahead = begin(windows[number + 1])
+                yield parts
+        finally:
+            if ahead is not None:
+                ahead.cancel()
+                await asyncio.gather(ahead, return_exceptions=True)
+
+
+def whole(start: int, stop: int) -> Body:
+    """One range of the object."""
+    return Body(((start, stop),) if start < stop else (), stop - start)
+
+
+def multipart(ranges: RangeSet, size: int, content_type: str, boundary: str) -> Body:
+    """Several ranges as ``multipart/byteranges``: RFC 9110, section 14.6."""
+    pieces: list[bytes | tuple[int, int]] = []
+    for number, (start, stop) in enumerate(ranges):
+        head = (
+            f"{'' if number == 0 else '\r\n'}--{boundary}\r\nContent-Type: {content_type}\r\n"
+            f"Content-Range: bytes {start}-{stop - 1}/{size}\r\n\r\n"
+        )
+        pieces += [head.encode(), (start, stop)]
+    pieces.append(f"\r\n--{boundary}--\r\n".encode())
+    n_bytes = sum(len(p) if isinstance(p, bytes) else p[1] - p[0] for p in pieces)
+    return Body(tuple(pieces), n_bytes)

@@ -1,0 +1,112 @@
+"""The command ``gridref serve``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from gridref.errors import InvalidRequestError
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to a command line."""
+    app.command("serve")(serve_command)
+
+
+def serve_command(
+    catalogs: Annotated[
+        list[str],
+        typer.Argument(help="Catalogs, or directories of catalogs.", show_default=False),
+    ],
+    port: Annotated[int, typer.Option(help="Port to listen at.")] = 8000,
+    host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
+    workers: Annotated[int, typer.Option(help="Processes.")] = 1,
+    shards: Annotated[
+        str | None,
+        typer.Option(help="Show shards: blocks, auto, or lengths like time=120,lat=60."),
+    ] = None,
+    grid: Annotated[
+        str, typer.Option(help="Chunk grids that may be shown: regular, rectilinear.")
+    ] = ("regular"),
+    chunks: Annotated[
+        str | None, typer.Option(help="Chunks of the portable view, like time=24,lat=180.")
+    ] = None,
+    compressor: Annotated[
+        str | None, typer.Option(help="Compressor of the portable view: zstd or gzip.")
+    ] = None,
+    allow_source: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PREFIX",
+            help="Read sources below these folders or URLs only; repeatable."
+            " Default: the folders that each catalog was built from.",
+        ),
+    ] = None,
+    max_age: Annotated[int, typer.Option(help="Seconds for which answers stay fresh.")] = 0,
+    access_log: Annotated[bool, typer.Option(help="Log each request as a line of JSON.")] = True,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option", "-O", metavar="KEY=VALUE", help="fsspec option of remote files; repeatable."
+        ),
+    ] = None,
+) -> None:
+    """Serve catalogs over HTTP to any Zarr v3 client.
+
+    A catalog cube.gridref opens at http://HOST:PORT/cube/portable (any client) and
+    http://HOST:PORT/cube/native (chunks as stored, where Zarr can say what they are).
+
+    Examples
+    --------
+        gridref serve cube.gridref --port 8000
+
+        gridref serve catalogs/ --shards blocks --allow-source /data
+    """
+    from gridref.adapters.http.server import serve
+
+    typer.echo(f"Serving on http://{host}:{port}/ (stop with Ctrl+C)", err=True)
+    serve(
+        catalogs,
+        host=host,
+        port=port,
+        workers=workers,
+        shards=parse_shards(shards),
+        grid=grid,
+        chunks=None if chunks is None else parse_lengths(chunks),
+        compressor=compressor,
+        allow_source=allow_source or (),
+        max_age=max_age,
+        access_log=access_log,
+        storage_options=_options(option),
+    )
+
+
+def parse_shards(text: str | None) -> str | dict[str, int] | None:
+    """What ``--shards`` means: a word, or lengths by dimension."""
+    return text if text is None or "=" not in text else parse_lengths(text)
+
+
+def parse_lengths(text: str) -> dict[str, int]:
+    """Lengths by dimension out of ``time=24,lat=180``.
+
+    Raises
+    ------
+    InvalidRequestError
+        If the text is not of this form.
+    """
+    lengths = {}
+    for part in text.split(","):
+        dim, separator, length = part.strip().rpartition("=")
+        if not separator or not dim or not length.isdecimal():
+            raise InvalidRequestError(f"lengths are written like time=24,lat=180, got {text!r}")
+        lengths[dim] = int(length)
+    return lengths
+
+
+def _options(texts: list[str] | None) -> dict[str, Any] | None:
+    from gridref.adapters.cli.app import parse_options
+
+    return parse_options(texts)

@@ -1,0 +1,141 @@
+"""From a request for a key to a response: status, headers and body. Nothing is sent here."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from gridref.adapters.http.bodies import Body, multipart, whole
+from gridref.adapters.http.requests import Preconditions, UnsatisfiableError, parse_range
+from gridref.serve.objects import LiteralSegment, VirtualObject
+
+__all__ = ["Answer", "Representation", "answer", "representation"]
+
+METADATA_TYPE = "application/json"
+CHUNK_TYPE = "application/octet-stream"
+MIN_GZIP_BYTES = 1_024
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A response before it is sent.
+
+    Attributes
+    ----------
+    status
+        HTTP status.
+    headers
+        Header fields.
+    body
+        What is sent; None where only headers are.
+    found
+        The object that ranges in the body count into.
+    """
+
+    status: int
+    headers: tuple[tuple[bytes, bytes], ...]
+    body: Body | None = None
+    found: VirtualObject | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Representation:
+    """An object in the coding in which it is sent.
+
+    Attributes
+    ----------
+    found
+        The object.
+    size
+        Its size in bytes.
+    content_type
+        Media type.
+    coding
+        ``Content-Encoding``; empty for none.
+    """
+
+    found: VirtualObject
+    size: int
+    content_type: str
+    coding: str = ""
+
+
+def representation(
+    found: VirtualObject, size: int, *, metadata: bool, headers: Mapping[str, str]
+) -> Representation:
+    """Choose the coding: gzip for metadata, if the client takes it and wants no range of it."""
+    plain = Representation(found, size, METADATA_TYPE if metadata else CHUNK_TYPE)
+    if not metadata or size < MIN_GZIP_BYTES or "range" in headers:
+        return plain
+    if not _takes_gzip(headers.get("accept-encoding", "")):
+        return plain
+    (segment,) = found.segments
+    assert isinstance(segment, LiteralSegment)
+    data = _gzipped(found.etag, segment.data)
+    packed = VirtualObject((LiteralSegment(data),), f"{found.etag}-gzip")
+    return replace(plain, found=packed, size=len(data), coding="gzip")
+
+
+_KEPT: dict[str, bytes] = {}
+_MOST_KEPT = 256
+
+
+def _gzipped(etag: str, data: bytes) -> bytes:
+    found = _KEPT.get(etag)
+    if found is None:
+        if len(_KEPT) >= _MOST_KEPT:
+            _KEPT.clear()
+        found = _KEPT[etag] = gzip.compress(data, 6, mtime=0)
+    return found
+
+
+def _takes_gzip(accepted: str) -> bool:
+    for entry in accepted.split(","):
+        name, _, parameters = entry.partition(";")
+        if name.strip().lower() == "gzip":
+            return parameters.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+    return False
+
+
+def answer(
+    shown: Representation, method: str, headers: Mapping[str, str], cache_control: bytes
+) -> Answer:
+    """Answer a GET or HEAD request for an object that is there.
+
+    Source: RFC 9110, section 13.2.2 (order of conditions), 14.2 and 15.3.7 (ranges).
+    """
+    etag = shown.found.etag
+    common = (
+        (b"etag", f'"{etag}"'.encode()),
+        (b"accept-ranges", b"bytes"),
+        (b"cache-control", cache_control),
+        *(((b"vary", b"Accept-Encoding"),) if shown.content_type == METADATA_TYPE else ()),
+    )
+    conditions = Preconditions(
+        headers.get("if-match"), headers.get("if-none-match"), headers.get("if-range"), etag
+    )
+    if conditions.status is not None:
+        return Answer(conditions.status, common)
+    asked = headers.get("range") if method == "GET" and conditions.range_counts else None
+    try:
+        ranges = parse_range(asked, shown.size)
+    except UnsatisfiableError:
+        return Answer(416, (*common, (b"content-range", f"bytes */{shown.size}".encode())))
+    content_type = shown.content_type
+    if ranges is None:
+        status, body = 200, whole(0, shown.size)
+    elif len(ranges) == 1:
+        status, body = 206, whole(*ranges[0])
+        start, stop = ranges[0]
+        common += ((b"content-range", f"bytes {start}-{stop - 1}/{shown.size}".encode()),)
+    else:
+        status, body = 206, multipart(ranges, shown.size, content_type, etag)
+        content_type = f"multipart/byteranges; boundary={etag}"
+    common += (
+        (b"content-type", content_type.encode()),
+        (b"content-length", str(body.n_bytes).encode()),
+    )
+    if shown.coding:
+        common += ((b"content-encoding", shown.coding.encode()),)
+    return Answer(status, common, body if method == "GET" else None, shown.found)

@@ -1,0 +1,74 @@
+"""Which sources a server may touch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.errors import Place, SourceUnavailableError
+from gridref.io import Buffer, SourcePool, absolute_url, is_local
+from gridref.model.manifest import Source
+
+__all__ = ["AllowedSources", "folders_of"]
+
+
+def folders_of(sources: Iterable[Source]) -> frozenset[str]:
+    """The folders that sources lie in: what a catalog was built from."""
+    return frozenset(_resolved(source.url).rpartition("/")[0] for source in sources)
+
+
+def _resolved(url: str) -> str:
+    """The address that is really read: symbolic links and ``..`` lead nowhere else."""
+    address = absolute_url(url)
+    return os.path.realpath(address) if is_local(address) else address
+
+
+def _climbs(url: str) -> bool:
+    return ".." in url.replace("%2e", ".").replace("%2E", ".").split("/")
+
+
+class AllowedSources:
+    """Reads ranges of sources below allowed prefixes only.
+
+    Parameters
+    ----------
+    pool
+        What reads.
+    prefixes
+        Folders; a source must lie in or below one of them. A prefix is a whole number of path
+        components: ``/data`` does not allow ``/database``.
+    """
+
+    def __init__(self, pool: SourcePool, prefixes: Iterable[str]) -> None:
+        self.pool = pool
+        self._prefixes = tuple(f"{_resolved(prefix).rstrip('/')}/" for prefix in prefixes)
+        self._allowed: set[str] = set()
+
+    def read_ranges(
+        self, source: Source, offsets: NDArray[np.int64], lengths: NDArray[np.int64]
+    ) -> Sequence[Buffer]:
+        """As the pool does.
+
+        Raises
+        ------
+        SourceUnavailableError
+            Also for a source that is not allowed; it is not touched.
+        """
+        if source.url not in self._allowed:
+            self._check(source.url)
+            if is_local(source.url):
+                # Symbolic links may change: a local file is looked at each time.
+                return self.pool.read_ranges(source, offsets, lengths)
+            self._allowed.add(source.url)
+        return self.pool.read_ranges(source, offsets, lengths)
+
+    def _check(self, url: str) -> None:
+        resolved = _resolved(url)
+        remote = not is_local(absolute_url(url))
+        if (remote and _climbs(resolved)) or not resolved.startswith(self._prefixes):
+            raise SourceUnavailableError(
+                "this server does not read from there: see --allow-source", Place(source=url)
+            )

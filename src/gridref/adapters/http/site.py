@@ -1,0 +1,220 @@
+"""The catalogs that a server shows, kept up to date."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gridref.adapters.http.policy import AllowedSources, folders_of
+from gridref.adapters.opening import view_options
+from gridref.catalog import ROOT_FILE, CatalogGroup, open_catalog
+from gridref.errors import GridrefError, InvalidRequestError
+from gridref.io import SourcePool, absolute_url, describe_source, is_local
+from gridref.model.array import VirtualGroup
+from gridref.model.manifest import Source
+from gridref.serve.objects import KeySpace, ObjectReader
+from gridref.serve.reader import Reader
+from gridref.serve.views import View, ViewOptions
+
+__all__ = ["VIEWS", "Entry", "Site", "SiteOptions"]
+
+VIEWS: Mapping[str, View] = {"native": View.AUTO, "portable": View.PORTABLE}
+"""Views by their name in addresses. ``native`` is as stored where that is representable."""
+
+RESERVED = frozenset({"healthz", "metrics", "favicon.ico"})
+CACHE_BYTES = 256 * 2**20
+
+
+@dataclass(frozen=True)
+class SiteOptions:
+    """How catalogs are shown; see `gridref.adapters.http.app.create_app`."""
+
+    storage_options: Mapping[str, Any] | None = None
+    allow_source: tuple[str, ...] = ()
+    shards: str | Mapping[str, int] | None = None
+    grid: str = "regular"
+    index_location: str = "end"
+    chunks: Mapping[str, int] | None = None
+    compressor: str | None = None
+    cache_bytes: int = CACHE_BYTES
+
+    def view(self, name: str) -> ViewOptions:
+        """The options of one of the `VIEWS`."""
+        return view_options(
+            VIEWS[name],
+            shards=self.shards,
+            grid=self.grid,
+            index_location=self.index_location,
+            chunks=self.chunks if name == "portable" else None,
+            compressor=self.compressor if name == "portable" else None,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """One catalog as it is shown.
+
+    Attributes
+    ----------
+    name
+        Its name in addresses.
+    address
+        Address of the catalog; empty for a group in memory.
+    group
+        What it holds.
+    spaces
+        Keys by name of the view.
+    reader
+        Reads them, within what sources are allowed.
+    version
+        The catalog's root file, as it was when it was opened; None for a group in memory.
+    """
+
+    name: str
+    address: str
+    group: VirtualGroup
+    spaces: Mapping[str, KeySpace]
+    reader: ObjectReader
+    version: Source | None
+
+
+class Site:
+    """All catalogs of a server.
+
+    Parameters
+    ----------
+    catalogs
+        Addresses of catalogs, or of local directories of catalogs; or catalogs and groups by name.
+    options
+        How they are shown.
+
+    Raises
+    ------
+    CatalogError
+        If a catalog cannot be opened.
+    InvalidRequestError
+        If two catalogs have one name, or a name cannot be one.
+    """
+
+    def __init__(
+        self,
+        catalogs: Iterable[str | os.PathLike[str]] | Mapping[str, str | VirtualGroup],
+        options: SiteOptions,
+    ) -> None:
+        self.options = options
+        for view in VIEWS:
+            options.view(view)
+        self.pool = SourcePool(options.storage_options)
+        self._lock = threading.Lock()
+        self._directories: list[str] = []
+        self._prefixes: dict[str, frozenset[str]] = {}
+        self.problems: dict[str, str] = {}
+        self.entries: Mapping[str, Entry] = {}
+        named = catalogs if isinstance(catalogs, Mapping) else self._named(catalogs)
+        for name, catalog in named.items():
+            self._add(name, catalog, trusted=True)
+
+    def refresh(self) -> None:
+        """Open again the catalogs that were rebuilt, and those that are new in a directory.
+
+        One that cannot be opened (any more) is left as it was; `problems` says why.
+        """
+        with self._lock:
+            for entry in list(self.entries.values()):
+                if entry.version is not None:
+                    self._attempt(entry.name, lambda entry=entry: self._reopen(entry))
+            for directory in self._directories:
+                for name, address in _catalogs_in(directory):
+                    if name not in self.entries:
+                        self._attempt(
+                            name, lambda n=name, a=address: self._add(n, a, trusted=False)
+                        )
+
+    def _attempt(self, name: str, action: Any) -> None:
+        try:
+            action()
+            self.problems.pop(name, None)
+        except (GridrefError, OSError) as error:
+            self.problems[name] = str(error)
+
+    def _named(self, catalogs: Iterable[str | os.PathLike[str]]) -> dict[str, str]:
+        named: dict[str, str] = {}
+        for catalog in catalogs:
+            address = absolute_url(catalog).rstrip("/")
+            found = [(_name_of(address), address)]
+            if is_local(address) and os.path.isdir(address) and not _is_catalog(address):
+                self._directories.append(address)
+                found = _catalogs_in(address)
+            for name, each in found:
+                if named.setdefault(name, each) != each:
+                    raise InvalidRequestError(
+                        f"two catalogs are named {name!r}: {named[name]}, {each}"
+                    )
+        return named
+
+    def _reopen(self, entry: Entry) -> None:
+        if (
+            describe_source(_root_file(entry.address), self.options.storage_options)
+            != entry.version
+        ):
+            self._add(entry.name, entry.address, trusted=False)
+
+    def _add(self, name: str, catalog: str | VirtualGroup, *, trusted: bool) -> None:
+        if not name or "/" in name or name in RESERVED or name.startswith("."):
+            raise InvalidRequestError(f"a catalog cannot be shown under the name {name!r}")
+        address, version = "", None
+        if isinstance(catalog, VirtualGroup):
+            group = catalog
+        else:
+            address = absolute_url(catalog)
+            version = describe_source(_root_file(address), self.options.storage_options)
+            group = open_catalog(address, self.options.storage_options)
+        if trusted:
+            self._prefixes[name] = folders_of(_sources(group))
+        reader = Reader(
+            AllowedSources(self.pool, self._allowed(name)), cache_bytes=self.options.cache_bytes
+        )
+        spaces = {view: KeySpace(group, self.options.view(view)) for view in VIEWS}
+        entry = Entry(name, address, group, spaces, ObjectReader(reader), version)
+        self.entries = {**self.entries, name: entry}
+
+    def _allowed(self, name: str) -> Iterable[str]:
+        """What the operator allows; else what the catalog was built from when it was first opened.
+
+        A catalog that appeared in a directory later may read what those before it do.
+        """
+        if self.options.allow_source:
+            return self.options.allow_source
+        own = self._prefixes.get(name)
+        return frozenset().union(*self._prefixes.values()) if own is None else own
+
+
+def _sources(group: VirtualGroup) -> Sequence[Source]:
+    if isinstance(group, CatalogGroup):
+        return group.sources
+    found: dict[Source, None] = {}
+    for array in group.all_arrays().values():
+        for manifest in array.manifests:
+            found.update(dict.fromkeys(getattr(manifest, "sources", ())))
+    return list(found)
+
+
+def _root_file(address: str) -> str:
+    return f"{address.rstrip('/')}/{ROOT_FILE}"
+
+
+def _is_catalog(path: str) -> bool:
+    return os.path.isfile(os.path.join(path, ROOT_FILE))
+
+
+def _name_of(address: str) -> str:
+    return address.rpartition("/")[2].removesuffix(".gridref")
+
+
+def _catalogs_in(directory: str) -> list[tuple[str, str]]:
+    with os.scandir(directory) as entries:
+        found = [entry.path for entry in entries if _is_catalog(entry.path)]
+    return sorted((_name_of(path), path) for path in found)
