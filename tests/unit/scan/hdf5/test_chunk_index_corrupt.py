@@ -240,6 +240,18 @@ def test_nodes_with_more_entries_than_expected() -> None:
         assert rows_of(walk_chunks(file, case.layout, **case.dataset)) == case.rows
 
 
+def test_keys_out_of_order() -> None:
+    case = good("btree1")
+    data = bytearray(case.data)
+    leaf = next(at for at in case.positions if data[at : at + 6] == b"TREE\x01\x00")
+    entry = 8 + 8 * 3 + 8
+    first, second = (slice(leaf + 24 + n * entry, leaf + 24 + (n + 1) * entry) for n in (3, 4))
+    data[first], data[second] = data[second], data[first]
+    with pytest.raises(SourceFormatError, match="out of order") as caught:
+        _walk(case, bytes(data))
+    assert caught.value.place.start == case.layout.index_address
+
+
 def test_object_header_in_a_circle() -> None:
     header = struct.pack("<BBHII4x", 1, 0, 1, 1, 24)
     continuation = struct.pack("<HHB3xQQ", 0x10, 16, 0, 64, 24)

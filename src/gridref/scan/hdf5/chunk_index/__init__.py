@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gridref.errors import Place, SourceFormatError
 from gridref.scan.hdf5.chunk_index.btree_v1 import walk_btree_v1
 from gridref.scan.hdf5.chunk_index.btree_v2 import walk_btree_v2
 from gridref.scan.hdf5.chunk_index.extensible_array import walk_extensible_array
@@ -76,7 +77,11 @@ def walk_chunks(
     walker = _WALKERS.get(layout.kind)
     if walker is None:
         raise WalkerUnsupported(f"chunks are indexed by {layout.kind.name}")
-    return checked_table(request, walker(request))
+    try:
+        return checked_table(request, walker(request))
+    except SourceFormatError as error:
+        # Where no single part is wrong, at least say where the index begins.
+        raise error.located(Place(start=file.place(layout.index_address).start)) from None
 
 
 def list_chunks(

@@ -31,17 +31,13 @@ class ReadBudget:
     """
 
     def __init__(self, file: Hdf5Bytes) -> None:
-        self._file = file
         self._left = file.end_address
 
     def spend(self, n_bytes: int, what: str) -> None:
         """Raise if, with `n_bytes` more, the index is larger than the file."""
         self._left -= n_bytes
         if self._left < 0:
-            raise SourceFormatError(
-                f"{what} overlap: the index would be larger than the file",
-                self._file.place(0),
-            )
+            raise SourceFormatError(f"{what} overlap: the index would be larger than the file")
 
 
 @dataclass(frozen=True, slots=True)
