@@ -108,8 +108,10 @@ class ChunkTable:
         result = _Rows(*(np.zeros(rows.size, dtype) for dtype in ("i4", "i8", "i8", "u1", "u4")))
         payloads = []
         n_inline = 0
-        for number in numbers.tolist():
-            places = np.flatnonzero(groups == number)
+        order = np.argsort(groups, kind="stable")
+        bounds = np.append(np.searchsorted(groups[order], numbers), rows.size)
+        for position, number in enumerate(numbers.tolist()):
+            places = order[bounds[position] : bounds[position + 1]]
             part, payload = self._taken(number, rows[places] - starts[number])
             part.offset[part.state == ChunkState.INLINE] += n_inline
             n_inline += len(payload)

@@ -74,6 +74,7 @@ CHUNK_SCHEMA = pa.schema(
 # encoding for lengths, and for steps as soon as chunks of several variables alternate.
 _DELTA = {
     "url": "DELTA_BYTE_ARRAY",
+    "source": "DELTA_BINARY_PACKED",
     "size_bytes": "DELTA_BINARY_PACKED",
     "mtime_ns": "DELTA_BINARY_PACKED",
     "first_row": "DELTA_BINARY_PACKED",

@@ -1,0 +1,388 @@
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+import pytest
+
+from gridref.catalog import open_catalog, write_catalog
+from gridref.catalog.table_file import ByteCache, TableFile
+from gridref.errors import (
+    CatalogCorruptError,
+    CatalogNotFoundError,
+    CatalogVersionError,
+    InvalidRequestError,
+    SourceUnavailableError,
+)
+from gridref.model.array import BlockTable, VirtualArray, VirtualGroup
+from gridref.model.encoding import Codec, Encoding
+from gridref.model.grid import ChunkGrid
+from gridref.model.manifest import ChunkManifest, ChunkState, Source
+
+ENCODING = Encoding((1,), np.dtype("f4"), (Codec.of("bytes", endian="little"),))
+
+
+def array_of(manifests: list[ChunkManifest]) -> VirtualArray:
+    """One block a manifest."""
+    counts = [manifest.n_rows for manifest in manifests]
+    ones = np.ones((len(counts), 1), np.int64)
+    blocks = BlockTable(
+        np.zeros(len(counts), np.int32),
+        np.arange(len(counts), dtype=np.int32),
+        np.zeros(len(counts), np.int64),
+        ones,
+        np.array(counts, np.int64).reshape(-1, 1),
+        0 * ones,
+        ones,
+    )
+    return VirtualArray(
+        ChunkGrid.from_edges([counts]),
+        np.dtype("f4"),
+        np.float32(0),
+        ("x",),
+        {},
+        (ENCODING,),
+        tuple(manifests),
+        blocks,
+    )
+
+
+def random_manifest(n_rows: int, seed: int, masks: bool = False) -> ChunkManifest:
+    rng = np.random.default_rng(seed)
+    state = rng.choice([0, 1, 1, 1, 2], n_rows).astype(np.uint8)
+    sources = [Source(f"/data/{seed}-{i}.nc", 2**40, i) for i in range(5)]
+    return ChunkManifest.from_columns(
+        sources,
+        source=rng.integers(0, 5, n_rows),
+        offset=np.where(state == 2, rng.integers(0, 900, n_rows), rng.integers(0, 2**39, n_rows)),
+        length=rng.integers(0, 100, n_rows),
+        state=state,
+        filter_mask=rng.integers(0, 3, n_rows) if masks else None,
+        inline=rng.bytes(1000),
+    )
+
+
+def assert_rows(found: ChunkManifest, expected: ChunkManifest) -> None:
+    assert np.array_equal(found.state, expected.state)
+    held = expected.state != ChunkState.MISSING
+    assert np.array_equal(found.length[held], expected.length[held])
+    ranges = np.flatnonzero(expected.state == ChunkState.RANGE)
+    assert np.array_equal(found.offset[ranges], expected.offset[ranges])
+    assert [found.sources[i] for i in found.source[ranges].tolist()] == [
+        expected.sources[i] for i in expected.source[ranges].tolist()
+    ]
+    for row in np.flatnonzero(expected.state == ChunkState.INLINE).tolist():
+        assert found.inline_bytes(row) == expected.inline_bytes(row)
+    masks = [
+        np.zeros(held.size) if one.filter_mask is None else one.filter_mask
+        for one in (found, expected)
+    ]
+    assert np.array_equal(masks[0][held], masks[1][held])
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, VirtualGroup]:
+    """A catalog of several row groups, which manifests and arrays straddle."""
+    manifests = [random_manifest(n, seed) for seed, n in enumerate((100, 90_000, 60_000, 1))]
+    group = VirtualGroup(
+        {
+            "a": array_of(manifests),
+            "b": array_of([random_manifest(70_000, 9, masks=True)]),
+        }
+    )
+    path = tmp_path_factory.mktemp("large") / "c.gridref"
+    write_catalog(group, path)
+    return path, group
+
+
+def test_rows_of_any_row_groups_in_any_order(large: tuple[Path, VirtualGroup]) -> None:
+    path, group = large
+    opened = open_catalog(path)
+    rng = np.random.default_rng(0)
+    for name in ("a", "b"):
+        everything = ChunkManifest.concatenate(group.arrays[name].manifests)  # type: ignore[arg-type]
+        found = opened.arrays[name].manifests[0]
+        assert found.n_rows == everything.n_rows
+        for n_rows in (1, 5, 3000):
+            rows = rng.integers(0, everything.n_rows, n_rows)
+            assert_rows(found.take(rows), everything.take(rows))
+        every = np.arange(everything.n_rows)
+        assert_rows(found.take(every), everything)
+    assert not opened.arrays["a"].has_filter_masks
+    assert opened.arrays["b"].has_filter_masks
+    assert opened.arrays["a"].blocks.first_row.tolist() == [0, 100, 90_100, 150_100]
+
+
+def test_counts_are_known_without_reading_rows(large: tuple[Path, VirtualGroup]) -> None:
+    path, group = large
+    info = open_catalog(path).info
+    assert (info.n_blocks, info.n_chunks) == (5, 220_101)
+    for name, array in open_catalog(path).arrays.items():
+        rows = ChunkManifest.concatenate(group.arrays[name].manifests)  # type: ignore[arg-type]
+        (manifest,) = array.manifests
+        states = np.bincount(rows.state, minlength=3).tolist()
+        counts = manifest.counts  # type: ignore[attr-defined]
+        assert [counts.n_missing, counts.n_ranges, counts.n_inline] == states
+        assert manifest.stored_bytes == rows.stored_bytes  # type: ignore[attr-defined]
+
+
+def test_only_what_is_needed_is_read(
+    large: tuple[Path, VirtualGroup], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[tuple[str, Any]] = []
+    original = TableFile.read_row_group
+
+    def read(self: TableFile, number: int, columns: Any) -> Any:
+        reads.append((Path(self.address).name.partition("-")[0], number))
+        return original(self, number, columns)
+
+    monkeypatch.setattr(TableFile, "read_row_group", read)
+    opened = open_catalog(large[0])
+    assert list(opened.arrays) == ["a", "b"]
+    array = opened.arrays["a"]
+    assert (array.shape, array.n_blocks) == ((150_101,), 4)
+    assert not array.has_filter_masks
+    assert reads == []
+    assert array.blocks.origin.shape == (4, 1)
+    assert reads == [("blocks", 0)]
+    reads.clear()
+    array.manifests[0].take(np.array([100_000]))
+    array.manifests[0].take(np.array([100_001]))
+    assert ("chunks", 1) in reads
+    assert reads.count(("chunks", 1)) <= 2
+    assert ("chunks", 0) not in reads
+
+
+def test_threads_share_a_catalog(large: tuple[Path, VirtualGroup]) -> None:
+    path, group = large
+    opened = open_catalog(path)
+    everything = ChunkManifest.concatenate(group.arrays["a"].manifests)  # type: ignore[arg-type]
+    wrong: list[BaseException] = []
+
+    def read(seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        try:
+            for _ in range(10):
+                rows = rng.integers(0, everything.n_rows, 20)
+                assert_rows(opened.arrays["a"].manifests[0].take(rows), everything.take(rows))
+                assert len(opened.arrays["a"].blocks.encoding) == 4
+        except BaseException as error:  # noqa: BLE001
+            wrong.append(error)
+
+    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_a_catalog_can_be_pickled(large: tuple[Path, VirtualGroup]) -> None:
+    path, group = large
+    opened = open_catalog(path)
+    for used in (False, True):
+        if used:
+            opened.arrays["b"].blocks.take(np.array([0]))
+            opened.arrays["b"].manifests[0].take(np.array([5]))
+        copy = pickle.loads(pickle.dumps(opened))
+        rows = np.array([7, 69_999])
+        assert_rows(
+            copy.arrays["b"].manifests[0].take(rows), group.arrays["b"].manifests[0].take(rows)
+        )
+        assert copy.arrays["b"].blocks.stored_shape.tolist() == [[70_000]]
+
+
+def test_rows_that_are_not_there_are_refused(large: tuple[Path, VirtualGroup]) -> None:
+    manifest = open_catalog(large[0]).arrays["a"].manifests[0]
+    for row in (-1, 150_101):
+        with pytest.raises(InvalidRequestError, match="of a manifest of 150101"):
+            manifest.take(np.array([0, row]))
+    assert manifest.take(np.zeros(0, np.int64)).n_rows == 0
+
+
+def test_inline_bytes_are_kept_in_small_row_groups(tmp_path: Path) -> None:
+    chunks = [bytes([i]) * 2**20 for i in range(20)]
+    write_catalog(
+        VirtualGroup({"v": array_of([ChunkManifest.from_inline(chunks)])}), tmp_path / "c"
+    )
+    opened = open_catalog(tmp_path / "c")
+    manifest = opened.arrays["v"].manifests[0]
+    assert len(manifest.table.table.row_group_starts) == 6  # type: ignore[attr-defined]
+    found = manifest.take(np.array([19, 3, 4]))
+    assert [found.inline_bytes(i) for i in range(3)] == [chunks[19], chunks[3], chunks[4]]
+
+
+def test_many_small_blocks_take_seconds_at_most(tmp_path: Path) -> None:
+    source = (Source("/data/a.nc", 2**40),)
+    one = np.ones(1, np.int64)
+    state = one.astype(np.uint8)
+    manifests = [
+        ChunkManifest(source, np.zeros(1, np.int32), one * 100 * i, one * 90, state)
+        for i in range(20_000)
+    ]
+    group = VirtualGroup({"v": array_of(manifests)})
+    write_catalog(group, tmp_path / "c")
+    found = open_catalog(tmp_path / "c").arrays["v"]
+    assert found.blocks.first_row.tolist() == list(range(20_000))
+    assert found.manifests[0].take(np.array([19_999])).offset.tolist() == [1_999_900]
+
+
+def small(tmp_path: Path) -> Path:
+    manifest = ChunkManifest.from_columns(
+        [Source("/data/a.nc")], offset=np.arange(3000) ** 2 * 7, length=np.arange(3000) % 97
+    )
+    path = tmp_path / "c"
+    write_catalog(VirtualGroup({"v": array_of([manifest])}), path)
+    return path
+
+
+def use(path: Path | str) -> None:
+    opened = open_catalog(path)
+    opened.arrays["v"].blocks.take(np.array([0]))
+    opened.arrays["v"].manifests[0].take(np.array([2999, 0]))
+
+
+@pytest.mark.parametrize("table", ["sources", "blocks", "chunks"])
+@pytest.mark.parametrize("harm", ["cut", "same-size", "missing", "other", "empty"])
+def test_a_damaged_table_is_named(tmp_path: Path, table: str, harm: str) -> None:
+    path = small(tmp_path)
+    (file,) = path.glob(f"{table}-*.parquet")
+    content = file.read_bytes()
+    if harm == "cut":
+        file.write_bytes(content[: len(content) // 2])
+    elif harm == "same-size":
+        file.write_bytes(content[: len(content) // 2] + bytes(len(content) - len(content) // 2))
+    elif harm == "missing":
+        file.unlink()
+    elif harm == "empty":
+        file.write_bytes(b"")
+    else:
+        (other,) = path.glob("chunks-*" if table != "chunks" else "blocks-*")
+        shutil.copy(other, file)
+    with pytest.raises(CatalogCorruptError, match=r"again") as caught:
+        use(path)
+    assert caught.value.place.source == str(file)
+
+
+def test_every_flipped_byte_of_the_chunk_table_is_noticed_or_harmless(tmp_path: Path) -> None:
+    path = small(tmp_path)
+    (file,) = path.glob("chunks-*.parquet")
+    content = file.read_bytes()
+    expected = open_catalog(path).arrays["v"].manifests[0].take(np.arange(3000))
+    n_noticed = 0
+    for position in range(0, len(content), 41):
+        file.write_bytes(
+            content[:position] + bytes([content[position] ^ 0x55]) + content[position + 1 :]
+        )
+        try:
+            found = open_catalog(path).arrays["v"].manifests[0].take(np.arange(3000))
+        except CatalogCorruptError:
+            n_noticed += 1
+        else:
+            assert_rows(found, expected)
+    assert n_noticed > 10
+
+
+def edit(path: Path, change: Any) -> None:
+    document = json.loads((path / "gridref.json").read_text())
+    change(document)
+    (path / "gridref.json").write_text(json.dumps(document))
+
+
+@pytest.mark.parametrize("version", [0, 2, "1", None])
+def test_an_unknown_version_names_the_known_ones(tmp_path: Path, version: object) -> None:
+    path = small(tmp_path)
+    edit(path, lambda document: document.update(format_version=version))
+    with pytest.raises(CatalogVersionError, match=r"knows version 1\."):
+        open_catalog(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"a": 1}', b"\xff\xfe", b"null"])
+def test_a_damaged_root_file(tmp_path: Path, content: bytes) -> None:
+    path = small(tmp_path)
+    (path / "gridref.json").write_bytes(content)
+    with pytest.raises(CatalogCorruptError) as caught:
+        open_catalog(path)
+    assert caught.value.place.source == str(path / "gridref.json")
+
+
+def test_members_that_contradict_each_other(tmp_path: Path) -> None:
+    def array(document: Any) -> Any:
+        return document["root"]["arrays"]["v"]
+
+    changes = [
+        lambda document: document.pop("tables"),
+        lambda document: document["tables"].pop("chunks"),
+        lambda document: document["tables"]["chunks"].update(n_rows=2999),
+        lambda document: document["tables"]["chunks"].update(file="../x.parquet"),
+        lambda document: document["axes"].clear(),
+        lambda document: document["axes"][0].update(extent=-1),
+        lambda document: document["encodings"].clear(),
+        lambda document: array(document).update(data_type="float1"),
+        lambda document: array(document).update(dimension_names=[]),
+        lambda document: array(document)["blocks"].update(n_rows=2),
+        lambda document: array(document)["blocks"].update(first_row=1),
+        lambda document: array(document)["chunks"].update(first_row=1),
+        lambda document: array(document)["attributes"].update(a={"$numpy": {"dtype": "<f4"}}),
+        lambda document: document["root"].update(arrays=[]),
+    ]
+    for number, change in enumerate(changes):
+        path = small(tmp_path / str(number))
+        edit(path, change)
+        with pytest.raises(CatalogCorruptError):
+            use(path)
+
+
+def test_no_catalog(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("")
+    for url in (tmp_path, tmp_path / "nowhere", tmp_path / "a.txt", "memory://nowhere/c"):
+        with pytest.raises(CatalogNotFoundError, match="no catalog there") as caught:
+            open_catalog(url)
+        assert caught.value.place.source == str(url)
+
+
+def test_a_catalog_that_was_replaced_while_open_says_so(tmp_path: Path) -> None:
+    path = small(tmp_path)
+    opened = open_catalog(path)
+    small(tmp_path)
+    with pytest.raises(CatalogCorruptError, match="open it again"):
+        opened.arrays["v"].manifests[0].take(np.array([0]))
+
+
+def test_an_unreachable_server_is_not_an_absent_catalog() -> None:
+    with pytest.raises(SourceUnavailableError):
+        open_catalog("http://127.0.0.1:9/c")
+
+
+def test_a_catalog_in_memory_reads_lazily(large: tuple[Path, VirtualGroup]) -> None:
+    filesystem = fsspec.filesystem("memory")
+    for file in large[0].iterdir():
+        filesystem.pipe_file(f"/lazy/{file.name}", file.read_bytes())
+    opened = open_catalog("memory://lazy")
+    manifest = opened.arrays["a"].manifests[0]
+    manifest.take(np.array([100_000]))
+    table = manifest.table.table  # type: ignore[attr-defined]
+    assert table.n_bytes_read < table.entry.n_bytes / 2
+    filesystem.rm("/lazy", recursive=True)
+
+
+def test_a_cache_is_bounded() -> None:
+    cache = ByteCache(100)
+    loads: list[int] = []
+
+    def load(key: int) -> tuple[int, int]:
+        loads.append(key)
+        return key, 40
+
+    for key in (1, 2, 1, 3, 1, 2):
+        assert cache.get(key, lambda key=key: load(key)) == key  # type: ignore[misc]
+    assert loads == [1, 2, 3, 2]
+    assert cache.n_bytes <= 100
+    assert cache.get("big", lambda: ("big", 1000)) == "big"
+    assert cache.n_bytes == 1000
