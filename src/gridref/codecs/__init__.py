@@ -81,10 +81,12 @@ Bytes -> bytes
                                     padded with zeros; only for images of a single row of tiles,
                                     where writers may leave out the rows behind the image's end
 ``gridref.tiff_bitorder``           none; FillOrder 2, for compressions that are not images. *Size*
-``gridref.tiff_jpeg``               ``width``, ``samples`` of a segment; ``colorspace`` and
-                                    ``outcolorspace`` as `imagecodecs.jpeg_decode` takes them
-                                    (absent: its default). Tables: see below
-``gridref.tiff_jpeg2000``,          ``width``, ``samples`` of a segment
+``gridref.tiff_jpeg``               ``width``, ``samples`` and ``rows`` of a segment, whatever shape
+                                    the last strip has (``rows`` may be absent, and then that strip
+                                    must not be stored with more rows than it shows);
+                                    ``colorspace``, ``outcolorspace`` as `imagecodecs.jpeg_decode`
+                                    takes them (absent: its default). Tables: see below
+``gridref.tiff_jpeg2000``,          ``width``, ``samples``, ``rows`` as above
 ``.tiff_jpegxl``, ``.tiff_jpegxr``,
 ``.tiff_png``, ``.tiff_webp``,
 ``.tiff_lerc``

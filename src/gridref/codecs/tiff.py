@@ -54,10 +54,10 @@ def _packbits_decoder(
     )
 
 
-def _padded(decoded: bytes, short: int | None, decoded_bytes: int | None) -> bytes:
+def _padded(decoded: Raw, short: int | None, decoded_bytes: int | None) -> Raw:
     """Pad a tile that lacks the rows behind the end of the image."""
     if short is not None and decoded_bytes is not None and len(decoded) == short:
-        return decoded.ljust(decoded_bytes, b"\0")
+        return as_bytes(decoded).ljust(decoded_bytes, b"\0")
     return decoded
 
 

@@ -23,7 +23,8 @@ __all__ = ["BYTES_CODECS", "split_jpeg_tables"]
 type _Segment = tuple[int, int, int]
 """Rows, width and samples of a segment."""
 
-type _ImageDecoder = Callable[[bytes, Config, _Segment], NDArray[Any]]
+type _ImageDecoder = Callable[[bytes, Config, NDArray[Any]], NDArray[Any]]
+"""Decodes into an array of the size and dtype that the image must have."""
 
 
 def _segment(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> _Segment:
@@ -35,25 +36,27 @@ def _segment(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> _Seg
     return rows, width, samples
 
 
-def _fitted(image: NDArray[Any], segment: _Segment, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """The rows of the segment; the last strip of an image may be stored with more of them."""
-    rows, width, samples = segment
-    pixels = image[..., np.newaxis] if image.ndim == 2 else image
-    if pixels.ndim != 3 or pixels.shape[1:] != (width, samples) or len(pixels) < rows:
-        raise ValueError(f"decodes to shape {image.shape}, expected {segment}")
-    if image.dtype != dtype and not np.can_cast(image.dtype, dtype):
-        raise ValueError(f"decodes to dtype {image.dtype}, expected {dtype}")
-    return pixels[:rows].astype(dtype, copy=False)
-
-
 def _decoder(
     decode_image: _ImageDecoder, config: Config, decoded_bytes: int | None, spec: ArraySpec
 ) -> Callable[[Raw], Raw]:
-    segment = _segment(config, decoded_bytes, spec)
+    rows, width, samples = _segment(config, decoded_bytes, spec)
+    # The last strip of an image may be stored with as many rows as the others.
+    heights = [rows, config["rows"]] if config.get("rows", 0) > rows else [rows]
+    last = heights[-1]
 
     def decode(raw: Raw) -> Raw:
-        image = decode_image(as_bytes(raw), config, segment)
-        return little_endian_bytes(_fitted(image, segment, spec.dtype))
+        data = as_bytes(raw)
+        for height in heights:
+            # The decoders compare the size of the image with the output before they decode it.
+            out = np.empty((height, width, samples)[: 2 + (samples > 1)], spec.dtype)
+            try:
+                image = decode_image(data, config, out)
+            except ValueError:
+                if height == last:
+                    raise
+            else:
+                return little_endian_bytes(image[:rows])
+        raise AssertionError("unreachable")
 
     return decode
 
@@ -85,38 +88,59 @@ def split_jpeg_tables(stream: bytes) -> tuple[bytes | None, bytes]:
     return None, stream
 
 
-def _decode_jpeg(data: bytes, config: Config, segment: _Segment) -> NDArray[Any]:
+def _decode_jpeg(data: bytes, config: Config, out: NDArray[Any]) -> NDArray[Any]:
     tables, image = split_jpeg_tables(data)
+    decoded: NDArray[Any]
     try:
-        decoded: NDArray[Any] = imagecodecs.jpeg_decode(
+        decoded = imagecodecs.jpeg_decode(
             image,
             tables=tables,
             colorspace=config.get("colorspace"),
             outcolorspace=config.get("outcolorspace"),
-            shape=segment[:2],
+            shape=out.shape[:2],
+            out=out,
         )
     except imagecodecs.Jpeg8Error as error:
         # Lossless JPEG of more precisions and colours, as in DNG.
         try:
-            decoded = imagecodecs.ljpeg_decode(image)
+            decoded = imagecodecs.ljpeg_decode(image, out=out)
         except (imagecodecs.LjpegError, ValueError):
             raise error from None
     return decoded
 
 
-def _decode_webp(data: bytes, config: Config, segment: _Segment) -> NDArray[Any]:
+_CODESTREAM_START = b"\xff\x4f\xff\x51"
+"""JPEG 2000: start of codestream, and of the marker segment with the size of the image."""
+
+
+def _decode_jpeg2000(data: bytes, config: Config, out: NDArray[Any]) -> NDArray[Any]:
+    start = data.find(_CODESTREAM_START)
+    # ITU-T T.800, A.5.1: Xsiz, Ysiz, XOsiz, YOsiz. This decoder looks at the output afterwards.
+    size = np.frombuffer(data[start + 8 : start + 24], ">u4").astype(np.int64)
+    if start < 0 or len(size) < 4:
+        raise ValueError("is no JPEG 2000 codestream")
+    found = (int(size[1] - size[3]), int(size[0] - size[2]))
+    if found != out.shape[:2]:
+        raise ValueError(f"holds an image of {found} pixels, expected {out.shape[:2]}")
+    decoded: NDArray[Any] = imagecodecs.jpeg2k_decode(data, numthreads=1, out=out)
+    return decoded
+
+
+def _decode_webp(data: bytes, config: Config, out: NDArray[Any]) -> NDArray[Any]:
     # A segment may leave out an alpha channel that is opaque all over.
-    has_alpha = True if segment[2] == 4 else None
-    decoded: NDArray[Any] = imagecodecs.webp_decode(data, hasalpha=has_alpha)
+    has_alpha = True if out.shape[2:] == (4,) else None
+    decoded: NDArray[Any] = imagecodecs.webp_decode(data, hasalpha=has_alpha, out=out)
     return decoded
 
 
 def _plain(decode: Callable[..., NDArray[Any]]) -> _ImageDecoder:
-    return lambda data, config, segment: decode(data)
+    return lambda data, config, out: decode(data, out=out)
 
 
-def _decode_ccitt(data: bytes, config: Config, segment: _Segment) -> NDArray[Any]:
-    rows, width, _ = segment
+def _decode_ccitt(data: bytes, config: Config, out: NDArray[Any]) -> NDArray[Any]:
+    rows, width = out.shape
+    if out.dtype != np.bool_:
+        raise ValueError(f"decodes to bool, not {out.dtype}")
     scheme = config["scheme"]
     decoded: NDArray[Any]
     if scheme == "rle":
@@ -126,6 +150,8 @@ def _decode_ccitt(data: bytes, config: Config, segment: _Segment) -> NDArray[Any
         decoded = imagecodecs.ccittfax3_decode(data, rows, width, t4options=options)
     else:
         decoded = imagecodecs.ccittfax4_decode(data, rows, width)
+    if decoded.shape != out.shape:
+        raise ValueError(f"decodes to shape {decoded.shape}, expected {out.shape}")
     return decoded.view(np.bool_)
 
 
@@ -152,8 +178,8 @@ def _image_codec(decode_image: _ImageDecoder) -> BytesCodec:
 
 BYTES_CODECS = {
     "gridref.tiff_jpeg": _image_codec(_decode_jpeg),
-    "gridref.tiff_jpeg2000": _image_codec(_plain(imagecodecs.jpeg2k_decode)),
-    "gridref.tiff_jpegxl": _image_codec(_plain(imagecodecs.jpegxl_decode)),
+    "gridref.tiff_jpeg2000": _image_codec(_decode_jpeg2000),
+    "gridref.tiff_jpegxl": _image_codec(_plain(partial(imagecodecs.jpegxl_decode, numthreads=1))),
     "gridref.tiff_jpegxr": _image_codec(_plain(imagecodecs.jpegxr_decode)),
     "gridref.tiff_png": _image_codec(_plain(imagecodecs.png_decode)),
     "gridref.tiff_webp": _image_codec(_decode_webp),
