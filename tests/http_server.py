@@ -1,41 +1,112 @@
-"""The HTTP application under a real uvicorn on the loopback device, stopped when a test ends."""
+"""A local HTTP server with byte ranges and ETags that can be told to misbehave."""
 
 from __future__ import annotations
 
-import contextlib
-import socket
+import re
 import threading
-import time
 from collections.abc import Iterator
-from typing import Any
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, override
 
-import uvicorn
+
+@dataclass
+class Site:
+    """What a server holds, and how it behaves.
+
+    Attributes
+    ----------
+    files
+        Content by path, like ``/a.nc``.
+    etags
+        ETag by path; none is sent for the others.
+    statuses
+        Statuses to answer the next GET requests with, before all goes well.
+    ignores_ranges
+        Whether ranges are ignored, as simple servers do.
+    cuts_bodies
+        How many bodies to break off in the middle.
+    requests
+        What was asked for: (method, path, range).
+    """
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    etags: dict[str, str] = field(default_factory=dict)
+    statuses: list[int] = field(default_factory=list)
+    ignores_ranges: bool = False
+    cuts_bodies: int = 0
+    requests: list[tuple[str, str, str | None]] = field(default_factory=list)
+    url: str = ""
 
 
-@contextlib.contextmanager
-def running(app: Any) -> Iterator[str]:
-    """Serve an ASGI application; gives its address, like ``http://127.0.0.1:40123``."""
-    listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
-    config = uvicorn.Config(
-        app,
-        access_log=False,
-        log_level="critical",
-        backlog=4096,
-        server_header=False,
-        timeout_graceful_shutdown=2,
-    )
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+@contextmanager
+def serving(site: Site) -> Iterator[Site]:
+    """Serve a site on a free port of this machine."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
+
+        @override
+        def log_message(self, format: str, *args: Any) -> None:
+            """Say nothing."""
+
+        def do_HEAD(self) -> None:
+            self.answer(with_body=False)
+
+        def do_GET(self) -> None:
+            self.answer(with_body=True)
+
+        def answer(self, *, with_body: bool) -> None:
+            path = self.path.partition("?")[0]
+            site.requests.append((self.command, path, self.headers.get("Range")))
+            if with_body and site.statuses:
+                return self.refuse(site.statuses.pop(0))
+            content = site.files.get(path)
+            if content is None:
+                return self.refuse(404)
+            start, stop, status = 0, len(content), 200
+            wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range") or "")
+            if wanted and not site.ignores_ranges:
+                start, status = int(wanted[1]), 206
+                stop = min(stop, int(wanted[2]) + 1) if wanted[2] else stop
+                if start >= len(content):
+                    return self.refuse(416)
+            self.send_response(status)
+            self.send_header("Content-Length", str(stop - start))
+            if not site.ignores_ranges:
+                self.send_header("Accept-Ranges", "bytes")
+            if status == 206:
+                self.send_header("Content-Range", f"bytes {start}-{stop - 1}/{len(content)}")
+            if path in site.etags:
+                self.send_header("ETag", site.etags[path])
+            self.end_headers()
+            if with_body:
+                self.send_body(content[start:stop])
+            return None
+
+        def send_body(self, body: bytes) -> None:
+            if site.cuts_bodies:
+                site.cuts_bodies -= 1
+                self.wfile.write(body[: len(body) // 2])
+                self.close_connection = True
+            else:
+                self.wfile.write(body)
+
+        def refuse(self, status: int) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
+    site.url = f"http://127.0.0.1:{server.server_address[1]}"
     try:
-        give_up = time.monotonic() + 20
-        while not server.started:
-            if not thread.is_alive() or time.monotonic() > give_up:
-                raise RuntimeError("the server did not start")
-            time.sleep(0.01)
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        yield site
     finally:
-        server.should_exit = True
-        thread.join(20)
-        listener.close()
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,0 +1,247 @@
+"""Reading over real HTTP."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from gridref.catalog import open_catalog, write_catalog
+from gridref.errors import (
+    CatalogNotFoundError,
+    ShortReadError,
+    SourceChangedError,
+    SourceUnavailableError,
+)
+from gridref.io import Merging, RetryPolicy, SourcePool, describe_source, expand_urls, open_for_scan
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.manifest import Source
+from tests.http_server import Site, serving
+
+pytest.importorskip("aiohttp", reason="HTTP needs aiohttp: install gridref[remote]")
+
+DATA = np.random.default_rng(5).bytes(300_000)
+FAST = RetryPolicy(n_attempts=3, first_delay=0.01)
+APART = Merging(0, 1)
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with serving(Site({"/a.bin": DATA}, {"/a.bin": '"v1"'})) as running:
+        yield running
+
+
+def test_ranges(site: Site) -> None:
+    source = describe_source(f"{site.url}/a.bin")
+    assert source == Source(f"{site.url}/a.bin", len(DATA), None, '"v1"')
+    rng = np.random.default_rng(0)
+    offsets, lengths = rng.integers(0, 299_000, 50), rng.integers(0, 1000, 50)
+    for merging in (APART, Merging(10_000, 100_000)):
+        parts = SourcePool(remote_merging=merging).read_ranges(source, offsets, lengths)
+        assert [bytes(part) for part in parts] == [
+            DATA[a : a + n] for a, n in zip(offsets, lengths, strict=True)
+        ]
+
+
+def test_merged_ranges_are_one_request_and_identity_is_asked_once(site: Site) -> None:
+    source, pool = describe_source(f"{site.url}/a.bin"), SourcePool()
+    site.requests.clear()
+    pool.read_ranges(source, [100, 5000], [10, 10])
+    pool.read_ranges(source, [200_000], [10])
+    assert [entry for entry in site.requests if entry[0] == "GET"] == [
+        ("GET", "/a.bin", "bytes=100-5009"),
+        ("GET", "/a.bin", "bytes=200000-200009"),
+    ]
+    assert len(site.requests) == 3
+    assert pool.n_bytes == 4910 + 10
+
+
+def test_a_new_etag_is_a_changed_source(site: Site) -> None:
+    source = describe_source(f"{site.url}/a.bin")
+    site.etags["/a.bin"] = '"v2"'
+    with pytest.raises(SourceChangedError, match='its version was "v1", now "v2"'):
+        SourcePool().read(source, 0, 10)
+    assert bytes(SourcePool(identity="skip").read(source, 0, 10)) == DATA[:10]
+
+
+def test_a_file_that_shrank(site: Site) -> None:
+    source = describe_source(f"{site.url}/a.bin")
+    site.files["/a.bin"] = DATA[:1000]
+    with pytest.raises(SourceChangedError, match="size was 300000 bytes, now 1000"):
+        SourcePool().read(source, 0, 10)
+    for start, came in ((995, 5), (5000, 0)):
+        with pytest.raises(ShortReadError, match=f"{came} of 10 bytes came") as caught:
+            SourcePool(identity="skip").read(source, start, 10)
+        assert (caught.value.place.start, caught.value.place.stop) == (start, start + 10)
+
+
+@pytest.mark.parametrize("status", [500, 503, 429])
+def test_a_busy_server_is_asked_again(site: Site, status: int) -> None:
+    source = describe_source(f"{site.url}/a.bin")
+    site.statuses = [status, status]
+    parts = SourcePool(retry=FAST, remote_merging=APART).read_ranges(source, [0, 9000], [5, 5])
+    assert [bytes(part) for part in parts] == [DATA[:5], DATA[9000:9005]]
+
+
+def test_a_broken_transfer_is_repeated(site: Site) -> None:
+    source = describe_source(f"{site.url}/a.bin")
+    site.cuts_bodies = 1
+    assert bytes(SourcePool(retry=FAST).read(source, 10, 50_000)) == DATA[10:50_010]
+
+
+def test_a_server_that_never_recovers(site: Site) -> None:
+    source = describe_source(f"{site.url}/a.bin")
+    site.statuses = [503] * 50
+    with pytest.raises(SourceUnavailableError, match="503"):
+        SourcePool(retry=FAST).read(source, 0, 10)
+
+
+@pytest.mark.parametrize(("status", "message"), [(403, "permission"), (404, "does not exist")])
+def test_refusals_are_not_repeated(site: Site, status: int, message: str) -> None:
+    source = describe_source(f"{site.url}/a.bin")
+    site.statuses = [status] * 50
+    site.requests.clear()
+    with pytest.raises(SourceUnavailableError, match=message):
+        SourcePool(identity="skip", retry=RetryPolicy(first_delay=30)).read(source, 0, 10)
+    assert len(site.requests) == 1
+
+
+def test_a_server_that_ignores_ranges_is_found_out(site: Site) -> None:
+    site.ignores_ranges = True
+    source = describe_source(f"{site.url}/a.bin")
+    with pytest.raises(SourceUnavailableError, match="ignores byte ranges"):
+        SourcePool().read(source, 100, 10)
+    assert bytes(SourcePool().read(source, 0, len(DATA))) == DATA
+
+
+def test_a_server_that_is_gone() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{probe.getsockname()[1]}/a.bin"
+    source = Source(url, 100)
+    for identity in ("check", "skip"):
+        with pytest.raises(SourceUnavailableError, match="cannot be read") as caught:
+            SourcePool(identity=identity, retry=FAST).read(source, 0, 10)  # type: ignore[arg-type]
+        assert caught.value.place.source == url
+
+
+def test_a_missing_file(site: Site) -> None:
+    with pytest.raises(SourceUnavailableError, match="does not exist"):
+        open_for_scan(f"{site.url}/b.bin")
+
+
+def test_hdf5_is_parsed_in_few_requests(site: Site) -> None:
+    content = io.BytesIO()
+    values = np.arange(1_000_000.0).reshape(1000, 1000)
+    with h5py.File(content, "w") as written:
+        written.create_dataset("x", data=values, chunks=(100, 100))
+        written["x"].attrs["units"] = "K"
+    site.files["/x.h5"] = content.getvalue()
+    site.requests.clear()
+    with open_for_scan(f"{site.url}/x.h5") as file, h5py.File(file) as opened:
+        assert opened["x"].attrs["units"] == "K"
+        assert opened["x"].id.get_num_chunks() == 100
+        assert file.n_requests == len([entry for entry in site.requests if entry[0] == "GET"])
+        assert file.n_requests <= 4
+        assert file.n_bytes < 200_000
+        assert np.array_equal(opened["x"][150:160], values[150:160])
+
+
+def test_an_error_below_h5py_is_ours(site: Site) -> None:
+    content = io.BytesIO()
+    with h5py.File(content, "w") as written:
+        written["x"] = np.arange(200_000.0)
+    site.files["/x.h5"] = content.getvalue()
+    with open_for_scan(f"{site.url}/x.h5", retry=FAST) as file, h5py.File(file) as opened:
+        site.statuses = [503] * 100
+        with pytest.raises(Exception, match="."):
+            opened["x"][:]
+        with pytest.raises(SourceUnavailableError, match="503"):
+            file.raise_last_error()
+        site.statuses = []
+
+
+def test_a_catalog_is_read_over_http_with_its_sources_beside_it(site: Site, tmp_path: Path) -> None:
+    group = VirtualGroup({"v": VirtualArray.from_numpy(np.arange(5.0), ("x",))})
+    write_catalog(group, tmp_path / "c", sources="relative")
+    for file in (tmp_path / "c").iterdir():
+        site.files[f"/cubes/c/{file.name}"] = file.read_bytes()
+    site.requests.clear()
+    opened = open_catalog(f"{site.url}/cubes/c")
+    assert [entry[:2] for entry in site.requests] == [("GET", "/cubes/c/gridref.json")]
+    manifest = opened.arrays["v"].manifests[0].take(np.array([0]))
+    assert np.frombuffer(manifest.inline_bytes(0), "f8").tolist() == [0, 1, 2, 3, 4]
+    with pytest.raises(CatalogNotFoundError):
+        open_catalog(f"{site.url}/cubes/d")
+
+
+@pytest.fixture
+def nginx(tmp_path: Path) -> Iterator[str]:
+    program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/sbin")
+    if program is None:
+        pytest.skip("nginx is not installed")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    (tmp_path / "www").mkdir()
+    tmp_path.chmod(0o755)
+    configuration = tmp_path / "nginx.conf"
+    temporary = "\n".join(
+        f"{name}_temp_path {tmp_path}/{name};"
+        for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    configuration.write_text(
+        f"daemon off; pid {tmp_path}/pid; error_log {tmp_path}/error.log;\n"
+        "worker_processes 1; events {}\n"
+        f"http {{ access_log off; {temporary}\n"
+        f"server {{ listen 127.0.0.1:{port}; root {tmp_path}/www; autoindex on; }} }}\n"
+    )
+    user = ["-g", "user root;"] if shutil.which("id") and _is_root() else []
+    process = subprocess.Popen([program, "-c", str(configuration), "-p", str(tmp_path), *user])
+    try:
+        _wait_for(port)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def _is_root() -> bool:
+    import os
+
+    return hasattr(os, "geteuid") and os.geteuid() == 0
+
+
+def _wait_for(port: int) -> None:
+    for _ in range(200):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    pytest.fail("nginx did not start")
+
+
+def test_nginx(nginx: str, tmp_path: Path) -> None:
+    for name in ("a10.nc", "a2.nc", "notes.txt"):
+        (tmp_path / "www" / name).write_bytes(DATA)
+    source = describe_source(f"{nginx}/a2.nc")
+    assert source.size_bytes == len(DATA)
+    assert source.etag is not None
+    pool = SourcePool(remote_merging=APART)
+    parts = pool.read_ranges(source, [0, 299_990, 1000], [10, 10, 100])
+    assert [bytes(part) for part in parts] == [DATA[:10], DATA[-10:], DATA[1000:1100]]
+    with open_for_scan(source.url) as file:
+        assert file.read() == DATA
+    assert expand_urls(f"{nginx}/") == [f"{nginx}/a2.nc", f"{nginx}/a10.nc"]
+    assert expand_urls(f"{nginx}/a*.nc") == [f"{nginx}/a2.nc", f"{nginx}/a10.nc"]
+    (tmp_path / "www" / "a2.nc").write_bytes(DATA[::-1] + b"more")
+    with pytest.raises(SourceChangedError):
+        SourcePool().read(source, 0, 10)
