@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Protocol, cast
 
@@ -28,6 +29,8 @@ class _Original(Protocol):
 
 class _HDF5Original:
     def __init__(self, file: Any) -> None:
+        with suppress(ImportError):
+            import hdf5plugin  # noqa: F401 - importing it gives h5py more filters
         self.file = h5py.File(file, "r")
 
     def read(self, path: str, array: VirtualArray, region: Region) -> NDArray[Any]:
@@ -38,7 +41,10 @@ class _HDF5Original:
             raise UnsupportedFeatureError(f"its dataset has shape {dataset.shape}")
         if h5py.check_ref_dtype(dataset.dtype) is not None:
             raise UnsupportedFeatureError("references are shown as paths")
-        return np.asarray(dataset[_ascending(region)])[_reversal(region)]
+        try:
+            return np.asarray(dataset[_ascending(region)])[_reversal(region)]
+        except (OSError, TypeError, ValueError) as error:
+            raise UnsupportedFeatureError(f"h5py cannot read it: {error}") from error
 
     def close(self) -> None:
         self.file.close()
@@ -64,7 +70,10 @@ class _TIFFOriginal:
         return image[region]
 
     def _load(self, series: int, level: int) -> NDArray[Any]:
-        return np.asarray(self.file.series[series].levels[level].asarray())
+        try:
+            return np.asarray(self.file.series[series].levels[level].asarray())
+        except Exception as error:  # whatever decoder tifffile calls
+            raise UnsupportedFeatureError(f"tifffile cannot read it: {error}") from error
 
     def close(self) -> None:
         self.file.close()

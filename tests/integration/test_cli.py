@@ -1,0 +1,113 @@
+"""The command line, run as a user runs it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.archives import write_months
+
+
+def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = Path(sys.executable).with_name("gridref")
+    return subprocess.run(
+        [str(command), *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "COLUMNS": "160"},
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cli")
+    (folder / "data").mkdir()
+    write_months(folder / "data", lengths=[31, 28, 30])
+    done = run("build", "data", "--concat-dim", "time", "-o", "cube.gridref", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.mark.parametrize("files", ["data/*.nc", "data", "data/month_00.nc"])
+def test_build_takes_globs_folders_and_files(folder: Path, files: str) -> None:
+    done = run("build", files, "--concat-dim", "time", "-o", "other.gridref", "-q", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "5 arrays" in done.stderr
+
+
+def test_one_file_needs_no_dimension(folder: Path) -> None:
+    done = run("build", "data/month_00.nc", "-o", "one.gridref", "--verify", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "0 chunks differ" in done.stdout
+
+
+def test_several_files_need_one(folder: Path) -> None:
+    done = run("build", "data", "-o", "two.gridref", cwd=folder)
+    assert done.returncode == 1
+    assert "--concat-dim" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_info(folder: Path) -> None:
+    done = run("info", "cube.gridref", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    for word in ("tas", "(time: 89, lat: 13, lon: 17)", "3 of 28 to 31", "shuffle + zlib", "┃"):
+        assert word in done.stdout
+
+
+def test_verify_finds_nothing_and_then_something(folder: Path, tmp_path: Path) -> None:
+    done = run("verify", "cube.gridref", "--all", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "0 chunks differ" in done.stdout
+    files = write_months(tmp_path, lengths=[5], filters=[{}])
+    assert run("build", str(files[0]), "-o", "x.gridref", cwd=tmp_path).returncode == 0
+    table = tmp_path / "x.gridref"
+    harm_offsets(table)
+    done = run("verify", "x.gridref", "--all", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "differs" in done.stdout
+
+
+def harm_offsets(catalog: Path) -> None:
+    """Let every reference point four bytes further on."""
+    import gridref
+
+    group = gridref.open_catalog(catalog)
+    tas = group.arrays["tas"]
+    (manifest,) = tas.manifests
+    import numpy as np
+
+    rows = manifest.take(np.arange(manifest.n_rows))
+    rows.offset[:] += 4
+    moved = {**group.arrays, "tas": tas.replace(manifests=(rows,))}
+    gridref.write_catalog(gridref.VirtualGroup(moved), catalog)
+
+
+def test_debug_shows_the_traceback(folder: Path) -> None:
+    quiet = run("info", "nothing.gridref", cwd=folder)
+    loud = run("info", "nothing.gridref", "--debug", cwd=folder)
+    assert quiet.returncode == 1
+    assert quiet.stderr.startswith("error: ")
+    assert "Traceback" not in quiet.stderr
+    assert loud.returncode != 0
+    assert "Traceback" in loud.stderr
+
+
+@pytest.mark.parametrize("command", ["build", "info", "verify", "demo"])
+def test_help_shows_examples(folder: Path, command: str) -> None:
+    done = run(command, "--help", cwd=folder)
+    assert done.returncode == 0
+    if command != "demo":
+        assert f"gridref {command} " in done.stdout
+
+
+def test_demo(folder: Path, sample_data: Path) -> None:
+    done = run("demo", "--data", str(sample_data), cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "0 differ" in done.stdout

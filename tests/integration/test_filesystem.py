@@ -1,0 +1,121 @@
+"""The fsspec filesystem: its methods are right and agree with each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import fsspec
+import pytest
+
+import gridref
+from gridref.errors import ReadOnlyError
+from tests.integration.archives import write_months
+
+
+@pytest.fixture(scope="module")
+def filesystem(tmp_path_factory: pytest.TempPathFactory) -> fsspec.AbstractFileSystem:
+    folder = tmp_path_factory.mktemp("fs")
+    files = write_months(folder, lengths=[31, 28])
+    gridref.build(files, folder / "cube.gridref", "time")
+    return fsspec.filesystem("gridref", fo=str(folder / "cube.gridref"))
+
+
+def test_chained_url(filesystem: fsspec.AbstractFileSystem) -> None:
+    opened, path = fsspec.core.url_to_fs(f"gridref::file://{filesystem.storage_options['fo']}")
+    assert path == ""
+    assert sorted(opened.ls("", detail=False)) == sorted(filesystem.ls("", detail=False))
+    with fsspec.open(f"gridref://zarr.json::file://{filesystem.storage_options['fo']}") as file:
+        assert file.read() == filesystem.cat_file("zarr.json")
+
+
+def test_listing(filesystem: fsspec.AbstractFileSystem) -> None:
+    names = filesystem.ls("", detail=False)
+    assert set(names) == {"zarr.json", "time", "lat", "lon", "tas", "pr"}
+    details = {entry["name"]: entry for entry in filesystem.ls("")}
+    assert details["zarr.json"]["type"] == "file"
+    assert details["tas"]["type"] == "directory"
+    assert set(filesystem.ls("tas", detail=False)) == {"tas/zarr.json", "tas/c"}
+    with pytest.raises(FileNotFoundError):
+        filesystem.ls("nothing")
+
+
+def test_find_info_cat_and_open_agree(filesystem: fsspec.AbstractFileSystem) -> None:
+    found = filesystem.find("", detail=True)
+    assert {path for path in found if path.endswith("zarr.json")} == {
+        "zarr.json",
+        *(f"{name}/zarr.json" for name in ("time", "lat", "lon", "tas", "pr")),
+    }
+    assert any(path.startswith("tas/c/") for path in found)
+    contents = filesystem.cat(list(found))
+    for path, entry in found.items():
+        data = contents[path]
+        assert entry["size"] == len(data) == filesystem.info(path)["size"]
+        assert filesystem.exists(path)
+        assert filesystem.isfile(path)
+        assert not filesystem.isdir(path)
+        with filesystem.open(path) as file:
+            assert file.read() == data
+            file.seek(-3, 2)
+            assert file.read() == data[-3:]
+    assert sorted(filesystem.glob("tas/**/*")) == sorted(
+        {*(path for path in found if path.startswith("tas/")), *folders(found, "tas/")}
+    )
+
+
+def folders(paths: object, head: str) -> set[str]:
+    """Every folder below `head` that holds one of the paths."""
+    return {
+        "/".join(parts[:depth])
+        for path in paths  # type: ignore[attr-defined]
+        if path.startswith(head)
+        for parts in [path.split("/")]
+        for depth in range(2, len(parts))
+    }
+
+
+def test_ranges(filesystem: fsspec.AbstractFileSystem) -> None:
+    path = next(path for path in filesystem.find("tas") if "/c/" in path)
+    whole = filesystem.cat_file(path)
+    assert filesystem.cat_file(path, start=5, end=20) == whole[5:20]
+    assert filesystem.cat_file(path, start=5) == whole[5:]
+    assert filesystem.cat_file(path, start=-7) == whole[-7:]
+    assert filesystem.cat_file(path, end=-7) == whole[:-7]
+    assert filesystem.cat_file(path, start=len(whole) + 5, end=len(whole) + 9) == b""
+    assert filesystem.cat_ranges([path] * 3, [0, 3, 9], [2, 8, 12]) == [
+        whole[0:2],
+        whole[3:8],
+        whole[9:12],
+    ]
+    assert filesystem.head(path, 4) == whole[:4]
+    assert filesystem.tail(path, 4) == whole[-4:]
+
+
+@pytest.mark.parametrize(
+    "path", ["tas/c/9/9/9", "nothing", "tas/c/00/0/0", "../etc/passwd", "tas/c/-1/0/0"]
+)
+def test_what_is_not_there(filesystem: fsspec.AbstractFileSystem, path: str) -> None:
+    assert not filesystem.exists(path)
+    for ask in (filesystem.info, filesystem.cat_file, filesystem.open):
+        with pytest.raises(FileNotFoundError):
+            ask(path)
+
+
+def test_writes_are_refused(filesystem: fsspec.AbstractFileSystem, tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"x")
+    attempts = [
+        lambda: filesystem.pipe_file("x", b"1"),
+        lambda: filesystem.pipe("x", b"1"),
+        lambda: filesystem.open("x", "wb"),
+        lambda: filesystem.rm("zarr.json"),
+        lambda: filesystem.rm_file("zarr.json"),
+        lambda: filesystem.mkdir("x"),
+        lambda: filesystem.makedirs("x"),
+        lambda: filesystem.rmdir("tas"),
+        lambda: filesystem.touch("x"),
+        lambda: filesystem.mv("zarr.json", "x"),
+        lambda: filesystem.cp_file("zarr.json", "x"),
+        lambda: filesystem.put_file(str(tmp_path / "x"), "x"),
+    ]
+    for attempt in attempts:
+        with pytest.raises(ReadOnlyError):
+            attempt()
