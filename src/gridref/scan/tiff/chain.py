@@ -93,6 +93,11 @@ def page_codecs(page: Page, x_axis: int) -> tuple[Codec, ...]:
         If they cannot be decoded faithfully.
     """
     assert page.dtype is not None
+    known = page.compression in (1, *_LOSSLESS, *_IMAGES, *_CCITT)
+    if not known:
+        name = _REFUSED_BY_NAME.get(page.compression)
+        shown = f"{page.compression} ({name})" if name else str(page.compression)
+        raise UnsupportedFeatureError(f"compression {shown} is not supported")
     if page.subsampled and (page.compression not in _IMAGES or page.planar):
         raise UnsupportedFeatureError(
             "chroma is stored at a lower resolution than luma, outside of a JPEG stream"
@@ -152,14 +157,9 @@ def _bytes_chain(page: Page, x_axis: int) -> tuple[Codec, ...]:
     """Segments that are rows of samples, perhaps differenced, packed and compressed."""
     predictor = _predictor(page, x_axis)
     packing = _packing(page)
-    if page.compression == 1:
-        compression: tuple[Codec, ...] = ()
-    elif page.compression in _LOSSLESS:
+    compression: tuple[Codec, ...] = ()
+    if page.compression != 1:
         compression = (_with_short_tiles(_LOSSLESS[page.compression], page),)
-    else:
-        known = _REFUSED_BY_NAME.get(page.compression)
-        name = f" ({known})" if known else ""
-        raise UnsupportedFeatureError(f"compression {page.compression}{name} is not supported")
     return *predictor, *packing, *compression, *_bit_order(page)
 
 
@@ -185,6 +185,8 @@ def _predictor(page: Page, x_axis: int) -> tuple[Codec, ...]:
         return ()
     if page.predictor not in _PREDICTORS:
         raise UnsupportedFeatureError(f"predictor {page.predictor} is unknown")
+    if page.compression == 1:
+        raise UnsupportedFeatureError("readers disagree about a predictor without compression")
     kind, distance = _PREDICTORS[page.predictor]
     if page.sample_format == 5 or (page.bits == 24 and page.sample_format == 3):
         raise UnsupportedFeatureError("a predictor of complex integers or floats of 24 bits")
