@@ -14,7 +14,8 @@ Array -> bytes
 ``vlen-utf8``           none; dtype is ``StringDType`` or object
 ``vlen-bytes``          none; dtype is object
 ``packbits``            ``padding_encoding``, ``first_bit``, ``last_bit`` (zarr-extensions)
-``numcodecs.zfpy``      as numcodecs writes it; zfp with a full header
+``numcodecs.zfpy``,     as numcodecs writes them
+``numcodecs.pcodec``
 ======================  ===========================================================================
 
 Array -> array

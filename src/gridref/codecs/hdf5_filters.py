@@ -3,13 +3,11 @@
 Sources: the registry of filters, https://github.com/HDFGroup/hdf5_plugins (``docs``); for SZIP the
 HDF5 documentation of ``H5Pset_szip``; for Bitshuffle https://github.com/kiyo-masui/bitshuffle
 (README, "HDF5 filter"); for Blosc2 ``README_CFRAME_FORMAT.rst`` of C-Blosc2; for zfp
-https://h5z-zfp.readthedocs.io ("cd_values") and https://zfp.readthedocs.io ("High-level C API:
-header").
+https://h5z-zfp.readthedocs.io ("cd_values").
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -28,6 +26,7 @@ from gridref.codecs.stage import (
     as_bytes,
     as_u1,
 )
+from gridref.codecs.zfp import ZfpHeader
 
 __all__ = ["BYTES_CODECS"]
 
@@ -192,67 +191,15 @@ def _blosc2_decoder(
     return decode
 
 
-def _zfp_header(values: Sequence[int]) -> tuple[bytes, bool, int]:
-    """The full header of zfp out of the client data values.
-
-    Returns
-    -------
-    tuple
-        Its bytes, whether it was written on a big-endian machine, and its size in bits.
-    """
-    words = values[1:]
-    little = np.array(words, "<u4").tobytes()
-    big = np.array(words, ">u4").tobytes()
-    for header, big_endian in ((little, False), (big, True)):
-        if header[:3] == b"zfp":
-            # 32 bits of magic, 52 of type and shape, 12 of mode: all ones if 64 more follow.
-            is_long = int.from_bytes(header, "little") >> 84 & 0xFFF == 0xFFF
-            n_bits = 148 if is_long else 96
-            if len(header) * 8 < n_bits:
-                break
-            return header, big_endian, n_bits
-    raise ValueError(f"client data values {list(values)} hold no zfp header")
-
-
-def _zfp_lengths(header: bytes) -> tuple[int, int]:
-    """Size of the decoded array, and an upper bound of the compressed one, in bytes."""
-    meta = int.from_bytes(header, "little") >> 32 & ((1 << 52) - 1)
-    item_bytes = (4, 8, 4, 8)[meta & 3]
-    n_dims = (meta >> 2 & 3) + 1
-    width = 48 // n_dims
-    lengths = [(meta >> 4 + width * axis & ((1 << width) - 1)) + 1 for axis in range(n_dims)]
-    block_bits = 4**n_dims * (8 * item_bytes + 1) + 64
-    n_blocks = math.prod(-(-length // 4) for length in lengths)
-    return math.prod(lengths) * item_bytes, n_blocks * block_bits // 8 + 64
-
-
 def _zfp_decoder(
     config: Config, decoded_bytes: int | None, spec: ArraySpec
 ) -> Callable[[Raw], Raw]:
-    """A zfp stream without its header, which is in the client data values.
-
-    The library reads on behind the end of a stream that is cut, so it gets zeros to read there.
-    """
-    header, big_endian, header_bits = _zfp_header(config["cd_values"])
-    size, bound = _zfp_lengths(header)
-    _check_size(size, decoded_bytes)
+    """A zfp stream without its header, which is in the client data values."""
+    header = ZfpHeader.from_words(config["cd_values"][1:])
+    _check_size(header.decoded_bytes, decoded_bytes)
 
     def decode(raw: Raw) -> Raw:
-        stream = header[: header_bits // 8] + as_bytes(raw)
-        if header_bits % 8:
-            # The header ends in the middle of a byte, and so all that follows is shifted.
-            n_whole, n_bits = divmod(header_bits, 8)
-            bits = np.unpackbits(as_u1(raw), bitorder="little")
-            last = np.unpackbits(
-                np.frombuffer(header, np.uint8)[n_whole : n_whole + 1],
-                count=n_bits,
-                bitorder="little",
-            )
-            tail = np.packbits(np.concatenate([last, bits]), bitorder="little")
-            stream = header[:n_whole] + tail.tobytes()
-        values = imagecodecs.zfp_decode(stream + bytes(max(0, bound - len(raw))))
-        if big_endian:
-            values = values.byteswap()
+        values = header.decode_behind(raw)
         decoded: NDArray[np.uint8] = values.reshape(-1).view(np.uint8)
         return decoded
 
@@ -261,7 +208,7 @@ def _zfp_decoder(
 
 def _zfp_problem(config: Config) -> str | None:
     try:
-        _zfp_header(config["cd_values"])
+        ZfpHeader.from_words(config["cd_values"][1:])
     except ValueError as error:
         return str(error)
     return None

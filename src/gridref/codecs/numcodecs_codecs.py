@@ -33,6 +33,7 @@ from gridref.codecs.stage import (
     as_bytes,
     as_u1,
 )
+from gridref.codecs.zfp import ZfpHeader
 
 __all__ = ["ARRAY_CODECS", "BYTES_CODECS", "SERIAL_CODECS", "bz2_decoder", "fallback"]
 
@@ -195,11 +196,23 @@ def _zfpy_decoder(config: Config, spec: ArraySpec) -> Callable[[Raw], NDArray[An
     """A zfp stream with its full header, as ``zfpy.compress_numpy`` writes it."""
 
     def decode(raw: Raw) -> NDArray[Any]:
-        values = np.empty(spec.shape, spec.dtype)
-        decoded: NDArray[Any] = imagecodecs.zfp_decode(raw, out=values)
-        if decoded.dtype != spec.dtype:
-            raise ValueError(f"decodes to dtype {decoded.dtype}, expected {spec.dtype}")
-        return decoded
+        stream = as_bytes(raw)
+        header = ZfpHeader.from_bytes(stream[:32])
+        if header.decoded_bytes != spec.n_bytes:
+            raise ValueError(f"decodes to {header.decoded_bytes} bytes, expected {spec.n_bytes}")
+        return header.decode(stream, np.empty(spec.shape, spec.dtype))
+
+    return decode
+
+
+def _pcodec_decoder(config: Config, spec: ArraySpec) -> Callable[[Raw], NDArray[Any]]:
+    """The standalone format of Pcodec."""
+
+    def decode(raw: Raw) -> NDArray[Any]:
+        values: NDArray[Any] = imagecodecs.pcodec_decode(
+            as_bytes(raw), shape=spec.shape, dtype=spec.dtype
+        )
+        return values
 
     return decode
 
@@ -245,7 +258,10 @@ BYTES_CODECS = {
     )
 }
 
-SERIAL_CODECS = {"numcodecs.zfpy": SerialCodec(_zfpy_decoder)}
+SERIAL_CODECS = {
+    "numcodecs.zfpy": SerialCodec(_zfpy_decoder),
+    "numcodecs.pcodec": SerialCodec(_pcodec_decoder),
+}
 
 ARRAY_CODECS = {
     "numcodecs.delta": _arithmetic("numcodecs.delta", ("dtype",), "astype", "dtype"),

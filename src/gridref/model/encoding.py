@@ -188,5 +188,15 @@ class Encoding:
         )
 
 
-ARRAY_TO_BYTES = frozenset({"bytes", "vlen-utf8", "vlen-bytes", "sharding_indexed", "packbits"})
+ARRAY_TO_BYTES = frozenset(
+    {
+        "bytes",
+        "numcodecs.pcodec",
+        "numcodecs.zfpy",
+        "packbits",
+        "sharding_indexed",
+        "vlen-bytes",
+        "vlen-utf8",
+    }
+)
 """Names of the array -> bytes codecs."""
