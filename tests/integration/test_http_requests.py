@@ -1,0 +1,453 @@
+"""The HTTP server: statuses, headers and ranges, against a real uvicorn."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlparse
+
+import httpx
+import numpy as np
+import pytest
+
+from gridref.adapters.http import create_app
+from gridref.catalog import write_catalog
+from gridref.errors import InvalidRequestError
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.encoding import Encoding, bytes_codec
+from gridref.model.joining import concatenate
+from gridref.model.manifest import ChunkManifest, Source
+from gridref.testing.builders import chunked_array
+from tests.uvicorn_server import running
+
+VALUES = np.arange(20 * 6, dtype="i4").reshape(20, 6)
+
+
+def file_array(path, *, n_chunks=4, chunk_bytes=4_000):
+    """An array of bytes whose chunks lie in one file, one after the other."""
+    data = np.random.default_rng(1).integers(0, 255, n_chunks * chunk_bytes, "u1")
+    path.write_bytes(data.tobytes())
+    status = path.stat()
+    manifest = ChunkManifest.from_columns(
+        [Source(str(path), status.st_size, status.st_mtime_ns)],
+        offset=np.arange(n_chunks) * chunk_bytes,
+        length=chunk_bytes,
+    )
+    encoding = Encoding((chunk_bytes,), np.dtype("u1"), (bytes_codec(np.dtype("u1")),))
+    return data, VirtualArray.of_one_block(
+        data.shape, data.dtype, encoding=encoding, manifest=manifest, dims=("x",)
+    )
+
+
+@pytest.fixture(scope="module")
+def cube():
+    parts = [
+        chunked_array(VALUES, (5, 3), ("t", "x"), compressed=True, absent=a) for a in ((), (0,))
+    ]
+    group = VirtualGroup({"a": concatenate(parts, 0)}, attrs={"long": "x" * 3000})
+    with running(create_app({"cube": group}, shards="blocks")) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def shard(cube):
+    response = httpx.get(f"{cube}/cube/native/a/c/0/0")
+    assert response.status_code == 200
+    return response.content
+
+
+@pytest.mark.parametrize(
+    ("header", "start", "stop"),
+    [
+        ("bytes=0-0", 0, 1),
+        ("bytes=5-9", 5, 10),
+        ("bytes=7-", 7, None),
+        ("bytes=-20", -20, None),
+        ("bytes=0-99999999", 0, None),
+        ("bytes=-99999999", 0, None),
+        ("BYTES = 3-4", 3, 5),
+    ],
+)
+def test_single_ranges(cube, shard, header, start, stop):
+    response = httpx.get(f"{cube}/cube/native/a/c/0/0", headers={"Range": header})
+    assert response.status_code == 206
+    assert response.content == shard[start:stop]
+    first, last = response.headers["content-range"].split(" ")[1].split("/")[0].split("-")
+    assert shard[int(first) : int(last) + 1] == response.content
+    assert response.headers["content-range"].endswith(f"/{len(shard)}")
+    assert "content-encoding" not in response.headers
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "bytes=9-5",
+        "bytes=abc",
+        "bytes=--5",
+        "lines=0-3",
+        "bytes=1-2,x",
+        "bytes",
+        "bytes=0x1-2",
+        "-",
+    ],
+)
+def test_malformed_ranges_are_ignored(cube, shard, header):
+    response = httpx.get(f"{cube}/cube/native/a/c/0/0", headers={"Range": header})
+    assert (response.status_code, response.content) == (200, shard)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "bytes=99999999-",
+        "bytes=-0",
+        f"bytes={','.join(['0-1'] * 1000)}",
+        f"bytes={','.join(f'{i}-{i}' for i in range(200))}",
+        "bytes=999999999999999999-",
+    ],
+)
+def test_absurd_ranges_are_refused(cube, shard, header):
+    response = httpx.get(f"{cube}/cube/native/a/c/0/0", headers={"Range": header})
+    assert response.status_code == 416
+    assert response.headers["content-range"] == f"bytes */{len(shard)}"
+
+
+def test_several_ranges(cube, shard):
+    response = httpx.get(f"{cube}/cube/native/a/c/0/0", headers={"Range": "bytes=50-59,0-4,-3"})
+    assert response.status_code == 206
+    kind, boundary = response.headers["content-type"].split("; boundary=")
+    assert kind == "multipart/byteranges"
+    parts = response.content.split(f"--{boundary}".encode())[1:-1]
+    bodies = [part.split(b"\r\n\r\n", 1)[1].removesuffix(b"\r\n") for part in parts]
+    assert bodies == [shard[50:60], shard[0:5], shard[-3:]]
+
+
+def test_overlapping_ranges_are_sent_once(cube, shard):
+    response = httpx.get(f"{cube}/cube/native/a/c/0/0", headers={"Range": "bytes=5-20,0-10,8-9"})
+    assert response.status_code == 206
+    assert response.content == shard[0:21]
+
+
+def test_conditions(cube):
+    url = f"{cube}/cube/native/a/c/0/0"
+    etag = httpx.head(url).headers["etag"]
+
+    def status(**headers):
+        return httpx.get(
+            url, headers={k.replace("_", "-"): v for k, v in headers.items()}
+        ).status_code
+
+    assert status(if_match=etag) == 200
+    assert status(if_match="*") == 200
+    assert status(if_match='"other"') == 412
+    assert status(if_match=f"W/{etag}") == 412
+    assert status(if_none_match=etag) == 304
+    assert status(if_none_match=f'"x", W/{etag}') == 304
+    assert status(if_none_match="*") == 304
+    assert status(if_none_match='"other"') == 200
+    assert status(if_range=etag, range="bytes=0-3") == 206
+    assert status(if_range='"other"', range="bytes=0-3") == 200
+    assert status(if_range="Sat, 29 Oct 1994 19:43:31 GMT", range="bytes=0-3") == 200
+    assert status(if_match='"other"', range="bytes=0-3") == 412
+
+
+def test_head_says_what_get_sends(cube):
+    for key in ("zarr.json", "a/zarr.json", "a/c/0/0"):
+        for view in ("native", "portable"):
+            head = httpx.head(f"{cube}/cube/{view}/{key}", headers={"Accept-Encoding": "identity"})
+            full = httpx.get(f"{cube}/cube/{view}/{key}", headers={"Accept-Encoding": "identity"})
+            assert head.content == b""
+            assert int(head.headers["content-length"]) == len(full.content)
+            assert head.headers["etag"] == full.headers["etag"]
+
+
+def test_gzip_is_for_metadata_only(cube):
+    client = httpx.Client(headers={"Accept-Encoding": "gzip"})
+    packed = client.get(f"{cube}/cube/native/zarr.json")
+    assert packed.headers["content-encoding"] == "gzip"
+    plain = client.get(f"{cube}/cube/native/zarr.json", headers={"Accept-Encoding": "gzip;q=0"})
+    assert "content-encoding" not in plain.headers
+    assert packed.json() == plain.json()
+    assert packed.headers["etag"] != plain.headers["etag"]
+    assert packed.headers["vary"] == "Accept-Encoding"
+    part = client.get(f"{cube}/cube/native/zarr.json", headers={"Range": "bytes=0-9"})
+    assert "content-encoding" not in part.headers
+    assert "content-encoding" not in client.get(f"{cube}/cube/native/a/c/0/0").headers
+    assert gzip.compress(b"") is not None
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "a/c/9/9",
+        "a/c/00/0",
+        "a/c/0",
+        "a/c/-1/0",
+        "a/c/0/0/0",
+        "a/c/%D9%A0/0",
+        "b/zarr.json",
+        ".zgroup",
+        "a/.zarray",
+        "..%2f..%2fetc/passwd",
+        "../../../../etc/passwd",
+        "a/c/../../zarr.json",
+        "%00",
+        "a/c/0/0%00",
+        "a//c/0/0",
+        "A/c/0/0",
+        "a/c/0/0/",
+        "a/c/99999999999999999999/0",
+    ],
+)
+def test_what_is_no_key_is_not_found(cube, key):
+    address = urlparse(cube)
+    with socket.create_connection((address.hostname, address.port)) as connection:
+        connection.sendall(
+            f"GET /cube/native/{key} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode()
+        )
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert answer.startswith(b"HTTP/1.1 404"), answer[:200]
+    assert b"root:" not in answer
+
+
+def test_missing_chunks_are_absent(tmp_path):
+    array = chunked_array(VALUES, (5, 3), ("t", "x"), absent=(0,))
+    app = create_app({"m": VirtualGroup({"a": array})}, chunks={"t": 5, "x": 3})
+    with running(app) as url:
+        for view in ("native", "portable"):
+            assert httpx.get(f"{url}/m/{view}/a/c/0/0").status_code == 404
+            assert httpx.get(f"{url}/m/{view}/a/c/0/1").status_code == 200
+
+
+def test_browsers_may_read(cube):
+    response = httpx.get(f"{cube}/cube/native/zarr.json", headers={"Origin": "https://example.org"})
+    assert response.headers["access-control-allow-origin"] == "*"
+    assert "ETag" in response.headers["access-control-expose-headers"]
+    preflight = httpx.options(
+        f"{cube}/cube/native/zarr.json",
+        headers={"Origin": "https://example.org", "Access-Control-Request-Headers": "range"},
+    )
+    assert preflight.status_code == 204
+    assert "Range" in preflight.headers["access-control-allow-headers"]
+
+
+@pytest.mark.parametrize("method", ["PUT", "POST", "DELETE", "PATCH", "TRACE", "BREW"])
+def test_it_is_read_only(cube, method):
+    response = httpx.request(method, f"{cube}/cube/native/zarr.json")
+    if method == "BREW":  # httptools knows the registered methods only
+        assert response.status_code in (400, 405)
+        return
+    assert response.status_code == 405
+    assert response.headers["allow"] == "GET, HEAD, OPTIONS"
+
+
+def test_pages(cube):
+    assert httpx.get(f"{cube}/healthz").text == "ok\n"
+    assert httpx.get(cube).json()["catalogs"]["cube"]["native"] == "/cube/native"
+    assert "<a href=" in httpx.get(cube, headers={"Accept": "text/html"}).text
+    assert httpx.get(f"{cube}/cube").json()["native"]["a"]["view"] == "native"
+    metrics = httpx.get(f"{cube}/metrics").text
+    assert 'gridref_http_requests_total{route="native",method="GET",status="206"}' in metrics
+    assert httpx.get(f"{cube}/nowhere").status_code == 404
+
+
+def test_a_failing_source_is_a_502_that_names_it(tmp_path):
+    _, array = file_array(tmp_path / "data.bin")
+    with running(create_app({"c": VirtualGroup({"a": array})})) as url:
+        assert httpx.get(f"{url}/c/native/a/c/0").status_code == 200
+        (tmp_path / "data.bin").write_bytes(b"other")
+        for view in ("native", "portable"):
+            response = httpx.get(f"{url}/c/{view}/a/c/0")
+            assert response.status_code == 502
+            assert "data.bin" in response.json()["reason"]
+            assert response.headers["cache-control"] == "no-store"
+        assert httpx.get(f"{url}/c/native/a/c/0", headers={"Range": "bytes=0-3"}).status_code == 502
+        assert httpx.get(f"{url}/c/native/a/zarr.json").status_code == 200
+
+
+def test_a_source_that_fails_half_way_breaks_the_connection(tmp_path):
+    chunk = 12 * 2**20
+    _, array = file_array(tmp_path / "data.bin", n_chunks=4, chunk_bytes=chunk)
+    app = create_app({"c": VirtualGroup({"a": array})}, shards="blocks")
+    reads = []
+    inner = app.site.pool.read_ranges
+
+    def failing(source, offsets, lengths):
+        reads.append(offsets)
+        if len(reads) > 2:
+            (tmp_path / "data.bin").write_bytes(b"cut")
+        return inner(source, offsets, lengths)
+
+    app.site.pool.read_ranges = failing
+    with running(app) as url, pytest.raises(httpx.RemoteProtocolError, match="complete"):
+        httpx.get(f"{url}/c/native/a/c/0")
+    assert app.metrics.render({}).count("gridref_http_aborted_total 1") == 1
+
+
+def test_large_shards_are_streamed(tmp_path):
+    data, array = file_array(tmp_path / "data.bin", n_chunks=5, chunk_bytes=7 * 2**20)
+    with running(create_app({"c": VirtualGroup({"a": array})}, shards="blocks")) as url:
+        for view in ("native", "portable"):
+            whole = httpx.get(f"{url}/c/{view}/a/c/0").content
+            assert whole[: data.size] == data.tobytes()
+            part = httpx.get(f"{url}/c/{view}/a/c/0", headers={"Range": "bytes=1000-29999999"})
+            assert part.content == data.tobytes()[1000:30_000_000]
+
+
+def test_compressed_chunks_have_a_size(tmp_path):
+    array = chunked_array(VALUES, (5, 3), ("t", "x"))
+    app = create_app({"c": VirtualGroup({"a": array})}, compressor="zstd")
+    with running(app) as url:
+        head = httpx.head(f"{url}/c/portable/a/c/0/0")
+        full = httpx.get(f"{url}/c/portable/a/c/0/0")
+        part = httpx.get(f"{url}/c/portable/a/c/0/0", headers={"Range": "bytes=-4"})
+    assert int(head.headers["content-length"]) == len(full.content)
+    assert part.content == full.content[-4:]
+
+
+def test_sources_elsewhere_are_never_touched(tmp_path):
+    inside, outside = tmp_path / "in", tmp_path / "outside"
+    inside.mkdir()
+    outside.mkdir()
+    _, array = file_array(outside / "secret.bin")
+    group = {"c": VirtualGroup({"a": array})}
+    with running(create_app(group, allow_source=[str(inside)])) as url:
+        response = httpx.get(f"{url}/c/native/a/c/0")
+        assert response.status_code == 502
+        assert "--allow-source" in response.json()["reason"]
+    os.symlink(outside / "secret.bin", inside / "link.bin")
+    _, linked = file_array(inside / "link.bin")
+    with running(create_app({"c": VirtualGroup({"a": linked})}, allow_source=[str(inside)])) as url:
+        assert httpx.get(f"{url}/c/native/a/c/0").status_code == 502
+    with running(create_app(group, allow_source=[str(tmp_path / "out")])) as url:
+        assert httpx.get(f"{url}/c/native/a/c/0").status_code == 502
+    _, array = file_array(outside / "secret.bin")
+    group = {"c": VirtualGroup({"a": array})}
+    with running(create_app(group, allow_source=[str(outside)])) as url:
+        assert httpx.get(f"{url}/c/native/a/c/0").status_code == 200
+
+
+def wait_until(check, seconds=10):
+    give_up = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < give_up
+        time.sleep(0.05)
+
+
+def test_a_directory_of_catalogs_is_watched(tmp_path):
+    folder, data = tmp_path / "catalogs", tmp_path / "data"
+    folder.mkdir()
+    data.mkdir()
+    values, array = file_array(data / "1.bin")
+    write_catalog(VirtualGroup({"a": array}), folder / "one.gridref")
+    with running(create_app([folder], reload_seconds=0.05)) as url:
+        assert list(httpx.get(url).json()["catalogs"]) == ["one"]
+        before = httpx.get(f"{url}/one/native/zarr.json").headers["etag"]
+        write_catalog(VirtualGroup({"a": array, "b": array}), folder / "one.gridref")
+        wait_until(lambda: httpx.get(f"{url}/one/native/zarr.json").headers["etag"] != before)
+        assert httpx.get(f"{url}/one/native/b/c/0").content == values[:4000].tobytes()
+
+        write_catalog(VirtualGroup({"a": array}), folder / "two.gridref")
+        (tmp_path / "elsewhere").mkdir()
+        _, secret = file_array(tmp_path / "elsewhere/secret.bin")
+        write_catalog(VirtualGroup({"a": secret}), folder / "bad.gridref")
+        wait_until(lambda: len(httpx.get(url).json()["catalogs"]) == 3)
+        assert httpx.get(f"{url}/two/native/a/c/0").status_code == 200
+        # it came while the server ran: it may not read what the operator never opened
+        assert httpx.get(f"{url}/bad/native/a/c/0").status_code == 502
+
+
+def test_a_catalog_that_breaks_stays_as_it_was(tmp_path):
+    _, array = file_array(tmp_path / "1.bin")
+    address = tmp_path / "one.gridref"
+    write_catalog(VirtualGroup({"a": array}), address)
+    with running(create_app([address], reload_seconds=0.05)) as url:
+        assert httpx.get(f"{url}/one/native/a/c/0").status_code == 200
+        (address / "gridref.json").write_text("{}")
+        wait_until(lambda: httpx.get(url).json()["problems"])
+        assert httpx.get(f"{url}/one/native/a/c/0").status_code == 200
+
+
+def test_names_of_catalogs_may_not_collide(tmp_path):
+    _, array = file_array(tmp_path / "1.bin")
+    for folder in ("x", "y"):
+        write_catalog(VirtualGroup({"a": array}), tmp_path / folder / "c.gridref")
+    with pytest.raises(InvalidRequestError, match="two catalogs are named 'c'"):
+        create_app([tmp_path / "x/c.gridref", tmp_path / "y/c.gridref"])
+    with pytest.raises(InvalidRequestError, match="healthz"):
+        create_app({"healthz": VirtualGroup({"a": array})})
+
+
+def test_a_thousand_connections(cube):
+    address = urlparse(cube)
+    request = b"GET /cube/native/a/c/0/0 HTTP/1.1\r\nHost: x\r\nRange: bytes=-4\r\n\r\n"
+    connections = [socket.create_connection((address.hostname, address.port)) for _ in range(1000)]
+    try:
+        for connection in connections:
+            connection.sendall(request)
+        answers = [connection.recv(4096) for connection in connections]
+    finally:
+        for connection in connections:
+            connection.close()
+    assert all(answer.startswith(b"HTTP/1.1 206") for answer in answers)
+
+
+def test_slow_clients_do_not_hold_up_others(tmp_path):
+    _, array = file_array(tmp_path / "data.bin", n_chunks=4, chunk_bytes=16 * 2**20)
+    with running(create_app({"c": VirtualGroup({"a": array})}, shards="blocks")) as url:
+        address = urlparse(url)
+        slow = []
+        for _ in range(40):
+            connection = socket.create_connection((address.hostname, address.port))
+            connection.sendall(b"GET /c/native/a/c/0 HTTP/1.1\r\nHost: x\r\n\r\n")
+            slow.append(connection)
+        with ThreadPoolExecutor(4) as threads:
+            answers = list(
+                threads.map(lambda _: httpx.get(f"{url}/c/native/zarr.json", timeout=5), range(8))
+            )
+        assert all(answer.status_code == 200 for answer in answers)
+        for connection in slow:
+            connection.close()
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        (
+            b"GET /cube/native/zarr.json HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+        ),
+        (
+            b"GET /cube/native/zarr.json HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n"
+            b"Content-Length: 6\r\n\r\nhello!"
+        ),
+        b"GET /cube/native/zarr.json HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: xchunked\r\n\r\n",
+        b"GET /cube/native/zarr.json HTTP/1.1\r\n Host: x\r\n\r\n",
+        b"GET http://other/cube/native/zarr.json HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"\x00\x01\x02\r\n\r\n",
+    ],
+)
+def test_smuggling_shapes_do_no_harm(cube, request_bytes):
+    address = urlparse(cube)
+    with socket.create_connection((address.hostname, address.port)) as connection:
+        connection.settimeout(2)
+        connection.sendall(request_bytes)
+        try:
+            answer = connection.recv(65536)
+        except TimeoutError:
+            answer = b""
+    assert not answer.startswith(b"HTTP/1.1 5")
+    assert httpx.get(f"{cube}/healthz").status_code == 200
+
+
+def test_requests_are_logged_as_json(cube, caplog):
+    import logging
+
+    with caplog.at_level(logging.INFO, "gridref.access"):
+        httpx.get(f"{cube}/cube/native/a/c/0/0", headers={"Range": "bytes=0-1"})
+    entry = json.loads(caplog.records[-1].message)
+    assert (entry["status"], entry["bytes"], entry["range"]) == (206, 2, "bytes=0-1")

@@ -1,0 +1,41 @@
+"""The HTTP application under a real uvicorn on the loopback device, stopped when a test ends."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import uvicorn
+
+
+@contextlib.contextmanager
+def running(app: Any) -> Iterator[str]:
+    """Serve an ASGI application; gives its address, like ``http://127.0.0.1:40123``."""
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    config = uvicorn.Config(
+        app,
+        access_log=False,
+        log_level="critical",
+        backlog=4096,
+        server_header=False,
+        timeout_graceful_shutdown=2,
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    try:
+        give_up = time.monotonic() + 20
+        while not server.started:
+            if not thread.is_alive() or time.monotonic() > give_up:
+                raise RuntimeError("the server did not start")
+            time.sleep(0.01)
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(20)
+        listener.close()
