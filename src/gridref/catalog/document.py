@@ -109,8 +109,11 @@ class ArrayEntry:
     def parts(self, shared: Interned) -> dict[str, Any]:
         """What a `VirtualArray` is made of, but its manifests and blocks."""
         dtype = dtype_from_json(self.document["data_type"])
+        grid = ChunkGrid(tuple(shared.axes[i] for i in self.document["axes"]))
+        if list(grid.shape) != self.document["shape"]:
+            raise ValueError(f"axes of {grid.shape} for the shape {self.document['shape']}")
         return {
-            "grid": ChunkGrid(tuple(shared.axes[i] for i in self.document["axes"])),
+            "grid": grid,
             "dtype": dtype,
             "fill_value": scalar_from_json(self.document["fill_value"], dtype),
             "dims": tuple(self.document["dimension_names"]),

@@ -326,6 +326,7 @@ def test_members_that_contradict_each_other(tmp_path: Path) -> None:
         lambda document: document["encodings"].clear(),
         lambda document: array(document).update(data_type="float1"),
         lambda document: array(document).update(dimension_names=[]),
+        lambda document: array(document).update(shape=[2999]),
         lambda document: array(document)["blocks"].update(n_rows=2),
         lambda document: array(document)["blocks"].update(first_row=1),
         lambda document: array(document)["chunks"].update(first_row=1),
