@@ -27,6 +27,8 @@ from gridref.scan.tiff.tags import Tag
 
 __all__ = ["build_group"]
 
+_PALETTE = 3
+
 Refuse = Callable[[str, ScanError], None]
 """Takes what cannot be described: its path, and why. Raises it, or notes it."""
 
@@ -138,7 +140,7 @@ def _plain_level(context: _Context, image: Image, level: Level, path: str) -> Vi
     array = context.describe(path, level, dims=dims, attrs=attrs)
     if array is None:
         return VirtualGroup()
-    arrays = {"image": array}
+    arrays = {"image": array, **_color_map(context, level)}
     finest = image.levels[0]
     for axis, dim, length in zip(level.axes, dims, level.shape, strict=True):
         if axis in image.pixel_sizes and axis in "XYZ":
@@ -222,6 +224,7 @@ def _geo_level(context: _Context, image: Image, level: Level, masks: list[Image]
         _length(finest, "X") / n_columns, _length(finest, "Y") / n_rows
     )
     arrays = {"band_data": array, **place.coordinates(n_rows, n_columns, y, x)}
+    arrays.update(_color_map(context, level))
     if "band" in dims:
         arrays["band"] = VirtualArray.from_numpy(np.arange(1, n_bands + 1), ("band",))
     for mask in masks:
@@ -262,6 +265,17 @@ def _band_attributes(
             names = [texts.get(band, "") for band in range(n_bands)]
             attrs[name] = names[0] if len(set(names)) == 1 and n_bands == 1 else names
     return _mapped(attrs)
+
+
+def _color_map(context: _Context, level: Level) -> dict[str, VirtualArray]:
+    """The palette of the first image, if it has one (TIFF 6.0, Section 5)."""
+    values = context.structure.tags.get(Tag.COLOR_MAP)
+    if values is None or level.keyframe.photometric != _PALETTE or level.series or level.level:
+        return {}
+    colors = np.asarray(values).reshape(-1)
+    if colors.dtype != np.uint16 or not colors.size or colors.size % 3:
+        return {}
+    return {"color_map": VirtualArray.from_numpy(colors.reshape(3, -1), ("rgb", "color"))}
 
 
 def _nodata(context: _Context, level: Level) -> Any:

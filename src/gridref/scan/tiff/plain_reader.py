@@ -44,6 +44,7 @@ _ORDINARY_TAGS = frozenset(
         Tag.PLANAR_CONFIGURATION,
         Tag.RESOLUTION_UNIT,
         Tag.PREDICTOR,
+        Tag.COLOR_MAP,
         Tag.TILE_WIDTH,
         Tag.TILE_LENGTH,
         Tag.TILE_OFFSETS,
@@ -84,13 +85,15 @@ class _NotOrdinaryError(Exception):
     """The file has something that only tifffile knows."""
 
 
-def read_plain_structure(file: ScanFile) -> TiffStructure | None:
+def read_plain_structure(file: ScanFile, window: Window) -> TiffStructure | None:
     """Parse an ordinary file.
 
     Parameters
     ----------
     file
         The open file.
+    window
+        Its beginning.
 
     Returns
     -------
@@ -103,7 +106,6 @@ def read_plain_structure(file: ScanFile) -> TiffStructure | None:
         If tags that tell where pixels lie are themselves not in the file: tifffile would go on
         without them.
     """
-    window = Window(file)
     head = read_head(window)
     directories, complete = read_directories(window, head, _MAX_DIRECTORIES)
     for directory in directories:

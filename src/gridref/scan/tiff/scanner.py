@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from gridref.errors import (
@@ -17,12 +18,16 @@ from gridref.model.scan_report import Fate, Finding, ScanReport
 from gridref.scan.options import ScanOptions
 from gridref.scan.sniff import Head
 from gridref.scan.tiff.cube import build_group
+from gridref.scan.tiff.directory import Window
 from gridref.scan.tiff.image import TiffStructure
 from gridref.scan.tiff.plain_reader import read_plain_structure
-from gridref.scan.tiff.tifffile_reader import read_structure
+from gridref.scan.tiff.tifffile_reader import read_companion, read_structure
 
 __all__ = ["TIFFScanner", "scan_tiff"]
 
+_COMPANION_START_BYTES = 2048
+_COMPANION_START_BYTES = 2048
+_MAX_COMPANION_BYTES = 64 << 20
 _MAGIC = (b"II*\0", b"MM\0*", b"II+\0\x08\0\0\0", b"MM\0+\0\x08\0\0")
 
 
@@ -32,8 +37,11 @@ class TIFFScanner:
     name = "TIFF"
 
     def recognises(self, head: Head) -> bool:
-        """Whether a file begins as TIFF 6.0, Section 2 or the BigTIFF design say."""
-        return head.data.startswith(_MAGIC)
+        """Whether a file begins as TIFF 6.0, Section 2 or the BigTIFF design say.
+
+        Companion files of OME-TIFF are recognised, too.
+        """
+        return head.data.startswith(_MAGIC) or _is_companion(head.data)
 
     def scan(self, url: str, options: ScanOptions) -> VirtualGroup:
         """Describe a file: see `scan_tiff`."""
@@ -83,8 +91,20 @@ def scan_tiff(url: str, options: ScanOptions | None = None) -> VirtualGroup:
         return group.replace(report=ScanReport(tuple(taken), file.n_requests, file.n_bytes))
 
 
+def _is_companion(start: bytes) -> bool:
+    """Whether a file begins like OME-XML."""
+    return start.startswith((b"<?xml", b"<OME")) and b"<OME" in start
+
+
 def _structure(file: ScanFile) -> TiffStructure:
-    plain = read_plain_structure(file)
+    window = Window(file)
+    if _is_companion(window.read(0, min(file.size, _COMPANION_START_BYTES))):
+        if not is_local(file.name) or file.size > _MAX_COMPANION_BYTES:
+            raise UnsupportedFeatureError("companion files are read from local disks only")
+        file.seek(0)
+        text = file.read().decode("utf-8", errors="replace")
+        return read_companion(text, os.path.dirname(file.name))
+    plain = read_plain_structure(file, window)
     if plain is not None:
         return plain
     structure = read_structure(file, file.source)

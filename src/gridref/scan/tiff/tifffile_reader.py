@@ -18,18 +18,46 @@ import tifffile
 from numpy.typing import NDArray
 
 from gridref.errors import GridrefError, Place, SourceFormatError
-from gridref.io import ScanFile
+from gridref.io import ScanFile, describe_source
 from gridref.model.manifest import Source
 from gridref.scan.tiff.image import Image, Level, TiffStructure
 from gridref.scan.tiff.page import Page
 from gridref.scan.tiff.tags import METADATA_TAGS
 
-__all__ = ["read_structure"]
+__all__ = ["read_companion", "read_structure"]
 
 _FLAVOURED = frozenset({"ome", "svs", "ndpi", "scn", "bif", "philips", "qpi", "lsm", "imagej"})
 
 
-def read_structure(stream: ScanFile | str, source: Source) -> TiffStructure:
+def read_companion(text: str, folder: str) -> TiffStructure:
+    """Parse a set of files that a companion file of OME-XML describes.
+
+    Source: OME-TIFF specification, "Multi-file OME-TIFF filesets" and ``.companion.ome``.
+
+    Parameters
+    ----------
+    text
+        The OME-XML.
+    folder
+        The directory that the files lie in.
+
+    Raises
+    ------
+    SourceFormatError
+        If the text names no file, or tifffile cannot make sense of it.
+    SourceUnavailableError
+        If the first file is not there.
+    """
+    names = re.findall(r'FileName="([^"]+)"', text)
+    if not names or os.path.basename(names[0]) != names[0]:
+        raise SourceFormatError("the OME-XML names no TIFF file beside it")
+    source = describe_source(os.path.join(folder, names[0]))
+    return read_structure(source.url, source, omexml=text)
+
+
+def read_structure(
+    stream: ScanFile | str, source: Source, *, omexml: str | None = None
+) -> TiffStructure:
     """Parse all directories of a file.
 
     Parameters
@@ -38,6 +66,8 @@ def read_structure(stream: ScanFile | str, source: Source) -> TiffStructure:
         The open file; or its path, so that tifffile finds further files of a set beside it.
     source
         The file, as chunk references name it.
+    omexml
+        OME-XML to go by instead of the file's own.
 
     Raises
     ------
@@ -46,7 +76,7 @@ def read_structure(stream: ScanFile | str, source: Source) -> TiffStructure:
     """
     place = Place(source=source.url)
     try:
-        with _quiet(), tifffile.TiffFile(cast(IO[bytes], stream)) as file:
+        with _quiet(), tifffile.TiffFile(cast(IO[bytes], stream), omexml=omexml) as file:
             sources = _Sources(source, file)
             # The length of `pages` is not asked for: it changes what tifffile takes for a series.
             images = tuple(
@@ -136,7 +166,7 @@ def _level(series: Any, number: int, depth: int, sources: _Sources) -> Level:
     problem = None
     if series.transform is not None:
         problem = f"{series.kind} images need a transformation that no codec expresses"
-    elif None in pages and series.is_multifile and sources.absent():
+    elif None in pages and sources.absent():
         problem = "the image lies in files that are not there: " + ", ".join(sources.absent())
     return Level(
         number,
