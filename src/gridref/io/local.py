@@ -50,6 +50,10 @@ class OpenFile:
         status = os.fstat(self.descriptor)
         return Source(self.path, status.st_size, status.st_mtime_ns)
 
+    def fetch(self, url: str, starts: Sequence[int], stops: Sequence[int]) -> list[bytes]:
+        """The bytes of half-open ranges; fewer only where the file ends."""
+        return [read_fully(self, start, stop) for start, stop in zip(starts, stops, strict=True)]
+
 
 def read_fully(file: OpenFile, start: int, stop: int) -> bytes:
     """The bytes of a half-open range; fewer only where the file ends.
@@ -116,15 +120,6 @@ class LocalFiles:
         """Open the path afresh the next time."""
         with self._lock:
             self._files.pop(path, None)
-
-    def describe(self, url: str) -> Source:
-        """Size and modification time of the open file."""
-        return self.open(url).describe()
-
-    def fetch(self, url: str, starts: Sequence[int], stops: Sequence[int]) -> list[bytes]:
-        """The bytes of half-open ranges; fewer only where the file ends."""
-        file = self.open(url)
-        return [read_fully(file, start, stop) for start, stop in zip(starts, stops, strict=True)]
 
     def close(self) -> None:
         """Close all files that no read is using."""

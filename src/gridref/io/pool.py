@@ -14,7 +14,7 @@ from gridref.io.address import is_local
 from gridref.io.coalesce import LOCAL_MERGING, REMOTE_MERGING, Merging, ReadPlan, plan_reads
 from gridref.io.faults import RetryPolicy
 from gridref.io.identity import check_identity
-from gridref.io.local import LocalFiles
+from gridref.io.local import LocalFiles, OpenFile
 from gridref.io.protocols import Buffer
 from gridref.io.remote import RemoteFiles
 from gridref.model.manifest import Source
@@ -128,11 +128,12 @@ class SourcePool:
         plan = plan_reads(offset, length, self._local_merging if local else self._remote_merging)
         if len(plan) == 0:
             return [b""] * offset.size
+        reader = self._open_local(source) if local else self._remote
         if self._checks_identity:
-            self._check(source, local)
+            if not local:
+                self._check_remote(source)
             _check_inside(source, offset, length)
-        backend = self._local if local else self._remote
-        parts = backend.fetch(source.url, plan.start.tolist(), plan.stop.tolist())
+        parts = reader.fetch(source.url, plan.start.tolist(), plan.stop.tolist())
         with self._lock:
             self._n_requests += len(parts)
             self._n_bytes += sum(map(len, parts))
@@ -147,9 +148,12 @@ class SourcePool:
         SourceUnavailableError, SourceChangedError
             As `read_ranges` does.
         """
+        if is_local(source.url):
+            check_identity(source, OpenFile(source.url).describe())
+            return
         with self._lock:
             self._checked.discard(source)
-        self._check(source, is_local(source.url))
+        self._check_remote(source)
 
     def close(self) -> None:
         """Close files. The pool can go on being used."""
@@ -157,15 +161,20 @@ class SourcePool:
         with self._lock:
             self._checked.clear()
 
-    def _check(self, source: Source, local: bool) -> None:
-        if local:
+    def _open_local(self, source: Source) -> OpenFile:
+        """The open file, checked: what is read is then read of the very file that was checked."""
+        file = self._local.open(source.url)
+        if self._checks_identity:
             try:
-                check_identity(source, self._local.describe(source.url))
+                check_identity(source, file.describe())
             except SourceChangedError:
                 # The open file may be one that another has since replaced.
                 self._local.forget(source.url)
-                check_identity(source, self._local.describe(source.url))
-            return
+                file = self._local.open(source.url)
+                check_identity(source, file.describe())
+        return file
+
+    def _check_remote(self, source: Source) -> None:
         with self._lock:
             if source in self._checked:
                 return

@@ -26,7 +26,7 @@ from gridref.errors import (
 from gridref.io.address import absolute_url, is_local
 from gridref.io.coalesce import LOCAL_MERGING, REMOTE_MERGING, Merging, plan_reads
 from gridref.io.faults import RetryPolicy
-from gridref.io.local import OpenFile, read_fully
+from gridref.io.local import OpenFile
 from gridref.io.protocols import RangeReader
 from gridref.io.remote import RemoteFiles
 from gridref.model.manifest import Source
@@ -228,24 +228,12 @@ class ScanFile(io.RawIOBase):
         ]
 
 
-class _OneFile:
-    """A `RangeReader` of one open file."""
-
-    def __init__(self, file: OpenFile) -> None:
-        self.file = file
-
-    def fetch(self, url: str, starts: Sequence[int], stops: Sequence[int]) -> list[bytes]:
-        return [
-            read_fully(self.file, start, stop) for start, stop in zip(starts, stops, strict=True)
-        ]
-
-
 class LocalScanFile(ScanFile):
     """A local file."""
 
     def __init__(self, path: str) -> None:
-        self._reader = _OneFile(OpenFile(path))
-        super().__init__(self._reader.file.describe())
+        self._reader = OpenFile(path)
+        super().__init__(self._reader.describe())
 
     @override
     def _read_many(self, offsets: Sequence[int], lengths: Sequence[int]) -> list[bytes]:
