@@ -1,1 +1,8 @@
 """HDF5 and NetCDF4."""
+
+from __future__ import annotations
+
+from gridref.scan.hdf5.original import read_original
+from gridref.scan.hdf5.scanner import HDF5Scanner
+
+__all__ = ["HDF5Scanner", "read_original"]

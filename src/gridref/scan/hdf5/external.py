@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gridref.errors import SourceUnavailableError, UnsupportedFeatureError
 from gridref.io import open_for_scan
 from gridref.model.encoding import Encoding
-from gridref.model.manifest import ChunkManifest, Source
+from gridref.model.manifest import ChunkManifest, ChunkState, Source
 from gridref.scan.hdf5.contiguous import chunk_runs, edge_policy, split_contiguous
 from gridref.scan.hdf5.dtypes import ElementType
 from gridref.scan.hdf5.related import external_file
@@ -67,7 +67,10 @@ def external_chunks(
     if chunk_shape is None or not all(segment.is_complete for segment in segments):
         whole = tuple(max(1, extent) for extent in shape)
         raw = _read(segments, options)
-        return Encoding(whole, element.dtype, codecs), ChunkManifest.from_inline([raw])
+        manifest = ChunkManifest.from_columns(
+            [dataset.file.source], offset=0, length=len(raw), state=ChunkState.INLINE, inline=raw
+        )
+        return Encoding(whole, element.dtype, codecs), manifest
     start, count = chunk_runs(shape, chunk_shape)
     manifest = _manifest(segments, start * itemsize, count * itemsize)
     return Encoding(chunk_shape, element.dtype, codecs, edge_policy(shape, chunk_shape)), manifest

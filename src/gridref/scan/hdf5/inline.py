@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from gridref.errors import UnsupportedFeatureError
 from gridref.model.encoding import Codec, Encoding
-from gridref.model.manifest import ChunkManifest
+from gridref.model.manifest import ChunkManifest, ChunkState
 from gridref.scan.hdf5.attributes import referenced_path
 from gridref.scan.hdf5.dtypes import ElementType, Form
 from gridref.scan.hdf5.files import hdf5_errors
@@ -28,11 +28,15 @@ Stored = tuple[Encoding, ChunkManifest]
 
 
 def _one_chunk(
-    shape: tuple[int, ...], dtype: np.dtype[Any], codecs: tuple[Codec, ...], raw: bytes
+    dataset: DatasetNode, element: ElementType, codecs: tuple[Codec, ...], raw: bytes
 ) -> Stored:
+    """The whole dataset as one inline chunk; its file is noted, though nothing points into it."""
+    shape = (dataset.shape or ()) + element.subshape
     chunk_shape = tuple(max(1, extent) for extent in shape)
-    chunks = [raw] if 0 not in shape else []
-    return Encoding(chunk_shape, dtype, codecs), ChunkManifest.from_inline(chunks)
+    manifest = ChunkManifest.from_columns(
+        [dataset.file.source], offset=0, length=len(raw), state=ChunkState.INLINE, inline=raw
+    )
+    return Encoding(chunk_shape, element.dtype, codecs), manifest
 
 
 def _refuse_if_large(n_bytes: int, max_bytes: int, what: str) -> None:
@@ -52,7 +56,7 @@ def inline_stored(dataset: DatasetNode, element: ElementType, max_bytes: int) ->
     if n_bytes:
         with hdf5_errors(dataset.file.place(dataset.path), "read the values"):
             dataset.did.read(h5py.h5s.ALL, h5py.h5s.ALL, raw, dataset.did.get_type())
-    return _one_chunk(shape, element.dtype, element.codecs, raw.tobytes())
+    return _one_chunk(dataset, element, element.codecs, raw.tobytes())
 
 
 def inline_converted(dataset: DatasetNode, element: ElementType, max_bytes: int) -> Stored:
@@ -65,7 +69,7 @@ def inline_converted(dataset: DatasetNode, element: ElementType, max_bytes: int)
     little = values.astype(element.dtype.newbyteorder("<"), copy=False)
     plain = element.dtype.kind in "SV" or element.dtype.itemsize == 1
     codecs = ElementType(element.dtype, order="|" if plain else "<").codecs
-    return _one_chunk(shape, element.dtype, codecs, little.tobytes())
+    return _one_chunk(dataset, element, codecs, little.tobytes())
 
 
 def inline_texts(dataset: DatasetNode, element: ElementType, max_bytes: int) -> Stored:
@@ -80,7 +84,7 @@ def inline_texts(dataset: DatasetNode, element: ElementType, max_bytes: int) -> 
             size += 4 + len(item)
             _refuse_if_large(size, max_bytes, element.reason)
             parts += (struct.pack("<I", len(item)), item)
-    return _one_chunk(shape, element.dtype, (Codec("vlen-utf8"),), b"".join(parts))
+    return _one_chunk(dataset, element, (Codec("vlen-utf8"),), b"".join(parts))
 
 
 def _items(dataset: DatasetNode, element: ElementType) -> Iterator[bytes]:
