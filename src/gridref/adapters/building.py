@@ -7,20 +7,25 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
+from gridref.adapters.filename_pattern import coordinate_of_labels, labels_from_names
 from gridref.adapters.opening import reader_for
 from gridref.catalog import write_catalog
 from gridref.combine import concat
+from gridref.combine.mosaic import mosaic as lay_mosaic
+from gridref.combine.options import Read
 from gridref.errors import InvalidRequestError
 from gridref.io import expand_urls
 from gridref.model.array import VirtualGroup
 from gridref.model.scan_report import ScanReport
 from gridref.scan import scan
 
-__all__ = ["build", "scan_many"]
+__all__ = ["Layout", "build", "scan_many"]
 
 Progress = Callable[[int, int], None]
 
@@ -33,13 +38,16 @@ def build(
     output: str | os.PathLike[str],
     concat_dim: str | None = None,
     *,
+    stack: str | None = None,
+    pattern: str | None = None,
+    mosaic: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     on_unsupported: str = "raise",
     n_processes: int | None = None,
     progress: Progress | None = None,
     **combining: Any,
 ) -> VirtualGroup:
-    """Index files, combine them along a dimension and write the catalog.
+    """Index files, combine them and write the catalog.
 
     Parameters
     ----------
@@ -49,6 +57,13 @@ def build(
         Where the catalog goes: a local path or an fsspec URL, by custom ending in ``.gridref``.
     concat_dim
         Dimension to concatenate along, existing or new. One file needs none.
+    stack
+        New dimension to stack the files along.
+    pattern
+        Where the labels along `stack` stand in the file names, like ``{time:%Y%m%d}``. The files
+        are put in the order of their labels.
+    mosaic
+        Lay the files out by their georeferencing.
     storage_options
         Options for fsspec.
     on_unsupported
@@ -58,7 +73,8 @@ def build(
     progress
         Called with the number of files scanned, and of all files.
     **combining
-        Handed to `gridref.concat`.
+        Fields of `gridref.combine.CombineOptions`; for a mosaic, options of
+        `gridref.combine.mosaic.mosaic`.
 
     Returns
     -------
@@ -68,17 +84,14 @@ def build(
     Raises
     ------
     InvalidRequestError
-        If a pattern matches nothing, or several files come without a dimension.
+        If a pattern matches nothing, or several files come with no way to be combined.
     ScanError
         If a file cannot be described.
     CombineError
         If the files do not fit together: all problems at once.
     """
-    urls = expand_urls(files, storage_options)
-    if len(urls) > 1 and concat_dim is None:
-        raise InvalidRequestError(
-            f"{len(urls)} files need a dimension to lie along: name it (concat_dim, --concat-dim)"
-        )
+    layout = Layout(concat_dim, stack, pattern, mosaic)
+    urls = layout.ordered(expand_urls(files, storage_options))
     scanned = scan_many(
         urls,
         storage_options=storage_options,
@@ -86,13 +99,59 @@ def build(
         n_processes=n_processes,
         progress=progress,
     )
-    group = scanned[0]
-    if concat_dim is not None:
-        reader = reader_for(storage_options)
-        group = concat(scanned, concat_dim, read=reader.read, **combining)
-        group = replace(group, report=sum((part.report for part in scanned), ScanReport()))
+    group = layout.combine(urls, scanned, reader_for(storage_options).read, combining)
+    group = replace(group, report=sum((part.report for part in scanned), ScanReport()))
     write_catalog(group, os.fspath(output), storage_options)
     return group
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How files are laid beside each other: at most one way, see `build`."""
+
+    concat_dim: str | None = None
+    stack: str | None = None
+    pattern: str | None = None
+    mosaic: bool = False
+
+    def __post_init__(self) -> None:
+        if bool(self.concat_dim) + bool(self.stack) + self.mosaic > 1:
+            raise InvalidRequestError("ask for one of a dimension to concatenate, stack or mosaic")
+        if self.pattern and not self.stack:
+            raise InvalidRequestError("a pattern labels the files of a stack: name its dimension")
+
+    def ordered(self, urls: Sequence[str]) -> list[str]:
+        """The files in the order in which they are combined."""
+        if len(urls) > 1 and not (self.concat_dim or self.stack or self.mosaic):
+            raise InvalidRequestError(
+                f"{len(urls)} files need a dimension to lie along: name it (concat_dim,"
+                " --concat-dim), stack them (stack, --stack) or ask for a mosaic (--mosaic)"
+            )
+        if self.stack is None or self.pattern is None:
+            return list(urls)
+        labels = labels_from_names(urls, self.stack, self.pattern)
+        return [urls[place] for place in np.argsort(labels, kind="stable")]
+
+    def combine(
+        self,
+        urls: Sequence[str],
+        groups: Sequence[VirtualGroup],
+        read: Read,
+        options: Mapping[str, Any],
+    ) -> VirtualGroup:
+        """One group of all."""
+        if self.mosaic:
+            return lay_mosaic(groups, **options)
+        if self.concat_dim is not None:
+            return concat(groups, self.concat_dim, read=read, **options)
+        if self.stack is None:
+            return groups[0]
+        group = concat(groups, self.stack, read=read, **options)
+        if self.pattern is None:
+            return group
+        labels = labels_from_names(urls, self.stack, self.pattern)
+        coordinate = coordinate_of_labels(labels, self.stack, self.pattern)
+        return group.replace(arrays={**group.arrays, self.stack: coordinate})
 
 
 def scan_many(

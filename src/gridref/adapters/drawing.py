@@ -92,7 +92,7 @@ class _Bar:
         )
         self.present = moved.reshape(len(moved), -1).any(axis=1)
         ends = np.cumsum(array.grid.axes[axis].edges()) * scale
-        self.ends: NDArray[np.float64] = ends
+        self.ends = ends
 
     @staticmethod
     def _columns(ends: NDArray[np.int64], scale: float) -> set[int]:

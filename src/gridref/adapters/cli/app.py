@@ -21,6 +21,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from gridref.adapters.http.cli import register as register_serve
 from gridref.errors import GridrefError
 
 __all__ = ["app", "main"]
@@ -46,6 +47,18 @@ Options = Annotated[
     typer.Option(
         "--option", "-O", metavar="KEY=VALUE", help="fsspec option of remote files; repeatable."
     ),
+]
+Join = Annotated[
+    str | None,
+    typer.Option(help="Variables that some files lack: exact (a problem), outer, inner."),
+]
+Overlap = Annotated[
+    str | None,
+    typer.Option(help="Labels in several files: error, first, last, keep."),
+]
+Conflicts = Annotated[
+    str | None,
+    typer.Option(help="Variables that do not fit together: raise, drop."),
 ]
 
 
@@ -91,6 +104,19 @@ def build(
         str | None,
         typer.Option(help="Dimension to lay the files along: an existing or a new one."),
     ] = None,
+    stack: Annotated[
+        str | None, typer.Option(help="New dimension to stack the files along.")
+    ] = None,
+    pattern: Annotated[
+        str | None,
+        typer.Option(help="Where labels of a stack stand in file names: '{time:%Y%m%d}'."),
+    ] = None,
+    mosaic: Annotated[
+        bool, typer.Option("--mosaic", help="Lay the files out by their georeferencing.")
+    ] = False,
+    join: Join = None,
+    overlap: Overlap = None,
+    conflicts: Conflicts = None,
     skip_unsupported: Annotated[
         bool, typer.Option(help="Leave out what cannot be served faithfully, and say so.")
     ] = False,
@@ -110,6 +136,10 @@ def build(
         gridref build one.h5 -o one.gridref
 
         gridref build s3://bucket/day-*.nc --concat-dim time -o cube.gridref -O anon=true
+
+        gridref build tiles/*.tif --mosaic -o map.gridref
+
+        gridref build lst_*.tif --stack time --pattern '{time:%Y%m%d}' -o lst.gridref
     """
     from gridref.adapters.building import build as build_catalog
     from gridref.adapters.inspecting import skipped_summary
@@ -121,10 +151,14 @@ def build(
             files,
             output,
             concat_dim,
+            stack=stack,
+            pattern=pattern,
+            mosaic=mosaic,
             storage_options=options,
             on_unsupported="skip" if skip_unsupported else "raise",
             n_processes=jobs,
             progress=progress,
+            **given(join=join, overlap=overlap, conflicts=conflicts),
         )
     for line in skipped_summary(group.report):
         console.print(Text.assemble(("skipped ", "yellow"), line))
@@ -220,6 +254,43 @@ def demo(
             raise typer.Exit(1)
 
 
+@app.command()
+def plan(
+    files: Files,
+    concat_dim: Annotated[str, typer.Option(help="Dimension to lay the files along.")],
+    join: Join = None,
+    overlap: Overlap = None,
+    conflicts: Conflicts = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    option: Options = None,
+) -> None:
+    """Say what combining files would do; reads metadata only and writes nothing.
+
+    Shows what the cube would be, each drift between the files and how it would be resolved, and
+    which arrays are shown as stored. Exit status 1 if there are problems.
+
+    Example:
+
+        gridref plan data/*.nc --concat-dim time
+    """
+    from gridref.adapters.cli.plan import print_plan
+    from gridref.adapters.virtual_dataset import explain
+
+    combination = explain(
+        files,
+        concat_dim,
+        storage_options=parse_options(option),
+        **given(join=join, overlap=overlap, conflicts=conflicts),
+    )
+    if not print_plan(Console(), combination, as_json=as_json):
+        raise typer.Exit(1)
+
+
+def given(**options: Any) -> dict[str, Any]:
+    """The options that were given."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
 def parse_options(entries: list[str] | None) -> dict[str, Any]:
     """Fsspec options from ``key=value`` entries; true, false and numbers are read as such."""
     options: dict[str, Any] = {}
@@ -269,3 +340,6 @@ class ScanProgress:
 
     def __call__(self, done: int, total: int) -> None:
         self._bar.update(self._task, completed=done, total=total)
+
+
+register_serve(app)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 from rich.console import Console
 
 import gridref
@@ -80,9 +82,9 @@ def _compare(console: Console, cube: xr.Dataset, files: list[Path]) -> bool:
     return n_different == 0
 
 
-def _same(shown: np.ndarray, expected: np.ndarray) -> np.ndarray:
+def _same(shown: NDArray[Any], expected: NDArray[Any]) -> NDArray[np.bool_]:
     if shown.shape != expected.shape or shown.dtype != expected.dtype:
         return np.zeros(expected.shape, bool)
     if shown.dtype.kind == "f":
-        return (shown == expected) | (np.isnan(shown) & np.isnan(expected))
+        return np.asarray((shown == expected) | (np.isnan(shown) & np.isnan(expected)))
     return np.asarray(shown == expected)
