@@ -18,6 +18,7 @@ __all__ = ["lookup3", "lookup3_rows"]
 _SEED = 0xDEADBEEF
 _WORD = 0xFFFFFFFF
 _BLOCK_BYTES = 12
+_TRANSPOSED_ROWS = 16
 _FEW_ROWS = 8  # below, looping over rows in Python is faster than numpy on short vectors
 
 # Each step changes one of the three state words by another: (target, other, rotation); the mixing
@@ -101,7 +102,7 @@ def lookup3_rows(rows: NDArray[np.uint8], lengths: NDArray[np.int64]) -> NDArray
         return np.array([lookup3(row[:length].tobytes()) for row, length in pairs], np.uint32)
     order = np.argsort(-lengths, kind="stable")
     counts = lengths[order]
-    words = _padded_words(rows if counts[0] == counts[-1] else rows[order], counts)
+    words = _padded_words(rows, order, counts)
     n_rounds = (counts + (_BLOCK_BYTES - 1)) // _BLOCK_BYTES
     # How many rows have more than r rounds, for each round r.
     left = np.searchsorted(-n_rounds, -np.arange(len(words) + 1), side="left").tolist()
@@ -118,14 +119,20 @@ def lookup3_rows(rows: NDArray[np.uint8], lengths: NDArray[np.int64]) -> NDArray
     return checksums
 
 
-def _padded_words(rows: NDArray[np.uint8], counts: NDArray[np.int64]) -> NDArray[np.uint32]:
+def _padded_words(
+    rows: NDArray[np.uint8], order: NDArray[np.int64], counts: NDArray[np.int64]
+) -> NDArray[np.uint32]:
     """Little-endian words as (round, 3, row), each row filled up with zeros to whole rounds."""
     n_rounds = -(-int(counts[0]) // _BLOCK_BYTES)
     words = np.zeros((n_rounds * 3, len(rows)), "<u4")
     n_words = min(n_rounds * 3, -(-int(counts.max()) // 4))
     if rows.shape[1] < 4 * n_words:
         rows = np.pad(rows, ((0, 0), (0, 4 * n_words - rows.shape[1])))
-    words[:n_words] = rows[:, : 4 * n_words].view("<u4").T
+    row_words = rows[:, : 4 * n_words].view("<u4")
+    # Few rows at a time: rows lie powers of two apart, where caches keep only a few of them.
+    for start in range(0, len(rows), _TRANSPOSED_ROWS):
+        stop = start + _TRANSPOSED_ROWS
+        words[:n_words, start:stop] = row_words[order[start:stop]].T
     # Words of the last round: keep only those bytes that count.
     last = ((counts - 1) // _BLOCK_BYTES * 3)[:, None] + np.arange(3)
     n_kept = np.clip(counts[:, None] - 4 * last, 0, 4)
