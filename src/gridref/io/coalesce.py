@@ -91,7 +91,8 @@ def plan_reads(offsets: ArrayLike, lengths: ArrayLike, merging: Merging) -> Read
         bad = int(np.flatnonzero((offset < 0) | (length < 0))[0])
         raise InvalidRequestError(f"byte range of {length[bad]} bytes at {offset[bad]}")
     filled = np.flatnonzero(length)
-    order = filled[np.argsort(offset[filled], kind="stable")]
+    # Of ranges that start together the longest comes first, and holds the others.
+    order = filled[np.lexsort((-length[filled], offset[filled]))]
     start = offset[order]
     stop = np.maximum.accumulate(start + length[order])
     heads = _first_of_reads(start, stop, merging)
