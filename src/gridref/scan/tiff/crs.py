@@ -15,7 +15,7 @@ from typing import Any
 __all__ = ["crs_attributes"]
 
 _MODEL_TYPE, _GEODETIC_CRS, _PROJECTED_CRS = 1024, 2048, 3072
-_GEO_CITATION, _SEMI_MAJOR, _SEMI_MINOR, _INVERSE_FLATTENING = 2049, 2057, 2058, 2059
+_GEO_CITATION, _DATUM, _SEMI_MAJOR, _SEMI_MINOR, _INVERSE_FLATTENING = 2049, 2050, 2057, 2058, 2059
 _PROJ_CITATION, _PROJECTION, _METHOD, _LINEAR_UNIT, _UNIT_SIZE = 3073, 3074, 3075, 3076, 3077
 _CITATION = 1026
 _USER_DEFINED = 32767
@@ -174,6 +174,9 @@ def _first(keys: Mapping[int, Any], places: tuple[int, ...], default: float) -> 
 def _geographic_wkt(keys: Mapping[int, Any]) -> str | None:
     """The ``GEOGCS`` node: an EPSG system, with the keys' own ellipsoid where they give one."""
     code = keys.get(_GEODETIC_CRS, _USER_DEFINED)
+    datum = keys.get(_DATUM, _USER_DEFINED)
+    if code == _USER_DEFINED and 6001 <= datum <= 6999:
+        code = datum - 2000  # EPSG numbers the older systems and their datums alike
     ellipsoid = _ellipsoid(keys)
     if 1024 <= code < _USER_DEFINED:
         import pyproj
