@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gridref.errors import Place
-from gridref.io import open_for_scan
+from gridref.io import is_local, open_for_scan
 
 __all__ = ["Head", "describe", "read_head"]
 
@@ -45,11 +45,15 @@ class Head:
         Its first bytes.
     size_bytes
         Size of the file; None if unknown.
+    later
+        The 8 bytes at 4096, 8192 and so on, of local files: a format may begin behind a block of
+        the user's own.
     """
 
     url: str
     data: bytes
     size_bytes: int | None = None
+    later: tuple[bytes, ...] = ()
 
     @property
     def place(self) -> Place:
@@ -68,7 +72,11 @@ def read_head(
         If the file is not there or cannot be read.
     """
     with open_for_scan(url, storage_options) as file:
-        return Head(file.name, file.read(_HEAD_BYTES), file.size)
+        data = file.read(_HEAD_BYTES)
+        starts = [1 << power for power in range(12, (file.size - 8).bit_length())]
+        starts = [start for start in starts if start + 8 <= file.size]
+        later = file.read_many(starts, [8] * len(starts)) if is_local(file.name) else []
+        return Head(file.name, data, file.size, tuple(later))
 
 
 def describe(head: Head) -> str:

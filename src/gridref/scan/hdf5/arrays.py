@@ -157,6 +157,9 @@ def _contiguous(dataset: DatasetNode, element: ElementType, options: ScanOptions
         stored = external_chunks(dataset, element, options)
         inlined = "external files that no chunking fits" if stored[1].inline else ""
         return _Content(stored, inlined)
+    # The offset alone does not tell: with a user block, HDF5 adds it to "nowhere" too.
+    if dataset.did.get_space_status() == h5d.SPACE_STATUS_NOT_ALLOCATED:
+        return _Content(None)
     offset = dataset.did.get_offset()
     if offset is None:
         return _Content(None)
@@ -188,6 +191,7 @@ def _with_flags(attrs: dict[str, Any], element: ElementType) -> dict[str, Any]:
     """An enumeration's names, as CF flags (CF conventions, section 3.5)."""
     if not element.enum or "flag_values" in attrs or "flag_meanings" in attrs:
         return attrs
-    values = np.array([value for _, value in element.enum], element.dtype)
-    meanings = " ".join(name.replace(" ", "_") for name, _ in element.enum)
+    members = sorted(element.enum, key=lambda member: member[1])
+    values = np.array([value for _, value in members], element.dtype)
+    meanings = " ".join(name.replace(" ", "_") for name, _ in members)
     return {**attrs, "flag_values": values, "flag_meanings": meanings}

@@ -69,25 +69,29 @@ def read_original(
 
 def _open(file: h5py.File, path: str, place: Place) -> Any:
     group, _, name = path.strip("/").rpartition("/")
-    access = h5p.create(h5p.DATASET_ACCESS)
-    for candidate in (name, _RENAMED + name):
+    for candidate in (_RENAMED + name, name):
         full = f"{group}/{candidate}".strip("/").encode("utf-8", "surrogateescape")
         try:
             did = h5d.open(file.id, full)
         except HDF5_ERRORS:
             continue
-        if _is_lacking_files(did):
-            access.set_efile_prefix(b"${ORIGIN}")
-            return h5d.open(file.id, full, access)
-        return did
+        creation = did.get_create_plist()
+        if creation.get_external_count() == 0:
+            return did
+        access = h5p.create(h5p.DATASET_ACCESS)
+        access.set_efile_prefix(_folder_of_external_files(creation))
+        did.close()  # an open dataset keeps the folder that it was opened with
+        return h5d.open(file.id, full, access)
     raise InvalidRequestError("the file has no such dataset", place)
 
 
-def _is_lacking_files(did: Any) -> bool:
-    """Whether external raw files are not where HDF5 looks by default."""
-    creation = did.get_create_plist()
+def _folder_of_external_files(creation: Any) -> bytes:
+    """As `gridref.scan.hdf5.related.external_file` looks; HDF5 reads its variable only once."""
+    prefix = os.environ.get("HDF5_EXTFILE_PREFIX")
+    if prefix:
+        return os.fsencode(prefix)
     names = [creation.get_external(index)[0] for index in range(creation.get_external_count())]
-    return "HDF5_EXTFILE_PREFIX" not in os.environ and not all(map(os.path.exists, names))
+    return b"" if all(map(os.path.exists, names)) else b"${ORIGIN}"
 
 
 def _read(dataset: Any, selection: tuple[slice, ...] | None) -> NDArray[Any]:

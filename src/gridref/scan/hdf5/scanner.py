@@ -23,11 +23,9 @@ class HDF5Scanner:
     name = "HDF5/NetCDF4"
 
     def recognises(self, head: Head) -> bool:
-        """Whether the signature stands at byte 0, 512, 1024 or 2048.
-
-        HDF5 allows a user block of any power of two; `scan` takes any that HDF5 takes.
-        """
-        return any(head.data[start : start + 8] == SIGNATURE for start in (0, 512, 1024, 2048))
+        """Whether the signature stands at byte 0, 512, 1024 or any other power of two."""
+        near = (head.data[start : start + 8] for start in (0, 512, 1024, 2048))
+        return SIGNATURE in near or SIGNATURE in head.later
 
     def scan(self, url: str, options: ScanOptions) -> VirtualGroup:
         """Describe a file; see `gridref.scan.scan`."""
