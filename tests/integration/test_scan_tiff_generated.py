@@ -1,0 +1,255 @@
+"""Files that tifffile and GDAL write for the test: flavours, pyramids, sets, remote files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+import pytest
+import tifffile
+import xarray as xr
+from numpy.typing import NDArray
+
+from gridref.adapters.zarr_store import open_store
+from gridref.errors import UnsupportedFeatureError
+from gridref.model.array import VirtualGroup
+from gridref.scan.options import ScanOptions
+from gridref.scan.scanner import scan
+from gridref.scan.tiff.scanner import scan_tiff
+from gridref.testing.reference_reader import read_slowly
+
+
+def values(*shape: int, dtype: str = "uint16") -> NDArray[Any]:
+    random = np.random.default_rng(5)
+    if np.dtype(dtype).kind == "f":
+        return random.normal(size=shape).astype(dtype)
+    return random.integers(0, 200, shape).astype(dtype)
+
+
+def same_as_tifffile(path: Path) -> VirtualGroup:
+    group = scan_tiff(str(path))
+    checked = 0
+    with tifffile.TiffFile(path) as file:
+        series = list(file.series)
+        for array in group.all_arrays().values():
+            if "tiff_series" in array.attrs:
+                level = series[array.attrs["tiff_series"]].levels[array.attrs["tiff_level"]]
+                expected = level.asarray()
+                found = read_slowly(array)
+                assert found.dtype == expected.dtype
+                np.testing.assert_array_equal(found, expected)
+                checked += 1
+        assert checked == sum(len(one.levels) for one in series)
+    return group
+
+
+@pytest.mark.parametrize("bigtiff", [False, True])
+@pytest.mark.parametrize("byteorder", ["<", ">"])
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "uint32", "float16", "float32", "float64"])
+@pytest.mark.parametrize("layout", ["strips", "tiles", "planar"])
+def test_plain_images(
+    tmp_path: Path, bigtiff: bool, byteorder: Any, dtype: str, layout: str
+) -> None:
+    path = tmp_path / "plain.tif"
+    options: dict[str, Any] = {"tile": (16, 32)} if layout == "tiles" else {"rowsperstrip": 7}
+    if layout == "planar":
+        options |= {"planarconfig": "separate", "photometric": "rgb"}
+    compression = {"strips": "lzw", "tiles": "zlib", "planar": None}[layout]
+    predictor = 3 if dtype[0] == "f" else 2
+    data = values(3, 50, 70, dtype=dtype) if layout == "planar" else values(50, 70, dtype=dtype)
+    tifffile.imwrite(
+        path,
+        data,
+        bigtiff=bigtiff,
+        byteorder=byteorder,
+        compression=compression,
+        predictor=predictor if compression else None,
+        metadata=None,
+        **options,
+    )
+    same_as_tifffile(path)
+
+
+@pytest.mark.parametrize(
+    "compression", ["zstd", "lzma", "packbits", "png", "jpegxl", "jpeg", "webp", "jpeg2000", "lerc"]
+)
+@pytest.mark.parametrize("tile", [None, (32, 48)])
+def test_compressions(tmp_path: Path, compression: str, tile: Any) -> None:
+    path = tmp_path / "compressed.tif"
+    smooth = np.add.outer(np.arange(100), np.arange(90)).astype(np.uint8)
+    data = np.stack([smooth, 255 - smooth, smooth // 2], axis=-1)
+    tifffile.imwrite(
+        path, data, photometric="rgb", compression=compression, tile=tile, metadata=None
+    )
+    same_as_tifffile(path)
+
+
+def test_pages_become_one_array(tmp_path: Path) -> None:
+    path = tmp_path / "pages.tif"
+    with tifffile.TiffWriter(path) as writer:
+        for _ in range(12):
+            writer.write(values(20, 30), compression="zlib", rowsperstrip=8, metadata=None)
+    group = same_as_tifffile(path)
+    assert group.arrays["image"].dims == ("page", "y", "x")
+    assert group.arrays["image"].n_blocks == 1
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 4, 20, 30), (7, 20, 30), (1, 1, 40)])
+@pytest.mark.parametrize("compression", [None, "zlib"])
+def test_shaped_files(tmp_path: Path, shape: Any, compression: Any) -> None:
+    path = tmp_path / "shaped.tif"
+    tifffile.imwrite(path, values(*shape), compression=compression)
+    same_as_tifffile(path)
+
+
+@pytest.mark.parametrize("compression", [None, "zlib"])
+def test_imagej_hyperstack(tmp_path: Path, compression: Any) -> None:
+    path = tmp_path / "stack.tif"
+    tifffile.imwrite(
+        path,
+        values(2, 3, 4, 20, 30),
+        imagej=True,
+        compression=compression,
+        metadata={"axes": "TZCYX", "spacing": 2.5, "unit": "um"},
+        resolution=(4.0, 4.0),
+    )
+    group = same_as_tifffile(path)
+    assert group.arrays["image"].dims == ("t", "z", "c", "y", "x")
+
+
+def write_ome(path: Path, data: NDArray[Any], n_levels: int, **metadata: Any) -> None:
+    with tifffile.TiffWriter(path, bigtiff=True, ome=True) as writer:
+        options: dict[str, Any] = {"tile": (32, 32), "compression": "zlib"}
+        writer.write(data, subifds=n_levels - 1, metadata=metadata, **options)
+        for level in range(1, n_levels):
+            writer.write(data[..., :: 2**level, :: 2**level], subfiletype=1, **options)
+
+
+def test_ome_pyramid(tmp_path: Path) -> None:
+    path = tmp_path / "pyramid.ome.tif"
+    write_ome(
+        path,
+        values(3, 2, 128, 192),
+        3,
+        axes="CZYX",
+        PhysicalSizeX=0.5,
+        PhysicalSizeXUnit="µm",
+        PhysicalSizeY=0.25,
+        PhysicalSizeYUnit="µm",
+        Channel={"Name": ["DAPI", "GFP", "RFP"]},
+    )
+    group = same_as_tifffile(path)
+    assert list(group.groups) == ["0", "1", "2"]
+    (entry,) = group.attrs["ome"]["multiscales"]
+    assert group.attrs["ome"]["version"] == "0.5"
+    assert [axis["name"] for axis in entry["axes"]] == ["c", "z", "y", "x"]
+    assert [dataset["path"] for dataset in entry["datasets"]] == ["0/image", "1/image", "2/image"]
+    scales = [dataset["coordinateTransformations"][0]["scale"][2:] for dataset in entry["datasets"]]
+    assert scales == [[0.25, 0.5], [0.5, 1.0], [1.0, 2.0]]
+    tree = xr.open_datatree(open_store(group), engine="zarr", consolidated=False)
+    assert tree["2/image"].shape == (3, 2, 32, 48)
+    assert tree["1/image"].attrs["channel_names"] == ["DAPI", "GFP", "RFP"]
+
+
+def write_ome_set(folder: Path) -> list[Path]:
+    """Three files of one plane each, all with the same OME-XML."""
+    planes = values(3, 20, 30)
+    names = [f"plane_{k}.ome.tif" for k in range(3)]
+    data = "".join(
+        f'<TiffData FirstZ="{k}" IFD="0" PlaneCount="1">'
+        f'<UUID FileName="{name}">urn:uuid:{k}</UUID></TiffData>'
+        for k, name in enumerate(names)
+    )
+    for k, name in enumerate(names):
+        xml = (
+            f'<?xml version="1.0"?><OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06"'
+            f' UUID="urn:uuid:{k}"><Image ID="Image:0"><Pixels ID="Pixels:0" Type="uint16"'
+            ' DimensionOrder="XYZCT" SizeX="30" SizeY="20" SizeZ="3" SizeC="1" SizeT="1">'
+            f'<Channel ID="Channel:0" SamplesPerPixel="1"/>{data}</Pixels></Image></OME>'
+        )
+        tifffile.imwrite(folder / name, planes[k], description=xml, metadata=None)
+    return [folder / name for name in names]
+
+
+def test_ome_set_of_several_files(tmp_path: Path) -> None:
+    paths = write_ome_set(tmp_path)
+    group = same_as_tifffile(paths[0])
+    array = group.arrays["image"]
+    assert array.dims == ("z", "y", "x")
+    sources = array.manifests[0].take(np.arange(3)).sources
+    assert [Path(source.url).name for source in sources] == [path.name for path in paths]
+    assert all(source.size_bytes for source in sources)
+
+
+def test_ome_set_with_a_file_missing_is_refused(tmp_path: Path) -> None:
+    paths = write_ome_set(tmp_path)
+    paths[1].unlink()
+    with pytest.raises(UnsupportedFeatureError, match=r"not there: plane_1\.ome\.tif"):
+        scan_tiff(str(paths[0]))
+
+
+def test_companion_file(shared_data: Path) -> None:
+    folder = shared_data / "ome_tiff/companion_multifile"
+    array = scan(folder / "multifile.companion.ome").arrays["image"]
+    planes = [tifffile.imread(folder / f"multifile-Z{k}.ome.tiff") for k in range(1, 6)]
+    np.testing.assert_array_equal(read_slowly(array), np.stack(planes))
+
+
+def test_jpeg_tables_that_differ_between_pages(tmp_path: Path) -> None:
+    path = tmp_path / "tables.tif"
+    smooth = np.add.outer(np.arange(64), np.arange(64)).astype(np.uint8)
+    with tifffile.TiffWriter(path) as writer:
+        for _ in range(2):
+            writer.write(smooth, compression="jpeg", tile=(32, 32), metadata=None)
+    content = path.read_bytes()
+    group = same_as_tifffile(path)
+    array = group.arrays["image"]
+    if array.encodings[0].prefix:
+        assert not array.encodings[0].prefix.endswith(b"\xff\xd9")
+        assert content.count(array.encodings[0].prefix[2:]) >= 1
+
+
+def test_sparse_tiles_read_as_nodata(tmp_path: Path) -> None:
+    rasterio = pytest.importorskip("rasterio")
+    path = tmp_path / "sparse.tif"
+    with rasterio.open(
+        path,
+        "w",
+        driver="GTiff",
+        width=64,
+        height=64,
+        count=1,
+        dtype="int16",
+        nodata=-7,
+        crs="EPSG:32632",
+        transform=rasterio.Affine(1, 0, 0, 0, -1, 0),
+        tiled=True,
+        blockxsize=16,
+        blockysize=16,
+        sparse_ok=True,
+    ) as file:
+        window = rasterio.windows.Window(16, 16, 16, 16)
+        file.write(np.full((1, 16, 16), 3, np.int16), window=window)
+    array = scan_tiff(str(path)).arrays["band_data"]
+    with rasterio.open(path) as file:
+        np.testing.assert_array_equal(read_slowly(array), file.read())
+    assert int((array.manifests[0].take(np.arange(16)).state == 0).sum()) == 15
+
+
+def test_large_uncompressed_images_are_cut(tmp_path: Path) -> None:
+    path = tmp_path / "large.tif"
+    tifffile.imwrite(path, values(300, 400), metadata=None)
+    array = scan_tiff(str(path), ScanOptions(max_chunk_bytes=64 << 10)).arrays["image"]
+    assert array.encodings[0].chunk_shape == (81, 400)
+    np.testing.assert_array_equal(read_slowly(array), tifffile.imread(path))
+
+
+def test_remote_files_by_few_requests(tmp_path: Path, shared_data: Path) -> None:
+    memory = fsspec.filesystem("memory")
+    source = shared_data / "tiff/realistic/cogeotiff__rio-cogeo__image_web_z5_z11.tif"
+    memory.pipe_file("/scan_tiff/cog.tif", source.read_bytes())
+    report = scan("memory://scan_tiff/cog.tif").report
+    assert report.n_requests <= 2
+    assert report.n_bytes <= 64 << 10
