@@ -12,7 +12,7 @@ from rich.tree import Tree
 
 from gridref.model.array import MISSING_BLOCK, VirtualArray, VirtualGroup
 from gridref.model.encoding import Codec
-from gridref.serve.layout import stored_edges
+from gridref.model.picture import map_axes, stored_edges
 from gridref.serve.views import ViewOptions, show
 
 __all__ = ["describe_arrays", "draw_grid", "draw_tree", "human_bytes"]
@@ -58,9 +58,7 @@ def draw_grid(array: VirtualArray, name: str, width: int = 72) -> Text:
     text = Text()
     if array.ndim == 0 or array.size == 0:
         return text.append(f"{name}: {'a scalar' if array.ndim == 0 else 'no elements'}\n")
-    across = int(np.argmax(array.grid.grid_shape))
-    others = [axis for axis in range(array.ndim) if axis != across]
-    down = max(others, key=lambda axis: len(stored_edges(array, axis)), default=None)
+    across, down = map_axes(array)
     bar = _Bar(array, across, width)
     text.append(f"{name}: {array.dims[across]} → {array.shape[across]}")
     if down is not None:

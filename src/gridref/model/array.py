@@ -22,6 +22,7 @@ from gridref.errors import InvalidRequestError
 from gridref.model.encoding import Encoding, bytes_codec
 from gridref.model.grid import ChunkGrid
 from gridref.model.manifest import ChunkManifest, Manifest
+from gridref.model.picture import array_html, group_html
 from gridref.model.scan_report import ScanReport
 
 __all__ = [
@@ -236,7 +237,7 @@ class VirtualArray:
         native = np.ascontiguousarray(values).astype(values.dtype.newbyteorder("="), copy=False)
         native = native.reshape(values.shape)
         encoding = Encoding(
-            tuple(max(1, int(length)) for length in native.shape),
+            tuple(np.maximum(native.shape, 1).tolist()),
             native.dtype,
             (bytes_codec(native.dtype),),
         )
@@ -330,6 +331,9 @@ class VirtualArray:
         sizes = ", ".join(f"{dim}: {n}" for dim, n in zip(self.dims, self.shape, strict=True))
         return f"<VirtualArray ({sizes}) {self.dtype} in {self.n_blocks} blocks>"
 
+    def _repr_html_(self) -> str:
+        return array_html(self)
+
 
 @dataclass(frozen=True, eq=False)
 class VirtualGroup:
@@ -383,6 +387,9 @@ class VirtualGroup:
     def __repr__(self) -> str:
         arrays, groups = ", ".join(self.arrays), ", ".join(self.groups)
         return f"<VirtualGroup arrays: {arrays or 'none'}; groups: {groups or 'none'}>"
+
+    def _repr_html_(self) -> str:
+        return group_html(self)
 
 
 def zero_of(dtype: np.dtype[Any]) -> Any:

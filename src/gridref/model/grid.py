@@ -200,13 +200,14 @@ class GridAxis:
     def starts_between(self, first: int, last: int) -> Int64Array:
         """First element of each of the chunks ``first..last``; faster than `starts`."""
         if self.is_uniform:
-            return np.arange(first, last + 1, dtype=np.int64) * self.run_lengths[0]
+            return np.arange(first, last + 1, dtype=np.int64) * int(self.run_lengths[0])
         low, high = self._run_of(self._checked([first, last])).tolist()
         counts = self.run_counts[low : high + 1].copy()
         counts[0] -= first - (self._run_chunk_stops[low] - self.run_counts[low])
         counts[-1] -= self._run_chunk_stops[high] - (last + 1)
         steps = np.repeat(self.run_lengths[low : high + 1], counts)
-        return np.concatenate([self.starts([first]), steps[:-1]]).cumsum()
+        starts: Int64Array = np.concatenate([self.starts([first]), steps[:-1]]).cumsum()
+        return starts
 
     def data_lengths(self, chunks: ArrayLike) -> Int64Array:
         """Number of elements inside the array, of each of the given chunks."""
