@@ -138,16 +138,16 @@ def _image(series: Any, number: int, sources: _Sources) -> Image:
     sizes = {}
     if series.kind in _FLAVOURED:
         sizes = {
-            axis: (float(step), str(series.coord_units.get(axis, "")))
+            axis: (float(step), str(series.coord_units[axis]))
             for axis, step in series.coord_scales.items()
-            if axis in "XYZT" and step > 0
+            if axis in "XYZ" and step > 0 and series.coord_units.get(axis)
         }
-    names = series.attrs.get("channel_names", ()) if series.kind in _FLAVOURED else ()
+    names = series.coords.get("C", np.zeros(0)) if series.kind in _FLAVOURED else np.zeros(0)
     return Image(
         series.kind,
         str(series.name or ""),
         levels,
-        tuple(str(name) for name in names),
+        tuple(str(name) for name in names) if names.dtype.kind == "U" else (),
         sizes,
     )
 
