@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gridref.combine.concatenation import Combination, combine, concat
+from gridref.combine.concatenation import Combination
+from gridref.combine.folding import combine, concat
 from gridref.combine.options import CombineOptions
 from gridref.combine.report import Drift, DriftCase, DriftReport
 

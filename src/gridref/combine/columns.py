@@ -197,14 +197,20 @@ def _metadata_key(array: VirtualArray) -> Any:
     return (
         array.dims,
         array.dtype,
-        fill if isinstance(fill, str) else np.asarray(fill).tobytes(),
+        fill.tobytes() if isinstance(fill, np.generic) else _value_key(fill),
         attribute_key(array.attrs),
     )
 
 
 def attribute_key(attrs: Mapping[str, Any]) -> Any:
-    """What is equal exactly if two sets of attributes are, NaN and all."""
-    return frozenset([(name, _value_key(value)) for name, value in attrs.items()])
+    """What is equal exactly if two sets of attributes are, NaN, dtypes and order included."""
+    # Called for every variable of every file, so the commonest type is not worth a call.
+    return tuple(
+        [
+            (name, value if value.__class__ is str else _value_key(value))
+            for name, value in attrs.items()
+        ]
+    )
 
 
 def _value_key(value: Any) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, overload
+from typing import Any
 
 from gridref.combine.attributes import combine_attributes
 from gridref.combine.columns import Column, Kind, Notes, attribute_key, columns_of
@@ -31,15 +31,13 @@ from gridref.combine.stacking import repeated_along, stack_columns, static_array
 from gridref.combine.times import resolve_times
 from gridref.combine.units import resolve_units
 from gridref.combine.values import Values
-from gridref.errors import CombineError, InvalidRequestError, Problem
+from gridref.errors import InvalidRequestError, Problem
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.indexing import isel
-from gridref.model.joining import concatenate
+from gridref.model.joining import compacted, concatenate
 from gridref.model.scan_report import ScanReport
 
-__all__ = ["Combination", "combine", "concat"]
-
-Dims = str | Sequence[str]
+__all__ = ["Combination", "combine_batch"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,87 +59,14 @@ class Combination:
     problems: tuple[Problem, ...] = ()
 
 
-@overload
-def concat(
-    items: Sequence[VirtualGroup], dim: Dims, *, read: Read | None = None, **options: Any
-) -> VirtualGroup: ...
-@overload
-def concat(
-    items: Sequence[VirtualArray], dim: Dims, *, read: Read | None = None, **options: Any
-) -> VirtualArray: ...
-def concat(
-    items: Sequence[VirtualGroup] | Sequence[VirtualArray],
-    dim: Dims,
-    *,
-    read: Read | None = None,
-    **options: Any,
-) -> VirtualGroup | VirtualArray:
-    """Lay groups or arrays one after the other along a dimension, existing or new.
-
-    Parameters
-    ----------
-    items
-        The inputs, in order.
-    dim
-        Name of the dimension; a new one is put first. Several names let each of them grow (ragged
-        arrays).
-    read
-        Reads values of an array, for the rules that have to compare or change values. Without it
-        they use inline values and metadata only.
-    **options
-        As for `CombineOptions`.
-
-    Returns
-    -------
-    VirtualGroup or VirtualArray
-        Of the kind of the inputs.
-
-    Raises
-    ------
-    CombineError
-        With every problem, where the inputs do not fit together.
-    """
-    if items and isinstance(items[0], VirtualArray):
-        groups = [VirtualGroup({"": item}) for item in items if isinstance(item, VirtualArray)]
-        return _combined(groups, dim, read, options).arrays[""]
-    groups = [item for item in items if isinstance(item, VirtualGroup)]
-    return _combined(groups, dim, read, options)
-
-
-def _combined(
-    groups: Sequence[VirtualGroup], dim: Dims, read: Read | None, options: Mapping[str, Any]
-) -> VirtualGroup:
-    result = combine(groups, dim, read=read, options=CombineOptions(**options))
-    if result.problems or result.group is None:
-        raise CombineError(result.problems)
-    return result.group
-
-
-def combine(
+def combine_batch(
     groups: Sequence[VirtualGroup],
-    dim: Dims,
-    *,
-    read: Read | None = None,
-    options: CombineOptions | None = None,
+    growing: tuple[str, ...],
+    read: Read | None,
+    options: CombineOptions,
 ) -> Combination:
-    """Combine groups along a dimension and report what differed, without raising.
-
-    Parameters
-    ----------
-    groups, dim, read
-        As for `concat`.
-    options
-        How drift is resolved.
-
-    Raises
-    ------
-    InvalidRequestError
-        For no inputs, or no dimension.
-    """
-    growing = (dim,) if isinstance(dim, str) else tuple(dim)
-    if not groups or not growing:
-        raise InvalidRequestError("nothing to combine: no inputs or no dimension")
-    notes = Notes(options or CombineOptions(), groups)
+    """Combine groups that are all in memory; parameters are those of `gridref.combine.combine`."""
+    notes = Notes(options, groups)
     task = _Task(growing, notes, Values(read), _is_new(groups, growing))
     group = _combine_level(list(groups), "", task, _Inherited())
     names = tuple(notes.name(file) for file in range(len(groups)))
@@ -217,12 +142,28 @@ def _combine_level(
         for name, column in columns.items()
         if (array := _combine_column(column, lengths, pieces, task)) is not None
     }
+    _check_sizes(arrays, path, task)
     passed = _Inherited(lengths, flips, pieces)
     return VirtualGroup(
         arrays,
         _subgroups(groups, path, task, passed),
         _group_attributes(groups, path, notes),
     )
+
+
+def _check_sizes(arrays: Mapping[str, VirtualArray], path: str, task: _Task) -> None:
+    """Note where variables of one group have grown to different lengths."""
+    for dim in task.growing:
+        sizes: dict[int, list[str]] = {}
+        for name, array in arrays.items():
+            if dim in array.dims:
+                sizes.setdefault(array.shape[array.dims.index(dim)], []).append(name)
+        if len(sizes) > 1:
+            shown = "; ".join(
+                f"{extent} of {', '.join(names[:3])}" for extent, names in sizes.items()
+            )
+            message = f"lengths along {dim!r} differ between variables: {shown}"
+            task.notes.problem("shape-differs", path, message, (), drop=False)
 
 
 def _path(path: str, name: str) -> str:
@@ -358,7 +299,7 @@ def _combine_growing(
     arrays = full.arrays if pieces is None else _cut(full, dim, pieces)
     if not arrays:
         arrays = full.arrays[:1]
-    joined = concatenate(arrays, axis, dtype=dtype, fill_value=fill)
+    joined = compacted(concatenate(arrays, axis, dtype=dtype, fill_value=fill))
     return _with_attributes(joined, full, notes)
 
 

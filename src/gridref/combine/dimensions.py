@@ -83,11 +83,13 @@ def lengths_along(
         What the groups above say.
     """
     lengths: dict[str, dict[int, int]] = {dim: {} for dim in growing}
-    for column in columns.values():
-        for file, array in zip(column.files, column.arrays, strict=True):
-            for dim, extent in zip(array.dims, array.shape, strict=True):
-                if dim in lengths:
-                    lengths[dim].setdefault(file, extent)
+    for dim, lengths_found in lengths.items():
+        for column in columns.values():
+            if all(file in lengths_found for file in column.files):
+                continue
+            for file, array in zip(column.files, column.arrays, strict=True):
+                if dim in array.dims:
+                    lengths_found.setdefault(file, array.shape[array.dims.index(dim)])
     return {dim: {**known.get(dim, {}), **found} for dim, found in lengths.items()}
 
 
@@ -151,6 +153,13 @@ def flip_files(column: Column, flips: Mapping[str, set[int]]) -> Column:
 
 def extents_agree(column: Column, growing: Sequence[str], notes: Notes) -> bool:
     """Whether extents of the other dimensions agree; a problem is noted where they do not."""
+    first = column.first
+    if len(growing) == 1 and all(kind.array.dims == first.dims for kind in column.kinds):
+        axis = first.dims.index(growing[0])
+        before, after = first.shape[:axis], first.shape[axis + 1 :]
+        shapes = [array.shape for array in column.arrays]
+        if all(shape[:axis] == before and shape[axis + 1 :] == after for shape in shapes):
+            return True
     found: dict[tuple[tuple[str, int], ...], list[int]] = {}
     for file, array in zip(column.files, column.arrays, strict=True):
         sizes = tuple(

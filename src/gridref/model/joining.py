@@ -18,10 +18,10 @@ from gridref.model.array import MISSING_BLOCK, BlockTable, VirtualArray
 from gridref.model.encoding import Encoding, bytes_codec
 from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.indexing import split_blocks
-from gridref.model.manifest import ChunkManifest, Manifest
+from gridref.model.manifest import ChunkManifest, ChunkState, Manifest, Source
 from gridref.model.reshaping import expand_dims
 
-__all__ = ["concatenate", "missing_array", "recast", "same_scalar", "stack"]
+__all__ = ["compacted", "concatenate", "missing_array", "recast", "same_scalar", "stack"]
 
 Int64Array = NDArray[np.int64]
 
@@ -330,3 +330,72 @@ def _renumbered(
     absent = (own < 0) | (own >= np.repeat(np.array(n_known, np.int64), sizes))
     lookup = np.array([*known, MISSING_BLOCK], np.int32)
     return lookup[np.where(absent, -1, own + np.repeat(base, sizes))]
+
+
+SMALL_MANIFEST_ROWS = 4096
+"""Manifests of up to so many rows cost more as objects than as rows of a larger one."""
+
+
+def compacted(array: VirtualArray) -> VirtualArray:
+    """Put the rows of many small manifests in memory into one, which blocks then point into."""
+    small: list[ChunkManifest] = []
+    kept: list[Manifest] = []
+    is_small = np.zeros(len(array.manifests), bool)
+    for place, manifest in enumerate(array.manifests):
+        if isinstance(manifest, ChunkManifest) and manifest.n_rows <= SMALL_MANIFEST_ROWS:
+            small.append(manifest)
+            is_small[place] = True
+        else:
+            kept.append(manifest)
+    if len(small) < 2:
+        return array
+    sizes = np.array([manifest.n_rows for manifest in small], np.int64)
+    number = np.where(is_small, len(kept), np.cumsum(~is_small) - 1).astype(np.int32)
+    shift = np.zeros(len(is_small), np.int64)
+    shift[is_small] = np.cumsum(sizes) - sizes
+    blocks = array.blocks
+    return array.replace(
+        manifests=(*kept, _one_manifest(small)),
+        blocks=replace(
+            blocks,
+            manifest=number[blocks.manifest],
+            first_row=blocks.first_row + shift[blocks.manifest],
+        ),
+    )
+
+
+def _one_manifest(manifests: Sequence[ChunkManifest]) -> ChunkManifest:
+    """All rows of very many manifests, without work per manifest beyond the listing."""
+    sources: dict[Source, int] = {}
+    ids = [sources.setdefault(entry, len(sources)) for m in manifests for entry in m.sources]
+    counts = np.array([manifest.n_rows for manifest in manifests], np.int64)
+    n_sources = np.array([len(manifest.sources) for manifest in manifests], np.int64)
+    n_inline = np.array([len(manifest.inline) for manifest in manifests], np.int64)
+    state = np.concatenate([manifest.state for manifest in manifests])
+    own = np.concatenate([manifest.source for manifest in manifests])
+    known = own + np.repeat(np.cumsum(n_sources) - n_sources, counts)
+    lookup = np.array([*ids, 0], np.int32)
+    shift = np.repeat(np.cumsum(n_inline) - n_inline, counts)
+    offset = np.concatenate([manifest.offset for manifest in manifests])
+    return ChunkManifest(
+        tuple(sources),
+        lookup[np.where(state == ChunkState.RANGE, known, -1)],
+        offset + np.where(state == ChunkState.INLINE, shift, 0),
+        np.concatenate([manifest.length for manifest in manifests]),
+        state,
+        _joined_masks(manifests),
+        b"".join(manifest.inline for manifest in manifests),
+    )
+
+
+def _joined_masks(manifests: Sequence[ChunkManifest]) -> NDArray[np.uint32] | None:
+    if all(manifest.filter_mask is None for manifest in manifests):
+        return None
+    return np.concatenate(
+        [
+            np.zeros(manifest.n_rows, np.uint32)
+            if manifest.filter_mask is None
+            else manifest.filter_mask
+            for manifest in manifests
+        ]
+    )

@@ -1,0 +1,205 @@
+"""Any number of groups become one, batch by batch: inputs need not be in memory together."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, overload
+
+from gridref.combine.concatenation import Combination, combine_batch
+from gridref.combine.options import CombineOptions, Read
+from gridref.combine.report import Drift, DriftCase, DriftReport
+from gridref.errors import CombineError, InvalidRequestError, Problem
+from gridref.model.array import VirtualArray, VirtualGroup
+
+__all__ = ["BATCH_GROUPS", "combine", "concat"]
+
+Dims = str | Sequence[str]
+
+BATCH_GROUPS = 1024
+"""Groups that are combined at a time; more of them are combined batch by batch."""
+
+
+@overload
+def concat(
+    items: Iterable[VirtualGroup], dim: Dims, *, read: Read | None = None, **options: Any
+) -> VirtualGroup: ...
+@overload
+def concat(
+    items: Iterable[VirtualArray], dim: Dims, *, read: Read | None = None, **options: Any
+) -> VirtualArray: ...
+def concat(
+    items: Iterable[VirtualGroup] | Iterable[VirtualArray],
+    dim: Dims,
+    *,
+    read: Read | None = None,
+    **options: Any,
+) -> VirtualGroup | VirtualArray:
+    """Lay groups or arrays one after the other along a dimension, existing or new.
+
+    Parameters
+    ----------
+    items
+        The inputs, in order. An iterator is taken in batches, and no input is kept.
+    dim
+        Name of the dimension; a new one is put first. Several names let each of them grow (ragged
+        arrays).
+    read
+        Reads values of an array, for the rules that have to compare or change values. Without it
+        they use inline values and metadata only.
+    **options
+        As for `CombineOptions`.
+
+    Returns
+    -------
+    VirtualGroup or VirtualArray
+        Of the kind of the inputs.
+
+    Raises
+    ------
+    CombineError
+        With every problem, where the inputs do not fit together.
+    """
+    arrays = False
+
+    def groups() -> Iterator[VirtualGroup]:
+        nonlocal arrays
+        for item in items:
+            if isinstance(item, VirtualArray):
+                arrays = True
+                yield VirtualGroup({"": item})
+            else:
+                yield item
+
+    result = combine(groups(), dim, read=read, options=CombineOptions(**options))
+    if result.problems or result.group is None:
+        raise CombineError(result.problems)
+    return result.group.arrays[""] if arrays else result.group
+
+
+def combine(
+    groups: Iterable[VirtualGroup],
+    dim: Dims,
+    *,
+    read: Read | None = None,
+    options: CombineOptions | None = None,
+) -> Combination:
+    """Combine groups along a dimension and report what differed, without raising.
+
+    Parameters
+    ----------
+    groups, dim, read
+        As for `concat`.
+    options
+        How drift is resolved.
+
+    Raises
+    ------
+    InvalidRequestError
+        For no inputs, or no dimension.
+    """
+    growing = (dim,) if isinstance(dim, str) else tuple(dim)
+    rules = options or CombineOptions()
+    results = [
+        combine_batch(batch, growing, read, rules)
+        for batch in itertools.batched(groups, BATCH_GROUPS)
+    ]
+    if not results or not growing:
+        raise InvalidRequestError("nothing to combine: no inputs or no dimension")
+    if len(results) == 1:
+        return results[0]
+    problems = _united(problem for result in results for problem in result.problems)
+    parts = [result.group for result in results if result.group is not None]
+    reports = [result.report for result in results]
+    if len(parts) < len(results):
+        return Combination(None, _merged(reports, None), problems)
+    last = combine_batch(parts, growing, read, rules)
+    problems = _united(itertools.chain(problems, last.problems))
+    return Combination(last.group, _merged(reports, last.report), problems)
+
+
+def _united(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Problems of different batches that say the same, as one."""
+    found: dict[tuple[str, str, str | None], list[str]] = {}
+    for problem in problems:
+        key = (problem.cause, problem.message, problem.variable)
+        found.setdefault(key, []).extend(problem.sources)
+    return tuple(
+        Problem(cause, message, variable, tuple(dict.fromkeys(sources)))
+        for (cause, message, variable), sources in found.items()
+    )
+
+
+def _merged(reports: Sequence[DriftReport], between: DriftReport | None) -> DriftReport:
+    """The reports of batches, and of what differs between batches, in numbers of files."""
+    starts = [0, *itertools.accumulate(len(report.files) for report in reports)]
+    moved: dict[tuple[str, str, str], list[Drift]] = {}
+    mixed: dict[tuple[str, str], set[int]] = {}
+    for batch, (start, report) in enumerate(zip(starts, reports, strict=False)):
+        for drift in report.drifts:
+            key = (drift.cause, drift.variable, drift.resolution)
+            moved.setdefault(key, []).append(_moved(drift, partial(_plus, by=start)))
+            mixed.setdefault((drift.cause, drift.variable), set()).add(batch)
+    for drift in between.drifts if between is not None else ():
+        key = (drift.cause, drift.variable, drift.resolution)
+        unlike = mixed.get((drift.cause, drift.variable), set())
+        moved.setdefault(key, []).append(_between(drift, starts, unlike))
+    files = tuple(file for report in reports for file in report.files)
+    return DriftReport(tuple(_joined(drifts) for drifts in moved.values()), files)
+
+
+Span = tuple[int, int]
+
+
+def _plus(span: Span, by: int) -> Span:
+    return span[0] + by, span[1] + by
+
+
+def _moved(drift: Drift, move: Callable[[Span], Span]) -> Drift:
+    cases = tuple(
+        DriftCase(case.value, tuple(move(span) for span in case.ranges)) for case in drift.cases
+    )
+    return replace(drift, cases=cases)
+
+
+def _between(drift: Drift, starts: Sequence[int], unlike: Collection[int]) -> Drift:
+    """Numbers of batches as numbers of files.
+
+    Where the files of a batch differ themselves, only its first file is known to have the value.
+    """
+    cases = []
+    for case in drift.cases:
+        batches = [batch for first, last in case.ranges for batch in range(first, last + 1)]
+        spans = [
+            (starts[batch], starts[batch] if batch in unlike else starts[batch + 1] - 1)
+            for batch in batches
+        ]
+        cases.append(DriftCase(case.value, _touching(spans)))
+    return replace(drift, cases=tuple(cases))
+
+
+def _joined(drifts: Sequence[Drift]) -> Drift:
+    """One drift out of those of several batches."""
+    ranges: dict[str, list[tuple[int, int]]] = {}
+    for drift in drifts:
+        for case in drift.cases:
+            ranges.setdefault(case.value, []).extend(case.ranges)
+    hidden = sum(drift.n_cases - len(drift.cases) for drift in drifts)
+    cases = tuple(
+        DriftCase(value, _touching(sorted(found)))
+        for value, found in list(ranges.items())[: Drift.MAX_CASES]
+    )
+    return replace(drifts[0], cases=cases, n_cases=len(ranges) + hidden)
+
+
+def _touching(ranges: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Ranges with those joined that touch or overlap."""
+    joined: list[tuple[int, int]] = []
+    for first, last in ranges:
+        if joined and first <= joined[-1][1] + 1:
+            joined[-1] = (joined[-1][0], max(last, joined[-1][1]))
+        else:
+            joined.append((first, last))
+    return tuple(joined)
