@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from gridref.catalog.chunk_rows import ChunkBatch, SourceIndex, chunk_batches
 from gridref.catalog.document import (
     ROOT_FILE,
     ArrayEntry,
@@ -33,14 +34,17 @@ from gridref.catalog.tables import (
     BLOCK_SCHEMA,
     CHUNK_SCHEMA,
     SOURCE_SCHEMA,
-    ChunkBatch,
-    SourceIndex,
     TableWriter,
     blocks_table,
-    chunk_batches,
     sources_table,
 )
-from gridref.errors import CatalogNotFoundError, GridrefError, InvalidRequestError, Place
+from gridref.errors import (
+    CatalogError,
+    CatalogNotFoundError,
+    GridrefError,
+    InvalidRequestError,
+    Place,
+)
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.manifest import ChunkState
 
@@ -91,12 +95,22 @@ def write_catalog(
         catalog cannot keep.
     CatalogVersionError, CatalogCorruptError
         If a catalog lies there that cannot be understood: remove it first.
+    CatalogError
+        If writing fails: no room, no permission.
     SourceUnavailableError
-        If writing fails.
+        If a remote filesystem cannot be reached or refuses.
     """
     if sources not in ("absolute", "relative"):
         raise InvalidRequestError(f'sources must be "absolute" or "relative", got {sources!r}')
-    return write_to_folder(group, open_folder(url, storage_options), dict(extra or {}), sources)
+    folder = open_folder(url, storage_options)
+    try:
+        return write_to_folder(group, folder, dict(extra or {}), sources)
+    except OSError as error:
+        if isinstance(error, GridrefError):
+            raise
+        raise CatalogError(
+            f"the catalog cannot be written: {error.strerror or error}", Place(source=folder.url)
+        ) from error
 
 
 def write_to_folder(

@@ -15,6 +15,7 @@ from gridref.catalog import open_catalog, write_catalog
 from gridref.catalog.storage import LocalFolder
 from gridref.errors import (
     CatalogCorruptError,
+    CatalogError,
     CatalogNotFoundError,
     CatalogVersionError,
     GridrefError,
@@ -85,8 +86,9 @@ def test_what_is_not_a_catalog_is_not_overwritten(tmp_path: Path, place: str) ->
 def test_a_file_is_not_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "a.nc"
     path.write_text("data")
-    with pytest.raises(GridrefError):
-        write_catalog(group_of(1.0), path)
+    for place in (path, path / "below"):
+        with pytest.raises(GridrefError):
+            write_catalog(group_of(1.0), place)
     assert path.read_text() == "data"
 
 
@@ -221,7 +223,7 @@ def test_a_failed_write_leaves_the_old_catalog_and_no_litter(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(LocalFolder, "publish", fail)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(CatalogError, match="cannot be written: No space"):
         write_catalog(group_of(2.0), tmp_path / "c")
     assert sorted(path.name for path in (tmp_path / "c").iterdir()) == before
     assert value_in(open_catalog(tmp_path / "c")) == 1.0

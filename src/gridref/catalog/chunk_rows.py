@@ -1,0 +1,266 @@
+"""The chunk rows of arrays, as batches that become row groups of the table of chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from gridref.catalog.columns import gather_bytes, steps_of_offsets
+from gridref.catalog.layout import RowLayout
+from gridref.catalog.tables import CHUNK_SCHEMA, ROW_GROUP_ROWS, table_of
+from gridref.errors import InvalidRequestError
+from gridref.model.array import VirtualArray
+from gridref.model.manifest import ChunkManifest, ChunkState, Source
+
+__all__ = ["ChunkBatch", "SourceIndex", "chunk_batches"]
+
+ROW_GROUP_INLINE_BYTES = 4 * 2**20
+"""Inline bytes after which a row group of chunks ends."""
+
+Int64Array = NDArray[np.int64]
+
+
+class SourceIndex:
+    """Numbers sources in the order in which chunk rows first use them."""
+
+    def __init__(self) -> None:
+        self.sources: list[Source] = []
+        self._seen: dict[Source, int] = {}
+        self._candidates: list[Source] = []
+        self._numbers = np.zeros(0, np.int64)
+        self._tuples: dict[int, tuple[tuple[Source, ...], Int64Array]] = {}
+
+    def candidates(self, sources: tuple[Source, ...]) -> Int64Array:
+        """A provisional number for each of `sources`, equal for equal ones."""
+        known = self._tuples.get(id(sources))
+        if known is None:
+            numbers = np.empty(len(sources), np.int64)
+            for i, source in enumerate(sources):
+                number = self._seen.setdefault(source, len(self._seen))
+                if number == len(self._candidates):
+                    self._candidates.append(source)
+                numbers[i] = number
+            # The tuple is kept so that its id stays its own.
+            known = self._tuples[id(sources)] = (sources, numbers)
+        return known[1]
+
+    def final(self, candidates: Int64Array) -> NDArray[np.int32]:
+        """The numbers of candidates that are in use."""
+        room = len(self._candidates) - self._numbers.size
+        if room > 0:
+            self._numbers = np.concatenate([self._numbers, np.full(room, -1, np.int64)])
+        new = np.unique(candidates[self._numbers[candidates] < 0])
+        self._numbers[new] = len(self.sources) + np.arange(new.size)
+        self.sources += [self._candidates[i] for i in new.tolist()]
+        return self._numbers[candidates].astype(np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class ChunkBatch:
+    """Chunk rows that become one row group, and the array each belongs to."""
+
+    array: Int64Array
+    source: NDArray[np.int32]
+    offset: Int64Array
+    length: Int64Array
+    state: NDArray[np.uint8]
+    filter_mask: NDArray[np.uint32]
+    inline: NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        return len(self.state)
+
+    def to_arrow(self) -> pa.Table:
+        """The rows as the table keeps them."""
+        ranges = np.flatnonzero(self.state == ChunkState.RANGE)
+        steps = np.zeros(len(self), np.int64)
+        steps[ranges] = steps_of_offsets(
+            self.source[ranges], self.offset[ranges], self.length[ranges]
+        )
+        columns = [self.source, steps, self.length, self.state, self.filter_mask, self._payloads()]
+        return table_of(columns, CHUNK_SCHEMA)
+
+    def _payloads(self) -> pa.Array:
+        is_inline = self.state == ChunkState.INLINE
+        sizes = np.where(is_inline, self.length, 0)
+        ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+        validity = pa.py_buffer(np.packbits(is_inline, bitorder="little").tobytes())
+        return pa.LargeBinaryArray.from_buffers(
+            pa.large_binary(),
+            len(self),
+            [validity, pa.py_buffer(ends.tobytes()), pa.py_buffer(self.inline.tobytes())],
+        )
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Rows of one manifest, for one array."""
+
+    array: int
+    manifest: ChunkManifest
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+
+def chunk_batches(
+    arrays: Iterable[tuple[VirtualArray, RowLayout]], sources: SourceIndex
+) -> Iterator[ChunkBatch]:
+    """The chunk rows of all arrays, one after the other, in batches of one row group.
+
+    Raises
+    ------
+    InvalidRequestError
+        If a manifest contradicts itself.
+    """
+    for runs in _grouped(_runs(arrays)):
+        yield from _split_by_inline(_batch(runs, sources))
+
+
+def _runs(arrays: Iterable[tuple[VirtualArray, RowLayout]]) -> Iterator[_Run]:
+    for number, (array, layout) in enumerate(arrays):
+        columns = (layout.manifest.tolist(), layout.start.tolist(), layout.stop.tolist())
+        for index, start, stop in zip(*columns, strict=True):
+            manifest = array.manifests[index]
+            if isinstance(manifest, ChunkManifest):
+                yield _Run(number, manifest, start, stop)
+                continue
+            for first in range(start, stop, ROW_GROUP_ROWS):
+                rows = np.arange(first, min(stop, first + ROW_GROUP_ROWS))
+                yield _Run(number, manifest.take(rows), 0, rows.size)
+
+
+def _grouped(runs: Iterable[_Run]) -> Iterator[list[_Run]]:
+    """Runs, cut so that each group has `ROW_GROUP_ROWS` rows, the last one fewer."""
+    group: list[_Run] = []
+    room = ROW_GROUP_ROWS
+    for run in runs:
+        start = run.start
+        while run.stop - start >= room:
+            group.append(_Run(run.array, run.manifest, start, start + room))
+            yield group
+            start += room
+            group, room = [], ROW_GROUP_ROWS
+        if start < run.stop:
+            group.append(_Run(run.array, run.manifest, start, run.stop))
+            room -= run.stop - start
+    if group:
+        yield group
+
+
+def _batch(runs: list[_Run], sources: SourceIndex) -> ChunkBatch:
+    counts = np.fromiter(map(len, runs), np.int64, len(runs))
+
+    def column(name: str) -> Any:
+        return np.concatenate([getattr(run.manifest, name)[run.start : run.stop] for run in runs])
+
+    state = column("state")
+    is_range, is_inline = state == ChunkState.RANGE, state == ChunkState.INLINE
+    if int(state.max()) > max(ChunkState):
+        raise InvalidRequestError(f"unknown chunk state {int(state.max())}")
+    length = np.where(is_range | is_inline, column("length"), 0)
+    offset = column("offset")
+    if int(length.min()) < 0 or int(np.where(is_range, offset, 0).min()) < 0:
+        raise InvalidRequestError("a chunk has a negative offset or length")
+    mask = [
+        np.zeros(len(run), np.uint32)
+        if run.manifest.filter_mask is None
+        else run.manifest.filter_mask[run.start : run.stop]
+        for run in runs
+    ]
+    return ChunkBatch(
+        np.repeat(np.fromiter((run.array for run in runs), np.int64, len(runs)), counts),
+        _global_sources(runs, counts, column("source"), is_range, sources),
+        np.where(is_range, offset, 0),
+        length,
+        state,
+        np.where(is_range | is_inline, np.concatenate(mask), 0).astype(np.uint32),
+        _inline_of(runs, counts, offset, length, is_inline),
+    )
+
+
+def _global_sources(
+    runs: list[_Run],
+    counts: Int64Array,
+    local: NDArray[np.int32],
+    is_range: NDArray[np.bool_],
+    sources: SourceIndex,
+) -> NDArray[np.int32]:
+    """Numbers in the catalog of the sources of each row; 0 where there is none."""
+    bases: dict[int, int] = {}
+    tables: list[Int64Array] = []
+    size = 0
+    for run in runs:
+        key = id(run.manifest.sources)
+        if key not in bases:
+            bases[key] = size
+            tables.append(sources.candidates(run.manifest.sources))
+            size += len(run.manifest.sources)
+    n_sources = np.fromiter((len(run.manifest.sources) for run in runs), np.int64, len(runs))
+    base = np.fromiter((bases[id(run.manifest.sources)] for run in runs), np.int64, len(runs))
+    wrong = is_range & ((local < 0) | (local >= np.repeat(n_sources, counts)))
+    if wrong.any():
+        raise InvalidRequestError("a chunk points to a source that its manifest does not have")
+    result = np.zeros(local.size, np.int32)
+    lookup = np.concatenate([np.zeros(0, np.int64), *tables])
+    result[is_range] = sources.final(lookup[(local + np.repeat(base, counts))[is_range]])
+    return result
+
+
+def _inline_of(
+    runs: list[_Run],
+    counts: Int64Array,
+    offset: Int64Array,
+    length: Int64Array,
+    is_inline: NDArray[np.bool_],
+) -> NDArray[np.uint8]:
+    """Payloads of the inline rows, back to back."""
+    if not is_inline.any():
+        return np.zeros(0, np.uint8)
+    blobs: dict[int, int] = {}
+    parts: list[bytes] = []
+    size = 0
+    for run in runs:
+        if id(run.manifest) not in blobs:
+            blobs[id(run.manifest)] = size
+            parts.append(run.manifest.inline)
+            size += len(run.manifest.inline)
+    base = np.fromiter((blobs[id(run.manifest)] for run in runs), np.int64, len(runs))
+    limit = base + np.fromiter((len(run.manifest.inline) for run in runs), np.int64, len(runs))
+    ends = (offset + length)[is_inline] + np.repeat(base, counts)[is_inline]
+    if (offset[is_inline] < 0).any() or (ends > np.repeat(limit, counts)[is_inline]).any():
+        raise InvalidRequestError("an inline chunk reaches out of its manifest's inline bytes")
+    data = np.frombuffer(parts[0] if len(parts) == 1 else b"".join(parts), np.uint8)
+    starts = (offset + np.repeat(base, counts))[is_inline]
+    return gather_bytes(data, starts, length[is_inline])
+
+
+def _split_by_inline(batch: ChunkBatch) -> Iterator[ChunkBatch]:
+    """Smaller batches where one holds many inline bytes, so that few are read in vain."""
+    if batch.inline.size <= ROW_GROUP_INLINE_BYTES:
+        yield batch
+        return
+    sizes = np.where(batch.state == ChunkState.INLINE, batch.length, 0)
+    ends = np.cumsum(sizes)
+    first = 0
+    while first < len(batch):
+        taken = int(ends[first] - sizes[first])
+        stop = int(np.searchsorted(ends, taken + ROW_GROUP_INLINE_BYTES, side="right"))
+        stop = max(first + 1, stop)
+        yield ChunkBatch(
+            batch.array[first:stop],
+            batch.source[first:stop],
+            batch.offset[first:stop],
+            batch.length[first:stop],
+            batch.state[first:stop],
+            batch.filter_mask[first:stop],
+            batch.inline[taken : int(ends[stop - 1])],
+        )
+        first = stop
