@@ -106,6 +106,8 @@ class Notes:
         What the caller decided.
     inputs
         The inputs as given, for their names.
+    unnamed
+        Names of inputs that do not know theirs.
     drifts, problems
         What was found so far.
     failed
@@ -114,6 +116,7 @@ class Notes:
 
     options: CombineOptions
     inputs: Sequence[VirtualGroup]
+    unnamed: Sequence[str]
     drifts: list[Drift] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     failed: set[str] = field(default_factory=set)
@@ -123,7 +126,7 @@ class Notes:
         """Name of an input."""
         known = self.names.get(file)
         if known is None:
-            known = self.names[file] = source_name(self.inputs[file]) or f"input {file + 1}"
+            known = self.names[file] = source_name(self.inputs[file]) or self.unnamed[file]
         return known
 
     def drift(

@@ -64,9 +64,18 @@ def combine_batch(
     growing: tuple[str, ...],
     read: Read | None,
     options: CombineOptions,
+    unnamed: Sequence[str],
 ) -> Combination:
-    """Combine groups that are all in memory; parameters are those of `gridref.combine.combine`."""
-    notes = Notes(options, groups)
+    """Combine groups that are all in memory.
+
+    Parameters
+    ----------
+    groups, growing, read, options
+        As for `gridref.combine.combine`.
+    unnamed
+        Names for groups that do not know their file.
+    """
+    notes = Notes(options, groups, unnamed)
     task = _Task(growing, notes, Values(read), _is_new(groups, growing))
     group = _combine_level(list(groups), "", task, _Inherited())
     names = tuple(notes.name(file) for file in range(len(groups)))

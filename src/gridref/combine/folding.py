@@ -102,10 +102,10 @@ def combine(
     """
     growing = (dim,) if isinstance(dim, str) else tuple(dim)
     rules = options or CombineOptions()
-    results = [
-        combine_batch(batch, growing, read, rules)
-        for batch in itertools.batched(groups, BATCH_GROUPS)
-    ]
+    results: list[Combination] = []
+    for number, batch in enumerate(itertools.batched(groups, BATCH_GROUPS)):
+        names = [f"input {number * BATCH_GROUPS + place + 1}" for place in range(len(batch))]
+        results.append(combine_batch(batch, growing, read, rules, names))
     if not results or not growing:
         raise InvalidRequestError("nothing to combine: no inputs or no dimension")
     if len(results) == 1:
@@ -115,7 +115,8 @@ def combine(
     reports = [result.report for result in results]
     if len(parts) < len(results):
         return Combination(None, _merged(reports, None), problems)
-    last = combine_batch(parts, growing, read, rules)
+    names = [f"{report.files[0]} and following" for report in reports]
+    last = combine_batch(parts, growing, read, rules, names)
     problems = _united(itertools.chain(problems, last.problems))
     return Combination(last.group, _merged(reports, last.report), problems)
 

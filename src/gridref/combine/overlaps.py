@@ -82,8 +82,11 @@ def _labels(column: Column, values: Values) -> list[NDArray[Any]] | None:
     if not all(values.available(array) for array in column.arrays):
         return None
     labels = [values.of(array) for array in column.arrays if array.size]
+    fills = Packing.of(column.first).fills if column.first.dtype.kind in "iuf" else ()
     for part in labels:
         if part.dtype.kind == "f" and np.isnan(part).any():
+            return None
+        if fills and np.isin(part, list(fills)).any():
             return None
     return labels or None
 

@@ -66,7 +66,7 @@ def _bounds_of(column: Column, columns: Mapping[str, Column]) -> list[str]:
 def _resolve(columns: list[Column], notes: Notes, values: Values) -> list[Column]:
     main = columns[0]
     bases = _bases(main, notes)
-    if bases is None or len(set(bases.values())) == 1:
+    if bases is None:
         return columns
     calendars = {base.calendar for base in bases.values()}
     cases = main.cases(lambda kind: _described(kind.array.attrs))

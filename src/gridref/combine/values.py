@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from gridref.combine.options import Read
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray
-from gridref.model.encoding import bytes_codec
 from gridref.model.manifest import ChunkManifest, ChunkState
 
 __all__ = ["Values", "same_values"]
@@ -31,7 +30,7 @@ class Values:
 
     def available(self, array: VirtualArray) -> bool:
         """Whether the values can be had."""
-        return self._read is not None or content_key(array) is not None
+        return self._read is not None or array.size == 0 or is_plain_inline(array)
 
     def of(self, array: VirtualArray) -> NDArray[Any]:
         """All values of an array; read once.
@@ -80,25 +79,33 @@ def inline_values(array: VirtualArray) -> NDArray[Any] | None:
     """Values that are kept inline as one plain chunk, as `VirtualArray.from_numpy` does."""
     if array.size == 0:
         return np.zeros(array.shape, array.dtype)
-    if array.n_blocks != 1 or len(array.encodings) != 1 or array.dtype.hasobject:
+    manifest = array.manifests[0] if is_plain_inline(array) else None
+    if not isinstance(manifest, ChunkManifest):
         return None
-    (encoding,), (manifest,), blocks = array.encodings, array.manifests, array.blocks
-    plain = (
-        encoding.codecs == (bytes_codec(array.dtype),)
-        and encoding.dtype == array.dtype
-        and encoding.unpacking is None
-        and encoding.chunk_shape == array.shape
-        and not encoding.prefix
-        and isinstance(manifest, ChunkManifest)
-        and manifest.state[int(blocks.first_row[0])] == ChunkState.INLINE
-        and not manifest.has_filter_masks
-    )
-    whole = bool((blocks.origin == 0).all() and (blocks.step == 1).all())
-    if not (plain and whole) or not isinstance(manifest, ChunkManifest):
-        return None
-    raw = manifest.inline_bytes(int(blocks.first_row[0]))
+    raw = manifest.inline_bytes(int(array.blocks.first_row[0]))
     little = np.frombuffer(raw, array.dtype.newbyteorder("<"))
     return little.astype(array.dtype).reshape(array.shape)
+
+
+def is_plain_inline(array: VirtualArray) -> bool:
+    """Whether an array is all of one inline chunk that holds nothing but its elements."""
+    blocks = array.blocks
+    if len(blocks) != 1 or len(array.encodings) != 1 or array.dtype.hasobject:
+        return False
+    (encoding,), (manifest,) = array.encodings, array.manifests
+    plain = (
+        encoding.chunk_shape == array.shape
+        and encoding.dtype == array.dtype
+        and len(encoding.codecs) == 1
+        and encoding.codecs[0].name == "bytes"
+        and '"big"' not in encoding.codecs[0].configuration_json
+        and encoding.unpacking is None
+        and not encoding.prefix
+    )
+    if not plain or not isinstance(manifest, ChunkManifest):
+        return False
+    held = manifest.state[int(blocks.first_row[0])] == ChunkState.INLINE
+    return bool(held and (blocks.origin == 0).all() and (blocks.step == 1).all())
 
 
 def same_values(one: NDArray[Any], other: NDArray[Any]) -> bool:

@@ -1,0 +1,623 @@
+"""Each kind of drift, resolved or reported."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from gridref.combine import CombineOptions, DriftReport, combine, concat
+from gridref.errors import CombineError, InvalidRequestError
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.indexing import isel
+from gridref.testing.builders import chunked_array
+from gridref.testing.reference_reader import read_slowly
+
+
+def numbers(values: Any, dims: Any = ("time",), chunks: Any = None, **attrs: Any) -> VirtualArray:
+    data = np.asarray(values)
+    chunks = chunks or [max(1, -(-n // 2)) for n in data.shape]
+    fill = attrs.get("_FillValue")
+    return chunked_array(data, chunks, dims, attrs=attrs, fill_value=fill)
+
+
+def group(**arrays: VirtualArray) -> VirtualGroup:
+    return VirtualGroup(arrays)
+
+
+def decoded(array: VirtualArray) -> np.ndarray:
+    """Values as xarray shows them."""
+    raw = xr.Variable(array.dims, read_slowly(array), dict(array.attrs))
+    return xr.conventions.decode_cf_variable("v", raw, decode_times=True).values
+
+
+def expected(*arrays: VirtualArray) -> np.ndarray:
+    return np.concatenate([decoded(array) for array in arrays])
+
+
+def causes(report: DriftReport) -> set[str]:
+    return {drift.cause for drift in report}
+
+
+def problems(*groups: VirtualGroup, dim: str = "time", **options: Any) -> dict[str, str]:
+    result = combine(list(groups), dim, read=read_slowly, options=CombineOptions(**options))
+    assert result.group is None
+    return {problem.cause: str(problem) for problem in result.problems}
+
+
+# Packing
+
+
+def test_equal_packing_stays_packed() -> None:
+    attrs = {"scale_factor": 0.01, "add_offset": 273.15, "_FillValue": np.int16(-999)}
+    parts = [numbers(np.int16([1, -999, 3]), **attrs), numbers(np.int16([4, 5]), **attrs)]
+    joined = concat(parts, "time")
+    assert joined.dtype == np.int16
+    assert joined.attrs["scale_factor"] == 0.01
+    np.testing.assert_array_equal(decoded(joined), expected(*parts))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"scale_factor": 0.01, "add_offset": 273.15}, {"scale_factor": 0.02, "add_offset": 270.0}),
+        (
+            {"scale_factor": np.float32(0.01), "_FillValue": np.int16(-9)},
+            {"scale_factor": np.float32(0.5), "_FillValue": np.int16(-9)},
+        ),
+        ({"scale_factor": 0.1, "_FillValue": np.int16(-9)}, {"_FillValue": np.int16(-9)}),
+        ({"_FillValue": np.int16(-9)}, {"_FillValue": np.int16(-99)}),
+        ({"_FillValue": np.int16(-9), "missing_value": np.int16(-9)}, {}),
+        ({"missing_value": np.int16([-9, 4])}, {"_FillValue": np.int16(5)}),
+        ({"_Unsigned": "true", "_FillValue": np.int16(-9)}, {"_FillValue": np.int16(-9)}),
+    ],
+)
+def test_different_packing_is_unpacked_block_by_block(
+    one: dict[str, Any], other: dict[str, Any]
+) -> None:
+    parts = [
+        numbers(np.int16([1, -9, 3, 4]), **one),
+        numbers(np.int16([-9, -99, 5]), **other),
+    ]
+    result = combine([group(v=part) for part in parts], "time")
+    assert result.group is not None
+    joined = result.group.arrays["v"]
+    assert isinstance(joined, VirtualArray)
+    wanted = expected(*[part.replace(attrs=dict(part.attrs)) for part in parts])
+    np.testing.assert_array_equal(decoded(joined), wanted)
+    assert joined.dtype == np.result_type(*(decoded(part) for part in parts), np.float32)
+    assert "scale_factor" not in joined.attrs
+    assert np.isnan(joined.attrs["_FillValue"])
+    assert causes(result.report) >= {"packing"}
+
+
+def test_unpacked_cubes_combine_again() -> None:
+    parts = [
+        numbers(np.int16([1, -9, 3]), scale_factor=0.1, _FillValue=np.int16(-9)),
+        numbers(np.int16([-9, 5]), scale_factor=0.2, _FillValue=np.int16(-9)),
+        numbers(np.int16([7, 8]), scale_factor=0.3),
+    ]
+    twice = concat([concat(parts[:2], "time"), parts[2]], "time")
+    np.testing.assert_array_equal(decoded(twice), expected(*parts))
+
+
+def test_missing_chunks_of_packed_blocks_are_nan() -> None:
+    parts = [
+        chunked_array(
+            np.arange(6, dtype="i2"),
+            (2,),
+            ("time",),
+            attrs={"scale_factor": 0.1, "_FillValue": np.int16(-9)},
+            fill_value=np.int16(-9),
+            absent=[1],
+        ),
+        numbers(np.int16([3]), scale_factor=0.2, _FillValue=np.int16(-9)),
+    ]
+    np.testing.assert_array_equal(decoded(concat(parts, "time")), expected(*parts))
+
+
+def test_floats_with_different_fill_values_become_nan() -> None:
+    parts = [
+        numbers(np.float32([1, 1e20]), _FillValue=np.float32(1e20)),
+        numbers(np.float32([-999, 2]), _FillValue=np.float32(-999)),
+    ]
+    joined = concat(parts, "time")
+    assert joined.dtype == np.float32
+    np.testing.assert_array_equal(decoded(joined), expected(*parts))
+
+
+# Dtypes
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "common"),
+    [
+        (np.int16([1]), np.int32([70_000]), "int32"),
+        (np.float32([0.1]), np.float64([0.1]), "float64"),
+        (np.array([b"ab"]), np.array([b"abcdef"]), "S6"),
+        (np.uint8([200]), np.int8([-1]), "int16"),
+        (np.int32([2**31 - 1]), np.float32([0.5]), "float64"),
+    ],
+)
+def test_dtypes_are_promoted_safely(one: Any, other: Any, common: str) -> None:
+    result = combine([group(v=numbers(one)), group(v=numbers(other))], "time")
+    assert result.group is not None
+    joined = result.group.arrays["v"]
+    assert joined.dtype == np.dtype(common)
+    np.testing.assert_array_equal(read_slowly(joined), np.concatenate([one, other]))
+    assert causes(result.report) == {"dtype"}
+
+
+def test_lossy_promotion_only_if_asked() -> None:
+    parts = [numbers(np.int64([2**53 + 1])), numbers(np.float32([0.5]))]
+    with pytest.raises(CombineError, match="lossy=True"):
+        concat(parts, "time")
+    assert concat(parts, "time", lossy=True).dtype == np.float64
+    with pytest.raises(CombineError, match="no common one"):
+        concat([numbers(np.int64([1])), numbers(np.array([b"a"]))], "time")
+
+
+# Times
+
+
+def time_values(*groups: VirtualGroup, **options: Any) -> tuple[np.ndarray, VirtualArray, Any]:
+    result = combine(list(groups), "time", read=read_slowly, options=CombineOptions(**options))
+    assert result.problems == ()
+    assert result.group is not None
+    array = result.group.arrays["time"]
+    return decoded(array), array, result.report
+
+
+@pytest.mark.parametrize(
+    ("units", "dtype"),
+    [
+        (["days since 2000-01-01", "days since 2000-02-01"], "f8"),
+        (["days since 2000-01-01", "days since 2000-02-01 12:00"], "f8"),
+        (["days since 2000-01-01", "days since 2000-02-01 12:00:00"], "i4"),
+        (["hours since 1900-01-01", "days since 2000-1-1"], "i8"),
+        (["hours since 1900-01-01 00:00:0.0", "seconds since 2000-01-01T00:00:00Z"], "i4"),
+        (["seconds since 1970-01-01", "seconds since 2001-01-01 03:00 +01:00"], "f4"),
+        (["days since 1850-01-01", "days since 1850-1-1 00:00:00"], "f8"),
+        (["milliseconds since 1970-01-01", "minutes since 2010-05-06 07:08:09.123"], "i8"),
+    ],
+)
+def test_times_are_put_on_one_epoch_exactly(units: list[str], dtype: str) -> None:
+    parts = [
+        numbers(np.array([3, 4, 5], dtype), units=units[0]),
+        numbers(np.array([7, 8, 9, 11], dtype), units=units[1]),
+    ]
+    values, _, report = time_values(*[group(time=part) for part in parts], overlap="keep")
+    np.testing.assert_array_equal(values, expected(*parts))
+    assert causes(report) & {"time-units"}
+
+
+def test_fractions_that_do_not_add_up_become_ticks() -> None:
+    parts = [
+        numbers(np.array([0.1, 0.2]), units="seconds since 2009-01-01"),
+        numbers(np.array([0.1, 0.3]), units="seconds since 2009-01-02"),
+    ]
+    values, array, _ = time_values(*[group(time=part) for part in parts])
+    np.testing.assert_array_equal(values, expected(*parts))
+    assert array.dtype == np.int64
+
+
+def test_times_keep_their_gaps() -> None:
+    parts = [
+        numbers(np.int32([1, -1, 3]), units="days since 2000-01-01", _FillValue=np.int32(-1)),
+        numbers(np.int32([-5, 2]), units="days since 2000-02-01", _FillValue=np.int32(-5)),
+    ]
+    values, _, _ = time_values(*[group(time=part) for part in parts])
+    np.testing.assert_array_equal(values, expected(*parts))
+
+
+def test_bounds_follow_their_time() -> None:
+    def part(day: int, units: str) -> VirtualGroup:
+        return group(
+            time=numbers(np.float64([day]), units=units, bounds="time_bnds"),
+            time_bnds=numbers(np.float64([[day - 0.5, day + 0.5]]), ("time", "nv"), (1, 2)),
+        )
+
+    result = combine(
+        [part(0, "days since 2000-01-01"), part(1, "days since 2000-03-01")],
+        "time",
+        read=read_slowly,
+    )
+    assert result.group is not None
+    bounds = read_slowly(result.group.arrays["time_bnds"])
+    assert bounds.tolist() == [[-0.5, 0.5], [60.5, 61.5]]
+
+
+def test_times_of_equal_units_stay_virtual() -> None:
+    parts = [numbers(np.arange(2.0) + 2 * k, units="days since 2000-01-01") for k in range(3)]
+    joined = concat([group(time=part) for part in parts], "time").arrays["time"]
+    assert isinstance(joined, VirtualArray)
+    assert joined.n_blocks == 3
+    assert {len(array.encodings) for array in [joined]} == {1}
+
+
+def test_calendars_that_mean_the_same_days_combine() -> None:
+    parts = [
+        numbers(np.int64([0, 1]), units="days since 2000-01-01", calendar="standard"),
+        numbers(np.int64([0, 1]), units="days since 2001-01-01", calendar="proleptic_gregorian"),
+    ]
+    values, array, _ = time_values(*[group(time=part) for part in parts])
+    np.testing.assert_array_equal(values, expected(*parts))
+    assert array.attrs["calendar"] == "standard"
+
+
+@pytest.mark.parametrize("calendar", ["noleap", "360_day", "julian"])
+def test_calendars_of_other_days_are_a_problem(calendar: str) -> None:
+    parts = [
+        numbers(np.int64([0, 1]), units="days since 2000-01-01", calendar="standard"),
+        numbers(np.int64([2, 3]), units="days since 2000-01-01", calendar=calendar),
+    ]
+    found = problems(*[group(time=part) for part in parts])
+    assert set(found) == {"calendar-differs"}
+
+
+@pytest.mark.parametrize("calendar", ["noleap", "360_day", "julian", "all_leap"])
+def test_other_calendars_are_exact_too(calendar: str) -> None:
+    import cftime
+
+    parts = [
+        numbers(np.int64([0, 1]), units="days since 1996-02-28", calendar=calendar),
+        numbers(np.int64([0, 1]), units="days since 2004-03-01", calendar=calendar),
+    ]
+    joined = concat([group(time=part) for part in parts], "time", read=read_slowly).arrays["time"]
+    assert isinstance(joined, VirtualArray)
+
+    def dates(array: VirtualArray) -> Any:
+        return cftime.num2date(read_slowly(array), array.attrs["units"], calendar)
+
+    np.testing.assert_array_equal(dates(joined), np.concatenate([dates(part) for part in parts]))
+
+
+def test_times_need_a_reader_or_inline_values() -> None:
+    parts = [
+        chunked_array(np.arange(4.0), (3,), ("time",), compressed=True, attrs={"units": units})
+        for units in ("days since 2000-01-01", "days since 2000-02-01")
+    ]
+    result = combine([group(time=part) for part in parts], "time")
+    assert [problem.cause for problem in result.problems] == ["time-units-differ"]
+    assert "nothing can read them" in str(result.problems[0])
+
+
+# Units
+
+
+def test_units_that_differ_are_a_problem_unless_converted() -> None:
+    parts = [numbers(np.float64([280.0]), units="K"), numbers(np.float64([7.0]), units="degC")]
+    groups = [group(t=part) for part in parts]
+    assert "units-differ" in problems(*groups)
+    joined = concat(groups, "time", convert_units=lambda a, b: (1.0, 273.15)).arrays["t"]
+    assert isinstance(joined, VirtualArray)
+    assert decoded(joined).tolist() == [280.0, 280.15]
+    assert joined.attrs["units"] == "K"
+
+
+# Missing variables and dimensions
+
+
+def test_missing_variables() -> None:
+    full = group(a=numbers(np.float32([1, 2])), b=numbers(np.float32([3, 4])))
+    part = group(a=numbers(np.float32([5])))
+    assert "variable-missing" in problems(full, part)
+    outer = combine([full, part, full], "time", options=CombineOptions(join="outer"))
+    assert outer.group is not None
+    b = outer.group.arrays["b"]
+    np.testing.assert_array_equal(decoded(b), np.float32([3, 4, np.nan, 3, 4]))
+    assert "variable-missing" in causes(outer.report)
+    inner = combine([full, part], "time", options=CombineOptions(join="inner"))
+    assert inner.group is not None
+    assert set(inner.group.arrays) == {"a"}
+    assert "variable-missing" in causes(inner.report)
+
+
+@pytest.mark.parametrize(
+    "attrs", [{}, {"_FillValue": np.int16(-1)}, {"scale_factor": 0.5}], ids=str
+)
+def test_missing_integers_read_as_no_data(attrs: dict[str, Any]) -> None:
+    full = group(a=numbers(np.int16([1, 2])), b=numbers(np.int16([3, 4]), **attrs))
+    part = group(a=numbers(np.int16([5])))
+    joined = concat([part, full], "time", join="outer").arrays["b"]
+    assert isinstance(joined, VirtualArray)
+    scale = attrs.get("scale_factor", 1)
+    np.testing.assert_array_equal(decoded(joined), [np.nan, 3 * scale, 4 * scale])
+
+
+def test_files_without_rows_add_nothing() -> None:
+    full = group(a=numbers(np.float32([1, 2])), b=numbers(np.float32([3, 4])))
+    empty = group(a=numbers(np.float32([])))
+    joined = concat([empty, full, empty], "time")
+    assert read_slowly(joined.arrays["a"]).tolist() == [1, 2]
+    assert read_slowly(joined.arrays["b"]).tolist() == [3, 4]
+
+
+def test_order_of_dimensions() -> None:
+    values = np.arange(12).reshape(3, 4)
+    parts = [
+        group(v=numbers(values, ("time", "x"))),
+        group(v=numbers(values.T + 100, ("x", "time"))),
+    ]
+    result = combine(parts, "time")
+    assert result.group is not None
+    np.testing.assert_array_equal(
+        read_slowly(result.group.arrays["v"]), np.concatenate([values, values + 100])
+    )
+    assert "dimensions" in causes(result.report)
+
+
+def test_reversed_latitudes_are_flipped() -> None:
+    lat = np.array([10.0, 20, 30])
+    values = np.arange(6.0).reshape(2, 3)
+    parts = [
+        group(lat=numbers(lat, ("lat",)), v=numbers(values, ("time", "lat"))),
+        group(lat=numbers(lat[::-1], ("lat",)), v=numbers(values[:, ::-1] + 9, ("time", "lat"))),
+    ]
+    result = combine(parts, "time", read=read_slowly)
+    assert result.group is not None
+    np.testing.assert_array_equal(
+        read_slowly(result.group.arrays["v"]), np.concatenate([values, values + 9])
+    )
+    assert read_slowly(result.group.arrays["lat"]).tolist() == lat.tolist()
+    assert "direction" in causes(result.report)
+
+
+def test_dimensions_of_other_names_are_a_problem_unless_made_up() -> None:
+    parts = [group(v=numbers([1, 2], ("time",))), group(v=numbers([[1]], ("time", "x")))]
+    assert "dimensions-differ" in problems(*parts)
+    phony = [
+        group(v=numbers([[1, 2]], ("phony_dim_0", "phony_dim_1"))),
+        group(v=numbers([[3, 4]], ("phony_dim_5", "phony_dim_2"))),
+    ]
+    joined = concat(phony, "phony_dim_0").arrays["v"]
+    assert read_slowly(joined).tolist() == [[1, 2], [3, 4]]
+
+
+# Labels
+
+
+def labelled(*labels: float, offset: float = 0) -> VirtualGroup:
+    values = np.array(labels, float)
+    return group(time=numbers(values, chunks=[2]), v=numbers(values * 10 + offset, chunks=[3]))
+
+
+def test_overlaps_are_an_error_by_default() -> None:
+    found = problems(labelled(1, 2, 3), labelled(3, 4))
+    assert "overlap='first'" in found["overlap"]
+
+
+@pytest.mark.parametrize("rule", ["first", "last"])
+def test_overlaps_are_trimmed_inside_chunks(rule: str) -> None:
+    files = [
+        labelled(1, 2, 3, 4, 5, 6, 7),
+        labelled(3, 4, offset=0.1),
+        labelled(6, 7, 8, 9, offset=0.2),
+        labelled(0, 1, offset=0.3),
+    ]
+    result = combine(files, "time", read=read_slowly, options=CombineOptions(overlap=rule))
+    assert result.group is not None
+    labels, values = (read_slowly(result.group.arrays[name]) for name in ("time", "v"))
+    known: dict[float, float] = {}
+    for file in files:
+        for label, value in zip(
+            read_slowly(file.arrays["time"]), read_slowly(file.arrays["v"]), strict=True
+        ):
+            if rule == "last" or label not in known:
+                known[label] = value
+    assert labels.tolist() == sorted(known)
+    assert values.tolist() == [known[label] for label in sorted(known)]
+    assert "overlap" in causes(result.report)
+
+
+def test_falling_labels_are_trimmed_too() -> None:
+    files = [labelled(9, 8, 7), labelled(7, 6, 5, offset=0.1)]
+    joined = concat(files, "time", read=read_slowly, overlap="first")
+    assert read_slowly(joined.arrays["time"]).tolist() == [9, 8, 7, 6, 5]
+    assert read_slowly(joined.arrays["v"]).tolist() == [90, 80, 70, 60.1, 50.1]
+
+
+def test_gaps_and_disorder_are_reported() -> None:
+    result = combine([labelled(1, 2, 3), labelled(7, 8)], "time", read=read_slowly)
+    assert causes(result.report) == {"gap"}
+    result = combine([labelled(7, 8), labelled(1, 2)], "time", read=read_slowly)
+    assert causes(result.report) == {"order"}
+    kept = combine(
+        [labelled(1, 2), labelled(2, 3)],
+        "time",
+        read=read_slowly,
+        options=CombineOptions(overlap="keep"),
+    )
+    assert kept.group is not None
+    assert kept.group.arrays["time"].shape == (4,)
+
+
+# Variables without the dimension
+
+
+def static(value: float) -> VirtualGroup:
+    return group(v=numbers([1.0, 2.0]), height=numbers(np.array(value), (), ()))
+
+
+def test_static_variables_stay_single_or_say_where_they_differ() -> None:
+    joined = concat([static(2), static(2)], "time", read=read_slowly)
+    assert joined.arrays["height"].shape == ()
+    found = problems(static(2), static(10))
+    assert "variables='different'" in found["values-differ"]
+    repeated = concat([static(2), static(10)], "time", read=read_slowly, variables="different")
+    assert read_slowly(repeated.arrays["height"]).tolist() == [2, 2, 10, 10]
+    first = concat([static(2), static(10)], "time", compat="override")
+    assert read_slowly(first.arrays["height"]).tolist() == 2
+
+
+def test_all_repeats_everything() -> None:
+    joined = concat([static(2), static(2)], "time", variables="all")
+    assert read_slowly(joined.arrays["height"]).tolist() == [2, 2, 2, 2]
+
+
+def test_a_new_dimension_stacks_data_and_keeps_coordinates_single() -> None:
+    def part(k: int) -> VirtualGroup:
+        return group(
+            x=numbers(np.arange(3.0), ("x",)),
+            v=numbers(np.arange(3.0) * k, ("x",)),
+            run=numbers(np.array(k), (), ()),
+        )
+
+    joined = concat([part(1), part(2)], "run", read=read_slowly)
+    assert joined.arrays["x"].dims == ("x",)
+    assert joined.arrays["v"].dims == ("run", "x")
+    assert read_slowly(joined.arrays["v"]).tolist() == [[0, 1, 2], [0, 2, 4]]
+    assert read_slowly(joined.arrays["run"]).tolist() == [1, 2]
+
+
+# Groups, attributes, ragged arrays
+
+
+def test_groups_combine_one_by_one() -> None:
+    def part(k: int) -> VirtualGroup:
+        inner = group(v=numbers(np.array([k, k + 1])))
+        return VirtualGroup({"w": numbers(np.array([k, k]))}, {"a": inner}, {"n": k})
+
+    result = combine([part(1), part(5)], "time")
+    assert result.group is not None
+    assert read_slowly(result.group.groups["a"].arrays["v"]).tolist() == [1, 2, 5, 6]
+    assert result.group.attrs == {"n": 1}
+    assert causes(result.report) == {"attributes"}
+
+
+def test_attributes() -> None:
+    parts = [
+        numbers([1.0], history="a", units="K"),
+        numbers([2.0], history="b", units="K", extra="x"),
+    ]
+    for rule, wanted in {
+        "override": {"history": "a", "units": "K"},
+        "drop_conflicts": {"units": "K", "extra": "x"},
+        "drop": {},
+    }.items():
+        assert concat(parts, "time", combine_attrs=rule).attrs == wanted
+    for rule in ("identical", "no_conflicts"):
+        with pytest.raises(CombineError, match="history"):
+            concat(parts, "time", combine_attrs=rule)
+
+
+def test_ragged_arrays_grow_along_several_dimensions() -> None:
+    def part(sizes: list[int], start: float) -> VirtualGroup:
+        n = sum(sizes)
+        index = np.repeat(np.arange(len(sizes)), sizes).astype(np.int32)
+        return group(
+            row_size=numbers(np.int32(sizes), ("traj",), sample_dimension="obs"),
+            temp=numbers(np.arange(n) + start, ("obs",)),
+            which=numbers(index, ("obs",), instance_dimension="traj"),
+            limit=numbers(np.array(7.0), (), ()),
+        )
+
+    joined = concat(
+        [part([2, 3], 0), part([1], 100), part([4, 1], 200)], ["traj", "obs"], read=read_slowly
+    )
+    assert read_slowly(joined.arrays["row_size"]).tolist() == [2, 3, 1, 4, 1]
+    assert read_slowly(joined.arrays["which"]).tolist() == [0, 0, 1, 1, 1, 2, 3, 3, 3, 3, 4]
+    assert joined.arrays["temp"].shape == (11,)
+
+
+def test_index_variables_can_be_named() -> None:
+    parts = [
+        group(v=numbers([1.0, 2.0], ("obs",)), at=numbers(np.int8([1, 0]), ("event",)))
+        for _ in range(2)
+    ]
+    joined = concat(parts, ["obs", "event"], read=read_slowly, index_variables={"at": "obs"})
+    assert read_slowly(joined.arrays["at"]).tolist() == [1, 0, 3, 2]
+
+
+# Problems
+
+
+def test_all_problems_come_at_once_and_can_be_left_out() -> None:
+    one = group(
+        a=numbers([1.0]),
+        b=numbers([[1.0, 2.0]], ("time", "x")),
+        c=numbers([1.0], units="K"),
+        d=numbers([1]),
+        e=numbers([1.0]),
+    )
+    other = group(
+        a=numbers([1.0]),
+        b=numbers([[1.0]], ("time", "x")),
+        c=numbers([1.0], units="m"),
+        d=numbers(np.array([b"x"])),
+    )
+    found = problems(one, other)
+    assert set(found) == {"shape-differs", "units-differ", "dtype-differs", "variable-missing"}
+    assert all("input" in text for text in found.values())
+    left = combine([one, other], "time", options=CombineOptions(conflicts="drop"))
+    assert left.group is not None
+    assert set(left.group.arrays) == {"a"}
+    assert {drift.variable for drift in left.report} >= {"b", "c", "d", "e"}
+
+
+def test_chunks_codecs_and_byte_order_are_never_a_conflict() -> None:
+    values = np.arange(40, dtype="i4").reshape(10, 4)
+    parts = [
+        chunked_array(values, (3, 4), ("time", "x")),
+        chunked_array(values + 1, (10, 1), ("time", "x"), big_endian=True),
+        chunked_array(values + 2, (4, 3), ("time", "x"), compressed=True),
+    ]
+    result = combine([group(v=part) for part in parts], "time")
+    assert len(result.report) == 0
+    assert result.group is not None
+    np.testing.assert_array_equal(
+        read_slowly(result.group.arrays["v"]),
+        np.concatenate([values, values + 1, values + 2]),
+    )
+
+
+@pytest.mark.parametrize("bad", [{"join": "left"}, {"overlap": True}, {"conflicts": ""}])
+def test_bad_options(bad: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequestError, match="is one of"):
+        CombineOptions(**bad)
+
+
+def test_nothing_to_combine() -> None:
+    with pytest.raises(InvalidRequestError):
+        concat([], "time")
+
+
+# Many files
+
+
+def test_batches_combine_like_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def part(k: int) -> VirtualGroup:
+        scale = 0.1 if k < 7 else 0.2
+        return VirtualGroup(
+            {
+                "time": numbers(np.float64([0, 1]), units=f"days since 2000-01-{1 + 2 * k:02d}"),
+                "v": numbers(np.int16([k, -1]), scale_factor=scale, _FillValue=np.int16(-1)),
+            },
+            attrs={"history": f"h{k}"},
+        )
+
+    files = [part(k) for k in range(11)]
+    whole = combine(files, "time", read=read_slowly)
+    monkeypatch.setattr("gridref.combine.folding.BATCH_GROUPS", 3)
+    batched = combine(iter(files), "time", read=read_slowly)
+    assert whole.group is not None
+    assert batched.group is not None
+    for name in ("time", "v"):
+        np.testing.assert_array_equal(
+            decoded(batched.group.arrays[name]), decoded(whole.group.arrays[name])
+        )
+    assert causes(batched.report) >= causes(whole.report) - {"time-units"}
+    (packing,) = whole.report.of_cause("packing")
+    assert [case.where(11) for case in packing.cases] == ["files 1 to 7", "file 8 onward"]
+    assert batched.report.files == whole.report.files
+
+
+def test_slices_of_combined_arrays() -> None:
+    parts = [numbers(np.arange(5) + 10 * k, chunks=[2]) for k in range(4)]
+    joined = concat(parts, "time")
+    values = read_slowly(joined)
+    np.testing.assert_array_equal(
+        read_slowly(isel(joined, {"time": slice(17, 2, -3)})), values[17:2:-3]
+    )
