@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Self
 
 import numpy as np
@@ -208,9 +208,7 @@ class VirtualArray:
 
         Manifest rows are the stored chunks in C order. A `fill_value` of None becomes zero.
         """
-        grid = ChunkGrid.regular(shape, [max(1, extent) for extent in shape])
-        empty = 0 in tuple(shape)
-        table = BlockTable.single(shape, encoding.chunk_shape)
+        grid, table = _whole(tuple(shape), encoding.chunk_shape)
         return cls(
             grid,
             dtype,
@@ -219,7 +217,7 @@ class VirtualArray:
             dict(attrs or {}),
             (encoding,),
             (manifest,),
-            table.take(np.zeros(0, np.int64)) if empty else table,
+            table,
         )
 
     @classmethod
@@ -236,16 +234,11 @@ class VirtualArray:
         """
         native = np.ascontiguousarray(values).astype(values.dtype.newbyteorder("="), copy=False)
         native = native.reshape(values.shape)
-        encoding = Encoding(
-            tuple(np.maximum(native.shape, 1).tolist()),
-            native.dtype,
-            (bytes_codec(native.dtype),),
-        )
         raw = native.astype(native.dtype.newbyteorder("<"), copy=False).tobytes()
         return cls.of_one_block(
             native.shape,
             native.dtype,
-            encoding=encoding,
+            encoding=_inline_encoding(native.shape, native.dtype),
             manifest=ChunkManifest.from_inline([raw] if native.size else []),
             dims=dims,
             attrs=attrs,
@@ -390,6 +383,24 @@ class VirtualGroup:
 
     def _repr_html_(self) -> str:
         return group_html(self)
+
+
+@lru_cache(maxsize=1024)
+def _whole(shape: tuple[int, ...], chunk_shape: tuple[int, ...]) -> tuple[ChunkGrid, BlockTable]:
+    """Grid and block of an array that is all of one stored array; shared by all alike ones."""
+    grid = ChunkGrid.regular(shape, [max(1, extent) for extent in shape])
+    table = BlockTable.single(shape, chunk_shape)
+    table = table.take(np.zeros(0, np.int64)) if 0 in shape else table
+    for column in vars(table).values():
+        column.flags.writeable = False
+    return grid, table
+
+
+@lru_cache(maxsize=1024)
+def _inline_encoding(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Encoding:
+    """Encoding of values that are kept inline, as one chunk."""
+    chunk_shape = tuple(max(1, extent) for extent in shape)
+    return Encoding(chunk_shape, dtype, (bytes_codec(dtype),))
 
 
 def zero_of(dtype: np.dtype[Any]) -> Any:

@@ -146,13 +146,14 @@ class ChunkManifest:
     def from_inline(cls, chunks: Sequence[bytes]) -> Self:
         """Build a manifest whose chunks are the given bytes."""
         lengths = np.array([len(chunk) for chunk in chunks], dtype=np.int64)
-        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])[:-1]
-        return cls.from_columns(
+        return cls(
             (),
-            offset=offsets,
-            length=lengths,
-            state=ChunkState.INLINE,
-            inline=b"".join(chunks),
+            np.zeros(len(chunks), np.int32),
+            np.cumsum(lengths) - lengths,
+            lengths,
+            np.full(len(chunks), ChunkState.INLINE, np.uint8),
+            None,
+            b"".join(chunks),
         )
 
     @classmethod
