@@ -2,8 +2,7 @@
 
 Sources: the registry of filters, https://github.com/HDFGroup/hdf5_plugins (``docs``); for SZIP the
 HDF5 documentation of ``H5Pset_szip``; for Bitshuffle https://github.com/kiyo-masui/bitshuffle
-(README, "HDF5 filter"); for Blosc2 ``README_CFRAME_FORMAT.rst`` of C-Blosc2; for zfp
-https://h5z-zfp.readthedocs.io ("cd_values").
+(README, "HDF5 filter"); for zfp https://h5z-zfp.readthedocs.io ("cd_values").
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import imagecodecs
 import numpy as np
 from numpy.typing import NDArray
 
+from gridref.codecs.blosc2 import Blosc2Frame
 from gridref.codecs.numcodecs_codecs import bz2_decoder
 from gridref.codecs.stage import (
     MAX_UNKNOWN_BYTES,
@@ -173,20 +173,10 @@ def _bitshuffle_problem(config: Config) -> str | None:
 def _blosc2_decoder(
     config: Config, decoded_bytes: int | None, spec: ArraySpec
 ) -> Callable[[Raw], Raw]:
-    """A contiguous frame, most often with the metadata of an n-dimensional array."""
-
     def decode(raw: Raw) -> Raw:
-        _need(raw, 87)
-        head = as_bytes(raw[:87])
-        if head[1:10] != b"\xa8b2frame\x00":
-            raise ValueError("is not a Blosc2 frame")
-        stored = int.from_bytes(head[16:24], "big")
-        if stored != len(raw):
-            raise ValueError(f"header says {stored} bytes are stored, got {len(raw)}")
-        _check_size(int.from_bytes(head[30:38], "big"), decoded_bytes)
-        values = np.ascontiguousarray(imagecodecs.b2nd_decode(as_bytes(raw), numthreads=1))
-        decoded: NDArray[np.uint8] = values.reshape(-1).view(np.uint8)
-        return decoded
+        frame = Blosc2Frame(as_bytes(raw))
+        _check_size(frame.decoded_bytes, decoded_bytes)
+        return frame.decode()
 
     return decode
 

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import gzip
+import zlib
+
+import numpy as np
+import pytest
+import zarr
+
+from gridref.codecs import decode_chunk, encode_bytes_codecs, encode_chunk
+from gridref.errors import InvalidRequestError
+from gridref.model.encoding import Codec, Encoding, bytes_codec
+from tests.unit.codecs.support import image_like
+
+CHAINS = [
+    (),
+    (Codec.of("zstd", level=3, checksum=False),),
+    (Codec.of("zstd", level=3, checksum=True),),
+    (Codec.of("gzip", level=5),),
+    (Codec("crc32c"),),
+    (Codec.of("gzip", level=1), Codec("crc32c")),
+]
+
+
+@pytest.mark.parametrize("chain", CHAINS, ids=str)
+@pytest.mark.parametrize("dtype", ["b1", "i2", "f8", "c8", "S3", ">f4"])
+@pytest.mark.parametrize("endian", ["little", "big"])
+def test_what_is_encoded_is_decoded(chain, dtype, endian):
+    values = np.array([b"a", b"bc"] * 6, "S3") if dtype == "S3" else image_like((4, 3), dtype)
+    values = values.reshape(4, 3)
+    codecs = (Codec.of("bytes", endian=endian), *chain)
+    native = values.dtype.newbyteorder("=")
+    for layout in (values, np.asfortranarray(values)):
+        stored = encode_chunk(layout, codecs)
+        assert stored == encode_chunk(values.copy(), codecs)
+        np.testing.assert_array_equal(
+            decode_chunk(stored, Encoding((4, 3), native, codecs)), values
+        )
+
+
+@pytest.mark.parametrize("dtype", [np.dtypes.StringDType(), np.dtype(object)], ids=str)
+def test_texts(dtype):
+    values = np.array([["a", "bé"], ["", "日本"]], dtype)
+    codecs = (Codec("vlen-utf8"), Codec.of("zstd", level=1, checksum=False))
+    decoded = decode_chunk(encode_chunk(values, codecs), Encoding((2, 2), dtype, codecs))
+    assert decoded.tolist() == values.tolist()
+    items = np.array([b"a", b"\xff"], object)
+    codecs = (Codec("vlen-bytes"),)
+    decoded = decode_chunk(encode_chunk(items, codecs), Encoding((2,), np.dtype(object), codecs))
+    assert decoded.tolist() == items.tolist()
+
+
+def test_gzip_is_gzip_and_carries_no_time():
+    data = bytes(range(256)) * 10
+    stored = encode_bytes_codecs(data, (Codec.of("gzip", level=6),))
+    assert gzip.decompress(stored) == data
+    assert stored[4:8] == bytes(4)
+    assert zlib.decompress(stored, 31) == data
+
+
+@pytest.mark.parametrize("chain", CHAINS, ids=str)
+def test_zarr_reads_what_is_encoded(tmp_path, chain):
+    values = image_like((4, 3), "f4")
+    array = zarr.create_array(
+        tmp_path,
+        shape=(4, 3),
+        chunks=(4, 3),
+        dtype="f4",
+        compressors=[codec.to_json() for codec in chain] or None,
+    )
+    (tmp_path / "c/0").mkdir(parents=True)
+    (tmp_path / "c/0/0").write_bytes(encode_chunk(values, (bytes_codec(values.dtype), *chain)))
+    np.testing.assert_array_equal(array[...], values)
+
+
+def test_other_codecs_are_refused():
+    values = image_like((4, 3), "f4")
+    with pytest.raises(InvalidRequestError, match="blosc"):
+        encode_bytes_codecs(b"", (Codec("blosc"),))
+    with pytest.raises(InvalidRequestError, match="transpose"):
+        encode_chunk(values, (Codec.of("transpose", order=[1, 0]), Codec("bytes")))
+    with pytest.raises(InvalidRequestError, match="object"):
+        encode_chunk(np.array([1, None]), (Codec("bytes"),))
+    with pytest.raises(InvalidRequestError, match="empty"):
+        encode_chunk(values, ())

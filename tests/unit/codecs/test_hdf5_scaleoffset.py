@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import h5py
+import numpy as np
+import pytest
+
+from gridref.codecs import decode_chunk, why_not
+from gridref.errors import DecodeError
+from gridref.model.encoding import Codec, Encoding, bytes_codec
+from tests.unit.codecs.support import dataset_encoding, same_bits, stored_chunks
+
+
+@pytest.fixture
+def file():
+    with h5py.File("memory", "w", driver="core", backing_store=False, rdcc_nbytes=0) as handle:
+        yield handle
+
+
+def check(dataset):
+    encoded = dataset_encoding(dataset)
+    values = dataset[...]
+    widths = set()
+    for raw, mask, place in stored_chunks(dataset):
+        if not mask & 1:
+            widths.add(int.from_bytes(raw[:4], "little"))
+        decoded = decode_chunk(raw, encoded, filter_mask=mask)
+        cut = tuple(slice(0, part.stop - part.start) for part in place)
+        assert same_bits(decoded[cut], values[place])
+        with pytest.raises(DecodeError):
+            decode_chunk(raw[:20], encoded, filter_mask=mask)
+    return widths
+
+
+@pytest.mark.parametrize("dtype", [f"{o}{k}{s}" for o in "<>" for k in "iu" for s in (1, 2, 4, 8)])
+@pytest.mark.parametrize("fill", [None, 0, 7])
+@pytest.mark.parametrize("spread", [0, 1, 5, 100])
+def test_integers(file, dtype, fill, spread):
+    rng = np.random.default_rng(0)
+    values = rng.integers(20, 21 + spread, (5, 13)).astype(dtype)
+    if np.dtype(dtype).kind == "i":
+        values -= 50
+    if fill is not None:
+        values[1, 2:7] = fill
+    check(file.create_dataset("v", data=values, chunks=(3, 5), scaleoffset=0, fillvalue=fill))
+
+
+@pytest.mark.parametrize("n_bits", [1, 5, 8, 13, 16, 31])
+def test_integers_of_a_given_number_of_bits(file, n_bits):
+    values = np.random.default_rng(0).integers(0, 1 << n_bits, (5, 13)).astype("i4")
+    assert check(file.create_dataset("v", data=values, chunks=(3, 5), scaleoffset=n_bits)) == {
+        n_bits
+    }
+
+
+@pytest.mark.parametrize("dtype", ["<i1", ">i2", "<u4", ">u8", "<i8", ">i4"])
+def test_integers_that_need_all_their_bits(file, dtype):
+    limits = np.iinfo(dtype)
+    values = np.random.default_rng(0).integers(
+        limits.min, limits.max, (5, 13), dtype[1:], endpoint=True
+    )
+    values[::3, ::5], values[1::3, 1::5] = limits.min, limits.max
+    dataset = file.create_dataset("v", data=values.astype(dtype), chunks=(3, 5), scaleoffset=0)
+    assert check(dataset) == {8 * limits.dtype.itemsize}
+
+
+@pytest.mark.parametrize("dtype", ["<f4", ">f4", "<f8", ">f8"])
+@pytest.mark.parametrize("fill", [None, -999.9])
+@pytest.mark.parametrize("decimals", [0, 1, 3, 6])
+def test_floats(file, dtype, fill, decimals):
+    rng = np.random.default_rng(0)
+    values = rng.normal(scale=30, size=(50, 13)).astype(dtype)
+    if fill is not None:
+        values[1:20, 2:7] = fill
+    check(
+        file.create_dataset("v", data=values, chunks=(30, 5), scaleoffset=decimals, fillvalue=fill)
+    )
+
+
+def test_floats_that_do_not_shrink(file):
+    values = np.random.default_rng(0).normal(scale=1e6, size=(50, 13)).astype("f4")
+    check(file.create_dataset("v", data=values, chunks=(30, 5), scaleoffset=6))
+
+
+def test_constant_floats(file):
+    values = np.full((5, 13), 2.5, "f8")
+    check(file.create_dataset("v", data=values, chunks=(5, 13), scaleoffset=3))
+
+
+def test_below_other_filters(file):
+    values = np.random.default_rng(0).integers(0, 99, (5, 13)).astype("i4")
+    check(
+        file.create_dataset(
+            "v", data=values, chunks=(3, 5), scaleoffset=0, shuffle=True, compression="gzip"
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("cd_values", "reason"),
+    [
+        ([2, 0, 12], "too few"),
+        ([1, 2, 12, 1, 4, 0, 0, 0], "scale type 1"),
+        ([2, 0, 12, 1, 4, 0, 0, 0], "scale type 2 for class 1"),
+        ([2, 0, 12, 0, 3, 0, 0, 0], "of 3 bytes"),
+        ([0, 0, 12, 1, 2, 0, 0, 0], "floats of 2 bytes"),
+    ],
+)
+def test_client_data_values_that_make_no_sense(cd_values, reason):
+    assert reason in str(why_not(Codec.of("gridref.hdf5_scaleoffset", cd_values=cd_values)))
+
+
+def test_headers_that_make_no_sense():
+    codec = Codec.of("gridref.hdf5_scaleoffset", cd_values=[2, 0, 6, 0, 4, 1, 0, 0])
+    encoded = Encoding((6,), np.dtype("i4"), (bytes_codec(np.dtype("i4")), codec))
+    for width in (33, 40, 1 << 31):
+        with pytest.raises(DecodeError, match=f"{width} bits are stored of 32"):
+            decode_chunk(width.to_bytes(4, "little") + bytes(60), encoded)
+    with pytest.raises(DecodeError, match="6 elements of int32 are not 28"):
+        decode_chunk(bytes(60), encoded, (7,))
