@@ -6,6 +6,9 @@ which netCDF4 keeps its own records are set apart.
 
 from __future__ import annotations
 
+import contextlib
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,9 +17,11 @@ import numpy as np
 from h5py import h5, h5a, h5p, h5r
 from numpy.typing import NDArray
 
-from gridref.errors import UnsupportedFeatureError
+from gridref.errors import SourceFormatError, UnsupportedFeatureError
+from gridref.scan.hdf5.attribute_messages import StoredAttribute, stored_attributes
 from gridref.scan.hdf5.dtypes import ElementType, Form, element_type
-from gridref.scan.hdf5.files import HDF5_ERRORS
+from gridref.scan.hdf5.files import HDF5_ERRORS, OpenFile
+from gridref.scan.hdf5.object_header import HeaderMessage
 
 __all__ = ["ObjectAttributes", "read_attributes"]
 
@@ -47,7 +52,8 @@ class ObjectAttributes:
     public
         What a user sees.
     records
-        netCDF4's own, by name; ``DIMENSION_LIST`` as a list of lists of references.
+        netCDF4's own, by name; ``DIMENSION_LIST`` as a list of lists of
+        references, or of the addresses that they are.
     unreadable
         Names of attributes that have no value here, and why.
     """
@@ -57,7 +63,9 @@ class ObjectAttributes:
     unreadable: dict[str, str] = field(default_factory=dict)
 
 
-def read_attributes(oid: Any, creation: Any, fid: Any) -> ObjectAttributes:
+def read_attributes(
+    oid: Any, creation: Any, file: OpenFile, messages: Sequence[HeaderMessage] | None
+) -> ObjectAttributes:
     """Read all attributes of an object.
 
     Parameters
@@ -66,29 +74,83 @@ def read_attributes(oid: Any, creation: Any, fid: Any) -> ObjectAttributes:
         Low-level identifier of the object.
     creation
         Its creation properties, which say in which order attributes are listed.
-    fid
-        Identifier of the file, in which references are resolved.
+    file
+        The file that it lies in.
+    messages
+        Messages of its header; None to leave it all to the HDF5 library.
     """
     result = ObjectAttributes()
-    if h5a.get_num_attrs(oid) == 0:
-        return result
-    tracked = creation.get_attr_creation_order() & h5p.CRT_ORDER_TRACKED
-    names: list[bytes] = []
-    h5a.iterate(oid, names.append, index_type=h5.INDEX_CRT_ORDER if tracked else h5.INDEX_NAME)
-    for name in names:
-        if name in _UNREAD:
+    tracked = bool(creation.get_attr_creation_order() & h5p.CRT_ORDER_TRACKED)
+    stored = None
+    if messages is not None:
+        with contextlib.suppress(SourceFormatError):  # the library then says what is wrong
+            stored = stored_attributes(file.bytes, messages)
+    if stored is None:
+        stored = [StoredAttribute(name) for name in _names(oid, tracked)]
+    elif not tracked:
+        stored.sort(key=lambda attribute: attribute.name)
+    for attribute in stored:
+        if attribute.name in _UNREAD:
             continue
-        text = name.decode("utf-8", "surrogateescape")
+        text = attribute.name.decode("utf-8", "surrogateescape")
         try:
-            value = _read(h5a.open(oid, name), name, fid)
-        except (UnsupportedFeatureError, *HDF5_ERRORS) as error:
+            if attribute.is_first:
+                h5a.open(oid, attribute.name)  # which verifies the checksums of where it lies
+            value = _value(attribute, oid, file)
+        except (UnsupportedFeatureError, SourceFormatError, *HDF5_ERRORS) as error:
             result.unreadable[text] = str(error)
             continue
-        (result.records if name in _RECORDS else result.public)[text] = value
+        (result.records if attribute.name in _RECORDS else result.public)[text] = value
     return result
 
 
+def _names(oid: Any, tracked: bool) -> list[bytes]:
+    names: list[bytes] = []
+    if h5a.get_num_attrs(oid):
+        index = h5.INDEX_CRT_ORDER if tracked else h5.INDEX_NAME
+        h5a.iterate(oid, names.append, index_type=index)
+    return names
+
+
+def _value(attribute: StoredAttribute, oid: Any, file: OpenFile) -> Any:
+    element, shape, name = attribute.element, attribute.shape, attribute.name
+    if element is None or (element.form is Form.RAGGED and name != b"DIMENSION_LIST"):
+        return _read(h5a.open(oid, name), name, file.fid)
+    if shape is None:
+        return _empty(element)
+    count = math.prod(shape)
+    if element.form is Form.RAGGED:
+        width = file.bytes.offset_bytes
+        items = file.heap.items(attribute.data, count, width)
+        return [_addresses(item, width) for item in items]
+    if element.form is Form.TEXT:
+        value = _shaped([*map(_decode, file.heap.items(attribute.data, count, 1))], shape)
+    elif element.text:
+        raw = np.frombuffer(attribute.data, element.dtype, count).reshape(shape)
+        value = _fixed(raw, element, name)
+    else:
+        raw = np.frombuffer(attribute.data, element.stored_dtype, count)
+        value = raw.astype(element.dtype).reshape(shape)[()]
+    return _unwrapped(value)
+
+
+def _addresses(item: bytes, width: int) -> list[int]:
+    """Object references, which are addresses of object headers."""
+    return [
+        int.from_bytes(item[start : start + width], "little")
+        for start in range(0, len(item), width)
+    ]
+
+
+def _unwrapped(value: Any) -> Any:
+    """The one element of what has a length of one."""
+    if np.isscalar(value) or np.ndim(value) == 0:
+        return value
+    return value[0] if len(value) == 1 else value
+
+
 def _read(aid: Any, name: bytes, fid: Any) -> Any:
+    """Read a value with the HDF5 library."""
     if name == b"DIMENSION_LIST":
         return _read_object(aid)
     tid = aid.get_type()
@@ -96,18 +158,14 @@ def _read(aid: Any, name: bytes, fid: Any) -> Any:
     if aid.shape is None:
         return _empty(element)
     if element.form is Form.TEXT:
-        value = _texts(_raw(aid, h5py.string_dtype(), None))
-    elif element.text:
-        raw = _raw(aid, element.dtype, tid)
-        characters = element.dtype.itemsize == 1 and raw.size > 1
-        value = raw.tolist() if characters else _fixed_texts(raw, element, name in _KEPT_AS_BYTES)
-    elif element.is_plain:
-        value = _raw(aid, element.stored_dtype, tid, element.subshape).astype(element.dtype)[()]
-    else:
-        value = _plain(_read_object(aid), fid)
-    if np.isscalar(value) or np.ndim(value) == 0:
-        return value
-    return value[0] if len(value) == 1 else value
+        raw = _raw(aid, h5py.string_dtype(), None)
+        return _unwrapped(_shaped([*map(_decode, raw.reshape(-1).tolist())], raw.shape))
+    if element.text:
+        return _unwrapped(_fixed(_raw(aid, element.dtype, tid), element, name))
+    if element.is_plain:
+        raw = _raw(aid, element.stored_dtype, tid, element.subshape)
+        return _unwrapped(raw.astype(element.dtype)[()])
+    return _unwrapped(_plain(_read_object(aid), fid))
 
 
 def _empty(element: ElementType) -> Any:
@@ -125,19 +183,21 @@ def _raw(aid: Any, dtype: np.dtype[Any], tid: Any, subshape: tuple[int, ...] = (
     return values
 
 
-def _texts(raw: NDArray[Any]) -> Any:
-    texts = [_decode(item) for item in raw.reshape(-1).tolist()]
-    return texts if raw.ndim else texts[0]
+def _shaped(texts: list[Any], shape: tuple[int, ...]) -> Any:
+    return texts if shape else texts[0]
 
 
-def _fixed_texts(raw: NDArray[Any], element: ElementType, keep_bytes: bool) -> Any:
+def _fixed(raw: NDArray[Any], element: ElementType, name: bytes) -> Any:
+    """Strings of fixed length; arrays of single characters are left bytes, as in netCDF4."""
+    if element.dtype.itemsize == 1 and raw.size > 1:
+        return raw.tolist()
     items = raw.reshape(-1).tolist()
     if element.padding == "terminated":
         items = [item.partition(b"\0")[0] for item in items]
     elif element.padding == "spaces":
         items = [item.rstrip(b" ") for item in items]
-    values = items if keep_bytes and element.dtype.itemsize == 1 else [*map(_decode, items)]
-    return values if raw.ndim else values[0]
+    keep_bytes = element.dtype.itemsize == 1 and name in _KEPT_AS_BYTES
+    return _shaped(items if keep_bytes else [*map(_decode, items)], raw.shape)
 
 
 def _decode(item: Any) -> str:

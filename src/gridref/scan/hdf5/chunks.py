@@ -9,7 +9,12 @@ from gridref.scan.hdf5.chunk_index import (
     list_chunks,
     walk_chunks,
 )
-from gridref.scan.hdf5.data_layout import ChunkedLayout, read_data_layout
+from gridref.scan.hdf5.data_layout import (
+    ChunkedLayout,
+    DataLayout,
+    data_layout_of,
+    read_data_layout,
+)
 from gridref.scan.hdf5.files import hdf5_errors
 from gridref.scan.hdf5.tree import DatasetNode
 
@@ -28,7 +33,7 @@ def chunk_table(dataset: DatasetNode) -> ChunkTable:
     """
     place = dataset.file.place(dataset.path)
     with hdf5_errors(place, "read the chunk index"):
-        layout = read_data_layout(dataset.file.bytes, dataset.address[1])
+        layout = _layout(dataset)
         if not isinstance(layout, ChunkedLayout):
             raise SourceFormatError("the dataset has two layouts that contradict each other", place)
         shape, max_shape = dataset.shape or (), dataset.maxshape
@@ -47,3 +52,10 @@ def chunk_table(dataset: DatasetNode) -> ChunkTable:
                 max_shape=max_shape,
                 is_filtered=is_filtered,
             )
+
+
+def _layout(dataset: DatasetNode) -> DataLayout:
+    file, address = dataset.file.bytes, dataset.address[1]
+    if dataset.messages is None:  # reading them again says what is wrong with them
+        return read_data_layout(file, address)
+    return data_layout_of(file, dataset.messages, address)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -17,6 +18,7 @@ __all__ = [
     "ContiguousLayout",
     "DataLayout",
     "VirtualLayout",
+    "data_layout_of",
     "read_data_layout",
 ]
 
@@ -125,7 +127,14 @@ def read_data_layout(file: Hdf5Bytes, header_address: int) -> DataLayout:
     UnsupportedFeatureError
         If it is of an unknown version or class.
     """
-    found = [m for m in read_messages(file, header_address) if m.kind == _LAYOUT_MESSAGE]
+    return data_layout_of(file, read_messages(file, header_address), header_address)
+
+
+def data_layout_of(
+    file: Hdf5Bytes, messages: Iterable[HeaderMessage], header_address: int
+) -> DataLayout:
+    """The layout among the messages of an object header, as `read_data_layout`."""
+    found = [m for m in messages if m.kind == _LAYOUT_MESSAGE]
     if len(found) != 1:
         raise SourceFormatError(
             f"the object header has {len(found)} data layout messages instead of 1",

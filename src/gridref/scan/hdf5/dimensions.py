@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from h5py import h5g, h5r
 
-from gridref.scan.hdf5.files import HDF5_ERRORS, OpenFile
+from gridref.scan.hdf5.files import HDF5_ERRORS
 from gridref.scan.hdf5.tree import Address, DatasetNode, GroupNode
 from gridref.scan.options import PhonyDims
 
@@ -95,7 +96,7 @@ class _Naming:
             return
         resolved = []
         for axis, references in enumerate(listed):
-            entries = tuple(self.resolve(reference, dataset.file) for reference in references)
+            entries = tuple(self.resolve(reference, dataset) for reference in references)
             for entry in entries:
                 if isinstance(entry, DatasetNode):
                     reach = max(self.grown.get(entry.address, 0), dataset.shape[axis])
@@ -103,8 +104,11 @@ class _Naming:
             resolved.append(entries)
         self.scales[dataset.path] = resolved
 
-    def resolve(self, reference: object, file: OpenFile) -> DatasetNode | str:
+    def resolve(self, reference: Any, dataset: DatasetNode) -> DatasetNode | str:
         """The scale that is meant, or its name if it is not in the tree."""
+        file = dataset.file
+        if isinstance(reference, int):
+            return self.by_address.get((dataset.address[0], reference), "")
         try:
             oid = h5r.dereference(reference, file.fid)
             stat = h5g.get_objinfo(oid)

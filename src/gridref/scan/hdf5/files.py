@@ -14,6 +14,7 @@ from h5py import h5d, h5f, h5fd, h5i, h5p
 from gridref.errors import GridrefError, Place, SourceFormatError
 from gridref.io import ScanFile, is_local, open_for_scan
 from gridref.model.manifest import Source
+from gridref.scan.hdf5.attribute_messages import GlobalHeap
 from gridref.scan.hdf5.superblock import Hdf5Bytes, read_superblock
 from gridref.scan.options import ScanOptions
 
@@ -83,6 +84,11 @@ class OpenFile:
     def bytes(self) -> Hdf5Bytes:
         """The file's bytes by its own addresses."""
         return read_superblock(_Reader(self.scan_file))
+
+    @cached_property
+    def heap(self) -> GlobalHeap:
+        """The file's global heap."""
+        return GlobalHeap(self.bytes)
 
     def linked(self, url: str, fid: Any = None) -> OpenFile:
         """The file behind an external link; `fid` if HDF5 has opened it already."""

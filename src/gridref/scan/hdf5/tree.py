@@ -12,6 +12,7 @@ from h5py import h5d, h5g, h5i, h5l, h5o
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.scan.hdf5.attributes import ObjectAttributes, read_attributes
 from gridref.scan.hdf5.files import HDF5_ERRORS, OpenFile, hdf5_errors
+from gridref.scan.hdf5.object_header import HeaderMessage, read_messages
 from gridref.scan.hdf5.related import beside
 
 __all__ = ["DatasetNode", "GroupNode", "SkippedNode", "dataset_node", "read_tree"]
@@ -43,6 +44,8 @@ class DatasetNode:
         Extents now, and as they may grow (None: without limit). None for a null dataspace.
     attributes
         Its attributes.
+    messages
+        Messages of its header; None if only the HDF5 library can read it.
     """
 
     name: str
@@ -54,6 +57,7 @@ class DatasetNode:
     shape: tuple[int, ...] | None
     maxshape: tuple[int | None, ...]
     attributes: ObjectAttributes
+    messages: tuple[HeaderMessage, ...] | None = None
 
     @property
     def is_scale(self) -> bool:
@@ -121,7 +125,8 @@ class _Walk:
         place = self.file.place(path or "/")
         with hdf5_errors(place, "read the group"):
             creation = gid.get_create_plist()
-            attributes = read_attributes(gid, creation, file.fid)
+            messages = header_messages(file, _address(gid))
+            attributes = read_attributes(gid, creation, file, messages)
             names = list(gid)
         node = GroupNode(name, path or "/", attributes)
         for member in names:
@@ -218,10 +223,23 @@ def dataset_node(did: Any, name: str, path: str, file: OpenFile) -> DatasetNode:
             did = file.with_sources(did)
         shape = did.shape
         maxshape = _maxshape(did.get_space()) if shape else ()
-        attributes = read_attributes(did, creation, file.fid)
+        address = _address(did)
+        messages = header_messages(file, address)
+        attributes = read_attributes(did, creation, file, messages)
         return DatasetNode(
-            name, path, did, creation, file, _address(did), shape, maxshape, attributes
+            name, path, did, creation, file, address, shape, maxshape, attributes, messages
         )
+
+
+def header_messages(file: OpenFile, address: Address) -> tuple[HeaderMessage, ...] | None:
+    """The messages of the header of an object that HDF5 has opened.
+
+    None if we cannot read what HDF5 perhaps can.
+    """
+    try:
+        return tuple(read_messages(file.bytes, address[1], verify=False))
+    except (SourceFormatError, UnsupportedFeatureError):
+        return None
 
 
 def _address(oid: Any) -> Address:
