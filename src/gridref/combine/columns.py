@@ -62,13 +62,17 @@ class Column:
     def kinds(self) -> list[Kind]:
         """Files grouped by metadata, in the order of first occurrence."""
         found: dict[Any, Kind] = {}
+        last: Kind | None = None
         for place, array in enumerate(self.arrays):
+            if last is not None and _plainly_alike(array, last.array):
+                last.members.append(place)
+                continue
             key = _metadata_key(array)
             kind = found.get(key)
             if kind is None:
-                found[key] = Kind(array, [place])
-            else:
-                kind.members.append(place)
+                kind = found[key] = Kind(array, [])
+            kind.members.append(place)
+            last = kind
         return list(found.values())
 
     @property
@@ -193,6 +197,32 @@ def source_name(group: VirtualGroup) -> str | None:
             for source in getattr(manifest, "sources", ()):
                 return str(source.url)
     return None
+
+
+def _plainly_alike(one: VirtualArray, other: VirtualArray) -> bool:
+    """Whether metadata are equal, as far as plain comparisons tell; False may be wrong."""
+    try:
+        return bool(
+            one.dims == other.dims
+            and one.dtype == other.dtype
+            and _same_number(one.fill_value, other.fill_value)
+            and (one.attrs == other.attrs or _same_numbers(one.attrs, other.attrs))
+        )
+    except ValueError:  # arrays among the attributes
+        return False
+
+
+def _same_number(one: Any, other: Any) -> bool:
+    """Whether values are equal, or NaN of the same type."""
+    if one == other:
+        return True
+    return bool(one != one and other != other and type(one) is type(other))
+
+
+def _same_numbers(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return one.keys() == other.keys() and all(
+        _same_number(value, other[name]) for name, value in one.items()
+    )
 
 
 def _metadata_key(array: VirtualArray) -> Any:

@@ -308,7 +308,8 @@ def _combine_growing(
     arrays = full.arrays if pieces is None else _cut(full, dim, pieces)
     if not arrays:
         arrays = full.arrays[:1]
-    joined = compacted(concatenate(arrays, axis, dtype=dtype, fill_value=fill))
+    alike = fill is None and len(column.kinds) == 1
+    joined = compacted(concatenate(arrays, axis, dtype=dtype, fill_value=fill, alike=alike))
     return _with_attributes(joined, full, notes)
 
 

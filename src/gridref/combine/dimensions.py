@@ -102,7 +102,7 @@ def find_flips(
         array = column.first
         if array.dims != (name,) or name in growing or array.shape[0] < 2:
             continue
-        if array.dtype.kind not in "iuf":
+        if array.dtype.kind not in "iuf" or not values.available(array):
             continue
         found = _reversed_files(column, values)
         if found:
@@ -157,7 +157,7 @@ def extents_agree(column: Column, growing: Sequence[str], notes: Notes) -> bool:
     if len(growing) == 1 and all(kind.array.dims == first.dims for kind in column.kinds):
         axis = first.dims.index(growing[0])
         before, after = first.shape[:axis], first.shape[axis + 1 :]
-        shapes = [array.shape for array in column.arrays]
+        shapes = {array.grid.shape for array in column.arrays}
         if all(shape[:axis] == before and shape[axis + 1 :] == after for shape in shapes):
             return True
     found: dict[tuple[tuple[str, int], ...], list[int]] = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from gridref.combine.columns import Column, Notes
 from gridref.combine.packing import Packing, unpack_all
@@ -88,6 +87,8 @@ def static_array(column: Column, values: Values, notes: Notes) -> list[int] | No
         notes.drift(
             "packing", column.path, cases, "values are compared unpacked; the first is kept"
         )
+    if not values.available(compared.first):
+        return []
     return [
         file
         for file, array in zip(compared.files, compared.arrays, strict=True)
@@ -96,24 +97,22 @@ def static_array(column: Column, values: Values, notes: Notes) -> list[int] | No
 
 
 def _same(first: VirtualArray, other: VirtualArray, values: Values) -> bool:
-    if other is first or _bare(other) == _bare(first):
+    if other is first or not values.available(other):
         return True
     key = content_key(first)
     if key is not None and key == content_key(other):
         return True
-    if not (values.available(first) and values.available(other)):
+    if _bare(other) == _bare(first):
         return True
     return same_values(values.of(first), values.of(other))
 
 
 def _bare(array: VirtualArray) -> object:
     """The same manifests and blocks: an array beside itself under other metadata."""
-    plain = replace(array, attrs={})
+    blocks = array.blocks
     return (
-        tuple(map(id, plain.manifests)),
-        plain.encodings,
-        plain.blocks.first_row.tobytes(),
-        plain.blocks.origin.tobytes(),
-        plain.blocks.step.tobytes(),
-        plain.shape,
+        tuple(map(id, array.manifests)),
+        array.encodings,
+        array.shape,
+        *(getattr(blocks, name).tobytes() for name in ("first_row", "origin", "step")),
     )

@@ -18,7 +18,7 @@ from gridref.model.array import MISSING_BLOCK, BlockTable, VirtualArray
 from gridref.model.encoding import Encoding, bytes_codec
 from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.indexing import split_blocks
-from gridref.model.manifest import ChunkManifest, ChunkState, Manifest, Source
+from gridref.model.manifest import ChunkManifest, ChunkState, Manifest
 from gridref.model.reshaping import expand_dims
 
 __all__ = ["compacted", "concatenate", "missing_array", "recast", "same_scalar", "stack"]
@@ -32,6 +32,7 @@ def concatenate(
     *,
     dtype: np.dtype[Any] | None = None,
     fill_value: Any = None,
+    alike: bool = False,
 ) -> VirtualArray:
     """Lay arrays one after the other along an axis.
 
@@ -50,6 +51,8 @@ def concatenate(
     fill_value
         Fill value of the result, by default the first array's. What is absent in an array keeps
         reading as that array's own.
+    alike
+        Whether dtypes and fill values are known to be the same: they are not looked at then.
 
     Raises
     ------
@@ -61,15 +64,18 @@ def concatenate(
     first = arrays[0]
     if not 0 <= axis < first.ndim:
         raise InvalidRequestError(f"axis {axis} of an array of rank {first.ndim}")
-    _check_extents(arrays, axis)
-    dtype = common_dtype(arrays) if dtype is None else dtype
-    fill_value = cast_scalar(first.fill_value if fill_value is None else fill_value, dtype)
-    filled = [array for array in arrays if array.shape[axis]] or [first]
-    alike = [recast(array, dtype, fill_value) for array in filled]
-    if len(alike) > 1:
-        alike = _refined(alike, axis)
-    template = alike[0].replace(dims=first.dims, attrs=first.attrs)
-    return template if len(alike) == 1 else _joined(alike, axis, template)
+    lengths = _checked_lengths(arrays, axis)
+    parts = list(arrays)
+    if 0 in lengths:
+        parts = [array for array, n in zip(arrays, lengths, strict=True) if n] or [first]
+    if not alike:
+        dtype = common_dtype(arrays) if dtype is None else dtype
+        fill_value = cast_scalar(first.fill_value if fill_value is None else fill_value, dtype)
+        parts = [recast(array, dtype, fill_value) for array in parts]
+    if len(parts) > 1:
+        parts = _refined(parts, axis)
+    template = parts[0].replace(dims=first.dims, attrs=first.attrs)
+    return template if len(parts) == 1 else _joined(parts, axis, template)
 
 
 def stack(arrays: Sequence[VirtualArray], axis: int, dim: str) -> VirtualArray:
@@ -97,16 +103,19 @@ def missing_array(
     return VirtualArray(grid, dtype, fill_value, tuple(dims), dict(attrs or {}), (), (), blocks)
 
 
-def _check_extents(arrays: Sequence[VirtualArray], axis: int) -> None:
+def _checked_lengths(arrays: Sequence[VirtualArray], axis: int) -> list[int]:
+    """Lengths along the axis; the extents along the others are checked."""
     expected = arrays[0].shape
+    before, after = expected[:axis], expected[axis + 1 :]
+    lengths = []
     for number, array in enumerate(arrays):
-        shape = array.shape
-        if len(shape) != len(expected) or (
-            shape[:axis] != expected[:axis] or shape[axis + 1 :] != expected[axis + 1 :]
-        ):
+        shape = array.grid.shape
+        if shape[:axis] != before or shape[axis + 1 :] != after:
             raise InvalidRequestError(
                 f"array {number} of shape {shape} does not fit {expected} along dimension {axis}"
             )
+        lengths.append(shape[axis])
+    return lengths
 
 
 def common_dtype(arrays: Sequence[VirtualArray]) -> np.dtype[Any]:
@@ -210,6 +219,8 @@ def _with_real_blocks(array: VirtualArray) -> VirtualArray:
 
 def _refined(arrays: list[VirtualArray], axis: int) -> list[VirtualArray]:
     """Cut blocks so that all arrays have the same outer grid along the other axes."""
+    if all(len(array.blocks.encoding) == 1 for array in arrays):
+        return arrays
     for other in range(arrays[0].ndim):
         if other == axis:
             continue
@@ -242,10 +253,15 @@ def _joined(arrays: Sequence[VirtualArray], axis: int, template: VirtualArray) -
         np.concatenate([table.origin for table in tables]),
         np.concatenate([table.step for table in tables]),
     )
-    grid_axes = [array.grid.axes[axis] for array in arrays]
-    order = _joined_order([entry.n_chunks for entry in grid_axes], template.grid.grid_shape, axis)
     axes = list(template.grid.axes)
-    axes[axis] = joined_axis(grid_axes)
+    if len(blocks) == len(arrays):
+        order = None
+        axes[axis] = GridAxis.from_edges([array.grid.shape[axis] for array in arrays])
+    else:
+        grid_axes = [array.grid.axes[axis] for array in arrays]
+        counts = [entry.n_chunks for entry in grid_axes]
+        order = _joined_order(counts, template.grid.grid_shape, axis)
+        axes[axis] = joined_axis(grid_axes)
     return template.replace(
         grid=ChunkGrid(tuple(axes)),
         encodings=encodings,
@@ -280,14 +296,12 @@ def _interned_encodings(
     arrays: Sequence[VirtualArray],
 ) -> tuple[tuple[Encoding, ...], NDArray[np.int32]]:
     interned: dict[Encoding, int] = {}
-    by_identity: dict[int, int] = {}
     known = []
+    last, number = None, -1
     for array in arrays:
         for encoding in array.encodings:
-            number = by_identity.get(id(encoding))
-            if number is None:
-                number = interned.setdefault(encoding, len(interned))
-                by_identity[id(encoding)] = number
+            if encoding is not last:
+                last, number = encoding, interned.setdefault(encoding, len(interned))
             known.append(number)
     column = _renumbered(
         [array.blocks.encoding for array in arrays],
@@ -300,6 +314,10 @@ def _interned_encodings(
 def _interned_manifests(
     arrays: Sequence[VirtualArray],
 ) -> tuple[tuple[Manifest, ...], NDArray[np.int32]]:
+    single = [array.manifests[0] for array in arrays if len(array.manifests) == 1]
+    sizes = [len(array.blocks.manifest) for array in arrays]
+    if len(single) == len(arrays) == len(set(map(id, single))):
+        return tuple(single), np.repeat(np.arange(len(single), dtype=np.int32), sizes)
     by_identity: dict[int, int] = {}
     manifests: list[Manifest] = []
     known = []
@@ -342,14 +360,14 @@ def compacted(array: VirtualArray) -> VirtualArray:
     kept: list[Manifest] = []
     is_small = np.zeros(len(array.manifests), bool)
     for place, manifest in enumerate(array.manifests):
-        if isinstance(manifest, ChunkManifest) and manifest.n_rows <= SMALL_MANIFEST_ROWS:
+        if isinstance(manifest, ChunkManifest) and len(manifest.state) <= SMALL_MANIFEST_ROWS:
             small.append(manifest)
             is_small[place] = True
         else:
             kept.append(manifest)
     if len(small) < 2:
         return array
-    sizes = np.array([manifest.n_rows for manifest in small], np.int64)
+    sizes = np.array([len(manifest.state) for manifest in small], np.int64)
     number = np.where(is_small, len(kept), np.cumsum(~is_small) - 1).astype(np.int32)
     shift = np.zeros(len(is_small), np.int64)
     shift[is_small] = np.cumsum(sizes) - sizes
@@ -366,9 +384,11 @@ def compacted(array: VirtualArray) -> VirtualArray:
 
 def _one_manifest(manifests: Sequence[ChunkManifest]) -> ChunkManifest:
     """All rows of very many manifests, without work per manifest beyond the listing."""
-    sources: dict[Source, int] = {}
-    ids = [sources.setdefault(entry, len(sources)) for m in manifests for entry in m.sources]
-    counts = np.array([manifest.n_rows for manifest in manifests], np.int64)
+    listed = [entry for manifest in manifests for entry in manifest.sources]
+    places: dict[int, int] = {}
+    ids = [places.setdefault(id(entry), len(places)) for entry in listed]
+    sources = {id(entry): entry for entry in listed}
+    counts = np.array([len(manifest.state) for manifest in manifests], np.int64)
     n_sources = np.array([len(manifest.sources) for manifest in manifests], np.int64)
     n_inline = np.array([len(manifest.inline) for manifest in manifests], np.int64)
     state = np.concatenate([manifest.state for manifest in manifests])
@@ -378,7 +398,7 @@ def _one_manifest(manifests: Sequence[ChunkManifest]) -> ChunkManifest:
     shift = np.repeat(np.cumsum(n_inline) - n_inline, counts)
     offset = np.concatenate([manifest.offset for manifest in manifests])
     return ChunkManifest(
-        tuple(sources),
+        tuple(sources.values()),
         lookup[np.where(state == ChunkState.RANGE, known, -1)],
         offset + np.where(state == ChunkState.INLINE, shift, 0),
         np.concatenate([manifest.length for manifest in manifests]),
