@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test lint types check fuzz bench constraints clean
+.PHONY: help env demo test lint types check clients fuzz bench constraints clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ types: env ## strict type check of src/
 	$(BIN)/mypy
 
 check: lint types test ## lint, types and test
+
+clients: env ## write docs/clients.md: which Zarr client reads what (needs Node and npm)
+	$(BIN)/python -m tests.conformance.client_table
 
 fuzz: env ## the property tests with many more examples
 	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -n $(JOBS) --timeout=3600 tests/property $(ARGS)

@@ -353,7 +353,13 @@ class ChunkGrid:
                 "name": "regular",
                 "configuration": {"chunk_shape": [axis.uniform_length for axis in self.axes]},
             }
-        shapes = [axis.to_json() for axis in self.axes]
+        # icechunk 2.3 does not parse a bare integer beside lists, which means the same as one run.
+        shapes = [
+            [[axis.uniform_length, axis.n_chunks]]
+            if axis.is_uniform and axis.n_chunks
+            else axis.to_json()
+            for axis in self.axes
+        ]
         return {"name": "rectilinear", "configuration": {"kind": "inline", "chunk_shapes": shapes}}
 
     @property

@@ -341,12 +341,15 @@ def _native(array: VirtualArray, *, rectilinear: bool) -> ArrayView:
 
 
 def _one_encoding(array: VirtualArray) -> Encoding:
-    """The encoding that all blocks share, if a Zarr reader can apply it."""
+    """The encoding that all blocks share but for the chunk shape, if a Zarr reader can apply it."""
     used = np.unique(array.blocks.encoding)
     used = used[used != MISSING_BLOCK]
-    if len(used) != 1:
+    shared = {
+        replace(array.encodings[number], chunk_shape=(1,) * array.ndim) for number in used.tolist()
+    }
+    if len(shared) != 1:
         raise NotRepresentableError(
-            "its blocks differ in encoding" if len(used) else "no file holds any of it"
+            "its blocks differ in encoding" if shared else "no file holds any of it"
         )
     encoding = array.encodings[int(used[0])]
     if array.has_filter_masks:

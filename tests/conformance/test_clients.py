@@ -1,0 +1,106 @@
+"""Every client reads what it can, bit for bit, and nothing wrong; the table of it is up to date."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+from zarr.core.buffer import cpu
+
+import gridref
+from gridref.serve.objects import LiteralSegment
+from tests.conformance.cases import all_cases
+from tests.conformance.client_table import PAGE, Results, render, run, without_versions
+from tests.conformance.clients import all_clients
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    missing = [name for name in ("node", "npm") if shutil.which(name) is None]
+    if missing:
+        if os.environ.get("GRIDREF_REQUIRE_DATA"):
+            pytest.fail(f"{missing} are needed")
+        pytest.skip(f"{missing} are not installed")
+    return run(tmp_path_factory.mktemp("archives"))
+
+
+def test_no_client_reads_anything_wrong(results: Results) -> None:
+    wrong = {
+        (results.rows[number].label, name): cell
+        for (number, name), cell in results.cells.items()
+        if cell.startswith("WRONG")
+    }
+    assert not wrong
+
+
+def test_every_client_reads_what_it_can(results: Results) -> None:
+    with all_clients() as clients:
+        known = {client.name: client for client in clients}
+    refused = {
+        (results.rows[number].label, name): results.reasons[number, name]
+        for (number, name), cell in results.cells.items()
+        if cell == "refuses" and known[name].should_read(results.rows[number].document)
+    }
+    assert not refused
+
+
+def test_each_archive_is_read_by_every_client_in_some_view(results: Results) -> None:
+    for name in {name for _, name in results.cells}:
+        for case in {row.case.name for row in results.rows} - {"strings"}:
+            cells = [
+                results.cells[number, name]
+                for number, row in enumerate(results.rows)
+                if row.case.name == case
+            ]
+            assert "yes" in cells, (name, case)
+
+
+def test_shards_cost_an_index_and_a_chunk(results: Results) -> None:
+    trace = results.traces["zarr-python"]
+    assert len(trace) == 2
+    assert "bytes=-" in trace[0]
+
+
+def test_the_page_is_up_to_date(results: Results) -> None:
+    assert PAGE.exists(), "run `make clients`"
+    assert without_versions(PAGE.read_text()) == without_versions(render(results)), (
+        "run `make clients`"
+    )
+
+
+def test_icechunk_reads_the_native_view(tmp_path: Path) -> None:
+    """Every chunk of a native view is one byte range, as icechunk's virtual references are."""
+    icechunk = pytest.importorskip("icechunk")
+    access = icechunk.credentials.LocalFileSystemAccess
+    for case in all_cases(tmp_path):
+        space = gridref.open_store(case.group, grid="rectilinear").space
+        if space.array_view(case.path).view != "native":
+            continue
+        prefix = f"file://{tmp_path}/"
+        config = icechunk.RepositoryConfig.default()
+        container = icechunk.VirtualChunkContainer(prefix, icechunk.local_filesystem_store(prefix))
+        config.set_virtual_chunk_container(container)
+        repository = icechunk.Repository.create(
+            icechunk.in_memory_storage(),
+            config=config,
+            authorize_virtual_chunk_access={prefix: access},
+            spec_version=2,
+        )
+        session = repository.writable_session("main")
+        store = session.store
+        for key in space.keys(""):
+            (segment,) = space.resolve(key).segments
+            if isinstance(segment, LiteralSegment):
+                value = cpu.Buffer.from_bytes(segment.data)
+                asyncio.run(store.set(key, value))
+            else:
+                url = f"file://{segment.source.url}"
+                store.set_virtual_ref(key, url, offset=segment.offset, length=segment.n_bytes)
+        with zarr.config.set({"array.rectilinear_chunks": True}):
+            values = zarr.open_group(store, mode="r")[case.path][...]
+        assert np.asarray(values).tolist() == case.values.tolist(), case.name
