@@ -6,6 +6,7 @@ are shared, never walked. Encodings are interned, so that any number of alike fi
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -300,7 +301,7 @@ def _interned_encodings(
     last, number = None, -1
     for array in arrays:
         for encoding in array.encodings:
-            if encoding is not last:
+            if encoding != last:
                 last, number = encoding, interned.setdefault(encoding, len(interned))
             known.append(number)
     column = _renumbered(
@@ -384,17 +385,20 @@ def compacted(array: VirtualArray) -> VirtualArray:
 
 def _one_manifest(manifests: Sequence[ChunkManifest]) -> ChunkManifest:
     """All rows of very many manifests, without work per manifest beyond the listing."""
-    listed = [entry for manifest in manifests for entry in manifest.sources]
-    places: dict[int, int] = {}
-    ids = [places.setdefault(id(entry), len(places)) for entry in listed]
-    sources = {id(entry): entry for entry in listed}
+    listed = list(itertools.chain.from_iterable([manifest.sources for manifest in manifests]))
+    identities = list(map(id, listed))
+    sources = dict(zip(identities, listed, strict=True))
+    ids = np.arange(len(listed), dtype=np.int32)
+    if len(sources) < len(listed):
+        places = dict(zip(sources, range(len(sources)), strict=True))
+        ids = np.array([places[identity] for identity in identities], np.int32)
     counts = np.array([len(manifest.state) for manifest in manifests], np.int64)
     n_sources = np.array([len(manifest.sources) for manifest in manifests], np.int64)
     n_inline = np.array([len(manifest.inline) for manifest in manifests], np.int64)
     state = np.concatenate([manifest.state for manifest in manifests])
     own = np.concatenate([manifest.source for manifest in manifests])
     known = own + np.repeat(np.cumsum(n_sources) - n_sources, counts)
-    lookup = np.array([*ids, 0], np.int32)
+    lookup = np.append(ids, np.int32(0))
     shift = np.repeat(np.cumsum(n_inline) - n_inline, counts)
     offset = np.concatenate([manifest.offset for manifest in manifests])
     return ChunkManifest(
