@@ -92,7 +92,7 @@ def read_attributes(
     for attribute in stored:
         if attribute.name in _UNREAD:
             continue
-        text = attribute.name.decode("utf-8", "surrogateescape")
+        text = attribute.name.decode("utf-8", "backslashreplace")
         try:
             if attribute.is_first:
                 h5a.open(oid, attribute.name)  # which verifies the checksums of where it lies

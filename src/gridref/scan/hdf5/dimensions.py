@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from h5py import h5g, h5r
 
 from gridref.scan.hdf5.files import HDF5_ERRORS
@@ -91,8 +92,10 @@ class _Naming:
 
     def collect_scales(self, dataset: DatasetNode) -> None:
         """Resolve ``DIMENSION_LIST``, and note how far the dataset reaches along each scale."""
-        listed = dataset.attributes.records.get("DIMENSION_LIST")
-        if listed is None or dataset.shape is None or len(listed) != len(dataset.shape):
+        listed: Any = dataset.attributes.records.get("DIMENSION_LIST")
+        if not _is_list(listed) or dataset.shape is None or len(listed) != len(dataset.shape):
+            return
+        if not all(map(_is_list, listed)):
             return
         resolved = []
         for axis, references in enumerate(listed):
@@ -116,7 +119,7 @@ class _Naming:
             if found is not None:
                 return found
             path = (h5r.get_name(reference, file.fid) or b"").decode("utf-8", "surrogateescape")
-        except HDF5_ERRORS:
+        except HDF5_ERRORS:  # also where an element is no reference
             return ""
         return path.rsplit("/", 1)[-1]
 
@@ -146,7 +149,8 @@ class _Naming:
 
     def dimension(self, name: str, scale: DatasetNode) -> Dimension:
         self.max_dimid += 1
-        dimid = int(scale.attributes.records.get("_Netcdf4Dimid", self.max_dimid))
+        known = _integers(scale.attributes.records.get("_Netcdf4Dimid"))
+        dimid = known[0] if known else self.max_dimid
         unlimited = scale.maxshape == (None,)
         size = scale.shape[0] if scale.shape else 0
         if unlimited:
@@ -176,10 +180,9 @@ class _Naming:
         records = dataset.attributes.records
         if dataset.is_scale and "_Netcdf4Coordinates" in records:
             by_dimid = {dim.dimid: dim.name for dim in scope.values() if dim.dimid is not None}
-            coordinates = records["_Netcdf4Coordinates"]
-            dimids = [int(coordinates)] if not hasattr(coordinates, "__len__") else coordinates
-            if len(dimids) == len(shape) and all(int(dimid) in by_dimid for dimid in dimids):
-                return tuple(by_dimid[int(dimid)] for dimid in dimids)
+            dimids = _integers(records["_Netcdf4Coordinates"])
+            if len(dimids) == len(shape) and all(dimid in by_dimid for dimid in dimids):
+                return tuple(by_dimid[dimid] for dimid in dimids)
         scales = self.scales.get(dataset.path, [()] * len(shape))
         if len(shape) == 1 and not any(scales) and dataset.name in scope:
             return (dataset.name,)
@@ -205,3 +208,13 @@ class _Naming:
                 name = candidates[used] if used < len(candidates) else f"{variable}_axis_{axis}"
             names.append(name)
         return tuple(names)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list) or (isinstance(value, np.ndarray) and value.ndim > 0)
+
+
+def _integers(value: Any) -> list[int]:
+    """The integers of a record; none if it holds anything else."""
+    values = np.asarray(value).reshape(-1)
+    return [int(entry) for entry in values] if values.dtype.kind in "iu" else []

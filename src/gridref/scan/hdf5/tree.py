@@ -131,7 +131,7 @@ class _Walk:
         node = GroupNode(name, path or "/", attributes)
         for member in names:
             self.count(path)
-            text = member.decode("utf-8", "surrogateescape")
+            text = member.decode("utf-8", "backslashreplace")
             found = self.member(gid, member, text, f"{path}/{text}", file, ancestors)
             if isinstance(found, DatasetNode):
                 node.datasets[text] = found
