@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -145,6 +146,8 @@ class ChunkManifest:
     @classmethod
     def from_inline(cls, chunks: Sequence[bytes]) -> Self:
         """Build a manifest whose chunks are the given bytes."""
+        if len(chunks) == 1:
+            return cls((), *_one_inline_row(len(chunks[0])), None, chunks[0])
         lengths = np.array([len(chunk) for chunk in chunks], dtype=np.int64)
         return cls(
             (),
@@ -229,3 +232,19 @@ class ChunkManifest:
         """The bytes of an inline row."""
         start = int(self.offset[row])
         return self.inline[start : start + int(self.length[row])]
+
+
+@lru_cache(maxsize=1024)
+def _one_inline_row(
+    length: int,
+) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64], NDArray[np.uint8]]:
+    """Columns of one inline chunk; shared by all of the same size."""
+    columns = (
+        np.zeros(1, np.int32),
+        np.zeros(1, np.int64),
+        np.full(1, length, np.int64),
+        np.full(1, ChunkState.INLINE, np.uint8),
+    )
+    for column in columns:
+        column.flags.writeable = False
+    return columns

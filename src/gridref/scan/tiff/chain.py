@@ -7,6 +7,8 @@ of compressions.
 
 from __future__ import annotations
 
+from dataclasses import fields
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from gridref.scan.tiff.page import Page
 __all__ = [
     "SOI_BYTES",
     "has_spliced_tables",
+    "is_jpeg",
     "jpeg_prefix",
     "page_codecs",
     "raw_codecs",
@@ -78,7 +81,7 @@ def raw_codecs(page: Page) -> tuple[Codec, ...]:
 
 
 def page_codecs(page: Page, x_axis: int) -> tuple[Codec, ...]:
-    """The chain of the segments of a page.
+    """The chain of the segments of a page; alike pages share one.
 
     Parameters
     ----------
@@ -92,6 +95,28 @@ def page_codecs(page: Page, x_axis: int) -> tuple[Codec, ...]:
     UnsupportedFeatureError
         If they cannot be decoded faithfully.
     """
+    known = _STORAGE(page)
+    if (known, x_axis) not in _CHAINS:
+        if len(_CHAINS) >= _MAX_CHAINS:
+            _CHAINS.clear()
+        _CHAINS[known, x_axis] = _page_codecs(page, x_axis)
+    return _CHAINS[known, x_axis]
+
+
+_STORAGE = attrgetter(
+    *(
+        field.name
+        for field in fields(Page)
+        if field.name
+        not in ("index", "offsets", "counts", "contiguous", "jpeg_tables", "nodata", "subfile_type")
+    )
+)
+"""What the chain of a page depends on, and a little more."""
+_MAX_CHAINS = 1024
+_CHAINS: dict[tuple[Any, int], tuple[Codec, ...]] = {}
+
+
+def _page_codecs(page: Page, x_axis: int) -> tuple[Codec, ...]:
     assert page.dtype is not None
     known = page.compression in (1, *_LOSSLESS, *_IMAGES, *_CCITT)
     if not known:
@@ -223,11 +248,16 @@ def _packing(page: Page) -> tuple[Codec, ...]:
     )
 
 
+def is_jpeg(page: Page) -> bool:
+    """Whether segments are JPEG streams."""
+    return _IMAGES.get(page.compression) == "gridref.tiff_jpeg"
+
+
 def has_spliced_tables(page: Page) -> bool:
     """Whether JPEG streams lack the tables, which are to be put before each of them."""
     tables = page.jpeg_tables
     return (
-        _IMAGES.get(page.compression) == "gridref.tiff_jpeg"
+        is_jpeg(page)
         and tables is not None
         and tables.startswith(_SOI)
         and tables.endswith(_EOI)
@@ -241,7 +271,7 @@ def jpeg_prefix(page: Page) -> bytes:
     Together with a segment without the marker at its start that is one whole JPEG stream (Adobe
     Photoshop TIFF Technical Note 2, "JPEGTables").
     """
-    if page.jpeg_tables is None or _IMAGES.get(page.compression) != "gridref.tiff_jpeg":
+    if page.jpeg_tables is None or not is_jpeg(page):
         return b""
     return page.jpeg_tables[:-2] if has_spliced_tables(page) else page.jpeg_tables
 

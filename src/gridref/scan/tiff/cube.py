@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -84,15 +85,16 @@ def build_group(
     context = _Context(
         structure,
         georeference_of(structure.tags),
-        read_gdal_metadata(structure.tags.get(Tag.GDAL_METADATA)),
+        read_gdal_metadata(_text(structure.tags.get(Tag.GDAL_METADATA))),
         max_chunk_bytes,
         refuse,
     )
     group = _plain_file(context) if context.georeference is None else _geo_file(context)
-    findings = [Finding(f"/{path}", Fate.TAKEN) for path in group.all_arrays()]
+    url = structure.sources[0].url
+    findings = [Finding(f"/{path}", Fate.TAKEN, "", url) for path in group.all_arrays()]
     if context.georeference is not None and context.georeference.unknown_crs:
         reason = "the coordinate reference system is not understood: coordinates have no CRS"
-        findings.append(Finding(f"/{SPATIAL_REF}", Fate.INLINED, reason))
+        findings.append(Finding(f"/{SPATIAL_REF}", Fate.INLINED, reason, url))
     return group, findings
 
 
@@ -226,7 +228,7 @@ def _geo_level(context: _Context, image: Image, level: Level, masks: list[Image]
     arrays = {"band_data": array, **place.coordinates(n_rows, n_columns, y, x)}
     arrays.update(_color_map(context, level))
     if "band" in dims:
-        arrays["band"] = VirtualArray.from_numpy(np.arange(1, n_bands + 1), ("band",))
+        arrays["band"] = _band_numbers(n_bands)
     for mask in masks:
         for candidate in mask.levels:
             if _fits(candidate, level) and candidate.axes == "YX":
@@ -234,6 +236,12 @@ def _geo_level(context: _Context, image: Image, level: Level, masks: list[Image]
                 if shown is not None:
                     arrays["mask"] = shown
     return VirtualGroup(arrays)
+
+
+@lru_cache(maxsize=64)
+def _band_numbers(n_bands: int) -> VirtualArray:
+    """Bands count from 1."""
+    return VirtualArray.from_numpy(np.arange(1, n_bands + 1), ("band",))
 
 
 def _mapped(attrs: Mapping[str, Any]) -> dict[str, Any]:
@@ -281,7 +289,11 @@ def _color_map(context: _Context, level: Level) -> dict[str, VirtualArray]:
 def _nodata(context: _Context, level: Level) -> Any:
     dtype = level.keyframe.dtype
     text = context.structure.tags.get(Tag.GDAL_NODATA)
-    return None if dtype is None else nodata_of(text, dtype)
+    return None if dtype is None else nodata_of(_text(text), dtype)
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _holds(group: VirtualGroup) -> bool:

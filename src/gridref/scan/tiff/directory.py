@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,23 @@ _DTYPES = {
 }
 """Dtype of each field type. Rationals (5, 10) describe no pixels and are not read."""
 
+_FORMATS = {
+    1: "B",
+    3: "H",
+    4: "I",
+    6: "b",
+    7: "B",
+    8: "h",
+    9: "i",
+    13: "I",
+    16: "Q",
+    17: "q",
+    18: "Q",
+}
+"""How `struct` writes the integer types."""
+
+_UNSIGNED = frozenset({1, 3, 4, 13, 16, 18})
+_FEW = 64
 _ITEM_BYTES = {code: np.dtype(name).itemsize for code, name in _DTYPES.items()} | {5: 8, 10: 8}
 _MAX_ENTRIES = 4096
 _WINDOW_BYTES = 16 << 10
@@ -49,16 +66,17 @@ class Window:
     ----------
     file
         The file.
+
+    Attributes
+    ----------
+    size
+        Size of the file in bytes.
     """
 
     def __init__(self, file: ScanFile) -> None:
         self._file = file
         self._head = file.read_many([0], [min(file.size, _WINDOW_BYTES)])[0]
-
-    @property
-    def size(self) -> int:
-        """Size of the file in bytes."""
-        return self._file.size
+        self.size = file.size
 
     def read(self, offset: int, length: int) -> bytes:
         """The bytes of a range.
@@ -101,28 +119,28 @@ class TiffHead:
         return ">" if self.big_endian else "<"
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """One tag of a directory, not yet read.
 
     Attributes
     ----------
     kind
         Field type.
-    count
-        Number of values.
+    n_values
+        Number of them.
     offset
         Where the values lie in the file.
+    n_bytes
+        Size of all values.
+    value
+        The value of a single unsigned integer that stands in the directory itself; else None.
     """
 
     kind: int
-    count: int
+    n_values: int
     offset: int
-
-    @property
-    def n_bytes(self) -> int:
-        """Size of all values in bytes."""
-        return self.count * _ITEM_BYTES.get(self.kind, 1)
+    n_bytes: int
+    value: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,8 +174,8 @@ class Directory:
                 continue
             if entry.kind not in _ITEM_BYTES or entry.offset + entry.n_bytes > self.window.size:
                 raise SourceFormatError(
-                    f"tag {code} claims to have {entry.count} values of type {entry.kind} at byte"
-                    f" {entry.offset}; the file has {self.window.size} bytes"
+                    f"tag {code} claims to have {entry.n_values} values of type {entry.kind}"
+                    f" at byte {entry.offset}; the file has {self.window.size} bytes"
                 )
 
     def array(self, code: int) -> NDArray[Any] | None:
@@ -167,26 +185,41 @@ class Directory:
             return None
         if entry.offset + entry.n_bytes > self.window.size:
             return None
-        dtype = np.dtype(_DTYPES[entry.kind]).newbyteorder(self.head.order)
-        values = np.frombuffer(self.window.read(entry.offset, entry.n_bytes), dtype)
-        return values.astype(dtype.newbyteorder("="), copy=False)
+        raw = self.window.read(entry.offset, entry.n_bytes)
+        values = np.frombuffer(raw, self.head.order + _DTYPES[entry.kind])
+        return values.astype(_DTYPES[entry.kind], copy=False)
 
     def integers(self, code: int, default: tuple[int, ...] = ()) -> tuple[int, ...]:
         """Values of a tag that has few."""
-        values = self.array(code)
-        return default if values is None else tuple(values.tolist())
+        entry = self.entries.get(code)
+        if entry is None:
+            return default
+        if entry.value is not None:
+            return (entry.value,)
+        if entry.n_values > _FEW or entry.kind not in _FORMATS:
+            values = self.array(code)
+            return default if values is None else tuple(values.tolist())
+        if entry.offset + entry.n_bytes > self.window.size:
+            return default
+        raw = self.window.read(entry.offset, entry.n_bytes)
+        return struct.unpack(f"{self.head.order}{entry.n_values}{_FORMATS[entry.kind]}", raw)
 
     def integer(self, code: int, default: int) -> int:
         """The first value of a tag."""
+        entry = self.entries.get(code)
+        if entry is None:
+            return default
+        if entry.value is not None:
+            return entry.value
         values = self.integers(code)
         return int(values[0]) if values else default
 
     def text(self, code: int) -> str | None:
         """The value of a tag of text."""
-        values = self.array(code)
-        if values is None:
+        entry = self.entries.get(code)
+        if entry is None or entry.offset + entry.n_bytes > self.window.size:
             return None
-        raw = values.tobytes().rstrip(b"\0")
+        raw = self.window.read(entry.offset, entry.n_bytes).rstrip(b"\0")
         try:
             return raw.decode("utf-8").strip()
         except UnicodeDecodeError:
@@ -252,8 +285,13 @@ def _read_directory(window: Window, head: TiffHead, offset: int) -> tuple[Direct
         f"{head.order}{entry_format}{next_format}", table[: n_entries * entry_bytes]
     )
     for number, (code, kind, count, value) in enumerate(rows):
-        inline = count * _ITEM_BYTES.get(kind, 1) <= width
+        n_bytes = count * _ITEM_BYTES.get(kind, 1)
+        inline = n_bytes <= width
         place = start + (number + 1) * entry_bytes - width if inline else value
-        entries.setdefault(code, Entry(kind, count, place))
+        single = None
+        if inline and count == 1 and kind in _UNSIGNED:
+            unused = 8 * (width - n_bytes)
+            single = value >> unused if head.big_endian else value & ((1 << 8 * n_bytes) - 1)
+        entries.setdefault(code, Entry(kind, count, place, n_bytes, single))
     following = struct.unpack(head.order + next_format, table[-width:])[0]
     return Directory(offset, entries, head, window), int(following)

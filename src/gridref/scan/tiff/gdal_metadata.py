@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -38,12 +39,13 @@ class BandMetadata:
     units: Mapping[int, str] = field(default_factory=dict)
 
 
-def read_gdal_metadata(text: Any) -> BandMetadata:
+@lru_cache(maxsize=64)
+def read_gdal_metadata(text: str | None) -> BandMetadata:
     """Parse the value of the GDAL_METADATA tag; what cannot be parsed is left out.
 
     A document type declaration is not parsed: entities could blow up.
     """
-    if not isinstance(text, str) or len(text) > _MAX_XML_CHARACTERS or "<!DOCTYPE" in text:
+    if text is None or len(text) > _MAX_XML_CHARACTERS or "<!DOCTYPE" in text:
         return BandMetadata()
     try:
         root = ET.fromstring(text)
@@ -82,7 +84,8 @@ def _numbers(values: Mapping[int, str]) -> dict[int, float]:
     return result
 
 
-def nodata_of(text: Any, dtype: np.dtype[Any]) -> Any:
+@lru_cache(maxsize=256)
+def nodata_of(text: str | None, dtype: np.dtype[Any]) -> Any:
     """The GDAL_NODATA tag as a scalar of `dtype`.
 
     Returns
@@ -90,7 +93,7 @@ def nodata_of(text: Any, dtype: np.dtype[Any]) -> Any:
     numpy scalar or None
         None if there is none, or if no element of `dtype` can be equal to it.
     """
-    if not isinstance(text, str):
+    if text is None:
         return None
     try:
         if dtype.kind in "iu":

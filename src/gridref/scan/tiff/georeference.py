@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -61,10 +62,9 @@ class Georeference:
         found = {SPATIAL_REF: VirtualArray.from_numpy(np.array(0), (), self._mapping())}
         affine = self.affine
         if affine is not None and affine.is_rectilinear:
-            columns = affine.x0 + (np.arange(n_columns) + 0.5) * affine.dx_col
-            rows = affine.y0 + (np.arange(n_rows) + 0.5) * affine.dy_row
-            found[x] = VirtualArray.from_numpy(columns, (x,), self._axis("X", "x"))
-            found[y] = VirtualArray.from_numpy(rows, (y,), self._axis("Y", "y"))
+            degrees = (self.crs or {}).get("grid_mapping_name") == "latitude_longitude"
+            found[x] = _pixel_centres(affine.x0, affine.dx_col, n_columns, x, "X", degrees)
+            found[y] = _pixel_centres(affine.y0, affine.dy_row, n_rows, y, "Y", degrees)
         return found
 
     def _mapping(self) -> dict[str, Any]:
@@ -73,21 +73,32 @@ class Georeference:
             attrs["GeoTransform"] = self.affine.gdal()
         return attrs
 
-    def _axis(self, letter: str, name: str) -> dict[str, Any]:
-        crs = self.crs or {}
-        if crs.get("grid_mapping_name") == "latitude_longitude":
-            which, unit = ("longitude", "east") if letter == "X" else ("latitude", "north")
-            return {
-                "axis": letter,
-                "long_name": which,
-                "standard_name": which,
-                "units": f"degrees_{unit}",
-            }
+
+@lru_cache(maxsize=64)
+def _pixel_centres(
+    start: float, step: float, n_pixels: int, dim: str, letter: str, degrees: bool
+) -> VirtualArray:
+    """Coordinate variable of one axis; files on the same grid, like a time series, share it."""
+    centres = start + (np.arange(n_pixels) + 0.5) * step
+    return VirtualArray.from_numpy(centres, (dim,), _axis_attributes(letter, degrees))
+
+
+def _axis_attributes(letter: str, degrees: bool) -> dict[str, Any]:
+    """CF attributes of a horizontal coordinate."""
+    if degrees:
+        which, unit = ("longitude", "east") if letter == "X" else ("latitude", "north")
         return {
             "axis": letter,
-            "long_name": f"{name} coordinate of projection",
-            "standard_name": f"projection_{name}_coordinate",
+            "long_name": which,
+            "standard_name": which,
+            "units": f"degrees_{unit}",
         }
+    name = letter.lower()
+    return {
+        "axis": letter,
+        "long_name": f"{name} coordinate of projection",
+        "standard_name": f"projection_{name}_coordinate",
+    }
 
 
 def georeference_of(tags: Mapping[int, Any]) -> Georeference | None:

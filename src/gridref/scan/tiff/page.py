@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -88,7 +89,7 @@ class Page:
     counts: NDArray[np.int64]
     contiguous: bool
 
-    @property
+    @cached_property
     def grid_shape(self) -> tuple[int, ...]:
         """Number of segments along each axis."""
         return tuple(
@@ -96,7 +97,7 @@ class Page:
             for extent, length in zip(self.shape, self.chunk_shape, strict=True)
         )
 
-    @property
+    @cached_property
     def n_chunks(self) -> int:
         """Number of segments that the image has."""
         return math.prod(self.grid_shape)

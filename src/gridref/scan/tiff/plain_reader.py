@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -218,7 +219,7 @@ def _layout(directory: Directory, samples: int, planar: bool, photometric: int) 
         columns = directory.integer(Tag.TILE_WIDTH, 0)
     else:
         entry = directory.entries.get(Tag.ROWS_PER_STRIP)
-        known = entry is not None and entry.count == 1
+        known = entry is not None and entry.n_values == 1
         rows = min(directory.integer(Tag.ROWS_PER_STRIP, length), length) if known else length
         columns = width
     if min(width, length, rows, columns, samples) < 1:
@@ -245,7 +246,7 @@ def _segments(directory: Directory, layout: _Layout) -> tuple[NDArray[np.int64],
     columns = []
     for code in codes:
         entry = directory.entries.get(code)
-        if entry is None or entry.count != layout.n_chunks or entry.kind not in (3, 4, 16):
+        if entry is None or entry.n_values != layout.n_chunks or entry.kind not in (3, 4, 16):
             raise _NotOrdinaryError
         values = directory.array(code)
         assert values is not None
@@ -265,8 +266,11 @@ def _follow_each_other(offsets: NDArray[np.int64], counts: NDArray[np.int64], n_
 def _fill(directory: Directory, dtype: np.dtype[Any] | None) -> Any:
     """What absent tiles read as: the nodata value where the elements can hold it, else 0."""
     text = directory.text(Tag.GDAL_NODATA)
-    if text is None or dtype is None:
-        return 0
+    return 0 if text is None or dtype is None else _fill_of(text, dtype)
+
+
+@lru_cache(maxsize=256)
+def _fill_of(text: str, dtype: np.dtype[Any]) -> Any:
     try:
         value = type(dtype.type(0).item())(text.replace(",", "."))
         return value if np.can_cast(np.min_scalar_type(value), dtype) else 0
@@ -281,7 +285,7 @@ class _Series:
     pages: list[Page]
     levels: list[_Series]
 
-    @property
+    @cached_property
     def key(self) -> tuple[str, tuple[int, ...], Any]:
         first = self.pages[0]
         extra = "" if "S" in first.axes else "S"

@@ -87,8 +87,8 @@ def scan_tiff(url: str, options: ScanOptions | None = None) -> VirtualGroup:
             # Tags of every type and value come together; none may end in anything but this.
             reason = f"the tags of the file contradict each other: {error}"
             raise SourceFormatError(reason, Place(source=file.name)) from error
-        taken = (_of_source(finding, file.name) for finding in [*findings, *skipped])
-        return group.replace(report=ScanReport(tuple(taken), file.n_requests, file.n_bytes))
+        report = ScanReport((*findings, *skipped), file.n_requests, file.n_bytes)
+        return group.replace(report=report)
 
 
 def _is_companion(start: bytes) -> bool:
@@ -130,7 +130,3 @@ def _refusal(
         skipped.append(Finding(f"/{path}", Fate.SKIPPED, error.reason, url))
 
     return refuse
-
-
-def _of_source(finding: Finding, url: str) -> Finding:
-    return Finding(finding.path, finding.fate, finding.reason, finding.source or url)

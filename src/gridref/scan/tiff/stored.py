@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gridref.errors import Place, SourceFormatError, UnsupportedFeatureError
 from gridref.model.encoding import EdgePolicy
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
-from gridref.scan.tiff.chain import SOI_BYTES, has_spliced_tables, segment_bytes
+from gridref.scan.tiff.chain import SOI_BYTES, has_spliced_tables, is_jpeg, segment_bytes
 from gridref.scan.tiff.image import Level
 from gridref.scan.tiff.page import Page
 
@@ -169,21 +169,29 @@ def _segments(level: Level, inner: tuple[int, ...], sources: Sequence[Source]) -
         raise SourceFormatError(f"strips or tiles of shape {key.chunk_shape} have no pixels")
     _check_n_chunks(len(level.pages) * key.n_chunks)
     columns = [_page_columns(page, key) for page in level.pages]
-    offset = np.concatenate([column[0] for column in columns])
-    length = np.concatenate([column[1] for column in columns])
+    offset, length = (
+        columns[0]
+        if len(columns) == 1
+        else (
+            np.concatenate([column[0] for column in columns]),
+            np.concatenate([column[1] for column in columns]),
+        )
+    )
     held = (offset > 0) & (length > 0)
-    manifest = ChunkManifest.from_columns(
-        sources,
-        offset=np.where(held, offset, 0),
-        length=np.where(held, length, 0),
-        source=np.repeat(np.array(level.source_ids, np.int32), key.n_chunks),
-        state=np.where(held, ChunkState.RANGE, ChunkState.MISSING),
+    all_held = bool(held.all())
+    manifest = ChunkManifest(
+        tuple(sources),
+        np.repeat(np.array(level.source_ids, np.int32), key.n_chunks),
+        offset if all_held else offset * held,
+        length if all_held else length * held,
+        held.view(np.uint8),  # 1 is ChunkState.RANGE, 0 is ChunkState.MISSING
     )
     _check_ends(manifest)
-    if len({has_spliced_tables(page) for page in level.pages if page is not None}) > 1:
-        raise UnsupportedFeatureError("JPEG tables are kept apart on some pages only")
-    if has_spliced_tables(key):
-        manifest = _without_start_marker(manifest)
+    if is_jpeg(key):
+        spliced = {has_spliced_tables(page) for page in level.pages if page is not None}
+        if len(spliced) > 1:
+            raise UnsupportedFeatureError("JPEG tables are kept apart on some pages only")
+        manifest = _without_start_marker(manifest) if True in spliced else manifest
     leading = (1,) * (len(level.shape) - len(inner))
     edge = EdgePolicy.PADDED if key.tiled else EdgePolicy.TRUNCATED
     return StoredImage(leading + inner, edge, manifest, False, key.n_chunks)
@@ -234,6 +242,8 @@ def _check_n_chunks(n_chunks: int) -> None:
 
 def _check_ends(manifest: ChunkManifest) -> None:
     """Refuse chunks that end behind their file."""
+    if not manifest.n_rows:
+        return
     sizes = np.array(
         [
             np.iinfo(np.int64).max if entry.size_bytes is None else entry.size_bytes
@@ -241,9 +251,9 @@ def _check_ends(manifest: ChunkManifest) -> None:
         ],
         dtype=np.int64,
     )
-    if not manifest.n_rows:
-        return
     stop = manifest.offset + manifest.length
+    if int(stop.max()) <= int(sizes.min()):
+        return
     bad = np.flatnonzero((manifest.state == ChunkState.RANGE) & (stop > sizes[manifest.source]))
     if len(bad):
         row = int(bad[0])
