@@ -118,6 +118,8 @@ class GridrefStore(Store):
         Shown in ``repr``.
     recipe
         Catalog, view options and storage options: how to open the same store again.
+    read_only
+        Anything but True is refused.
     """
 
     supports_writes = False
@@ -131,7 +133,10 @@ class GridrefStore(Store):
         *,
         name: str = "",
         recipe: tuple[Any, ...] | None = None,
+        read_only: bool = True,
     ) -> None:
+        if not read_only:
+            _refuse()
         super().__init__(read_only=True)
         self.space = space
         self.reader = reader
@@ -225,6 +230,14 @@ class GridrefStore(Store):
         _refuse()
 
     async def delete(self, key: str) -> None:
+        """Refused."""
+        _refuse()
+
+    async def delete_dir(self, prefix: str) -> None:
+        """Refused."""
+        _refuse()
+
+    async def clear(self) -> None:
         """Refused."""
         _refuse()
 

@@ -27,6 +27,9 @@ class DecodedChunkCache:
         self._n_bytes = 0
         self._lock = threading.Lock()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DecodedChunkCache, (self.max_bytes,)
+
     def get(self, key: Hashable) -> NDArray[Any] | None:
         """The chunk under `key`, if it is still there."""
         with self._lock:

@@ -243,6 +243,9 @@ class _ShardCache:
         self._n_bytes = 0
         self._lock = threading.Lock()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _ShardCache, (self._max_bytes,)
+
     def get(self, key: tuple[str, tuple[int, ...]]) -> VirtualObject | None:
         with self._lock:
             found = self._kept.get(key)

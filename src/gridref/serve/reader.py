@@ -73,6 +73,9 @@ class Reader:
         self.cache = DecodedChunkCache(cache_bytes)
         self._threads: ThreadPoolExecutor | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_threads": None}
+
     def read(
         self, array: VirtualArray, selection: Any = None, *, name: str | None = None
     ) -> NDArray[Any]:
