@@ -23,6 +23,9 @@ __all__ = ["HDF5_ERRORS", "SIGNATURE", "OpenFile", "hdf5_errors", "open_file"]
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 """What an HDF5 file, or its part behind a user block, begins with."""
 
+_BLOCK_BYTES = 1 << 13
+_MAX_BLOCKS = 1 << 11
+
 _OPEN_FOR_WRITING, _OPEN_FOR_SWMR = 0x01, 0x04
 
 HDF5_ERRORS = (
@@ -125,19 +128,35 @@ class OpenFile:
 
 
 class _Reader:
-    """A `ScanFile` as a reader of byte ranges."""
+    """A `ScanFile` as a reader of byte ranges, that keeps the blocks around small pieces.
+
+    Headers, heaps and indexes of small files lie close together.
+    """
 
     def __init__(self, file: ScanFile) -> None:
         self._file = file
+        self._blocks: dict[int, bytes] = {}
 
     @property
     def size_bytes(self) -> int:
         return self._file.size
 
     def read(self, offset: int, length: int) -> bytes:
-        return self._file.read_many([offset], [length])[0]
+        number, start = divmod(offset, _BLOCK_BYTES)
+        if start + length > _BLOCK_BYTES or offset + length > self._file.size or offset < 0:
+            return self._file.read_many([offset], [length])[0]
+        block = self._blocks.get(number)
+        if block is None:
+            first = number * _BLOCK_BYTES
+            size = min(_BLOCK_BYTES, self._file.size - first)
+            block = self._file.read_many([first], [size])[0]
+            if len(self._blocks) < _MAX_BLOCKS:
+                self._blocks[number] = block
+        return block[start : start + length]
 
     def read_many(self, offsets: Sequence[int], lengths: Sequence[int]) -> list[bytes]:
+        if len(offsets) == 1:
+            return [self.read(int(offsets[0]), int(lengths[0]))]
         return self._file.read_many(offsets, lengths)
 
 
