@@ -221,14 +221,14 @@ def _scaled_integers(
 
 
 def _ticks(entry: _Entry, target: TimeBase, values: Values) -> NDArray[np.int64] | None:
-    """Values as whole ticks of the target, floats to the nanosecond; None if they are none."""
+    """Values as whole ticks of the target; None if they are none."""
     data, valid = _valid(entry, values)
     shift = entry.base.epoch_ns - target.epoch_ns
     if data.dtype.kind == "f":
-        ns = np.rint(np.where(valid, data, 0).astype(np.float64) * entry.base.unit_ns)
-        if (np.abs(ns) >= 2.0**63).any():
+        nanoseconds = _whole_nanoseconds(np.where(valid, data, 0), entry.base)
+        if nanoseconds is None:
             return None
-        whole: NDArray[Any] = ns.astype(np.int64)
+        whole: NDArray[Any] = nanoseconds
         ratio = 1
     else:
         whole, ratio = data, entry.base.unit_ns
@@ -240,6 +240,20 @@ def _ticks(entry: _Entry, target: TimeBase, values: Values) -> NDArray[np.int64]
             return None
         return _scaled_integers(whole // target.unit_ns, valid, 1, shift // target.unit_ns)
     return _scaled_integers(whole, valid, ratio // target.unit_ns, shift // target.unit_ns)
+
+
+def _whole_nanoseconds(data: NDArray[Any], base: TimeBase) -> NDArray[np.int64] | None:
+    """Floating times as the nanoseconds that readers show; None if they are too many.
+
+    xarray cuts times of the standard calendars at the nanosecond, cftime rounds others to the
+    microsecond.
+    """
+    wide = data.astype(np.float64)
+    if base.calendar in ("standard", "proleptic_gregorian"):
+        ns = np.trunc(wide * base.unit_ns)
+    else:
+        ns = np.rint(wide * (base.unit_ns / 1000)) * 1000
+    return None if (np.abs(ns) >= 2.0**63).any() else ns.astype(np.int64)
 
 
 def _with_units(

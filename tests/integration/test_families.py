@@ -1,0 +1,168 @@
+"""Real families of files: each combines and equals xarray, or says why it cannot."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import gridref
+from gridref.adapters.opening import reader_for
+from gridref.combine import CombineOptions, combine
+from gridref.errors import CombineError
+
+ALONG: dict[str, tuple[str, dict[str, Any]]] = {
+    "acorn_turq_hourly": ("TIME", {}),
+    "arm_sgpmmcr_uneven": ("time", {"variables": "different"}),
+    "ascat_l2_subset_uneven": ("NUMROWS", {}),
+    "ecearth_tas_uneven": ("time", {}),
+    "hadgem3_pr_uneven": ("time", {}),
+    "harmony_global_days": ("time", {"overlap": "keep"}),
+    "inm_rlds_uneven": ("time", {}),
+    "iris_north_america_pair": ("time", {"overlap": "keep"}),
+    "mooring_nrsrot_tz_uneven": ("TIME", {"variables": "different"}),
+    "roms_his_4": ("ocean_time", {}),
+    "sam0_siconc_uneven": ("time", {}),
+}
+STACKED: dict[str, tuple[str, dict[str, Any]]] = {
+    "gdal_byte_chunk_mismatch": ("member", {}),
+    "iris_north_america_pair": ("scenario", {}),
+}
+UNFIT = {
+    "ascat_l2_empty": ("NUMROWS", {"dimensions-differ"}),
+    "kerchunk_air": ("time", {"dimensions-differ"}),
+    "lc8_bands_geotrellis": ("member", {"shape-differs"}),
+    "wrf_tip_2domains": ("Time", {"shape-differs"}),
+    "xclim_ensemble_contiguous_uneven": ("time", {"calendar-differs"}),
+    "xclim_qm_tasmax_360_365": ("time", {"calendar-differs"}),
+}
+
+
+def family(shared_data: Path, name: str) -> list[Path]:
+    return sorted((shared_data / "families" / name).iterdir())
+
+
+def opened(path: Path) -> xr.Dataset:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return xr.open_dataset(path, engine="netcdf4", decode_timedelta=False).load()
+
+
+def same(found: xr.DataArray, expected: np.ndarray, name: str) -> None:
+    values = found.values
+    if values.dtype.kind in "SUO" or expected.dtype.kind in "SUO":
+        assert values.astype(str).tolist() == expected.astype(str).tolist(), name
+        return
+    np.testing.assert_array_equal(values, expected, err_msg=name)
+
+
+def cube_of(files: list[Path], folder: Path, dim: str, options: dict[str, Any]) -> xr.Dataset:
+    catalog = folder / "cube.gridref"
+    gridref.build(files, catalog, dim, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return xr.open_zarr(f"gridref::file://{catalog}", chunks=None, decode_timedelta=False)
+
+
+@pytest.mark.parametrize("name", list(ALONG))
+def test_families_along_a_dimension(shared_data: Path, tmp_path: Path, name: str) -> None:
+    dim, options = ALONG[name]
+    files = family(shared_data, name)
+    cube = cube_of(files, tmp_path, dim, options)
+    parts = [opened(path) for path in files]
+    compared = 0
+    for variable in parts[0].variables:
+        first = parts[0][variable]
+        if dim in first.dims:
+            pieces = [part[variable].values for part in parts]
+            same(cube[variable], np.concatenate(pieces, first.dims.index(dim)), str(variable))
+        elif dim in cube[variable].dims:
+            pieces = [part[variable].expand_dims({dim: part.sizes[dim]}).values for part in parts]
+            same(cube[variable], np.concatenate(pieces), str(variable))
+        else:
+            same(cube[variable], first.values, str(variable))
+        compared += 1
+    assert compared == len(cube.variables)
+
+
+@pytest.mark.parametrize("name", list(STACKED))
+def test_families_along_a_new_dimension(shared_data: Path, tmp_path: Path, name: str) -> None:
+    dim, options = STACKED[name]
+    files = family(shared_data, name)
+    cube = cube_of(files, tmp_path, dim, options)
+    parts = [opened(path) for path in files]
+    stacked = 0
+    for variable in parts[0].variables:
+        if dim in cube[variable].dims:
+            same(cube[variable], np.stack([part[variable].values for part in parts]), str(variable))
+            stacked += 1
+        else:
+            same(cube[variable], parts[0][variable].values, str(variable))
+    assert stacked
+
+
+@pytest.mark.parametrize("name", ["lcmap_cog_2years", "openeo_s2_dates"])
+def test_families_of_rasters(shared_data: Path, tmp_path: Path, name: str) -> None:
+    import tifffile
+
+    files = family(shared_data, name)
+    cube = cube_of(files, tmp_path, "date", {})
+    (variable,) = [key for key in cube.data_vars if cube[key].dims[:1] == ("date",)]
+    raw = gridref.open_catalog(tmp_path / "cube.gridref").arrays[str(variable)]
+    values = reader_for().read(raw)
+    for place, path in enumerate(files):
+        expected = tifffile.imread(path, key=0)
+        if expected.ndim == 2:
+            expected = expected[np.newaxis]
+        np.testing.assert_array_equal(values[place], expected)
+
+
+@pytest.mark.parametrize("name", list(UNFIT))
+def test_families_that_do_not_fit_say_why(shared_data: Path, name: str) -> None:
+    dim, causes = UNFIT[name]
+    files = family(shared_data, name)
+    result = gridref.explain(files, dim)
+    assert result.group is None
+    assert {problem.cause for problem in result.problems} >= causes
+    for problem in result.problems:
+        assert any(str(path) in problem.sources for path in files), problem
+    with pytest.raises(CombineError) as caught:
+        gridref.concat([gridref.scan(path) for path in files], dim, read=None)
+    assert len(caught.value.problems) >= 1
+
+
+def test_beams_of_unequal_length_group_by_group(shared_data: Path) -> None:
+    """Ragged along several dimensions at once, in 85 groups; some files lack beams."""
+    files = family(shared_data, "atl06_beams_uneven")
+    scanned = [gridref.scan(path) for path in files]
+    dims = sorted({dim for part in scanned for a in part.all_arrays().values() for dim in a.dims})
+    reader = reader_for()
+    result = combine(
+        scanned,
+        dims,
+        read=reader.read,
+        options=CombineOptions(join="outer", variables="minimal", conflicts="drop"),
+    )
+    assert result.group is not None
+    found = result.group.all_arrays()
+    originals = [part.all_arrays() for part in scanned]
+    compared = 0
+    for path, array in found.items():
+        pieces = [reader.read(part[path]) for part in originals if path in part]
+        if array.ndim != 1 or len(pieces) < len(files):
+            continue
+        if any(piece.dtype.kind not in "biuf" for piece in pieces):
+            continue
+        np.testing.assert_array_equal(reader.read(array), np.concatenate(pieces), err_msg=path)
+        compared += 1
+    assert compared > 50
+
+
+def test_one_problem_does_not_hide_others(shared_data: Path) -> None:
+    files = family(shared_data, "wrf_tip_2domains")
+    result = gridref.explain(files, "Time")
+    assert {problem.variable for problem in result.problems} >= {"T2", "XLAT", "XLONG"}
