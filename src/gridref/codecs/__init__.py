@@ -44,8 +44,8 @@ Array -> array
                                     bytes (1, 2, 4 or 8); all as HDF5's datatype message has them
 ``gridref.tiff_predictor``          ``predictor``: 2 or 3; ``axis``: that of the image's width, in
                                     the array as it is stored (after ``transpose``); ``distance``: 1
-                                    (default), 2 or 4. For 3 the ``bytes`` codec is to be
-                                    little-endian, whatever the file is
+                                    (default) or, for predictor 3, 2 or 4. For 3 the ``bytes`` codec
+                                    is to be little-endian, whatever the file is
 ==================================  ===============================================================
 
 Bytes -> bytes
@@ -95,7 +95,8 @@ Bytes -> bytes
                                     ``samples`` (1); ``t4options`` (fax3). Decodes to bool
 ``gridref.tiff_packints``           ``bits``: 1 to 31; ``dtype``: of the unpacked integers, like
                                     ``"uint16"``, ``"bool"``; ``run_length``: number of values in a
-                                    row (width times samples); ``endian`` of the file. *Size*
+                                    row (width times samples). The file's byte order makes no
+                                    difference. *Size*
 ``gridref.tiff_float24``            ``endian``; decodes to float32. *Size*
 ``gridref.tiff_rgb_bits``           ``bits``: bits of each sample like ``[5, 6, 5]``; ``dtype``;
                                     ``endian``. *Size*

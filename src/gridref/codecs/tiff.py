@@ -101,8 +101,8 @@ def _packints_stored_bytes(config: Config, decoded: int | None, spec: ArraySpec)
 def _packints_decoder(
     config: Config, decoded_bytes: int | None, spec: ArraySpec
 ) -> Callable[[Raw], Raw]:
-    """Rows begin on a byte boundary."""
-    dtype = np.dtype(config["dtype"]).newbyteorder(_byte_order(config))
+    """Rows begin on a byte boundary, and the highest bit of a value comes first in any file."""
+    dtype = np.dtype(config["dtype"])
     bits, run_length = config["bits"], config["run_length"]
 
     def decode(raw: Raw) -> Raw:
@@ -147,6 +147,8 @@ def _rgb_bits_problem(config: Config) -> str | None:
     n_bits, dtype = sum(config["bits"]), np.dtype(config["dtype"])
     if dtype.kind != "u" or n_bits > 32 or max(config["bits"]) > 8 * dtype.itemsize:
         return f"samples of {config['bits']} bits do not become {dtype}"
+    if config.get("endian") == "big" and dtype.itemsize == 1:
+        return "readers disagree about the byte order of pixels of odd samples"
     return _endian_problem(config)
 
 
@@ -202,8 +204,9 @@ def _complex_problem(config: Config) -> str | None:
 def _predictor_problem(config: Config) -> str | None:
     if config["predictor"] not in (2, 3):
         return f"predictor {config['predictor']} is unknown"
-    if config.get("distance", 1) not in (1, 2, 4):
-        return f"distance {config['distance']} is unknown"
+    # imagecodecs, and with it tifffile, has other distances for floats only.
+    if config.get("distance", 1) not in ((1,) if config["predictor"] == 2 else (1, 2, 4)):
+        return f"distance {config['distance']} of predictor {config['predictor']} is not supported"
     return None
 
 

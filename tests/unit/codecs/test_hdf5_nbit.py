@@ -42,7 +42,9 @@ def check(dataset, encoded=None):
 def integer(size, signed, big_endian, precision, offset):
     names = {1: "I8", 2: "I16", 4: "I32", 8: "I64"}
     name = f"STD_{names[size] if signed else names[size].replace('I', 'U')}"
-    tid = getattr(h5t, f"{name}{'BE' if big_endian else 'LE'}").copy()
+    # HDF5 converts big-endian integers of one byte without extending their sign, but h5py cannot
+    # tell them from little-endian ones.
+    tid = getattr(h5t, f"{name}{'BE' if big_endian and size > 1 else 'LE'}").copy()
     tid.set_precision(precision)
     tid.set_offset(offset)
     return tid
