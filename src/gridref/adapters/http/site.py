@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pandas as pd
+
 from gridref.adapters.http.policy import AllowedSources, folders_of
 from gridref.adapters.opening import view_options
 from gridref.catalog import ROOT_FILE, CatalogGroup, open_catalog
@@ -20,6 +22,9 @@ from gridref.serve.reader import Reader
 from gridref.serve.views import View, ViewOptions
 
 __all__ = ["VIEWS", "Entry", "Site", "SiteOptions"]
+
+_IMPORTED_EARLY = (pd,)
+"""pyarrow imports pandas at its first conversion, which takes seconds: not in the first request."""
 
 VIEWS: Mapping[str, View] = {"native": View.AUTO, "portable": View.PORTABLE}
 """Views by their name in addresses. ``native`` is as stored where that is representable."""

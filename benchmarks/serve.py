@@ -1,0 +1,248 @@
+"""Serving against nginx: ``python -m benchmarks.serve [cube_mib]``. Needs nginx.
+
+The same bytes, over loopback, by the same clients in turn: 4 MiB native chunks, shard indexes, and
+a cube read whole by tensorstore and zarr-python. Everything is stopped and removed at the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import h5py
+import httpx
+import numpy as np
+import zarr
+
+import gridref
+
+MIB = 2**20
+CHUNK = (1, 512, 512)  # float32: 1 MiB
+LARGE = (4, 512, 512)  # 4 MiB
+WORKERS = 2
+SECONDS = 4.0
+
+NGINX = """
+worker_processes {workers};
+daemon off;
+pid {folder}/nginx.pid;
+error_log /dev/null;
+events {{ worker_connections 2048; }}
+http {{
+  access_log off;
+  sendfile on;
+  tcp_nopush on;
+  keepalive_requests 1000000000;
+  client_body_temp_path {folder}; proxy_temp_path {folder}; fastcgi_temp_path {folder};
+  uwsgi_temp_path {folder}; scgi_temp_path {folder};
+  server {{ listen 127.0.0.1:{port}; root {root}; }}
+}}
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for(port: int) -> None:
+    give_up = time.monotonic() + 30
+    while time.monotonic() < give_up:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.05)
+    raise RuntimeError("the server did not start")
+
+
+@contextlib.contextmanager
+def process(command: list[str], port: int) -> Iterator[str]:
+    running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_for(port)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        running.terminate()
+        running.wait(20)
+
+
+@contextlib.contextmanager
+def nginx(root: Path) -> Iterator[str]:
+    port = free_port()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        config = Path(folder) / "nginx.conf"
+        config.write_text(NGINX.format(folder=folder, port=port, root=root, workers=WORKERS))
+        program = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin") or "nginx"
+        with process([program, "-c", str(config), "-e", "/dev/null"], port) as url:
+            yield url
+
+
+@contextlib.contextmanager
+def served(catalogs: list[Path], *options: str) -> Iterator[str]:
+    port = free_port()
+    code = (
+        "import sys; from gridref.adapters.http import serve;"
+        f"serve({[str(c) for c in catalogs]!r}, port={port}, workers={WORKERS},"
+        f" shards={options[0] if options else None}, access_log=False)"
+    )
+    with process([sys.executable, "-c", code], port) as url:
+        yield url
+
+
+async def load(
+    url: str, paths: list[str], n_connections: int, extra: str = ""
+) -> tuple[float, list[float], int]:
+    """Requests per second, latencies, and bytes received."""
+    host, port = url.removeprefix("http://").split(":")
+    latencies: list[float] = []
+    received = 0
+    stop = time.perf_counter() + SECONDS
+
+    async def one(number: int) -> None:
+        nonlocal received
+        reader, writer = await asyncio.open_connection(host, int(port), limit=8 * MIB)
+        turn = number
+        while time.perf_counter() < stop:
+            began = time.perf_counter()
+            path = paths[turn % len(paths)]
+            writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n{extra}\r\n".encode())
+            head = await reader.readuntil(b"\r\n\r\n")
+            fields = head.lower()
+            assert fields[9:12] in (b"200", b"206"), head
+            at = fields.index(b"content-length:") + 15
+            length = int(fields[at : fields.index(b"\r", at)])
+            left = length
+            while left:
+                left -= len(await reader.read(min(left, MIB)))
+            latencies.append(time.perf_counter() - began)
+            received += length
+            turn += n_connections
+        writer.close()
+
+    began = time.perf_counter()
+    await asyncio.gather(*(one(number) for number in range(n_connections)))
+    return len(latencies) / (time.perf_counter() - began), latencies, received
+
+
+def run_load(
+    url: str, paths: list[str], n_connections: int, n_bytes: int = 4 * MIB, extra: str = ""
+) -> tuple[float, ...]:
+    import uvloop
+
+    for path in paths[:8] * 2:  # what a worker does once: opening the catalog
+        httpx.get(f"{url}{path}")
+    rate, latencies, received = uvloop.run(load(url, paths, n_connections, extra))
+    assert received == len(latencies) * n_bytes
+    cuts = statistics.quantiles(latencies, n=100)
+    return rate, cuts[49] * 1e3, cuts[98] * 1e3
+
+
+def write_cube(folder: Path, mib: int) -> tuple[Path, Path, np.ndarray]:
+    """One HDF5 file, its catalog, and the values."""
+    values = np.random.default_rng(0).random((mib, 512, 512), dtype="f4")
+    path = folder / "cube.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("v", data=values, chunks=CHUNK)
+        file.create_dataset("large", data=values[: min(mib, 256)], chunks=LARGE)
+    catalog = folder / "cube.gridref"
+    gridref.write_catalog(gridref.scan(path), catalog)
+    return path, catalog, values
+
+
+def chunks(folder: Path, catalog: Path) -> None:
+    """4 MiB native chunks against static files."""
+    store = gridref.open_store(catalog, "native")
+    keys = list(store.space.keys("large/c/"))
+    root = folder / "static"
+    for key in keys:
+        (root / key).parent.mkdir(parents=True, exist_ok=True)
+        (root / key).write_bytes(store.reader.read(store.space.resolve(key)))
+    print(f"\n4 MiB chunks          {'nginx':>26} {'gridref':>26}  ratio of rates")
+    for n_connections in (1, 16, 64):
+        with nginx(root) as url:
+            one = run_load(url, [f"/{key}" for key in keys], n_connections)
+        with served([catalog]) as url:
+            other = run_load(url, [f"/cube/native/{key}" for key in keys], n_connections)
+        cells = [f"{r:6.0f}/s p50 {a:5.1f} p99 {b:6.1f} ms" for r, a, b in (one, other)]
+        print(f"{n_connections:3} connections  {cells[0]}  {cells[1]}  {other[0] / one[0]:.2f}")
+
+
+def indexes(catalog: Path) -> None:
+    """Emulated indexes, of shards of 64 chunks."""
+    with served([catalog], "{'phony_dim_0': 64}") as url:
+        paths = ["/cube/native/v/c/0/0/0"]
+        size = 64 * 16 + 4
+        rate, p50, p99 = run_load(url, paths, 16, size, f"Range: bytes=-{size}\r\n")
+    print(f"\nshard indexes: {rate:.0f}/s, p50 {p50:.2f} ms, p99 {p99:.2f} ms (16 connections)")
+
+
+def read_tensorstore(url: str) -> np.ndarray:
+    import tensorstore
+
+    spec = {"driver": "zarr3", "kvstore": f"{url}/v/"}
+    return np.asarray(tensorstore.open(spec, read=True).result().read().result())
+
+
+def read_zarr(url: str) -> np.ndarray:
+    return np.asarray(zarr.open_group(url, mode="r", zarr_format=3)["v"][...])
+
+
+def whole(folder: Path, catalog: Path, values: np.ndarray) -> None:
+    """The cube read whole, out of emulated shards and out of real ones."""
+    root = folder / "real"
+    group = zarr.open_group(root, mode="w")
+    shards = (min(64, len(values)), *CHUNK[1:])
+    array = group.create_array(
+        "v", shape=values.shape, dtype="f4", chunks=CHUNK, shards=shards, compressors=None
+    )
+    array[...] = values
+    zarr.consolidate_metadata(root)
+    gib = values.nbytes / 2**30
+    for name, read in (("tensorstore", read_tensorstore), ("zarr-python", read_zarr)):
+        seconds = {}
+        for server in ("nginx", "gridref"):
+            manager = (
+                nginx(root)
+                if server == "nginx"
+                else served([catalog], f"{{'phony_dim_0': {shards[0]}}}")
+            )
+            with manager as url:
+                address = url if server == "nginx" else f"{url}/cube/native"
+                best = float("inf")
+                for _ in range(2):
+                    began = time.perf_counter()
+                    got = read(address)
+                    best = min(best, time.perf_counter() - began)
+                assert np.array_equal(got, values)
+                del got
+                seconds[server] = best
+        print(
+            f"{gib:.2f} GiB by {name:12} nginx {seconds['nginx']:5.2f} s,"
+            f" gridref {seconds['gridref']:5.2f} s: {seconds['nginx'] / seconds['gridref']:.2f}x"
+        )
+
+
+def main(mib: int = 1024) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        _, catalog, values = write_cube(folder, mib)
+        chunks(folder, catalog)
+        indexes(catalog)
+        print()
+        whole(folder, catalog, values)
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
