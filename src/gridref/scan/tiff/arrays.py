@@ -146,6 +146,8 @@ def _stored_order(order: tuple[int, ...], new_axis: int | None) -> tuple[int, ..
 
 def _reordered(level: Level, stored: StoredImage, order: tuple[int, ...]) -> ChunkManifest:
     """Manifest rows in C order of the array's axes."""
+    if order == tuple(range(len(order))):
+        return stored.manifest
     grid_shape = [
         -(-extent // length) for extent, length in zip(level.shape, stored.chunk_shape, strict=True)
     ]

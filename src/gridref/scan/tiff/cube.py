@@ -91,7 +91,11 @@ def build_group(
     )
     group = _plain_file(context) if context.georeference is None else _geo_file(context)
     url = structure.sources[0].url
-    findings = [Finding(f"/{path}", Fate.TAKEN, "", url) for path in group.all_arrays()]
+    findings = [
+        Finding(f"/{path}", Fate.TAKEN, "", url)
+        for path, array in group.all_arrays().items()
+        if "tiff_series" in array.attrs
+    ]
     if context.georeference is not None and context.georeference.unknown_crs:
         reason = "the coordinate reference system is not understood: coordinates have no CRS"
         findings.append(Finding(f"/{SPATIAL_REF}", Fate.INLINED, reason, url))
@@ -168,7 +172,8 @@ def _geo_file(context: _Context) -> VirtualGroup:
     assert context.georeference is not None
     first, *others = context.structure.images
     masks = [image for image in others if image.levels[0].keyframe.is_mask]
-    nodes = [_geo_level(context, first, level, masks) for level in first.levels]
+    attrs = _band_attributes(context, first.levels[0])
+    nodes = [_geo_level(context, first, level, masks, attrs) for level in first.levels]
     root, *overviews = nodes
     groups = {f"overview_{number}": node for number, node in enumerate(overviews, 1) if node.arrays}
     for image in others:
@@ -179,13 +184,13 @@ def _geo_file(context: _Context) -> VirtualGroup:
                 groups[name] = node
     pyramid = [("", root), *((f"{name}/", node) for name, node in groups.items())]
     paths = [f"{path}band_data" for path, node in pyramid if "band_data" in node.arrays]
-    attrs: dict[str, Any] = dict(context.bands.items)
+    about: dict[str, Any] = dict(context.bands.items)
     if len(paths) > 1 and "band_data" in root.arrays:
         shapes = [
             node.arrays["band_data"].shape for _, node in pyramid if "band_data" in node.arrays
         ]
-        attrs.update(geo_multiscales(paths, shapes, root.arrays["band_data"].dims))
-    return VirtualGroup(root.arrays, groups, attrs)
+        about.update(geo_multiscales(paths, shapes, root.arrays["band_data"].dims))
+    return VirtualGroup(root.arrays, groups, about)
 
 
 def _fits(level: Level, other: Level) -> bool:
@@ -197,7 +202,9 @@ def _length(level: Level, axis: str) -> int:
     return level.shape[level.axes.index(axis)] if axis in level.axes else 1
 
 
-def _geo_level(context: _Context, image: Image, level: Level, masks: list[Image]) -> VirtualGroup:
+def _geo_level(
+    context: _Context, image: Image, level: Level, masks: list[Image], attrs: Mapping[str, Any]
+) -> VirtualGroup:
     """One resolution of a georeferenced image, with its coordinates and mask."""
     assert context.georeference is not None
     suffix = f"_{level.level}" if level.level else ""
@@ -216,7 +223,7 @@ def _geo_level(context: _Context, image: Image, level: Level, masks: list[Image]
         dims=dims,
         order=order,
         new_axis=0 if single else None,
-        attrs=_band_attributes(context, level, n_bands, has_bands="band" in dims),
+        attrs=attrs,
     )
     if array is None:
         return VirtualGroup()
@@ -249,10 +256,10 @@ def _mapped(attrs: Mapping[str, Any]) -> dict[str, Any]:
     return {**attrs, "grid_mapping": SPATIAL_REF, "coordinates": SPATIAL_REF}
 
 
-def _band_attributes(
-    context: _Context, level: Level, n_bands: int, *, has_bands: bool
-) -> dict[str, Any]:
+def _band_attributes(context: _Context, level: Level) -> dict[str, Any]:
     """Nodata, scale and offset, names and units of the bands."""
+    n_bands = _length(level, "S")
+    has_bands = "S" in level.axes or len(level.axes) == 2
     assert context.georeference is not None
     bands = context.bands
     attrs: dict[str, Any] = {"AREA_OR_POINT": context.georeference.area_or_point}

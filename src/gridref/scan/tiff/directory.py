@@ -284,14 +284,17 @@ def _read_directory(window: Window, head: TiffHead, offset: int) -> tuple[Direct
     rows = struct.iter_unpack(
         f"{head.order}{entry_format}{next_format}", table[: n_entries * entry_bytes]
     )
-    for number, (code, kind, count, value) in enumerate(rows):
+    inline_place = start - width
+    for code, kind, count, value in rows:
+        inline_place += entry_bytes
         n_bytes = count * _ITEM_BYTES.get(kind, 1)
-        inline = n_bytes <= width
-        place = start + (number + 1) * entry_bytes - width if inline else value
-        single = None
-        if inline and count == 1 and kind in _UNSIGNED:
-            unused = 8 * (width - n_bytes)
-            single = value >> unused if head.big_endian else value & ((1 << 8 * n_bytes) - 1)
-        entries.setdefault(code, Entry(kind, count, place, n_bytes, single))
+        place, single = value, None
+        if n_bytes <= width:
+            place = inline_place
+            if count == 1 and kind in _UNSIGNED:
+                unused = 8 * (width - n_bytes)
+                single = value >> unused if head.big_endian else value & ((1 << 8 * n_bytes) - 1)
+        if code not in entries:
+            entries[code] = Entry(kind, count, place, n_bytes, single)
     following = struct.unpack(head.order + next_format, table[-width:])[0]
     return Directory(offset, entries, head, window), int(following)

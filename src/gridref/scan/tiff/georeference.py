@@ -24,6 +24,7 @@ SPATIAL_REF = "spatial_ref"
 """Name of the grid mapping variable."""
 
 _RASTER_TYPE, _PIXEL_IS_POINT = 1025, 2
+_ZERO = VirtualArray.from_numpy(np.array(0), ())
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Georeference:
 
         A rotated image has no coordinates along its axes; its ``GeoTransform`` says it all.
         """
-        found = {SPATIAL_REF: VirtualArray.from_numpy(np.array(0), (), self._mapping())}
+        found = {SPATIAL_REF: _ZERO.replace(attrs=self._mapping())}
         affine = self.affine
         if affine is not None and affine.is_rectilinear:
             degrees = (self.crs or {}).get("grid_mapping_name") == "latitude_longitude"
@@ -74,7 +75,7 @@ class Georeference:
         return attrs
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def _pixel_centres(
     start: float, step: float, n_pixels: int, dim: str, letter: str, degrees: bool
 ) -> VirtualArray:
