@@ -96,7 +96,8 @@ def by_numpy(values: NDArray[Any], selection: tuple[Any, ...]) -> NDArray[Any]:
 def test_any_selection_at_any_rank(data: st.DataObject) -> None:
     array, expected = data.draw(arrays())
     selection = tuple(data.draw(entries(extent)) for extent in array.shape)
-    got = Reader(SourcePool(), cache_bytes=10_000).read(array, selection)
+    cache_bytes = data.draw(st.sampled_from([0, 10_000]))
+    got = Reader(SourcePool(), cache_bytes=cache_bytes).read(array, selection)
     wanted = by_numpy(expected, selection)
     assert got.dtype == wanted.dtype
     assert got.shape == wanted.shape
@@ -133,3 +134,21 @@ def test_bad_selections_are_refused(data: st.DataObject) -> None:
         except InvalidRequestError:
             continue
         raise AssertionError(selection)
+
+
+@given(st.data())
+def test_many_tiny_chunks_at_once(data: st.DataObject) -> None:
+    """Chunks that are delivered together: enough of them, uncompressed, in one or two dimensions."""
+    shape = data.draw(st.sampled_from([(61,), (40, 7), (9, 8, 3)]))
+    values = np.arange(np.prod(shape), dtype="f8").reshape(shape)
+    chunk_shape = [data.draw(st.integers(1, 3)) for _ in shape]
+    array = chunked_array(
+        values,
+        chunk_shape,
+        [f"d{axis}" for axis in range(len(shape))],
+        edge=data.draw(st.sampled_from(EdgePolicy)),
+        big_endian=data.draw(st.booleans()),
+    )
+    selection = tuple(data.draw(entries(extent)) for extent in shape)
+    got = Reader(SourcePool()).read(array, selection)
+    assert np.array_equal(got, by_numpy(values, selection))

@@ -19,6 +19,7 @@ from gridref.model.encoding import Encoding
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
 from gridref.serve.cache import DecodedChunkCache
 from gridref.serve.plan import CrossProduct, PieceBatch, ReadPlan, is_missing_block, plan_read
+from gridref.serve.stacking import can_stack, deliver_stacked
 
 __all__ = ["RangeReader", "Reader"]
 
@@ -26,10 +27,13 @@ Buffer = bytes | memoryview
 
 RESOLVE_PIECES = 65_536
 """Pieces resolved to manifest rows at a time: bounds the memory of a plan."""
-TASK_PIECES = 64
+TASK_PIECES = 4096
 """Pieces that one thread fetches and decodes at a time, at most."""
-TASK_BYTES = 16 * 2**20
-"""Stored bytes that one thread fetches at a time, beyond the first chunk."""
+TASK_BYTES = (256 * 2**10, 16 * 2**20)
+"""Stored bytes that one thread fetches at a time: at least, where there is work for all threads,
+and at most; the last chunk comes on top."""
+TASKS_PER_THREAD = 4
+"""Tasks that a batch is cut into for each thread, if they do not get too small."""
 
 
 class RangeReader(Protocol):
@@ -115,7 +119,7 @@ class Reader:
             task
             for cross in plan.crosses
             for batch in cross.batches(RESOLVE_PIECES)
-            for task in _tasks(cross, batch, out)
+            for task in _tasks(cross, batch, out, TASKS_PER_THREAD * self.n_threads)
         )
         run = partial(self._run, out=out)
         first = next(tasks, None)
@@ -144,6 +148,10 @@ class Reader:
                 future.cancel()
 
     def _run(self, task: _Task, out: NDArray[Any]) -> None:
+        if not self.cache.max_bytes and can_stack(task.cross, task.batch, task.members, task.rows):
+            stored = self._fetch(task.rows)
+            deliver_stacked(task.cross, task.batch, task.members, stored, out)
+            return
         array = task.cross.array
         waiting = []
         for place, member in enumerate(task.members.tolist()):
@@ -176,7 +184,9 @@ def _chain(first: _Task, second: _Task, rest: Iterator[_Task]) -> Iterator[_Task
     yield from rest
 
 
-def _tasks(cross: CrossProduct, batch: PieceBatch, out: NDArray[Any]) -> Iterator[_Task]:
+def _tasks(
+    cross: CrossProduct, batch: PieceBatch, out: NDArray[Any], n_tasks: int
+) -> Iterator[_Task]:
     """Cut a batch into tasks, ordered by source and offset; what is missing is filled at once."""
     array = cross.array
     absent = is_missing_block(batch)
@@ -193,11 +203,15 @@ def _tasks(cross: CrossProduct, batch: PieceBatch, out: NDArray[Any]) -> Iterato
         for member in members[rows.state == ChunkState.MISSING].tolist():
             encoding = array.encodings[int(batch.encoding[member])]
             out[cross.in_output(batch.piece[member])] = absent_value(array, encoding)
-        yield from _sorted_tasks(cross, batch, members, rows)
+        yield from _sorted_tasks(cross, batch, members, rows, n_tasks)
 
 
 def _sorted_tasks(
-    cross: CrossProduct, batch: PieceBatch, members: NDArray[np.int64], rows: ChunkManifest
+    cross: CrossProduct,
+    batch: PieceBatch,
+    members: NDArray[np.int64],
+    rows: ChunkManifest,
+    n_tasks: int,
 ) -> Iterator[_Task]:
     held = np.flatnonzero(rows.state != ChunkState.MISSING)
     order = held[np.lexsort((rows.offset[held], rows.source[held], rows.state[held]))]
@@ -207,7 +221,9 @@ def _sorted_tasks(
     members = members[order]
     group = rows.source.astype(np.int64) * 4 + rows.state
     group[rows.state == ChunkState.INLINE] = -1
-    volume = (np.cumsum(rows.length) - rows.length) // TASK_BYTES
+    least, most = TASK_BYTES
+    task_bytes = min(max(int(rows.length.sum()) // n_tasks, least), most)
+    volume = (np.cumsum(rows.length) - rows.length) // task_bytes
     number = np.arange(len(order)) // TASK_PIECES
     cut = np.zeros(len(order) - 1, bool)
     for key in (group, volume, number):

@@ -1,0 +1,55 @@
+"""Projecting a selection on 1,000,000 chunks of one axis: ``python -m benchmarks.projection``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from gridref.model.grid import GridAxis
+from gridref.model.projection import Progression, project_indices, project_slice
+
+N_CHUNKS = 1_000_000
+
+
+def best_of(work: Callable[[], object], n: int = 5) -> float:
+    """Least time in milliseconds."""
+    times = []
+    for _ in range(n):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return 1000 * min(times)
+
+
+def main() -> None:
+    random = np.random.default_rng(0)
+    axes = {
+        "equal": GridAxis.uniform(10 * N_CHUNKS, 10),
+        "uneven": GridAxis.from_edges(random.integers(1, 20, N_CHUNKS)),
+    }
+    print(f"{'edges':8} {'selection':24} {'pieces':>9} {'ms':>8} {'ns per piece':>13}")
+    for name, axis in axes.items():
+        axis.locate(0)
+        slices = {
+            "all": slice(None),
+            "every 3rd": slice(None, None, 3),
+            "every 1000th": slice(None, None, 1000),
+            "100 in the middle": slice(axis.extent // 2, axis.extent // 2 + 100),
+        }
+        for what, selection in slices.items():
+            normal = Progression.from_slice(selection, axis.extent)
+            pieces = len(project_slice(axis, normal))
+            ms = best_of(lambda axis=axis, normal=normal: project_slice(axis, normal))
+            print(f"{name:8} {what:24} {pieces:9} {ms:8.2f} {1e6 * ms / pieces:13.1f}")
+        indices = random.integers(0, axis.extent, 100_000)
+        pieces = len(project_indices(axis, indices))
+        ms = best_of(lambda axis=axis, indices=indices: project_indices(axis, indices))
+        print(
+            f"{name:8} {'100,000 random indices':24} {pieces:9} {ms:8.2f} {1e6 * ms / pieces:13.1f}"
+        )
+
+
+if __name__ == "__main__":
+    main()
