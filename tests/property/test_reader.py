@@ -138,7 +138,7 @@ def test_bad_selections_are_refused(data: st.DataObject) -> None:
 
 @given(st.data())
 def test_many_tiny_chunks_at_once(data: st.DataObject) -> None:
-    """Chunks that are delivered together: enough of them, uncompressed, in one or two dimensions."""
+    """Chunks that are delivered together: enough of them, and uncompressed."""
     shape = data.draw(st.sampled_from([(61,), (40, 7), (9, 8, 3)]))
     values = np.arange(np.prod(shape), dtype="f8").reshape(shape)
     chunk_shape = [data.draw(st.integers(1, 3)) for _ in shape]
