@@ -215,6 +215,9 @@ def _image_decoder(
     dtype = np.dtype(f"u{spec.dtype.itemsize}")
 
     def decode(raw: Raw) -> Raw:
+        # JPEG decoders make up what is cut off, and JPEG-LS ones may look for it for seconds.
+        if as_bytes(raw[-2:]) != b"\xff\xd9":
+            raise ValueError("stream has no end of image")
         # The decoders compare the size of the image with the output before they decode it.
         values = decode_image(as_bytes(raw), out=np.empty(shape, dtype))
         decoded: NDArray[np.uint8] = values.reshape(-1).view(np.uint8)

@@ -193,6 +193,9 @@ def test_jpeg():
     np.testing.assert_array_equal(decoded[0], imagecodecs.jpeg8_decode(stored))
     with pytest.raises(DecodeError, match=r"out\.shape"):
         decode_chunk(stored, encoding(values, codec), (1, 30, 40))
+    for name in ("jpeg", "jpegls"):
+        with pytest.raises(DecodeError, match="no end of image"):
+            decode_chunk(stored[:-2], encoding(values, Codec(f"gridref.hdf5_{name}")))
 
 
 def test_blosc2_frames_without_dimensions(file):
