@@ -1,7 +1,7 @@
 """Whole arrays read by gridref's faces and by its peers: ``python -m benchmarks.reading``.
 
-Two files: 732 chunks of 260 KB (zlib and shuffle), and 100,000 chunks of 32 bytes. Every reader's values are
-compared with h5py's before its time counts.
+Two files: 732 chunks of 260 KB (zlib and shuffle), and 100,000 chunks of 32 bytes. Every reader's
+values are compared with h5py's before its time counts.
 """
 
 from __future__ import annotations
