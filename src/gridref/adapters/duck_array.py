@@ -349,8 +349,9 @@ def check_alike(arrays: Sequence[VirtualArray]) -> None:
     """
     packings = dict.fromkeys(Packing.of(array) for array in arrays if array.dtype.kind in "biuf")
     units = dict.fromkeys(
-        (str(array.attrs.get("units", "")), str(array.attrs.get("calendar", "")))
+        (str(array.attrs["units"]), str(array.attrs.get("calendar", "")))
         for array in arrays
+        if "units" in array.attrs
     )
     problems = []
     advice = "gridref.open_virtual_mfdataset and gridref.concat resolve that"

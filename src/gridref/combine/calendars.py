@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["GREGORIAN_START_NS", "TimeBase", "is_time_like"]
+__all__ = ["GREGORIAN_START_NS", "UNIT_NAMES", "TimeBase", "is_time_like", "units_with"]
 
 DAY_NS = 86_400 * 10**9
 
@@ -27,7 +27,8 @@ _UNITS = {
     "nanoseconds": (1, ("nanosecond", "nanoseconds", "nanosec", "nanosecs", "ns")),
 }
 _UNIT_NS = {alias: ns for ns, aliases in _UNITS.values() for alias in aliases}
-_UNIT_NAMES = {ns: name for name, (ns, _) in _UNITS.items()}
+UNIT_NAMES = {ns: name for name, (ns, _) in _UNITS.items()}
+"""Name of the unit of each length in nanoseconds."""
 
 _CALENDARS = {
     "gregorian": "standard",
@@ -110,7 +111,7 @@ class TimeBase:
 def units_with(units: str, unit_ns: int) -> str:
     """The text of time units with the unit replaced."""
     _, _, since = units.partition(" since ")
-    return f"{_UNIT_NAMES[unit_ns]} since {since.strip()}"
+    return f"{UNIT_NAMES[unit_ns]} since {since.strip()}"
 
 
 def _zone_seconds(zone: str | None) -> int:

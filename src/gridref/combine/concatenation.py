@@ -7,7 +7,7 @@ Problems are raised together at the end, so that one run shows all of them.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -247,6 +247,7 @@ def _combine_static(
 ) -> VirtualArray | None:
     """A variable without the dimension: one for all files, or repeated where that is asked for."""
     notes = task.notes
+    _note_absent(column, column.files, "kept from the files that have it", notes)
     if notes.options.variables == "all" and len(task.growing) == 1:
         return _repeat(column, lengths, pieces, task)
     if not extents_agree(column, (), notes):
@@ -303,6 +304,8 @@ def _combine_growing(
     if dtype is None or filled is None:
         return None
     full, fill = filled
+    known = [*full.files, *(file for file, extent in lengths.items() if not extent)]
+    _note_absent(column, known, "nothing is added where its length is unknown", notes)
     dtype = dtype if fill is None else full.first.dtype if full.first.dtype.kind == "f" else dtype
     axis = column.first.dims.index(dim)
     arrays = full.arrays if pieces is None else _cut(full, dim, pieces)
@@ -311,6 +314,14 @@ def _combine_growing(
     alike = fill is None and len(column.kinds) == 1
     joined = compacted(concatenate(arrays, axis, dtype=dtype, fill_value=fill, alike=alike))
     return _with_attributes(joined, full, notes)
+
+
+def _note_absent(column: Column, known: Iterable[int], what: str, notes: Notes) -> None:
+    """Note the files that have no part in a variable."""
+    absent = set(range(len(notes.inputs))).difference(known)
+    if absent:
+        cases = {"there": list(column.files), "missing": sorted(absent)}
+        notes.drift("variable-missing", column.path, cases, what)
 
 
 def _with_dimension(column: Column, dim: str, lengths: Mapping[int, int], notes: Notes) -> Column:

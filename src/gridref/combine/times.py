@@ -8,22 +8,34 @@ Coordinates whose units agree with the first file's stay where they lie.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.combine.calendars import GREGORIAN_START_NS, TimeBase, is_time_like, units_with
+from gridref.combine.calendars import (
+    GREGORIAN_START_NS,
+    UNIT_NAMES,
+    TimeBase,
+    is_time_like,
+    units_with,
+)
 from gridref.combine.columns import Column, Notes, value_text
-from gridref.combine.packing import Packing
+from gridref.combine.packing import Packing, without_packing
 from gridref.combine.values import Values
 from gridref.model.array import VirtualArray
+from gridref.model.encoding import Unpacking
+from gridref.model.joining import recast
 
 __all__ = ["resolve_times"]
 
 _INT64 = np.iinfo(np.int64)
+
+INLINE_LIMIT_BYTES = 2**20
+"""Above this size in any file times are not rewritten: blocks are scaled and shifted on reading."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,6 +161,8 @@ def _reencode(
     if all(same):
         notes.drift("time-units", columns[0].path, cases, "they mean the same")
         return _with_units(columns, entries, {}, target.unit_ns, {})
+    if any(entry.array.nbytes > INLINE_LIMIT_BYTES for entry in entries):
+        return _kept_virtual(columns, entries, target, notes, values, cases)
     has_fill = [bool(Packing.of(column.first).fills) for column in columns]
     converted = {
         number: _converted(entry, target, values, has_fill=has_fill[entry.column])
@@ -173,6 +187,74 @@ def _reencode(
     return columns
 
 
+def _kept_virtual(
+    columns: list[Column],
+    entries: Sequence[_Entry],
+    target: TimeBase,
+    notes: Notes,
+    values: Values,
+    cases: dict[str, list[int]],
+) -> list[Column]:
+    """Scale and shift every block to one unit and epoch on reading, as exact floats."""
+    shifts = {entry.base.epoch_ns - target.epoch_ns for entry in entries}
+    wanted = math.gcd(target.unit_ns, *(entry.base.unit_ns for entry in entries), *shifts)
+    unit_ns = max((ns for ns in UNIT_NAMES if wanted % ns == 0), default=1)
+    base = target.in_unit(unit_ns)
+    if not all(_is_exact(entry, base, values) for entry in entries):
+        advice = "so many times cannot be brought on one epoch exactly; combine parts of the files"
+        notes.conflict("time-units-differ", columns[0].path, "units", cases, advice)
+        return columns
+    arrays = [list(column.arrays) for column in columns]
+    units = units_with(columns[0].first.attrs["units"], unit_ns)
+    for entry in entries:
+        first = columns[entry.column].first
+        attrs = without_packing(_attrs(entry.array, first, unit_ns, {}), np.dtype("f8"))
+        if "units" in attrs:
+            attrs["units"] = units
+        arrays[entry.column][entry.place] = _shifted(entry, base).replace(attrs=attrs)
+    notes.drift("time-units", columns[0].path, cases, f"shifted exactly on reading, as {units!r}")
+    return [column.with_arrays(new) for column, new in zip(columns, arrays, strict=True)]
+
+
+def _factors(base: TimeBase, target: TimeBase) -> tuple[int, int]:
+    return base.unit_ns // target.unit_ns, (base.epoch_ns - target.epoch_ns) // target.unit_ns
+
+
+def _is_exact(entry: _Entry, target: TimeBase, values: Values) -> bool:
+    """Whether scaling and shifting in float64 never rounds."""
+    ratio, shift = _factors(entry.base, target)
+    dtype = entry.array.dtype
+    if dtype.kind in "iu" and dtype.itemsize <= 4:
+        return 2**32 * ratio + abs(shift) < 2**53
+    data, valid = _valid(entry, values)
+    if dtype.kind in "iu":
+        largest = (
+            max(abs(int(data[valid].min())), abs(int(data[valid].max()))) if valid.any() else 0
+        )
+        return largest * ratio + abs(shift) < 2**53
+    wide = np.where(valid, data, 0).astype(np.float64)
+    return _sum_without_rounding(wide, valid, ratio, float(shift)) is not None
+
+
+def _shifted(entry: _Entry, target: TimeBase) -> VirtualArray:
+    """The same stored chunks, unpacked to the target's unit and epoch."""
+    ratio, shift = _factors(entry.base, target)
+    packing = Packing.of(entry.array)
+    unpacking = Unpacking(
+        None if ratio == 1 else float(ratio),
+        None if shift == 0 else float(shift),
+        tuple(sorted(packing.fills)),
+        packing.unsigned,
+        "float64",
+    )
+    floats = recast(entry.array, np.dtype("f8"), np.float64(np.nan))
+    if unpacking == Unpacking():
+        return floats
+    return floats.replace(
+        encodings=tuple(replace(known, unpacking=unpacking) for known in floats.encodings)
+    )
+
+
 def _converted(
     entry: _Entry, target: TimeBase, values: Values, *, has_fill: bool
 ) -> NDArray[Any] | None:
@@ -190,6 +272,13 @@ def _converted(
     if shift_rest and delta * target.unit_ns != shift * target.unit_ns + shift_rest:
         return None
     wide = np.where(valid, data, 0).astype(np.float64)
+    return _sum_without_rounding(wide, valid, ratio, delta)
+
+
+def _sum_without_rounding(
+    wide: NDArray[np.float64], valid: NDArray[np.bool_], ratio: int, delta: float
+) -> NDArray[np.float64] | None:
+    """``wide * ratio + delta``, NaN where not valid; None if any step would round."""
     scaled = wide * ratio
     total = scaled + delta
     back = total - scaled

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,9 @@ from gridref.model.array import VirtualArray
 from gridref.model.manifest import ChunkManifest, ChunkState
 
 __all__ = ["Values", "same_values"]
+
+KEPT_BYTES = 256 * 2**20
+"""Size of the values that are kept for the next rule that asks for them."""
 
 
 class Values:
@@ -26,14 +30,15 @@ class Values:
 
     def __init__(self, read: Read | None) -> None:
         self._read = read
-        self._known: dict[int, tuple[VirtualArray, NDArray[Any]]] = {}
+        self._known: OrderedDict[int, tuple[VirtualArray, NDArray[Any]]] = OrderedDict()
+        self._n_bytes = 0
 
     def available(self, array: VirtualArray) -> bool:
         """Whether the values can be had."""
         return self._read is not None or array.size == 0 or is_plain_inline(array)
 
     def of(self, array: VirtualArray) -> NDArray[Any]:
-        """All values of an array; read once.
+        """All values of an array. Those used last are kept, up to `KEPT_BYTES`.
 
         Raises
         ------
@@ -43,6 +48,11 @@ class Values:
         known = self._known.get(id(array))
         if known is None:
             known = self._known[id(array)] = (array, self._load(array))
+            self._n_bytes += known[1].nbytes
+            while self._n_bytes > KEPT_BYTES and len(self._known) > 2:
+                _, (_, dropped) = self._known.popitem(last=False)
+                self._n_bytes -= dropped.nbytes
+        self._known.move_to_end(id(array))
         return known[1]
 
     def _load(self, array: VirtualArray) -> NDArray[Any]:

@@ -621,3 +621,44 @@ def test_slices_of_combined_arrays() -> None:
     np.testing.assert_array_equal(
         read_slowly(isel(joined, {"time": slice(17, 2, -3)})), values[17:2:-3]
     )
+
+
+@pytest.mark.parametrize("dtype", ["i4", "f8", "f4", "i8"])
+@pytest.mark.parametrize("fill", [None, -7])
+def test_large_times_stay_virtual(
+    monkeypatch: pytest.MonkeyPatch, dtype: str, fill: int | None
+) -> None:
+    monkeypatch.setattr("gridref.combine.times.INLINE_LIMIT_BYTES", 10)
+    attrs = {} if fill is None else {"_FillValue": np.dtype(dtype).type(fill)}
+    parts = [
+        numbers(np.array([3, -7, 5], dtype), units="seconds since 2000-01-01", **attrs),
+        numbers(np.array([7, 8, 9, 11], dtype), units="minutes since 2000-02-01", **attrs),
+        numbers(np.array([-7, 8], dtype), units="seconds since 2000-01-01 00:00:0.5", **attrs),
+    ]
+    values, array, report = time_values(*[group(time=part) for part in parts], overlap="keep")
+    np.testing.assert_array_equal(values, expected(*parts))
+    assert [len(manifest.inline) > 0 for manifest in array.manifests] == [True]
+    assert array.n_blocks == 3
+    assert all(encoding.dtype == np.dtype(dtype) for encoding in array.encodings)
+    assert "time-units" in causes(report)
+
+
+def test_large_times_that_would_round_are_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gridref.combine.times.INLINE_LIMIT_BYTES", 10)
+    parts = [
+        numbers(np.array([0.1, 0.2]), units="seconds since 2009-01-01"),
+        numbers(np.array([0.1, 0.3]), units="seconds since 2009-01-02"),
+    ]
+    assert "time-units-differ" in problems(*[group(time=part) for part in parts])
+
+
+def test_variables_that_come_and_go_are_reported() -> None:
+    crs = numbers(np.array(1), (), ())
+    one = group(v=numbers([1.0, 2.0]), crs=crs)
+    other = group(v=numbers([3.0]))
+    result = combine([one, other], "time")
+    assert result.group is not None
+    assert set(result.group.arrays) == {"v", "crs"}
+    (drift,) = result.report
+    assert drift.variable == "crs"
+    assert drift.cause == "variable-missing"
