@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from gridref.errors import SourceFormatError
 from gridref.model.array import VirtualGroup
 from gridref.scan.hdf5.scanner import HDF5Scanner
+from gridref.scan.kerchunk.scanner import KerchunkScanner
 from gridref.scan.options import OnUnsupported, ScanOptions
 from gridref.scan.sniff import Head, describe, read_head
 from gridref.scan.tiff.scanner import TIFFScanner
@@ -32,7 +33,7 @@ class FormatScanner(Protocol):
         ...
 
 
-SCANNERS: tuple[FormatScanner, ...] = (HDF5Scanner(), TIFFScanner())
+SCANNERS: tuple[FormatScanner, ...] = (HDF5Scanner(), TIFFScanner(), KerchunkScanner())
 """All formats, in the order in which they are tried."""
 
 

@@ -14,9 +14,9 @@ from gridref.errors import UnsupportedFeatureError
 from gridref.model.array import BlockTable, VirtualArray
 from gridref.model.encoding import Encoding
 from gridref.model.grid import ChunkGrid, GridAxis
-from gridref.model.manifest import ChunkManifest, ChunkState
+from gridref.model.manifest import ChunkManifest, ChunkState, Source
 from gridref.model.zarr_metadata import ArrayMetadata
-from gridref.scan.zarr.files import StoreFiles
+from gridref.scan.zarr.files import ChunkFiles
 from gridref.scan.zarr.shards import Chain, ChunkRanges, inner_ranges, split_chain
 from gridref.scan.zarr.times import without_times
 
@@ -29,7 +29,7 @@ MAX_CHUNKS = 1 << 26
 
 
 def virtual_array(
-    files: StoreFiles, path: str, metadata: ArrayMetadata, dims: Sequence[str]
+    files: ChunkFiles, path: str, metadata: ArrayMetadata, dims: Sequence[str]
 ) -> VirtualArray:
     """Describe an array: its chunk files found, and its shard indexes read.
 
@@ -57,6 +57,8 @@ def virtual_array(
         if reason is not None:
             raise UnsupportedFeatureError(reason)
     found = chunk_ranges(files, path, metadata)
+    if chain.levels and (found.source < 0).any():
+        raise UnsupportedFeatureError("shards are kept inline in the references")
     for codec, order in chain.levels:
         found = inner_ranges(files, found, codec, order)
     grid = metadata.grid
@@ -80,29 +82,33 @@ def _any_chunk_shape(grid: ChunkGrid) -> tuple[int, ...]:
     return tuple(int(axis.run_lengths[0]) for axis in grid.axes)
 
 
-def chunk_ranges(files: StoreFiles, path: str, metadata: ArrayMetadata) -> ChunkRanges:
+def chunk_ranges(files: ChunkFiles, path: str, metadata: ArrayMetadata) -> ChunkRanges:
     """The files of all chunks (or shards) that are there, whole."""
     grid = metadata.grid
     if grid.n_chunks > MAX_CHUNKS:
         raise UnsupportedFeatureError(f"{grid.n_chunks} chunk files are too many")
     head = f"{path}/" if path else ""
     keys = {f"{head}{metadata.chunk_key(k)}": k for k in np.ndindex(*grid.grid_shape)}
-    sources = files.sources(list(keys), path) if keys else {}
-    places = np.array([keys[key] for key in sources], np.int64).reshape(len(sources), grid.ndim)
-    sizes = np.array([source.size_bytes or 0 for source in sources.values()], np.int64)
-    columns = [
-        (axis.starts(places[:, number]), axis.chunk_lengths(places[:, number]))
-        for number, axis in enumerate(grid.axes)
-    ]
-    shape = (len(sources), grid.ndim)
-    coords, lengths = (
-        np.stack([column[part] for column in columns], axis=1) if columns else np.zeros(shape, int)
-        for part in (0, 1)
-    )
-    number = np.arange(len(sources))
-    return ChunkRanges(
-        tuple(sources.values()), number, np.zeros_like(number), sizes, coords, lengths
-    )
+    places: list[tuple[int, ...]] = []
+    sources: dict[Source, int] = {}
+    literals: list[bytes] = []
+    rows: list[tuple[int, int, int]] = []
+    n_inline = 0
+    for key, held, offset, length in files.ranges(list(keys), path) if keys else ():
+        places.append(keys[key])
+        if isinstance(held, bytes):
+            rows.append((-1, n_inline, len(held)))
+            literals.append(held)
+            n_inline += len(held)
+        else:
+            rows.append((sources.setdefault(held, len(sources)), offset, length))
+    place = np.array(places, np.int64).reshape(len(places), grid.ndim)
+    number, offsets, lengths = np.array(rows, np.int64).reshape(len(rows), 3).T
+    coords, shape = np.zeros_like(place), np.zeros_like(place)
+    for at, axis in enumerate(grid.axes):
+        coords[:, at] = axis.starts(place[:, at])
+        shape[:, at] = axis.chunk_lengths(place[:, at])
+    return ChunkRanges(tuple(sources), number, offsets, lengths, coords, shape, b"".join(literals))
 
 
 def _manifest(found: ChunkRanges, grid: ChunkGrid) -> ChunkManifest:
@@ -119,9 +125,15 @@ def _manifest(found: ChunkRanges, grid: ChunkGrid) -> ChunkManifest:
     source[row[inside]] = found.source[inside]
     offset[row[inside]] = found.offset[inside]
     length[row[inside]] = found.length[inside]
-    state[row[inside]] = ChunkState.RANGE
+    is_inline = found.source[inside] < 0
+    state[row[inside]] = np.where(is_inline, ChunkState.INLINE, ChunkState.RANGE)
     return ChunkManifest.from_columns(
-        found.sources, source=source, offset=offset, length=length, state=state
+        found.sources,
+        source=np.maximum(source, 0),
+        offset=offset,
+        length=length,
+        state=state,
+        inline=found.inline,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -15,9 +15,42 @@ from gridref.io.address import open_filesystem
 from gridref.io.identity import source_of_info
 from gridref.model.manifest import Source
 
-__all__ = ["StoreFiles"]
+__all__ = ["ChunkFiles", "StoreFiles"]
 
 N_THREADS = 16
+
+
+class ChunkFiles(Protocol):
+    """What the scanner needs of a store, or of references that stand for one."""
+
+    url: str
+    """Its address."""
+    n_listed: int
+    """Requests for metadata so far."""
+    pool: SourcePool
+    """Reads sources."""
+
+    def address(self, key: str) -> str:
+        """The address of a key."""
+        ...
+
+    def get(self, key: str) -> bytes | None:
+        """All of a small file; None where there is none."""
+        ...
+
+    def folders(self, key: str) -> list[str]:
+        """Names of the folders right below a key."""
+        ...
+
+    def ranges(
+        self, keys: Sequence[str], below: str
+    ) -> Iterable[tuple[str, Source | bytes, int, int]]:
+        """Of the keys that are there: key, where it lies (or its bytes), offset and size."""
+        ...
+
+    def read_each(self, sources: Sequence[Source], starts: Any, lengths: Any) -> list[bytes]:
+        """One range of each source."""
+        ...
 
 
 class StoreFiles:
@@ -75,6 +108,13 @@ class StoreFiles:
             if entry["type"] == "directory"
         )
         return sorted(set(names) - {""})
+
+    def ranges(
+        self, keys: Sequence[str], below: str
+    ) -> Iterable[tuple[str, Source | bytes, int, int]]:
+        """Of the keys that are there: key, file, 0 and its size."""
+        for key, source in self.sources(keys, below).items():
+            yield key, source, 0, source.size_bytes or 0
 
     def sources(self, keys: Sequence[str], below: str) -> dict[str, Source]:
         """Those of the keys that are there, with size and version.

@@ -22,10 +22,10 @@ from gridref.model.zarr_metadata import ArrayMetadata
 from gridref.scan.options import ScanOptions
 from gridref.scan.zarr.arrays import virtual_array
 from gridref.scan.zarr.attributes import attributes_from_json, dimension_names
-from gridref.scan.zarr.files import StoreFiles
+from gridref.scan.zarr.files import ChunkFiles, StoreFiles
 from gridref.scan.zarr.version2 import array_metadata_v2
 
-__all__ = ["is_zarr_store", "scan_zarr"]
+__all__ = ["is_zarr_store", "scan_files", "scan_zarr"]
 
 _MARKERS = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
 
@@ -66,17 +66,21 @@ def scan_zarr(url: str, options: ScanOptions | None = None) -> VirtualGroup:
         If the store cannot be read.
     """
     options = ScanOptions() if options is None else options
-    scan = _Scan(StoreFiles(url, options.storage_options), options)
+    return scan_files(StoreFiles(url, options.storage_options), options)
+
+
+def scan_files(files: ChunkFiles, options: ScanOptions) -> VirtualGroup:
+    """Describe a Zarr hierarchy, wherever its keys are kept. Raises as `scan_zarr` does."""
+    scan = _Scan(files, options)
     root = scan.node("")
     if root is None:
-        raise SourceFormatError("no Zarr metadata is in the folder", Place(source=scan.files.url))
+        raise SourceFormatError("no Zarr metadata is there", Place(source=files.url))
     if isinstance(root, _ArrayNode):
-        name = scan.files.url.rpartition("/")[2].removesuffix(".zarr") or "array"
+        name = files.url.rpartition("/")[2].partition(".")[0] or "array"
         group = scan.group_of({name: root}, {}, {}, "")
     else:
         scan.consolidated = root.consolidated
         group = scan.group(root, "")
-    files = scan.files
     report = ScanReport(
         tuple(scan.findings), files.n_listed + files.pool.n_requests, files.pool.n_bytes
     )
@@ -99,7 +103,7 @@ class _GroupNode:
 class _Scan:
     """One scan under way."""
 
-    files: StoreFiles
+    files: ChunkFiles
     options: ScanOptions
     consolidated: Mapping[str, Mapping[str, Any]] | None = None
     findings: list[Finding] = field(default_factory=list)

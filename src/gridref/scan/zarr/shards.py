@@ -17,7 +17,7 @@ from gridref.errors import DecodeError, Place, SourceFormatError, UnsupportedFea
 from gridref.model.encoding import ARRAY_TO_BYTES, Codec, Encoding, transpose_codec
 from gridref.model.manifest import Source
 from gridref.model.shard import MISSING_CHUNK
-from gridref.scan.zarr.files import StoreFiles
+from gridref.scan.zarr.files import ChunkFiles
 
 __all__ = ["Chain", "ChunkRanges", "inner_ranges", "split_chain"]
 
@@ -82,13 +82,15 @@ class ChunkRanges:
     sources
         The files.
     source
-        int64 (n,), which of them.
+        int64 (n,), which of them; -1 for a range of `inline`.
     offset, length
         int64 (n,), the byte range.
     coords
         int64 (n, ndim), first element along each axis.
     shape
         int64 (n, ndim), shape.
+    inline
+        Bytes that stand in the metadata themselves.
     """
 
     sources: tuple[Source, ...]
@@ -97,6 +99,7 @@ class ChunkRanges:
     length: Int64Array
     coords: Int64Array
     shape: Int64Array
+    inline: bytes = b""
 
     def place(self, number: int) -> Place:
         """Where one of them lies."""
@@ -106,7 +109,7 @@ class ChunkRanges:
 
 
 def inner_ranges(
-    files: StoreFiles, shards: ChunkRanges, codec: Codec, order: tuple[int, ...]
+    files: ChunkFiles, shards: ChunkRanges, codec: Codec, order: tuple[int, ...]
 ) -> ChunkRanges:
     """The ranges of the chunks inside of shards: one request a shard.
 

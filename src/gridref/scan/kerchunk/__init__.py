@@ -1,0 +1,1 @@
+"""Kerchunk references as sources: JSON files of version 0 and 1."""

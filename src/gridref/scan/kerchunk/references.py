@@ -1,0 +1,106 @@
+"""The JSON of kerchunk references.
+
+Source: https://fsspec.github.io/kerchunk/spec.html (version 0 and 1), and what fsspec's
+``ReferenceFileSystem`` makes of it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gridref.errors import SourceFormatError, UnsupportedFeatureError
+
+__all__ = ["Reference", "parse_references"]
+
+_TEMPLATE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Where the bytes of a key lie.
+
+    Attributes
+    ----------
+    url
+        The file, templates replaced.
+    offset, length
+        The byte range; a length of None is all of the file.
+    """
+
+    url: str
+    offset: int = 0
+    length: int | None = None
+
+
+def parse_references(data: bytes) -> dict[str, bytes | Reference]:
+    """What each key holds: bytes, or a reference.
+
+    Raises
+    ------
+    SourceFormatError
+        If this is not the JSON of references.
+    UnsupportedFeatureError
+        For generated keys (``gen``) and templates that are more than a name.
+    """
+    try:
+        document = json.loads(data)
+    except ValueError as error:
+        raise SourceFormatError(f"not JSON: {error}") from error
+    if isinstance(document, list):
+        raise SourceFormatError(
+            f"a list of {len(document)} documents: put each set of references into its own file"
+        )
+    if not isinstance(document, dict):
+        raise SourceFormatError("not a JSON object")
+    if "version" not in document:
+        return {key: _entry(key, value, {}) for key, value in document.items()}
+    if document["version"] != 1 or not isinstance(document.get("refs"), dict):
+        raise SourceFormatError(f"references of version {document['version']!r} are not known")
+    if document.get("gen"):
+        raise UnsupportedFeatureError("references that are generated (gen) are not read")
+    templates = document.get("templates") or {}
+    return {key: _entry(key, value, templates) for key, value in document["refs"].items()}
+
+
+def _entry(key: str, value: Any, templates: Mapping[str, Any]) -> bytes | Reference:
+    if isinstance(value, Mapping):
+        return json.dumps(value).encode()
+    if isinstance(value, str):
+        return _inline(key, value)
+    if not isinstance(value, list) or len(value) not in (1, 3) or not isinstance(value[0], str):
+        raise SourceFormatError(f"the reference of {key!r} is {value!r}")
+    url = _expanded(value[0], templates)
+    if len(value) == 1:
+        return Reference(url)
+    offset, length = value[1:]
+    if type(offset) is not int or type(length) is not int or offset < 0 or length < 0:
+        raise SourceFormatError(f"the reference of {key!r} is {value!r}")
+    return Reference(url, offset, length)
+
+
+def _inline(key: str, text: str) -> bytes:
+    if not text.startswith("base64:"):
+        return text.encode()
+    try:
+        return base64.b64decode(text.removeprefix("base64:"), validate=True)
+    except binascii.Error as error:
+        raise SourceFormatError(f"the bytes of {key!r} are not base64: {error}") from error
+
+
+def _expanded(url: str, templates: Mapping[str, Any]) -> str:
+    def replaced(match: re.Match[str]) -> str:
+        value = templates.get(match[1])
+        if not isinstance(value, str) or "{{" in value:
+            raise UnsupportedFeatureError(f"the template {match[1]!r} is not plain text")
+        return value
+
+    expanded = _TEMPLATE.sub(replaced, url)
+    if "{{" in expanded:
+        raise UnsupportedFeatureError(f"the template in {url!r} is more than a name")
+    return expanded

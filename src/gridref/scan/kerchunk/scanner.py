@@ -1,0 +1,133 @@
+"""Kerchunk references: from an address to a group."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from gridref.errors import GridrefError, Place, SourceFormatError
+from gridref.io import SourcePool, absolute_url, describe_source, is_local
+from gridref.model.array import VirtualGroup
+from gridref.model.manifest import Source
+from gridref.scan.kerchunk.references import Reference, parse_references
+from gridref.scan.options import ScanOptions
+from gridref.scan.sniff import Head
+from gridref.scan.zarr.files import StoreFiles
+from gridref.scan.zarr.scanner import scan_files
+
+__all__ = ["KerchunkScanner"]
+
+_MARKS = (b'"refs"', b'.zgroup"', b'.zarray"', b'.zattrs"', b'"templates"')
+
+
+class KerchunkScanner:
+    """Recognises and scans JSON references of version 0 and 1."""
+
+    name = "kerchunk references (JSON)"
+
+    def recognises(self, head: Head) -> bool:
+        """Whether a file begins as references do."""
+        text = re.sub(rb"\s+", b"", head.data)
+        return text.startswith((b"{", b"[{")) and any(mark in text for mark in _MARKS)
+
+    def scan(self, url: str, options: ScanOptions) -> VirtualGroup:
+        """Describe what the references stand for; chunks are referenced where they lie.
+
+        Raises
+        ------
+        SourceFormatError
+            If the file is no JSON of references.
+        UnsupportedFeatureError
+            For ``gen``, for templates that are more than a name, and as for Zarr stores.
+        """
+        folder, _, name = absolute_url(url).rpartition("/")
+        data = StoreFiles(folder, options.storage_options).get(name)
+        try:
+            references = parse_references(data or b"")
+        except GridrefError as error:
+            raise error.located(Place(source=url)) from error.__cause__
+        return scan_files(_ReferencedFiles(url, references, options.storage_options), options)
+
+
+class _ReferencedFiles:
+    """Keys whose bytes lie elsewhere."""
+
+    def __init__(
+        self,
+        url: str,
+        references: Mapping[str, bytes | Reference],
+        storage_options: Mapping[str, Any] | None,
+    ) -> None:
+        self.url = absolute_url(url)
+        self.n_listed = 1
+        self.pool = SourcePool(storage_options, identity="skip")
+        self._references = references
+        self._storage_options = storage_options
+        self._sources: dict[str, Source] = {}
+        self._reader = StoreFiles(self.url, storage_options)
+        self._folders: dict[str, dict[str, None]] = {}
+        for key in references:
+            parts = key.split("/")
+            for depth in range(len(parts) - 1):
+                below = self._folders.setdefault("/".join(parts[:depth]), {})
+                below[parts[depth]] = None
+
+    def address(self, key: str) -> str:
+        return f"{self.url}#{key}"
+
+    def get(self, key: str) -> bytes | None:
+        held = self._references.get(key)
+        if held is None or isinstance(held, bytes):
+            return held
+        source, offset, length = self._located(held)
+        return bytes(self.pool.read(source, offset, length))
+
+    def folders(self, key: str) -> list[str]:
+        return list(self._folders.get(key, ()))
+
+    def ranges(
+        self, keys: Sequence[str], below: str
+    ) -> Iterable[tuple[str, Source | bytes, int, int]]:
+        for key in keys:
+            held = self._references.get(key)
+            if isinstance(held, bytes):
+                yield key, held, 0, len(held)
+            elif held is not None:
+                yield (key, *self._located(held))
+
+    def read_each(self, sources: Sequence[Source], starts: Any, lengths: Any) -> list[bytes]:
+        return self._reader.read_each(sources, starts, lengths)
+
+    def _located(self, reference: Reference) -> tuple[Source, int, int]:
+        source = self._source(reference)
+        length = reference.length
+        if length is None:
+            length = (source.size_bytes or 0) - reference.offset
+        if source.size_bytes is not None and reference.offset + length > source.size_bytes:
+            raise SourceFormatError(
+                f"a reference reaches beyond the end of its file ({source.size_bytes} bytes)",
+                Place(source.url, start=reference.offset, stop=reference.offset + length),
+            )
+        return source, reference.offset, length
+
+    def _source(self, reference: Reference) -> Source:
+        """The file of a reference; relative ones lie beside the references.
+
+        Remote files are asked for their size only where a reference needs it: references may well
+        be looked at where their files are out of reach.
+        """
+        known = self._sources.get(reference.url)
+        if known is not None and (reference.length is not None or known.size_bytes is not None):
+            return known
+        url = reference.url
+        if "://" not in url and not os.path.isabs(url):
+            url = f"{self.url.rpartition('/')[0]}/{url}"
+        url = absolute_url(url)
+        if is_local(url) or reference.length is None:
+            found = describe_source(url, self._storage_options)
+        else:
+            found = Source(url)
+        self._sources[reference.url] = found
+        return found

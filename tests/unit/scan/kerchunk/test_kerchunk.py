@@ -1,0 +1,111 @@
+"""Kerchunk references as sources."""
+
+import base64
+import json
+
+import h5py
+import numpy as np
+import pytest
+
+import gridref
+from gridref.errors import SourceFormatError, UnsupportedFeatureError
+from gridref.io import SourcePool
+from gridref.model.manifest import ChunkState
+from gridref.serve.reader import Reader
+
+VALUES = np.arange(60, dtype="f4").reshape(10, 6)
+ZARRAY = {
+    "zarr_format": 2,
+    "shape": [4],
+    "chunks": [2],
+    "dtype": "<i2",
+    "compressor": None,
+    "filters": None,
+    "order": "C",
+    "fill_value": 0,
+}
+
+
+def read(array):
+    return Reader(SourcePool()).read(array)
+
+
+def write(folder, document):
+    path = folder / "refs.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_what_kerchunk_makes_of_hdf5(tmp_path):
+    hdf = pytest.importorskip("kerchunk.hdf")
+    path = tmp_path / "data.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("v", data=VALUES, chunks=(4, 3), compression="gzip", shuffle=True)
+        file["g/scalar"] = np.int32(7)
+    references = write(tmp_path, hdf.SingleHdf5ToZarr(str(path)).translate())
+    group = gridref.scan(references)
+    np.testing.assert_array_equal(read(group["v"]), VALUES)
+    assert read(group["g/scalar"]) == 7
+    store = gridref.open_store(group)
+    np.testing.assert_array_equal(
+        read(gridref.scan(path)["v"]), np.asarray(read(store.space.group["v"]))
+    )
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_every_kind_of_reference(tmp_path, version):
+    (tmp_path / "whole.bin").write_bytes(np.array([1, 2], "<i2").tobytes())
+    (tmp_path / "part.bin").write_bytes(b"xx" + np.array([3, 4], "<i2").tobytes() + b"yy")
+    text = base64.b64encode(np.array([5, 6], "<i2").tobytes()).decode()
+    references = {
+        ".zgroup": json.dumps({"zarr_format": 2}) if version else {"zarr_format": 2},
+        "v/.zarray": json.dumps({**ZARRAY, "shape": [8]}),
+        "v/.zattrs": json.dumps({"_ARRAY_DIMENSIONS": ["x"]}),
+        "v/0": ["{{w}}"] if version else ["whole.bin"],
+        "v/1": ["part.bin", 2, 4],
+        "v/2": f"base64:{text}",
+    }
+    document = references
+    if version:
+        document = {"version": 1, "templates": {"w": "whole.bin"}, "refs": references}
+    array = gridref.scan(write(tmp_path, document))["v"]
+    assert read(array).tolist() == [1, 2, 3, 4, 5, 6, 0, 0]
+    assert array.dims == ("x",)
+    states = array.manifests[0].state.tolist()
+    assert states == [ChunkState.RANGE, ChunkState.RANGE, ChunkState.INLINE, ChunkState.MISSING]
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"gen": [{"key": "x"}]}, UnsupportedFeatureError, "gen"),
+        ({"templates": {"f": "{{c}}"}}, UnsupportedFeatureError, "not plain text"),
+        ({"version": 7}, SourceFormatError, "version 7"),
+        ({"refs": {"v/.zarray": json.dumps(ZARRAY), "v/0": ["a", 1]}}, SourceFormatError, "'v/0'"),
+        ({"refs": {"a": "base64:%%"}}, SourceFormatError, "base64"),
+    ],
+)
+def test_what_is_refused(tmp_path, change, error, message):
+    document = {
+        "version": 1,
+        "templates": {"f": "a.bin"},
+        "refs": {".zgroup": '{"zarr_format": 2}', "v/0": ["{{f}}", 0, 4]},
+    }
+    with pytest.raises(error, match=message):
+        gridref.scan(write(tmp_path, {**document, **change}))
+
+
+def test_references_beyond_the_end_are_refused(tmp_path):
+    (tmp_path / "a.bin").write_bytes(b"1234")
+    document = {"v/.zarray": ZARRAY, ".zgroup": {"zarr_format": 2}, "v/0": ["a.bin", 2, 4]}
+    with pytest.raises(SourceFormatError, match="beyond the end"):
+        gridref.scan(write(tmp_path, document))
+
+
+def test_real_references(shared_data):
+    folder = shared_data / "kerchunk_refs"
+    group = gridref.scan(folder / "gdal/kerchunk_json/json_ref_v0_min/ref.json")
+    path = folder / "gdal/kerchunk_json/json_ref_v0_min/0.bin"
+    assert read(group["x"]).tobytes() == path.read_bytes()
+    with pytest.raises(SourceFormatError, match="list of"):
+        gridref.scan(folder / "kerchunk_grib/hrrr.wrfsfcf.subset.json")
