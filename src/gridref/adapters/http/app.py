@@ -9,13 +9,14 @@ import logging
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gridref.adapters.http.bodies import window_bytes_for
 from gridref.adapters.http.metrics import Metrics
 from gridref.adapters.http.objects import Answer, answer, representation
 from gridref.adapters.http.pages import (
@@ -29,6 +30,7 @@ from gridref.adapters.http.site import VIEWS, Entry, Site, SiteOptions
 from gridref.errors import GridrefError
 from gridref.model.array import VirtualGroup
 from gridref.serve.objects import VirtualObject
+from gridref.serve.reader import Buffer
 
 __all__ = ["GridrefApp", "create_app"]
 
@@ -231,14 +233,20 @@ class GridrefApp:
             await sender.send(response, ready[0])
             return
         read = partial(entry.reader.read_parts, response.found)
-        await self._stream(receive, sender, response, read)
+        parts = response.body.parts(read, self._threads, window_bytes_for(response.found))
+        await self._stream(receive, sender, response, parts)
 
-    async def _stream(self, receive: Receive, sender: _Sender, response: Answer, read: Any) -> None:
+    async def _stream(
+        self,
+        receive: Receive,
+        sender: _Sender,
+        response: Answer,
+        windows: AsyncGenerator[list[Buffer]],
+    ) -> None:
         """Send a body window by window; the first is read before anything is sent."""
-        assert response.body is not None
         gone = asyncio.create_task(_disconnected(receive))
         try:
-            async with contextlib.aclosing(response.body.parts(read, self._threads)) as parts:
+            async with contextlib.aclosing(windows) as parts:
                 async for buffers in parts:
                     if gone.done():
                         return

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from gridref.adapters.http.requests import RangeSet
+from gridref.serve.objects import DecodedRunSegment, DecodedSegment, VirtualObject
 from gridref.serve.reader import Buffer
 
-__all__ = ["WINDOW_BYTES", "Body", "multipart", "whole"]
+__all__ = ["Body", "multipart", "whole", "window_bytes_for"]
 
-WINDOW_BYTES = 8 * 2**20
-"""Bytes read at a time; the next window is read while one is sent."""
+SOURCE_WINDOW_BYTES = 2**20
+"""Bytes of sources read at a time; the next window is read while one is sent."""
+DECODED_WINDOW_BYTES = 8 * 2**20
+"""The same for chunks that are decoded, of which windows hold whole ones."""
 
 Read = Callable[[int, int], list[Buffer]]
 
@@ -33,20 +37,21 @@ class Body:
     pieces: tuple[bytes | tuple[int, int], ...]
     n_bytes: int
 
-    def windows(self) -> list[bytes | tuple[int, int]]:
-        """The pieces, cut to at most `WINDOW_BYTES` each."""
+    def windows(self, window_bytes: int) -> list[bytes | tuple[int, int]]:
+        """The pieces, those of the object cut where it has a multiple of `window_bytes`."""
         cut: list[bytes | tuple[int, int]] = []
         for piece in self.pieces:
             if isinstance(piece, bytes):
                 cut.append(piece)
                 continue
-            cut += [
-                (start, min(piece[1], start + WINDOW_BYTES))
-                for start in range(piece[0], piece[1], WINDOW_BYTES)
-            ]
+            start, stop = piece
+            inner = range(start // window_bytes * window_bytes + window_bytes, stop, window_bytes)
+            cut += itertools.pairwise([start, *inner, stop])
         return cut
 
-    async def parts(self, read: Read, threads: Executor) -> AsyncGenerator[list[Buffer]]:
+    async def parts(
+        self, read: Read, threads: Executor, window_bytes: int
+    ) -> AsyncGenerator[list[Buffer]]:
         """The bytes of each window, one window being read ahead."""
         loop = asyncio.get_running_loop()
 
@@ -58,7 +63,7 @@ class Body:
             return loop.run_in_executor(threads, read, *window)
 
         ahead: asyncio.Future[list[Buffer]] | None = None
-        windows = self.windows()
+        windows = self.windows(window_bytes)
         try:
             for number, window in enumerate(windows):
                 current = begin(window) if ahead is None else ahead
@@ -90,3 +95,14 @@ def multipart(ranges: RangeSet, size: int, content_type: str, boundary: str) -> 
     pieces.append(f"\r\n--{boundary}--\r\n".encode())
     n_bytes = sum(len(p) if isinstance(p, bytes) else p[1] - p[0] for p in pieces)
     return Body(tuple(pieces), n_bytes)
+
+
+def window_bytes_for(found: VirtualObject) -> int:
+    """How much of an object to read at a time: decoded chunks are not decoded twice."""
+    for segment in found.segments:
+        if isinstance(segment, DecodedSegment):
+            return max(DECODED_WINDOW_BYTES, found.n_bytes or 0)
+        if isinstance(segment, DecodedRunSegment):
+            size = max(1, segment.chunk_bytes)
+            return max(size, DECODED_WINDOW_BYTES // size * size)
+    return SOURCE_WINDOW_BYTES
