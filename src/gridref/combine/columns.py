@@ -168,6 +168,11 @@ class Notes:
 
 def columns_of(groups: Sequence[VirtualGroup | None], path: str) -> dict[str, Column]:
     """The variables of groups at one path, in the order of first occurrence."""
+    prefix = f"{path}/" if path else ""
+    alike = _columns_of_alike(groups)
+    if alike is not None:
+        every = range(len(groups))
+        return {name: Column(name, prefix + name, every, held) for name, held in alike.items()}
     files: dict[str, list[int]] = {}
     arrays: dict[str, list[VirtualArray]] = {}
     for number, group in enumerate(groups):
@@ -178,8 +183,17 @@ def columns_of(groups: Sequence[VirtualGroup | None], path: str) -> dict[str, Co
                 files[name], arrays[name] = [], []
             files[name].append(number)
             arrays[name].append(array)
-    prefix = f"{path}/" if path else ""
     return {name: Column(name, prefix + name, files[name], arrays[name]) for name in files}
+
+
+def _columns_of_alike(
+    groups: Sequence[VirtualGroup | None],
+) -> dict[str, list[VirtualArray]] | None:
+    """The variables of groups that all have the same ones, the usual case; None for others."""
+    held = [group.arrays for group in groups if group is not None]
+    if len(held) < len(groups) or any(arrays.keys() != held[0].keys() for arrays in held):
+        return None
+    return {name: [arrays[name] for arrays in held] for name in held[0]}
 
 
 def renamed(array: VirtualArray, dims: tuple[str, ...]) -> VirtualArray:

@@ -304,8 +304,9 @@ def _combine_growing(
     if dtype is None or filled is None:
         return None
     full, fill = filled
-    known = [*full.files, *(file for file, extent in lengths.items() if not extent)]
-    _note_absent(column, known, "nothing is added where its length is unknown", notes)
+    if len(full.files) < len(notes.inputs):
+        known = [*full.files, *(file for file, extent in lengths.items() if not extent)]
+        _note_absent(column, known, "nothing is added where its length is unknown", notes)
     dtype = dtype if fill is None else full.first.dtype if full.first.dtype.kind == "f" else dtype
     axis = column.first.dims.index(dim)
     arrays = full.arrays if pieces is None else _cut(full, dim, pieces)

@@ -296,6 +296,10 @@ def _joined_order(counts: list[int], grid_shape: tuple[int, ...], axis: int) -> 
 def _interned_encodings(
     arrays: Sequence[VirtualArray],
 ) -> tuple[tuple[Encoding, ...], NDArray[np.int32]]:
+    single = [array.encodings[0] for array in arrays if len(array.encodings) == 1]
+    if len(single) == len(arrays) == single.count(single[0]):
+        column = np.concatenate([array.blocks.encoding for array in arrays])
+        return (single[0],), column
     interned: dict[Encoding, int] = {}
     known = []
     last, number = None, -1
@@ -357,17 +361,15 @@ SMALL_MANIFEST_ROWS = 4096
 
 def compacted(array: VirtualArray) -> VirtualArray:
     """Put the rows of many small manifests in memory into one, which blocks then point into."""
-    small: list[ChunkManifest] = []
-    kept: list[Manifest] = []
-    is_small = np.zeros(len(array.manifests), bool)
-    for place, manifest in enumerate(array.manifests):
-        if isinstance(manifest, ChunkManifest) and len(manifest.state) <= SMALL_MANIFEST_ROWS:
-            small.append(manifest)
-            is_small[place] = True
-        else:
-            kept.append(manifest)
-    if len(small) < 2:
+    flags = [
+        isinstance(manifest, ChunkManifest) and len(manifest.state) <= SMALL_MANIFEST_ROWS
+        for manifest in array.manifests
+    ]
+    if sum(flags) < 2:
         return array
+    small = [m for m in itertools.compress(array.manifests, flags) if isinstance(m, ChunkManifest)]
+    is_small = np.array(flags)
+    kept = list(itertools.compress(array.manifests, ~is_small))
     sizes = np.array([len(manifest.state) for manifest in small], np.int64)
     number = np.where(is_small, len(kept), np.cumsum(~is_small) - 1).astype(np.int32)
     shift = np.zeros(len(is_small), np.int64)
