@@ -7,7 +7,6 @@ import contextlib
 import json
 import logging
 import os
-import re
 import time
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +25,7 @@ from gridref.adapters.http.pages import (
     index_document,
     index_page,
 )
+from gridref.adapters.http.policy import without_secrets
 from gridref.adapters.http.site import VIEWS, Entry, Site, SiteOptions
 from gridref.errors import GridrefError
 from gridref.model.array import VirtualGroup
@@ -53,7 +53,6 @@ _PREFLIGHT = (
     (b"access-control-max-age", b"86400"),
     (b"allow", METHODS.encode()),
 )
-_SECRETS = re.compile(r"(?<=://)[^/@\s]*@|\?[^\s,\]]*")
 
 
 def create_app(
@@ -303,7 +302,7 @@ class GridrefApp:
 
     async def _failed(self, error: GridrefError, scope: Scope, sender: _Sender) -> None:
         """A 502 that says what failed; once bytes are out, the connection is broken instead."""
-        reason = _SECRETS.sub("", str(error))
+        reason = without_secrets(str(error))
         ERROR_LOG.error("%s %s: %s", scope["method"], scope["path"], error)
         if sender.started:
             self.metrics.count_aborted()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -12,7 +13,9 @@ from gridref.errors import Place, SourceUnavailableError
 from gridref.io import Buffer, SourcePool, absolute_url, is_local
 from gridref.model.manifest import Source
 
-__all__ = ["AllowedSources", "folders_of"]
+__all__ = ["AllowedSources", "folders_of", "without_secrets"]
+
+_SECRETS = re.compile(r"(?<=://)[^/@\s]*@|(?<=\w)\?[^\s,\]]+")
 
 
 def folders_of(sources: Iterable[Source]) -> frozenset[str]:
@@ -28,6 +31,11 @@ def _resolved(url: str) -> str:
 
 def _climbs(url: str) -> bool:
     return ".." in url.replace("%2e", ".").replace("%2E", ".").split("/")
+
+
+def without_secrets(text: str) -> str:
+    """A message without the credentials and query strings of the URLs in it."""
+    return _SECRETS.sub("", text)
 
 
 class AllowedSources:

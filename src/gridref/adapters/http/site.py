@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from gridref.adapters.http.policy import AllowedSources, folders_of
+from gridref.adapters.http.policy import AllowedSources, folders_of, without_secrets
 from gridref.adapters.opening import view_options
 from gridref.catalog import ROOT_FILE, CatalogGroup, open_catalog
 from gridref.errors import GridrefError, InvalidRequestError
@@ -143,7 +143,7 @@ class Site:
             action()
             self.problems.pop(name, None)
         except (GridrefError, OSError) as error:
-            self.problems[name] = str(error)
+            self.problems[name] = without_secrets(str(error))
 
     def _named(self, catalogs: Iterable[str | os.PathLike[str]]) -> dict[str, str]:
         named: dict[str, str] = {}
