@@ -10,6 +10,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+import tifffile
 
 # What the libraries leave behind about themselves, or about places in one file.
 LIBRARY_ATTRIBUTES = {"_NCProperties", "DIMENSION_LIST", "REFERENCE_LIST"}
@@ -82,3 +83,13 @@ def test_months_are_uneven_and_no_chunk_divides_them(sample_data: Path):
 
 def test_the_folder_stays_small(sample_data: Path):
     assert sum(path.stat().st_size for path in sample_data.rglob("*") if path.is_file()) < 2_000_000
+
+
+def test_the_tiles_are_what_their_script_writes(sample_data: Path, tmp_path: Path) -> None:
+    fresh = write(sample_data / "make_sample_tiles.py", tmp_path / "tiles")
+    written = sorted(path.name for path in fresh.glob("*.tif"))
+    assert written == sorted(path.name for path in sample_data.glob("*.tif"))
+    assert len(written) == 2
+    for name in written:
+        expected = tifffile.imread(fresh / name)
+        assert np.array_equal(tifffile.imread(sample_data / name), expected), name

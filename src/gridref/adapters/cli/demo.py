@@ -7,12 +7,16 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+import zarr
 from numpy.typing import NDArray
 from rich.console import Console
+from zarr.abc.store import ByteRequest
+from zarr.core.buffer import Buffer, BufferPrototype
 
 import gridref
 from gridref.adapters.building import build
 from gridref.adapters.drawing import draw_grid, draw_tree, human_bytes
+from gridref.adapters.zarr_store import GridrefStore
 from gridref.errors import InvalidRequestError
 
 __all__ = ["run_demo"]
@@ -30,7 +34,8 @@ def run_demo(console: Console, data: Path | None, folder: Path) -> bool:
     folder
         Where the catalog goes.
     """
-    files = sorted(_sample_folder(data).glob("*.nc"))
+    samples = _sample_folder(data)
+    files = sorted(samples.glob("*.nc"))
     catalog = folder / "cube.gridref"
     console.rule("1. build")
     console.print(f"gridref build {files[0].parent.name}/*.nc --concat-dim time -o {catalog.name}")
@@ -52,7 +57,14 @@ def run_demo(console: Console, data: Path | None, folder: Path) -> bool:
     cube = xr.open_zarr(address, mask_and_scale=False, decode_times=False)
     console.print(repr(cube), highlight=False, soft_wrap=True)
     console.rule("4. compare with netCDF4")
-    return _compare(console, cube, files)
+    equal = _compare(console, cube, files)
+    console.rule("5. one chunk out of an emulated shard")
+    equal = _read_shard(console, catalog, cube) and equal
+    tiles = sorted(samples.glob("*.tif"))
+    if tiles:
+        console.rule("6. a mosaic of GeoTIFF tiles")
+        equal = _mosaic(console, tiles, folder / "hills.gridref") and equal
+    return equal
 
 
 def _sample_folder(data: Path | None) -> Path:
@@ -80,6 +92,54 @@ def _compare(console: Console, cube: xr.Dataset, files: list[Path]) -> bool:
         start = stop
     console.print(f"{n_values} values in {len(files)} files compared: {n_different} differ")
     return n_different == 0
+
+
+class _TracedStore(GridrefStore):
+    """Remembers what was asked of it."""
+
+    requests: list[str]
+
+    def get_sync(
+        self,
+        key: str,
+        *,
+        prototype: BufferPrototype | None = None,
+        byte_range: ByteRequest | None = None,
+    ) -> Buffer | None:
+        value = super().get_sync(key, prototype=prototype, byte_range=byte_range)
+        size = 0 if value is None else len(value)
+        self.requests.append(f"{key}  {byte_range or 'whole'}  -> {size} bytes")
+        return value
+
+
+def _read_shard(console: Console, catalog: Path, cube: xr.Dataset) -> bool:
+    """Read one chunk the way any Zarr client does: the shard's index first, then the chunk."""
+    plain = gridref.open_store(catalog, "portable", shards="auto", chunks={"time": 9, "lat": 10})
+    store = _TracedStore(plain.space, plain.reader)
+    store.requests = []
+    array = zarr.open_array(store, path="tas", mode="r")
+    console.print(f"shards of {array.shards}, chunks of {array.chunks}, no shard in any file")
+    store.requests.clear()
+    part = tuple(slice(0, length) for length in array.chunks)
+    values = np.asarray(array[part])
+    for request in store.requests:
+        console.print(f"  {request}", highlight=False)
+    return bool(_same(values, cube["tas"][part].values).all())
+
+
+def _mosaic(console: Console, tiles: list[Path], catalog: Path) -> bool:
+    """Lay tiles of different size side by side and compare them with tifffile."""
+    group = build(tiles, catalog, mosaic=True)
+    array = group["band_data"]
+    assert isinstance(array, gridref.VirtualArray)
+    console.print(draw_tree(group, catalog.name))
+    console.print(draw_grid(array, "band_data", min(console.width, 100)))
+    result = gridref.verify(catalog, everything=True)
+    console.print(
+        f"{result.n_values} pixels of {len(tiles)} tiles compared with tifffile:"
+        f" {len(result.differences)} chunks differ"
+    )
+    return result.ok
 
 
 def _same(shown: NDArray[Any], expected: NDArray[Any]) -> NDArray[np.bool_]:
