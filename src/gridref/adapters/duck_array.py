@@ -228,10 +228,13 @@ def _are_one(inputs: Sequence[Any]) -> bool:
 
 def _select(array: VirtualArray, key: Any) -> VirtualArray:
     """Index as numpy does, as far as that is one selection per axis."""
-    entries = _without_ellipsis(key if isinstance(key, tuple) else (key,), array.ndim)
+    written = key if isinstance(key, tuple) else (key,)
+    entries = _without_ellipsis(tuple(map(_plain_entry, written)), array.ndim)
     n_new = sum(entry is None for entry in entries)
     plain = tuple(entry for entry in entries if entry is not None)
     arrays = [entry for entry in plain if isinstance(entry, np.ndarray) and entry.ndim > 0]
+    if len(arrays) > 1 and any(entry.dtype == np.bool_ for entry in arrays):
+        raise NotRepresentableError("a mask together with other arrays")
     if len(arrays) > 1:
         if n_new:
             raise NotRepresentableError("new axes together with arrays of integers")
@@ -246,6 +249,11 @@ def _select(array: VirtualArray, key: Any) -> VirtualArray:
     if not n_new:
         return result
     return _with_new_axes(result, entries)
+
+
+def _plain_entry(entry: Any) -> Any:
+    """Lists as arrays, as numpy takes them."""
+    return np.asarray(entry, None if entry else np.int64) if isinstance(entry, list) else entry
 
 
 def _without_ellipsis(entries: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
