@@ -17,7 +17,15 @@ from numpy.typing import NDArray
 from gridref.errors import Place, SourceFormatError
 from gridref.io import ScanFile
 
-__all__ = ["Directory", "Entry", "TiffHead", "Window", "read_directories", "read_head"]
+__all__ = [
+    "Directory",
+    "Entry",
+    "TiffHead",
+    "Window",
+    "check_chain",
+    "read_directories",
+    "read_head",
+]
 
 _DTYPES = {
     1: "u1",
@@ -267,6 +275,34 @@ def read_directories(
         except SourceFormatError:
             return list(found.values()), False
     return list(found.values()), True
+
+
+def check_chain(window: Window, max_directories: int) -> None:
+    """Refuse a chain of directories that never ends, which tifffile would follow for ever.
+
+    Raises
+    ------
+    SourceFormatError
+        If the chain comes back to itself, or is longer than `max_directories`.
+    """
+    head = read_head(window)
+    count_format, count_bytes, entry_bytes = ("Q", 8, 20) if head.big else ("H", 2, 12)
+    width = 8 if head.big else 4
+    seen: set[int] = set()
+    offset = head.first
+    while offset:
+        if offset in seen:
+            raise SourceFormatError(f"the chain of directories comes back to byte {offset}")
+        if len(seen) >= max_directories:
+            raise SourceFormatError(f"the file has more than {max_directories} directories")
+        seen.add(offset)
+        try:
+            raw = window.read(offset, count_bytes)
+            n_bytes = struct.unpack(head.order + count_format, raw)[0] * entry_bytes
+            raw = window.read(offset + count_bytes + n_bytes, width)
+        except SourceFormatError:
+            return
+        offset = int(struct.unpack(head.order + ("Q" if head.big else "I"), raw)[0])
 
 
 def _read_directory(window: Window, head: TiffHead, offset: int) -> tuple[Directory, int]:

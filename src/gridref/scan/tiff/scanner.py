@@ -18,7 +18,7 @@ from gridref.model.scan_report import Fate, Finding, ScanReport
 from gridref.scan.options import ScanOptions
 from gridref.scan.sniff import Head
 from gridref.scan.tiff.cube import build_group
-from gridref.scan.tiff.directory import Window
+from gridref.scan.tiff.directory import Window, check_chain
 from gridref.scan.tiff.image import TiffStructure
 from gridref.scan.tiff.plain_reader import read_plain_structure
 from gridref.scan.tiff.tifffile_reader import read_companion, read_structure
@@ -77,7 +77,7 @@ def scan_tiff(url: str, options: ScanOptions | None = None) -> VirtualGroup:
     with open_for_scan(url, options.storage_options) as file:
         skipped: list[Finding] = []
         try:
-            structure = _structure(file)
+            structure = _structure(file, options.max_objects)
             group, findings = build_group(
                 structure, options.max_chunk_bytes, _refusal(file.name, options, skipped)
             )
@@ -96,7 +96,7 @@ def _is_companion(start: bytes) -> bool:
     return start.startswith((b"<?xml", b"<OME")) and b"<OME" in start
 
 
-def _structure(file: ScanFile) -> TiffStructure:
+def _structure(file: ScanFile, max_directories: int) -> TiffStructure:
     window = Window(file)
     if _is_companion(window.read(0, min(file.size, _COMPANION_START_BYTES))):
         if not is_local(file.name) or file.size > _MAX_COMPANION_BYTES:
@@ -107,6 +107,7 @@ def _structure(file: ScanFile) -> TiffStructure:
     plain = read_plain_structure(file, window)
     if plain is not None:
         return plain
+    check_chain(window, max_directories)
     structure = read_structure(file, file.source)
     if is_local(file.name) and any(
         level.problem and "not there" in level.problem

@@ -87,8 +87,6 @@ def read_structure(
             tags = _metadata_tags(file)
     except GridrefError:
         raise
-    except OSError:
-        raise
     except Exception as error:  # a broken file makes any of tifffile's assumptions fail
         text = str(error) or type(error).__name__
         raise SourceFormatError(f"not a readable TIFF file: {text}", place) from error
