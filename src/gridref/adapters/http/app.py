@@ -11,9 +11,7 @@ import time
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
-
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from typing import TYPE_CHECKING, Any
 
 from gridref.adapters.http.bodies import window_bytes_for
 from gridref.adapters.http.metrics import Metrics
@@ -31,6 +29,9 @@ from gridref.errors import GridrefError
 from gridref.model.array import VirtualGroup
 from gridref.serve.objects import VirtualObject
 from gridref.serve.reader import Buffer
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 __all__ = ["GridrefApp", "create_app"]
 

@@ -7,12 +7,13 @@ import logging
 import os
 import sys
 from collections.abc import Iterable
-from typing import Any
-
-from starlette.types import ASGIApp
+from typing import TYPE_CHECKING, Any
 
 from gridref.adapters.http.app import create_app
 from gridref.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
 
 __all__ = ["app_from_environment", "serve"]
 
@@ -48,8 +49,10 @@ def serve(
     InvalidRequestError
         For bad options.
     """
-    import uvicorn
-
+    try:
+        import uvicorn
+    except ImportError as error:
+        raise InvalidRequestError("serving needs uvicorn: pip install gridref[http]") from error
     if workers < 1:
         raise InvalidRequestError(f"workers must be >= 1, got {workers}")
     _log_to_stderr()
