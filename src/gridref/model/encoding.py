@@ -74,9 +74,18 @@ class Codec:
 
 def bytes_codec(dtype: np.dtype[Any], *, big_endian: bool = False) -> Codec:
     """The Zarr v3 ``bytes`` codec for elements of `dtype`."""
-    if dtype.itemsize == 1 or dtype.kind in "SV":
+    if not _has_byte_order(dtype):
         return Codec("bytes")
     return Codec.of("bytes", endian="big" if big_endian else "little")
+
+
+def _has_byte_order(dtype: np.dtype[Any]) -> bool:
+    """Whether elements, or any of their fields, read otherwise in another byte order."""
+    if dtype.subdtype is not None:
+        return _has_byte_order(dtype.base)
+    if dtype.names is not None:
+        return any(_has_byte_order(dtype[name]) for name in dtype.names)
+    return dtype.kind not in "SV" and dtype.itemsize > 1
 
 
 def transpose_codec(order: tuple[int, ...]) -> Codec:

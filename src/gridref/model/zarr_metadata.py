@@ -192,7 +192,7 @@ def is_struct(dtype: np.dtype[Any]) -> bool:
     packed = sum(member[0].itemsize for member in members) == dtype.itemsize
     ordered = [member[1] for member in members] == sorted(member[1] for member in members)
     plain = all(
-        member[0].subdtype is None and (member[0].kind != "V" or is_struct(member[0]))
+        member[0].subdtype is None and (member[0].names is None or is_struct(member[0]))
         for member in members
     )
     return packed and ordered and plain and dtype.itemsize > 0
