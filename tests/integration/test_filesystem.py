@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import fsspec
+import numpy as np
 import pytest
+import xarray as xr
 
 import gridref
 from gridref.errors import ReadOnlyError
@@ -119,3 +121,14 @@ def test_writes_are_refused(filesystem: fsspec.AbstractFileSystem, tmp_path: Pat
     for attempt in attempts:
         with pytest.raises(ReadOnlyError):
             attempt()
+
+
+def test_a_catalog_that_was_built_anew_is_read_anew(tmp_path: Path) -> None:
+    catalog = tmp_path / "cube.gridref"
+    address = f"gridref::file://{catalog}"
+    first = gridref.VirtualArray.from_numpy(np.arange(3), ("x",))
+    gridref.write_catalog(gridref.VirtualGroup({"x": first}), catalog)
+    assert xr.open_zarr(address)["x"].values.tolist() == [0, 1, 2]
+    second = gridref.VirtualArray.from_numpy(np.arange(5, 9), ("x",))
+    gridref.write_catalog(gridref.VirtualGroup({"x": second}), catalog)
+    assert xr.open_zarr(address)["x"].values.tolist() == [5, 6, 7, 8]

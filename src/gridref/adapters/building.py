@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -22,10 +22,9 @@ from gridref.combine.options import Read
 from gridref.errors import InvalidRequestError
 from gridref.io import expand_urls
 from gridref.model.array import VirtualGroup
-from gridref.model.scan_report import ScanReport
 from gridref.scan import scan
 
-__all__ = ["Layout", "build", "scan_many"]
+__all__ = ["Layout", "build", "scan_each", "scan_many"]
 
 Progress = Callable[[int, int], None]
 
@@ -43,7 +42,7 @@ def build(
     mosaic: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     on_unsupported: str = "raise",
-    n_processes: int | None = None,
+    n_processes: int | None = 1,
     progress: Progress | None = None,
     **combining: Any,
 ) -> VirtualGroup:
@@ -69,7 +68,8 @@ def build(
     on_unsupported
         ``"raise"``, or ``"skip"``: leave out what cannot be served faithfully; the report says so.
     n_processes
-        Processes that scan; by default one for each core, if there are files enough.
+        Processes that scan; None takes one for each core, if there are files enough. More than one
+        need a main module that can be imported, as ever with `multiprocessing`.
     progress
         Called with the number of files scanned, and of all files.
     **combining
@@ -92,7 +92,7 @@ def build(
     """
     layout = Layout(concat_dim, stack, pattern, mosaic)
     urls = layout.ordered(expand_urls(files, storage_options))
-    scanned = scan_many(
+    scanned = scan_each(
         urls,
         storage_options=storage_options,
         on_unsupported=on_unsupported,
@@ -100,7 +100,6 @@ def build(
         progress=progress,
     )
     group = layout.combine(urls, scanned, reader_for(storage_options).read, combining)
-    group = replace(group, report=sum((part.report for part in scanned), ScanReport()))
     write_catalog(group, os.fspath(output), storage_options)
     return group
 
@@ -135,17 +134,18 @@ class Layout:
     def combine(
         self,
         urls: Sequence[str],
-        groups: Sequence[VirtualGroup],
+        groups: Iterable[VirtualGroup],
         read: Read,
         options: Mapping[str, Any],
     ) -> VirtualGroup:
         """One group of all."""
         if self.mosaic:
-            return lay_mosaic(groups, **options)
+            return lay_mosaic(list(groups), **options)
         if self.concat_dim is not None:
             return concat(groups, self.concat_dim, read=read, **options)
         if self.stack is None:
-            return groups[0]
+            (group,) = groups
+            return group
         group = concat(groups, self.stack, read=read, **options)
         if self.pattern is None:
             return group
@@ -154,28 +154,31 @@ class Layout:
         return group.replace(arrays={**group.arrays, self.stack: coordinate})
 
 
-def scan_many(
+def scan_many(urls: Sequence[str], **options: Any) -> list[VirtualGroup]:
+    """Scan files; the results are in the order of `urls`. Options are those of `scan_each`."""
+    return list(scan_each(urls, **options))
+
+
+def scan_each(
     urls: Sequence[str],
     *,
     storage_options: Mapping[str, Any] | None = None,
     on_unsupported: str = "raise",
-    n_processes: int | None = None,
+    n_processes: int | None = 1,
     progress: Progress | None = None,
-) -> list[VirtualGroup]:
-    """Scan files, in several processes where that pays off; results are in the order of `urls`.
+) -> Iterator[VirtualGroup]:
+    """Scan files one after the other, or in several processes; see `build` for the parameters.
 
     Processes, not threads: HDF5 holds one lock for all threads.
     """
     scan_one = partial(_scan, storage_options=storage_options, on_unsupported=on_unsupported)
     if n_processes is None:
         n_processes = min(os.cpu_count() or 1, len(urls) // FILES_PER_WORKER)
-    groups = []
     with _mapped(scan_one, urls, n_processes) as results:
-        for group in results:
-            groups.append(group)
+        for number, group in enumerate(results, start=1):
             if progress is not None:
-                progress(len(groups), len(urls))
-    return groups
+                progress(number, len(urls))
+            yield group
 
 
 def _scan(url: str, **options: Any) -> VirtualGroup:

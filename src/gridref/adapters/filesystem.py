@@ -38,6 +38,8 @@ class GridrefFileSystem(AbstractFileSystem):
 
     protocol = "gridref"
     root_marker = ""
+    cachable = False
+    """Not one instance for each address: the catalog there may have been built anew."""
 
     def __init__(
         self,
