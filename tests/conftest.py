@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+# First of all: the plugins bind to the HDF5 library that was loaded first, and netCDF4 has its own.
+import hdf5plugin  # noqa: F401
 import pytest
 from hypothesis import HealthCheck, settings
 
