@@ -16,8 +16,8 @@ from xarray.core import indexing
 from gridref.adapters.opening import open_group, reader_for
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.serve.portable_grid import block_chunks
 from gridref.serve.reader import Reader
-from gridref.serve.views import block_chunks
 
 __all__ = ["GridrefBackendEntrypoint"]
 

@@ -15,32 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.errors import InvalidRequestError, NotRepresentableError
-from gridref.model.array import MISSING_BLOCK, VirtualArray, common_along
-from gridref.model.encoding import Codec, EdgePolicy, Encoding, bytes_codec
+from gridref.model.array import MISSING_BLOCK, VirtualArray
+from gridref.model.encoding import Codec, bytes_codec
 from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.shard import IndexLocation, ShardLayout, shard_axis
 from gridref.model.zarr_metadata import (
     ArrayMetadata,
     attributes_to_json,
-    data_type_from_json,
-    data_type_to_json,
 )
+from gridref.serve.native_grid import native_grid, one_encoding
+from gridref.serve.portable_grid import MANY_CHUNKS, TINY_CHUNK_BYTES, portable_grid
 
-__all__ = ["ArrayView", "View", "ViewOptions", "block_chunks", "show"]
+__all__ = ["ArrayView", "View", "ViewOptions", "show"]
 
 Int64Array = NDArray[np.int64]
-
-READER_CODECS = frozenset(
-    {"bytes", "transpose", "gzip", "zstd", "blosc", "crc32c", "vlen-utf8", "vlen-bytes", "packbits"}
-)
-"""Core and registered codec names; ``numcodecs.*`` come on top."""
-
-TINY_CHUNK_BYTES = 8 * 2**10
-"""Below this size a chunk costs more to ask for than to carry."""
-MANY_CHUNKS = 32
-"""Fewer tiny chunks than this do no harm."""
-GROWN_CHUNK_BYTES = 2**20
-"""Size up to which the portable view puts tiny chunks together."""
 
 COMPRESSORS: Mapping[str, Codec] = {
     "zstd": Codec.of("zstd", level=1, checksum=False),
@@ -333,188 +321,21 @@ def _auto_shards(chunks: ChunkGrid, item_bytes: int) -> ChunkGrid:
 
 
 def _native(array: VirtualArray, *, rectilinear: bool) -> ArrayView:
-    encoding = _one_encoding(array)
-    grid = _native_grid(array, encoding)
+    encoding = one_encoding(array)
+    grid = native_grid(array, encoding)
     if not rectilinear and not grid.is_regular:
         raise NotRepresentableError("chunks are uneven and the reader knows regular grids only")
     return ArrayView(array, View.NATIVE, _metadata(array, grid, encoding.codecs))
 
 
-def _one_encoding(array: VirtualArray) -> Encoding:
-    """The encoding that all blocks share but for the chunk shape, if a Zarr reader can apply it."""
-    used = np.unique(array.blocks.encoding)
-    used = used[used != MISSING_BLOCK]
-    shared = {
-        replace(array.encodings[number], chunk_shape=(1,) * array.ndim) for number in used.tolist()
-    }
-    if len(shared) != 1:
-        raise NotRepresentableError(
-            "its blocks differ in encoding" if shared else "no file holds any of it"
-        )
-    encoding = array.encodings[int(used[0])]
-    if array.has_filter_masks:
-        raise NotRepresentableError("single chunks have filters switched off")
-    if encoding.prefix:
-        raise NotRepresentableError("bytes must be put before each chunk")
-    if encoding.unpacking is not None or encoding.dtype != array.dtype:
-        raise NotRepresentableError("stored values are converted")
-    if (
-        encoding.fill is not None
-        and encoding.fill != np.asarray(array.fill_value, array.dtype).tobytes()
-    ):
-        raise NotRepresentableError("missing chunks hold another fill value than the array's")
-    for codec in encoding.codecs:
-        if codec.name not in READER_CODECS and not codec.name.startswith("numcodecs."):
-            raise NotRepresentableError(f"no Zarr reader knows the codec {codec.name}")
-    if array.dtype.kind == "V" and data_type_from_json(data_type_to_json(array.dtype)) != (
-        array.dtype
-    ):
-        raise NotRepresentableError(f"Zarr cannot express the data type {array.dtype}")
-    return encoding
-
-
-def _native_grid(array: VirtualArray, encoding: Encoding) -> ChunkGrid:
-    """The stored chunks of all blocks as one grid that declares every chunk's decoded shape."""
-    tables = array.axis_tables
-    if tables is None:
-        raise NotRepresentableError("blocks are cut differently")
-    present = (array.blocks.encoding != MISSING_BLOCK).reshape(array.grid.grid_shape)
-    axes = []
-    for axis, (table, outer) in enumerate(zip(tables, array.grid.axes, strict=True)):
-        if (table.step != 1).any():
-            raise NotRepresentableError("a block is reversed, repeated or taken in steps")
-        stored = common_along(
-            array.blocks.stored_shape[:, axis].reshape(array.grid.grid_shape), present, axis
-        )
-        if stored is None and encoding.edge is EdgePolicy.TRUNCATED:
-            raise NotRepresentableError("blocks are cut differently")
-        axes.append(
-            _native_axis(outer, table.chunk_length, table.origin, stored, encoding.edge, axis)
-        )
-    return ChunkGrid(tuple(axes))
-
-
-def _native_axis(
-    outer: GridAxis,
-    length: Int64Array,
-    origin: Int64Array,
-    stored: Int64Array | None,
-    edge: EdgePolicy,
-    axis: int,
-) -> GridAxis:
-    extents = outer.edges()
-    if not len(extents):
-        return GridAxis.uniform(0, int(length[0]) if len(length) else 1)
-    if (origin % length).any():
-        raise NotRepresentableError(f"a block begins inside a stored chunk (dimension {axis})")
-    n_chunks = -(-extents // length)
-    data = extents - (n_chunks - 1) * length
-    decoded = length
-    if edge is EdgePolicy.TRUNCATED and stored is not None:
-        held = stored - origin - (n_chunks - 1) * length
-        # Where only missing blocks lie, nothing is stored and any length will do.
-        decoded = np.minimum(length, np.where(held > 0, held, length))
-    if (decoded[:-1] != data[:-1]).any():
-        raise NotRepresentableError(
-            f"a stored chunk inside the array overhangs its data (dimension {axis})"
-        )
-    return GridAxis.from_runs(
-        np.stack([length, decoded], axis=1).reshape(-1),
-        np.stack([n_chunks - 1, np.ones_like(n_chunks)], axis=1).reshape(-1),
-        outer.extent,
-    )
-
-
 def _portable(array: VirtualArray, options: ViewOptions, reason: str) -> ArrayView:
     chunks = options.chunks or {}
-    axes = []
-    for axis, (dim, outer) in enumerate(zip(array.dims, array.grid.axes, strict=True)):
-        if dim in chunks:
-            axes.append(GridAxis.uniform(outer.extent, min(chunks[dim], max(1, outer.extent))))
-        else:
-            axes.append(_portable_axis(array, axis, rectilinear=options.rectilinear))
-    if not chunks and not options.shards:
-        axes = _grown(axes, array.dtype.itemsize)
+    grow = not chunks and not options.shards
+    grid = portable_grid(array, chunks, rectilinear=options.rectilinear, grow=grow)
     codecs = [Codec("vlen-utf8") if array.dtype.kind == "T" else bytes_codec(array.dtype)]
     if options.compressor is not None:
         codecs.append(COMPRESSORS[options.compressor])
-    grid = ChunkGrid(tuple(axes))
     return ArrayView(array, View.PORTABLE, _metadata(array, grid, tuple(codecs)), reason)
-
-
-def _grown(axes: Sequence[GridAxis], item_bytes: int) -> list[GridAxis]:
-    """Several tiny chunks together, the last axis first; larger chunks stay as they are."""
-    lengths = [_commonest(axis.run_lengths, axis.run_counts) for axis in axes]
-    chunk_bytes = math.prod(lengths) * max(1, item_bytes)
-    if chunk_bytes >= TINY_CHUNK_BYTES:
-        return list(axes)
-    left = GROWN_CHUNK_BYTES // chunk_bytes
-    grown = list(axes)
-    for place in reversed(range(len(axes))):
-        factor = min(left, max(1, axes[place].n_chunks))
-        if factor > 1:
-            grown[place] = GridAxis.uniform(axes[place].extent, lengths[place] * factor)
-        left //= factor
-    return grown
-
-
-def _portable_axis(array: VirtualArray, axis: int, *, rectilinear: bool) -> GridAxis:
-    """Chunks that follow the stored ones if they can, else equal ones of the commonest length."""
-    outer = array.grid.axes[axis]
-    extents = outer.edges()
-    tables = array.axis_tables
-    if not len(extents) or not array.n_blocks:
-        return GridAxis.uniform(outer.extent, max(1, outer.extent))
-    if tables is None:
-        length = array.stored_chunk_shapes[:, axis]
-        return GridAxis.uniform(outer.extent, _commonest(length, np.ones_like(length)))
-    table = tables[axis]
-    stride = np.maximum(np.abs(table.step), 1)
-    length = np.minimum(np.maximum(table.chunk_length // stride, 1), extents)
-    aligned = not (table.origin % table.chunk_length).any() and not (table.step != 1).any()
-    if aligned:
-        n_chunks = -(-extents // length)
-        rest = extents - (n_chunks - 1) * length
-        rest[-1] = length[-1]  # the last chunk may overhang: regular, if the others are
-        runs = np.stack([length, rest], axis=1).reshape(-1)
-        counts = np.stack([n_chunks - 1, np.ones_like(n_chunks)], axis=1).reshape(-1)
-        chunks = GridAxis.from_runs(runs, counts, outer.extent)
-        if chunks.is_uniform or rectilinear:
-            return chunks
-    return GridAxis.uniform(outer.extent, _commonest(length, extents))
-
-
-def block_chunks(array: VirtualArray, max_bytes: int) -> tuple[tuple[int, ...], ...]:
-    """Chunks for lazy computation: the blocks, cut along stored chunks where they are too large.
-
-    Returns
-    -------
-    tuple of tuple of int
-        Chunk lengths along each axis, as dask writes them.
-    """
-    chunks = [axis.edges() for axis in array.grid.axes]
-    for axis in range(array.ndim):
-        largest = [max(lengths.tolist(), default=0) for lengths in chunks]
-        too_large = math.prod(largest) * array.dtype.itemsize / max_bytes
-        if too_large <= 1:
-            break
-        stored = array.stored_chunk_shapes[:, axis]
-        unit = int(stored.max()) if len(stored) else 1
-        longest = max(unit, int(largest[axis] / too_large) // unit * unit)
-        chunks[axis] = _cut(chunks[axis], longest)
-    return tuple(tuple(lengths.tolist()) for lengths in chunks)
-
-
-def _cut(lengths: Int64Array, longest: int) -> Int64Array:
-    n_parts = -(-lengths // longest)
-    parts = np.full(int(n_parts.sum()), longest, np.int64)
-    parts[np.cumsum(n_parts) - 1] = lengths - (n_parts - 1) * longest
-    return parts
-
-
-def _commonest(lengths: Int64Array, weights: Int64Array) -> int:
-    values, places = np.unique(lengths, return_inverse=True)
-    return int(values[np.argmax(np.bincount(places, weights=weights))])
 
 
 def _metadata(array: VirtualArray, grid: ChunkGrid, codecs: tuple[Codec, ...]) -> ArrayMetadata:

@@ -1,0 +1,108 @@
+"""Whether stored chunks can be shown untouched, and on which chunk grid."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.errors import NotRepresentableError
+from gridref.model.array import MISSING_BLOCK, VirtualArray, common_along
+from gridref.model.encoding import EdgePolicy, Encoding
+from gridref.model.grid import ChunkGrid, GridAxis
+from gridref.model.zarr_metadata import data_type_from_json, data_type_to_json
+
+__all__ = ["native_grid", "one_encoding"]
+
+Int64Array = NDArray[np.int64]
+
+READER_CODECS = frozenset(
+    {"bytes", "transpose", "gzip", "zstd", "blosc", "crc32c", "vlen-utf8", "vlen-bytes", "packbits"}
+)
+"""Core and registered codec names; ``numcodecs.*`` come on top."""
+
+
+def one_encoding(array: VirtualArray) -> Encoding:
+    """The encoding that all blocks share but for the chunk shape, if a Zarr reader can apply it."""
+    used = np.unique(array.blocks.encoding)
+    used = used[used != MISSING_BLOCK]
+    shared = {
+        replace(array.encodings[number], chunk_shape=(1,) * array.ndim) for number in used.tolist()
+    }
+    if len(shared) != 1:
+        raise NotRepresentableError(
+            "its blocks differ in encoding" if shared else "no file holds any of it"
+        )
+    encoding = array.encodings[int(used[0])]
+    if array.has_filter_masks:
+        raise NotRepresentableError("single chunks have filters switched off")
+    if encoding.prefix:
+        raise NotRepresentableError("bytes must be put before each chunk")
+    if encoding.unpacking is not None or encoding.dtype != array.dtype:
+        raise NotRepresentableError("stored values are converted")
+    if (
+        encoding.fill is not None
+        and encoding.fill != np.asarray(array.fill_value, array.dtype).tobytes()
+    ):
+        raise NotRepresentableError("missing chunks hold another fill value than the array's")
+    for codec in encoding.codecs:
+        if codec.name not in READER_CODECS and not codec.name.startswith("numcodecs."):
+            raise NotRepresentableError(f"no Zarr reader knows the codec {codec.name}")
+    if array.dtype.kind == "V" and data_type_from_json(data_type_to_json(array.dtype)) != (
+        array.dtype
+    ):
+        raise NotRepresentableError(f"Zarr cannot express the data type {array.dtype}")
+    return encoding
+
+
+def native_grid(array: VirtualArray, encoding: Encoding) -> ChunkGrid:
+    """The stored chunks of all blocks as one grid that declares every chunk's decoded shape."""
+    tables = array.axis_tables
+    if tables is None:
+        raise NotRepresentableError("blocks are cut differently")
+    present = (array.blocks.encoding != MISSING_BLOCK).reshape(array.grid.grid_shape)
+    axes = []
+    for axis, (table, outer) in enumerate(zip(tables, array.grid.axes, strict=True)):
+        if (table.step != 1).any():
+            raise NotRepresentableError("a block is reversed, repeated or taken in steps")
+        stored = common_along(
+            array.blocks.stored_shape[:, axis].reshape(array.grid.grid_shape), present, axis
+        )
+        if stored is None and encoding.edge is EdgePolicy.TRUNCATED:
+            raise NotRepresentableError("blocks are cut differently")
+        axes.append(
+            _native_axis(outer, table.chunk_length, table.origin, stored, encoding.edge, axis)
+        )
+    return ChunkGrid(tuple(axes))
+
+
+def _native_axis(
+    outer: GridAxis,
+    length: Int64Array,
+    origin: Int64Array,
+    stored: Int64Array | None,
+    edge: EdgePolicy,
+    axis: int,
+) -> GridAxis:
+    extents = outer.edges()
+    if not len(extents):
+        return GridAxis.uniform(0, int(length[0]) if len(length) else 1)
+    if (origin % length).any():
+        raise NotRepresentableError(f"a block begins inside a stored chunk (dimension {axis})")
+    n_chunks = -(-extents // length)
+    data = extents - (n_chunks - 1) * length
+    decoded = length
+    if edge is EdgePolicy.TRUNCATED and stored is not None:
+        held = stored - origin - (n_chunks - 1) * length
+        # Where only missing blocks lie, nothing is stored and any length will do.
+        decoded = np.minimum(length, np.where(held > 0, held, length))
+    if (decoded[:-1] != data[:-1]).any():
+        raise NotRepresentableError(
+            f"a stored chunk inside the array overhangs its data (dimension {axis})"
+        )
+    return GridAxis.from_runs(
+        np.stack([length, decoded], axis=1).reshape(-1),
+        np.stack([n_chunks - 1, np.ones_like(n_chunks)], axis=1).reshape(-1),
+        outer.extent,
+    )
