@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -50,8 +50,8 @@ class Codec:
 
     @classmethod
     def of(cls, codec_name: str, /, **configuration: Any) -> Codec:
-        """Build from configuration keywords."""
-        return cls(codec_name, json.dumps(configuration, sort_keys=True))
+        """Build from configuration keywords; equal codecs mostly are one object, compared fast."""
+        return _shared_codec(codec_name, json.dumps(configuration, sort_keys=True))
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any] | str) -> Codec:
@@ -70,6 +70,11 @@ class Codec:
         if self.configuration_json == "{}":
             return {"name": self.name}
         return {"name": self.name, "configuration": json.loads(self.configuration_json)}
+
+
+@lru_cache(maxsize=1024)
+def _shared_codec(name: str, configuration_json: str) -> Codec:
+    return Codec(name, configuration_json)
 
 
 def bytes_codec(dtype: np.dtype[Any], *, big_endian: bool = False) -> Codec:
@@ -159,6 +164,7 @@ class Encoding:
     prefix: bytes = b""
     fill: bytes | None = None
     unpacking: Unpacking | None = None
+    _key: tuple[Any, ...] = field(init=False, repr=False, compare=False)
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -176,7 +182,14 @@ class Encoding:
             self.fill,
             self.unpacking,
         )
+        object.__setattr__(self, "_key", key)
         object.__setattr__(self, "_hash", hash(key))
+
+    def __eq__(self, other: object) -> bool:
+        # Compared once for every variable of every file.
+        if not isinstance(other, Encoding):
+            return NotImplemented
+        return self._hash == other._hash and self._key == other._key
 
     def __hash__(self) -> int:
         return self._hash

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -242,18 +242,10 @@ def axis_key(axis: GridAxis) -> tuple[int, bytes, bytes]:
 
 def _joined(arrays: Sequence[VirtualArray], axis: int, template: VirtualArray) -> VirtualArray:
     """Concatenate arrays of equal outer grids along the other axes."""
-    encodings, encoding = _interned_encodings(arrays)
-    manifests, manifest = _interned_manifests(arrays)
-    tables = [array.blocks for array in arrays]
-    blocks = BlockTable(
-        encoding,
-        manifest,
-        np.concatenate([table.first_row for table in tables]),
-        np.concatenate([table.row_stride for table in tables]),
-        np.concatenate([table.stored_shape for table in tables]),
-        np.concatenate([table.origin for table in tables]),
-        np.concatenate([table.step for table in tables]),
-    )
+    joined = _joined_tables([array.blocks for array in arrays])
+    encodings, encoding = _interned_encodings(arrays, joined)
+    manifests, manifest = _interned_manifests(arrays, joined)
+    blocks = replace(joined, encoding=encoding, manifest=manifest)
     axes = list(template.grid.axes)
     if len(blocks) == len(arrays):
         order = None
@@ -269,6 +261,25 @@ def _joined(arrays: Sequence[VirtualArray], axis: int, template: VirtualArray) -
         manifests=manifests,
         blocks=blocks if order is None else blocks.take(order),
     )
+
+
+def _joined_tables(tables: Sequence[BlockTable]) -> BlockTable:
+    """The rows of all tables; tables of one row that many arrays share are read once."""
+    distinct = {id(table): table for table in tables}
+    shared = 4 * len(distinct) <= len(tables) and all(
+        len(table.encoding) == 1 for table in distinct.values()
+    )
+    columns = [vars(table) for table in (distinct.values() if shared else tables)]
+    joined = BlockTable(
+        *(
+            np.concatenate([column[entry.name] for column in columns])
+            for entry in fields(BlockTable)
+        )
+    )
+    if not shared:
+        return joined
+    places = dict(zip(distinct, range(len(distinct)), strict=True))
+    return joined.take(np.array([places[id(table)] for table in tables]))
 
 
 def joined_axis(axes: Sequence[GridAxis]) -> GridAxis:
@@ -294,62 +305,48 @@ def _joined_order(counts: list[int], grid_shape: tuple[int, ...], axis: int) -> 
 
 
 def _interned_encodings(
-    arrays: Sequence[VirtualArray],
+    arrays: Sequence[VirtualArray], joined: BlockTable
 ) -> tuple[tuple[Encoding, ...], NDArray[np.int32]]:
-    single = [array.encodings[0] for array in arrays if len(array.encodings) == 1]
-    if len(single) == len(arrays) == single.count(single[0]):
-        column = np.concatenate([array.blocks.encoding for array in arrays])
-        return (single[0],), column
+    held = [array.encodings for array in arrays]
+    if len(held[0]) == 1 and held.count(held[0]) == len(held):
+        return held[0], joined.encoding
     interned: dict[Encoding, int] = {}
-    known = []
-    last, number = None, -1
-    for array in arrays:
-        for encoding in array.encodings:
-            if encoding != last:
-                last, number = encoding, interned.setdefault(encoding, len(interned))
-            known.append(number)
-    column = _renumbered(
-        [array.blocks.encoding for array in arrays],
-        [len(array.encodings) for array in arrays],
-        known,
-    )
+    known = [
+        interned.setdefault(encoding, len(interned))
+        for encoding in itertools.chain.from_iterable(held)
+    ]
+    sizes = [len(array.blocks.encoding) for array in arrays]
+    column = _renumbered(joined.encoding, sizes, list(map(len, held)), known)
     return tuple(interned), column
 
 
 def _interned_manifests(
-    arrays: Sequence[VirtualArray],
+    arrays: Sequence[VirtualArray], joined: BlockTable
 ) -> tuple[tuple[Manifest, ...], NDArray[np.int32]]:
-    single = [array.manifests[0] for array in arrays if len(array.manifests) == 1]
+    held = [array.manifests for array in arrays]
+    n_held = list(map(len, held))
+    listed = list(itertools.chain.from_iterable(held))
     sizes = [len(array.blocks.manifest) for array in arrays]
-    if len(single) == len(arrays) == len(set(map(id, single))):
-        return tuple(single), np.repeat(np.arange(len(single), dtype=np.int32), sizes)
-    by_identity: dict[int, int] = {}
-    manifests: list[Manifest] = []
-    known = []
-    for array in arrays:
-        for manifest in array.manifests:
-            number = by_identity.setdefault(id(manifest), len(manifests))
-            if number == len(manifests):
-                manifests.append(manifest)
-            known.append(number)
-    column = _renumbered(
-        [array.blocks.manifest for array in arrays],
-        [len(array.manifests) for array in arrays],
-        known,
-    )
-    return tuple(manifests), np.maximum(column, 0)
+    identities = list(map(id, listed))
+    places = {identity: place for place, identity in enumerate(dict.fromkeys(identities))}
+    if len(places) == len(arrays) == n_held.count(1):
+        return tuple(listed), np.repeat(np.arange(len(listed), dtype=np.int32), sizes)
+    known = [places[identity] for identity in identities]
+    column = _renumbered(joined.manifest, sizes, n_held, known)
+    distinct = dict(zip(identities, listed, strict=True))
+    return tuple(distinct.values()), np.maximum(column, 0)
 
 
 def _renumbered(
-    columns: list[NDArray[np.int32]], n_known: list[int], known: list[int]
+    joined: NDArray[np.int32], n_rows: list[int], n_known: list[int], known: list[int]
 ) -> NDArray[np.int32]:
     """Turn numbers that count into each array's own list into numbers of the common one.
 
     Numbers that an array has no entry for (missing blocks) become `MISSING_BLOCK`.
     """
-    sizes = np.array([len(column) for column in columns], np.int64)
+    sizes = np.array(n_rows, np.int64)
     base = np.cumsum(n_known) - n_known
-    own = np.concatenate(columns).astype(np.int64)
+    own = joined.astype(np.int64)
     absent = (own < 0) | (own >= np.repeat(np.array(n_known, np.int64), sizes))
     lookup = np.array([*known, MISSING_BLOCK], np.int32)
     return lookup[np.where(absent, -1, own + np.repeat(base, sizes))]
@@ -361,22 +358,24 @@ SMALL_MANIFEST_ROWS = 4096
 
 def compacted(array: VirtualArray) -> VirtualArray:
     """Put the rows of many small manifests in memory into one, which blocks then point into."""
-    flags = [
-        isinstance(manifest, ChunkManifest) and len(manifest.state) <= SMALL_MANIFEST_ROWS
+    n_rows = [
+        len(manifest.state) if isinstance(manifest, ChunkManifest) else SMALL_MANIFEST_ROWS + 1
         for manifest in array.manifests
     ]
-    if sum(flags) < 2:
+    sizes = np.array(n_rows, np.int64)
+    is_small = sizes <= SMALL_MANIFEST_ROWS
+    if is_small.sum() < 2:
         return array
+    flags = is_small.tolist()
     small = [m for m in itertools.compress(array.manifests, flags) if isinstance(m, ChunkManifest)]
-    is_small = np.array(flags)
     kept = list(itertools.compress(array.manifests, ~is_small))
-    sizes = np.array([len(manifest.state) for manifest in small], np.int64)
+    sizes = sizes[is_small]
     number = np.where(is_small, len(kept), np.cumsum(~is_small) - 1).astype(np.int32)
     shift = np.zeros(len(is_small), np.int64)
     shift[is_small] = np.cumsum(sizes) - sizes
     blocks = array.blocks
     return array.replace(
-        manifests=(*kept, _one_manifest(small)),
+        manifests=(*kept, _one_manifest(small, sizes)),
         blocks=replace(
             blocks,
             manifest=number[blocks.manifest],
@@ -385,32 +384,35 @@ def compacted(array: VirtualArray) -> VirtualArray:
     )
 
 
-def _one_manifest(manifests: Sequence[ChunkManifest]) -> ChunkManifest:
+def _one_manifest(manifests: Sequence[ChunkManifest], counts: Int64Array) -> ChunkManifest:
     """All rows of very many manifests, without work per manifest beyond the listing."""
-    listed = list(itertools.chain.from_iterable([manifest.sources for manifest in manifests]))
+    held = [manifest.sources for manifest in manifests]
+    listed = list(itertools.chain.from_iterable(held))
     identities = list(map(id, listed))
     sources = dict(zip(identities, listed, strict=True))
     ids = np.arange(len(listed), dtype=np.int32)
     if len(sources) < len(listed):
         places = dict(zip(sources, range(len(sources)), strict=True))
         ids = np.array([places[identity] for identity in identities], np.int32)
-    counts = np.array([len(manifest.state) for manifest in manifests], np.int64)
-    n_sources = np.array([len(manifest.sources) for manifest in manifests], np.int64)
-    n_inline = np.array([len(manifest.inline) for manifest in manifests], np.int64)
+    n_sources = np.fromiter(map(len, held), np.int64, len(held))
     state = np.concatenate([manifest.state for manifest in manifests])
     own = np.concatenate([manifest.source for manifest in manifests])
     known = own + np.repeat(np.cumsum(n_sources) - n_sources, counts)
     lookup = np.append(ids, np.int32(0))
-    shift = np.repeat(np.cumsum(n_inline) - n_inline, counts)
     offset = np.concatenate([manifest.offset for manifest in manifests])
+    inline = [manifest.inline for manifest in manifests]
+    if any(inline):
+        n_inline = np.fromiter(map(len, inline), np.int64, len(inline))
+        shift = np.repeat(np.cumsum(n_inline) - n_inline, counts)
+        offset = offset + np.where(state == ChunkState.INLINE, shift, 0)
     return ChunkManifest(
         tuple(sources.values()),
         lookup[np.where(state == ChunkState.RANGE, known, -1)],
-        offset + np.where(state == ChunkState.INLINE, shift, 0),
+        offset,
         np.concatenate([manifest.length for manifest in manifests]),
         state,
         _joined_masks(manifests),
-        b"".join(manifest.inline for manifest in manifests),
+        b"".join(inline),
     )
 
 
