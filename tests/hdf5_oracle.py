@@ -60,7 +60,7 @@ def dataset_paths(file: h5py.File) -> Iterator[str]:
             found.append(f"/{name}")
 
     # A file may be broken somewhere behind what was found.
-    with contextlib.suppress(RuntimeError, OSError, KeyError):
+    with contextlib.suppress(RuntimeError, OSError, KeyError, ValueError):
         file.visititems(note)
     yield from found
 

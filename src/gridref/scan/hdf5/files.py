@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -120,7 +120,9 @@ class OpenFile:
 
     def close(self) -> None:
         """Close it, and the files behind links."""
-        self._resources.close()
+        # HDF5 sometimes fails to close what was corrupt; what is wrong has been said by then.
+        with suppress(*HDF5_ERRORS):
+            self._resources.close()
 
     def place(self, variable: str | None = None) -> Place:
         """For errors about an object of the file."""

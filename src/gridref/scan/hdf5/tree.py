@@ -11,6 +11,7 @@ from h5py import h5d, h5g, h5i, h5l, h5o
 
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.scan.hdf5.attributes import ObjectAttributes, read_attributes
+from gridref.scan.hdf5.dense_checks import check_dense_storage
 from gridref.scan.hdf5.files import HDF5_ERRORS, OpenFile, hdf5_errors
 from gridref.scan.hdf5.object_header import HeaderMessage, read_messages
 from gridref.scan.hdf5.related import beside
@@ -126,6 +127,7 @@ class _Walk:
         with hdf5_errors(place, "read the group"):
             creation = gid.get_create_plist()
             messages = header_messages(file, _address(gid))
+            check_dense_storage(file.bytes, messages or ())
             attributes = read_attributes(gid, creation, file, messages)
             names = list(gid)
         node = GroupNode(name, path or "/", attributes)
@@ -225,6 +227,7 @@ def dataset_node(did: Any, name: str, path: str, file: OpenFile) -> DatasetNode:
         maxshape = _maxshape(did.get_space()) if shape else ()
         address = _address(did)
         messages = header_messages(file, address)
+        check_dense_storage(file.bytes, messages or ())
         attributes = read_attributes(did, creation, file, messages)
         return DatasetNode(
             name, path, did, creation, file, address, shape, maxshape, attributes, messages

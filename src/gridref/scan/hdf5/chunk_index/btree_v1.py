@@ -21,7 +21,7 @@ from gridref.scan.hdf5.chunk_index.request import (
 __all__ = ["walk_btree_v1"]
 
 _CHUNK_NODE_TYPE = 1
-_BATCH_BYTES = 4 << 20
+_BATCH_BYTES = 1 << 20
 _WHAT = "a node of the chunk B-tree"
 
 

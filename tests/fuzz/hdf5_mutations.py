@@ -1,0 +1,156 @@
+"""Mutations of HDF5 files that reach deep: near structures, with their checksums mended."""
+
+from __future__ import annotations
+
+import random
+import re
+import struct
+from collections import OrderedDict
+from dataclasses import dataclass
+
+import numpy as np
+
+from gridref.scan.hdf5.checksum import lookup3, lookup3_rows
+
+SIGNATURES = re.compile(
+    rb"\x89HDF\r\n\x1a\n|TREE|SNOD|HEAP|GCOL|OHDR|OCHK|FRHP|FHDB|FHIB|BTHD|BTIN|BTLF"
+    rb"|FAHD|FADB|EAHD|EAIB|EASB|EADB|FSHD|FSSE|SMTB|SMLI"
+)
+"""Beginnings of structures; headers of version 1 have none."""
+
+MAX_STRUCTURE_BYTES = 2048
+_MAX_REMEMBERED = 20_000
+_NEAR = 96
+_INTERESTING = (0, 1, 2, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 2**31 - 1, 2**32 - 1, 2**60, 2**64 - 1)
+
+
+@dataclass(frozen=True)
+class Span:
+    """Bytes that a checksum follows."""
+
+    start: int
+    stop: int
+
+
+def checked_spans(data: bytes) -> tuple[Span, ...]:
+    """The structures of a file whose checksum is right, found by trying every length."""
+    found = []
+    for match in SIGNATURES.finditer(data):
+        start = match.start()
+        window = np.frombuffer(data[start : start + MAX_STRUCTURE_BYTES + 4], np.uint8)
+        lengths = np.arange(8, len(window) - 3)
+        if not len(lengths):
+            continue
+        rows = np.broadcast_to(window[: len(window) - 4], (len(lengths), len(window) - 4))
+        computed = lookup3_rows(np.ascontiguousarray(rows), lengths)
+        stored = np.lib.stride_tricks.sliding_window_view(window, 4)[lengths]
+        hits = np.flatnonzero(computed == np.ascontiguousarray(stored).view("<u4")[:, 0])
+        if len(hits):
+            found.append(Span(start, start + int(lengths[hits[0]])))
+    return tuple(found)
+
+
+def mend(data: bytearray, spans: tuple[Span, ...]) -> None:
+    """Write the right checksum behind each structure that is still there."""
+    for span in spans:
+        if span.stop + 4 <= len(data):
+            checksum = lookup3(bytes(data[span.start : span.stop]))
+            data[span.stop : span.stop + 4] = struct.pack("<I", checksum)
+
+
+class Mutator:
+    """Changes files, and remembers where the checksums of what it made lie."""
+
+    def __init__(self) -> None:
+        self._spans: OrderedDict[int, tuple[Span, ...]] = OrderedDict()
+
+    def __call__(self, data: bytes, max_size: int, seed: int) -> bytes:
+        """A changed copy of a file, of at most `max_size` bytes."""
+        chance = random.Random(seed)  # noqa: S311 - no secrets
+        data = bytes(data)
+        if len(data) < 16:
+            return bytes(data + chance.randbytes(16))[:max_size]
+        spans = self.spans(data)
+        changed = bytearray(data)
+        for _ in range(chance.choice((1, 1, 1, 2, 3, 6))):
+            change(changed, chance)
+        if chance.random() < 0.05:
+            del changed[chance.randrange(16, len(changed)) :]
+        elif chance.random() < 0.03:
+            shift(changed, chance)
+        del changed[max_size:]
+        if chance.random() < 0.9:
+            mend(changed, spans)
+        result = bytes(changed)
+        self._remember(result, spans)
+        return result
+
+    def crossed(self, one: bytes, other: bytes, max_size: int, seed: int) -> bytes:
+        """One file with a piece of another at the same place or at a structure's."""
+        chance = random.Random(seed)  # noqa: S311
+        one, other = bytes(one), bytes(other)
+        if len(one) < 16 or len(other) < 16:
+            return one[:max_size]
+        spans = self.spans(one)
+        changed = bytearray(one)
+        source, target = place(other, chance), place(one, chance)
+        length = min(chance.choice((8, 24, 64, 256)), len(one) - target, len(other) - source)
+        changed[target : target + length] = other[source : source + length]
+        mend(changed, spans)
+        result = bytes(changed[:max_size])
+        self._remember(result, spans)
+        return result
+
+    def spans(self, data: bytes) -> tuple[Span, ...]:
+        """Where the checksums of a file lie."""
+        found = self._spans.get(hash(data))
+        if found is None:
+            found = checked_spans(data)
+            self._remember(data, found)
+        return found
+
+    def _remember(self, data: bytes, spans: tuple[Span, ...]) -> None:
+        self._spans[hash(data)] = spans
+        if len(self._spans) > _MAX_REMEMBERED:
+            self._spans.popitem(last=False)
+
+
+def place(data: bytes | bytearray, chance: random.Random) -> int:
+    """Some place in a file: mostly in a structure or a header, where the meaning is."""
+    if chance.random() < 0.7:
+        starts = [match.start() for match in SIGNATURES.finditer(data)]
+        if starts:
+            near = chance.choice(starts) + chance.randrange(_NEAR)
+            return min(near, len(data) - 1)
+    return chance.randrange(len(data))
+
+
+def change(data: bytearray, chance: random.Random) -> None:
+    """One small change that keeps the length."""
+    where = place(data, chance)
+    kind = chance.randrange(5)
+    if kind == 0:
+        data[where] ^= 1 << chance.randrange(8)
+    elif kind == 1:
+        data[where] = chance.randrange(256)
+    elif kind == 2:
+        data[where] = (data[where] + chance.choice((-1, 1, 2, 16))) % 256
+    elif kind == 3:
+        width = chance.choice((1, 2, 4, 8))
+        value = chance.choice(_INTERESTING) % (1 << 8 * width)
+        new = value.to_bytes(width, "little")
+        data[where : where + width] = new[: len(data) - where]
+    else:  # an address, size or whole piece from elsewhere: makes cycles
+        width = chance.choice((4, 8, 8, 8, 16, 40))
+        start = place(data, chance)
+        width = min(width, len(data) - where, len(data) - start)
+        data[where : where + width] = data[start : start + width]
+
+
+def shift(data: bytearray, chance: random.Random) -> None:
+    """Move all that lies behind some place by a few bytes."""
+    where = place(data, chance)
+    if chance.random() < 0.5:
+        del data[where : where + chance.randrange(1, 9)]
+    else:
+        data[where:where] = chance.randbytes(chance.randrange(1, 9))

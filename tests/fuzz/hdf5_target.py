@@ -1,0 +1,70 @@
+"""What is tried with every mutated HDF5 file: an error of ours, or what h5py reads."""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+
+import h5py
+
+from gridref.errors import GridrefError
+from gridref.model.array import VirtualGroup
+from gridref.scan.scanner import scan
+from tests.hdf5_oracle import Comparison, compare, dataset_paths
+
+MAX_COMPARED_ELEMENTS = 1 << 14
+MAX_COMPARED_DATASETS = 40
+_EXPECTED = ("cannot be read", "neither taken")
+
+
+class WrongDataError(AssertionError):
+    """A dataset reads otherwise than with h5py."""
+
+
+def check(path: Path, *, max_seconds: float = 10) -> str:
+    """Scan a file, and compare the small datasets with h5py.
+
+    Returns
+    -------
+    str
+        ``"error"`` or ``"scanned"``.
+
+    Raises
+    ------
+    WrongDataError
+        If any value differs, or the scan took too long.
+    """
+    started = time.monotonic()
+    try:
+        group = scan(path, on_unsupported="skip", max_objects=2000)
+    except GridrefError:
+        group = None
+    spent = time.monotonic() - started
+    if spent > max_seconds:
+        raise WrongDataError(f"the scan took {spent:.0f} s")
+    if group is None:
+        return "error"
+    wrong = {
+        name: why
+        for name, why in compare_small(path, group).wrong.items()
+        if not why.startswith(_EXPECTED)
+    }
+    if wrong:
+        raise WrongDataError(repr(wrong))
+    return "scanned"
+
+
+def compare_small(path: Path, group: VirtualGroup) -> Comparison:
+    """Compare the datasets that do not declare too many elements to be read at all."""
+    result = Comparison()
+    arrays = {f"/{name}": array for name, array in group.all_arrays().items()}
+    with h5py.File(path) as file:
+        for number, name in enumerate(dataset_paths(file)):
+            array = arrays.get(name.replace("_nc4_non_coord_", ""))
+            if array is None or number >= MAX_COMPARED_DATASETS:
+                continue
+            n_stored = max((math.prod(e.chunk_shape) for e in array.encodings), default=1)
+            if max(array.size, n_stored) <= MAX_COMPARED_ELEMENTS:
+                compare(file, name, array, result)
+    return result
