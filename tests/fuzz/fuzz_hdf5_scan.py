@@ -119,8 +119,12 @@ def run_child(corpus: Path, findings: Path, seconds: int) -> str:
     ]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace",
-            timeout=seconds + 60, check=False,
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=seconds + 60,
+            check=False,
         )
     except subprocess.TimeoutExpired as expired:
         return str(expired.stderr or "")

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gridref.errors import SourceFormatError
 from gridref.scan.hdf5.object_header import HeaderMessage
 from gridref.scan.hdf5.superblock import FieldCursor, Hdf5Bytes
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 import struct
 import time
 import tracemalloc
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import h5py
@@ -25,6 +27,7 @@ from gridref.scan.hdf5.checksum import lookup3
 from gridref.scan.hdf5.chunk_index import ChunkTable, WalkerUnsupported, walk_chunks
 from gridref.scan.hdf5.data_layout import ChunkedLayout, ChunkIndexKind, read_data_layout
 from gridref.scan.hdf5.superblock import Hdf5Bytes, read_superblock
+from gridref.scan.scanner import scan
 from tests.unit.scan.hdf5.chunk_index_oracle import is_filtered, rows_of
 
 MOST_SECONDS = 5
@@ -229,7 +232,7 @@ def test_btree_with_all_children_the_same() -> None:
         nodes += struct.pack("<4sBBHQQ", b"TREE", 1, level, n_entries, 0, 0) + child * n_entries
     layout = ChunkedLayout(ChunkIndexKind.BTREE_V1, (1,), 4, 0)
     file = Hdf5Bytes(BufferReader(nodes), 0, 8, 8)
-    with within_bounds(), pytest.raises(SourceFormatError, match="larger than the file"):
+    with within_bounds(), pytest.raises(SourceFormatError, match="larger than the file|enclose"):
         walk_chunks(file, layout, shape=(10**9,), max_shape=(10**9,), is_filtered=False)
 
 
@@ -317,3 +320,24 @@ def _position_of(data: bytes, wanted: bytes, positions: list[int]) -> int:
 
 def _walk(case: Good, data: bytes) -> ChunkTable:
     return walk_chunks(read_superblock(BufferReader(data)), case.layout, **case.dataset)
+
+
+@pytest.mark.parametrize("in_leaf", [True, False])
+def test_btree_v1_keys_that_hide_chunks(tmp_path: Path, in_leaf: bool) -> None:
+    """HDF5 finds no chunk that lies outside of the keys around it, and reads fill values."""
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", data=np.arange(200.0), chunks=(2,))
+    whole = path.read_bytes()
+    with h5py.File(path) as file:
+        n_levels = max(whole[m.start() + 5] for m in re.finditer(rb"TREE\x01", whole))
+    assert n_levels == 1
+    level = 0 if in_leaf else 1
+    (start, *_) = (m.start() for m in re.finditer(rb"TREE\x01" + bytes([level]), whole))
+    n_entries = int.from_bytes(whole[start + 6 : start + 8], "little")
+    last_key = start + 24 + n_entries * 32
+    broken = bytearray(whole)
+    broken[last_key + 8 : last_key + 24] = bytes(16)
+    path.write_bytes(broken)
+    with pytest.raises(SourceFormatError, match="do not enclose"):
+        scan(path)

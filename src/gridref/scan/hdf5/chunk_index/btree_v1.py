@@ -6,6 +6,7 @@ compared with what else is known. Keys increase in C order from the first leaf t
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -38,11 +39,93 @@ def walk_btree_v1(request: IndexRequest) -> StoredChunks:
     addresses = check_addresses(file, root, 0, _WHAT)
     nodes = _NodeReader(request)
     level = nodes.root_level(addresses)
+    bounds = None
     while level:
-        children = [entries["child"] for entries in nodes.entries(addresses, level)]
+        parts = nodes.entries(addresses, level)
+        _check_keys(parts, bounds)
+        bounds = _bounds_of_children(parts, nodes.scale)
+        children = [part.entries["child"] for part in parts]
         addresses = check_addresses(file, np.concatenate(children), 0, _WHAT)
         level -= 1
-    return _chunks(request, [_leaf(request, part) for part in nodes.entries(addresses, 0)])
+    return _chunks(request, _leaves(request, nodes.entries(addresses, 0), bounds))
+
+
+def _leaves(
+    request: IndexRequest, parts: list[_Nodes], bounds: NDArray[np.uint64] | None
+) -> list[StoredChunks]:
+    _check_keys(parts, bounds)
+    return [_leaf(request, part.entries) for part in parts]
+
+
+@dataclass(frozen=True, slots=True)
+class _Nodes:
+    """What nodes that were read together say.
+
+    Attributes
+    ----------
+    entries
+        The entries of all nodes.
+    counts
+        (n,) how many of them each node has.
+    ends
+        (n, rank + 1) origin in the key behind each node's last entry: HDF5 finds no chunk from
+        there on. It often differs from that of the last chunk in the last place alone, which
+        counts bytes of an element.
+    """
+
+    entries: NDArray[np.void]
+    counts: NDArray[np.int64]
+    ends: NDArray[np.uint64]
+
+    @property
+    def keys(self) -> NDArray[np.uint64]:
+        """(m, rank + 1) origin in the key of each entry."""
+        return np.asarray(self.entries["origin"])
+
+    @property
+    def last(self) -> NDArray[np.int64]:
+        """(n,) index of each node's last entry."""
+        return np.cumsum(self.counts) - 1
+
+
+def _check_keys(parts: list[_Nodes], bounds: NDArray[np.uint64] | None) -> None:
+    """Raise unless HDF5 finds all entries: their keys lie between those of the nodes above.
+
+    `bounds` is (n, 2, rank + 1): the keys before and behind each node; None for the root.
+    """
+    start = 0
+    for part in parts:
+        used = part.counts > 0
+        last = part.keys[part.last[used]]
+        wrong = not _precedes(last, part.ends[used]).all()
+        if bounds is not None:
+            low, high = bounds[start : start + len(part.counts)][used].transpose(1, 0, 2)
+            first = part.keys[(part.last - part.counts + 1)[used]]
+            wrong |= bool(_precedes(first, low).any()) or not _precedes(last, high).all()
+        if wrong:
+            raise SourceFormatError("keys of the chunk B-tree do not enclose the chunks below them")
+        start += len(part.counts)
+
+
+def _bounds_of_children(parts: list[_Nodes], scale: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The keys before and behind each child of some nodes, in whole chunks, as HDF5 compares."""
+    found = []
+    for part in parts:
+        behind = np.roll(part.keys, -1, axis=0)
+        used = part.counts > 0
+        behind[part.last[used]] = part.ends[used]
+        found.append(np.stack([part.keys, behind], axis=1))
+    bounds = np.concatenate(found)
+    return np.asarray(bounds - bounds % scale)
+
+
+def _precedes(one: NDArray[np.uint64], other: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Whether each row comes before the other in C order."""
+    result = np.zeros(len(one), bool)
+    for axis in reversed(range(one.shape[1])):
+        left, right = one[:, axis], other[:, axis]
+        result = (left < right) | ((left == right) & result)
+    return result
 
 
 class _NodeReader:
@@ -51,13 +134,14 @@ class _NodeReader:
     def __init__(self, request: IndexRequest) -> None:
         self._request = request
         self._capacity = 2 * request.file.chunk_btree_k
+        self.scale = np.array([*request.layout.chunk_shape, request.layout.element_bytes], "u8")
 
     def root_level(self, root: NDArray[np.int64]) -> int:
         return int(self._read(root, 0)["level"][0])
 
-    def entries(self, addresses: NDArray[np.int64], level: int) -> list[NDArray[np.void]]:
-        """The entries of all nodes, which must be of the given level, one array a batch."""
-        found: list[NDArray[np.void]] = []
+    def entries(self, addresses: NDArray[np.int64], level: int) -> list[_Nodes]:
+        """The entries of all nodes, which must be of the given level, in batches."""
+        found: list[_Nodes] = []
         step = max(1, _BATCH_BYTES // self._dtype(self._capacity).itemsize)
         for start in range(0, len(addresses), step):
             part = addresses[start : start + step]
@@ -65,18 +149,17 @@ class _NodeReader:
             counts = nodes["n_entries"].astype(np.int64)
             self._check(part, nodes, counts, level)
             if counts.max() <= self._capacity:
-                found.append(nodes["entries"][np.arange(self._capacity) < counts[:, None]])
+                found.append(_used(nodes, counts, self._capacity, self.scale))
             else:
                 found += self._long_nodes(part, counts)
         return found
 
-    def _long_nodes(
-        self, addresses: NDArray[np.int64], counts: NDArray[np.int64]
-    ) -> list[NDArray[np.void]]:
+    def _long_nodes(self, addresses: NDArray[np.int64], counts: NDArray[np.int64]) -> list[_Nodes]:
         """Entries of nodes that have more than expected, each read at its own size."""
         return [
-            self._read(addresses[row : row + 1], count)["entries"].reshape(-1)
+            _used(self._read(part, count), counts[row : row + 1], count, self.scale)
             for row, count in enumerate(counts.tolist())
+            for part in (addresses[row : row + 1],)
         ]
 
     def _check(
@@ -116,17 +199,10 @@ class _NodeReader:
 
 @lru_cache(maxsize=64)
 def _node_dtype(offset_bytes: int, rank: int, capacity: int) -> np.dtype[np.void]:
-    """A node of so many entries: its head, then keys and children in turn.
-
-    The key behind the last child is of no use here.
-    """
+    """A node of so many entries: its head, then keys and children in turn, and a last key."""
     address = f"<u{offset_bytes}"
-    entry = [
-        ("length", "<u4"),
-        ("filter_mask", "<u4"),
-        ("origin", "<u8", (rank + 1,)),
-        ("child", address),
-    ]
+    key = [("length", "<u4"), ("filter_mask", "<u4"), ("origin", "<u8", (rank + 1,))]
+    entry = [*key, ("child", address)]
     return np.dtype(
         [
             ("signature", "S4"),
@@ -135,8 +211,21 @@ def _node_dtype(offset_bytes: int, rank: int, capacity: int) -> np.dtype[np.void
             ("n_entries", "<u2"),
             ("siblings", address, (2,)),
             ("entries", entry, (capacity,)),
+            ("end", key),
         ]
     )
+
+
+def _used(
+    nodes: NDArray[np.void], counts: NDArray[np.int64], capacity: int, scale: NDArray[np.uint64]
+) -> _Nodes:
+    """The entries in use of nodes with room for `capacity`; the key behind them comes next."""
+    rows = np.arange(len(nodes))
+    ends = nodes["end"]["origin"].copy()
+    short = counts < capacity
+    ends[short] = nodes["entries"]["origin"][rows[short], counts[short]]
+    entries = nodes["entries"][np.arange(capacity) < counts[:, None]]
+    return _Nodes(entries, counts, ends - ends % scale)
 
 
 def _leaf(request: IndexRequest, entries: NDArray[np.void]) -> StoredChunks:

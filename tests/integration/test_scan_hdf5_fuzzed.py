@@ -1,0 +1,59 @@
+"""What fuzzing the HDF5 scanner found, made again from whole files."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.hdf5_mutations import checked_spans, mend
+from tests.property.test_scan_hdf5_fuzz import intact
+
+SCAN = """
+import sys
+from gridref import scan
+from gridref.errors import GridrefError
+try:
+    scan(sys.argv[1], on_unsupported="skip")
+except GridrefError as error:
+    print(type(error).__name__, error)
+"""
+WIDTH = 110  # of the doubling table, inside a fractal heap's header
+
+
+def broken(path: Path, signature: bytes, place: int, value: bytes) -> None:
+    """A file whose first structure of a kind has other bytes in it, and the right checksum."""
+    data = bytearray(intact("latest"))
+    spans = checked_spans(bytes(data))
+    start = data.index(signature) + place
+    assert data[start : start + len(value)] != value
+    data[start : start + len(value)] = value
+    mend(data, spans)
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("signature", "place", "value"),
+    [
+        (b"FRHP", WIDTH, bytes(2)),  # the library divides by it
+        (b"FRHP", WIDTH + 2, bytes(8)),
+        (b"FRHP", WIDTH + 10, bytes(8)),
+        (b"FRHP", WIDTH + 18, b"\xff\xff"),
+        (b"FRHP", WIDTH + 22, b"\x7f" * 6),
+        (b"FRHP", WIDTH + 30, b"\xff\xff"),
+        (b"BTHD", 10, b"\1\0"),
+        (b"BTHD", 12, b"\xff\0"),
+        (b"BTHD", 22, b"\2"),  # the root lies nowhere
+        (b"BTHD", 24, bytes(2)),
+    ],
+)
+def test_corrupt_dense_storage_does_not_end_the_process(
+    tmp_path: Path, signature: bytes, place: int, value: bytes
+) -> None:
+    path = tmp_path / "a.h5"
+    broken(path, signature, place, value)
+    command = [sys.executable, "-c", SCAN, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
