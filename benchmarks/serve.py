@@ -1,7 +1,8 @@
 """Serving against nginx: ``python -m benchmarks.serve [cube_mib]``. Needs nginx.
 
 The same bytes, over loopback, by the same clients in turn: 4 MiB native chunks, shard indexes, and
-a cube read whole by tensorstore and zarr-python. Everything is stopped and removed at the end.
+a cube read whole by tensorstore and zarr-python. Medians of several runs; everything is stopped and
+removed at the end.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 import h5py
@@ -30,7 +32,9 @@ MIB = 2**20
 CHUNK = (1, 512, 512)  # float32: 1 MiB
 LARGE = (4, 512, 512)  # 4 MiB
 WORKERS = 2
-SECONDS = 4.0
+SECONDS = 2.0
+RUNS = 5
+SHARD_CHUNKS = 64
 
 NGINX = """
 worker_processes {workers};
@@ -160,6 +164,17 @@ def write_cube(folder: Path, mib: int) -> tuple[Path, Path, np.ndarray]:
     return path, catalog, values
 
 
+def alternated[Result](
+    first: Callable[[], Result], second: Callable[[], Result]
+) -> list[tuple[Result, Result]]:
+    """Both in turn, so that whatever else the machine does meets both."""
+    return [(first(), second()) for _ in range(RUNS)]
+
+
+def medians(results: Iterable[tuple[float, ...]]) -> list[float]:
+    return [statistics.median(column) for column in zip(*results, strict=True)]
+
+
 def chunks(folder: Path, catalog: Path) -> None:
     """4 MiB native chunks against static files."""
     store = gridref.open_store(catalog, "native")
@@ -168,21 +183,32 @@ def chunks(folder: Path, catalog: Path) -> None:
     for key in keys:
         (root / key).parent.mkdir(parents=True, exist_ok=True)
         (root / key).write_bytes(store.reader.read(store.space.resolve(key)))
+    static = [f"/{key}" for key in keys]
+    virtual = [f"/cube/native/{key}" for key in keys]
     print(f"\n4 MiB chunks          {'nginx':>26} {'gridref':>26}  ratio of rates")
-    for n_connections in (1, 16, 64):
-        with nginx(root) as url:
-            one = run_load(url, [f"/{key}" for key in keys], n_connections)
-        with served([catalog]) as url:
-            other = run_load(url, [f"/cube/native/{key}" for key in keys], n_connections)
-        cells = [f"{r:6.0f}/s p50 {a:5.1f} p99 {b:6.1f} ms" for r, a, b in (one, other)]
-        print(f"{n_connections:3} connections  {cells[0]}  {cells[1]}  {other[0] / one[0]:.2f}")
+    with nginx(root) as one, served([catalog]) as other:
+        for n_connections in (1, 16, 64):
+            runs = alternated(
+                partial(run_load, one, static, n_connections),
+                partial(run_load, other, virtual, n_connections),
+            )
+            sides = [medians(side) for side in zip(*runs, strict=True)]
+            ratio = statistics.median(b[0] / a[0] for a, b in runs)
+            cells = [f"{r:6.0f}/s p50 {a:5.1f} p99 {b:6.1f} ms" for r, a, b in sides]
+            print(f"{n_connections:3} connections  {cells[0]}  {cells[1]}  {ratio:.2f}")
+
+
+def shards_of(catalog: Path, n: int) -> str:
+    """The option that makes shards of `n` chunks of the cube; dimensions are named by the scan."""
+    (first, *_) = gridref.open_catalog(catalog).all_arrays()["v"].dims
+    return repr({first: n})
 
 
 def indexes(catalog: Path) -> None:
     """Emulated indexes, of shards of 64 chunks."""
-    with served([catalog], "{'phony_dim_0': 64}") as url:
+    with served([catalog], shards_of(catalog, SHARD_CHUNKS)) as url:
         paths = ["/cube/native/v/c/0/0/0"]
-        size = 64 * 16 + 4
+        size = SHARD_CHUNKS * 16 + 4
         rate, p50, p99 = run_load(url, paths, 16, size, f"Range: bytes=-{size}\r\n")
     print(f"\nshard indexes: {rate:.0f}/s, p50 {p50:.2f} ms, p99 {p99:.2f} ms (16 connections)")
 
@@ -198,39 +224,46 @@ def read_zarr(url: str) -> np.ndarray:
     return np.asarray(zarr.open_group(url, mode="r", zarr_format=3)["v"][...])
 
 
-def whole(folder: Path, catalog: Path, values: np.ndarray) -> None:
-    """The cube read whole, out of emulated shards and out of real ones."""
-    root = folder / "real"
+def write_real_shards(root: Path, values: np.ndarray) -> int:
+    """The cube as a Zarr store of real shards; gives the number of chunks of each."""
     group = zarr.open_group(root, mode="w")
-    shards = (min(64, len(values)), *CHUNK[1:])
+    n_chunks = min(SHARD_CHUNKS, len(values))
     array = group.create_array(
-        "v", shape=values.shape, dtype="f4", chunks=CHUNK, shards=shards, compressors=None
+        "v",
+        shape=values.shape,
+        dtype="f4",
+        chunks=CHUNK,
+        shards=(n_chunks, *CHUNK[1:]),
+        compressors=None,
     )
     array[...] = values
     zarr.consolidate_metadata(root)
-    gib = values.nbytes / 2**30
-    for name, read in (("tensorstore", read_tensorstore), ("zarr-python", read_zarr)):
-        seconds = {}
-        for server in ("nginx", "gridref"):
-            manager = (
-                nginx(root)
-                if server == "nginx"
-                else served([catalog], f"{{'phony_dim_0': {shards[0]}}}")
+    return n_chunks
+
+
+def whole(folder: Path, catalog: Path, values: np.ndarray) -> None:
+    """The cube read whole, out of emulated shards and out of real ones of the same size."""
+    root = folder / "real"
+    shards = shards_of(catalog, write_real_shards(root, values))
+
+    def seconds(read: Callable[[str], np.ndarray], url: str) -> float:
+        began = time.perf_counter()
+        got = read(url)
+        taken = time.perf_counter() - began
+        assert np.array_equal(got, values)
+        return taken
+
+    with nginx(root) as one, served([catalog], shards) as other:
+        for name, read in (("tensorstore", read_tensorstore), ("zarr-python", read_zarr)):
+            runs = alternated(
+                partial(seconds, read, one), partial(seconds, read, f"{other}/cube/native")
             )
-            with manager as url:
-                address = url if server == "nginx" else f"{url}/cube/native"
-                best = float("inf")
-                for _ in range(2):
-                    began = time.perf_counter()
-                    got = read(address)
-                    best = min(best, time.perf_counter() - began)
-                assert np.array_equal(got, values)
-                del got
-                seconds[server] = best
-        print(
-            f"{gib:.2f} GiB by {name:12} nginx {seconds['nginx']:5.2f} s,"
-            f" gridref {seconds['gridref']:5.2f} s: {seconds['nginx'] / seconds['gridref']:.2f}x"
-        )
+            a, b = medians(runs)
+            ratio = statistics.median(x / y for x, y in runs)
+            print(
+                f"{values.nbytes / 2**30:.2f} GiB by {name:12} nginx {a:5.2f} s,"
+                f" gridref {b:5.2f} s: {ratio:.2f}x"
+            )
 
 
 def main(mib: int = 1024) -> None:
