@@ -15,6 +15,7 @@ import numpy as np
 
 from gridref.adapters.filename_pattern import coordinate_of_labels, labels_from_names
 from gridref.adapters.opening import reader_for
+from gridref.adapters.units import with_converter
 from gridref.catalog import write_catalog
 from gridref.combine import concat
 from gridref.combine.mosaic import mosaic as lay_mosaic
@@ -74,7 +75,7 @@ def build(
         Called with the number of files scanned, and of all files.
     **combining
         Fields of `gridref.combine.CombineOptions`; for a mosaic, options of
-        `gridref.combine.mosaic.mosaic`.
+        `gridref.combine.mosaic.mosaic`. ``convert_units=True`` converts with pint.
 
     Returns
     -------
@@ -91,6 +92,7 @@ def build(
         If the files do not fit together: all problems at once.
     """
     layout = Layout(concat_dim, stack, pattern, mosaic)
+    options = with_converter(combining)
     urls = layout.ordered(expand_urls(files, storage_options))
     scanned = scan_each(
         urls,
@@ -99,7 +101,7 @@ def build(
         n_processes=n_processes,
         progress=progress,
     )
-    group = layout.combine(urls, scanned, reader_for(storage_options).read, combining)
+    group = layout.combine(urls, scanned, reader_for(storage_options).read, options)
     write_catalog(group, os.fspath(output), storage_options)
     return group
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from gridref.adapters.building import scan_many
 from gridref.adapters.duck_array import LOAD_LIMIT_BYTES, VirtualDuckArray
 from gridref.adapters.opening import reader_for
+from gridref.adapters.units import with_converter
 from gridref.catalog import write_catalog
 from gridref.combine import CombineOptions, DriftReport, combine
 from gridref.combine.calendars import is_time_like
@@ -366,7 +367,7 @@ def open_virtual_mfdataset(
     loadable_variables, drop_variables, decode_times, storage_options, on_unsupported, load_limit
         As for `open_virtual_dataset`.
     **options
-        More of `gridref.combine.CombineOptions`.
+        More of `gridref.combine.CombineOptions`; ``convert_units=True`` converts with pint.
 
     Returns
     -------
@@ -396,7 +397,7 @@ def open_virtual_mfdataset(
                   "different" if "different" in (data_vars, coords) else "minimal",
         compat="override" if compat == "override" else "equals",
         combine_attrs=combine_attrs,  # type: ignore[arg-type]
-        **options,
+        **with_converter(options),
     )  # fmt: skip
     dims = [concat_dim] if concat_dim is None or isinstance(concat_dim, str) else list(concat_dim)
     if combine == "by_coords":
@@ -590,19 +591,20 @@ def explain(
     urls, concat_dim, storage_options
         As for `gridref.build`.
     **options
-        As for `gridref.combine.CombineOptions`.
+        As for `gridref.combine.CombineOptions`; ``convert_units=True`` converts with pint.
 
     Returns
     -------
     gridref.combine.Combination
         The report of every drift, the problems, and the combined group where there are none.
     """
+    rules = CombineOptions(**with_converter(options))
     found = scan_many(
         list(expand_urls([urls] if isinstance(urls, str | os.PathLike) else urls, storage_options)),
         storage_options=storage_options,
     )
     reader = reader_for(storage_options)
-    return combine(found, concat_dim, read=reader.read, options=CombineOptions(**options))
+    return combine(found, concat_dim, read=reader.read, options=rules)
 
 
 @xr.register_dataset_accessor("gridref")  # type: ignore[no-untyped-call]

@@ -19,7 +19,7 @@ from gridref.model.array import VirtualArray
 from gridref.model.encoding import Encoding, Unpacking
 from gridref.model.joining import recast
 
-__all__ = ["PACKING_ATTRIBUTES", "Packing", "resolve_packing", "unpack_all"]
+__all__ = ["PACKING_ATTRIBUTES", "Packing", "rescaled", "resolve_packing", "unpack_all"]
 
 PACKING_ATTRIBUTES = ("scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned")
 
@@ -184,6 +184,32 @@ def _with_unpacking(encoding: Encoding, unpacking: Unpacking | None) -> Encoding
     if encoding.unpacking is not None:
         raise NotRepresentableError("values that are unpacked already are packed once more")
     return replace(encoding, unpacking=unpacking)
+
+
+def rescaled(encoding: Encoding, unpacking: Unpacking) -> Encoding:
+    """The encoding with values unpacked so, after any unpacking that it has already.
+
+    Raises
+    ------
+    NotRepresentableError
+        If values that are unpacked already are packed once more.
+    """
+    inner = encoding.unpacking
+    if inner is None:
+        return _with_unpacking(encoding, unpacking)
+    if unpacking.fill_values or unpacking.unsigned is not None:
+        raise NotRepresentableError("values that are unpacked already are packed once more")
+    if unpacking.scale is None and unpacking.offset is None:
+        return replace(encoding, unpacking=replace(inner, dtype=unpacking.dtype))
+    scale = 1.0 if unpacking.scale is None else unpacking.scale
+    offset = 0.0 if unpacking.offset is None else unpacking.offset
+    both = replace(
+        inner,
+        scale=scale * (1.0 if inner.scale is None else inner.scale),
+        offset=offset + scale * (0.0 if inner.offset is None else inner.offset),
+        dtype=unpacking.dtype,
+    )
+    return replace(encoding, unpacking=both)
 
 
 def without_packing(attrs: Mapping[str, Any], dtype: np.dtype[Any]) -> dict[str, Any]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from gridref.combine.calendars import is_time_like
 from gridref.combine.columns import Column, Kind, Notes, value_text
-from gridref.combine.packing import Packing, float_dtype, without_packing
+from gridref.combine.packing import Packing, float_dtype, rescaled, without_packing
 from gridref.model.array import VirtualArray
 from gridref.model.encoding import Unpacking
 from gridref.model.joining import recast
@@ -17,59 +17,118 @@ from gridref.model.joining import recast
 __all__ = ["resolve_units"]
 
 
+Factor = tuple[float, float]
+_SAME: Factor = (1.0, 0.0)
+
+
 def resolve_units(columns: Mapping[str, Column], notes: Notes) -> dict[str, Column]:
-    """Bring numbers on the first file's units, or note that they differ."""
-    return {name: _resolve(column, notes) for name, column in columns.items()}
+    """Bring numbers, and their bounds with them, on the first file's units, or note a problem."""
+    result = dict(columns)
+    for name, column in columns.items():
+        factors = _factors(column, notes)
+        if not factors:
+            continue
+        by_file = {
+            column.files[place]: factors[_units(kind)]
+            for kind in column.kinds
+            for place in kind.members
+        }
+        target = str(column.first.attrs["units"])
+        for member in [name, *_bounds_of(column, columns)]:
+            result[member] = _rescaled_column(result[member], by_file, target)
+    return result
 
 
-def _resolve(column: Column, notes: Notes) -> Column:
-    units = {str(kind.array.attrs["units"]) for kind in column.kinds if "units" in kind.array.attrs}
+def _units(kind: Kind) -> str:
+    return str(kind.array.attrs.get("units"))
+
+
+def _bounds_of(column: Column, columns: Mapping[str, Column]) -> list[str]:
+    """Bounds that have no units of their own (CF conventions, 7.1): they are in the column's."""
+    names = dict.fromkeys(kind.array.attrs.get("bounds") for kind in column.kinds)
+    return [
+        name
+        for name in names
+        if isinstance(name, str)
+        and name in columns
+        and not any("units" in kind.array.attrs for kind in columns[name].kinds)
+    ]
+
+
+def _factors(column: Column, notes: Notes) -> dict[str, Factor]:
+    """Factor and offset of every unit of a column; none where nothing is to be changed."""
+    units = {_units(kind) for kind in column.kinds if "units" in kind.array.attrs}
     if len(units) < 2 or any(is_time_like(kind.array.attrs) for kind in column.kinds):
-        return column
+        return {}
     cases = column.cases(lambda kind: value_text(kind.array.attrs.get("units")))
     convert = notes.options.convert_units
-    if convert is None:
-        advice = "a converter given as convert_units brings them on the first's"
-        notes.conflict("units-differ", column.path, "units", cases, advice)
-        return column
     target = str(column.first.attrs.get("units"))
-    factors: dict[str, tuple[float, float]] = {}
-    for unit in units:
-        pair = (1.0, 0.0) if unit == target else convert(unit, target)
-        if pair is None:
-            notes.conflict("units-differ", column.path, "units", cases, "they cannot be converted")
-            return column
-        factors[unit] = pair
-    notes.drift("units", column.path, cases, f"converted to {target}")
+    if convert is None:
+        advice = "convert_units=True (--convert-units), or a converter, brings them on the first's"
+    else:
+        found = {unit: _SAME if unit == target else convert(unit, target) for unit in units}
+        factors = {unit: pair for unit, pair in found.items() if pair is not None}
+        advice = _obstacle(column, found)
+        if not advice and all(pair == _SAME for pair in factors.values()):
+            notes.drift("units", column.path, cases, "they mean the same; the first file's")
+            return {}
+        if not advice:
+            notes.drift("units", column.path, cases, f"converted to {target}")
+            return factors
+    notes.conflict("units-differ", column.path, "units", cases, advice)
+    return {}
+
+
+def _obstacle(column: Column, found: Mapping[str, Factor | None]) -> str:
+    """Why units cannot be converted; empty where they can."""
+    if None in found.values():
+        return "they cannot be converted"
+    if any("units" not in kind.array.attrs for kind in column.kinds):
+        return "files without units cannot be converted"
+    if any(kind.array.dtype.kind not in "biuf" for kind in column.kinds):
+        return "only numbers can be converted"
+    shifted = any(pair is not None and pair[1] for pair in found.values())
+    if shifted and any(_is_difference(kind.array.attrs) for kind in column.kinds):
+        return "differences have no zero to shift: convert them before combining"
+    return ""
+
+
+def _is_difference(attrs: Mapping[str, Any]) -> bool:
+    """Whether values are differences or spreads (CF conventions, 3.1.2 and appendix E)."""
+    methods = str(attrs.get("cell_methods", ""))
+    return "difference" in str(attrs.get("units_metadata", "")) or any(
+        method in methods for method in ("standard_deviation", "range", "variance")
+    )
+
+
+def _rescaled_column(column: Column, by_file: Mapping[int, Factor], target: str) -> Column:
     dtype = np.result_type(
         *(float_dtype(kind.array, Packing.of(kind.array)) for kind in column.kinds)
     )
-
-    def change(kind: Kind, array: VirtualArray) -> VirtualArray:
-        factor = factors.get(str(kind.array.attrs.get("units")), (1.0, 0.0))
-        return _converted(array, factor, target, dtype)
-
-    return column.map_kinds(change)
+    arrays = [
+        _converted(array, by_file.get(file, _SAME), target, dtype)
+        for file, array in zip(column.files, column.arrays, strict=True)
+    ]
+    return column.with_arrays(arrays)
 
 
 def _converted(
-    array: VirtualArray, factor: tuple[float, float], target: str, dtype: np.dtype[np.float64]
+    array: VirtualArray, factor: Factor, target: str, dtype: np.dtype[Any]
 ) -> VirtualArray:
     """Unpacked floats in other units: the packing's scale and offset take in those of the units."""
     packing = Packing.of(array)
     scale, offset = packing.scale, packing.offset
-    if factor != (1.0, 0.0):
+    if factor != _SAME:
         scale = (1.0 if scale is None else scale) * factor[0]
         offset = (0.0 if offset is None else offset) * factor[0] + factor[1]
     unpacking = Unpacking(
         scale, offset, tuple(sorted(packing.fills)), packing.unsigned, str(np.dtype(dtype))
     )
     floats = recast(array, dtype, dtype.type(np.nan))
-    encodings = tuple(
-        replace(encoding, unpacking=unpacking)
-        if unpacking != Unpacking(dtype=str(dtype))
-        else encoding
-        for encoding in floats.encodings
-    )
-    attrs = {**without_packing(array.attrs, dtype), "units": target}
+    encodings = floats.encodings
+    if unpacking != Unpacking(dtype=str(dtype)):
+        encodings = tuple(rescaled(encoding, unpacking) for encoding in encodings)
+    attrs = without_packing(array.attrs, dtype)
+    if "units" in attrs:
+        attrs["units"] = target
     return floats.replace(encodings=encodings, attrs=attrs)

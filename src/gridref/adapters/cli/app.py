@@ -60,6 +60,9 @@ Conflicts = Annotated[
     str | None,
     typer.Option(help="Variables that do not fit together: raise, drop."),
 ]
+ConvertUnits = Annotated[
+    bool, typer.Option("--convert-units", help="Bring units that differ on the first file's.")
+]
 
 
 def main() -> None:
@@ -74,7 +77,8 @@ def main() -> None:
     except GridrefError as error:
         if debug:
             raise
-        Console(stderr=True).print(Text.assemble(("error: ", "bold red"), str(error)))
+        message = Text.assemble(("error: ", "bold red"), str(error))
+        Console(stderr=True).print(message, soft_wrap=True)
         sys.exit(1)
 
 
@@ -117,6 +121,7 @@ def build(
     join: Join = None,
     overlap: Overlap = None,
     conflicts: Conflicts = None,
+    convert_units: ConvertUnits = False,
     skip_unsupported: Annotated[
         bool, typer.Option(help="Leave out what cannot be served faithfully, and say so.")
     ] = False,
@@ -158,7 +163,12 @@ def build(
             on_unsupported="skip" if skip_unsupported else "raise",
             n_processes=jobs,
             progress=progress,
-            **given(join=join, overlap=overlap, conflicts=conflicts),
+            **given(
+                join=join,
+                overlap=overlap,
+                conflicts=conflicts,
+                convert_units=convert_units or None,
+            ),
         )
     for line in skipped_summary(group.report):
         console.print(Text.assemble(("skipped ", "yellow"), line))
@@ -261,6 +271,7 @@ def plan(
     join: Join = None,
     overlap: Overlap = None,
     conflicts: Conflicts = None,
+    convert_units: ConvertUnits = False,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
     option: Options = None,
 ) -> None:
@@ -280,7 +291,12 @@ def plan(
         files,
         concat_dim,
         storage_options=parse_options(option),
-        **given(join=join, overlap=overlap, conflicts=conflicts),
+        **given(
+            join=join,
+            overlap=overlap,
+            conflicts=conflicts,
+            convert_units=convert_units or None,
+        ),
     )
     if not print_plan(Console(), combination, as_json=as_json):
         raise typer.Exit(1)

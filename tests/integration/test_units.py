@@ -1,0 +1,105 @@
+"""Archives whose units differ, from files to values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import gridref
+from gridref.combine import concat
+from gridref.errors import CombineError
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.testing.reference_reader import read_slowly
+
+PACKED = {"t": {"dtype": "i2", "scale_factor": 0.01, "add_offset": 5.0, "_FillValue": -999}}
+
+
+def write(path: Path, start: int, values: Any, attrs: dict[str, str], **options: Any) -> Path:
+    days = ("time", np.arange(start, start + len(values)), {"units": "days since 2000-01-01"})
+    ds = xr.Dataset({"t": ("time", np.asarray(values), attrs)}, {"time": days})
+    ds.to_netcdf(path, **options)
+    return path
+
+
+def test_kelvin_and_celsius(tmp_path: Path) -> None:
+    kelvin, celsius = np.float32([280.1, np.nan, 282.3]), np.array([7.25, np.nan, -3.5])
+    files = [
+        write(tmp_path / "a.nc", 0, kelvin, {"units": "K"}),
+        write(tmp_path / "b.nc", 3, celsius, {"units": "degC"}, encoding=PACKED),
+    ]
+    with pytest.raises(CombineError, match="convert_units"):
+        gridref.build(files, tmp_path / "c.gridref", "time")
+    gridref.build(files, tmp_path / "c.gridref", "time", convert_units=True)
+    cube = xr.open_zarr(f"gridref::{tmp_path / 'c.gridref'}", chunks=None)
+    expected = np.concatenate([kelvin.astype("f8"), celsius + 273.15])
+    np.testing.assert_allclose(cube.t.values, expected, rtol=1e-14)
+    assert cube.t.attrs["units"] == "K"
+    assert gridref.explain(files, "time").problems
+    assert not gridref.explain(files, "time", convert_units=True).problems
+    virtual = gridref.open_virtual_mfdataset(files, "time", convert_units=True)
+    np.testing.assert_allclose(np.asarray(virtual.t.data), expected, rtol=1e-14)
+
+
+def group(values: Any, units: str | None, **attrs: Any) -> VirtualGroup:
+    data = VirtualArray.from_numpy(
+        np.asarray(values), ("time",), {**attrs, **({"units": units} if units else {})}
+    )
+    return VirtualGroup({"t": data})
+
+
+def celsius_to_kelvin(unit: str, target: str) -> tuple[float, float]:
+    return (1.0, 273.15) if unit == "degC" else (1.0, -273.15)
+
+
+@pytest.mark.parametrize(
+    ("attrs", "message"),
+    [
+        ({"cell_methods": "time: standard_deviation"}, "no zero"),
+        ({"units_metadata": "temperature: difference"}, "no zero"),
+    ],
+)
+def test_differences_are_not_shifted(attrs: dict[str, str], message: str) -> None:
+    groups = [group([1.0], "K", **attrs), group([2.0], "degC", **attrs)]
+    with pytest.raises(CombineError, match=message):
+        concat(groups, "time", convert_units=celsius_to_kelvin)
+
+
+def test_files_without_units_are_not_guessed() -> None:
+    groups = [group([1.0], "K"), group([2.0], "degC"), group([3.0], None)]
+    with pytest.raises(CombineError, match="without units"):
+        concat(groups, "time", convert_units=celsius_to_kelvin)
+
+
+def test_units_that_mean_the_same_leave_values_packed() -> None:
+    groups = [group(np.int16([n]), units) for n, units in enumerate(["m s-1", "m/s"])]
+    joined = concat(groups, "time", convert_units=lambda unit, target: (1.0, 0.0))
+    assert joined.arrays["t"].dtype == np.dtype("i2")
+
+
+def test_bounds_follow() -> None:
+    groups = []
+    for factor, units in ((1.0, "Pa"), (0.01, "hPa")):
+        edges = np.array([[100.0, 300.0]]) * factor
+        arrays = {
+            "p": VirtualArray.from_numpy(
+                edges.mean(axis=1), ("p",), {"units": units, "bounds": "edges"}
+            ),
+            "edges": VirtualArray.from_numpy(edges, ("p", "side")),
+        }
+        groups.append(VirtualGroup(arrays))
+    joined = concat(groups, "p", overlap="keep", convert_units=lambda unit, target: (100.0, 0.0))
+    np.testing.assert_allclose(read_slowly(joined.arrays["edges"]), [[100.0, 300.0]] * 2)
+    np.testing.assert_allclose(read_slowly(joined.arrays["p"]), [200.0] * 2)
+
+
+def test_units_that_differ_inside_and_between_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gridref.combine.folding.BATCH_GROUPS", 2)
+    units = ["K", "K", "degC", "K"]
+    values = [280.0, 281.0, 7.0, 283.0]
+    groups = [group([value], unit) for value, unit in zip(values, units, strict=True)]
+    joined = concat(iter(groups), "time", convert_units=celsius_to_kelvin)
+    np.testing.assert_allclose(read_slowly(joined.arrays["t"]), [280.0, 281.0, 280.15, 283.0])
