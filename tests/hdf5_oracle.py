@@ -7,7 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+import h5netcdf
+import h5netcdf.dimensions
 import h5py
 import numpy as np
 import xarray as xr
@@ -127,33 +130,59 @@ def differences_from_xarray(path: Path, group: VirtualGroup) -> tuple[int, list[
     """
     n_equal = 0
     problems: list[str] = []
-    for name, node in group.walk():
-        try:
-            dataset = xr.open_dataset(
-                path,
-                engine="h5netcdf",
-                group=f"/{name}",
-                phony_dims="sort",
-                decode_cf=False,
-                decode_timedelta=False,
-            )
-        except Exception:  # noqa: BLE001, S112 - not what h5netcdf takes for netCDF4
-            continue
-        with dataset:
-            found = set(node.arrays) | {
-                finding.path.rsplit("/", 1)[-1] for finding in group.report.skipped
-            }
-            problems += [f"{name}: no {key}" for key in set(dataset.variables) - found]
-            problems += attribute_differences(f"{name}@", node.attrs, dataset.attrs)
-            for key, array in node.arrays.items():
-                where = f"{name}/{key}"
-                if key not in dataset.variables:
-                    problems.append(f"{where}: not in xarray")
-                    continue
-                different = variable_differences(where, array, dataset.variables[key])
-                problems += different
-                n_equal += not different
+    for name, node, dataset in opened_groups(path, group):
+        found = set(node.arrays) | {
+            finding.path.rsplit("/", 1)[-1] for finding in group.report.skipped
+        }
+        problems += [f"{name}: no {key}" for key in set(dataset.variables) - found]
+        problems += attribute_differences(f"{name}@", node.attrs, dataset.attrs)
+        for key, array in node.arrays.items():
+            where = f"{name}/{key}"
+            if key not in dataset.variables:
+                problems.append(f"{where}: not in xarray")
+                continue
+            different = variable_differences(where, array, dataset.variables[key])
+            problems += different
+            n_equal += not different
     return n_equal, problems
+
+
+def opened_groups(
+    path: Path, group: VirtualGroup
+) -> Iterator[tuple[str, VirtualGroup, xr.Dataset]]:
+    """Each group, and what xarray makes of it; groups that h5netcdf cannot open are left out."""
+    with sizes_remembered(), contextlib.ExitStack() as stack:
+        try:
+            file = stack.enter_context(
+                h5netcdf.File(path, "r", phony_dims="sort", decode_vlen_strings=True)
+            )
+        except Exception:  # noqa: BLE001 - not what h5netcdf takes for netCDF4
+            return
+        for name, node in group.walk():
+            try:
+                store = xr.backends.H5NetCDFStore(file[f"/{name}"] if name else file)
+                dataset = xr.open_dataset(store, decode_cf=False, decode_timedelta=False)
+            except Exception:  # noqa: BLE001, S112 - as above
+                continue
+            yield name, node, dataset
+
+
+@contextlib.contextmanager
+def sizes_remembered() -> Iterator[None]:
+    """Let h5netcdf find the size of an unlimited dimension once, not at every use of it.
+
+    It looks at all variables along it each time, which takes most of the time with many groups.
+    """
+    kept = h5netcdf.dimensions.Dimension.size
+    sizes: dict[h5netcdf.dimensions.Dimension, int] = {}
+
+    def size(dimension: h5netcdf.dimensions.Dimension) -> int:
+        if dimension not in sizes:
+            sizes[dimension] = kept.fget(dimension)
+        return sizes[dimension]
+
+    with mock.patch.object(h5netcdf.dimensions.Dimension, "size", property(size)):
+        yield
 
 
 def variable_differences(where: str, array: VirtualArray, variable: xr.Variable) -> list[str]:

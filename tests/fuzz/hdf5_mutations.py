@@ -66,7 +66,7 @@ class Mutator:
 
     def __call__(self, data: bytes, max_size: int, seed: int) -> bytes:
         """A changed copy of a file, of at most `max_size` bytes."""
-        chance = random.Random(seed)  # noqa: S311 - no secrets
+        chance = random.Random(seed)
         data = bytes(data)
         if len(data) < 16:
             return bytes(data + chance.randbytes(16))[:max_size]
@@ -87,7 +87,7 @@ class Mutator:
 
     def crossed(self, one: bytes, other: bytes, max_size: int, seed: int) -> bytes:
         """One file with a piece of another at the same place or at a structure's."""
-        chance = random.Random(seed)  # noqa: S311
+        chance = random.Random(seed)
         one, other = bytes(one), bytes(other)
         if len(one) < 16 or len(other) < 16:
             return one[:max_size]

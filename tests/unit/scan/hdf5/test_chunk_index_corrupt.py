@@ -232,7 +232,7 @@ def test_btree_with_all_children_the_same() -> None:
         nodes += struct.pack("<4sBBHQQ", b"TREE", 1, level, n_entries, 0, 0) + child * n_entries
     layout = ChunkedLayout(ChunkIndexKind.BTREE_V1, (1,), 4, 0)
     file = Hdf5Bytes(BufferReader(nodes), 0, 8, 8)
-    with within_bounds(), pytest.raises(SourceFormatError, match="larger than the file|enclose"):
+    with within_bounds(), pytest.raises(SourceFormatError, match=r"larger than the file|enclose"):
         walk_chunks(file, layout, shape=(10**9,), max_shape=(10**9,), is_filtered=False)
 
 
