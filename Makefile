@@ -1,17 +1,18 @@
 # Needs git, make and a Python >= 3.12; the rest goes into .venv.
-# Variables: PYTHON (the interpreter to build with), VENV, JOBS (test processes), ARGS (more for pytest).
+# Variables: PYTHON (the interpreter to build with), VENV, JOBS (test processes), ARGS (more for pytest), MINUTES (of fuzz-hdf5).
 
 VENV ?= .venv
 JOBS ?= 2
 ARGS ?=
+MINUTES ?= 10
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test lint types check clients fuzz bench constraints clean
+.PHONY: help env demo test lint types check clients fuzz fuzz-hdf5 bench constraints clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 env: $(STAMP) ## make the environment in .venv (again only when its inputs changed)
 
@@ -47,6 +48,9 @@ clients: env ## write docs/clients.md: which Zarr client reads what (needs Node 
 
 fuzz: env ## the property tests with many more examples
 	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -n $(JOBS) --timeout=3600 tests/property $(ARGS)
+
+fuzz-hdf5: env ## fuzz the HDF5 scanner, guided by coverage, for MINUTES; see docs/fuzzing.md
+	$(BIN)/python -m tests.fuzz.fuzz_hdf5_scan --minutes $(MINUTES)
 
 bench: env ## run the benchmarks
 	$(BIN)/python -m benchmarks
