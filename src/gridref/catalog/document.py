@@ -9,13 +9,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from gridref.catalog.values import (
+    attributes_from_json,
     dtype_from_json,
     dtype_to_json,
     encoding_from_json,
     encoding_to_json,
     scalar_from_json,
     scalar_to_json,
-    value_from_json,
     value_to_json,
 )
 from gridref.errors import (
@@ -117,7 +117,7 @@ class ArrayEntry:
             "dtype": dtype,
             "fill_value": scalar_from_json(self.document["fill_value"], dtype),
             "dims": tuple(self.document["dimension_names"]),
-            "attrs": value_from_json(self.document["attributes"]),
+            "attrs": attributes_from_json(self.document["attributes"]),
             "encodings": tuple(shared.encodings[i] for i in self.document["encodings"]),
         }
 

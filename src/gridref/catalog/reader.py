@@ -19,7 +19,7 @@ from gridref.catalog.rows import ChunkTable, ParquetBlocks, ParquetManifest, Sou
 from gridref.catalog.storage import Folder, open_folder
 from gridref.catalog.table_file import TableFile
 from gridref.catalog.tables import BLOCK_SCHEMA, CHUNK_SCHEMA, SOURCE_SCHEMA
-from gridref.catalog.values import value_from_json
+from gridref.catalog.values import attributes_from_json
 from gridref.errors import CatalogCorruptError, GridrefError, Place
 from gridref.io import absolute_url
 from gridref.model.array import VirtualArray, VirtualGroup
@@ -204,9 +204,14 @@ def _group(entry: GroupEntry, contents: _Contents, path: str) -> VirtualGroup:
         name: _group(child, contents, f"{path}/{name}" if path else name)
         for name, child in entry.groups.items()
     }
-    return VirtualGroup(
-        _LazyArrays(entry.arrays, contents, path), groups, value_from_json(entry.attrs)
-    )
+    try:
+        attrs = attributes_from_json(entry.attrs)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise CatalogCorruptError(
+            f"the attributes of a group are damaged ({error}): build the catalog again",
+            Place(source=contents.address, variable=path or "/"),
+        ) from error
+    return VirtualGroup(_LazyArrays(entry.arrays, contents, path), groups, attrs)
 
 
 def _array(entry: ArrayEntry, contents: _Contents, path: str) -> VirtualArray:

@@ -26,6 +26,7 @@ from gridref.model.zarr_metadata import (
 )
 
 __all__ = [
+    "attributes_from_json",
     "dtype_from_json",
     "dtype_to_json",
     "encoding_from_json",
@@ -84,6 +85,11 @@ def value_from_json(document: Any) -> Any:
     return _READERS[tag](document[tag])
 
 
+def attributes_from_json(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes, each value in a JSON form; names may be any, also those of tags."""
+    return {name: value_from_json(value) for name, value in document.items()}
+
+
 def _complex_from_json(parts: Any) -> complex:
     real, imag = map(value_from_json, parts)
     return complex(real, imag)
@@ -102,7 +108,7 @@ def _numpy_to_json(value: np.ndarray[Any, Any] | np.generic) -> dict[str, Any]:
     elif dtype.kind in "TU" or (dtype.kind in "biuf" and _is_plain(value)):
         body["value"] = value.tolist()
     else:
-        body["raw"] = _base64(value.tobytes())
+        body["raw"] = _base64(value.tobytes() if dtype.itemsize else b"")
     return {"$numpy": body}
 
 
@@ -115,6 +121,8 @@ def _is_plain(value: np.ndarray[Any, Any] | np.generic) -> bool:
 def _numpy_from_json(body: Mapping[str, Any]) -> Any:
     dtype = _dtype_of(body["dtype"])
     shape = tuple(body.get("shape", ()))
+    if dtype == np.dtype("S0") and "shape" not in body:
+        return np.bytes_(b"")
     if "raw" in body:
         raw = base64.b64decode(body["raw"], validate=True)
         array = np.zeros(shape, dtype)

@@ -6,7 +6,7 @@ import sys
 import tempfile
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 from rich.console import Console
@@ -21,8 +21,13 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from gridref.adapters.http.cli import parse_shards
 from gridref.adapters.http.cli import register as register_serve
 from gridref.errors import GridrefError
+
+if TYPE_CHECKING:
+    from gridref.model.array import VirtualGroup
+    from gridref.serve.views import ViewOptions
 
 __all__ = ["app", "main"]
 
@@ -181,25 +186,36 @@ def build(
 
 
 @app.command()
-def info(catalog: Catalog, option: Options = None) -> None:
+def info(
+    catalog: Catalog,
+    view: Annotated[
+        str, typer.Option(help="How chunks are shown: auto, native, portable.")
+    ] = "auto",
+    shards: Annotated[
+        str | None,
+        typer.Option(help="Show shards: blocks, auto, or lengths like time=120,lat=60."),
+    ] = None,
+    option: Options = None,
+) -> None:
     """Show what is in a catalog: tree, chunk grids, codecs, sources, and how each array is shown.
 
-    Example:
-
+    Examples
+    --------
         gridref info cube.gridref
+
+        gridref info cube.gridref --view portable --shards auto
     """
     from gridref.adapters.drawing import describe_arrays, draw_grid, draw_tree
-    from gridref.adapters.inspecting import decoded_because, source_summary
+    from gridref.adapters.inspecting import source_summary
     from gridref.adapters.opening import open_group, rectilinear_enabled
 
     console = Console()
     group = open_group(catalog, parse_options(option))
     console.print(draw_tree(group, catalog))
     console.print()
-    rectilinear = rectilinear_enabled()
-    console.print(describe_arrays(group, rectilinear=rectilinear))
-    for reason, paths in decoded_because(group, rectilinear=rectilinear).items():
-        console.print(Text(f"decoded on the way: {paths} ({reason})", style="dim"))
+    views = _view_options(view, shards, rectilinear=rectilinear_enabled())
+    console.print(describe_arrays(group, views))
+    _print_reasons(console, group, views)
     console.print()
     for line in source_summary(group):
         console.print(line, highlight=False)
@@ -208,6 +224,27 @@ def info(catalog: Catalog, option: Options = None) -> None:
         path, largest = max(uneven.items(), key=lambda item: (item[1].ndim, item[1].nbytes))
         console.print()
         console.print(draw_grid(largest, path, min(console.width, 100)))
+
+
+def _view_options(view: str, shards: str | None, *, rectilinear: bool) -> ViewOptions:
+    from gridref.serve.views import View, ViewOptions
+
+    if view not in list(View):
+        raise typer.BadParameter(f"a view is one of {', '.join(View)}, got {view!r}")
+    return ViewOptions(View(view), rectilinear=rectilinear, shards=parse_shards(shards))
+
+
+def _print_reasons(console: Console, group: VirtualGroup, views: ViewOptions) -> None:
+    """Say why arrays are not shown as stored, or without the shards that were asked for."""
+    from gridref.adapters.inspecting import decoded_because, unsharded_because
+
+    not_native = "not shown" if views.view == "native" else "decoded on the way"
+    for title, reasons in (
+        (not_native, decoded_because(group, views)),
+        ("without shards", unsharded_because(group, views)),
+    ):
+        for reason, paths in reasons.items():
+            console.print(Text(f"{title}: {paths} ({reason})", style="dim"))
 
 
 @app.command()
