@@ -16,8 +16,13 @@ from tests.shared_data import missing_reason, shared_data_folder, skip_or_fail
 settings.register_profile(
     "default", max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.register_profile("ci", settings.get_profile("default"), max_examples=100, print_blob=True)
-settings.register_profile("thorough", settings.get_profile("ci"), max_examples=5000)
+# The same examples on every run: what CI says of a change is about the change. `make fuzz` looks on.
+settings.register_profile(
+    "ci", settings.get_profile("default"), max_examples=100, print_blob=True, derandomize=True
+)
+settings.register_profile(
+    "thorough", settings.get_profile("default"), max_examples=5000, print_blob=True
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
