@@ -16,7 +16,7 @@ from tests.shared_data import missing_reason, shared_data_folder, skip_or_fail
 settings.register_profile(
     "default", max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
-# The same examples on every run: what CI says of a change is about the change. `make fuzz` looks on.
+# The same examples on every run: what CI says is about the change. `make fuzz` tries new ones.
 settings.register_profile(
     "ci", settings.get_profile("default"), max_examples=100, print_blob=True, derandomize=True
 )
