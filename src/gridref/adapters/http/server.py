@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from gridref.adapters.http.app import create_app
+from gridref.adapters.http.memory import keep_freed_memory
 from gridref.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def serve(
     if workers < 1:
         raise InvalidRequestError(f"workers must be >= 1, got {workers}")
     _log_to_stderr()
+    keep_freed_memory()
     named = [os.fspath(catalog) for catalog in catalogs]
     # Everything wrong with the catalogs and options shows here, before any process is started.
     app: Any = create_app(named, **options)
@@ -80,6 +82,7 @@ def serve(
 def app_from_environment() -> ASGIApp:
     """The application of a worker process that `serve` started."""
     _log_to_stderr()
+    keep_freed_memory()
     settings = json.loads(os.environ[_SETTINGS])
     return create_app(settings["catalogs"], **settings["options"])
 
