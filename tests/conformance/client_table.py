@@ -14,9 +14,10 @@ import httpx
 import numpy as np
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+import gridref
 from gridref.adapters.http import create_app
 from tests.conformance.cases import Case, all_cases
-from tests.conformance.clients import JS, Client, all_clients
+from tests.conformance.clients import JS, THROUGH_FSSPEC, Client, all_clients
 from tests.uvicorn_server import running
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "clients.md"
@@ -33,8 +34,8 @@ INTRODUCTION = """\
 # Which client reads what
 
 Made by `make clients` out of the conformance tests, which fail when it is out of date. Every cell
-was read over HTTP from `gridref serve` and compared, bit for bit, with what the original reader
-(h5py, netCDF4, tifffile) returns.
+was read and compared, bit for bit, with what the original reader (h5py, netCDF4, tifffile) returns:
+over HTTP from `gridref serve`, or without a server through fsspec (`gridref::file://…`).
 
 - **yes**: equal. **refuses**: the client raises an error, as it does not know this grid, codec or
   data type. No client ever returned anything else.
@@ -65,6 +66,11 @@ class Row:
         grid = self.document["chunk_grid"]["name"]
         shards = "yes" if sharded else "no"
         return f"{self.case.description} | {self.view} | {grid} | {shards} | {names}"
+
+    @property
+    def filesystem_options(self) -> dict[str, Any]:
+        """What shows the same through fsspec; the server's ``native`` is wherever it can be."""
+        return {**self.options, "view": "portable" if self.view == "portable" else "auto"}
 
 
 @dataclass
@@ -111,6 +117,8 @@ class Results:
 def run(folder: Path) -> Results:
     """Have every client read every archive in every way."""
     cases = all_cases(folder)
+    for case in cases:
+        gridref.write_catalog(case.group, folder / f"{case.name}.gridref")
     results = Results([], {}, {}, {})
     seen: set[str] = set()
     with all_clients() as clients:
@@ -118,7 +126,7 @@ def run(folder: Path) -> Results:
             recorder = Recorder(create_app({c.name: c.group for c in cases}, **options))
             with running(recorder) as url:
                 for row in _rows(url, cases, options, seen):
-                    _read_row(results, row, url, clients)
+                    _read_row(results, row, url, folder, clients)
                 if options == {"grid": "regular", "shards": "auto"}:
                     _trace(results, url, clients, recorder)
     return results
@@ -135,13 +143,17 @@ def _rows(url: str, cases: list[Case], options: dict[str, Any], seen: set[str]) 
                 yield Row(case, options, view, document)
 
 
-def _read_row(results: Results, row: Row, url: str, clients: tuple[Client, ...]) -> None:
+def _read_row(
+    results: Results, row: Row, url: str, folder: Path, clients: tuple[Client, ...]
+) -> None:
     number = len(results.rows)
     results.rows.append(row)
-    address = f"{url}/{row.case.name}/{row.view}"
+    served = (f"{url}/{row.case.name}/{row.view}", None)
+    opened = (f"gridref::file://{folder}/{row.case.name}.gridref", row.filesystem_options)
     for client in clients:
+        address, options = served if client.needs_server else opened
         try:
-            values = client.read(address, row.case.path, None)
+            values = client.read(address, row.case.path, None, options)
         except Exception as error:  # noqa: BLE001 (each client has errors of its own)
             results.cells[number, client.name] = "refuses"
             results.reasons[number, client.name] = f"{type(error).__name__}: {error}"
@@ -163,21 +175,19 @@ def _compared(values: Any, expected: Any) -> str:
 def _trace(results: Results, url: str, clients: tuple[Client, ...], recorder: Recorder) -> None:
     address = f"{url}/{TRACED}/portable"
     for client in clients:
-        if client.sharded:
+        if client.sharded and client.needs_server:
             recorder.lines.clear()
-            client.read(address, "v", (slice(0, 1), slice(0, 1)))
+            client.read(address, "v", (slice(0, 1), slice(0, 1)), None)
             results.traces[client.name] = list(recorder.lines)
 
 
 def render(results: Results) -> str:
     """The page."""
     names = list(dict.fromkeys(name for _, name in results.cells))
-    lines = [INTRODUCTION, _versions(), ""]
-    lines.append(f"| stored | view | grid | shards | codecs | {' | '.join(names)} |")
-    lines.append("|---" * (5 + len(names)) + "|")
-    for number, row in enumerate(results.rows):
-        cells = " | ".join(results.cells[number, name] for name in names)
-        lines.append(f"| {row.label} | {cells} |")
+    served = [name for name in names if not name.endswith(THROUGH_FSSPEC)]
+    opened = [name for name in names if name.endswith(THROUGH_FSSPEC)]
+    lines = [INTRODUCTION, _versions(), "", "## Over HTTP", "", *_table(results, served)]
+    lines += ["", "## Through fsspec", "", *_table(results, opened)]
     lines += [
         "",
         "## Requests of one chunk read",
@@ -188,6 +198,16 @@ def render(results: Results) -> str:
     for name, trace in results.traces.items():
         lines += [f"{name}:", "", "```text", *trace, "```", ""]
     return "\n".join(lines)
+
+
+def _table(results: Results, names: list[str]) -> list[str]:
+    heads = " | ".join(name.removesuffix(THROUGH_FSSPEC) for name in names)
+    lines = [f"| stored | view | grid | shards | codecs | {heads} |"]
+    lines.append("|---" * (5 + len(names)) + "|")
+    for number, row in enumerate(results.rows):
+        cells = " | ".join(results.cells[number, name] for name in names)
+        lines.append(f"| {row.label} | {cells} |")
+    return lines
 
 
 def _versions() -> str:

@@ -1,4 +1,4 @@
-"""Zarr clients, each as one function: address, path and selection -> values."""
+"""Zarr clients, each as one function: address, path, selection and options -> values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,11 @@ from numpy.typing import NDArray
 JS = Path(__file__).parent / "js"
 
 Selection = tuple[slice, ...] | None
-Read = Callable[[str, str, Selection], NDArray[Any]]
+Options = Mapping[str, Any] | None
+"""Options of the fsspec filesystem; None for addresses of a server."""
+Read = Callable[[str, str, Selection, Options], NDArray[Any]]
+THROUGH_FSSPEC = " through fsspec"
+"""Ends the names of the clients that read ``gridref::`` addresses, without a server."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,11 @@ class Client:
     numcodecs: bool = True
     strings: bool = True
 
+    @property
+    def needs_server(self) -> bool:
+        """Whether it reads over HTTP."""
+        return not self.name.endswith(THROUGH_FSSPEC)
+
     def should_read(self, document: Mapping[str, Any]) -> bool:
         """Whether it is known to read an array with this ``zarr.json``."""
         text = json.dumps(document["codecs"])
@@ -55,29 +64,40 @@ class Client:
         )
 
 
-def _zarr(url: str, path: str, selection: Selection, **config: Any) -> NDArray[Any]:
+def _zarr(
+    url: str, path: str, selection: Selection, options: Options, **config: Any
+) -> NDArray[Any]:
     import zarr
 
     with zarr.config.set({"array.rectilinear_chunks": True, **config}), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        array = zarr.open_group(url, mode="r", zarr_format=3)[path]
+        group = zarr.open_group(
+            url, mode="r", zarr_format=3, storage_options=None if options is None else dict(options)
+        )
+        array = group[path]
         return np.asarray(array[... if selection is None else selection])
 
 
-def _zarr_fused(url: str, path: str, selection: Selection) -> NDArray[Any]:
+def _zarr_fused(url: str, path: str, selection: Selection, options: Options) -> NDArray[Any]:
     pipeline = "zarr.core.codec_pipeline.FusedCodecPipeline"
-    return _zarr(url, path, selection, **{"codec_pipeline.path": pipeline})
+    return _zarr(url, path, selection, options, **{"codec_pipeline.path": pipeline})
 
 
-def _zarrs(url: str, path: str, selection: Selection) -> NDArray[Any]:
+def _zarrs(url: str, path: str, selection: Selection, options: Options) -> NDArray[Any]:
     import zarrs
 
     assert zarrs is not None
-    return _zarr(url, path, selection, **{"codec_pipeline.path": "zarrs.ZarrsCodecPipeline"})
+    pipeline = "zarrs.ZarrsCodecPipeline"
+    return _zarr(url, path, selection, options, **{"codec_pipeline.path": pipeline})
 
 
 def _xarray(
-    url: str, path: str, selection: Selection, consolidated: bool = True, chunks: Any = None
+    url: str,
+    path: str,
+    selection: Selection,
+    options: Options,
+    consolidated: bool = True,
+    chunks: Any = None,
 ) -> NDArray[Any]:
     import xarray as xr
     import zarr
@@ -92,20 +112,21 @@ def _xarray(
             mask_and_scale=False,
             chunks=chunks,
             zarr_format=3,
+            storage_options=None if options is None else dict(options),
         )
         variable = dataset[name].variable
         return np.asarray(variable[... if selection is None else selection].values)
 
 
-def _xarray_plain(url: str, path: str, selection: Selection) -> NDArray[Any]:
-    return _xarray(url, path, selection, consolidated=False)
+def _xarray_plain(url: str, path: str, selection: Selection, options: Options) -> NDArray[Any]:
+    return _xarray(url, path, selection, options, consolidated=False)
 
 
-def _dask(url: str, path: str, selection: Selection) -> NDArray[Any]:
-    return _xarray(url, path, selection, chunks={})
+def _dask(url: str, path: str, selection: Selection, options: Options) -> NDArray[Any]:
+    return _xarray(url, path, selection, options, chunks={})
 
 
-def _tensorstore(url: str, path: str, selection: Selection) -> NDArray[Any]:
+def _tensorstore(url: str, path: str, selection: Selection, _: Options) -> NDArray[Any]:
     import tensorstore
 
     spec = {"driver": "zarr3", "kvstore": f"{url}/{path}/"}
@@ -113,7 +134,7 @@ def _tensorstore(url: str, path: str, selection: Selection) -> NDArray[Any]:
     return np.asarray(array[... if selection is None else selection].read().result())
 
 
-def _gdal(url: str, path: str, selection: Selection) -> NDArray[Any]:
+def _gdal(url: str, path: str, selection: Selection, _: Options) -> NDArray[Any]:
     import rasterio
     from rasterio.windows import Window
 
@@ -128,6 +149,16 @@ def _gdal(url: str, path: str, selection: Selection) -> NDArray[Any]:
             return np.asarray(image.read(1, window=window))
 
 
+ON_FSSPEC: Mapping[str, Read] = {
+    "zarr-python": _zarr,
+    "zarr-python, fused pipeline": _zarr_fused,
+    "xarray": _xarray,
+    "xarray, not consolidated": _xarray_plain,
+    "dask (through xarray)": _dask,
+}
+"""Clients that read fsspec's addresses as well as a server's."""
+
+
 class OtherProcess:
     """A process for the Python clients: some hold the GIL while they wait for the server."""
 
@@ -138,8 +169,8 @@ class OtherProcess:
     def reads(self, function: Read) -> Read:
         """The function, called in the process."""
 
-        def read(url: str, path: str, selection: Selection) -> NDArray[Any]:
-            return self._processes.submit(function, url, path, selection).result(60)
+        def read(url: str, path: str, selection: Selection, options: Options) -> NDArray[Any]:
+            return self._processes.submit(function, url, path, selection, options).result(60)
 
         return read
 
@@ -160,7 +191,7 @@ class Zarrita:
             text=True,
         )
 
-    def read(self, url: str, path: str, selection: Selection) -> NDArray[Any]:
+    def read(self, url: str, path: str, selection: Selection, _: Options) -> NDArray[Any]:
         """Read an array."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -200,12 +231,9 @@ def all_clients() -> Iterator[tuple[Client, ...]]:
     install_zarrita()
     zarrita, python = Zarrita(), OtherProcess()
     try:
+        either = {name: python.reads(function) for name, function in ON_FSSPEC.items()}
         yield (
-            Client("zarr-python", python.reads(_zarr)),
-            Client("zarr-python, fused pipeline", python.reads(_zarr_fused)),
-            Client("xarray", python.reads(_xarray)),
-            Client("xarray, not consolidated", python.reads(_xarray_plain)),
-            Client("dask (through xarray)", python.reads(_dask)),
+            *(Client(name, read) for name, read in either.items()),
             Client("zarrs-python", python.reads(_zarrs)),
             Client(
                 "tensorstore",
@@ -223,6 +251,7 @@ def all_clients() -> Iterator[tuple[Client, ...]]:
                 numcodecs=False,
                 strings=False,
             ),
+            *(Client(name + THROUGH_FSSPEC, read) for name, read in either.items()),
         )
     finally:
         zarrita.close()
