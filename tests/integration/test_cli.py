@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from gridref.adapters.cli import app
 from tests.integration.archives import write_months
 
 
@@ -61,6 +63,24 @@ def test_info(folder: Path) -> None:
         assert word in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        (["--shards", "time=30"], ["tas", "portable, regular, 3 shards"]),
+        (["--shards", "blocks"], ["without shards: "]),
+        (["--view", "native"], ["not shown: ", "not native"]),
+        (["--view", "portable"], ["portable, regular"]),
+    ],
+)
+def test_info_says_how_arrays_are_shown(folder: Path, options: list[str], shown: list[str]) -> None:
+    done = CliRunner(env={"COLUMNS": "200"}).invoke(
+        app, ["info", str(folder / "cube.gridref"), *options]
+    )
+    assert done.exit_code == 0, done.output
+    for words in shown:
+        assert words in done.output
+
+
 def test_verify_finds_nothing_and_then_something(folder: Path, tmp_path: Path) -> None:
     done = run("verify", "cube.gridref", "--all", cwd=folder)
     assert done.returncode == 0, done.stderr
@@ -100,11 +120,11 @@ def test_debug_shows_the_traceback(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["build", "info", "verify", "demo"])
-def test_help_shows_examples(folder: Path, command: str) -> None:
-    done = run(command, "--help", cwd=folder)
-    assert done.returncode == 0
+def test_help_shows_examples(command: str) -> None:
+    done = CliRunner().invoke(app, [command, "--help"])
+    assert done.exit_code == 0
     if command != "demo":
-        assert f"gridref {command} " in done.stdout
+        assert f"gridref {command} " in done.output
 
 
 def test_demo(folder: Path, sample_data: Path) -> None:

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from gridref.errors import NotRepresentableError
 from gridref.model.array import MISSING_BLOCK, VirtualArray, VirtualGroup
 from gridref.model.encoding import Codec
 from gridref.model.picture import map_axes, stored_edges
@@ -129,13 +130,12 @@ class _Bar:
         return text.append("\n")
 
 
-def describe_arrays(group: VirtualGroup, *, rectilinear: bool) -> Table:
-    """A table with what matters of every array."""
+def describe_arrays(group: VirtualGroup, options: ViewOptions) -> Table:
+    """A table with what matters of every array, and how it is shown."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     for title in ("array", "shape", "dtype", "blocks", "stored chunk", "codecs", "view"):
         table.add_column(title, overflow="fold")
     for path, array in group.all_arrays().items():
-        shown = show(array, ViewOptions(rectilinear=rectilinear))
         table.add_row(
             path,
             " × ".join(map(str, array.shape)) or "scalar",
@@ -143,9 +143,19 @@ def describe_arrays(group: VirtualGroup, *, rectilinear: bool) -> Table:
             _edges(array),
             _several({" × ".join(map(str, e.chunk_shape)) or "1" for e in array.encodings}),
             _several({_codecs(encoding.codecs) for encoding in array.encodings}),
-            f"{shown.view}, {shown.metadata.grid.to_json()['name']}",
+            _shown(array, options),
         )
     return table
+
+
+def _shown(array: VirtualArray, options: ViewOptions) -> str:
+    """View and grid in words."""
+    try:
+        shown = show(array, options)
+    except NotRepresentableError:
+        return f"not {options.view}"
+    words = f"{shown.view}, {shown.metadata.grid.to_json()['name']}"
+    return words if shown.shards is None else f"{words}, {shown.shards.grid.n_chunks} shards"
 
 
 def _several(values: set[str], limit: int = 3) -> str:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from gridref.adapters.drawing import human_bytes
-from gridref.model.array import VirtualGroup
+from gridref.errors import NotRepresentableError
+from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.manifest import ChunkState, Source
 from gridref.model.scan_report import ScanReport
 from gridref.serve.views import ViewOptions, show
 
-__all__ = ["decoded_because", "skipped_summary", "source_summary"]
+__all__ = ["decoded_because", "skipped_summary", "source_summary", "unsharded_because"]
 
 
 def source_summary(group: VirtualGroup) -> list[str]:
@@ -49,11 +52,29 @@ def skipped_summary(report: ScanReport) -> list[str]:
     ]
 
 
-def decoded_because(group: VirtualGroup, *, rectilinear: bool) -> dict[str, str]:
+def decoded_because(group: VirtualGroup, options: ViewOptions) -> dict[str, str]:
     """Why arrays are not shown in the native view: their paths by reason."""
+    return _paths_by(group, lambda array: _shown(array, options)[0])
+
+
+def unsharded_because(group: VirtualGroup, options: ViewOptions) -> dict[str, str]:
+    """Why arrays are shown without the shards that were asked for: their paths by reason."""
+    return _paths_by(group, lambda array: _shown(array, options)[1])
+
+
+def _shown(array: VirtualArray, options: ViewOptions) -> tuple[str, str]:
+    """Why an array is not native, and why it has no shards; empty where there is no reason."""
+    try:
+        shown = show(array, options)
+    except NotRepresentableError as error:
+        return error.reason, ""
+    return shown.reason, shown.shard_reason
+
+
+def _paths_by(group: VirtualGroup, reason_of: Callable[[VirtualArray], str]) -> dict[str, str]:
     paths: dict[str, list[str]] = {}
     for path, array in group.all_arrays().items():
-        reason = show(array, ViewOptions(rectilinear=rectilinear)).reason
+        reason = reason_of(array)
         if reason:
             paths.setdefault(reason, []).append(path)
     return {reason: ", ".join(found) for reason, found in paths.items()}

@@ -13,6 +13,7 @@ from rich.text import Text
 from gridref.adapters.drawing import describe_arrays, draw_tree
 from gridref.adapters.inspecting import decoded_because
 from gridref.combine import Combination
+from gridref.serve.views import ViewOptions
 
 __all__ = ["print_plan"]
 
@@ -25,8 +26,8 @@ def print_plan(console: Console, combination: Combination, *, as_json: bool) -> 
     if combination.group is not None:
         console.print(draw_tree(combination.group, f"{len(combination.report.files)} files"))
         console.print()
-        console.print(describe_arrays(combination.group, rectilinear=False))
-        for reason, paths in decoded_because(combination.group, rectilinear=False).items():
+        console.print(describe_arrays(combination.group, ViewOptions()))
+        for reason, paths in decoded_because(combination.group, ViewOptions()).items():
             console.print(Text(f"decoded on the way: {paths} ({reason})", style="dim"))
     if len(combination.report):
         console.print()
