@@ -7,14 +7,14 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Protocol, cast
 
-import h5py
 import numpy as np
 import tifffile
 from numpy.typing import NDArray
 
-from gridref.errors import SourceFormatError, UnsupportedFeatureError
+from gridref.errors import InvalidRequestError, SourceFormatError, UnsupportedFeatureError
 from gridref.io import open_for_scan
 from gridref.model.array import VirtualArray
+from gridref.scan.hdf5 import OriginalFile
 
 __all__ = ["Originals"]
 
@@ -28,23 +28,21 @@ class _Original(Protocol):
 
 
 class _HDF5Original:
-    def __init__(self, file: Any) -> None:
+    def __init__(self, url: str, storage_options: Mapping[str, Any] | None) -> None:
         with suppress(ImportError):
             import hdf5plugin  # noqa: F401 - importing it gives h5py more filters
-        self.file = h5py.File(file, "r")
+        self.file = OriginalFile(url, storage_options)
 
     def read(self, path: str, array: VirtualArray, region: Region) -> NDArray[Any]:
-        dataset = self.file.get(path)
-        if not isinstance(dataset, h5py.Dataset):
-            raise UnsupportedFeatureError("it has no dataset of this name")
-        if dataset.ndim != len(region):
-            raise UnsupportedFeatureError(f"its dataset has shape {dataset.shape}")
-        if h5py.check_ref_dtype(dataset.dtype) is not None:
-            raise UnsupportedFeatureError("references are shown as paths")
         try:
-            return np.asarray(dataset[_ascending(region)])[_reversal(region)]
-        except (OSError, TypeError, ValueError) as error:
-            raise UnsupportedFeatureError(f"h5py cannot read it: {error}") from error
+            # An ellipsis keeps arrays of no dimensions arrays.
+            ahead: Any = (*_reversal(region), ...)
+            values: NDArray[Any] = self.file.read(path, _ascending(region))[ahead]
+        except (InvalidRequestError, SourceFormatError) as error:
+            raise UnsupportedFeatureError(error.reason) from error
+        except ValueError as error:  # of another rank: axes were added or dropped
+            raise UnsupportedFeatureError("its dataset has another shape") from error
+        return values
 
     def close(self) -> None:
         self.file.close()
@@ -52,6 +50,7 @@ class _HDF5Original:
 
 class _TIFFOriginal:
     def __init__(self, file: Any) -> None:
+        self.stream = file
         self.file = tifffile.TiffFile(file)
         self._image = lru_cache(maxsize=2)(self._load)
 
@@ -77,6 +76,7 @@ class _TIFFOriginal:
 
     def close(self) -> None:
         self.file.close()
+        self.stream.close()
 
 
 class Originals:
@@ -90,7 +90,7 @@ class Originals:
 
     def __init__(self, storage_options: Mapping[str, Any] | None = None) -> None:
         self.storage_options = storage_options
-        self._open: tuple[str, _Original, Any] | None = None
+        self._open: tuple[str, _Original] | None = None
 
     def read(self, url: str, path: str, array: VirtualArray, region: Region) -> NDArray[Any]:
         """Stored elements of an array, as its original reader returns them.
@@ -113,28 +113,27 @@ class Originals:
         """
         if self._open is None or self._open[0] != url:
             self.close()
-            file = cast(Any, open_for_scan(url, self.storage_options))
-            self._open = (url, _open_original(file, url), file)
+            self._open = (url, _open_original(url, self.storage_options))
         return self._open[1].read(path, array, region)
 
     def close(self) -> None:
         """Close what is open."""
         if self._open is not None:
-            _, original, file = self._open
-            original.close()
-            file.close()
+            self._open[1].close()
             self._open = None
 
 
-def _open_original(file: Any, url: str) -> _Original:
+def _open_original(url: str, storage_options: Mapping[str, Any] | None) -> _Original:
+    file = cast(Any, open_for_scan(url, storage_options))
     magic = file.read(4)
     file.seek(0)
     if magic[:2] in (b"II", b"MM"):
         return _TIFFOriginal(file)
+    file.close()
     try:
-        return _HDF5Original(file)
-    except OSError as error:
-        raise SourceFormatError(f"h5py cannot open {url}: {error}") from error
+        return _HDF5Original(url, storage_options)
+    except SourceFormatError as error:
+        raise UnsupportedFeatureError(f"h5py cannot open its source: {error.reason}") from error
 
 
 def _ascending(region: Region) -> Region:

@@ -267,11 +267,22 @@ def _difference(got: NDArray[Any], expected: NDArray[Any]) -> str:
     """How two arrays differ, bit for bit; empty if they do not."""
     if got.shape != expected.shape:
         return f"shape {got.shape} instead of {expected.shape}"
-    if got.dtype.kind == "T":
-        n_different = int((got != expected).sum())
-    else:
-        left = np.ascontiguousarray(got).reshape(-1).view(np.uint8)
-        right = np.ascontiguousarray(expected).reshape(-1).view(np.uint8)
-        width = max(1, got.dtype.itemsize)
-        n_different = int((left != right).reshape(-1, width).any(axis=1).sum())
+    n_different = int(_differs(got, expected).sum())
     return f"{n_different} of {got.size} values differ" if n_different else ""
+
+
+def _differs(got: NDArray[Any], expected: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which elements differ, flattened; bytes between the members of a compound do not count."""
+    if got.dtype.kind == "T":
+        return np.asarray(got != expected).reshape(-1)
+    result = np.zeros(got.size, bool)
+    if not got.size or not got.dtype.itemsize:
+        return result
+    if got.dtype.names is not None:
+        for name in got.dtype.names:
+            result |= _differs(got[name], expected[name]).reshape(got.size, -1).any(axis=1)
+        return result
+    left, right = (
+        np.ascontiguousarray(values).reshape(-1).view(np.uint8) for values in (got, expected)
+    )
+    return np.asarray((left != right).reshape(got.size, -1).any(axis=1))

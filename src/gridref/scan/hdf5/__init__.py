@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gridref.scan.hdf5.original import read_original
+from gridref.scan.hdf5.original import OriginalFile, read_original
 from gridref.scan.hdf5.scanner import HDF5Scanner
 
-__all__ = ["HDF5Scanner", "read_original"]
+__all__ = ["HDF5Scanner", "OriginalFile", "read_original"]

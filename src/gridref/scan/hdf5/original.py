@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import h5py
@@ -11,13 +12,13 @@ import numpy as np
 from h5py import h5d, h5p, h5s
 from numpy.typing import NDArray
 
-from gridref.errors import InvalidRequestError, Place
+from gridref.errors import InvalidRequestError, Place, SourceFormatError
 from gridref.io import absolute_url, is_local, open_for_scan
 from gridref.scan.hdf5.attributes import referenced_path
 from gridref.scan.hdf5.dtypes import ElementType, Form, element_type
 from gridref.scan.hdf5.files import HDF5_ERRORS, hdf5_errors
 
-__all__ = ["read_original"]
+__all__ = ["OriginalFile", "read_original"]
 
 _RENAMED = "_nc4_non_coord_"
 
@@ -57,14 +58,56 @@ def read_original(
     SourceUnavailableError
         If the file is not there.
     """
-    url = absolute_url(source_url)
-    place = Place(url, variable=path)
-    with (
-        open_for_scan(url, storage_options) as stream,
-        hdf5_errors(place, "read it with h5py"),
-        h5py.File(url if is_local(url) else stream, "r") as file,
-    ):
-        return _read(h5py.Dataset(_open(file, path, place)), selection)
+    file = OriginalFile(source_url, storage_options)
+    try:
+        return file.read(path, selection)
+    finally:
+        file.close()
+
+
+class OriginalFile:
+    """A file open in h5py; datasets read as by `read_original`.
+
+    Parameters
+    ----------
+    source_url
+        The file.
+    storage_options
+        Options for fsspec.
+
+    Raises
+    ------
+    SourceFormatError
+        If h5py cannot open it.
+    SourceUnavailableError
+        If it is not there.
+    """
+
+    def __init__(self, source_url: str, storage_options: Mapping[str, Any] | None = None) -> None:
+        self._url = absolute_url(source_url)
+        self._stream = open_for_scan(self._url, storage_options)
+        self._opened: tuple[str, h5py.Dataset] | None = None
+        try:
+            with hdf5_errors(Place(self._url), "open it with h5py"):
+                self._file = h5py.File(self._url if is_local(self._url) else self._stream, "r")
+        except SourceFormatError:
+            self._stream.close()
+            raise
+
+    def read(self, path: str, selection: tuple[slice, ...] | None = None) -> NDArray[Any]:
+        """Values of a dataset; see `read_original`."""
+        place = Place(self._url, variable=path)
+        with hdf5_errors(place, "read it with h5py"):
+            if self._opened is None or self._opened[0] != path:
+                self._opened = path, h5py.Dataset(_open(self._file, path, place))
+            return _read(self._opened[1], selection)
+
+    def close(self) -> None:
+        """Close it."""
+        self._opened = None
+        with suppress(*HDF5_ERRORS):  # where it is corrupt
+            self._file.close()
+        self._stream.close()
 
 
 def _open(file: h5py.File, path: str, place: Place) -> Any:
