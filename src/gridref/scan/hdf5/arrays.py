@@ -30,6 +30,8 @@ __all__ = ["MAX_CHUNKS", "ScannedArray", "scan_array"]
 MAX_CHUNKS = 1 << 27
 """Most chunks of a dataset: a bound on memory where a file declares absurd extents."""
 
+_ALWAYS_LISTED, _ROWS_A_STORED_CHUNK = 1 << 24, 64
+
 
 _MAX_NESTED = 8
 
@@ -173,7 +175,8 @@ def _chunked(dataset: DatasetNode, element: ElementType) -> _Content:
         return _Content(None)
     chunk_shape = tuple(dataset.creation.get_chunk()) + element.subshape
     encoding = Encoding(chunk_shape, element.dtype, (*element.codecs, *codecs))
-    return _Content((encoding, table.to_manifest(dataset.file.source, max_rows=MAX_CHUNKS)))
+    max_rows = min(MAX_CHUNKS, max(_ALWAYS_LISTED, _ROWS_A_STORED_CHUNK * table.n_stored))
+    return _Content((encoding, table.to_manifest(dataset.file.source, max_rows=max_rows)))
 
 
 def _padded(array: VirtualArray, sizes: tuple[int, ...]) -> VirtualArray:
