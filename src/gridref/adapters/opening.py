@@ -16,7 +16,14 @@ from gridref.serve.objects import KeySpace, ObjectReader
 from gridref.serve.reader import Reader
 from gridref.serve.views import View, ViewOptions
 
-__all__ = ["CACHE_BYTES", "open_group", "reader_for", "rectilinear_enabled", "view_options"]
+__all__ = [
+    "CACHE_BYTES",
+    "open_group",
+    "open_space",
+    "reader_for",
+    "rectilinear_enabled",
+    "view_options",
+]
 
 CACHE_BYTES = 256 * 2**20
 """Size of the cache of decoded chunks that the requests to one store share."""
@@ -88,5 +95,20 @@ def view_options(
 def open_space(
     group: VirtualGroup, options: ViewOptions, storage_options: StorageOptions | None
 ) -> tuple[KeySpace, ObjectReader]:
-    """The keys of a group under a view, and what reads them."""
+    """The keys of a group under a view, and what reads them.
+
+    Raises
+    ------
+    InvalidRequestError
+        If chunks or shards are asked for along a dimension that no array has.
+    """
+    asked = {*(options.chunks or {})}
+    if isinstance(options.shards, Mapping):
+        asked |= {*options.shards}
+    known = {dim for array in group.all_arrays().values() for dim in array.dims} if asked else set()
+    if not asked <= known:
+        raise InvalidRequestError(
+            f"no array has a dimension {', '.join(sorted(asked - known))}; there are"
+            f" {', '.join(sorted(known))}"
+        )
     return KeySpace(group, options), ObjectReader(reader_for(storage_options))
