@@ -126,7 +126,7 @@ def test_requests_of_a_remote_file_of_twenty_variables(tmp_path: Path) -> None:
 @pytest.mark.parametrize("endless", [False, True])
 def test_memory_a_chunk(tmp_path: Path, libver: str, endless: bool) -> None:
     path = tmp_path / "a.h5"
-    n_chunks = 300_000
+    n_chunks = 1_000_000
     with h5py.File(path, "w", libver=libver) as file:
         properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
         properties.set_chunk((1, 1))
