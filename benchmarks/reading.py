@@ -1,7 +1,7 @@
 """Whole arrays read by gridref's faces and by its peers: ``python -m benchmarks.reading``.
 
 Two files: 732 chunks of 260 KB (zlib and shuffle), and 100,000 chunks of 32 bytes. Every reader's
-values are compared with h5py's before its time counts.
+values are compared with h5py's; the best of three runs counts.
 """
 
 from __future__ import annotations
@@ -91,6 +91,16 @@ def kerchunk_references(path: Path) -> dict[str, Any]:
     return json.loads(json.dumps(SingleHdf5ToZarr(str(path)).translate()))
 
 
+def best_of(work: Work, n: int = 3, enough_seconds: float = 10.0) -> tuple[float, NDArray[Any]]:
+    """Least time of some runs, in seconds, and the values; slow readers run once."""
+    times: list[float] = []
+    while len(times) < n and sum(times) < enough_seconds:
+        start = time.perf_counter()
+        values = work()
+        times.append(time.perf_counter() - start)
+    return min(times), values
+
+
 def main() -> None:
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as name:
@@ -102,9 +112,7 @@ def main() -> None:
                 n_chunks = file["x"].id.get_num_chunks()
             baseline = 0.0
             for reader, work in readers(path, folder).items():
-                start = time.perf_counter()
-                values = work()
-                seconds = time.perf_counter() - start
+                seconds, values = best_of(work)
                 if not np.array_equal(values, expected):
                     raise SystemExit(f"{reader} read wrong values")
                 baseline = baseline or seconds

@@ -148,7 +148,7 @@ class Reader:
                 future.cancel()
 
     def _run(self, task: _Task, out: NDArray[Any]) -> None:
-        if not self.cache.max_bytes and can_stack(task.cross, task.batch, task.members, task.rows):
+        if can_stack(task.cross, task.batch, task.members, task.rows):
             stored = self._fetch(task.rows)
             deliver_stacked(task.cross, task.batch, task.members, stored, out)
             return
