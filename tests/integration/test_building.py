@@ -79,3 +79,21 @@ def test_one_way_to_lay_files_out(
 ) -> None:
     with pytest.raises(InvalidRequestError):
         gridref.build(sample_data / "hills_*.tif", tmp_path / "x.gridref", **options)
+
+
+@pytest.mark.parametrize(
+    ("family", "options", "compared"),
+    [
+        ("openeo_s2_dates", {"stack": "time", "pattern": "{time:%Y-%m-%d}"}, 9),
+        ("gdal_byte_chunk_mismatch", {"stack": "version"}, 14),
+    ],
+)
+def test_stacks_are_verified_whole(
+    shared_data: Path, tmp_path: Path, family: str, options: dict[str, str], compared: int
+) -> None:
+    """The axis that stacking adds is in no file; every stored chunk is compared all the same."""
+    gridref.build(shared_data / "families" / family, tmp_path / "stack.gridref", **options)
+    result = gridref.verify(tmp_path / "stack.gridref", everything=True)
+    assert result.ok
+    assert result.n_chunks == compared
+    assert not {path for path, _ in result.not_compared} & {"band_data", "Band1"}

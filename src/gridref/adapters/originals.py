@@ -11,7 +11,7 @@ import numpy as np
 import tifffile
 from numpy.typing import NDArray
 
-from gridref.errors import InvalidRequestError, SourceFormatError, UnsupportedFeatureError
+from gridref.errors import GridrefError, SourceFormatError, UnsupportedFeatureError
 from gridref.io import open_for_scan
 from gridref.model.array import VirtualArray
 from gridref.scan.hdf5 import OriginalFile
@@ -19,10 +19,13 @@ from gridref.scan.hdf5 import OriginalFile
 __all__ = ["Originals"]
 
 Region = tuple[slice, ...]
+Shape = tuple[int, ...]
 
 
 class _Original(Protocol):
-    def read(self, path: str, array: VirtualArray, region: Region) -> NDArray[Any]: ...
+    def read(
+        self, path: str, array: VirtualArray, region: Region, stored_shape: Shape
+    ) -> NDArray[Any]: ...
 
     def close(self) -> None: ...
 
@@ -33,16 +36,34 @@ class _HDF5Original:
             import hdf5plugin  # noqa: F401 - importing it gives h5py more filters
         self.file = OriginalFile(url, storage_options)
 
-    def read(self, path: str, array: VirtualArray, region: Region) -> NDArray[Any]:
+    def read(
+        self, path: str, array: VirtualArray, region: Region, stored_shape: Shape
+    ) -> NDArray[Any]:
         try:
             # An ellipsis keeps arrays of no dimensions arrays.
             ahead: Any = (*_reversal(region), ...)
             values: NDArray[Any] = self.file.read(path, _ascending(region))[ahead]
-        except (InvalidRequestError, SourceFormatError) as error:
-            raise UnsupportedFeatureError(error.reason) from error
-        except ValueError as error:  # of another rank: axes were added or dropped
-            raise UnsupportedFeatureError("its dataset has another shape") from error
+        except (SourceFormatError, ValueError) as error:
+            if 1 in stored_shape:  # perhaps of another rank: axes may have been added
+                return self._without_unit_axes(path, array, region, stored_shape)
+            reason = error.reason if isinstance(error, GridrefError) else str(error)
+            raise UnsupportedFeatureError(reason) from error
         return values
+
+    def _without_unit_axes(
+        self, path: str, array: VirtualArray, region: Region, stored_shape: Shape
+    ) -> NDArray[Any]:
+        """Read a dataset that has no axes of length 1, as before its files were stacked."""
+        kept = [axis for axis, extent in enumerate(stored_shape) if extent != 1]
+        values = self.read(
+            path,
+            array,
+            tuple(region[axis] for axis in kept),
+            tuple(stored_shape[axis] for axis in kept),
+        )
+        return values.reshape(
+            [len(range(n)[entry]) for n, entry in zip(stored_shape, region, strict=True)]
+        )
 
     def close(self) -> None:
         self.file.close()
@@ -54,19 +75,16 @@ class _TIFFOriginal:
         self.file = tifffile.TiffFile(file)
         self._image = lru_cache(maxsize=2)(self._load)
 
-    def read(self, path: str, array: VirtualArray, region: Region) -> NDArray[Any]:
+    def read(
+        self, path: str, array: VirtualArray, region: Region, stored_shape: Shape
+    ) -> NDArray[Any]:
         if "tiff_series" not in array.attrs:
             raise UnsupportedFeatureError("it is not an image of the file")
         image = self._image(int(array.attrs["tiff_series"]), int(array.attrs.get("tiff_level", 0)))
-        squeezed = [extent for extent in image.shape if extent != 1]
-        spans = [entry for entry in region if entry != slice(0, 1, 1)]
-        if image.ndim != len(region) and len(squeezed) == len(spans):
-            shape = [1 if entry == slice(0, 1, 1) else 0 for entry in region]
-            extents = iter(squeezed)
-            image = image.reshape([1 if one else next(extents) for one in shape])
-        if image.ndim != len(region):
+        # Axes of length 1 come and go when files are stacked; the others keep their order.
+        if [n for n in image.shape if n != 1] != [n for n in stored_shape if n != 1]:
             raise UnsupportedFeatureError(f"its image has shape {image.shape}")
-        return image[region]
+        return image.reshape(stored_shape)[region]
 
     def _load(self, series: int, level: int) -> NDArray[Any]:
         try:
@@ -92,7 +110,9 @@ class Originals:
         self.storage_options = storage_options
         self._open: tuple[str, _Original] | None = None
 
-    def read(self, url: str, path: str, array: VirtualArray, region: Region) -> NDArray[Any]:
+    def read(
+        self, url: str, path: str, array: VirtualArray, region: Region, stored_shape: Shape
+    ) -> NDArray[Any]:
         """Stored elements of an array, as its original reader returns them.
 
         Parameters
@@ -105,6 +125,8 @@ class Originals:
             The array; its attributes say which image of a TIFF file it is.
         region
             Elements of the stored array, a slice for each axis.
+        stored_shape
+            Shape of the stored array; it may have axes of length 1 that the file does not.
 
         Raises
         ------
@@ -114,7 +136,7 @@ class Originals:
         if self._open is None or self._open[0] != url:
             self.close()
             self._open = (url, _open_original(url, self.storage_options))
-        return self._open[1].read(path, array, region)
+        return self._open[1].read(path, array, region, stored_shape)
 
     def close(self) -> None:
         """Close what is open."""

@@ -207,12 +207,15 @@ def _original(
     head = encoding.codecs[0]
     if head.name in ("reshape", "gridref.select"):
         raise UnsupportedFeatureError("its axes were added or dropped after scanning")
-    if head.name == "transpose":
-        order = head.configuration["order"]
-        values = originals.read(url, path, array, tuple(stored[axis] for axis in order))
-        values = values.transpose(np.argsort(order))
-    else:
-        values = originals.read(url, path, array, stored)
+    shape = array.blocks.stored_shape[int(batch.block[member])].tolist()
+    order = head.configuration["order"] if head.name == "transpose" else range(array.ndim)
+    values = originals.read(
+        url,
+        path,
+        array,
+        tuple(stored[axis] for axis in order),
+        tuple(shape[axis] for axis in order),
+    ).transpose(np.argsort(order))
     if encoding.unpacking is not None:
         values = unpack(values, encoding.unpacking)
     if array.dtype.kind == "T":
