@@ -7,7 +7,7 @@ Only what has to be changed is changed file by file.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -194,11 +194,6 @@ def _columns_of_alike(
     if len(held) < len(groups) or any(arrays.keys() != held[0].keys() for arrays in held):
         return None
     return {name: [arrays[name] for arrays in held] for name in held[0]}
-
-
-def renamed(array: VirtualArray, dims: tuple[str, ...]) -> VirtualArray:
-    """The array with other dimension names."""
-    return array if array.dims == dims else replace(array, dims=dims)
 
 
 def source_name(group: VirtualGroup) -> str | None:
