@@ -13,7 +13,6 @@ from gridref.scan.hdf5.data_layout import (
     ChunkedLayout,
     DataLayout,
     data_layout_of,
-    read_data_layout,
 )
 from gridref.scan.hdf5.files import hdf5_errors
 from gridref.scan.hdf5.tree import DatasetNode
@@ -56,6 +55,4 @@ def chunk_table(dataset: DatasetNode) -> ChunkTable:
 
 def _layout(dataset: DatasetNode) -> DataLayout:
     file, address = dataset.file.bytes, dataset.address[1]
-    if dataset.messages is None:  # reading them again says what is wrong with them
-        return read_data_layout(file, address)
     return data_layout_of(file, dataset.messages, address)

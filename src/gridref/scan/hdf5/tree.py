@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from h5py import h5d, h5g, h5i, h5l, h5o
@@ -33,10 +34,6 @@ class DatasetNode:
     ----------
     name, path
         Name in its group, and path in the file, like ``/model/tas``.
-    did
-        Low-level identifier.
-    creation
-        Its creation properties.
     file
         The file that it lies in: another one behind an external link.
     address
@@ -46,19 +43,30 @@ class DatasetNode:
     attributes
         Its attributes.
     messages
-        Messages of its header; None if only the HDF5 library can read it.
+        Messages of its header.
+    opened
+        Opens it with the HDF5 library.
     """
 
     name: str
     path: str
-    did: Any
-    creation: Any
     file: OpenFile
     address: Address
     shape: tuple[int, ...] | None
     maxshape: tuple[int | None, ...]
     attributes: ObjectAttributes
-    messages: tuple[HeaderMessage, ...] | None = None
+    messages: tuple[HeaderMessage, ...]
+    opened: Callable[[], Any]
+
+    @cached_property
+    def did(self) -> Any:
+        """Low-level identifier of the HDF5 library."""
+        return self.opened()
+
+    @cached_property
+    def creation(self) -> Any:
+        """Creation properties as the HDF5 library gives them."""
+        return self.did.get_create_plist()
 
     @property
     def is_scale(self) -> bool:
@@ -127,7 +135,7 @@ class _Walk:
         with hdf5_errors(place, "read the group"):
             creation = gid.get_create_plist()
             messages = header_messages(file, _address(gid))
-            check_dense_storage(file.bytes, messages or ())
+            check_dense_storage(file.bytes, messages)
             attributes = read_attributes(gid, creation, file, messages)
             names = list(gid)
         node = GroupNode(name, path or "/", attributes)
@@ -227,22 +235,16 @@ def dataset_node(did: Any, name: str, path: str, file: OpenFile) -> DatasetNode:
         maxshape = _maxshape(did.get_space()) if shape else ()
         address = _address(did)
         messages = header_messages(file, address)
-        check_dense_storage(file.bytes, messages or ())
+        check_dense_storage(file.bytes, messages)
         attributes = read_attributes(did, creation, file, messages)
         return DatasetNode(
-            name, path, did, creation, file, address, shape, maxshape, attributes, messages
+            name, path, file, address, shape, maxshape, attributes, messages, lambda: did
         )
 
 
-def header_messages(file: OpenFile, address: Address) -> tuple[HeaderMessage, ...] | None:
-    """The messages of the header of an object that HDF5 has opened.
-
-    None if we cannot read what HDF5 perhaps can.
-    """
-    try:
-        return tuple(read_messages(file.bytes, address[1], verify=False))
-    except (SourceFormatError, UnsupportedFeatureError):
-        return None
+def header_messages(file: OpenFile, address: Address) -> tuple[HeaderMessage, ...]:
+    """The messages of an object's header."""
+    return tuple(read_messages(file.bytes, address[1]))
 
 
 def _address(oid: Any) -> Address:
