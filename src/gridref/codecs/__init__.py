@@ -117,16 +117,23 @@ the latter makes streams that any JPEG decoder takes.
 
 from __future__ import annotations
 
-from gridref.codecs.encode import encode_bytes_codecs, encode_chunk
+from gridref.codecs.encode import (
+    REWRAP_BYTES,
+    encode_bytes_codecs,
+    encode_chunk,
+    gzip_from_zlib,
+)
 from gridref.codecs.pipeline import decode_chunk
 from gridref.codecs.registry import decodable, why_not
 from gridref.codecs.unpacking import unpack
 
 __all__ = [
+    "REWRAP_BYTES",
     "decodable",
     "decode_chunk",
     "encode_bytes_codecs",
     "encode_chunk",
+    "gzip_from_zlib",
     "unpack",
     "why_not",
 ]

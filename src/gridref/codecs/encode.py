@@ -14,10 +14,14 @@ from numpy.typing import NDArray
 from gridref.errors import InvalidRequestError
 from gridref.model.encoding import Codec
 
-__all__ = ["encode_bytes_codecs", "encode_chunk"]
+__all__ = ["REWRAP_BYTES", "encode_bytes_codecs", "encode_chunk", "gzip_from_zlib"]
 
 _GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 """RFC 1952: deflate, no flags, no modification time, unknown operating system."""
+_HAS_NAME = 8
+"""RFC 1952: the flag of a header that is followed by a file name and a zero byte."""
+REWRAP_BYTES = 12
+"""What a gzip member takes more than a zlib stream: 18 bytes around the data instead of 6."""
 
 
 def encode_chunk(values: NDArray[Any], codecs: Sequence[Codec]) -> bytes:
@@ -87,6 +91,39 @@ def encode_bytes_codecs(data: bytes, codecs: Sequence[Codec]) -> bytes:
         else:
             raise InvalidRequestError(f"codec {codec.name}: encoding to it is not supported")
     return data
+
+
+def gzip_from_zlib(stream: bytes | memoryview, decoded: NDArray[np.uint8]) -> bytes:
+    """Make a gzip member of a zlib stream; nothing is compressed again.
+
+    Parameters
+    ----------
+    stream
+        A zlib stream that decodes to `decoded`. Bytes behind its end become a file name of the same
+        size, so that the size of the member does not depend on them.
+    decoded
+        What it holds.
+
+    Returns
+    -------
+    bytes
+        `REWRAP_BYTES` more than `stream`.
+
+    References
+    ----------
+    RFC 1950 (zlib) and 1952 (gzip), section 2 each.
+    """
+    n_behind = 0
+    if bytes(stream[-4:]) != struct.pack(">I", imagecodecs.deflate_adler32(decoded)):
+        inflater = zlib.decompressobj()
+        inflater.decompress(stream)
+        n_behind = len(inflater.unused_data)
+    header = _GZIP_HEADER
+    if n_behind:
+        header = header[:3] + bytes([_HAS_NAME]) + header[4:] + b"-" * (n_behind - 1) + b"\0"
+    deflated = stream[2 : len(stream) - n_behind - 4]
+    trailer = struct.pack("<II", imagecodecs.deflate_crc32(decoded), decoded.size & 0xFFFFFFFF)
+    return b"".join((header, deflated, trailer))
 
 
 def _serialize(values: NDArray[Any], endian: Literal["little", "big"] | None) -> bytes:

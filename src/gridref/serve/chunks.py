@@ -6,6 +6,7 @@ import json
 import math
 
 from gridref.serve.presence import digest_of, held_below, native_references
+from gridref.serve.rewrap import rewrapped
 from gridref.serve.segments import DecodedSegment, LiteralSegment, SourceSegment, VirtualObject
 from gridref.serve.views import ArrayView, View
 
@@ -45,10 +46,13 @@ def _portable_object(path: str, view: ArrayView, coords: tuple[int, ...]) -> Vir
     held, identity = held_below(view, coords, (1,) * len(coords))
     if not held.all():
         return None
+    etag = digest_of(identity.encode(), repr(coords).encode(), view_identity(view))
+    stored = rewrapped(view, coords)
+    if stored is not None:
+        return VirtualObject((stored,), digest_of(etag.encode(), b"rewrapped"), path, coords)
     plain = [codec.name for codec in view.metadata.codecs] == ["bytes"]
     size = math.prod(view.metadata.grid.chunk_shape(coords)) * view.array.dtype.itemsize
     segment = DecodedSegment(view, coords, size if plain else None)
-    etag = digest_of(identity.encode(), repr(coords).encode(), view_identity(view))
     return VirtualObject((segment,), etag, path, coords)
 
 

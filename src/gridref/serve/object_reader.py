@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.codecs import encode_chunk
-from gridref.errors import GridrefError
+from gridref.codecs import decode_chunk, encode_chunk, gzip_from_zlib
+from gridref.errors import GridrefError, Place, ReadError
 from gridref.model.shard import boxes_of_interval
 from gridref.serve.cache import DecodedChunkCache
 from gridref.serve.reader import Buffer, Reader
@@ -19,6 +19,7 @@ from gridref.serve.segments import (
     DecodedSegment,
     LiteralSegment,
     PackedSegment,
+    RewrappedSegment,
     Segment,
     SourceSegment,
     VirtualObject,
@@ -28,7 +29,7 @@ from gridref.serve.views import ArrayView
 __all__ = ["ObjectReader"]
 
 KEPT_ENCODED_BYTES = 64 * 2**20
-"""Size of the cache of encoded chunks, whose sizes are known only once they are encoded."""
+"""Size of the cache of encoded chunks, which can only be made whole."""
 
 Int64Array = NDArray[np.int64]
 
@@ -80,14 +81,14 @@ class ObjectReader:
     ) -> list[Buffer]:
         """The bytes ``start:stop`` as consecutive buffers, none of them copied again."""
         try:
-            if found.n_bytes is None:
+            if _is_made_whole(found):
                 return [self._encoded_whole(found)[start:stop]]
             return list(self._ranges(found, start, stop))
         except GridrefError as error:
             raise error.located(found.place) from error.__cause__
 
     def _encoded_whole(self, found: VirtualObject) -> bytes:
-        """An object of unknown size; kept for the requests for its size and its parts."""
+        """An object that is made whole; kept for the requests for its size and its parts."""
         kept = self._encoded.get(found.etag)
         if kept is not None:
             return kept.tobytes()
@@ -98,6 +99,8 @@ class ObjectReader:
     def _whole(self, segment: Segment) -> list[Buffer]:
         if isinstance(segment, DecodedSegment):
             return [chunk_bytes(self.reader, segment.view, segment.coords)]
+        if isinstance(segment, RewrappedSegment):
+            return [self._rewrapped(segment)]
         assert segment.n_bytes is not None
         return self._segment(segment, 0, segment.n_bytes)
 
@@ -122,8 +125,21 @@ class ObjectReader:
             return self._packed(segment, low, high)
         if isinstance(segment, DecodedRunSegment):
             return self._decoded_run(segment, low, high)
+        assert isinstance(segment, DecodedSegment)
         data = chunk_bytes(self.reader, segment.view, segment.coords)
         return [data if low == 0 and high == len(data) else data[low:high]]
+
+    def _rewrapped(self, segment: RewrappedSegment) -> bytes:
+        held = segment.held
+        (stored,) = self._segment(held, 0, held.n_bytes)
+        try:
+            return gzip_from_zlib(stored, decode_chunk(stored, segment.encoding))
+        except ReadError as error:
+            if isinstance(held, LiteralSegment):
+                raise
+            stop = held.offset + held.n_bytes
+            place = Place(source=held.source.url, start=held.offset, stop=stop)
+            raise error.located(place) from error.__cause__
 
     def _packed(self, segment: PackedSegment, low: int, high: int) -> list[Buffer]:
         """Read the runs that a range touches, all of one source at once."""
@@ -157,6 +173,14 @@ class ObjectReader:
         ]
         data = memoryview(parts[0] if len(parts) == 1 else b"".join(parts))
         return [data[low - begin * size : high - begin * size]]
+
+
+def _is_made_whole(found: VirtualObject) -> bool:
+    """Whether no part of an object can be had without the rest."""
+    return any(
+        segment.n_bytes is None or isinstance(segment, RewrappedSegment)
+        for segment in found.segments
+    )
 
 
 def chunk_bytes(reader: Reader, view: ArrayView, coords: tuple[int, ...]) -> bytes:

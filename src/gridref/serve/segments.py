@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from gridref.codecs import REWRAP_BYTES
 from gridref.errors import Place
+from gridref.model.encoding import Encoding
 from gridref.model.manifest import Source
 from gridref.serve.views import ArrayView
 
@@ -20,6 +22,7 @@ __all__ = [
     "DecodedSegment",
     "LiteralSegment",
     "PackedSegment",
+    "RewrappedSegment",
     "Segment",
     "SourceSegment",
     "VirtualObject",
@@ -91,6 +94,27 @@ class DecodedSegment:
     n_bytes: int | None
 
 
+@dataclass(frozen=True)
+class RewrappedSegment:
+    """A stored zlib stream, to be made a gzip member on reading.
+
+    Attributes
+    ----------
+    held
+        The stream.
+    encoding
+        Decodes it, to uint8.
+    """
+
+    held: SourceSegment | LiteralSegment
+    encoding: Encoding
+
+    @property
+    def n_bytes(self) -> int:
+        """Size in bytes."""
+        return self.held.n_bytes + REWRAP_BYTES
+
+
 @dataclass(frozen=True, eq=False)
 class DecodedRunSegment:
     """The present inner chunks of a portable shard, in C order, each of `chunk_bytes`.
@@ -121,7 +145,14 @@ class DecodedRunSegment:
         return len(self.numbers) * self.chunk_bytes
 
 
-Segment = LiteralSegment | SourceSegment | PackedSegment | DecodedSegment | DecodedRunSegment
+Segment = (
+    LiteralSegment
+    | SourceSegment
+    | PackedSegment
+    | DecodedSegment
+    | RewrappedSegment
+    | DecodedRunSegment
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,12 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from gridref.adapters.http.requests import RangeSet
-from gridref.serve.objects import DecodedRunSegment, DecodedSegment, VirtualObject
+from gridref.serve.objects import (
+    DecodedRunSegment,
+    DecodedSegment,
+    RewrappedSegment,
+    VirtualObject,
+)
 from gridref.serve.reader import Buffer
 
 __all__ = ["Body", "multipart", "whole", "window_bytes_for"]
@@ -100,7 +105,7 @@ def multipart(ranges: RangeSet, size: int, content_type: str, boundary: str) -> 
 def window_bytes_for(found: VirtualObject) -> int:
     """How much of an object to read at a time: decoded chunks are not decoded twice."""
     for segment in found.segments:
-        if isinstance(segment, DecodedSegment):
+        if isinstance(segment, DecodedSegment | RewrappedSegment):
             return max(DECODED_WINDOW_BYTES, found.n_bytes or 0)
         if isinstance(segment, DecodedRunSegment):
             size = max(1, segment.chunk_bytes)
