@@ -9,6 +9,7 @@ from gridref.io.address import (
     options_for,
 )
 from gridref.io.coalesce import Merging, ReadPlan, plan_reads
+from gridref.io.collector import collector_paused
 from gridref.io.faults import RetryPolicy, is_absent
 from gridref.io.pool import IdentityCheck, SourcePool
 from gridref.io.protocols import Buffer, Describer, RangeReader
@@ -26,6 +27,7 @@ __all__ = [
     "ScanFile",
     "SourcePool",
     "absolute_url",
+    "collector_paused",
     "describe_source",
     "expand_urls",
     "is_absent",

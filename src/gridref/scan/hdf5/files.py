@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from h5py import h5d, h5f, h5fd, h5i, h5p
 
 from gridref.errors import GridrefError, Place, SourceFormatError
-from gridref.io import ScanFile, is_local, open_for_scan
+from gridref.io import ScanFile, absolute_url, collector_paused, is_local, open_for_scan
 from gridref.model.manifest import Source
 from gridref.scan.hdf5.attribute_messages import GlobalHeap
 from gridref.scan.hdf5.superblock import Hdf5Bytes, read_superblock
@@ -185,15 +185,16 @@ def open_file(url: str, options: ScanOptions) -> Iterator[OpenFile]:
     SourceUnavailableError
         If it is not there or cannot be read.
     """
-    file = _open(url, options)
-    try:
-        yield file
-    except SourceFormatError:
-        # A read that failed looks to HDF5 like a corrupt file.
-        file.scan_file.raise_last_error()
-        raise
-    finally:
-        file.close()
+    with nullcontext() if is_local(absolute_url(url)) else collector_paused():
+        file = _open(url, options)
+        try:
+            yield file
+        except SourceFormatError:
+            # A read that failed looks to HDF5 like a corrupt file.
+            file.scan_file.raise_last_error()
+            raise
+        finally:
+            file.close()
 
 
 def _open(url: str, options: ScanOptions) -> OpenFile:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 import h5py
@@ -13,7 +13,7 @@ from h5py import h5d, h5p, h5s
 from numpy.typing import NDArray
 
 from gridref.errors import InvalidRequestError, Place, SourceFormatError
-from gridref.io import absolute_url, is_local, open_for_scan
+from gridref.io import absolute_url, collector_paused, is_local, open_for_scan
 from gridref.scan.hdf5.attributes import referenced_path
 from gridref.scan.hdf5.dtypes import ElementType, Form, element_type
 from gridref.scan.hdf5.files import HDF5_ERRORS, hdf5_errors
@@ -88,7 +88,7 @@ class OriginalFile:
         self._stream = open_for_scan(self._url, storage_options)
         self._opened: tuple[str, h5py.Dataset] | None = None
         try:
-            with hdf5_errors(Place(self._url), "open it with h5py"):
+            with self._waiting(), hdf5_errors(Place(self._url), "open it with h5py"):
                 self._file = h5py.File(self._url if is_local(self._url) else self._stream, "r")
         except SourceFormatError:
             self._stream.close()
@@ -97,17 +97,21 @@ class OriginalFile:
     def read(self, path: str, selection: tuple[slice, ...] | None = None) -> NDArray[Any]:
         """Values of a dataset; see `read_original`."""
         place = Place(self._url, variable=path)
-        with hdf5_errors(place, "read it with h5py"):
+        with self._waiting(), hdf5_errors(place, "read it with h5py"):
             if self._opened is None or self._opened[0] != path:
                 self._opened = path, h5py.Dataset(_open(self._file, path, place))
             return _read(self._opened[1], selection)
 
     def close(self) -> None:
         """Close it."""
-        self._opened = None
-        with suppress(*HDF5_ERRORS):  # where it is corrupt
+        with self._waiting(), suppress(*HDF5_ERRORS):  # where it is corrupt
+            self._opened = None
             self._file.close()
         self._stream.close()
+
+    def _waiting(self) -> AbstractContextManager[None]:
+        """Around what h5py may wait for fsspec in."""
+        return nullcontext() if is_local(self._url) else collector_paused()
 
 
 def _open(file: h5py.File, path: str, place: Place) -> Any:

@@ -1,0 +1,51 @@
+"""Keeping the garbage collector away while a library with a global lock waits for remote bytes.
+
+h5py holds one lock while it reads from a file object, and takes it to free an object. If fsspec's
+thread, which fetches the bytes, happens to collect garbage with an h5py object in it, each waits
+for the other for ever (h5py documentation, "Python file-like objects").
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import fsspec.asyn
+
+__all__ = ["collector_paused"]
+
+_lock = threading.Lock()
+_n_pauses = 0
+_was_enabled = False
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """No automatic collection in any thread. Enter it before the lock is taken."""
+    global _n_pauses, _was_enabled  # noqa: PLW0603 - the collector is the process's
+    with _lock:
+        if _n_pauses == 0:
+            _was_enabled = gc.isenabled()
+        _n_pauses += 1
+        gc.disable()
+    try:
+        _finish_running_collection()
+        yield
+    finally:
+        with _lock:
+            _n_pauses -= 1
+            if _n_pauses == 0 and _was_enabled:
+                gc.enable()
+
+
+def _finish_running_collection() -> None:
+    """Wait until fsspec's thread has ended a collection that it may be in."""
+    loop = fsspec.asyn.loop[0]
+    if loop is not None and loop.is_running():
+        fsspec.asyn.sync(loop, _nothing)
+
+
+async def _nothing() -> None:
+    pass
