@@ -10,8 +10,8 @@ import tifffile
 import xarray as xr
 
 import gridref
-from gridref.adapters.filename_pattern import labels_from_names
-from gridref.errors import InvalidRequestError
+from gridref.adapters.labels import LabelPattern
+from gridref.errors import CombineError, InvalidRequestError
 
 RAW = {"mask_and_scale": False, "decode_times": True, "chunks": None}
 
@@ -39,14 +39,25 @@ def test_stack_of_dated_files(shared_data: Path, tmp_path: Path) -> None:
         assert np.array_equal(cube["band_data"].values[place], expected)
 
 
-def test_labels() -> None:
-    urls = ["/a/x_20230114_v2.tif", "/a/x_20221231_v2.tif"]
-    labels = labels_from_names(urls, "time", "_{time:%Y%m%d}_")
-    assert labels.astype("datetime64[s]").astype(str).tolist() == [
-        "2023-01-14T00:00:00",
-        "2022-12-31T00:00:00",
-    ]
-    assert labels_from_names(["a7.nc", "a12.nc"], "member", "a{member}").tolist() == [7, 12]
+@pytest.mark.parametrize(
+    ("pattern", "name", "expected", "unit"),
+    [
+        ("_{time:%Y%m%d}_", "/a/x_20230114_v2.tif", "2023-01-14T00:00:00", "seconds"),
+        ("{time:%d%b%y-%H%M}", "s3://b/x.14Jan23-0530.nc", "2023-01-14T05:30:00", "seconds"),
+        ("{time:%Y%jT%H%M%S.%f}", "2023014T000001.25", "2023-01-14T00:00:01.25", "microseconds"),
+    ],
+)
+def test_times_in_names(pattern: str, name: str, expected: str, unit: str) -> None:
+    parsed = LabelPattern.parse(pattern, "time")
+    assert parsed.attrs["units"] == f"{unit} since 1970-01-01"
+    step = np.timedelta64(1, "us" if unit == "microseconds" else "s")
+    assert np.datetime64(0, "s") + parsed.label_of_name(name) * step == np.datetime64(expected)
+
+
+def test_numbers_in_names() -> None:
+    parsed = LabelPattern.parse("a{member}", "member")
+    assert [parsed.label_of_name(name) for name in ("a7.nc", "b/a12.nc")] == [7, 12]
+    assert parsed.attrs == {}
 
 
 @pytest.mark.parametrize(
@@ -56,13 +67,98 @@ def test_labels() -> None:
         ("nothing", "one field"),
         ("{time:%Y%m%d}-{time}", "one field"),
         ("{time:%Q}", "%Q is not known"),
-        ("{time:%Y-%m}", "does not match"),
+        ("{time:%Y-%m}", r"x_20230114\.tif' does not match"),
         ("x_{time:%m%d%Y}", "is no time"),
     ],
 )
 def test_bad_patterns(pattern: str, message: str) -> None:
     with pytest.raises(InvalidRequestError, match=message):
-        labels_from_names(["/a/x_20230114.tif"], "time", pattern)
+        LabelPattern.parse(pattern, "time").label_of_name("/a/x_20230114.tif")
+
+
+def write_scene(path: Path, value: int, **tags: str) -> None:
+    """A small GeoTIFF with metadata, as GDAL writes it."""
+    rasterio = pytest.importorskip("rasterio")
+    profile = {"driver": "GTiff", "width": 4, "height": 3, "count": 1, "dtype": "int16"}
+    place = rasterio.transform.from_origin(500000, 5000000, 10, 10)
+    with rasterio.open(path, "w", crs="EPSG:32632", transform=place, **profile) as file:
+        file.write(np.full((1, 3, 4), value, np.int16))
+        file.update_tags(**tags)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "pattern"),
+    [
+        ("TIFFTAG_DATETIME", "{time:%Y:%m:%d %H:%M:%S}"),
+        ("TIFFTAG_IMAGEDESCRIPTION", "acquired {time:%d.%m.%Y, %H:%M:%S}"),
+        ("SENSING_TIME", "{time:%Y-%m-%dT%H:%M:%S}"),
+    ],
+)
+def test_stack_by_times_in_tags(tmp_path: Path, attribute: str, pattern: str) -> None:
+    moments = ["2023-01-14T10:20:30", "2022-12-31T23:59:59", "2023-06-01T00:00:00"]
+    for number, moment in enumerate(moments):
+        day, _, hour = moment.partition("T")
+        write_scene(
+            tmp_path / f"scene_{number}.tif",
+            number,
+            TIFFTAG_DATETIME=f"{day.replace('-', ':')} {hour}",
+            TIFFTAG_IMAGEDESCRIPTION=f"acquired {'.'.join(day.split('-')[::-1])}, {hour} UTC",
+            SENSING_TIME=f"{moment}.123Z",
+        )
+    catalog = tmp_path / "scenes.gridref"
+    gridref.build(tmp_path / "*.tif", catalog, stack="time", pattern=pattern, pattern_of=attribute)
+    cube = xr.open_zarr(f"gridref::file://{catalog}", **RAW)
+    assert cube["time"].values.tolist() == np.array(sorted(moments), "datetime64[ns]").tolist()
+    assert cube["band_data"].dims == ("time", "band", "y", "x")
+    assert cube["band_data"][:, 0, 0, 0].values.tolist() == [1, 0, 2]
+    assert attribute not in cube.attrs
+    result = gridref.verify(catalog, everything=True)
+    assert result.ok
+    assert result.n_chunks == 3
+
+
+def test_labels_of_a_netcdf_attribute(tmp_path: Path) -> None:
+    for number in (2, 1):
+        xr.Dataset({"a": ("x", [number])}, attrs={"member": np.int32(number)}).to_netcdf(
+            tmp_path / f"run_{3 - number}.nc"
+        )
+    group = gridref.build(
+        tmp_path / "*.nc",
+        tmp_path / "runs.gridref",
+        stack="member",
+        pattern="{member}",
+        pattern_of="member",
+    )
+    assert xr.open_dataset(tmp_path / "runs.gridref").a.values.tolist() == [[1], [2]]
+    assert group.arrays["member"].n_blocks == 1
+
+
+def test_a_tag_that_is_not_there(tmp_path: Path) -> None:
+    write_scene(tmp_path / "scene.tif", 1, TIFFTAG_SOFTWARE="camera 1.0", CLOUDS="12")
+    options = {"stack": "time", "pattern": "{time:%Y}", "pattern_of": "TIFFTAG_DATETIME"}
+    with pytest.raises(InvalidRequestError, match="it has TIFFTAG_SOFTWARE, CLOUDS") as caught:
+        gridref.build(tmp_path / "scene.tif", tmp_path / "x.gridref", **options)
+    assert "scene.tif" in str(caught.value)
+    options["pattern_of"] = "TIFFTAG_SOFTWARE"
+    with pytest.raises(InvalidRequestError, match=r"= 'camera 1\.0' does not match"):
+        gridref.build(tmp_path / "scene.tif", tmp_path / "x.gridref", **options)
+
+
+def test_two_files_of_one_label_are_a_problem(tmp_path: Path) -> None:
+    for number in range(2):
+        write_scene(tmp_path / f"{number}_20230114.tif", number)
+    options = {"stack": "time", "pattern": "_{time:%Y%m%d}"}
+    with pytest.raises(CombineError, match="labels occur more than once"):
+        gridref.build(tmp_path / "*.tif", tmp_path / "x.gridref", **options)
+    gridref.build(tmp_path / "*.tif", tmp_path / "x.gridref", overlap="last", **options)
+    shown = xr.open_dataset(tmp_path / "x.gridref").band_data
+    assert shown[:, 0, 0, 0].values.tolist() == [1]
+
+
+def test_labels_need_a_new_dimension(tmp_path: Path) -> None:
+    xr.Dataset({"a": (("time", "x"), np.zeros((3, 2)))}).to_netcdf(tmp_path / "x_2023.nc")
+    with pytest.raises(InvalidRequestError, match="'time' of length 3"):
+        gridref.build(tmp_path / "*.nc", tmp_path / "x.gridref", stack="time", pattern="{time:%Y}")
 
 
 @pytest.mark.parametrize(
@@ -71,6 +167,7 @@ def test_bad_patterns(pattern: str, message: str) -> None:
         {"concat_dim": "time", "mosaic": True},
         {"concat_dim": "time", "stack": "time"},
         {"pattern": "{time}"},
+        {"stack": "time", "pattern_of": "TIFFTAG_DATETIME"},
         {},
     ],
 )

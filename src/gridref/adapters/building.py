@@ -9,11 +9,10 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
-import numpy as np
-
-from gridref.adapters.filename_pattern import coordinate_of_labels, labels_from_names
+from gridref.adapters.labels import LabelPattern, with_label
 from gridref.adapters.opening import reader_for
 from gridref.adapters.units import with_converter
 from gridref.catalog import write_catalog
@@ -22,7 +21,7 @@ from gridref.combine.mosaic import mosaic as lay_mosaic
 from gridref.combine.options import Read
 from gridref.errors import InvalidRequestError
 from gridref.io import expand_urls
-from gridref.model.array import VirtualGroup
+from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.scan import scan
 
 __all__ = ["Layout", "build", "scan_each", "scan_many"]
@@ -40,6 +39,7 @@ def build(
     *,
     stack: str | None = None,
     pattern: str | None = None,
+    pattern_of: str | None = None,
     mosaic: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     on_unsupported: str = "raise",
@@ -60,8 +60,11 @@ def build(
     stack
         New dimension to stack the files along.
     pattern
-        Where the labels along `stack` stand in the file names, like ``{time:%Y%m%d}``. The files
-        are put in the order of their labels.
+        What the labels along `stack` look like in the file names, like ``{time:%Y%m%d}``. The
+        files are put in the order of their labels.
+    pattern_of
+        Attribute of the files to find the labels in instead of their names, like
+        ``TIFFTAG_DATETIME``.
     mosaic
         Lay the files out by their georeferencing.
     storage_options
@@ -91,7 +94,7 @@ def build(
     CombineError
         If the files do not fit together: all problems at once.
     """
-    layout = Layout(concat_dim, stack, pattern, mosaic)
+    layout = Layout(concat_dim, stack, pattern, pattern_of, mosaic)
     options = with_converter(combining)
     urls = layout.ordered(expand_urls(files, storage_options))
     scanned = scan_each(
@@ -113,6 +116,7 @@ class Layout:
     concat_dim: str | None = None
     stack: str | None = None
     pattern: str | None = None
+    pattern_of: str | None = None
     mosaic: bool = False
 
     def __post_init__(self) -> None:
@@ -120,18 +124,20 @@ class Layout:
             raise InvalidRequestError("ask for one of a dimension to concatenate, stack or mosaic")
         if self.pattern and not self.stack:
             raise InvalidRequestError("a pattern labels the files of a stack: name its dimension")
+        if self.pattern_of and not self.pattern:
+            raise InvalidRequestError("an attribute to find labels in needs their pattern")
 
     def ordered(self, urls: Sequence[str]) -> list[str]:
-        """The files in the order in which they are combined."""
+        """The files in the order in which they are combined, as far as their names tell."""
         if len(urls) > 1 and not (self.concat_dim or self.stack or self.mosaic):
             raise InvalidRequestError(
                 f"{len(urls)} files need a dimension to lie along: name it (concat_dim,"
                 " --concat-dim), stack them (stack, --stack) or ask for a mosaic (--mosaic)"
             )
-        if self.stack is None or self.pattern is None:
+        pattern = self._parsed_pattern()
+        if pattern is None or self.pattern_of is not None:
             return list(urls)
-        labels = labels_from_names(urls, self.stack, self.pattern)
-        return [urls[place] for place in np.argsort(labels, kind="stable")]
+        return sorted(urls, key=pattern.label_of_name)
 
     def combine(
         self,
@@ -143,17 +149,46 @@ class Layout:
         """One group of all."""
         if self.mosaic:
             return lay_mosaic(list(groups), **options)
+        if self.stack is not None:
+            labelled = self._labelled(self.stack, urls, groups)
+            group = concat(labelled, self.stack, read=read, **options)
+            return group if self.pattern is None else _in_one_chunk(group, self.stack, read)
         if self.concat_dim is not None:
             return concat(groups, self.concat_dim, read=read, **options)
-        if self.stack is None:
-            (group,) = groups
-            return group
-        group = concat(groups, self.stack, read=read, **options)
-        if self.pattern is None:
-            return group
-        labels = labels_from_names(urls, self.stack, self.pattern)
-        coordinate = coordinate_of_labels(labels, self.stack, self.pattern)
-        return group.replace(arrays={**group.arrays, self.stack: coordinate})
+        (group,) = groups
+        return group
+
+    def _parsed_pattern(self) -> LabelPattern | None:
+        if self.stack is None or self.pattern is None:
+            return None
+        return LabelPattern.parse(self.pattern, self.stack)
+
+    def _labelled(
+        self, dim: str, urls: Sequence[str], groups: Iterable[VirtualGroup]
+    ) -> Iterable[VirtualGroup]:
+        """Groups with their labels, in the order of the labels."""
+        pattern = self._parsed_pattern()
+        if pattern is None:
+            return groups
+        if self.pattern_of is None:
+            return (
+                with_label(group, dim, pattern.label_of_name(url), pattern.attrs, url)
+                for url, group in zip(urls, groups, strict=True)
+            )
+        found = []
+        for url, group in zip(urls, groups, strict=True):
+            label = pattern.label_of_attribute(group.attrs, self.pattern_of, url)
+            others = {name: text for name, text in group.attrs.items() if name != self.pattern_of}
+            rest = group.replace(attrs=others)
+            found.append((label, with_label(rest, dim, label, pattern.attrs, url)))
+        return [group for _, group in sorted(found, key=itemgetter(0))]
+
+
+def _in_one_chunk(group: VirtualGroup, name: str, read: Read) -> VirtualGroup:
+    """The labels, one of each file, kept together: they are read together."""
+    coordinate = group.arrays[name]
+    whole = VirtualArray.from_numpy(read(coordinate), coordinate.dims, coordinate.attrs)
+    return group.replace(arrays={**group.arrays, name: whole})
 
 
 def scan_many(urls: Sequence[str], **options: Any) -> list[VirtualGroup]:

@@ -120,6 +120,10 @@ def build(
         str | None,
         typer.Option(help="Where labels of a stack stand in file names: '{time:%Y%m%d}'."),
     ] = None,
+    pattern_of: Annotated[
+        str | None,
+        typer.Option(help="Attribute to find labels in, not file names: TIFFTAG_DATETIME."),
+    ] = None,
     mosaic: Annotated[
         bool, typer.Option("--mosaic", help="Lay the files out by their georeferencing.")
     ] = False,
@@ -163,6 +167,7 @@ def build(
             concat_dim,
             stack=stack,
             pattern=pattern,
+            pattern_of=pattern_of,
             mosaic=mosaic,
             storage_options=options,
             on_unsupported="skip" if skip_unsupported else "raise",

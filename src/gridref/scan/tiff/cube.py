@@ -5,6 +5,7 @@
   xarray opens may not use one name for two lengths on one path; a transparency mask is ``mask``.
 - Any other file with one image is ``image``; one with several has a group ``series_0``, ... each.
 - A pyramid without georeferencing has a group ``0``, ``1``, ... a level, with ``image`` in it.
+- Tags of text and GDAL's metadata items are attributes of the root.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ from gridref.scan.tiff.gdal_metadata import BandMetadata, nodata_of, read_gdal_m
 from gridref.scan.tiff.georeference import SPATIAL_REF, Georeference, georeference_of
 from gridref.scan.tiff.image import Image, Level, TiffStructure
 from gridref.scan.tiff.multiscales import geo_multiscales, ome_multiscales
-from gridref.scan.tiff.tags import Tag
+from gridref.scan.tiff.tags import TEXT_TAGS, Tag
 
 __all__ = ["build_group"]
 
 _PALETTE = 3
+_MAX_TEXT_CHARACTERS = 4096
 
 Refuse = Callable[[str, ScanError], None]
 """Takes what cannot be described: its path, and why. Raises it, or notes it."""
@@ -90,6 +92,7 @@ def build_group(
         refuse,
     )
     group = _plain_file(context) if context.georeference is None else _geo_file(context)
+    group = group.replace(attrs={**_texts(context), **group.attrs})
     url = structure.sources[0].url
     findings = [
         Finding(f"/{path}", Fate.TAKEN, "", url)
@@ -100,6 +103,16 @@ def build_group(
         reason = "the coordinate reference system is not understood: coordinates have no CRS"
         findings.append(Finding(f"/{SPATIAL_REF}", Fate.INLINED, reason, url))
     return group, findings
+
+
+def _texts(context: _Context) -> dict[str, str]:
+    """Attributes of the whole file, named as GDAL names them."""
+    texts = {
+        name: text.strip()
+        for code, name in TEXT_TAGS.items()
+        if (text := _text(context.structure.tags.get(code))) and len(text) <= _MAX_TEXT_CHARACTERS
+    }
+    return {**texts, **context.bands.items}
 
 
 def _plain_file(context: _Context) -> VirtualGroup:
@@ -184,7 +197,7 @@ def _geo_file(context: _Context) -> VirtualGroup:
                 groups[name] = node
     pyramid = [("", root), *((f"{name}/", node) for name, node in groups.items())]
     paths = [f"{path}band_data" for path, node in pyramid if "band_data" in node.arrays]
-    about: dict[str, Any] = dict(context.bands.items)
+    about: dict[str, Any] = {}
     if len(paths) > 1 and "band_data" in root.arrays:
         shapes = [
             node.arrays["band_data"].shape for _, node in pyramid if "band_data" in node.arrays

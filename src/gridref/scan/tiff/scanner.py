@@ -26,7 +26,6 @@ from gridref.scan.tiff.tifffile_reader import read_companion, read_structure
 __all__ = ["TIFFScanner", "scan_tiff"]
 
 _COMPANION_START_BYTES = 2048
-_COMPANION_START_BYTES = 2048
 _MAX_COMPANION_BYTES = 64 << 20
 _MAGIC = (b"II*\0", b"MM\0*", b"II+\0\x08\0\0\0", b"MM\0+\0\x08\0\0")
 

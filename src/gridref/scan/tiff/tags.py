@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-__all__ = ["METADATA_TAGS", "Tag"]
+__all__ = ["METADATA_TAGS", "TEXT_TAGS", "Tag"]
 
 
 class Tag(IntEnum):
@@ -17,6 +17,7 @@ class Tag(IntEnum):
     COMPRESSION = 259
     PHOTOMETRIC = 262
     FILL_ORDER = 266
+    DOCUMENT_NAME = 269
     IMAGE_DESCRIPTION = 270
     STRIP_OFFSETS = 273
     ORIENTATION = 274
@@ -30,6 +31,8 @@ class Tag(IntEnum):
     T4_OPTIONS = 292
     SOFTWARE = 305
     DATE_TIME = 306
+    ARTIST = 315
+    HOST_COMPUTER = 316
     PREDICTOR = 317
     COLOR_MAP = 320
     TILE_WIDTH = 322
@@ -44,6 +47,7 @@ class Tag(IntEnum):
     REFERENCE_BLACK_WHITE = 532
     IMAGE_DEPTH = 32997
     TILE_DEPTH = 32998
+    COPYRIGHT = 33432
     MODEL_PIXEL_SCALE = 33550
     MODEL_TIEPOINT = 33922
     MODEL_TRANSFORMATION = 34264
@@ -55,8 +59,19 @@ class Tag(IntEnum):
     LERC_PARAMETERS = 50674
 
 
+TEXT_TAGS = {
+    Tag.DOCUMENT_NAME: "TIFFTAG_DOCUMENTNAME",
+    Tag.IMAGE_DESCRIPTION: "TIFFTAG_IMAGEDESCRIPTION",
+    Tag.SOFTWARE: "TIFFTAG_SOFTWARE",
+    Tag.DATE_TIME: "TIFFTAG_DATETIME",
+    Tag.ARTIST: "TIFFTAG_ARTIST",
+    Tag.HOST_COMPUTER: "TIFFTAG_HOSTCOMPUTER",
+    Tag.COPYRIGHT: "TIFFTAG_COPYRIGHT",
+}
+"""Tags of text, and the attributes that they become: GDAL's names for them."""
+
 METADATA_TAGS = (
-    Tag.DATE_TIME,
+    *TEXT_TAGS,
     Tag.COLOR_MAP,
     Tag.MODEL_PIXEL_SCALE,
     Tag.MODEL_TIEPOINT,
