@@ -1,4 +1,4 @@
-"""Messages of an object header, read straight from the file."""
+"""Object headers, read straight from the file."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.scan.hdf5.checksum import lookup3
 from gridref.scan.hdf5.superblock import FieldCursor, Hdf5Bytes
 
-__all__ = ["HeaderMessage", "read_messages"]
+__all__ = ["HeaderMessage", "ObjectHeader", "read_header", "read_messages"]
 
 CONTINUATION_MESSAGE = 0x10
+_LAST_KNOWN_MESSAGE = 0x18
 _FIRST_READ_BYTES = 512
-_SHARED_FLAG = 0x02
+_SHARED_FLAG, _MUST_BE_KNOWN_FLAG = 0x02, 0x80
 _CHECKSUM_BYTES = 4
 
 
@@ -30,7 +31,8 @@ class HeaderMessage:
     address
         Where the body lies.
     is_shared
-        The body only says where the message really is.
+        The body only says where the message really is: see
+        `gridref.scan.hdf5.shared_messages.resolved`.
     """
 
     kind: int
@@ -40,47 +42,81 @@ class HeaderMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class ObjectHeader:
+    """An object header.
+
+    Attributes
+    ----------
+    address
+        Where it lies.
+    messages
+        Its messages, those in continuation blocks included.
+    tracks_attribute_order
+        Whether attributes are listed in the order of their creation, not of their names.
+    """
+
+    address: int
+    messages: tuple[HeaderMessage, ...]
+    tracks_attribute_order: bool = False
+
+    def first(self, kind: int) -> HeaderMessage | None:
+        """The first message of a kind, if there is one."""
+        for message in self.messages:
+            if message.kind == kind:
+                return message
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Format:
+    """What the blocks of one header look like."""
+
+    version: int
+    flags: int = 0
+
+    @property
+    def prefix_bytes(self) -> int:
+        """Size of what comes before the body of each message."""
+        if self.version == 1:
+            return 8
+        return 6 if self.flags & 0x04 else 4
+
+    @property
+    def kind_bytes(self) -> int:
+        """Size of the message type, which the size of the body and the flags follow."""
+        return 2 if self.version == 1 else 1
+
+
+@dataclass(frozen=True, slots=True)
 class _Block:
     """A piece of a header that holds nothing but messages, perhaps with a gap at its end."""
 
     data: bytes
     address: int
-    prefix_bytes: int  # of each message
-    size_position: int  # of the size inside this prefix; the flags follow it
-    kind_bytes: int
 
 
-def read_messages(file: Hdf5Bytes, address: int, *, verify: bool = True) -> Iterator[HeaderMessage]:
-    """All messages of the object header at `address`, continuation blocks included.
+def read_header(file: Hdf5Bytes, address: int) -> ObjectHeader:
+    """The object header at `address`, which counts from the end of the user block.
 
     HDF5 File Format Specification v3, IV.A.1 and IV.A.2.q (continuation). The checksum of version
     2 headers is verified.
-
-    Parameters
-    ----------
-    file
-        The file.
-    address
-        As `h5py.h5o.get_info` gives it: relative to the user block's end.
-    verify
-        Whether to verify checksums: the HDF5 library has done so if it has opened the object.
 
     Raises
     ------
     SourceFormatError
         If the header is corrupt.
     UnsupportedFeatureError
-        If it is of an unknown version.
+        If it is of an unknown version, or has a message that must be understood and is not known.
     """
-    block, has_checksum = _first_block(file, address, verify)
+    block, form = _first_block(file, address)
     pending = [block]
+    messages: list[HeaderMessage] = []
     seen = {address}
     budget = file.end_address - len(block.data)
     while pending:
-        block = pending.pop(0)
-        for message in _messages_of(file, block):
+        for message in _messages_of(file, pending.pop(0), form):
             if message.kind != CONTINUATION_MESSAGE:
-                yield message
+                messages.append(message)
                 continue
             start, length = _continuation(file, message)
             budget -= length
@@ -89,14 +125,20 @@ def read_messages(file: Hdf5Bytes, address: int, *, verify: bool = True) -> Iter
                     "the object header continues in a circle", file.place(start, length)
                 )
             seen.add(start)
-            pending.append(_next_block(file, block, start, length, has_checksum, verify))
+            pending.append(_next_block(file, form, start, length))
+    return ObjectHeader(address, tuple(messages), bool(form.flags & 0x04))
 
 
-def _first_block(file: Hdf5Bytes, address: int, verify: bool) -> tuple[_Block, bool]:
+def read_messages(file: Hdf5Bytes, address: int) -> tuple[HeaderMessage, ...]:
+    """All messages of the object header at `address`; see `read_header`."""
+    return read_header(file, address).messages
+
+
+def _first_block(file: Hdf5Bytes, address: int) -> tuple[_Block, _Format]:
     available = max(0, file.end_address - address)
     head = file.read(address, min(_FIRST_READ_BYTES, available), "the object header")
     if head[:4] == b"OHDR":
-        return _first_block_v2(file, address, head, verify), True
+        return _first_block_v2(file, address, head)
     cursor = FieldCursor(head, "the object header", file.place(address, len(head)))
     version = cursor.take(1)
     if version != 1:
@@ -107,10 +149,10 @@ def _first_block(file: Hdf5Bytes, address: int, verify: bool) -> tuple[_Block, b
     cursor.take_bytes(1 + 2 + 4)
     size = cursor.take(4)
     body = _extended(file, address, head, 16 + size)[16:]
-    return _Block(body, address + 16, prefix_bytes=8, size_position=2, kind_bytes=2), False
+    return _Block(body, address + 16), _Format(1)
 
 
-def _first_block_v2(file: Hdf5Bytes, address: int, head: bytes, verify: bool) -> _Block:
+def _first_block_v2(file: Hdf5Bytes, address: int, head: bytes) -> tuple[_Block, _Format]:
     cursor = FieldCursor(head, "the object header", file.place(address, len(head)))
     cursor.expect(b"OHDR", "signature")
     version = cursor.take(1)
@@ -124,10 +166,8 @@ def _first_block_v2(file: Hdf5Bytes, address: int, head: bytes, verify: bool) ->
     size = cursor.take(1 << (flags & 0x03))
     start = cursor.position
     whole = _extended(file, address, head, start + size + _CHECKSUM_BYTES)
-    if verify:
-        _verify(file, address, whole)
-    prefix_bytes = 6 if flags & 0x04 else 4
-    return _Block(whole[start:-_CHECKSUM_BYTES], address + start, prefix_bytes, 1, 1)
+    _verify(file, address, whole)
+    return _Block(whole[start:-_CHECKSUM_BYTES], address + start), _Format(2, flags)
 
 
 def _extended(file: Hdf5Bytes, address: int, head: bytes, length: int) -> bytes:
@@ -138,21 +178,14 @@ def _extended(file: Hdf5Bytes, address: int, head: bytes, length: int) -> bytes:
     return head + rest
 
 
-def _next_block(
-    file: Hdf5Bytes, first: _Block, address: int, length: int, has_checksum: bool, verify: bool
-) -> _Block:
+def _next_block(file: Hdf5Bytes, form: _Format, address: int, length: int) -> _Block:
     data = file.read(address, length, "a continuation of the object header")
-    start = 0
-    if has_checksum:
-        cursor = FieldCursor(data, "a continuation", file.place(address, length))
-        cursor.expect(b"OCHK", "signature")
-        if verify:
-            _verify(file, address, data)
-        start = cursor.position
-        data = data[:-_CHECKSUM_BYTES]
-    return _Block(
-        data[start:], address + start, first.prefix_bytes, first.size_position, first.kind_bytes
-    )
+    if form.version == 1:
+        return _Block(data, address)
+    cursor = FieldCursor(data, "a continuation", file.place(address, length))
+    cursor.expect(b"OCHK", "signature")
+    _verify(file, address, data)
+    return _Block(data[cursor.position : -_CHECKSUM_BYTES], address + cursor.position)
 
 
 def _verify(file: Hdf5Bytes, address: int, data: bytes) -> None:
@@ -163,21 +196,28 @@ def _verify(file: Hdf5Bytes, address: int, data: bytes) -> None:
         )
 
 
-def _messages_of(file: Hdf5Bytes, block: _Block) -> Iterator[HeaderMessage]:
+def _messages_of(file: Hdf5Bytes, block: _Block, form: _Format) -> Iterator[HeaderMessage]:
     data, position = block.data, 0
+    prefix_bytes, kind_bytes = form.prefix_bytes, form.kind_bytes
     # What is left at the end, and too short for a message, is a gap.
-    while position + block.prefix_bytes <= len(data):
-        kind = int.from_bytes(data[position : position + block.kind_bytes], "little")
-        at = position + block.size_position
+    while position + prefix_bytes <= len(data):
+        at = position + kind_bytes
+        kind = int.from_bytes(data[position:at], "little")
         size = int.from_bytes(data[at : at + 2], "little")
-        start, position = position + block.prefix_bytes, position + block.prefix_bytes + size
+        flags = data[at + 2]
+        start, position = position + prefix_bytes, position + prefix_bytes + size
         if position > len(data):
             raise SourceFormatError(
                 f"a message of type {kind} is longer than its object header",
                 file.place(block.address + start, size),
             )
+        if kind > _LAST_KNOWN_MESSAGE and flags & _MUST_BE_KNOWN_FLAG:
+            raise UnsupportedFeatureError(
+                f"the object header has a message of the unknown type {kind}",
+                file.place(block.address + start, size),
+            )
         yield HeaderMessage(
-            kind, data[start:position], block.address + start, bool(data[at + 2] & _SHARED_FLAG)
+            kind, data[start:position], block.address + start, bool(flags & _SHARED_FLAG)
         )
 
 

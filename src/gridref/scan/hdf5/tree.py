@@ -14,7 +14,7 @@ from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.scan.hdf5.attributes import ObjectAttributes, read_attributes
 from gridref.scan.hdf5.dense_checks import check_dense_storage
 from gridref.scan.hdf5.files import HDF5_ERRORS, OpenFile, hdf5_errors
-from gridref.scan.hdf5.object_header import HeaderMessage, read_messages
+from gridref.scan.hdf5.object_header import HeaderMessage, read_header
 from gridref.scan.hdf5.related import beside
 
 __all__ = ["DatasetNode", "GroupNode", "SkippedNode", "dataset_node", "read_tree"]
@@ -134,9 +134,9 @@ class _Walk:
         place = self.file.place(path or "/")
         with hdf5_errors(place, "read the group"):
             creation = gid.get_create_plist()
-            messages = header_messages(file, _address(gid))
-            check_dense_storage(file.bytes, messages)
-            attributes = read_attributes(gid, creation, file, messages)
+            header = read_header(file.bytes, _address(gid)[1])
+            check_dense_storage(file.bytes, header.messages)
+            attributes = read_attributes(gid, creation, file, header.messages)
             names = list(gid)
         node = GroupNode(name, path or "/", attributes)
         for member in names:
@@ -234,17 +234,12 @@ def dataset_node(did: Any, name: str, path: str, file: OpenFile) -> DatasetNode:
         shape = did.shape
         maxshape = _maxshape(did.get_space()) if shape else ()
         address = _address(did)
-        messages = header_messages(file, address)
-        check_dense_storage(file.bytes, messages)
-        attributes = read_attributes(did, creation, file, messages)
+        header = read_header(file.bytes, address[1])
+        check_dense_storage(file.bytes, header.messages)
+        attributes = read_attributes(did, creation, file, header.messages)
         return DatasetNode(
-            name, path, file, address, shape, maxshape, attributes, messages, lambda: did
+            name, path, file, address, shape, maxshape, attributes, header.messages, lambda: did
         )
-
-
-def header_messages(file: OpenFile, address: Address) -> tuple[HeaderMessage, ...]:
-    """The messages of an object's header."""
-    return tuple(read_messages(file.bytes, address[1]))
 
 
 def _address(oid: Any) -> Address:
