@@ -13,7 +13,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from gridref.adapters.zarr_store import open_store
-from gridref.errors import UnsupportedFeatureError
+from gridref.errors import DecodeError, UnsupportedFeatureError
 from gridref.model.array import VirtualGroup
 from gridref.scan.options import ScanOptions
 from gridref.scan.scanner import scan
@@ -84,6 +84,59 @@ def test_compressions(tmp_path: Path, compression: str, tile: Any) -> None:
         path, data, photometric="rgb", compression=compression, tile=tile, metadata=None
     )
     same_as_tifffile(path)
+
+
+def cut_rows(path: Path, n_rows: int) -> None:
+    """Make an image end in the middle of its last strip, which keeps all its rows."""
+    with tifffile.TiffFile(path, mode="r+") as file:
+        file.pages[0].tags["ImageLength"].overwrite(n_rows)
+
+
+@pytest.mark.parametrize(
+    "compression",
+    [None, "lzw", "packbits", "jpeg", "jpeg2000", "jpegxl", "webp", "png", "lerc"],
+)
+def test_last_strip_with_surplus_rows(tmp_path: Path, compression: Any) -> None:
+    path = tmp_path / "surplus.tif"
+    smooth = np.add.outer(np.arange(128), np.arange(90)).astype(np.uint8)
+    data = np.stack([smooth, 255 - smooth, smooth // 2], axis=-1)
+    tifffile.imwrite(
+        path, data, photometric="rgb", compression=compression, rowsperstrip=32, metadata=None
+    )
+    cut_rows(path, 100)
+    if compression == "packbits":  # tifffile fails, GDAL does not
+        rasterio = pytest.importorskip("rasterio")
+        with rasterio.open(path) as file:
+            expected = np.moveaxis(file.read(), 0, -1)
+        np.testing.assert_array_equal(read_slowly(scan_tiff(str(path)).arrays["image"]), expected)
+    else:
+        same_as_tifffile(path)
+
+
+@pytest.mark.parametrize("compression", ["CCITTRLE", "CCITTFAX3", "CCITTFAX4", "JPEG"])
+def test_surplus_rows_as_gdal_writes_and_reads_them(tmp_path: Path, compression: str) -> None:
+    rasterio = pytest.importorskip("rasterio")
+    path = tmp_path / "surplus.tif"
+    bits = {} if compression == "JPEG" else {"nbits": 1}
+    profile = {"driver": "GTiff", "width": 90, "height": 128, "count": 1, "dtype": "uint8"}
+    data = values(1, 128, 90, dtype="uint8") % (200 if compression == "JPEG" else 2)
+    with rasterio.open(path, "w", compress=compression, blockysize=32, **bits, **profile) as file:
+        file.write(data)
+    cut_rows(path, 100)
+    group = same_as_tifffile(path)
+    with rasterio.open(path) as file:
+        np.testing.assert_array_equal(read_slowly(group.arrays["image"]), file.read(1))
+
+
+@pytest.mark.parametrize("compression", ["zlib", "zstd"])
+def test_surplus_rows_that_tifffile_does_not_read_either(tmp_path: Path, compression: Any) -> None:
+    path = tmp_path / "surplus.tif"
+    tifffile.imwrite(path, values(128, 90), compression=compression, rowsperstrip=32, metadata=None)
+    cut_rows(path, 100)
+    with pytest.raises(DecodeError):
+        read_slowly(scan_tiff(str(path)).arrays["image"])
+    with pytest.raises((ValueError, RuntimeError)):
+        tifffile.imread(path)
 
 
 def test_pages_become_one_array(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ of compressions.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
 from operator import attrgetter
 from typing import Any
@@ -152,10 +153,20 @@ def _image_chain(page: Page) -> tuple[Codec, ...]:
         settings = {"scheme": _CCITT[page.compression], "width": lengths["X"], "samples": 1}
         if page.compression == 3:
             settings["t4options"] = page.t4_options
+        settings |= _surplus_rows(page, lengths)
         return serial, Codec.of("gridref.tiff_ccitt", **settings), *_bit_order(page)
     name = _IMAGES[page.compression]
-    colours = _jpeg_colours(page) if name == "gridref.tiff_jpeg" else {}
-    return serial, Codec.of(name, width=lengths["X"], samples=samples, **colours)
+    settings = {"width": lengths["X"], "samples": samples, **_surplus_rows(page, lengths)}
+    if name == "gridref.tiff_jpeg":
+        settings |= _jpeg_colours(page)
+    return serial, Codec.of(name, **settings)
+
+
+def _surplus_rows(page: Page, lengths: Mapping[str, int]) -> dict[str, int]:
+    """Let the last strip have as many rows as the others; readers leave out those that are over."""
+    rows = lengths["Y"]
+    is_short = not page.tiled and page.shape[page.axes.index("Y")] % rows
+    return {"rows": rows} if is_short else {}
 
 
 def _jpeg_colours(page: Page) -> dict[str, int]:
