@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -25,8 +24,6 @@ SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 _BLOCK_BYTES = 1 << 13
 _MAX_BLOCKS = 1 << 11
-
-_OPEN_FOR_WRITING, _OPEN_FOR_SWMR = 0x01, 0x04
 
 HDF5_ERRORS = (
     OSError,
@@ -211,26 +208,11 @@ def _open(url: str, options: ScanOptions) -> OpenFile:
         raise
     file = OpenFile(fid, scan_file, options)
     try:
-        _check_closed(file)
-    except GridrefError:
+        _ = file.bytes
+    except GridrefError as error:
         file.close()
-        raise
+        raise error.located(file.place()) from None
     return file
-
-
-def _check_closed(file: OpenFile) -> None:
-    """Refuse a file that its writer has not closed, as HDF5 does where it locks files.
-
-    Source: HDF5 File Format Specification, II.A "Superblock", version 3, file consistency flags.
-    """
-    start = file.bytes.base_address
-    head = file.scan_file.read_many([start], [min(12, file.scan_file.size - start)])[0]
-    if len(head) == 12 and head[8] >= 3 and head[11] & (_OPEN_FOR_WRITING | _OPEN_FOR_SWMR):
-        raise SourceFormatError(
-            "a writer has the file open or did not close it; if none is running, repair it with"
-            " h5clear --status",
-            replace(file.place(), start=start + 11, stop=start + 12),
-        )
 
 
 def _link_access() -> Any:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
-from gridref.scan.hdf5.checksum import lookup3
 from gridref.scan.hdf5.superblock import FieldCursor, Hdf5Bytes
 
 __all__ = ["HeaderMessage", "ObjectHeader", "read_header", "read_messages"]
@@ -14,6 +13,7 @@ __all__ = ["HeaderMessage", "ObjectHeader", "read_header", "read_messages"]
 CONTINUATION_MESSAGE = 0x10
 _LAST_KNOWN_MESSAGE = 0x18
 _FIRST_READ_BYTES = 512
+_WHAT = "the object header"
 _SHARED_FLAG, _MUST_BE_KNOWN_FLAG = 0x02, 0x80
 _CHECKSUM_BYTES = 4
 
@@ -135,11 +135,10 @@ def read_messages(file: Hdf5Bytes, address: int) -> tuple[HeaderMessage, ...]:
 
 
 def _first_block(file: Hdf5Bytes, address: int) -> tuple[_Block, _Format]:
-    available = max(0, file.end_address - address)
-    head = file.read(address, min(_FIRST_READ_BYTES, available), "the object header")
+    head = file.read_start(address, _FIRST_READ_BYTES, _WHAT)
     if head[:4] == b"OHDR":
         return _first_block_v2(file, address, head)
-    cursor = FieldCursor(head, "the object header", file.place(address, len(head)))
+    cursor = FieldCursor(head, _WHAT, file.place(address, len(head)))
     version = cursor.take(1)
     if version != 1:
         raise UnsupportedFeatureError(
@@ -153,7 +152,7 @@ def _first_block(file: Hdf5Bytes, address: int) -> tuple[_Block, _Format]:
 
 
 def _first_block_v2(file: Hdf5Bytes, address: int, head: bytes) -> tuple[_Block, _Format]:
-    cursor = FieldCursor(head, "the object header", file.place(address, len(head)))
+    cursor = FieldCursor(head, _WHAT, file.place(address, len(head)))
     cursor.expect(b"OHDR", "signature")
     version = cursor.take(1)
     if version != 2:
@@ -166,34 +165,25 @@ def _first_block_v2(file: Hdf5Bytes, address: int, head: bytes) -> tuple[_Block,
     size = cursor.take(1 << (flags & 0x03))
     start = cursor.position
     whole = _extended(file, address, head, start + size + _CHECKSUM_BYTES)
-    _verify(file, address, whole)
-    return _Block(whole[start:-_CHECKSUM_BYTES], address + start), _Format(2, flags)
+    body = file.verified(whole, address, _WHAT)
+    return _Block(body[start:], address + start), _Format(2, flags)
 
 
 def _extended(file: Hdf5Bytes, address: int, head: bytes, length: int) -> bytes:
     """`length` bytes at `address`, of which `head` are the first ones."""
     if length <= len(head):
         return head[:length]
-    rest = file.read(address + len(head), length - len(head), "the object header")
+    rest = file.read(address + len(head), length - len(head), _WHAT)
     return head + rest
 
 
 def _next_block(file: Hdf5Bytes, form: _Format, address: int, length: int) -> _Block:
-    data = file.read(address, length, "a continuation of the object header")
+    what = "a continuation of the object header"
     if form.version == 1:
-        return _Block(data, address)
-    cursor = FieldCursor(data, "a continuation", file.place(address, length))
+        return _Block(file.read(address, length, what), address)
+    cursor = file.read_checked(address, length, what)
     cursor.expect(b"OCHK", "signature")
-    _verify(file, address, data)
-    return _Block(data[cursor.position : -_CHECKSUM_BYTES], address + cursor.position)
-
-
-def _verify(file: Hdf5Bytes, address: int, data: bytes) -> None:
-    body, stored = data[:-_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
-    if len(stored) < _CHECKSUM_BYTES or lookup3(body) != int.from_bytes(stored, "little"):
-        raise SourceFormatError(
-            "the checksum of the object header is wrong", file.place(address, len(data))
-        )
+    return _Block(cursor.data[cursor.position :], address + cursor.position)
 
 
 def _messages_of(file: Hdf5Bytes, block: _Block, form: _Format) -> Iterator[HeaderMessage]:

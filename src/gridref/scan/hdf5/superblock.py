@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gridref.errors import Place, SourceFormatError, UnsupportedFeatureError
 from gridref.scan.hdf5.bytes_view import ByteReader
+from gridref.scan.hdf5.checksum import lookup3
+
+if TYPE_CHECKING:
+    from gridref.scan.hdf5.object_header import HeaderMessage
 
 __all__ = ["FieldCursor", "Hdf5Bytes", "read_superblock"]
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _DEFAULT_CHUNK_BTREE_K = 32
+_CHECKSUM_BYTES = 4
+_MOST_BYTES = 88  # of a superblock behind its signature
+_OPEN_FOR_WRITING, _OPEN_FOR_SWMR = 0x01, 0x04
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Hdf5Bytes:
     """The bytes of an HDF5 file, by the addresses that the file itself uses.
 
@@ -31,6 +39,13 @@ class Hdf5Bytes:
     chunk_btree_k
         Half of the most entries that a node of a chunk B-tree (version 1) is expected to hold. It
         only says how much of a node is worth reading at once.
+    root
+        Address of the header of the root group.
+    extension
+        Address of the header of the superblock extension; None if there is none.
+    resolved
+        Shared messages that were looked up, by type and body: see
+        `gridref.scan.hdf5.shared_messages`.
     """
 
     reader: ByteReader
@@ -38,6 +53,9 @@ class Hdf5Bytes:
     offset_bytes: int
     length_bytes: int
     chunk_btree_k: int = _DEFAULT_CHUNK_BTREE_K
+    root: int = 0
+    extension: int | None = None
+    resolved: dict[tuple[int, bytes], HeaderMessage] = field(default_factory=dict, repr=False)
 
     @property
     def undefined_address(self) -> int:
@@ -75,6 +93,42 @@ class Hdf5Bytes:
         if len(data) != length:
             raise SourceFormatError(f"{what} is cut off", self.place(address, length))
         return data
+
+    def read_start(self, address: int, length: int, what: str) -> bytes:
+        """Up to `length` bytes from `address` on: fewer where the file ends before.
+
+        Raises
+        ------
+        SourceFormatError
+            If the address lies outside of the file.
+        """
+        return self.read(address, min(length, max(0, self.end_address - address)), what)
+
+    def read_checked(self, address: int, length: int, what: str) -> FieldCursor:
+        """`length` bytes without the checksum at their end, which is verified.
+
+        Raises
+        ------
+        SourceFormatError
+            If they lie outside of the file, or the checksum is wrong.
+        """
+        data = self.read(address, length, what)
+        return FieldCursor(self.verified(data, address, what), what, self.place(address, length))
+
+    def verified(self, data: bytes, address: int, what: str) -> bytes:
+        """A piece of metadata read from `address` without the checksum at its end.
+
+        Raises
+        ------
+        SourceFormatError
+            If the checksum is wrong.
+        """
+        body, stored = data[:-_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
+        if len(stored) < _CHECKSUM_BYTES or lookup3(body) != int.from_bytes(stored, "little"):
+            raise SourceFormatError(
+                f"the checksum of {what} is wrong", self.place(address, len(data))
+            )
+        return body
 
     def read_rows(self, addresses: NDArray[np.int64], length: int, what: str) -> NDArray[np.uint8]:
         """Exactly `length` bytes from each address on, as (n, length).
@@ -165,34 +219,90 @@ def read_superblock(reader: ByteReader) -> Hdf5Bytes:
     Raises
     ------
     SourceFormatError
-        If there is none, or it contradicts itself.
+        If there is none, it contradicts itself, the file is shorter than it says, or a writer has
+        not closed the file.
     UnsupportedFeatureError
         If it is of an unknown version.
     """
     base_address = _locate_signature(reader)
     start = base_address + len(_SIGNATURE)
-    data = reader.read(start, min(24, reader.size_bytes - start))
+    data = reader.read(start, min(_MOST_BYTES, reader.size_bytes - start))
     cursor = FieldCursor(data, "the superblock", Place(start=base_address, stop=start + len(data)))
     version = cursor.take(1)
-    chunk_btree_k = _DEFAULT_CHUNK_BTREE_K
     if version in (0, 1):
-        # Versions of the free space, of the root group, a reserved byte, of shared messages.
-        cursor.take_bytes(4)
-        offset_bytes, length_bytes = cursor.take(1), cursor.take(1)
-        if version == 1:
-            # A reserved byte, group leaf and internal node K, consistency flags.
-            cursor.take_bytes(1 + 2 + 2 + 4)
-            chunk_btree_k = max(1, cursor.take(2))
-    elif version in (2, 3):
-        offset_bytes, length_bytes = cursor.take(1), cursor.take(1)
-    else:
-        raise UnsupportedFeatureError(
-            f"the superblock has the unknown version {version}", cursor.place
+        return _read_old(reader, base_address, cursor, version)
+    if version in (2, 3):
+        return _read_new(reader, base_address, cursor, version)
+    raise UnsupportedFeatureError(f"the superblock has the unknown version {version}", cursor.place)
+
+
+def _read_old(
+    reader: ByteReader, base_address: int, cursor: FieldCursor, version: int
+) -> Hdf5Bytes:
+    """Versions 0 and 1, which end with the symbol table entry of the root group."""
+    # Versions of the free space, of the root group, a reserved byte, of shared messages.
+    cursor.expect(bytes(2), "versions of free space and root group")
+    cursor.take(1)
+    cursor.expect(bytes(1), "version of shared messages")
+    offset_bytes, length_bytes = _widths(cursor)
+    # A reserved byte, group leaf and internal node K, consistency flags.
+    cursor.take_bytes(1 + 2 + 2 + 4)
+    chunk_btree_k = _DEFAULT_CHUNK_BTREE_K
+    if version == 1:
+        chunk_btree_k = max(1, cursor.take(2))
+        cursor.take(2)
+    declared, _, end, _ = (cursor.take(offset_bytes) for _ in range(4))
+    cursor.take(offset_bytes)  # the name of the root group
+    root = cursor.take(offset_bytes)
+    _check_complete(reader, base_address, declared, end)
+    return Hdf5Bytes(reader, base_address, offset_bytes, length_bytes, chunk_btree_k, root)
+
+
+def _read_new(
+    reader: ByteReader, base_address: int, cursor: FieldCursor, version: int
+) -> Hdf5Bytes:
+    """Versions 2 and 3, which have a checksum."""
+    offset_bytes, length_bytes = _widths(cursor)
+    flags = cursor.take(1)
+    declared, extension, end, root = (cursor.take(offset_bytes) for _ in range(4))
+    file = Hdf5Bytes(
+        reader,
+        base_address,
+        offset_bytes,
+        length_bytes,
+        root=root,
+        extension=None if extension == (1 << 8 * offset_bytes) - 1 else extension,
+    )
+    n_bytes = len(_SIGNATURE) + 4 + 4 * offset_bytes + _CHECKSUM_BYTES
+    file.read_checked(0, n_bytes, "the superblock")
+    _check_complete(reader, base_address, declared, end)
+    if version >= 3 and flags & (_OPEN_FOR_WRITING | _OPEN_FOR_SWMR):
+        # HDF5 refuses it where it locks files.
+        raise SourceFormatError(
+            "a writer has the file open or did not close it; if none is running, repair it with"
+            " h5clear --status",
+            file.place(len(_SIGNATURE) + 3, 1),
         )
+    return file
+
+
+def _widths(cursor: FieldCursor) -> tuple[int, int]:
+    """Widths of addresses and of lengths."""
+    offset_bytes, length_bytes = cursor.take(1), cursor.take(1)
     for name, width in (("offsets", offset_bytes), ("lengths", length_bytes)):
         if width not in (2, 4, 8):
             raise cursor.error(f"declares {name} of {width} bytes; 2, 4 and 8 can be read")
-    return Hdf5Bytes(reader, base_address, offset_bytes, length_bytes, chunk_btree_k)
+    return offset_bytes, length_bytes
+
+
+def _check_complete(reader: ByteReader, base_address: int, declared: int, end: int) -> None:
+    """Raise if the file is shorter than declared; the end counts from byte 0 of the file."""
+    end += base_address - declared
+    if reader.size_bytes < end:
+        raise SourceFormatError(
+            f"the file is truncated: it has {reader.size_bytes} of {end} bytes",
+            Place(start=reader.size_bytes, stop=end),
+        )
 
 
 def _locate_signature(reader: ByteReader) -> int:

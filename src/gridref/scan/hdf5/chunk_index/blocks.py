@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.errors import SourceFormatError
-from gridref.scan.hdf5.checksum import lookup3, lookup3_rows
+from gridref.scan.hdf5.checksum import lookup3_rows
 from gridref.scan.hdf5.chunk_index.request import IndexRequest, StoredChunks, WalkerUnsupported
 from gridref.scan.hdf5.superblock import FieldCursor, Hdf5Bytes
 
@@ -138,13 +138,8 @@ def read_checked(request: IndexRequest, address: int, length: int, what: str) ->
     SourceFormatError
         If it lies outside of the file, or its checksum is wrong.
     """
-    file = request.file
-    data = file.read(address, length, what)
     request.budget.spend(length, what)
-    body, stored = data[:-CHECKSUM_BYTES], data[-CHECKSUM_BYTES:]
-    if lookup3(body) != int.from_bytes(stored, "little"):
-        raise SourceFormatError(f"the checksum of {what} is wrong", file.place(address, length))
-    return FieldCursor(body, what, file.place(address, length))
+    return request.file.read_checked(address, length, what)
 
 
 def verify_rows(
