@@ -42,6 +42,9 @@ Array -> array
                                     ``mantissa_bits``, ``normalization`` (``"implied"``, ``"set"``):
                                     floats of any layout, stored as unsigned integers of ``size``
                                     bytes (1, 2, 4 or 8); all as HDF5's datatype message has them
+``gridref.hdf5_string``             ``padding``: ``"terminated"`` (what lies behind the first zero
+                                    byte is no part of the string) or ``"spaces"`` (nor are spaces
+                                    at its end)
 ``gridref.tiff_predictor``          ``predictor``: 2 or 3; ``axis``: that of the image's width, in
                                     the array as it is stored (after ``transpose``); ``distance``: 1
                                     (default) or, for predictor 3, 2 or 4. For 3 the ``bytes`` codec

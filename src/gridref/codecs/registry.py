@@ -11,6 +11,7 @@ from gridref.codecs import (
     hdf5_nbit,
     hdf5_numbers,
     hdf5_scaleoffset,
+    hdf5_strings,
     numcodecs_codecs,
     strings,
     tiff,
@@ -34,6 +35,7 @@ ARRAY_CODECS: dict[str, ArrayCodec] = (
     | arithmetic.ARRAY_CODECS
     | numcodecs_codecs.ARRAY_CODECS
     | hdf5_numbers.ARRAY_CODECS
+    | hdf5_strings.ARRAY_CODECS
     | tiff.ARRAY_CODECS
 )
 """Array -> array codecs."""

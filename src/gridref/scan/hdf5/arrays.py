@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from h5py import h5d
 
-from gridref.errors import UnsupportedFeatureError
+from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.model.array import VirtualArray
 from gridref.model.encoding import Encoding
 from gridref.model.joining import concatenate, missing_array
@@ -21,6 +21,7 @@ from gridref.scan.hdf5.external import external_chunks
 from gridref.scan.hdf5.fill import fill_value
 from gridref.scan.hdf5.filters import filter_codecs, refuse_unreadable
 from gridref.scan.hdf5.inline import inline_converted, inline_stored, inline_texts
+from gridref.scan.hdf5.message_bodies import DATATYPE, message_body
 from gridref.scan.hdf5.tree import DatasetNode
 from gridref.scan.hdf5.vds import virtual_blocks
 from gridref.scan.options import ScanOptions
@@ -83,7 +84,7 @@ def scan_array(
     SourceFormatError
         If the file is corrupt there.
     """
-    element = element_type(dataset.did.get_type())
+    element = _element(dataset)
     scanned = _scan(dataset, element, options, depth=0)
     names = dims + tuple(
         f"{dataset.name}_axis_{len(dims) + axis}" for axis in range(len(element.subshape))
@@ -91,6 +92,14 @@ def scan_array(
     array = _padded(scanned.array, sizes + element.subshape)
     attrs = _with_flags(dataset.attributes.public, element)
     return replace(scanned, array=array.replace(dims=names, attrs=attrs))
+
+
+def _element(dataset: DatasetNode) -> ElementType:
+    file = dataset.file
+    message = message_body(file.bytes, dataset.messages, DATATYPE)
+    if message is None:
+        raise SourceFormatError("the dataset has no datatype", file.place(dataset.path))
+    return element_type(message)
 
 
 def _scan(
@@ -121,13 +130,13 @@ def _virtual(
     dataset: DatasetNode, element: ElementType, fill: Any, options: ScanOptions, depth: int
 ) -> ScannedArray:
     if element.form is not Form.STORED or element.subshape:
-        raise UnsupportedFeatureError(f"virtual datasets of {element.reason or 'arrays'}")
+        what = "arrays" if element.form is Form.STORED else element.reason
+        raise UnsupportedFeatureError(f"virtual datasets of {what}")
     if depth >= _MAX_NESTED:
         raise UnsupportedFeatureError(f"virtual datasets are nested more than {_MAX_NESTED} deep")
 
     def scan_source(source: DatasetNode) -> VirtualArray:
-        source_element = element_type(source.did.get_type())
-        return _scan(source, source_element, options, depth + 1).array
+        return _scan(source, _element(source), options, depth + 1).array
 
     array, note = virtual_blocks(dataset, element.dtype, fill, scan_source)
     return ScannedArray(array, reason=note)

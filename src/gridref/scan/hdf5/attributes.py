@@ -154,7 +154,7 @@ def _read(aid: Any, name: bytes, fid: Any) -> Any:
     if name == b"DIMENSION_LIST":
         return _read_object(aid)
     tid = aid.get_type()
-    element = element_type(tid)
+    element = element_type(tid.encode()[2:])
     if aid.shape is None:
         return _empty(element)
     if element.form is Form.TEXT:

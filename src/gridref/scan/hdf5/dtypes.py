@@ -1,11 +1,12 @@
 """HDF5 datatypes -> dtypes, and whether stored bytes are elements as they stand.
 
-Source: HDF5 File Format Specification, "The Datatype Message" (IV.A.2.d), and HDF5 Reference
-Manual, H5T.
+Source: HDF5 File Format Specification v3, IV.A.2.d "The Datatype Message"; which dtype stands for
+which datatype is as in h5py.
 """
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,13 +15,13 @@ from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
-from h5py import h5t
 
 from gridref.codecs import why_not
-from gridref.errors import UnsupportedFeatureError
+from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.model.encoding import Codec
+from gridref.scan.hdf5.datatype_message import Datatype, DatatypeClass, read_datatype
 
-__all__ = ["ElementType", "Form", "element_type"]
+__all__ = ["ElementType", "Form", "MemberType", "element_type"]
 
 _CACHED_TYPES = 4096
 
@@ -31,7 +32,7 @@ class Form(Enum):
     STORED = "stored"
     """Stored bytes are elements, but for their byte order."""
     CONVERTED = "converted"
-    """HDF5 changes the stored bytes on reading (odd precisions, unusual floats, padded strings)."""
+    """No codec makes elements of the stored bytes: compounds of both byte orders, for example."""
     TEXT = "text"
     """Variable-length strings: stored bytes point into the global heap."""
     REFERENCE = "reference"
@@ -64,13 +65,19 @@ class ElementType:
     subshape
         Shape of each element of an array datatype: it adds dimensions.
     reason
-        Why they are not `Form.STORED`.
+        In what their stored bytes differ from elements of the dtype.
     enum
         Values by name, for enumerations that are no booleans.
     text
         Whether they are strings, of fixed or variable length.
     padding
         Of strings of fixed length: ``"zeros"``, ``"terminated"`` by a zero byte, or ``"spaces"``.
+    members
+        Of a compound.
+    base
+        Of a variable-length sequence: its elements.
+    region
+        Whether references are to regions.
     """
 
     dtype: np.dtype[Any]
@@ -83,10 +90,13 @@ class ElementType:
     enum: tuple[tuple[str, int], ...] = ()
     text: bool = False
     padding: str = "zeros"
+    members: tuple[MemberType, ...] = ()
+    base: ElementType | None = None
+    region: bool = False
 
     @property
     def itemsize(self) -> int:
-        """Size of a stored element in bytes, where it is stored."""
+        """Size of a stored element in bytes."""
         return self.dtype.itemsize if self.stored_bytes is None else self.stored_bytes
 
     @property
@@ -108,237 +118,328 @@ class ElementType:
         return (*self.array_codecs, Codec.of("bytes", endian=endian))
 
 
-def element_type(tid: Any) -> ElementType:
-    """Describe an HDF5 datatype.
+@dataclass(frozen=True)
+class MemberType:
+    """A member of a compound: its name, its first byte in an element, and its elements."""
 
-    Raises
-    ------
-    UnsupportedFeatureError
-        For a type that no dtype stands for.
-    """
-    return _decoded(tid.encode())
+    name: str
+    offset: int
+    element: ElementType
+
+    @property
+    def n_elements(self) -> int:
+        """How many elements it has: more than one if it is an array."""
+        return math.prod(self.element.subshape)
 
 
 @lru_cache(_CACHED_TYPES)
-def _decoded(encoded: bytes) -> ElementType:
-    return _describe(h5t.decode(encoded))
+def element_type(message: bytes) -> ElementType:
+    """Describe the elements of a datatype, by its datatype message.
+
+    Raises
+    ------
+    SourceFormatError
+        If the message is corrupt.
+    UnsupportedFeatureError
+        For a type that no dtype stands for.
+    """
+    datatype = read_datatype(message)
+    try:
+        return _describe(datatype)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise UnsupportedFeatureError(f"the datatype has no dtype: {error}") from error
 
 
-def _describe(tid: Any) -> ElementType:
-    kind = tid.get_class()
-    describe = _DESCRIBERS.get(kind)
+def _describe(datatype: Datatype) -> ElementType:
+    describe = _DESCRIBERS.get(datatype.kind)
     if describe is None:
-        name = "time" if kind == h5t.TIME else f"number {kind}"
+        name = datatype.kind.name.lower()
         raise UnsupportedFeatureError(f"the HDF5 datatype class {name} has no dtype")
-    return describe(tid)
+    return describe(datatype)
 
 
-def _order(tid: Any, size: int) -> Literal["<", ">", "|"]:
-    if size == 1:
-        return "|"
-    order = tid.get_order()
-    if order not in (h5t.ORDER_LE, h5t.ORDER_BE):
+_VAX_ORDER = 0x41
+
+
+def _order(datatype: Datatype) -> Literal["<", ">", "|"]:
+    if datatype.version >= 3 and datatype.flags & _VAX_ORDER == _VAX_ORDER:
         raise UnsupportedFeatureError("the datatype's byte order is neither little- nor big-endian")
-    return "<" if order == h5t.ORDER_LE else ">"
+    if datatype.size == 1:
+        return "|"
+    return ">" if datatype.flags & 1 else "<"
 
 
-def _integer(tid: Any) -> ElementType:
-    size = tid.get_size()
-    signed = tid.get_class() != h5t.BITFIELD and tid.get_sign() == h5t.SGN_2
+_SIGNED = 0x08
+
+
+def _integer(datatype: Datatype) -> ElementType:
+    size = datatype.size
+    signed = datatype.kind is not DatatypeClass.BITFIELD and datatype.flags & _SIGNED
     if size not in (1, 2, 4, 8):
         raise UnsupportedFeatureError(f"integers of {size} bytes have no dtype")
-    element = ElementType(np.dtype(f"{'i' if signed else 'u'}{size}"), order=_order(tid, size))
-    offset, precision = _bits(tid)
+    element = ElementType(np.dtype(f"{'i' if signed else 'u'}{size}"), order=_order(datatype))
+    offset, precision = struct.unpack("<HH", datatype.properties)
     if precision == 8 * size and offset == 0:
         return element
+    if not 0 < precision <= 8 * size - offset:
+        raise SourceFormatError(
+            f"the datatype has integers of {size} bytes whose bits {offset} to {offset + precision}"
+            " mean something"
+        )
     codec = Codec.of("gridref.hdf5_integer", precision=precision, offset=offset)
-    return replace(element, array_codecs=(codec,))
+    return replace(element, array_codecs=(codec,), reason=f"integers of {precision} bits")
 
 
-def _bits(tid: Any) -> tuple[int, int]:
-    """Number of the first bit that means something, and of such bits.
-
-    h5py does not tell them of bitfields; they lie behind the 8 bytes that each datatype message
-    begins with, and the 2 that ``H5Tencode`` puts before it.
-    """
-    first, precision = struct.unpack_from("<HH", tid.encode(), 10)
-    return first, precision
-
-
+_FLOAT_FIELDS = struct.Struct("<HHBBBBI")
 _IEEE_FIELDS = {
-    2: ((15, 10, 5, 0, 10), 15),
-    4: ((31, 23, 8, 0, 23), 127),
-    8: ((63, 52, 11, 0, 52), 1023),
+    2: (15, (0, 16, 10, 5, 0, 10, 15)),
+    4: (31, (0, 32, 23, 8, 0, 23, 127)),
+    8: (63, (0, 64, 52, 11, 0, 52, 1023)),
 }
-"""Positions and sizes of sign, exponent and mantissa, and the exponent's bias, by size in bytes."""
+"""Position of the sign, then offset, precision, positions and sizes of exponent and mantissa, and
+the exponent's bias, by size in bytes."""
+
+_NORMALIZATIONS = ("none", "set", "implied")
+_FLOAT_LIMITS = ((2, 10, 16, -14), (4, 23, 128, -126), (8, 52, 1024, -1022))
+"""Size of a dtype, of its mantissa in bits, and its largest and smallest exponent."""
 
 
-def _float(tid: Any) -> ElementType:
-    size = tid.get_size()
-    fields = (tuple(tid.get_fields()), tid.get_ebias())
-    standard = (
-        _IEEE_FIELDS.get(size) == fields
-        and tid.get_norm() == h5t.NORM_IMPLIED
-        and tid.get_precision() == 8 * size
-    )
-    if standard:
-        return ElementType(np.dtype(f"f{size}"), order=_order(tid, size))
-    return _unusual_float(tid, size)
+def _float(datatype: Datatype) -> ElementType:
+    size, flags = datatype.size, datatype.flags
+    fields = _FLOAT_FIELDS.unpack(datatype.properties)
+    normalization = flags >> 4 & 3
+    if normalization >= len(_NORMALIZATIONS) or not (fields[3] and fields[5]):
+        raise SourceFormatError("the datatype has floats without mantissa or exponent")
+    if _IEEE_FIELDS.get(size) == (flags >> 8 & 0xFF, fields) and normalization == 2:
+        return ElementType(np.dtype(f"f{size}"), order=_order(datatype))
+    return _unusual_float(datatype, fields)
 
 
-def _unusual_float(tid: Any, size: int) -> ElementType:
-    reason = f"floats of {size} bytes with {tid.get_precision()} bits, not as in IEEE 754"
-    try:
-        dtype = tid.dtype
-    except (TypeError, ValueError, KeyError) as error:
-        raise UnsupportedFeatureError(f"{reason}: h5py has no dtype for them") from error
-    if dtype.kind != "f" or dtype.itemsize not in _IEEE_FIELDS:
+def _unusual_float(datatype: Datatype, fields: tuple[int, ...]) -> ElementType:
+    _, precision, exponent, exponent_bits, mantissa, mantissa_bits, bias = fields
+    size = datatype.size
+    reason = f"floats of {size} bytes with {precision} bits, not as in IEEE 754"
+    itemsize = _size_of_float(size, exponent_bits, bias, mantissa_bits)
+    if itemsize is None:
         raise UnsupportedFeatureError(f"{reason}: Zarr has no dtype for them")
-    element = ElementType(np.dtype(f"f{dtype.itemsize}"), order=_order(tid, size))
-    codec = _float_codec(tid, size)
-    if why_not(codec) is not None or tid.get_offset():
-        return replace(element, form=Form.CONVERTED, reason=reason)
-    return replace(element, array_codecs=(codec,), stored_bytes=size)
-
-
-_NORMALIZATIONS = {h5t.NORM_IMPLIED: "implied", h5t.NORM_MSBSET: "set", h5t.NORM_NONE: "none"}
-
-
-def _float_codec(tid: Any, size: int) -> Codec:
-    sign, exponent, exponent_bits, mantissa, mantissa_bits = tid.get_fields()
-    return Codec.of(
+    codec = Codec.of(
         "gridref.hdf5_float",
         size=size,
-        sign_position=sign,
+        sign_position=datatype.flags >> 8 & 0xFF,
         exponent_position=exponent,
         exponent_bits=exponent_bits,
-        exponent_bias=tid.get_ebias(),
+        exponent_bias=bias,
         mantissa_position=mantissa,
         mantissa_bits=mantissa_bits,
-        normalization=_NORMALIZATIONS[tid.get_norm()],
+        normalization=_NORMALIZATIONS[datatype.flags >> 4 & 3],
+    )
+    problem = why_not(codec)
+    if problem is not None:
+        raise UnsupportedFeatureError(f"{reason}: {problem}")
+    dtype = np.dtype(f"f{itemsize}")
+    return ElementType(
+        dtype, order=_order(datatype), array_codecs=(codec,), stored_bytes=size, reason=reason
     )
 
 
-def _string(tid: Any) -> ElementType:
-    if tid.is_variable_str():
-        return ElementType(
-            np.dtypes.StringDType(), Form.TEXT, reason="variable-length strings", text=True
-        )
-    size = tid.get_size()
-    padding = _PADDINGS[tid.get_strpad()]
+def _size_of_float(size: int, exponent_bits: int, bias: int, mantissa_bits: int) -> int | None:
+    """Size of the smallest dtype that holds all such floats, as h5py chooses it."""
+    largest, smallest = (1 << exponent_bits) - bias - 1, 1 - bias
+    for itemsize, bits, maximum, minimum in _FLOAT_LIMITS:
+        if (
+            size <= itemsize
+            and mantissa_bits <= bits
+            and largest <= maximum
+            and smallest >= minimum
+        ):
+            return itemsize
+    return None
+
+
+_PADDINGS = ("terminated", "zeros", "spaces")
+
+
+def _string(datatype: Datatype) -> ElementType:
+    size, number = datatype.size, datatype.flags & 0x0F
+    if number >= len(_PADDINGS):
+        raise SourceFormatError(f"the datatype has strings of the unknown padding {number}")
+    padding = _PADDINGS[number]
     element = ElementType(np.dtype(f"S{size}"), text=True, padding=padding)
     if padding == "zeros" or (size == 1 and padding == "terminated"):
         return element
-    return replace(element, form=Form.CONVERTED, reason="strings that are not padded with zeros")
+    codec = Codec.of("gridref.hdf5_string", padding=padding)
+    return replace(element, array_codecs=(codec,), reason="strings that are not padded with zeros")
 
 
-_PADDINGS = {
-    h5t.STR_NULLTERM: "terminated",
-    h5t.STR_NULLPAD: "zeros",
-    h5t.STR_SPACEPAD: "spaces",
-}
+def _opaque(datatype: Datatype) -> ElementType:
+    tag = datatype.properties
+    if tag.startswith(b"NUMPY:"):
+        try:
+            dtype = np.dtype(tag.removeprefix(b"NUMPY:").decode("ascii"))
+        except (TypeError, ValueError, SyntaxError) as error:
+            raise UnsupportedFeatureError(f"opaque elements have the tag {tag!r}") from error
+        if dtype.kind in "mM" and dtype.itemsize == datatype.size:
+            native = dtype.newbyteorder("=")
+            return ElementType(np.dtype(native.str), order="<" if dtype.isnative else ">")
+    return ElementType(np.dtype(f"V{datatype.size}"))
 
 
-def _opaque(tid: Any) -> ElementType:
-    dtype = tid.dtype
-    if dtype.kind in "mM":
-        native = dtype.newbyteorder("=")
-        return ElementType(np.dtype(native.str), order="<" if dtype.isnative else ">")
-    return ElementType(np.dtype(f"V{tid.get_size()}"))
-
-
-def _enum(tid: Any) -> ElementType:
-    base = _describe(tid.get_super())
+def _enum(datatype: Datatype) -> ElementType:
+    integer = _base(datatype)
+    base = _describe(integer)
     members = tuple(
-        (tid.get_member_name(index).decode("utf-8", "replace"), int(tid.get_member_value(index)))
-        for index in range(tid.get_nmembers())
+        (name.decode("utf-8", "replace"), _stored_integer(value, integer, base))
+        for name, value in datatype.enum
     )
     if base.dtype == np.int8 and dict(members) == {"FALSE": 0, "TRUE": 1}:
         return replace(base, dtype=np.dtype(bool))
     return replace(base, enum=members)
 
 
-def _array(tid: Any) -> ElementType:
-    base = _describe(tid.get_super())
-    return replace(base, subshape=tuple(tid.get_array_dims()) + base.subshape, enum=())
+def _stored_integer(raw: bytes, datatype: Datatype, element: ElementType) -> int:
+    offset: int
+    precision: int
+    offset, precision = struct.unpack("<HH", datatype.properties)
+    number = int.from_bytes(raw, "big" if element.order == ">" else "little") >> offset
+    number &= (1 << precision) - 1
+    if element.dtype.kind == "i" and number >> (precision - 1):
+        number -= 1 << precision
+    return number
 
 
-def _reference(tid: Any) -> ElementType:
-    region = tid.equal(h5t.STD_REF_DSETREG)
-    if not region and not tid.equal(h5t.STD_REF_OBJ):
+def _base(datatype: Datatype) -> Datatype:
+    """What the elements are made of."""
+    if datatype.base is None:
+        raise SourceFormatError("the datatype lacks the one that it is made of")
+    return datatype.base
+
+
+def _array(datatype: Datatype) -> ElementType:
+    base = _describe(_base(datatype))
+    return replace(base, subshape=datatype.shape + base.subshape, enum=())
+
+
+def _reference(datatype: Datatype) -> ElementType:
+    kind = datatype.flags & 0x0F
+    if kind > 1:
         raise UnsupportedFeatureError("references of the kind H5T_STD_REF cannot be read by h5py")
     return ElementType(
         np.dtypes.StringDType(),
         Form.REFERENCE,
-        reason=f"references to {'regions' if region else 'objects'}",
+        stored_bytes=datatype.size,
+        reason=f"references to {'regions' if kind else 'objects'}",
+        region=bool(kind),
     )
 
 
-def _ragged(tid: Any) -> ElementType:
-    base = _describe(tid.get_super())
-    return ElementType(base.dtype, Form.RAGGED, reason="variable-length sequences")
+def _variable(datatype: Datatype) -> ElementType:
+    kind = datatype.flags & 0x0F
+    if kind == 1:
+        return ElementType(
+            np.dtypes.StringDType(),
+            Form.TEXT,
+            stored_bytes=datatype.size,
+            reason="variable-length strings",
+            text=True,
+        )
+    if kind:
+        raise SourceFormatError(f"the datatype has variable-length elements of the kind {kind}")
+    base = _describe(_base(datatype))
+    return ElementType(
+        base.dtype,
+        Form.RAGGED,
+        stored_bytes=datatype.size,
+        reason="variable-length sequences",
+        base=base,
+    )
 
 
-def _compound(tid: Any) -> ElementType:
-    names = [
-        tid.get_member_name(index).decode("utf-8", "surrogateescape")
-        for index in range(tid.get_nmembers())
-    ]
-    members = [_describe(tid.get_member_type(index)) for index in range(len(names))]
-    offsets = [tid.get_member_offset(index) for index in range(len(names))]
-    orders = {member.order for member in members} - {"|"}
-    bad = [member for member in members if not member.is_plain]
-    mixed = [member for member in bad if member.form not in _WITHOUT_HEAP]
+def _complex(datatype: Datatype) -> ElementType:
+    part = _describe(_base(datatype))
+    if not part.is_plain or part.dtype not in (np.float32, np.float64):
+        raise UnsupportedFeatureError(f"complex numbers of {datatype.size} bytes have no dtype")
+    if datatype.size != 2 * part.dtype.itemsize:
+        raise SourceFormatError(f"the datatype has complex numbers of {datatype.size} bytes")
+    return ElementType(np.dtype(f"c{datatype.size}"), order=part.order)
+
+
+def _compound(datatype: Datatype) -> ElementType:
+    size = datatype.size
+    members = tuple(
+        MemberType(
+            member.name.decode("utf-8", "surrogateescape"),
+            member.offset,
+            _describe(member.datatype),
+        )
+        for member in datatype.members
+    )
+    elements = [member.element for member in members]
+    orders = {element.order for element in elements} - {"|"}
+    bad = [element for element in elements if not element.is_plain]
+    mixed = [element for element in bad if element.form not in _WITHOUT_HEAP]
     if mixed:
         reason = f"compounds with members that are {mixed[0].reason}"
-        return ElementType(np.dtype(f"V{tid.get_size()}"), Form.MIXED, reason=reason)
-    if _is_complex(names, members, offsets, tid.get_size()):
-        size = 2 * members[0].dtype.itemsize
-        return ElementType(np.dtype(f"c{size}"), order=members[0].order)
-    dtype = _struct(names, members, offsets, tid.get_size())
-    if bad:
-        reason = f"compounds with members that are {bad[0].reason or bad[0].codecs[0].name}"
-        return ElementType(dtype, Form.CONVERTED, reason=reason)
-    if len(orders) > 1:
-        reason = "compounds with members of both byte orders"
-        return ElementType(dtype, Form.CONVERTED, reason=reason)
+        return ElementType(np.dtype(f"V{size}"), Form.MIXED, reason=reason, members=members)
+    if _is_complex(members, size):
+        return ElementType(np.dtype(f"c{size}"), order=elements[0].order)
+    dtype = _struct(members, size)
+    if bad or len(orders) > 1:
+        what = f"that are {bad[0].reason}" if bad else "of both byte orders"
+        reason = f"compounds with members {what}"
+        return ElementType(dtype, Form.CONVERTED, stored_bytes=size, reason=reason, members=members)
     return ElementType(dtype, order=orders.pop() if orders else "|")
 
 
-def _is_complex(
-    names: Sequence[str], members: Sequence[ElementType], offsets: Sequence[int], size: int
-) -> bool:
+def _is_complex(members: Sequence[MemberType], size: int) -> bool:
     """Whether h5py takes it for a complex number: members r and i, alike, side by side."""
-    if tuple(names) != ("r", "i") or members[0] != members[1] or members[0].subshape:
+    if [member.name for member in members] != ["r", "i"]:
         return False
-    part = members[0].dtype
+    real, imaginary = members
+    part = real.element.dtype
     return (
-        part in (np.float32, np.float64)
-        and members[0].is_plain
-        and tuple(offsets) == (0, part.itemsize)
+        real.element == imaginary.element
+        and not real.element.subshape
+        and part in (np.float32, np.float64)
+        and real.element.is_plain
+        and (real.offset, imaginary.offset) == (0, part.itemsize)
         and size == 2 * part.itemsize
     )
 
 
-def _struct(
-    names: list[str], members: Sequence[ElementType], offsets: list[int], size: int
-) -> np.dtype[Any]:
+def _struct(members: Sequence[MemberType], size: int) -> np.dtype[Any]:
+    for member in members:
+        element = member.element
+        if element.dtype.itemsize > element.itemsize:
+            raise UnsupportedFeatureError(
+                f"compounds with the member {member.name}, which is stored in"
+                f" {element.itemsize} bytes and becomes {element.dtype}, have no dtype"
+            )
     formats = [
-        np.dtype((member.dtype, member.subshape)) if member.subshape else member.dtype
+        np.dtype((member.element.dtype, member.element.subshape))
+        if member.element.subshape
+        else member.element.dtype
         for member in members
     ]
-    return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": size})
+    return np.dtype(
+        {
+            "names": [member.name for member in members],
+            "formats": formats,
+            "offsets": [member.offset for member in members],
+            "itemsize": size,
+        }
+    )
 
 
 _DESCRIBERS = {
-    h5t.INTEGER: _integer,
-    h5t.BITFIELD: _integer,
-    h5t.FLOAT: _float,
-    h5t.STRING: _string,
-    h5t.OPAQUE: _opaque,
-    h5t.ENUM: _enum,
-    h5t.ARRAY: _array,
-    h5t.REFERENCE: _reference,
-    h5t.VLEN: _ragged,
-    h5t.COMPOUND: _compound,
+    DatatypeClass.INTEGER: _integer,
+    DatatypeClass.BITFIELD: _integer,
+    DatatypeClass.FLOAT: _float,
+    DatatypeClass.STRING: _string,
+    DatatypeClass.OPAQUE: _opaque,
+    DatatypeClass.ENUM: _enum,
+    DatatypeClass.ARRAY: _array,
+    DatatypeClass.REFERENCE: _reference,
+    DatatypeClass.VLEN: _variable,
+    DatatypeClass.COMPOUND: _compound,
+    DatatypeClass.COMPLEX: _complex,
 }

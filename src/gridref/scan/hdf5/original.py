@@ -142,7 +142,7 @@ def _folder_of_external_files(creation: Any) -> bytes:
 
 
 def _read(dataset: Any, selection: tuple[slice, ...] | None) -> NDArray[Any]:
-    element = element_type(dataset.id.get_type())
+    element = element_type(dataset.id.get_type().encode()[2:])
     shape = dataset.shape + element.subshape
     wanted = tuple(slice(0, n) for n in shape) if selection is None else selection
     inside = tuple(
