@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.errors import SourceFormatError
+from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.scan.hdf5.checksum import lookup3_rows
-from gridref.scan.hdf5.chunk_index.request import IndexRequest, StoredChunks, WalkerUnsupported
+from gridref.scan.hdf5.chunk_index.request import IndexRequest, StoredChunks
 from gridref.scan.hdf5.superblock import FieldCursor, Hdf5Bytes
 
 __all__ = [
@@ -111,7 +111,7 @@ def array_elements(request: IndexRequest, client: int, element_bytes: int) -> El
     version 4 of the data layout message, and is that of all lengths in version 5.
     """
     if client not in (0, 1):
-        raise WalkerUnsupported(f"the array index holds elements of the unknown kind {client}")
+        raise UnsupportedFeatureError(f"the array index holds elements of the unknown kind {client}")
     address_bytes = request.file.offset_bytes
     fields: list[tuple[str, str] | tuple[str, str, tuple[int]]]
     fields = [("address", f"<u{address_bytes}")]

@@ -11,51 +11,24 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.errors import SourceFormatError
+from gridref.errors import SourceFormatError, UnsupportedFeatureError
+from gridref.scan.hdf5.btree_v2 import NODE_PREFIX_BYTES, BTreeV2, NodeLevel, read_btree_v2
 from gridref.scan.hdf5.chunk_index.blocks import (
     BATCH_BYTES,
-    CHECKSUM_BYTES,
     join_chunks,
-    read_checked,
     stored_size,
     verify_rows,
 )
 from gridref.scan.hdf5.chunk_index.request import (
     IndexRequest,
     StoredChunks,
-    WalkerUnsupported,
     check_addresses,
 )
 
 __all__ = ["walk_btree_v2"]
 
 _UNFILTERED_RECORD, _FILTERED_RECORD = 10, 11
-_NODE_PREFIX_BYTES = 6
 _WHAT = "a node of the chunk B-tree"
-
-
-@dataclass(frozen=True, slots=True)
-class _Level:
-    """What nodes of one level look like; level 0 are the leaves."""
-
-    max_records: int
-    max_total: int  # of records in a node and below it
-    pointer_bytes: int
-    count_bytes: int  # of the number of records in a child, inside a pointer
-    total_bytes: int  # of the number of records in a child and below it
-
-
-@dataclass(frozen=True, slots=True)
-class _Tree:
-    """The header of the tree."""
-
-    record_type: int
-    record: np.dtype[np.void]
-    node_bytes: int
-    levels: tuple[_Level, ...]
-    root: int
-    root_records: int
-    n_total: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,47 +46,40 @@ def walk_btree_v2(request: IndexRequest) -> StoredChunks:
     ------
     SourceFormatError
         If the tree is corrupt.
-    WalkerUnsupported
+    UnsupportedFeatureError
         If it is of an unknown version or type.
     """
     tree = _read_header(request)
-    if tree.root == request.file.undefined_address or not tree.n_total:
+    record = _record(request, tree.record_type, tree.record_bytes)
+    if tree.root is None or not tree.n_records:
         return join_chunks([])
     root = check_addresses(request.file, np.array([tree.root], np.uint64), 0, _WHAT)
     nodes = _Nodes(root, np.array([tree.root_records], np.int64))
     found: list[StoredChunks] = []
     for depth in reversed(range(len(tree.levels))):
-        chunks, nodes = _read_level(request, tree, depth, nodes)
+        chunks, nodes = _read_level(request, tree, record, depth, nodes)
         found += chunks
     joined = join_chunks(found)
-    if len(joined.number) != tree.n_total:
+    if len(joined.number) != tree.n_records:
         raise SourceFormatError(
-            f"the chunk B-tree holds {len(joined.number)} chunks instead of the {tree.n_total} "
+            f"the chunk B-tree holds {len(joined.number)} chunks instead of the {tree.n_records} "
             "it declares"
         )
     return joined
 
 
-def _read_header(request: IndexRequest) -> _Tree:
-    file = request.file
-    n_bytes = 16 + file.offset_bytes + 2 + file.length_bytes + CHECKSUM_BYTES
-    what = "the header of the chunk B-tree"
-    cursor = read_checked(request, request.index_address, n_bytes, what)
-    cursor.expect(b"BTHD", "signature")
-    version, record_type = cursor.take(1), cursor.take(1)
-    if version != 0 or record_type not in (_UNFILTERED_RECORD, _FILTERED_RECORD):
-        raise WalkerUnsupported(f"the B-tree has version {version} and records of {record_type}")
-    node_bytes, record_bytes, depth = cursor.take(4), cursor.take(2), cursor.take(2)
-    cursor.take_bytes(2)  # when to split and merge nodes
-    root, root_records = cursor.take(file.offset_bytes), cursor.take(2)
-    n_total = cursor.take(file.length_bytes)
-    if n_total > request.n_chunks:
-        raise SourceFormatError(
-            f"the chunk B-tree declares {n_total} chunks, the dataset has {request.n_chunks}"
+def _read_header(request: IndexRequest) -> BTreeV2:
+    tree = read_btree_v2(request.file, request.index_address, "the chunk B-tree")
+    kinds = (_UNFILTERED_RECORD, _FILTERED_RECORD)
+    if tree.version != 0 or tree.record_type not in kinds:
+        raise UnsupportedFeatureError(
+            f"the B-tree has version {tree.version} and records of {tree.record_type}"
         )
-    record = _record(request, record_type, record_bytes)
-    levels = _levels(file.offset_bytes, node_bytes, record_bytes, depth)
-    return _Tree(record_type, record, node_bytes, levels, root, root_records, n_total)
+    if tree.n_records > request.n_chunks:
+        raise SourceFormatError(
+            f"the chunk B-tree declares {tree.n_records} chunks, the dataset has {request.n_chunks}"
+        )
+    return tree
 
 
 def _record(request: IndexRequest, record_type: int, record_bytes: int) -> np.dtype[np.void]:
@@ -139,35 +105,8 @@ def _record(request: IndexRequest, record_type: int, record_bytes: int) -> np.dt
     return dtype
 
 
-def _levels(
-    offset_bytes: int, node_bytes: int, record_bytes: int, depth: int
-) -> tuple[_Level, ...]:
-    """Sizes of the nodes of each level; pointers are only as wide as the counts they hold."""
-    overhead = _NODE_PREFIX_BYTES + CHECKSUM_BYTES
-    most = max(0, node_bytes - overhead) // record_bytes
-    levels = [_Level(most, most, 0, 0, 0)]
-    count_bytes = _width(most)
-    for level in range(1, depth + 1):
-        total_bytes = _width(levels[-1].max_total) if level > 1 else 0
-        pointer_bytes = offset_bytes + count_bytes + total_bytes
-        room = max(0, node_bytes - overhead - pointer_bytes)
-        most = room // (record_bytes + pointer_bytes)
-        total = (most + 1) * levels[-1].max_total + most
-        levels.append(_Level(most, total, pointer_bytes, count_bytes, total_bytes))
-        if not most or total_bytes > 8:
-            raise SourceFormatError(
-                f"the chunk B-tree has {depth + 1} levels of nodes of {node_bytes} bytes"
-            )
-    return tuple(levels)
-
-
-def _width(limit: int) -> int:
-    """Bytes that numbers up to `limit` take."""
-    return max(1, -(-limit.bit_length() // 8))
-
-
 def _read_level(
-    request: IndexRequest, tree: _Tree, depth: int, nodes: _Nodes
+    request: IndexRequest, tree: BTreeV2, record: np.dtype[np.void], depth: int, nodes: _Nodes
 ) -> tuple[list[StoredChunks], _Nodes]:
     """The chunks in nodes of one level, and the nodes below them."""
     level = tree.levels[depth]
@@ -182,7 +121,7 @@ def _read_level(
     for start in range(0, len(nodes.addresses), step):
         part = _Nodes(nodes.addresses[start : start + step], nodes.counts[start : start + step])
         rows = _read_nodes(request, tree, depth, part)
-        found.append(_chunks(request, tree, level, rows, part.counts))
+        found.append(_chunks(request, record, level, rows, part.counts))
         if depth:
             children.append(_children(request, tree, level, rows, part.counts))
     none = np.empty(0, np.int64)
@@ -193,14 +132,16 @@ def _read_level(
     return found, below
 
 
-def _read_nodes(request: IndexRequest, tree: _Tree, depth: int, nodes: _Nodes) -> NDArray[np.uint8]:
+def _read_nodes(
+    request: IndexRequest, tree: BTreeV2, depth: int, nodes: _Nodes
+) -> NDArray[np.uint8]:
     rows = request.file.read_rows(nodes.addresses, tree.node_bytes, _WHAT)
     prefix = (b"BTIN" if depth else b"BTLF") + bytes([0, tree.record_type])
-    is_bad = (rows[:, :_NODE_PREFIX_BYTES] != np.frombuffer(prefix, np.uint8)).any(axis=1)
+    is_bad = (rows[:, :NODE_PREFIX_BYTES] != np.frombuffer(prefix, np.uint8)).any(axis=1)
     if is_bad.any():
         place = request.file.place(int(nodes.addresses[is_bad][0]), tree.node_bytes)
         raise SourceFormatError(f"{_WHAT} is not one of level {depth}", place)
-    used = _NODE_PREFIX_BYTES + nodes.counts * tree.record.itemsize
+    used = NODE_PREFIX_BYTES + nodes.counts * tree.record_bytes
     if depth:
         used = used + (nodes.counts + 1) * tree.levels[depth].pointer_bytes
     verify_rows(request.file, rows, used, nodes.addresses, _WHAT)
@@ -209,13 +150,13 @@ def _read_nodes(request: IndexRequest, tree: _Tree, depth: int, nodes: _Nodes) -
 
 def _chunks(
     request: IndexRequest,
-    tree: _Tree,
-    level: _Level,
+    record: np.dtype[np.void],
+    level: NodeLevel,
     rows: NDArray[np.uint8],
     counts: NDArray[np.int64],
 ) -> StoredChunks:
-    stop = _NODE_PREFIX_BYTES + level.max_records * tree.record.itemsize
-    body = np.ascontiguousarray(rows[:, _NODE_PREFIX_BYTES:stop]).view(tree.record)
+    stop = NODE_PREFIX_BYTES + level.max_records * record.itemsize
+    body = np.ascontiguousarray(rows[:, NODE_PREFIX_BYTES:stop]).view(record)
     records = body[np.arange(level.max_records) < counts[:, None]]
     number = np.zeros(len(records), np.int64)
     for axis, n_chunks in enumerate(request.grid_shape):
@@ -232,14 +173,14 @@ def _chunks(
 
 def _children(
     request: IndexRequest,
-    tree: _Tree,
-    level: _Level,
+    tree: BTreeV2,
+    level: NodeLevel,
     rows: NDArray[np.uint8],
     counts: NDArray[np.int64],
 ) -> _Nodes:
     """Pointers follow the records, wherever these end: one more than there are records."""
     columns = np.arange((level.max_records + 1) * level.pointer_bytes)
-    start = _NODE_PREFIX_BYTES + counts * tree.record.itemsize
+    start = NODE_PREFIX_BYTES + counts * tree.record_bytes
     places = np.minimum(start[:, None] + columns, rows.shape[1] - 1)
     pointers = np.take_along_axis(rows, places, axis=1).reshape(
         len(rows), level.max_records + 1, level.pointer_bytes
