@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 from typing import Any
 
+import h5py
+import numpy as np
 import pytest
-from zarr.abc.store import ByteRequest
+from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, SuffixByteRequest
 from zarr.core.buffer import Buffer, cpu, default_buffer_prototype
 from zarr.core.sync import sync
 from zarr.testing.store import StoreTests
 from zarr.testing.utils import assert_bytes_equal
 
+import gridref
 from gridref.adapters.zarr_store import GridrefStore
 from gridref.errors import ReadOnlyError
 from gridref.io import SourcePool
@@ -36,6 +40,9 @@ class FilledSpace:
 
     def __reduce__(self) -> Any:
         return _known, (id(self),)
+
+    def peek(self, key: str) -> VirtualObject | None:
+        return self.resolve(key)
 
     def resolve(self, key: str) -> VirtualObject | None:
         if key not in self.held:
@@ -197,3 +204,35 @@ class TestGridrefStore(StoreTests[GridrefStore, cpu.Buffer]):
         sync_result = store.get_sync("key", byte_range=byte_range)
         async_result = await store.get("key", default_buffer_prototype(), byte_range=byte_range)
         assert_bytes_equal(sync_result, async_result)
+
+
+async def test_what_is_at_hand_needs_no_thread(tmp_path, monkeypatch):
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("v", data=np.arange(40, dtype="i4"), chunks=(10,))
+    store = gridref.open_store(gridref.scan(path), "native")
+    stored = [store.reader.read(store.space.resolve(f"v/c/{k}")) for k in range(4)]
+    threads = []
+    original = asyncio.to_thread
+
+    async def counted(*arguments, **options):
+        threads.append(arguments)
+        return await original(*arguments, **options)
+
+    monkeypatch.setattr(asyncio, "to_thread", counted)
+    asked = [None, RangeByteRequest(3, 9), RangeByteRequest(30, 99), OffsetByteRequest(5)]
+    for k, data in enumerate(stored):
+        for request in (*asked, SuffixByteRequest(7), SuffixByteRequest(99)):
+            cut = {
+                RangeByteRequest: lambda r, d: d[r.start : r.end],
+                OffsetByteRequest: lambda r, d: d[r.offset :],
+                SuffixByteRequest: lambda r, d: d[-r.suffix :],
+                type(None): lambda r, d: d,
+            }[type(request)](request, data)
+            got = await store.get(f"v/c/{k}", byte_range=request)
+            assert got.to_bytes() == cut
+    assert not threads
+    monkeypatch.setattr("os.preadv", lambda *_: -1)
+    assert (await store.get("v/c/1")).to_bytes() == stored[1]
+    assert len(threads) == 1
+    assert await store.get("v/c/9") is None

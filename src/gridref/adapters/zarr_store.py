@@ -32,6 +32,10 @@ class ObjectSpace(Protocol):
         """What answers for a key."""
         ...
 
+    def peek(self, key: str) -> VirtualObject | None:
+        """The same, if it is at hand without any work."""
+        ...
+
     def list_dir(self, prefix: str) -> list[str]:
         """Names right below a path."""
         ...
@@ -179,10 +183,10 @@ class GridrefStore(Store):
         byte_range: ByteRequest | None = None,
     ) -> Buffer | None:
         """The value of a key, or a byte range of it; None where there is none."""
-        data = self._read(key, byte_range)
-        if data is None:
+        found = self.space.resolve(key)
+        if found is None:
             return None
-        return (prototype or default_buffer_prototype()).buffer.from_bytes(data)
+        return _buffer(self._read(found, byte_range), prototype)
 
     def set_sync(self, key: str, value: Buffer) -> NoReturn:
         """Refused."""
@@ -200,6 +204,13 @@ class GridrefStore(Store):
     ) -> Buffer | None:
         """The value of a key, or a byte range of it; None where there is none."""
         await self._ensure_open()
+        found = self.space.peek(key)
+        if found is not None and found.n_bytes is not None:
+            start, stop = _bounds(byte_range, found.n_bytes)
+            end = found.n_bytes if stop is None else min(stop, found.n_bytes)
+            data = self.reader.at_hand(found, start, end)
+            if data is not None:
+                return _buffer(data, prototype)
         return await asyncio.to_thread(
             self.get_sync, key, prototype=prototype, byte_range=byte_range
         )
@@ -256,21 +267,27 @@ class GridrefStore(Store):
         for name in await asyncio.to_thread(self.space.list_dir, prefix):
             yield name
 
-    def _read(self, key: str, byte_range: ByteRequest | None) -> bytes | None:
-        found = self.space.resolve(key)
-        if found is None:
-            return None
-        if byte_range is None:
-            return self.reader.read(found)
-        if isinstance(byte_range, RangeByteRequest):
-            return self.reader.read(found, byte_range.start, byte_range.end)
-        if isinstance(byte_range, OffsetByteRequest):
-            return self.reader.read(found, byte_range.offset)
-        if isinstance(byte_range, SuffixByteRequest):
-            if found.n_bytes is None:
-                return self.reader.read(found)[-byte_range.suffix :]
-            return self.reader.read(found, max(0, found.n_bytes - byte_range.suffix))
-        raise ValueError(f"Unexpected byte_range, got {byte_range!r}")
+    def _read(self, found: VirtualObject, byte_range: ByteRequest | None) -> bytes:
+        if found.n_bytes is None and isinstance(byte_range, SuffixByteRequest):
+            return self.reader.read(found)[-byte_range.suffix :]
+        return self.reader.read(found, *_bounds(byte_range, found.n_bytes))
+
+
+def _buffer(data: bytes | memoryview, prototype: BufferPrototype | None) -> Buffer:
+    return (prototype or default_buffer_prototype()).buffer.from_bytes(data)
+
+
+def _bounds(byte_range: ByteRequest | None, n_bytes: int | None) -> tuple[int, int | None]:
+    """First byte and end of what is asked for of an object."""
+    if byte_range is None:
+        return 0, n_bytes
+    if isinstance(byte_range, RangeByteRequest):
+        return byte_range.start, byte_range.end
+    if isinstance(byte_range, OffsetByteRequest):
+        return byte_range.offset, n_bytes
+    if isinstance(byte_range, SuffixByteRequest) and n_bytes is not None:
+        return max(0, n_bytes - byte_range.suffix), n_bytes
+    raise ValueError(f"Unexpected byte_range, got {byte_range!r}")
 
 
 def _reopen(

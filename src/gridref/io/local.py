@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from gridref.io.faults import unavailable
 from gridref.model.manifest import Source
 
-__all__ = ["LocalFiles", "OpenFile", "read_fully"]
+__all__ = ["LocalFiles", "OpenFile", "read_cached", "read_fully"]
+
+_NO_WAIT = getattr(os, "RWF_NOWAIT", None)
 
 
 class OpenFile:
@@ -79,6 +81,21 @@ def read_fully(file: OpenFile, start: int, stop: int) -> bytes:
         return b"".join(parts)
     except OSError as error:
         raise unavailable(file.path, error, start, stop) from error
+
+
+def read_cached(file: OpenFile, start: int, stop: int) -> memoryview | None:
+    """The bytes of a half-open range if all of them lie in memory; None where not, or not known.
+
+    It never waits for the disk: preadv2(2), ``RWF_NOWAIT`` (Linux).
+    """
+    if _NO_WAIT is None:
+        return None
+    buffer = bytearray(stop - start)
+    try:
+        n_read = os.preadv(file.descriptor, [buffer], start, _NO_WAIT)
+    except OSError:
+        return None
+    return memoryview(buffer) if n_read == stop - start else None
 
 
 class LocalFiles:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -14,7 +14,7 @@ from gridref.io.address import is_local
 from gridref.io.coalesce import LOCAL_MERGING, REMOTE_MERGING, Merging, ReadPlan, plan_reads
 from gridref.io.faults import RetryPolicy
 from gridref.io.identity import check_identity
-from gridref.io.local import LocalFiles, OpenFile
+from gridref.io.local import LocalFiles, OpenFile, read_cached, read_fully
 from gridref.io.protocols import Buffer
 from gridref.io.remote import RemoteFiles
 from gridref.model.manifest import Source
@@ -22,6 +22,7 @@ from gridref.model.manifest import Source
 __all__ = ["IdentityCheck", "SourcePool"]
 
 type IdentityCheck = Literal["check", "skip"]
+type _Read = Callable[[OpenFile, int, int], Buffer | None]
 
 
 class SourcePool:
@@ -124,6 +125,10 @@ class SourcePool:
         """
         offset = np.asarray(offsets, np.int64).reshape(-1)
         length = np.asarray(lengths, np.int64).reshape(-1)
+        if offset.size == length.size == 1:
+            whole = self._read_one(source, int(offset[0]), int(length[0]))
+            if whole is not None:
+                return [whole]
         local = is_local(source.url)
         plan = plan_reads(offset, length, self._local_merging if local else self._remote_merging)
         if len(plan) == 0:
@@ -139,6 +144,33 @@ class SourcePool:
             self._n_bytes += sum(map(len, parts))
         _check_complete(source, plan, parts, offset, length)
         return _cut(plan, parts, length)
+
+    def at_hand(self, source: Source, offset: int, length: int) -> Buffer | None:
+        """The bytes of one range of a local file, if no disk or server has to be waited for.
+
+        Raises
+        ------
+        SourceUnavailableError, SourceChangedError
+            As `read_ranges` does.
+        """
+        return self._read_one(source, offset, length, read_cached)
+
+    def _read_one(
+        self, source: Source, offset: int, length: int, read: _Read = read_fully
+    ) -> Buffer | None:
+        """One range of a local file, with little ado; None for whatever is not as it should be."""
+        stop = offset + length
+        if offset < 0 or length < 1 or not is_local(source.url):
+            return None
+        if source.size_bytes is not None and stop > source.size_bytes:
+            return None
+        part = read(self._open_local(source), offset, stop)
+        if part is None or len(part) != length:
+            return None
+        with self._lock:
+            self._n_requests += 1
+            self._n_bytes += length
+        return part
 
     def check(self, source: Source) -> None:
         """Compare a source with what the scan recorded, now.

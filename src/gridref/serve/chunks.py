@@ -1,20 +1,20 @@
-"""The virtual object of one chunk."""
+"""The virtual object of one chunk that is decoded, or re-wrapped, on the way."""
 
 from __future__ import annotations
 
 import json
 import math
 
-from gridref.serve.presence import digest_of, held_below, native_references
+from gridref.serve.presence import digest_of, held_below
 from gridref.serve.rewrap import rewrapped
-from gridref.serve.segments import DecodedSegment, LiteralSegment, SourceSegment, VirtualObject
-from gridref.serve.views import ArrayView, View
+from gridref.serve.segments import DecodedSegment, VirtualObject
+from gridref.serve.views import ArrayView
 
-__all__ = ["chunk_object"]
+__all__ = ["portable_chunk", "view_identity"]
 
 
-def chunk_object(path: str, view: ArrayView, coords: tuple[int, ...]) -> VirtualObject | None:
-    """What answers for a chunk of a view without shards; None where the chunk is missing.
+def portable_chunk(path: str, view: ArrayView, coords: tuple[int, ...]) -> VirtualObject | None:
+    """What answers for a chunk of a portable view without shards; None where it is missing.
 
     Parameters
     ----------
@@ -25,24 +25,6 @@ def chunk_object(path: str, view: ArrayView, coords: tuple[int, ...]) -> Virtual
     coords
         Chunk coords inside the grid.
     """
-    if view.view is View.NATIVE:
-        return _native_object(path, view, coords)
-    return _portable_object(path, view, coords)
-
-
-def _native_object(path: str, view: ArrayView, coords: tuple[int, ...]) -> VirtualObject | None:
-    found = native_references(view, coords, (1,) * len(coords))
-    if not found.present[0]:
-        return None
-    number, offset, length = int(found.source[0]), int(found.offset[0]), int(found.length[0])
-    if number < 0:
-        data = found.literals[-1 - number][offset : offset + length]
-        return VirtualObject((LiteralSegment(data),), digest_of(data), path, coords)
-    segment = SourceSegment(found.sources[number], offset, length)
-    return VirtualObject((segment,), digest_of(repr(segment).encode()), path, coords)
-
-
-def _portable_object(path: str, view: ArrayView, coords: tuple[int, ...]) -> VirtualObject | None:
     held, identity = held_below(view, coords, (1,) * len(coords))
     if not held.all():
         return None

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gridref.codecs import decode_chunk, encode_chunk, gzip_from_zlib
 from gridref.errors import GridrefError, Place, ReadError
 from gridref.model.shard import boxes_of_interval
-from gridref.serve.cache import DecodedChunkCache
+from gridref.serve.cache import BoundedCache
 from gridref.serve.reader import Buffer, Reader
 from gridref.serve.segments import (
     DecodedRunSegment,
@@ -30,6 +30,8 @@ __all__ = ["ObjectReader"]
 
 KEPT_ENCODED_BYTES = 64 * 2**20
 """Size of the cache of encoded chunks, which can only be made whole."""
+AT_HAND_BYTES = 256 * 2**10
+"""Most bytes of a file that are copied at once where others may have to wait for it."""
 
 Int64Array = NDArray[np.int64]
 
@@ -45,7 +47,7 @@ class ObjectReader:
 
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
-        self._encoded = DecodedChunkCache(KEPT_ENCODED_BYTES)
+        self._encoded = BoundedCache[bytes](KEPT_ENCODED_BYTES, len)
 
     def size(self, found: VirtualObject) -> int:
         """Size in bytes; encodes the chunk where there is no other way."""
@@ -63,18 +65,36 @@ class ObjectReader:
         parts = self.read_parts(found, start, stop)
         return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
 
-    def literal(self, found: VirtualObject, start: int, stop: int) -> Buffer | None:
-        """The bytes ``start:stop`` if at hand, as metadata and shard indexes are; else None."""
+    def at_hand(self, found: VirtualObject, start: int, stop: int) -> Buffer | None:
+        """The bytes ``start:stop`` if nothing has to be waited for; else None.
+
+        Metadata and shard indexes are at hand, and up to `AT_HAND_BYTES` of a file in memory.
+
+        Raises
+        ------
+        ReadError
+            If the source is not what was scanned.
+        """
         position = 0
         for segment in found.segments:
             if segment.n_bytes is None:
                 return None
-            if isinstance(segment, LiteralSegment) and (
-                position <= start and stop <= position + segment.n_bytes
-            ):
-                return memoryview(segment.data)[start - position : stop - position]
+            if position <= start and stop <= position + segment.n_bytes:
+                return self._at_hand(found, segment, start - position, stop - position)
             position += segment.n_bytes
         return None
+
+    def _at_hand(
+        self, found: VirtualObject, segment: Segment, low: int, high: int
+    ) -> Buffer | None:
+        if isinstance(segment, LiteralSegment):
+            return memoryview(segment.data)[low:high]
+        if not isinstance(segment, SourceSegment) or high - low > AT_HAND_BYTES:
+            return None
+        try:
+            return self.reader.ranges.at_hand(segment.source, segment.offset + low, high - low)
+        except GridrefError as error:
+            raise error.located(found.place) from error.__cause__
 
     def read_parts(
         self, found: VirtualObject, start: int = 0, stop: int | None = None
@@ -91,10 +111,9 @@ class ObjectReader:
         """An object that is made whole; kept for the requests for its size and its parts."""
         kept = self._encoded.get(found.etag)
         if kept is not None:
-            return kept.tobytes()
+            return kept
         data = b"".join(part for segment in found.segments for part in self._whole(segment))
-        self._encoded.put(found.etag, np.frombuffer(data, np.uint8))
-        return data
+        return self._encoded.put(found.etag, data)
 
     def _whole(self, segment: Segment) -> list[Buffer]:
         if isinstance(segment, DecodedSegment):

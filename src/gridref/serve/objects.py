@@ -7,8 +7,6 @@ Zarr store and HTTP are faces over it.
 from __future__ import annotations
 
 import json
-import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
@@ -16,8 +14,10 @@ from typing import Any
 from gridref.errors import GridrefError, Place
 from gridref.model.array import VirtualGroup
 from gridref.model.zarr_metadata import attributes_to_json, group_document
-from gridref.serve.chunks import chunk_object
+from gridref.serve.cache import BoundedCache
+from gridref.serve.chunks import portable_chunk
 from gridref.serve.object_reader import ObjectReader
+from gridref.serve.pages import ReferencePage, page_of, place_of
 from gridref.serve.presence import digest_of, keys_present
 from gridref.serve.segments import (
     DecodedRunSegment,
@@ -30,7 +30,7 @@ from gridref.serve.segments import (
     VirtualObject,
 )
 from gridref.serve.shards import shard_object
-from gridref.serve.views import ArrayView, ViewOptions, show
+from gridref.serve.views import ArrayView, View, ViewOptions, show
 
 __all__ = [
     "DecodedRunSegment",
@@ -47,8 +47,11 @@ __all__ = [
 
 METADATA_KEY = "zarr.json"
 CHUNK_PREFIX = "c"
+_CHUNKS = f"/{CHUNK_PREFIX}/"
 KEPT_SHARDS_BYTES = 64 * 2**20
 """Size of the layouts of shards that are kept between the requests for one shard's parts."""
+KEPT_PAGES_BYTES = 16 * 2**20
+"""Size of the references that are kept between the requests for neighbouring chunks."""
 
 
 class KeySpace:
@@ -67,7 +70,10 @@ class KeySpace:
         self.options = options or ViewOptions()
         self._views: dict[str, ArrayView] = {}
         self._documents: dict[str, VirtualObject] = {}
-        self._shards = _ShardCache(KEPT_SHARDS_BYTES)
+        self._shards = BoundedCache[VirtualObject](
+            KEPT_SHARDS_BYTES, _layout_bytes, keeps_last=True
+        )
+        self._pages = BoundedCache[ReferencePage](KEPT_PAGES_BYTES, _page_bytes, keeps_last=True)
 
     @cached_property
     def _groups(self) -> dict[str, VirtualGroup]:
@@ -106,23 +112,37 @@ class KeySpace:
         if found is None:
             return None
         path, view, coords = found
-        if view.shards is None:
-            return chunk_object(path, view, coords)
+        if view.shards is not None:
+            return self._shard(path, view, coords)
+        if view.view is View.NATIVE:
+            return self._page(path, view, coords).chunk(path, coords)
+        return portable_chunk(path, view, coords)
+
+    def _shard(self, path: str, view: ArrayView, coords: tuple[int, ...]) -> VirtualObject | None:
         kept = self._shards.get((path, coords))
-        if kept is None:
-            kept = self._shards.put((path, coords), shard_object(path, view, coords))
-        return kept
+        if kept is not None:
+            return kept
+        found = shard_object(path, view, coords)
+        return None if found is None else self._shards.put((path, coords), found)
+
+    def _page(self, path: str, view: ArrayView, coords: tuple[int, ...]) -> ReferencePage:
+        place = place_of(view, coords)
+        kept = self._pages.get((path, place))
+        return kept or self._pages.put((path, place), page_of(view, place))
 
     def peek(self, key: str) -> VirtualObject | None:
         """What `resolve` says, if that is at hand without any work; else None."""
         parent, _, name = key.rpartition("/")
         if name == METADATA_KEY:
             return self._documents.get(parent)
-        path, separator, rest = key.rpartition(f"/{CHUNK_PREFIX}/")
-        if not separator:
+        found = self._split_chunk_key(key, known_only=True)
+        if found is None:
             return None
-        coords = _coords(rest.split("/"))
-        return None if coords is None else self._shards.get((path, coords))
+        path, view, coords = found
+        if view.shards is not None:
+            return self._shards.get((path, coords))
+        page = self._pages.get((path, place_of(view, coords)))
+        return None if page is None else page.chunk(path, coords)
 
     def list_dir(self, prefix: str) -> list[str]:
         """Names right below a path, without slash; those of absent chunks are not among them."""
@@ -190,20 +210,18 @@ class KeySpace:
         found = VirtualObject((LiteralSegment(data),), digest_of(data))
         return self._documents.setdefault(path, found)
 
-    def _split_chunk_key(self, key: str) -> tuple[str, ArrayView, tuple[int, ...]] | None:
-        parts = key.split("/")
-        for at, part in enumerate(parts):
-            if part != CHUNK_PREFIX:
-                continue
-            path = "/".join(parts[:at])
-            view = self.array_view(path)
-            if view is None:
-                continue
-            coords = _coords(parts[at + 1 :])
-            if coords is None or not view.chunk_exists_at(coords):
-                return None
-            return path, view, coords
-        return None
+    def _split_chunk_key(
+        self, key: str, *, known_only: bool = False
+    ) -> tuple[str, ArrayView, tuple[int, ...]] | None:
+        """Path, view and coords of the key of a chunk; of views at hand, if `known_only`."""
+        path, parts = _split_key(key)
+        if path is None:
+            return None
+        view = self._views.get(path) if known_only else self.array_view(path)
+        coords = _coords(parts)
+        if view is None or coords is None or not view.chunk_exists_at(coords):
+            return None
+        return path, view, coords
 
     def _chunk_directory(self, path: str) -> tuple[str, ArrayView, tuple[int, ...]] | None:
         parts = path.split("/")
@@ -236,40 +254,6 @@ class KeySpace:
             yield key if relative else f"{path}/{key}"
 
 
-class _ShardCache:
-    """The layouts of the shards used last, up to a number of bytes. Safe for threads."""
-
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._kept: OrderedDict[tuple[str, tuple[int, ...]], VirtualObject] = OrderedDict()
-        self._n_bytes = 0
-        self._lock = threading.Lock()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _ShardCache, (self._max_bytes,)
-
-    def get(self, key: tuple[str, tuple[int, ...]]) -> VirtualObject | None:
-        with self._lock:
-            found = self._kept.get(key)
-            if found is not None:
-                self._kept.move_to_end(key)
-            return found
-
-    def put(
-        self, key: tuple[str, tuple[int, ...]], found: VirtualObject | None
-    ) -> VirtualObject | None:
-        if found is None:
-            return None
-        with self._lock:
-            if key not in self._kept:
-                self._kept[key] = found
-                self._n_bytes += _layout_bytes(found)
-            while self._n_bytes > self._max_bytes and len(self._kept) > 1:
-                _, dropped = self._kept.popitem(last=False)
-                self._n_bytes -= _layout_bytes(dropped)
-        return found
-
-
 def _layout_bytes(found: VirtualObject) -> int:
     size = 0
     for segment in found.segments:
@@ -280,6 +264,20 @@ def _layout_bytes(found: VirtualObject) -> int:
         elif isinstance(segment, DecodedRunSegment):
             size += segment.numbers.nbytes
     return size
+
+
+def _page_bytes(page: ReferencePage) -> int:
+    return page.n_bytes
+
+
+def _split_key(key: str) -> tuple[str | None, list[str]]:
+    """Path of the array, and parts of the coords, of the key of a chunk; else no path."""
+    path, separator, rest = key.rpartition(_CHUNKS)
+    if separator:
+        return path, rest.split("/")
+    if key.endswith(_CHUNKS[:-1]):
+        return key.removesuffix(_CHUNKS[:-1]), []
+    return None, []
 
 
 def _if_prefixed(key: str, prefix: str) -> Iterator[str]:

@@ -17,7 +17,7 @@ from gridref.errors import GridrefError, Place, ReadError
 from gridref.model.array import VirtualArray
 from gridref.model.encoding import Encoding
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
-from gridref.serve.cache import DecodedChunkCache
+from gridref.serve.cache import BoundedCache
 from gridref.serve.plan import CrossProduct, PieceBatch, ReadPlan, is_missing_block, plan_read
 from gridref.serve.stacking import can_stack, deliver_stacked
 
@@ -43,6 +43,10 @@ class RangeReader(Protocol):
         self, source: Source, offsets: NDArray[np.int64], lengths: NDArray[np.int64]
     ) -> Sequence[Buffer]:
         """The bytes of every range, in order; raises a `ReadError` where any cannot be had."""
+        ...
+
+    def at_hand(self, source: Source, offset: int, length: int) -> Buffer | None:
+        """The bytes of one range if nothing has to be waited for; else None."""
         ...
 
 
@@ -74,7 +78,7 @@ class Reader:
     ) -> None:
         self.ranges = ranges
         self.n_threads = n_threads or min(32, (os.cpu_count() or 1) + 4)
-        self.cache = DecodedChunkCache(cache_bytes)
+        self.cache = BoundedCache[NDArray[Any]](cache_bytes)
         self._threads: ThreadPoolExecutor | None = None
 
     def __getstate__(self) -> dict[str, Any]:

@@ -13,6 +13,9 @@ class Everything:
     def read_ranges(self, source, offsets, lengths):
         return [b""]
 
+    def at_hand(self, source, offset, length):
+        return b""
+
 
 @pytest.mark.parametrize(
     ("prefix", "url", "allowed"),
@@ -37,9 +40,12 @@ def test_prefixes(prefix, url, allowed):
     ranges = np.zeros(1, np.int64), np.ones(1, np.int64)
     if allowed:
         assert reader.read_ranges(Source(url), *ranges) == [b""]
+        assert reader.at_hand(Source(url), 0, 1) == b""
     else:
         with pytest.raises(SourceUnavailableError, match="--allow-source"):
             reader.read_ranges(Source(url), *ranges)
+        with pytest.raises(SourceUnavailableError, match="--allow-source"):
+            reader.at_hand(Source(url), 0, 1)
 
 
 def test_nothing_is_allowed_by_default():

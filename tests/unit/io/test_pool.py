@@ -242,3 +242,25 @@ def test_lasting_errors_are_not_tried_again(flaky: type[Flaky]) -> None:
     flaky.failures = (PermissionError("no"), ValueError("never seen"))
     with pytest.raises(SourceUnavailableError, match="permission"):
         SourcePool(retry=RetryPolicy(first_delay=60)).read(Source("flaky://x"), 5, 3)
+
+
+def test_what_lies_in_memory_is_at_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.bin"
+    path.write_bytes(DATA)
+    source = describe_source(str(path))
+    pool = SourcePool()
+    assert bytes(pool.at_hand(source, 100, 50) or b"") == DATA[100:150]
+    assert (pool.n_requests, pool.n_bytes) == (1, 50)
+    assert pool.at_hand(source, 49_990, 20) is None
+    assert pool.at_hand(source, 5, 0) is None
+    assert pool.at_hand(Source("memory://pool/a.bin"), 0, 10) is None
+
+    def not_cached(*_: object) -> int:
+        raise BlockingIOError
+
+    monkeypatch.setattr("os.preadv", not_cached)
+    assert pool.at_hand(source, 100, 50) is None
+    assert bytes(pool.read(source, 100, 50)) == DATA[100:150]
+    path.write_bytes(b"other")
+    with pytest.raises(SourceChangedError):
+        pool.at_hand(source, 0, 2)

@@ -228,10 +228,12 @@ class GridrefApp:
         if response.body is None or response.found is None:
             await sender.send(response)
             return
-        ready = [entry.reader.literal(response.found, *p) for p in _ranges(response)]
-        if len(response.body.pieces) == 1 and ready and ready[0] is not None:
-            await sender.send(response, ready[0])
-            return
+        ranges = _ranges(response)
+        if len(response.body.pieces) == len(ranges) == 1:
+            ready = entry.reader.at_hand(response.found, *ranges[0])
+            if ready is not None:
+                await sender.send(response, ready)
+                return
         read = partial(entry.reader.read_parts, response.found)
         parts = response.body.parts(read, self._threads, window_bytes_for(response.found))
         await self._stream(receive, sender, response, parts)

@@ -65,13 +65,21 @@ class AllowedSources:
         SourceUnavailableError
             Also for a source that is not allowed; it is not touched.
         """
-        if source.url not in self._allowed:
-            self._check(source.url)
-            if is_local(source.url):
-                # Symbolic links may change: a local file is looked at each time.
-                return self.pool.read_ranges(source, offsets, lengths)
-            self._allowed.add(source.url)
+        self._require(source.url)
         return self.pool.read_ranges(source, offsets, lengths)
+
+    def at_hand(self, source: Source, offset: int, length: int) -> Buffer | None:
+        """As the pool does, for allowed sources only."""
+        self._require(source.url)
+        return self.pool.at_hand(source, offset, length)
+
+    def _require(self, url: str) -> None:
+        """Refuse a source that is not allowed."""
+        if url in self._allowed:
+            return
+        self._check(url)
+        if not is_local(url):  # symbolic links may change: a local file is looked at each time
+            self._allowed.add(url)
 
     def _check(self, url: str) -> None:
         resolved = _resolved(url)
