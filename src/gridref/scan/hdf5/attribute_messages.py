@@ -4,7 +4,7 @@ Opening an attribute with the HDF5 library costs more than reading a whole heade
 understood here is left to the library.
 
 Source: HDF5 File Format Specification v3, IV.A.2.b "Dataspace", IV.A.2.d "Datatype", IV.A.2.m
-"Attribute", IV.A.2.v "Attribute Info", III.E "Global Heap".
+"Attribute", IV.A.2.v "Attribute Info".
 """
 
 from __future__ import annotations
@@ -18,18 +18,16 @@ from functools import lru_cache
 import numpy as np
 from h5py import h5t
 
-from gridref.errors import SourceFormatError
 from gridref.scan.hdf5.dense_attributes import attribute_info, dense_attribute_messages
 from gridref.scan.hdf5.dtypes import ElementType, Form
 from gridref.scan.hdf5.object_header import HeaderMessage
 from gridref.scan.hdf5.superblock import Hdf5Bytes
 
-__all__ = ["GlobalHeap", "StoredAttribute", "stored_attributes"]
+__all__ = ["StoredAttribute", "stored_attributes"]
 
 _ATTRIBUTE, _ATTRIBUTE_INFO = 0x0C, 0x15
 _CLASS_STRING, _CLASS_REFERENCE, _CLASS_VLEN = 3, 7, 9
 _PADDINGS = ("terminated", "zeros", "spaces")
-_FIRST_HEAP_BYTES = 4096
 _CACHED_TYPES = 1024
 
 
@@ -73,10 +71,7 @@ def stored_attributes(
         if message.kind == _ATTRIBUTE_INFO:
             info = attribute_info(file, message.data)
             if info.heap_address is not None:
-                dense = dense_attribute_messages(file, info)
-                if dense is None:
-                    return None
-                bodies += dense
+                bodies += ((body, False) for body in dense_attribute_messages(file, info))
         elif message.kind == _ATTRIBUTE:
             if message.is_shared:
                 return None
@@ -170,65 +165,3 @@ def _known_type(message: bytes) -> ElementType | None:
         of_objects = message[8] & 0x0F == _CLASS_REFERENCE and message[9] & 0x0F == 0
         return _REFERENCES if of_objects and message[8] >> 4 < 4 else None
     return _NUMBERS.get(_unversioned(message).rstrip(b"\0")) or _NUMBERS.get(_unversioned(message))
-
-
-class GlobalHeap:
-    """Objects of a file's global heap; collections are kept once they are read.
-
-    Parameters
-    ----------
-    file
-        The file.
-    """
-
-    def __init__(self, file: Hdf5Bytes) -> None:
-        self._file = file
-        self._collections: dict[int, dict[int, bytes]] = {}
-
-    def items(self, data: bytes, count: int, itemsize: int) -> list[bytes]:
-        """The bytes that each of `count` variable-length elements points to.
-
-        Raises
-        ------
-        SourceFormatError
-            If one points to nothing.
-        """
-        width = self._file.offset_bytes
-        result = []
-        for start in range(0, count * (8 + width), 8 + width):
-            length = int.from_bytes(data[start : start + 4], "little")
-            address = int.from_bytes(data[start + 4 : start + 4 + width], "little")
-            index = int.from_bytes(data[start + 4 + width : start + 8 + width], "little")
-            result.append(self._object(address, index, length * itemsize) if length else b"")
-        return result
-
-    def _object(self, address: int, index: int, n_bytes: int) -> bytes:
-        if address not in self._collections:
-            self._collections[address] = self._read(address)
-        item = self._collections[address].get(index, b"")
-        if len(item) < n_bytes:
-            raise SourceFormatError(
-                f"object {index} of the global heap is not there", self._file.place(address)
-            )
-        return item[:n_bytes]
-
-    def _read(self, address: int) -> dict[int, bytes]:
-        file, width = self._file, self._file.length_bytes
-        head = file.read(
-            address, min(_FIRST_HEAP_BYTES, max(0, file.end_address - address)), "the global heap"
-        )
-        if head[:5] != b"GCOL\x01" or len(head) < 8 + width:
-            raise SourceFormatError("the global heap has no collection here", file.place(address))
-        size = int.from_bytes(head[8 : 8 + width], "little")
-        data = head[:size] if size <= len(head) else file.read(address, size, "the global heap")
-        objects: dict[int, bytes] = {}
-        position = 8 + width
-        while position + 8 + width <= len(data):
-            index = int.from_bytes(data[position : position + 2], "little")
-            length = int.from_bytes(data[position + 8 : position + 8 + width], "little")
-            if index == 0:
-                break
-            start = position + 8 + width
-            objects[index] = data[start : start + length]
-            position = start + -(-length // 8) * 8
-        return objects

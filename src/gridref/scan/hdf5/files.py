@@ -13,7 +13,7 @@ from h5py import h5d, h5f, h5fd, h5i, h5p
 from gridref.errors import GridrefError, Place, SourceFormatError
 from gridref.io import ScanFile, absolute_url, collector_paused, is_local, open_for_scan
 from gridref.model.manifest import Source
-from gridref.scan.hdf5.attribute_messages import GlobalHeap
+from gridref.scan.hdf5.global_heap import GlobalHeap
 from gridref.scan.hdf5.superblock import Hdf5Bytes, read_superblock
 from gridref.scan.options import ScanOptions
 

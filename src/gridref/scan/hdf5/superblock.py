@@ -13,6 +13,7 @@ from gridref.scan.hdf5.bytes_view import ByteReader
 from gridref.scan.hdf5.checksum import lookup3
 
 if TYPE_CHECKING:
+    from gridref.scan.hdf5.fractal_heap import FractalHeap
     from gridref.scan.hdf5.object_header import HeaderMessage
 
 __all__ = ["FieldCursor", "Hdf5Bytes", "read_superblock"]
@@ -43,9 +44,9 @@ class Hdf5Bytes:
         Address of the header of the root group.
     extension
         Address of the header of the superblock extension; None if there is none.
-    resolved
-        Shared messages that were looked up, by type and body: see
-        `gridref.scan.hdf5.shared_messages`.
+    resolved, shared_heaps
+        Shared messages that were looked up, by type and body, and the heaps that they lie in, by
+        type: see `gridref.scan.hdf5.shared_messages`.
     """
 
     reader: ByteReader
@@ -56,6 +57,7 @@ class Hdf5Bytes:
     root: int = 0
     extension: int | None = None
     resolved: dict[tuple[int, bytes], HeaderMessage] = field(default_factory=dict, repr=False)
+    shared_heaps: dict[int, FractalHeap] = field(default_factory=dict, repr=False)
 
     @property
     def undefined_address(self) -> int:
