@@ -6,34 +6,29 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from h5py import h5d
 
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.model.array import VirtualArray
-from gridref.model.encoding import Encoding
 from gridref.model.joining import concatenate, missing_array
-from gridref.model.manifest import ChunkManifest
 from gridref.model.scan_report import Fate
-from gridref.scan.hdf5.chunks import chunk_table
-from gridref.scan.hdf5.contiguous import contiguous_chunks
+from gridref.scan.hdf5.data_layout import (
+    CompactLayout,
+    DataLayout,
+    VirtualLayout,
+    data_layout_of,
+)
 from gridref.scan.hdf5.dtypes import ElementType, Form, element_type
-from gridref.scan.hdf5.external import external_chunks
 from gridref.scan.hdf5.fill import fill_value
-from gridref.scan.hdf5.filters import filter_codecs, refuse_unreadable
-from gridref.scan.hdf5.inline import inline_converted, inline_stored, inline_texts
-from gridref.scan.hdf5.message_bodies import DATATYPE, message_body
+from gridref.scan.hdf5.inline import inline_converted, inline_texts
+from gridref.scan.hdf5.message_bodies import decoded_message
+from gridref.scan.hdf5.storage import Stored, stored_chunks
 from gridref.scan.hdf5.tree import DatasetNode
 from gridref.scan.hdf5.vds import virtual_blocks
 from gridref.scan.options import ScanOptions
 
-__all__ = ["MAX_CHUNKS", "ScannedArray", "scan_array"]
+__all__ = ["ScannedArray", "scan_array"]
 
-MAX_CHUNKS = 1 << 27
-"""Most chunks of a dataset: a bound on memory where a file declares absurd extents."""
-
-_ALWAYS_LISTED, _ROWS_A_STORED_CHUNK = 1 << 24, 64
-
-
+_DATATYPE = 0x03
 _MAX_NESTED = 8
 
 
@@ -58,7 +53,7 @@ class _Content:
         Why its values are kept in the references, if they are.
     """
 
-    stored: tuple[Encoding, ChunkManifest] | None
+    stored: Stored | None
     inlined: str = ""
 
 
@@ -95,11 +90,10 @@ def scan_array(
 
 
 def _element(dataset: DatasetNode) -> ElementType:
-    file = dataset.file
-    message = message_body(file.bytes, dataset.messages, DATATYPE)
-    if message is None:
-        raise SourceFormatError("the dataset has no datatype", file.place(dataset.path))
-    return element_type(message)
+    element = decoded_message(dataset.file.bytes, dataset.messages, _DATATYPE, element_type)
+    if element is None:
+        raise SourceFormatError("the dataset has no datatype")
+    return element
 
 
 def _scan(
@@ -107,9 +101,10 @@ def _scan(
 ) -> ScannedArray:
     shape = (dataset.shape or ()) + element.subshape
     fill = fill_value(dataset, element)
-    if dataset.creation.get_layout() == h5d.VIRTUAL:
+    layout = data_layout_of(dataset.file.bytes, dataset.messages, dataset.address[1])
+    if isinstance(layout, VirtualLayout):
         return _virtual(dataset, element, fill, options, depth)
-    content = _content(dataset, element, options)
+    content = _content(dataset, element, layout, options)
     names = [f"axis_{axis}" for axis in range(len(shape))]
     if content.stored is None or 0 in shape:
         array = missing_array(shape, element.dtype, dims=names, fill_value=fill)
@@ -142,50 +137,26 @@ def _virtual(
     return ScannedArray(array, reason=note)
 
 
-def _content(dataset: DatasetNode, element: ElementType, options: ScanOptions) -> _Content:
+def _content(
+    dataset: DatasetNode, element: ElementType, layout: DataLayout, options: ScanOptions
+) -> _Content:
     if element.form in (Form.RAGGED, Form.MIXED):
         raise UnsupportedFeatureError(f"{element.reason} have no Zarr dtype")
     if 0 in (dataset.shape or ()):
         return _Content(None)
     if element.form is not Form.STORED:
-        return _inlined(dataset, element, options)
-    layout = dataset.creation.get_layout()
-    if layout == h5d.COMPACT:
-        return _Content(inline_stored(dataset, element, options.max_inline_bytes), "compact layout")
-    if layout == h5d.CHUNKED:
-        return _chunked(dataset, element)
-    return _contiguous(dataset, element, options)
+        inline = inline_converted if element.form is Form.CONVERTED else inline_texts
+        return _Content(inline(dataset, element, layout, options), element.reason)
+    stored = stored_chunks(dataset, element, layout, options)
+    return _Content(stored, _why_inlined(layout, stored))
 
 
-def _inlined(dataset: DatasetNode, element: ElementType, options: ScanOptions) -> _Content:
-    refuse_unreadable(dataset.creation)
-    inline = inline_converted if element.form is Form.CONVERTED else inline_texts
-    return _Content(inline(dataset, element, options.max_inline_bytes), element.reason)
-
-
-def _contiguous(dataset: DatasetNode, element: ElementType, options: ScanOptions) -> _Content:
-    if dataset.creation.get_external_count():
-        stored = external_chunks(dataset, element, options)
-        inlined = "external files that no chunking fits" if stored[1].inline else ""
-        return _Content(stored, inlined)
-    # The offset alone does not tell: with a user block, HDF5 adds it to "nowhere" too.
-    if dataset.did.get_space_status() == h5d.SPACE_STATUS_NOT_ALLOCATED:
-        return _Content(None)
-    offset = dataset.did.get_offset()
-    if offset is None:
-        return _Content(None)
-    return _Content(contiguous_chunks(dataset, element, offset, options.max_chunk_bytes))
-
-
-def _chunked(dataset: DatasetNode, element: ElementType) -> _Content:
-    codecs = filter_codecs(dataset.creation)
-    table = chunk_table(dataset)
-    if table.n_stored == 0:
-        return _Content(None)
-    chunk_shape = tuple(dataset.creation.get_chunk()) + element.subshape
-    encoding = Encoding(chunk_shape, element.dtype, (*element.codecs, *codecs))
-    max_rows = min(MAX_CHUNKS, max(_ALWAYS_LISTED, _ROWS_A_STORED_CHUNK * table.n_stored))
-    return _Content((encoding, table.to_manifest(dataset.file.source, max_rows=max_rows)))
+def _why_inlined(layout: DataLayout, stored: Stored | None) -> str:
+    if stored is None or not stored[1].inline:
+        return ""
+    if isinstance(layout, CompactLayout):
+        return "compact layout"
+    return "external files that no chunking fits"
 
 
 def _padded(array: VirtualArray, sizes: tuple[int, ...]) -> VirtualArray:

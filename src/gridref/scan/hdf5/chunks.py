@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from gridref.errors import SourceFormatError
-from gridref.scan.hdf5.chunk_index import (
-    ChunkTable,
-    WalkerUnsupported,
-    list_chunks,
-    walk_chunks,
-)
-from gridref.scan.hdf5.data_layout import (
-    ChunkedLayout,
-    DataLayout,
-    data_layout_of,
-)
-from gridref.scan.hdf5.files import hdf5_errors
+from gridref.errors import ScanError
+from gridref.scan.hdf5.chunk_index import ChunkTable, walk_chunks
+from gridref.scan.hdf5.data_layout import ChunkedLayout
 from gridref.scan.hdf5.tree import DatasetNode
 
 __all__ = ["chunk_table"]
 
 
-def chunk_table(dataset: DatasetNode) -> ChunkTable:
+def chunk_table(dataset: DatasetNode, layout: ChunkedLayout, *, is_filtered: bool) -> ChunkTable:
     """The chunks that a chunked dataset holds.
 
     Raises
@@ -28,31 +18,15 @@ def chunk_table(dataset: DatasetNode) -> ChunkTable:
     SourceFormatError
         If the chunk index is corrupt or a chunk reaches beyond the end of the file.
     UnsupportedFeatureError
-        If the index is of a kind that neither we nor the HDF5 library reads reliably.
+        If the index is of a kind that is not known.
     """
-    place = dataset.file.place(dataset.path)
-    with hdf5_errors(place, "read the chunk index"):
-        layout = _layout(dataset)
-        if not isinstance(layout, ChunkedLayout):
-            raise SourceFormatError("the dataset has two layouts that contradict each other", place)
-        shape, max_shape = dataset.shape or (), dataset.maxshape
-        is_filtered = dataset.creation.get_nfilters() > 0
-        file = dataset.file.bytes
-        try:
-            return walk_chunks(
-                file, layout, shape=shape, max_shape=max_shape, is_filtered=is_filtered
-            )
-        except WalkerUnsupported:
-            return list_chunks(
-                dataset.did,
-                file,
-                layout,
-                shape=shape,
-                max_shape=max_shape,
-                is_filtered=is_filtered,
-            )
-
-
-def _layout(dataset: DatasetNode) -> DataLayout:
-    file, address = dataset.file.bytes, dataset.address[1]
-    return data_layout_of(file, dataset.messages, address)
+    try:
+        return walk_chunks(
+            dataset.file.bytes,
+            layout,
+            shape=dataset.shape or (),
+            max_shape=dataset.maxshape,
+            is_filtered=is_filtered,
+        )
+    except ScanError as error:
+        raise error.located(dataset.file.place(dataset.path)) from error.__cause__

@@ -74,7 +74,17 @@ class ContiguousLayout:
 
 @dataclass(frozen=True, slots=True)
 class VirtualLayout:
-    """The data lies in other datasets."""
+    """The data lies in other datasets.
+
+    Attributes
+    ----------
+    heap_address, heap_index
+        Collection of the global heap that holds the mappings, and their number in it; no address
+        if there are no mappings.
+    """
+
+    heap_address: int | None
+    heap_index: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +175,10 @@ def _decode(file: Hdf5Bytes, message: HeaderMessage) -> DataLayout:
     if layout_class == 2:
         return _chunked_v3(file, cursor) if version == 3 else _chunked_v4(file, cursor)
     if layout_class == 3 and version > 3:
-        return VirtualLayout()
+        heap_address = cursor.take(file.offset_bytes)
+        return VirtualLayout(
+            None if heap_address == file.undefined_address else heap_address, cursor.take(4)
+        )
     raise UnsupportedFeatureError(f"the data layout has the unknown class {layout_class}", place)
 
 

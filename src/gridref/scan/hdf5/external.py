@@ -1,25 +1,51 @@
-"""External storage: contiguous data in other files, piece by piece."""
+"""External storage: contiguous data in other files, piece by piece.
+
+Source: HDF5 File Format Specification v3, IV.A.2.h "The Data Storage - External Data Files
+Message", III.D "Local Heaps".
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.errors import SourceUnavailableError, UnsupportedFeatureError
+from gridref.errors import Place, SourceUnavailableError, UnsupportedFeatureError
 from gridref.io import open_for_scan
 from gridref.model.encoding import Encoding
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
 from gridref.scan.hdf5.contiguous import chunk_runs, edge_policy, split_contiguous
 from gridref.scan.hdf5.dtypes import ElementType
+from gridref.scan.hdf5.message_bodies import decoded_message
 from gridref.scan.hdf5.related import external_file
+from gridref.scan.hdf5.superblock import FieldCursor, Hdf5Bytes
 from gridref.scan.hdf5.tree import DatasetNode
 from gridref.scan.options import ScanOptions
 
-__all__ = ["external_chunks"]
+__all__ = ["ExternalFile", "external_chunks", "external_files"]
+
+_EXTERNAL_FILES = 0x07
+_MAX_FILES = 1 << 12
+_MAX_OFFSET = 1 << 62
+
+
+class ExternalFile(NamedTuple):
+    """A piece of an external file, as the dataset names it.
+
+    Attributes
+    ----------
+    name
+        The file.
+    offset, size
+        First byte and number of bytes there.
+    """
+
+    name: str
+    offset: int
+    size: int
 
 
 @dataclass(frozen=True)
@@ -48,8 +74,56 @@ class Segment:
         return size is None or self.offset + self.stop - self.start <= size
 
 
+def external_files(dataset: DatasetNode) -> tuple[ExternalFile, ...]:
+    """The pieces of external files that hold a dataset; none if its own file does.
+
+    Raises
+    ------
+    SourceFormatError
+        If the message or the heap of names is corrupt.
+    """
+    file = dataset.file.bytes
+    found = decoded_message(
+        file, dataset.messages, _EXTERNAL_FILES, lambda message: _decode(file, message)
+    )
+    return found or ()
+
+
+def _decode(file: Hdf5Bytes, message: bytes) -> tuple[ExternalFile, ...]:
+    cursor = FieldCursor(message, "the external data files message", Place())
+    cursor.expect(b"\x01", "version")
+    cursor.take_bytes(3)
+    n_slots, n_files = cursor.take(2), cursor.take(2)
+    if n_files > min(n_slots, _MAX_FILES):
+        raise cursor.error(f"declares {n_files} files in {n_slots} slots")
+    names = _local_heap(file, cursor.take(file.offset_bytes))
+    files = []
+    for _ in range(n_files):
+        start, offset, size = (cursor.take(file.length_bytes) for _ in range(3))
+        name, end, _ = names[start:].partition(b"\0")
+        if not end or offset > _MAX_OFFSET:
+            raise cursor.error("names a file outside of its heap, or a byte outside of any file")
+        files.append(ExternalFile(name.decode("utf-8", "surrogateescape"), offset, size))
+    return tuple(files)
+
+
+def _local_heap(file: Hdf5Bytes, address: int) -> bytes:
+    """The names of a local heap."""
+    what = "the local heap of external files"
+    n_bytes = 8 + 2 * file.length_bytes + file.offset_bytes
+    cursor = FieldCursor(file.read(address, n_bytes, what), what, file.place(address, n_bytes))
+    cursor.expect(b"HEAP\0", "signature and version")
+    cursor.take_bytes(3)
+    size = cursor.take(file.length_bytes)
+    cursor.take_bytes(file.length_bytes)
+    return file.read(cursor.take(file.offset_bytes), size, what)
+
+
 def external_chunks(
-    dataset: DatasetNode, element: ElementType, options: ScanOptions
+    dataset: DatasetNode,
+    element: ElementType,
+    files: tuple[ExternalFile, ...],
+    options: ScanOptions,
 ) -> tuple[Encoding, ChunkManifest]:
     """Reference data in external files, or keep it inline where no chunking fits the pieces.
 
@@ -60,7 +134,7 @@ def external_chunks(
     """
     shape = (dataset.shape or ()) + element.subshape
     itemsize = element.itemsize
-    segments = _segments(dataset, math.prod(shape) * itemsize, options)
+    segments = _segments(dataset, files, math.prod(shape) * itemsize, options)
     bounds = [segment.start for segment in segments[1:]]
     chunk_shape = chunks_between(shape, itemsize, bounds, options.max_chunk_bytes)
     codecs = element.codecs
@@ -76,17 +150,16 @@ def external_chunks(
     return Encoding(chunk_shape, element.dtype, codecs, edge_policy(shape, chunk_shape)), manifest
 
 
-def _segments(dataset: DatasetNode, n_bytes: int, options: ScanOptions) -> list[Segment]:
-    creation: Any = dataset.creation
+def _segments(
+    dataset: DatasetNode, files: tuple[ExternalFile, ...], n_bytes: int, options: ScanOptions
+) -> list[Segment]:
     segments: list[Segment] = []
     start = 0
-    for index in range(creation.get_external_count()):
-        name, offset, size = creation.get_external(index)
-        stop = min(n_bytes, start + int(size) if 0 <= int(size) < 1 << 62 else n_bytes)
+    for name, offset, size in files:
+        stop = min(n_bytes, start + size)  # the size may stand for "without limit"
         if stop > start:
-            text = name.decode("utf-8", "surrogateescape")
-            source = _source(dataset, text, options)
-            segments.append(Segment(source, int(offset), start, stop))
+            source = _source(dataset, name, options)
+            segments.append(Segment(source, offset, start, stop))
         start = stop
     if start < n_bytes:
         raise UnsupportedFeatureError(

@@ -1,20 +1,29 @@
 """HDF5 filters -> codecs.
 
-Source: HDF5 filter registry, https://github.com/HDFGroup/hdf5_plugins/blob/master/docs/RegisteredFilterPlugins.md
+Sources: HDF5 File Format Specification v3, IV.A.2.l "The Data Storage - Filter Pipeline Message";
+HDF5 filter registry, https://github.com/HDFGroup/hdf5_plugins/blob/master/docs/RegisteredFilterPlugins.md
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
-from h5py import h5z
+import struct
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import NamedTuple
 
 from gridref.codecs import why_not
-from gridref.errors import UnsupportedFeatureError
+from gridref.errors import Place, UnsupportedFeatureError
 from gridref.model.encoding import Codec
+from gridref.scan.hdf5.message_bodies import decoded_message
+from gridref.scan.hdf5.object_header import HeaderMessage
+from gridref.scan.hdf5.superblock import FieldCursor, Hdf5Bytes
 
-__all__ = ["FILTERS", "filter_codecs", "refuse_unreadable"]
+__all__ = ["FILTERS", "Filter", "filter_codecs", "read_filters"]
+
+_FILTER_PIPELINE = 0x0B
+_MAX_FILTERS = 32
+_FIRST_NAMED = 256
+_CACHED_PIPELINES = 4096
 
 Parameters = tuple[int, ...]
 """The filter's client data values."""
@@ -99,39 +108,70 @@ _KNOWN_NAMES = {
 }
 
 
-def filter_codecs(creation: Any) -> tuple[Codec, ...]:
-    """The bytes -> bytes codecs of a dataset's filters, in the order in which they were applied.
+class Filter(NamedTuple):
+    """A filter of a dataset.
 
-    Parameters
+    Attributes
     ----------
-    creation
-        The dataset's creation properties.
+    number
+        As registered.
+    name
+        As the file has it; often empty.
+    values
+        Client data values.
+    """
+
+    number: int
+    name: str
+    values: Parameters
+
+
+def read_filters(file: Hdf5Bytes, messages: Iterable[HeaderMessage]) -> tuple[Filter, ...]:
+    """The filters among the messages of a dataset, in the order in which they were applied.
+
+    Raises
+    ------
+    SourceFormatError
+        If their message is corrupt.
+    """
+    return decoded_message(file, messages, _FILTER_PIPELINE, _decode) or ()
+
+
+@lru_cache(_CACHED_PIPELINES)
+def filter_codecs(filters: tuple[Filter, ...]) -> tuple[Codec, ...]:
+    """The bytes -> bytes codecs of filters.
 
     Raises
     ------
     UnsupportedFeatureError
         For a filter that nothing here can decode, by number and name.
     """
-    return tuple(
-        _codec(*_identify(creation.get_filter(index))) for index in range(creation.get_nfilters())
-    )
+    return tuple(map(_codec, filters))
 
 
-def refuse_unreadable(creation: Any) -> None:
-    """Raise if the HDF5 library here cannot undo all filters of a dataset.
+@lru_cache(_CACHED_PIPELINES)
+def _decode(message: bytes) -> tuple[Filter, ...]:
+    cursor = FieldCursor(message, "the filter pipeline message", Place())
+    version, n_filters = cursor.take(1), cursor.take(1)
+    if version not in (1, 2):
+        raise cursor.error(f"has the unknown version {version}")
+    if n_filters > _MAX_FILTERS:
+        raise cursor.error(f"declares {n_filters} filters")
+    if version == 1:
+        cursor.take_bytes(6)
+    return tuple(_filter(cursor, is_padded=version == 1) for _ in range(n_filters))
 
-    Raises
-    ------
-    UnsupportedFeatureError
-        For a filter that would need a plugin.
-    """
-    for index in range(creation.get_nfilters()):
-        number, _, name = _identify(creation.get_filter(index))
-        if not h5z.filter_avail(number):
-            raise UnsupportedFeatureError(
-                f"values have to be read with the HDF5 library, which lacks filter {number}"
-                f" ({_name(number, name)}): install hdf5plugin and import it before the scan"
-            )
+
+def _filter(cursor: FieldCursor, *, is_padded: bool) -> Filter:
+    number = cursor.take(2)
+    name_bytes = cursor.take(2) if is_padded or number >= _FIRST_NAMED else 0
+    cursor.take(2)  # whether the filter may be skipped on writing
+    n_values = cursor.take(2)
+    name = cursor.take_bytes(-(-name_bytes // 8) * 8 if is_padded else name_bytes)
+    values = struct.unpack(f"<{n_values}I", cursor.take_bytes(4 * n_values))
+    if is_padded and n_values % 2:
+        cursor.take_bytes(4)
+    return Filter(number, name.partition(b"\0")[0].decode("utf-8", "replace"), values)
 
 
 def _name(number: int, stored_name: str) -> str:
@@ -139,14 +179,10 @@ def _name(number: int, stored_name: str) -> str:
     return known[0] if known else _KNOWN_NAMES.get(number, stored_name) or "without a name"
 
 
-def _identify(entry: Sequence[Any]) -> tuple[int, Parameters, str]:
-    number, _, values, name = entry
-    return int(number), tuple(int(value) for value in values), name.decode("utf-8", "replace")
-
-
-def _codec(number: int, values: Parameters, stored_name: str) -> Codec:
+def _codec(entry: Filter) -> Codec:
+    number, values = entry.number, entry.values
     known = FILTERS.get(number)
-    name = _name(number, stored_name)
+    name = _name(number, entry.name)
     if known is None:
         raise UnsupportedFeatureError(f"filter {number} ({name}) cannot be decoded")
     codec = known[1](values)

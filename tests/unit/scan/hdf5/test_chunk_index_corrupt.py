@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from gridref.errors import GridrefError, SourceFormatError, UnsupportedFeatureError
 from gridref.scan.hdf5.bytes_view import BufferReader
 from gridref.scan.hdf5.checksum import lookup3
-from gridref.scan.hdf5.chunk_index import ChunkTable, WalkerUnsupported, walk_chunks
+from gridref.scan.hdf5.chunk_index import ChunkTable, walk_chunks
 from gridref.scan.hdf5.data_layout import ChunkedLayout, ChunkIndexKind, read_data_layout
 from gridref.scan.hdf5.superblock import Hdf5Bytes, read_superblock
 from gridref.scan.scanner import scan
@@ -135,7 +135,7 @@ def result_of(call: Callable[[], Any], *, in_memory: bool) -> Any:
     with within_bounds(in_memory=in_memory):
         try:
             return call()
-        except (SourceFormatError, UnsupportedFeatureError, WalkerUnsupported):
+        except (SourceFormatError, UnsupportedFeatureError):
             return None
 
 
@@ -278,7 +278,7 @@ def test_wrong_checksum_is_named() -> None:
     ("name", "signature", "version_at", "n_bytes"),
     [("fixed", b"FAHD", 4, 28), ("extensible", b"EAHD", 4, 72), ("btree2", b"BTHD", 4, 38)],
 )
-def test_unknown_versions_are_left_to_the_library(
+def test_unknown_versions_are_refused(
     name: str, signature: bytes, version_at: int, n_bytes: int
 ) -> None:
     case = good(name)
@@ -289,7 +289,7 @@ def test_unknown_versions_are_left_to_the_library(
     data[address + version_at] = 7
     stop = address + n_bytes - 4
     data[stop : stop + 4] = lookup3(bytes(data[address:stop])).to_bytes(4, "little")
-    with pytest.raises(WalkerUnsupported, match="version 7"):
+    with pytest.raises(UnsupportedFeatureError, match="version 7"):
         _walk(case, bytes(data))
 
 

@@ -2,29 +2,25 @@
 
 Give `read_superblock` a reader of the file, `read_data_layout` the address of a dataset's object
 header (`h5py.h5o.get_info(dataset.id).addr`), and `walk_chunks` the layout, if it is a
-`ChunkedLayout`; where it raises `WalkerUnsupported`, `list_chunks` asks the HDF5 library. The
-result is checked: whatever is not possible in a valid file is an error.
+`ChunkedLayout`. The result is checked: whatever is not possible in a valid file is an error.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from gridref.errors import Place, SourceFormatError
+from gridref.errors import Place, SourceFormatError, UnsupportedFeatureError
 from gridref.scan.hdf5.chunk_index.btree_v1 import walk_btree_v1
 from gridref.scan.hdf5.chunk_index.btree_v2 import walk_btree_v2
 from gridref.scan.hdf5.chunk_index.extensible_array import walk_extensible_array
 from gridref.scan.hdf5.chunk_index.fixed_array import walk_fixed_array
-from gridref.scan.hdf5.chunk_index.library import list_with_library
-from gridref.scan.hdf5.chunk_index.request import IndexRequest, StoredChunks, WalkerUnsupported
+from gridref.scan.hdf5.chunk_index.request import IndexRequest, StoredChunks
 from gridref.scan.hdf5.chunk_index.simple import walk_implicit, walk_single_chunk
 from gridref.scan.hdf5.chunk_index.table import ALL_FILTERS_OFF, ChunkTable, checked_table
 from gridref.scan.hdf5.data_layout import ChunkedLayout, ChunkIndexKind
 from gridref.scan.hdf5.superblock import Hdf5Bytes
 
-__all__ = ["ALL_FILTERS_OFF", "ChunkTable", "WalkerUnsupported", "list_chunks", "walk_chunks"]
+__all__ = ["ALL_FILTERS_OFF", "ChunkTable", "walk_chunks"]
 
 _WALKERS = {
     ChunkIndexKind.BTREE_V1: walk_btree_v1,
@@ -66,9 +62,8 @@ def walk_chunks(
     SourceFormatError
         If the index is corrupt.
     UnsupportedFeatureError
-        If the grid has more chunks than can be numbered.
-    WalkerUnsupported
-        If the index is of an unknown kind or version; the HDF5 library may know it.
+        If the grid has more chunks than can be numbered, or the index is of an unknown kind or
+        version.
     """
     request = IndexRequest(file, layout, shape, max_shape, is_filtered)
     if layout.index_address is None:
@@ -76,41 +71,9 @@ def walk_chunks(
         return checked_table(request, nothing)
     walker = _WALKERS.get(layout.kind)
     if walker is None:
-        raise WalkerUnsupported(f"chunks are indexed by {layout.kind.name}")
+        raise UnsupportedFeatureError(f"chunks are indexed by {layout.kind.name}")
     try:
         return checked_table(request, walker(request))
     except SourceFormatError as error:
         # Where no single part is wrong, at least say where the index begins.
         raise error.located(Place(start=file.place(layout.index_address).start)) from None
-
-
-def list_chunks(
-    dataset_id: Any,
-    file: Hdf5Bytes,
-    layout: ChunkedLayout,
-    *,
-    shape: tuple[int, ...],
-    max_shape: tuple[int | None, ...],
-    is_filtered: bool,
-) -> ChunkTable:
-    """All chunks that a dataset holds, as the HDF5 library lists them.
-
-    Far slower than `walk_chunks`, whose parameters it shares, and for use where that raises
-    `WalkerUnsupported`.
-
-    Parameters
-    ----------
-    dataset_id
-        The `h5py.h5d.DatasetID`.
-    file, layout, shape, max_shape, is_filtered
-        As in `walk_chunks`.
-
-    Raises
-    ------
-    SourceFormatError
-        If what the library says cannot be true.
-    UnsupportedFeatureError
-        If the library is known to be wrong about such a dataset.
-    """
-    request = IndexRequest(file, layout, shape, max_shape, is_filtered)
-    return checked_table(request, list_with_library(request, dataset_id))

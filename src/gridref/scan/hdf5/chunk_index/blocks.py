@@ -111,7 +111,9 @@ def array_elements(request: IndexRequest, client: int, element_bytes: int) -> El
     version 4 of the data layout message, and is that of all lengths in version 5.
     """
     if client not in (0, 1):
-        raise UnsupportedFeatureError(f"the array index holds elements of the unknown kind {client}")
+        raise UnsupportedFeatureError(
+            f"the array index holds elements of the unknown kind {client}"
+        )
     address_bytes = request.file.offset_bytes
     fields: list[tuple[str, str] | tuple[str, str, tuple[int]]]
     fields = [("address", f"<u{address_bytes}")]

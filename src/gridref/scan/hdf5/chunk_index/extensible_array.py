@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.errors import SourceFormatError
+from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.scan.hdf5.chunk_index.blocks import (
     CHECKSUM_BYTES,
     BlockRun,
@@ -27,7 +27,6 @@ from gridref.scan.hdf5.chunk_index.blocks import (
 from gridref.scan.hdf5.chunk_index.request import (
     IndexRequest,
     StoredChunks,
-    WalkerUnsupported,
     check_addresses,
 )
 from gridref.scan.hdf5.superblock import FieldCursor
@@ -101,7 +100,7 @@ def walk_extensible_array(request: IndexRequest) -> StoredChunks:
     ------
     SourceFormatError
         If it is corrupt.
-    WalkerUnsupported
+    UnsupportedFeatureError
         If it is of an unknown version or proportions.
     """
     endless = [axis for axis, size in enumerate(request.max_shape) if size is None]
@@ -129,7 +128,7 @@ def _read_header(request: IndexRequest) -> _Header:
     cursor.expect(b"EAHD", "signature")
     version = cursor.take(1)
     if version != 0:
-        raise WalkerUnsupported(f"the extensible array has the unknown version {version}")
+        raise UnsupportedFeatureError(f"the extensible array has the unknown version {version}")
     elements = array_elements(request, cursor.take(1), cursor.take(1))
     max_bits, n_direct, min_elements, min_pointers, page_bits = (cursor.take(1) for _ in range(5))
     # Numbers and sizes of super blocks and data blocks.
@@ -138,7 +137,7 @@ def _read_header(request: IndexRequest) -> _Header:
     cursor.take(file.length_bytes)
     powers_of_two = all(n and not n & (n - 1) for n in (min_elements, min_pointers))
     if not powers_of_two or not min_elements.bit_length() <= max_bits <= 64 or page_bits > 62:
-        raise WalkerUnsupported("the extensible array has unknown proportions")
+        raise UnsupportedFeatureError("the extensible array has unknown proportions")
     return _Header(
         request.index_address,
         elements,
@@ -173,7 +172,9 @@ def _read_index_block(request: IndexRequest, header: _Header) -> list[StoredChun
     runs: list[BlockRun] = []
     for block in direct:
         if block.block_elements > header.page_elements:
-            raise WalkerUnsupported("the index block of the extensible array has paged data blocks")
+            raise UnsupportedFeatureError(
+                "the index block of the extensible array has paged data blocks"
+            )
         addresses = _addresses(request, cursor, block.n_blocks)
         runs.append(_data_blocks(request, header, block, addresses))
     for block, address in zip(indirect, _addresses(request, cursor, len(indirect)), strict=True):

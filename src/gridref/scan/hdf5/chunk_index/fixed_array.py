@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from gridref.errors import SourceFormatError
+from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.scan.hdf5.chunk_index.blocks import (
     CHECKSUM_BYTES,
     BlockRun,
@@ -21,7 +21,7 @@ from gridref.scan.hdf5.chunk_index.blocks import (
     read_blocks,
     read_checked,
 )
-from gridref.scan.hdf5.chunk_index.request import IndexRequest, StoredChunks, WalkerUnsupported
+from gridref.scan.hdf5.chunk_index.request import IndexRequest, StoredChunks
 
 __all__ = ["walk_fixed_array"]
 
@@ -36,7 +36,7 @@ def walk_fixed_array(request: IndexRequest) -> StoredChunks:
     ------
     SourceFormatError
         If it is corrupt.
-    WalkerUnsupported
+    UnsupportedFeatureError
         If it is of an unknown version.
     """
     file = request.file
@@ -46,7 +46,7 @@ def walk_fixed_array(request: IndexRequest) -> StoredChunks:
     cursor.expect(b"FAHD", "signature")
     version = cursor.take(1)
     if version != 0:
-        raise WalkerUnsupported(f"the fixed array has the unknown version {version}")
+        raise UnsupportedFeatureError(f"the fixed array has the unknown version {version}")
     elements = array_elements(request, cursor.take(1), cursor.take(1))
     page_bits = cursor.take(1)
     n_elements = cursor.take(file.length_bytes)

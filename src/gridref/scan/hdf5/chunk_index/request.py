@@ -12,13 +12,9 @@ from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.scan.hdf5.data_layout import ChunkedLayout
 from gridref.scan.hdf5.superblock import Hdf5Bytes
 
-__all__ = ["IndexRequest", "ReadBudget", "StoredChunks", "WalkerUnsupported", "check_addresses"]
+__all__ = ["IndexRequest", "ReadBudget", "StoredChunks", "check_addresses"]
 
 _MAX_GRID = 2**62
-
-
-class WalkerUnsupported(Exception):  # noqa: N818 - not an error of the file, but of what we know
-    """The index may well be valid, but is not of a kind known here: ask the HDF5 library."""
 
 
 class ReadBudget:
@@ -123,7 +119,7 @@ class IndexRequest:
         """Where the index lies; there is one."""
         address = self.layout.index_address
         if address is None:
-            raise WalkerUnsupported("the dataset has no chunk index")
+            raise SourceFormatError("the dataset has no chunk index")
         return address
 
 
