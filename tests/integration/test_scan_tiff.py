@@ -87,7 +87,8 @@ def refusals(path: Path) -> dict[str, str]:
 def as_laid_out(values: NDArray[Any], axes: str, array: VirtualArray) -> NDArray[Any]:
     """What tifffile gives, with the bands in front where the array has them there."""
     if "band" not in array.dims:
-        return values
+        samples_in_front = "sample" in array.dims[:-1] and axes.endswith("YXS")
+        return np.moveaxis(values, -1, array.dims.index("sample")) if samples_in_front else values
     if axes.endswith("YXS"):
         return np.moveaxis(values, -1, -3)
     return values[np.newaxis] if values.ndim == 2 else values

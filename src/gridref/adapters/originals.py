@@ -9,6 +9,7 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 import tifffile
+import zarr
 from numpy.typing import NDArray
 
 from gridref.errors import GridrefError, SourceFormatError, UnsupportedFeatureError
@@ -88,7 +89,11 @@ class _TIFFOriginal:
 
     def _load(self, series: int, level: int) -> NDArray[Any]:
         try:
-            return np.asarray(self.file.series[series].levels[level].asarray())
+            image = self.file.series[series]
+            if image.levels[level].keyframe.jpegheader is not None:
+                # Decoded as one stream, chroma would be smoothed over the edges of its tiles.
+                return np.asarray(zarr.open_array(image.aszarr(level=level), mode="r")[...])
+            return np.asarray(image.levels[level].asarray())
         except Exception as error:  # whatever decoder tifffile calls
             raise UnsupportedFeatureError(f"tifffile cannot read it: {error}") from error
 

@@ -15,7 +15,7 @@ from gridref.scan.tiff.chain import jpeg_prefix, page_codecs, raw_codecs
 from gridref.scan.tiff.image import Level
 from gridref.scan.tiff.stored import StoredImage, locate_image
 
-__all__ = ["AXIS_NAMES", "band_order", "describe_image"]
+__all__ = ["AXIS_NAMES", "band_order", "channel_order", "describe_image"]
 
 AXIS_NAMES = {
     "X": "x",
@@ -47,6 +47,19 @@ def band_order(axes: str) -> tuple[int, ...]:
     if "S" in axes:
         letters.remove(axes.index("S"))
         letters.insert(axes.replace("S", "").index("Y"), axes.index("S"))
+    return tuple(letters)
+
+
+def channel_order(axes: str) -> tuple[int, ...]:
+    """Order that brings the samples in front of the axes of space, where OME-Zarr wants channels.
+
+    An image that has channels beside its samples is left as it is.
+    """
+    letters = list(range(len(axes)))
+    if axes.count("S") == 1 and "C" not in axes:
+        sample = letters.pop(axes.index("S"))
+        others = axes.replace("S", "")
+        letters.insert(len(others.rstrip("ZYX")), sample)
     return tuple(letters)
 
 

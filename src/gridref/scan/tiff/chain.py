@@ -35,6 +35,9 @@ SOI_BYTES = len(_SOI)
 """Size of the marker that begins a JPEG stream (ITU-T T.81, B.1.1.3)."""
 
 
+_MAX_JPEG_LENGTH = 65535
+"""Most rows and columns of a JPEG stream (ITU-T T.81, B.2.2)."""
+
 _DEFLATE, _LZW, _PACKBITS = (8, 32946, 50013), 5, 32773
 _LOSSLESS: dict[int, Codec] = {
     _LZW: Codec("gridref.tiff_lzw"),
@@ -158,6 +161,10 @@ def _image_chain(page: Page) -> tuple[Codec, ...]:
     name = _IMAGES[page.compression]
     settings = {"width": lengths["X"], "samples": samples, **_surplus_rows(page, lengths)}
     if name == "gridref.tiff_jpeg":
+        if max(lengths["X"], lengths["Y"]) > _MAX_JPEG_LENGTH:
+            raise UnsupportedFeatureError(
+                f"a JPEG stream of {lengths['Y']} by {lengths['X']} pixels, more than one can hold"
+            )
         settings |= _jpeg_colours(page)
     return serial, Codec.of(name, **settings)
 

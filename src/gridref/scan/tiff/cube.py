@@ -4,13 +4,14 @@
   overviews lie in groups ``overview_1``, ... with dimensions ``y_1`` and ``x_1``, since a tree that
   xarray opens may not use one name for two lengths on one path; a transparency mask is ``mask``.
 - Any other file with one image is ``image``; one with several has a group ``series_0``, ... each.
-- A pyramid without georeferencing has a group ``0``, ``1``, ... a level, with ``image`` in it.
+- A pyramid without georeferencing has a group ``0``, ``1``, ... a level, with ``image`` in it,
+  whose samples come before its rows, as OME-Zarr wants them.
 - Tags of text and GDAL's metadata items are attributes of the root.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -20,7 +21,7 @@ import numpy as np
 from gridref.errors import ScanError, UnsupportedFeatureError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.scan_report import Fate, Finding
-from gridref.scan.tiff.arrays import AXIS_NAMES, band_order, describe_image
+from gridref.scan.tiff.arrays import AXIS_NAMES, band_order, channel_order, describe_image
 from gridref.scan.tiff.gdal_metadata import BandMetadata, nodata_of, read_gdal_metadata
 from gridref.scan.tiff.georeference import SPATIAL_REF, Georeference, georeference_of
 from gridref.scan.tiff.image import Image, Level, TiffStructure
@@ -130,9 +131,12 @@ def _plain_file(context: _Context) -> VirtualGroup:
 def _plain_image(context: _Context, image: Image, prefix: str) -> VirtualGroup:
     """One image of a file without georeferencing."""
     if len(image.levels) == 1:
-        return _plain_level(context, image, image.levels[0], f"{prefix}image")
+        (level,) = image.levels
+        return _plain_level(context, image, level, f"{prefix}image", range(len(level.axes)))
     groups = {
-        str(level.level): _plain_level(context, image, level, f"{prefix}{level.level}/image")
+        str(level.level): _plain_level(
+            context, image, level, f"{prefix}{level.level}/image", channel_order(level.axes)
+        )
         for level in image.levels
     }
     groups = {name: group for name, group in groups.items() if group.arrays}
@@ -146,8 +150,12 @@ def _plain_image(context: _Context, image: Image, prefix: str) -> VirtualGroup:
     return VirtualGroup(groups=groups, attrs=attrs or {})
 
 
-def _plain_level(context: _Context, image: Image, level: Level, path: str) -> VirtualGroup:
-    dims = _dim_names(level.axes)
+def _plain_level(
+    context: _Context, image: Image, level: Level, path: str, order: Sequence[int]
+) -> VirtualGroup:
+    """One resolution of an image, its axes in some order, with coordinates and color map."""
+    names = _dim_names(level.axes)
+    dims = tuple(names[axis] for axis in order)
     attrs: dict[str, Any] = {}
     if image.name:
         attrs["long_name"] = image.name
@@ -156,12 +164,12 @@ def _plain_level(context: _Context, image: Image, level: Level, path: str) -> Vi
     nodata = _nodata(context, level)
     if nodata is not None:
         attrs["_FillValue"] = nodata
-    array = context.describe(path, level, dims=dims, attrs=attrs)
+    array = context.describe(path, level, dims=dims, order=tuple(order), attrs=attrs)
     if array is None:
         return VirtualGroup()
     arrays = {"image": array, **_color_map(context, level)}
     finest = image.levels[0]
-    for axis, dim, length in zip(level.axes, dims, level.shape, strict=True):
+    for axis, dim, length in zip(level.axes, names, level.shape, strict=True):
         if axis in image.pixel_sizes and axis in "XYZ":
             step, unit = image.pixel_sizes[axis]
             step *= finest.shape[finest.axes.index(axis)] / length

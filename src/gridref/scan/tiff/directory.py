@@ -115,11 +115,14 @@ class TiffHead:
         Byte order, and whether it is a BigTIFF.
     first
         Where the first directory lies.
+    ndpi
+        Whether the offset of a directory takes 8 bytes although the file is no BigTIFF.
     """
 
     big_endian: bool
     big: bool
     first: int
+    ndpi: bool = False
 
     @property
     def order(self) -> Literal["<", ">"]:
@@ -234,8 +237,16 @@ class Directory:
             return raw.decode("cp1252", errors="replace").strip()
 
 
-def read_head(window: Window) -> TiffHead:
+def read_head(window: Window, *, ndpi: bool = False) -> TiffHead:
     """Parse the header.
+
+    Parameters
+    ----------
+    window
+        The beginning of the file.
+    ndpi
+        Whether it is a file of Hamamatsu's, whose header nothing else tells from that of a TIFF
+        file.
 
     Raises
     ------
@@ -247,6 +258,8 @@ def read_head(window: Window) -> TiffHead:
     if order is None or len(start) < 8:
         raise SourceFormatError("the file does not begin like a TIFF file")
     version = struct.unpack(order + "H", start[2:4])[0]
+    if ndpi and start[:4] == b"II*\0" and len(start) >= 12:
+        return TiffHead(False, False, struct.unpack("<Q", start[4:12])[0], ndpi=True)
     if version == 42:
         return TiffHead(order == ">", False, struct.unpack(order + "I", start[4:8])[0])
     if version == 43 and len(start) == 16 and start[4:8] == struct.pack(order + "HH", 8, 0):
@@ -277,7 +290,7 @@ def read_directories(
     return list(found.values()), True
 
 
-def check_chain(window: Window, max_directories: int) -> None:
+def check_chain(window: Window, head: TiffHead, max_directories: int) -> None:
     """Refuse a chain of directories that never ends, which tifffile would follow for ever.
 
     Raises
@@ -285,9 +298,8 @@ def check_chain(window: Window, max_directories: int) -> None:
     SourceFormatError
         If the chain comes back to itself, or is longer than `max_directories`.
     """
-    head = read_head(window)
     count_format, count_bytes, entry_bytes = ("Q", 8, 20) if head.big else ("H", 2, 12)
-    width = 8 if head.big else 4
+    pointer, width = ("Q", 8) if head.big or head.ndpi else ("I", 4)
     seen: set[int] = set()
     offset = head.first
     while offset:
@@ -302,7 +314,7 @@ def check_chain(window: Window, max_directories: int) -> None:
             raw = window.read(offset + count_bytes + n_bytes, width)
         except SourceFormatError:
             return
-        offset = int(struct.unpack(head.order + ("Q" if head.big else "I"), raw)[0])
+        offset = int(struct.unpack(head.order + pointer, raw)[0])
 
 
 def _read_directory(window: Window, head: TiffHead, offset: int) -> tuple[Directory, int]:

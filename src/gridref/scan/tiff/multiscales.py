@@ -21,7 +21,14 @@ _CONVENTION = {
     "description": "Multiscale layout of zarr datasets",
 }
 
-_AXIS_TYPES = {"t": "time", "c": "channel", "z": "space", "y": "space", "x": "space"}
+_AXIS_TYPES = {
+    "t": "time",
+    "c": "channel",
+    "sample": "channel",
+    "z": "space",
+    "y": "space",
+    "x": "space",
+}
 
 
 def geo_multiscales(
@@ -70,13 +77,15 @@ def ome_multiscales(
     Returns
     -------
     dict or None
-        None if the axes are not such that OME-Zarr can describe them: two or three of space,
-        behind at most one of time and one more.
+        None if the axes are not such that OME-Zarr can describe them: at most one of time, then at
+        most one more, then two or three of space.
     """
     kinds = [_AXIS_TYPES.get(dim, "") for dim in dims]
     space = kinds.count("space")
     others = [kind for kind in kinds if kind != "space"]
-    if space not in (2, 3) or kinds[-space:] != ["space"] * space or len(others) > 2:
+    if space not in (2, 3) or kinds[-space:] != ["space"] * space:
+        return None
+    if len(others) > 2 or "time" in others[1:] or (len(others) == 2 and others[0] != "time"):
         return None
     axes = []
     for dim, kind in zip(dims, kinds, strict=True):

@@ -19,7 +19,7 @@ import tifffile
 from numpy.typing import NDArray
 
 from gridref.io import ScanFile
-from gridref.scan.tiff.directory import Directory, Window, read_directories, read_head
+from gridref.scan.tiff.directory import Directory, TiffHead, Window, read_directories
 from gridref.scan.tiff.image import Image, Level, TiffStructure
 from gridref.scan.tiff.page import Page
 from gridref.scan.tiff.tags import METADATA_TAGS, Tag
@@ -86,15 +86,15 @@ class _NotOrdinaryError(Exception):
     """The file has something that only tifffile knows."""
 
 
-def read_plain_structure(file: ScanFile, window: Window) -> TiffStructure | None:
+def read_plain_structure(file: ScanFile, window: Window, head: TiffHead) -> TiffStructure | None:
     """Parse an ordinary file.
 
     Parameters
     ----------
     file
         The open file.
-    window
-        Its beginning.
+    window, head
+        Its beginning, and what that says.
 
     Returns
     -------
@@ -107,7 +107,8 @@ def read_plain_structure(file: ScanFile, window: Window) -> TiffStructure | None
         If tags that tell where pixels lie are themselves not in the file: tifffile would go on
         without them.
     """
-    head = read_head(window)
+    if head.ndpi:
+        return None
     directories, complete = read_directories(window, head, _MAX_DIRECTORIES)
     for directory in directories:
         directory.check(_PIXEL_TAGS)

@@ -18,7 +18,7 @@ from gridref.model.scan_report import Fate, Finding, ScanReport
 from gridref.scan.options import ScanOptions
 from gridref.scan.sniff import Head
 from gridref.scan.tiff.cube import build_group
-from gridref.scan.tiff.directory import Window, check_chain
+from gridref.scan.tiff.directory import Window, check_chain, read_head
 from gridref.scan.tiff.image import TiffStructure
 from gridref.scan.tiff.plain_reader import read_plain_structure
 from gridref.scan.tiff.tifffile_reader import read_companion, read_structure
@@ -95,6 +95,11 @@ def _is_companion(start: bytes) -> bool:
     return start.startswith((b"<?xml", b"<OME")) and b"<OME" in start
 
 
+def _is_ndpi(url: str) -> bool:
+    """Whether a file is one of Hamamatsu's: its name alone tells, and tifffile goes by it, too."""
+    return url.partition("?")[0].lower().endswith(".ndpi")
+
+
 def _structure(file: ScanFile, max_directories: int) -> TiffStructure:
     window = Window(file)
     if _is_companion(window.read(0, min(file.size, _COMPANION_START_BYTES))):
@@ -103,10 +108,11 @@ def _structure(file: ScanFile, max_directories: int) -> TiffStructure:
         file.seek(0)
         text = file.read().decode("utf-8", errors="replace")
         return read_companion(text, os.path.dirname(file.name))
-    plain = read_plain_structure(file, window)
+    head = read_head(window, ndpi=_is_ndpi(file.name))
+    plain = read_plain_structure(file, window, head)
     if plain is not None:
         return plain
-    check_chain(window, max_directories)
+    check_chain(window, head, max_directories)
     structure = read_structure(file, file.source)
     if is_local(file.name) and any(
         level.problem and "not there" in level.problem

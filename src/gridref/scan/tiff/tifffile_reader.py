@@ -75,8 +75,10 @@ def read_structure(
         If tifffile cannot make sense of it.
     """
     place = Place(source=source.url)
+    # tifffile tells some flavours by the end of the name.
+    name = None if isinstance(stream, str) else source.url.partition("?")[0]
     try:
-        with _quiet(), tifffile.TiffFile(cast(IO[bytes], stream), omexml=omexml) as file:
+        with _quiet(), tifffile.TiffFile(cast(IO[bytes], stream), name=name, omexml=omexml) as file:
             sources = _Sources(source, file)
             # The length of `pages` is not asked for: it changes what tifffile takes for a series.
             images = tuple(
