@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from gridref.combine.columns import Notes, attribute_key, value_text
+from gridref.combine.columns import Notes, value_keys, value_text
 
 __all__ = ["combine_attributes"]
 
@@ -32,16 +33,13 @@ def combine_attributes(
     rule = notes.options.combine_attrs
     if rule == "drop":
         return {name: first[name] for name in first if name in resolved}
-    names = dict.fromkeys(name for attrs, _ in cases for name in attrs)
-    for name in names:
+    for name in dict.fromkeys(itertools.chain.from_iterable(attrs for attrs, _ in cases)):
         if name in resolved:
             continue
-        values = _values(cases, name)
-        if len(values) == 1:
+        shown, n_present = _values(cases, name)
+        if not shown:
             continue
-        present = [text for key, (text, _) in values.items() if key is not None]
-        shown = dict(values.values())
-        if rule == "identical" or (rule == "no_conflicts" and len(present) > 1):
+        if rule == "identical" or (rule == "no_conflicts" and n_present > 1):
             notes.conflict(
                 "attributes",
                 path,
@@ -49,26 +47,39 @@ def combine_attributes(
                 shown,
                 "combine_attrs='override' allows it",
             )
-        elif rule == "no_conflicts":
-            first.setdefault(name, next(attrs[name] for attrs, _ in cases if name in attrs))
-        elif rule == "drop_conflicts" and len(present) > 1:
+        elif rule == "drop_conflicts" and n_present > 1:
             first.pop(name, None)
             notes.drift("attributes", path, _named(name, shown), f"{name} left out")
-        elif rule == "drop_conflicts":
+        elif rule in ("no_conflicts", "drop_conflicts"):
             first.setdefault(name, next(attrs[name] for attrs, _ in cases if name in attrs))
         else:
             notes.drift("attributes", path, _named(name, shown), "the first file's")
     return first
 
 
-def _values(cases: Cases, name: str) -> dict[Any, tuple[str, list[int]]]:
-    """Distinct values of one attribute as text, with their files; of key None where absent."""
-    values: dict[Any, tuple[str, list[int]]] = {}
-    for attrs, files in cases:
-        key = attribute_key({name: attrs[name]}) if name in attrs else None
-        text = value_text(attrs.get(name))
-        values.setdefault(key, (text, []))[1].extend(files)
-    return values
+_ABSENT = object()
+
+
+def _values(cases: Cases, name: str) -> tuple[dict[str, list[int]], int]:
+    """Distinct values of one attribute as text, with their files, and how many there are.
+
+    No texts where all are the same; files without the attribute count as a value in the texts only.
+    """
+    values = [attrs.get(name, _ABSENT) for attrs, _ in cases]
+    keys = value_keys(values)
+    if keys is None:
+        return {}, 1
+    found: dict[Any, tuple[Any, list[int]]] = {}
+    for key, value, (_, files) in zip(keys, values, cases, strict=True):
+        held = found.get(key)
+        if held is None:
+            held = found[key] = (value, [])
+        held[1].extend(files)
+    shown: dict[str, list[int]] = {}
+    for value, files in found.values():
+        text = value_text(None if value is _ABSENT else value)
+        shown.setdefault(text, []).extend(files)
+    return shown, sum(value is not _ABSENT for value, _ in found.values())
 
 
 def _named(name: str, shown: Mapping[str, list[int]]) -> dict[str, list[int]]:

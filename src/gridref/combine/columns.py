@@ -6,7 +6,7 @@ Only what has to be changed is changed file by file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -18,7 +18,7 @@ from gridref.combine.report import Drift
 from gridref.errors import Problem
 from gridref.model.array import VirtualArray, VirtualGroup
 
-__all__ = ["Column", "Kind", "Notes", "attribute_key", "columns_of", "source_name", "value_text"]
+__all__ = ["Column", "Kind", "Notes", "columns_of", "source_name", "value_keys", "value_text"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class Kind:
     """
 
     array: VirtualArray
-    members: list[int]
+    members: Sequence[int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,19 +61,19 @@ class Column:
     @cached_property
     def kinds(self) -> list[Kind]:
         """Files grouped by metadata, in the order of first occurrence."""
-        found: dict[Any, Kind] = {}
-        last: Kind | None = None
-        for place, array in enumerate(self.arrays):
-            if last is not None and _plainly_alike(array, last.array):
-                last.members.append(place)
-                continue
-            key = _metadata_key(array)
-            kind = found.get(key)
-            if kind is None:
-                kind = found[key] = Kind(array, [])
-            kind.members.append(place)
-            last = kind
-        return list(found.values())
+        found: dict[Any, list[int]] = {}
+        differing = [keys for keys in _metadata_keys(self.arrays) if keys is not None]
+        if not differing:
+            return [Kind(self.first, range(len(self.arrays)))]
+        for place, key in enumerate(zip(*differing, strict=True)):
+            found.setdefault(key, []).append(place)
+        return [Kind(self.arrays[places[0]], places) for places in found.values()]
+
+    def files_of(self, kind: Kind) -> Sequence[int]:
+        """Numbers of the inputs of one kind."""
+        if len(kind.members) == len(self.files):
+            return self.files
+        return [self.files[place] for place in kind.members]
 
     @property
     def first(self) -> VirtualArray:
@@ -84,7 +84,7 @@ class Column:
         """Files by what a text says of their kind."""
         cases: dict[str, list[int]] = {}
         for kind in self.kinds:
-            cases.setdefault(text(kind), []).extend(self.files[place] for place in kind.members)
+            cases.setdefault(text(kind), []).extend(self.files_of(kind))
         return cases
 
     def with_arrays(self, arrays: Sequence[VirtualArray]) -> Column:
@@ -191,7 +191,7 @@ def _columns_of_alike(
 ) -> dict[str, list[VirtualArray]] | None:
     """The variables of groups that all have the same ones, the usual case; None for others."""
     held = [group.arrays for group in groups if group is not None]
-    if len(held) < len(groups) or any(arrays.keys() != held[0].keys() for arrays in held):
+    if len(held) < len(groups) or not _all_same(list(map(tuple, held))):
         return None
     return {name: [arrays[name] for arrays in held] for name in held[0]}
 
@@ -208,51 +208,56 @@ def source_name(group: VirtualGroup) -> str | None:
     return None
 
 
-def _plainly_alike(one: VirtualArray, other: VirtualArray) -> bool:
-    """Whether metadata are equal, as far as plain comparisons tell; False may be wrong."""
+def _metadata_keys(arrays: Sequence[VirtualArray]) -> Iterator[list[Any] | None]:
+    """Each property of many arrays, as `value_keys`."""
+    # Column by column, not array by array: called for every variable of every file.
+    dims, dtypes = [array.dims for array in arrays], [array.dtype for array in arrays]
+    yield None if _all_same(dims) else dims
+    yield None if _all_same(dtypes) else dtypes
+    yield value_keys([array.fill_value for array in arrays])
+    attrs = [array.attrs for array in arrays]
+    if _plainly_equal(attrs):
+        names = [name for name, value in attrs[0].items() if value.__class__ is not str]
+    elif _all_same(list(map(tuple, attrs))):
+        names = list(attrs[0])
+    else:
+        yield list(map(_attribute_key, attrs))
+        return
+    for name in names:
+        yield value_keys([entry[name] for entry in attrs])
+
+
+def _plainly_equal(values: list[Any]) -> bool:
+    """Whether all compare equal to the first; dtypes are not compared. False may be wrong."""
     try:
-        return bool(
-            one.dims == other.dims
-            and one.dtype == other.dtype
-            and _same_number(one.fill_value, other.fill_value)
-            and (one.attrs == other.attrs or _same_numbers(one.attrs, other.attrs))
-        )
-    except ValueError:  # arrays among the attributes
+        return values.count(values[0]) == len(values)
+    except ValueError:  # arrays among them
         return False
 
 
-def _same_number(one: Any, other: Any) -> bool:
-    """Whether values are equal, or NaN of the same type."""
-    if one == other:
-        return True
-    return bool(one != one and other != other and type(one) is type(other))
+def value_keys(values: list[Any]) -> list[Any] | None:
+    """For each value, what is equal exactly if values are, NaN and dtypes included.
+
+    None where all values are the same.
+    """
+    types = set(map(type, values))
+    only = types.pop() if len(types) == 1 else object
+    if only is str:
+        return None if _all_same(values) else values
+    if issubclass(only, np.number | np.bool):
+        column = np.array(values)
+        if column.tobytes() == column[:1].tobytes() * len(values):
+            return None
+    keys = list(map(_value_key, values))
+    return None if _all_same(keys) else keys
 
 
-def _same_numbers(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return one.keys() == other.keys() and all(
-        _same_number(value, other[name]) for name, value in one.items()
-    )
+def _all_same(keys: list[Any]) -> bool:
+    return keys.count(keys[0]) == len(keys)
 
 
-def _metadata_key(array: VirtualArray) -> Any:
-    fill = array.fill_value
-    return (
-        array.dims,
-        array.dtype,
-        fill.tobytes() if isinstance(fill, np.generic) else _value_key(fill),
-        attribute_key(array.attrs),
-    )
-
-
-def attribute_key(attrs: Mapping[str, Any]) -> Any:
-    """What is equal exactly if two sets of attributes are, NaN, dtypes and order included."""
-    # Called for every variable of every file, so the commonest type is not worth a call.
-    return tuple(
-        [
-            (name, value if value.__class__ is str else _value_key(value))
-            for name, value in attrs.items()
-        ]
-    )
+def _attribute_key(attrs: Mapping[str, Any]) -> Any:
+    return tuple((name, _value_key(value)) for name, value in attrs.items())
 
 
 def _value_key(value: Any) -> Any:

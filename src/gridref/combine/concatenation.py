@@ -6,13 +6,12 @@ Problems are raised together at the end, so that one run shows all of them.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from gridref.combine.attributes import combine_attributes
-from gridref.combine.columns import Column, Kind, Notes, attribute_key, columns_of
+from gridref.combine.columns import Column, Notes, columns_of
 from gridref.combine.dimensions import (
     align_dimensions,
     extents_agree,
@@ -82,7 +81,8 @@ def combine_batch(
     report = DriftReport(tuple(notes.drifts), names)
     if notes.problems:
         return Combination(None, report, tuple(notes.problems))
-    return Combination(group.replace(report=_scan_report(groups)), report)
+    scans = ScanReport.joined([item.report for item in groups])
+    return Combination(group.replace(report=scans), report)
 
 
 def _is_new(groups: Sequence[VirtualGroup], growing: Sequence[str]) -> bool:
@@ -96,15 +96,6 @@ def _is_new(groups: Sequence[VirtualGroup], growing: Sequence[str]) -> bool:
     if not found and len(growing) > 1:
         raise InvalidRequestError(f"no input has any of the dimensions {', '.join(growing)}")
     return not found
-
-
-def _scan_report(groups: Sequence[VirtualGroup]) -> ScanReport:
-    reports = [group.report for group in groups]
-    return ScanReport(
-        tuple(itertools.chain.from_iterable(report.findings for report in reports)),
-        sum(report.n_requests for report in reports),
-        sum(report.n_bytes for report in reports),
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,11 +202,8 @@ def _subgroups(
 def _group_attributes(
     groups: Sequence[VirtualGroup | None], path: str, notes: Notes
 ) -> dict[str, Any]:
-    found: dict[Any, tuple[Mapping[str, Any], list[int]]] = {}
-    for number, group in enumerate(groups):
-        if group is not None:
-            found.setdefault(attribute_key(group.attrs), (group.attrs, []))[1].append(number)
-    return combine_attributes(list(found.values()), path, notes)
+    cases = [(group.attrs, (number,)) for number, group in enumerate(groups) if group is not None]
+    return combine_attributes(cases, path, notes)
 
 
 def _combine_column(
@@ -344,9 +332,5 @@ def _cut(column: Column, dim: str, pieces: Sequence[Piece]) -> list[VirtualArray
 
 
 def _with_attributes(array: VirtualArray, column: Column, notes: Notes) -> VirtualArray:
-    def files(kind: Kind) -> list[int]:
-        return [column.files[place] for place in kind.members]
-
-    kinds: Collection[Kind] = column.kinds
-    cases = [(kind.array.attrs, files(kind)) for kind in kinds]
+    cases = [(kind.array.attrs, column.files_of(kind)) for kind in column.kinds]
     return array.replace(attrs=combine_attributes(cases, column.path, notes))

@@ -153,12 +153,11 @@ def flip_files(column: Column, flips: Mapping[str, set[int]]) -> Column:
 
 def extents_agree(column: Column, growing: Sequence[str], notes: Notes) -> bool:
     """Whether extents of the other dimensions agree; a problem is noted where they do not."""
-    first = column.first
-    if len(growing) == 1 and all(kind.array.dims == first.dims for kind in column.kinds):
-        axis = first.dims.index(growing[0])
-        before, after = first.shape[:axis], first.shape[axis + 1 :]
-        shapes = {array.grid.shape for array in column.arrays}
-        if all(shape[:axis] == before and shape[axis + 1 :] == after for shape in shapes):
+    if len({kind.array.dims for kind in column.kinds}) == 1:
+        kept = [axis for axis, dim in enumerate(column.first.dims) if dim not in growing]
+        grids = [array.grid for array in column.arrays]
+        distinct = dict(zip(map(id, grids), grids, strict=True))  # alike files mostly share one
+        if len({tuple(grid.shape[axis] for axis in kept) for grid in distinct.values()}) == 1:
             return True
     found: dict[tuple[tuple[str, int], ...], list[int]] = {}
     for file, array in zip(column.files, column.arrays, strict=True):

@@ -119,7 +119,7 @@ def _bases(column: Column, notes: Notes) -> dict[int, TimeBase] | None:
             advice = f"{_described(kind.array.attrs)!r} cannot be brought on others exactly"
             notes.conflict("time-units-differ", column.path, "units", cases, advice)
             return None
-        found.update(dict.fromkeys((column.files[place] for place in kind.members), base))
+        found.update(dict.fromkeys(column.files_of(kind), base))
     return found
 
 

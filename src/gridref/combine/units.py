@@ -29,9 +29,7 @@ def resolve_units(columns: Mapping[str, Column], notes: Notes) -> dict[str, Colu
         if not factors:
             continue
         by_file = {
-            column.files[place]: factors[_units(kind)]
-            for kind in column.kinds
-            for place in kind.members
+            file: factors[_units(kind)] for kind in column.kinds for file in column.files_of(kind)
         }
         target = str(column.first.attrs["units"])
         for member in [name, *_bounds_of(column, columns)]:

@@ -215,7 +215,7 @@ class VirtualArray:
             zero_of(dtype) if fill_value is None else fill_value,
             tuple(dims),
             dict(attrs or {}),
-            (encoding,),
+            _one_of(encoding),
             (manifest,),
             table,
         )
@@ -394,6 +394,12 @@ def _whole(shape: tuple[int, ...], chunk_shape: tuple[int, ...]) -> tuple[ChunkG
     for column in vars(table).values():
         column.flags.writeable = False
     return grid, table
+
+
+@lru_cache(maxsize=1024)
+def _one_of(encoding: Encoding) -> tuple[Encoding]:
+    """The encoding alone; shared by all arrays with an equal one."""
+    return (encoding,)
 
 
 @lru_cache(maxsize=1024)

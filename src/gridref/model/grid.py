@@ -11,6 +11,7 @@ grid of the ZEP 3 draft (read only).
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -84,7 +85,7 @@ class GridAxis:
             raise InvalidRequestError(f"edge length must be >= 1, got {int(length.min())}")
         if count.size and int(count.min()) < 0:
             raise InvalidRequestError(f"run count must be >= 0, got {int(count.min())}")
-        covered = sum(a * b for a, b in zip(length.tolist(), count.tolist(), strict=True))
+        covered = sum(map(operator.mul, length.tolist(), count.tolist()))
         if extent is None:
             extent = covered
         if extent < 0:

@@ -65,7 +65,7 @@ def concatenate(
     first = arrays[0]
     if not 0 <= axis < first.ndim:
         raise InvalidRequestError(f"axis {axis} of an array of rank {first.ndim}")
-    lengths = _checked_lengths(arrays, axis)
+    lengths = _checked_lengths([array.grid for array in arrays], axis)
     parts = list(arrays)
     if 0 in lengths:
         parts = [array for array, n in zip(arrays, lengths, strict=True) if n] or [first]
@@ -104,19 +104,22 @@ def missing_array(
     return VirtualArray(grid, dtype, fill_value, tuple(dims), dict(attrs or {}), (), (), blocks)
 
 
-def _checked_lengths(arrays: Sequence[VirtualArray], axis: int) -> list[int]:
+def _checked_lengths(grids: Sequence[ChunkGrid], axis: int) -> list[int]:
     """Lengths along the axis; the extents along the others are checked."""
-    expected = arrays[0].shape
-    before, after = expected[:axis], expected[axis + 1 :]
-    lengths = []
-    for number, array in enumerate(arrays):
-        shape = array.grid.shape
-        if shape[:axis] != before or shape[axis + 1 :] != after:
+    expected = grids[0].shape
+    for grid in _distinct(grids):
+        shape = grid.shape
+        if shape[:axis] != expected[:axis] or shape[axis + 1 :] != expected[axis + 1 :]:
             raise InvalidRequestError(
-                f"array {number} of shape {shape} does not fit {expected} along dimension {axis}"
+                f"array {grids.index(grid)} of shape {shape} does not fit {expected} along"
+                f" dimension {axis}"
             )
-        lengths.append(shape[axis])
-    return lengths
+    return [grid.shape[axis] for grid in grids]
+
+
+def _distinct[T](items: Sequence[T]) -> list[T]:
+    """Objects without repetitions of the very same ones, which alike files often share."""
+    return list(dict(zip(map(id, items), items, strict=True)).values())
 
 
 def common_dtype(arrays: Sequence[VirtualArray]) -> np.dtype[Any]:
@@ -220,7 +223,7 @@ def _with_real_blocks(array: VirtualArray) -> VirtualArray:
 
 def _refined(arrays: list[VirtualArray], axis: int) -> list[VirtualArray]:
     """Cut blocks so that all arrays have the same outer grid along the other axes."""
-    if all(len(array.blocks.encoding) == 1 for array in arrays):
+    if all(len(table.encoding) == 1 for table in _distinct([array.blocks for array in arrays])):
         return arrays
     for other in range(arrays[0].ndim):
         if other == axis:
@@ -265,11 +268,11 @@ def _joined(arrays: Sequence[VirtualArray], axis: int, template: VirtualArray) -
 
 def _joined_tables(tables: Sequence[BlockTable]) -> BlockTable:
     """The rows of all tables; tables of one row that many arrays share are read once."""
-    distinct = {id(table): table for table in tables}
+    distinct = _distinct(tables)
     shared = 4 * len(distinct) <= len(tables) and all(
-        len(table.encoding) == 1 for table in distinct.values()
+        len(table.encoding) == 1 for table in distinct
     )
-    columns = [vars(table) for table in (distinct.values() if shared else tables)]
+    columns = [vars(table) for table in (distinct if shared else tables)]
     joined = BlockTable(
         *(
             np.concatenate([column[entry.name] for column in columns])
@@ -278,8 +281,8 @@ def _joined_tables(tables: Sequence[BlockTable]) -> BlockTable:
     )
     if not shared:
         return joined
-    places = dict(zip(distinct, range(len(distinct)), strict=True))
-    return joined.take(np.array([places[id(table)] for table in tables]))
+    places = dict(zip(map(id, distinct), range(len(distinct)), strict=True))
+    return joined.take(np.fromiter(map(places.__getitem__, map(id, tables)), np.int64, len(tables)))
 
 
 def joined_axis(axes: Sequence[GridAxis]) -> GridAxis:
@@ -326,15 +329,14 @@ def _interned_manifests(
     held = [array.manifests for array in arrays]
     n_held = list(map(len, held))
     listed = list(itertools.chain.from_iterable(held))
-    sizes = [len(array.blocks.manifest) for array in arrays]
-    identities = list(map(id, listed))
-    places = {identity: place for place, identity in enumerate(dict.fromkeys(identities))}
-    if len(places) == len(arrays) == n_held.count(1):
+    distinct = _distinct(listed)
+    sizes = [len(array.blocks.encoding) for array in arrays]
+    if len(distinct) == len(arrays) == n_held.count(1):
         return tuple(listed), np.repeat(np.arange(len(listed), dtype=np.int32), sizes)
-    known = [places[identity] for identity in identities]
+    places = dict(zip(map(id, distinct), range(len(distinct)), strict=True))
+    known = list(map(places.__getitem__, map(id, listed)))
     column = _renumbered(joined.manifest, sizes, n_held, known)
-    distinct = dict(zip(identities, listed, strict=True))
-    return tuple(distinct.values()), np.maximum(column, 0)
+    return tuple(distinct), np.maximum(column, 0)
 
 
 def _renumbered(
@@ -358,24 +360,21 @@ SMALL_MANIFEST_ROWS = 4096
 
 def compacted(array: VirtualArray) -> VirtualArray:
     """Put the rows of many small manifests in memory into one, which blocks then point into."""
-    n_rows = [
-        len(manifest.state) if isinstance(manifest, ChunkManifest) else SMALL_MANIFEST_ROWS + 1
-        for manifest in array.manifests
-    ]
-    sizes = np.array(n_rows, np.int64)
-    is_small = sizes <= SMALL_MANIFEST_ROWS
-    if is_small.sum() < 2:
+    small, kept = _small_manifests(array.manifests)
+    if len(small) < 2:
         return array
-    flags = is_small.tolist()
-    small = [m for m in itertools.compress(array.manifests, flags) if isinstance(m, ChunkManifest)]
-    kept = list(itertools.compress(array.manifests, ~is_small))
-    sizes = sizes[is_small]
-    number = np.where(is_small, len(kept), np.cumsum(~is_small) - 1).astype(np.int32)
-    shift = np.zeros(len(is_small), np.int64)
-    shift[is_small] = np.cumsum(sizes) - sizes
+    sizes = np.array([len(manifest.state) for manifest in small], np.int64)
+    number = np.full(len(array.manifests), len(kept), np.int32)
+    shift = np.zeros(len(array.manifests), np.int64)
+    if kept:
+        is_kept = np.isin(np.arange(len(number)), list(kept))
+        number[is_kept] = np.arange(len(kept))
+        shift[~is_kept] = np.cumsum(sizes) - sizes
+    else:
+        shift = np.cumsum(sizes) - sizes
     blocks = array.blocks
     return array.replace(
-        manifests=(*kept, _one_manifest(small, sizes)),
+        manifests=(*kept.values(), _one_manifest(small, sizes)),
         blocks=replace(
             blocks,
             manifest=number[blocks.manifest],
@@ -384,21 +383,35 @@ def compacted(array: VirtualArray) -> VirtualArray:
     )
 
 
+def _small_manifests(
+    manifests: Sequence[Manifest],
+) -> tuple[list[ChunkManifest], dict[int, Manifest]]:
+    """Small manifests, and the others by their place."""
+    small: list[ChunkManifest] = []
+    kept: dict[int, Manifest] = {}
+    for place, manifest in enumerate(manifests):
+        if isinstance(manifest, ChunkManifest) and len(manifest.state) <= SMALL_MANIFEST_ROWS:
+            small.append(manifest)
+        else:
+            kept[place] = manifest
+    return small, kept
+
+
 def _one_manifest(manifests: Sequence[ChunkManifest], counts: Int64Array) -> ChunkManifest:
     """All rows of very many manifests, without work per manifest beyond the listing."""
     held = [manifest.sources for manifest in manifests]
     listed = list(itertools.chain.from_iterable(held))
-    identities = list(map(id, listed))
-    sources = dict(zip(identities, listed, strict=True))
-    ids = np.arange(len(listed), dtype=np.int32)
-    if len(sources) < len(listed):
-        places = dict(zip(sources, range(len(sources)), strict=True))
-        ids = np.array([places[identity] for identity in identities], np.int32)
+    distinct = _distinct(listed)
     n_sources = np.fromiter(map(len, held), np.int64, len(held))
     state = np.concatenate([manifest.state for manifest in manifests])
     own = np.concatenate([manifest.source for manifest in manifests])
     known = own + np.repeat(np.cumsum(n_sources) - n_sources, counts)
-    lookup = np.append(ids, np.int32(0))
+    known[state != ChunkState.RANGE] = 0
+    source = known.astype(np.int32)
+    if len(distinct) < len(listed):
+        places = dict(zip(map(id, distinct), range(len(distinct)), strict=True))
+        ids = np.fromiter(map(places.__getitem__, map(id, listed)), np.int32, len(listed))
+        source = ids[known] if len(ids) else source
     offset = np.concatenate([manifest.offset for manifest in manifests])
     inline = [manifest.inline for manifest in manifests]
     if any(inline):
@@ -406,8 +419,8 @@ def _one_manifest(manifests: Sequence[ChunkManifest], counts: Int64Array) -> Chu
         shift = np.repeat(np.cumsum(n_inline) - n_inline, counts)
         offset = offset + np.where(state == ChunkState.INLINE, shift, 0)
     return ChunkManifest(
-        tuple(sources.values()),
-        lookup[np.where(state == ChunkState.RANGE, known, -1)],
+        tuple(distinct),
+        source,
         offset,
         np.concatenate([manifest.length for manifest in manifests]),
         state,
@@ -417,13 +430,12 @@ def _one_manifest(manifests: Sequence[ChunkManifest], counts: Int64Array) -> Chu
 
 
 def _joined_masks(manifests: Sequence[ChunkManifest]) -> NDArray[np.uint32] | None:
-    if all(manifest.filter_mask is None for manifest in manifests):
+    masks = [manifest.filter_mask for manifest in manifests]
+    if set(map(type, masks)) == {type(None)}:
         return None
     return np.concatenate(
         [
-            np.zeros(manifest.n_rows, np.uint32)
-            if manifest.filter_mask is None
-            else manifest.filter_mask
-            for manifest in manifests
+            np.zeros(manifest.n_rows, np.uint32) if mask is None else mask
+            for manifest, mask in zip(manifests, masks, strict=True)
         ]
     )

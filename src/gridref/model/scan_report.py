@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import groupby, repeat
+from operator import attrgetter
+from typing import NamedTuple, overload
 
-__all__ = ["Fate", "Finding", "ScanReport"]
+__all__ = ["Fate", "Finding", "FindingRuns", "ScanReport"]
 
 
 class Fate(StrEnum):
@@ -22,8 +25,7 @@ class Fate(StrEnum):
     """It holds no values of its own: a dimension, say, whose name and length others carry."""
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """One object of a file.
 
     Attributes
@@ -47,6 +49,74 @@ class Finding:
         return f"{self.path}: {self.fate}{f' ({self.reason})' if self.reason else ''}"
 
 
+Found = tuple[tuple[str, ...], tuple[Fate, ...], tuple[str, ...]]
+"""What was found in one file: path, fate and reason of each object, as columns."""
+
+
+@dataclass(frozen=True)
+class FindingRuns(Sequence[Finding]):
+    """The findings of many files, of which neighbours are mostly alike: what is alike is kept once.
+
+    Attributes
+    ----------
+    runs
+        What was found, and the files in which just that was found.
+    """
+
+    runs: tuple[tuple[Found, tuple[str, ...]], ...]
+
+    @classmethod
+    def joined(cls, parts: Iterable[Sequence[Finding]]) -> FindingRuns:
+        """All findings of the parts, one after the other."""
+        known: dict[Found, Found] = {}
+        runs: list[tuple[Found, list[str]]] = []
+        for part in parts:
+            for found, sources in _runs_of(part):
+                if runs and runs[-1][0] == found:
+                    runs[-1][1].extend(sources)
+                else:
+                    runs.append((known.setdefault(found, found), list(sources)))
+        return cls(tuple((found, tuple(sources)) for found, sources in runs))
+
+    def __len__(self) -> int:
+        return sum(len(found[0]) * len(sources) for found, sources in self.runs)
+
+    def __iter__(self) -> Iterator[Finding]:
+        for found, sources in self.runs:
+            for source in sources:
+                yield from map(Finding, *found, repeat(source))
+
+    @overload
+    def __getitem__(self, index: int) -> Finding: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Finding, ...]: ...
+    def __getitem__(self, index: int | slice) -> Finding | tuple[Finding, ...]:
+        places = range(len(self))[index]
+        if isinstance(places, range):
+            return tuple(map(self._at, places))
+        return self._at(places)
+
+    def _at(self, place: int) -> Finding:
+        for (paths, fates, reasons), sources in self.runs:
+            if place < len(paths) * len(sources):
+                file, row = divmod(place, len(paths))
+                return Finding(paths[row], fates[row], reasons[row], sources[file])
+            place -= len(paths) * len(sources)
+        raise IndexError(place)
+
+
+def _runs_of(findings: Sequence[Finding]) -> Iterable[tuple[Found, tuple[str, ...]]]:
+    if isinstance(findings, FindingRuns):
+        return findings.runs
+    if not findings:
+        return ()
+    paths, fates, reasons, sources = zip(*findings, strict=True)
+    if sources.count(sources[0]) == len(sources):  # one file's, the usual case
+        return (((paths, fates, reasons), sources[:1]),)
+    split = (list(of_file) for _, of_file in groupby(findings, attrgetter("source")))
+    return tuple(run for of_file in split for run in _runs_of(of_file))
+
+
 @dataclass(frozen=True)
 class ScanReport:
     """Every object found in a scan, and what the scan cost.
@@ -59,9 +129,18 @@ class ScanReport:
         Reads sent to the sources, and bytes read.
     """
 
-    findings: tuple[Finding, ...] = ()
+    findings: Sequence[Finding] = ()
     n_requests: int = 0
     n_bytes: int = 0
+
+    @classmethod
+    def joined(cls, reports: Sequence[ScanReport]) -> ScanReport:
+        """One report of several scans."""
+        return cls(
+            FindingRuns.joined([report.findings for report in reports]),
+            sum([report.n_requests for report in reports]),
+            sum([report.n_bytes for report in reports]),
+        )
 
     def __iter__(self) -> Iterator[Finding]:
         return iter(self.findings)
@@ -74,10 +153,3 @@ class ScanReport:
     def skipped(self) -> tuple[Finding, ...]:
         """What is missing from the result."""
         return self.with_fate(Fate.SKIPPED)
-
-    def __add__(self, other: ScanReport) -> ScanReport:
-        return ScanReport(
-            self.findings + other.findings,
-            self.n_requests + other.n_requests,
-            self.n_bytes + other.n_bytes,
-        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -612,6 +613,61 @@ def test_batches_combine_like_one(monkeypatch: pytest.MonkeyPatch) -> None:
     (packing,) = whole.report.of_cause("packing")
     assert [case.where(11) for case in packing.cases] == ["files 1 to 7", "file 8 onward"]
     assert batched.report.files == whole.report.files
+
+
+@pytest.mark.parametrize(
+    "attrs",
+    [
+        {"valid_min": np.float32("nan"), "units": "K"},
+        {"valid_range": np.int16([0, 9]), "units": "K"},
+        {"flags": np.array([b"a", b"b"])},
+        {"missing_value": np.int16([4])},
+        {"names": ["a", "b"]},
+        {},
+    ],
+    ids=str,
+)
+def test_alike_attributes_are_no_drift(attrs: dict[str, Any]) -> None:
+    parts = [group(v=numbers(np.int16([k]), **copy.deepcopy(attrs))) for k in range(3)]
+    result = combine(parts, "time")
+    assert len(result.report) == 0
+    assert result.group is not None
+    np.testing.assert_equal(result.group.arrays["v"].attrs, attrs)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (np.float32(0.5), np.float64(0.5)),
+        (np.int16(1), np.int32(1)),
+        (1, True),
+        (0.0, -0.0),
+        (np.float32(0.0), np.float32(-0.0)),
+        (np.int16([1]), np.int16(1)),
+        (np.int16([1]), np.int32([1])),
+        ("1", np.int16(1)),
+        ("a" * 100, "a" * 99 + "b"),
+        (["a"], "a"),
+    ],
+    ids=repr,
+)
+def test_attributes_that_differ_a_little_are_reported(one: Any, other: Any) -> None:
+    parts = [group(v=numbers([1.0], note=value)) for value in (one, one, other, one)]
+    (drift,) = combine(parts, "time").report
+    assert drift.cause == "attributes"
+    assert sorted(span for case in drift.cases for span in case.ranges) in (
+        [(0, 1), (2, 2), (3, 3)],
+        [(0, 3)],  # the texts are the same
+    )
+
+
+def test_fill_values_of_other_sign_are_kept_apart() -> None:
+    parts = [
+        chunked_array(np.zeros(2), (1,), ("time",), fill_value=np.float64(fill), absent=[0])
+        for fill in (0.0, -0.0)
+    ]
+    joined = concat(parts, "time")
+    assert np.signbit(read_slowly(joined)).tolist() == [False, False, True, False]
 
 
 def test_slices_of_combined_arrays() -> None:
