@@ -6,24 +6,24 @@ which netCDF4 keeps its own records are set apart.
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-import h5py
 import numpy as np
-from h5py import h5, h5a, h5p, h5r
 from numpy.typing import NDArray
 
-from gridref.errors import SourceFormatError, UnsupportedFeatureError
+from gridref.errors import DecodeError, ScanError, SourceFormatError
 from gridref.scan.hdf5.attribute_messages import StoredAttribute, stored_attributes
+from gridref.scan.hdf5.conversion import converted
+from gridref.scan.hdf5.dataspace import read_dataspace
 from gridref.scan.hdf5.dtypes import ElementType, Form, element_type
-from gridref.scan.hdf5.files import HDF5_ERRORS, OpenFile
-from gridref.scan.hdf5.object_header import HeaderMessage
+from gridref.scan.hdf5.files import OpenFile
+from gridref.scan.hdf5.object_header import ObjectHeader
+from gridref.scan.hdf5.shared_messages import resolved
 
-__all__ = ["ObjectAttributes", "read_attributes"]
+__all__ = ["ObjectAttributes", "decoded", "heap_values", "read_attributes"]
 
 _RECORDS = frozenset(
     {
@@ -52,8 +52,8 @@ class ObjectAttributes:
     public
         What a user sees.
     records
-        netCDF4's own, by name; ``DIMENSION_LIST`` as a list of lists of
-        references, or of the addresses that they are.
+        netCDF4's own, by name; ``DIMENSION_LIST`` as a list of lists of addresses, which are what
+        references to objects are.
     unreadable
         Names of attributes that have no value here, and why.
     """
@@ -63,75 +63,77 @@ class ObjectAttributes:
     unreadable: dict[str, str] = field(default_factory=dict)
 
 
-def read_attributes(
-    oid: Any, creation: Any, file: OpenFile, messages: Sequence[HeaderMessage] | None
-) -> ObjectAttributes:
+def read_attributes(file: OpenFile, header: ObjectHeader) -> ObjectAttributes:
     """Read all attributes of an object.
 
     Parameters
     ----------
-    oid
-        Low-level identifier of the object.
-    creation
-        Its creation properties, which say in which order attributes are listed.
     file
         The file that it lies in.
-    messages
-        Messages of its header; None to leave it all to the HDF5 library.
+    header
+        Its header.
+
+    Raises
+    ------
+    SourceFormatError, UnsupportedFeatureError
+        If attributes cannot even be told apart.
     """
+    try:
+        return _read(file, header)
+    except ScanError as error:
+        raise error.located(file.place()) from error.__cause__
+
+
+def _read(file: OpenFile, header: ObjectHeader) -> ObjectAttributes:
     result = ObjectAttributes()
-    tracked = bool(creation.get_attr_creation_order() & h5p.CRT_ORDER_TRACKED)
-    stored = None
-    if messages is not None:
-        with contextlib.suppress(SourceFormatError):  # the library then says what is wrong
-            stored = stored_attributes(file.bytes, messages)
-    if stored is None:
-        stored = [StoredAttribute(name) for name in _names(oid, tracked)]
-    elif not tracked:
-        stored.sort(key=lambda attribute: attribute.name)
+    stored: Iterable[StoredAttribute] = stored_attributes(file.bytes, header.messages)
+    if not header.tracks_attribute_order:
+        stored = sorted(stored, key=lambda attribute: attribute.name)
     for attribute in stored:
         if attribute.name in _UNREAD:
             continue
         text = attribute.name.decode("utf-8", "backslashreplace")
+        shape = _shape(attribute, file)
         try:
-            if attribute.is_first:
-                h5a.open(oid, attribute.name)  # which verifies the checksums of where it lies
-            value = _value(attribute, oid, file)
-        except (UnsupportedFeatureError, SourceFormatError, *HDF5_ERRORS) as error:
+            value = _value(attribute, shape, file)
+        except (ScanError, DecodeError) as error:
             result.unreadable[text] = str(error)
             continue
         (result.records if attribute.name in _RECORDS else result.public)[text] = value
     return result
 
 
-def _names(oid: Any, tracked: bool) -> list[bytes]:
-    names: list[bytes] = []
-    if h5a.get_num_attrs(oid):
-        index = h5.INDEX_CRT_ORDER if tracked else h5.INDEX_NAME
-        h5a.iterate(oid, names.append, index_type=index)
-    return names
+def _shape(attribute: StoredAttribute, file: OpenFile) -> tuple[int, ...] | None:
+    message = attribute.dataspace
+    try:
+        space = resolved(file.bytes, message).data
+        return read_dataspace(space, file.bytes.length_bytes).shape
+    except ScanError as error:
+        raise error.located(file.bytes.place(message.address, len(message.data))) from None
 
 
-def _value(attribute: StoredAttribute, oid: Any, file: OpenFile) -> Any:
-    element, shape, name = attribute.element, attribute.shape, attribute.name
-    if element is None or (element.form is Form.RAGGED and name != b"DIMENSION_LIST"):
-        return _read(h5a.open(oid, name), name, file.fid)
+def _value(attribute: StoredAttribute, shape: tuple[int, ...] | None, file: OpenFile) -> Any:
+    name, data = attribute.name, attribute.data
+    element = element_type(resolved(file.bytes, attribute.datatype).data)
     if shape is None:
         return _empty(element)
-    count = math.prod(shape)
-    if element.form is Form.RAGGED:
+    count = math.prod(shape) * math.prod(element.subshape)
+    if count * element.itemsize > len(data):
+        raise SourceFormatError(
+            f"the attribute has {len(data)} of {count * element.itemsize} bytes"
+        )
+    full = shape + element.subshape
+    if element.text:
+        if element.form is Form.TEXT:
+            return _unwrapped(_shaped([*map(decoded, file.heap.texts(data, count))], full))
+        raw = np.frombuffer(data, element.dtype, count).reshape(full)
+        return _unwrapped(_fixed(raw, element, name))
+    if element.form in (Form.STORED, Form.CONVERTED):
+        return _unwrapped(converted(data, element, count).reshape(full)[()])
+    if name == b"DIMENSION_LIST" and element.base is not None:
         width = file.bytes.offset_bytes
-        items = file.heap.items(attribute.data, count, width)
-        return [_addresses(item, width) for item in items]
-    if element.form is Form.TEXT:
-        value = _shaped([*map(_decode, file.heap.items(attribute.data, count, 1))], shape)
-    elif element.text:
-        raw = np.frombuffer(attribute.data, element.dtype, count).reshape(shape)
-        value = _fixed(raw, element, name)
-    else:
-        raw = np.frombuffer(attribute.data, element.stored_dtype, count)
-        value = raw.astype(element.dtype).reshape(shape)[()]
-    return _unwrapped(value)
+        return [_addresses(item, width) for item in file.heap.items(data, count, width)]
+    return _unwrapped(_shaped(heap_values(data, element, count, file), full))
 
 
 def _addresses(item: bytes, width: int) -> list[int]:
@@ -149,25 +151,6 @@ def _unwrapped(value: Any) -> Any:
     return value[0] if len(value) == 1 else value
 
 
-def _read(aid: Any, name: bytes, fid: Any) -> Any:
-    """Read a value with the HDF5 library."""
-    if name == b"DIMENSION_LIST":
-        return _read_object(aid)
-    tid = aid.get_type()
-    element = element_type(tid.encode()[2:])
-    if aid.shape is None:
-        return _empty(element)
-    if element.form is Form.TEXT:
-        raw = _raw(aid, h5py.string_dtype(), None)
-        return _unwrapped(_shaped([*map(_decode, raw.reshape(-1).tolist())], raw.shape))
-    if element.text:
-        return _unwrapped(_fixed(_raw(aid, element.dtype, tid), element, name))
-    if element.is_plain:
-        raw = _raw(aid, element.stored_dtype, tid, element.subshape)
-        return _unwrapped(raw.astype(element.dtype)[()])
-    return _unwrapped(_plain(_read_object(aid), fid))
-
-
 def _empty(element: ElementType) -> Any:
     """A null dataspace is how netCDF4 writes an empty string."""
     if element.text:
@@ -175,16 +158,8 @@ def _empty(element: ElementType) -> Any:
     return np.array([], element.dtype)
 
 
-def _raw(aid: Any, dtype: np.dtype[Any], tid: Any, subshape: tuple[int, ...] = ()) -> NDArray[Any]:
-    """The values, unconverted if `tid` is their own datatype."""
-    values = np.empty(aid.shape + subshape, dtype)
-    if values.size:
-        aid.read(values, tid)
-    return values
-
-
-def _shaped(texts: list[Any], shape: tuple[int, ...]) -> Any:
-    return texts if shape else texts[0]
+def _shaped(values: list[Any], shape: tuple[int, ...]) -> Any:
+    return values if shape else values[0]
 
 
 def _fixed(raw: NDArray[Any], element: ElementType, name: bytes) -> Any:
@@ -197,59 +172,57 @@ def _fixed(raw: NDArray[Any], element: ElementType, name: bytes) -> Any:
     elif element.padding == "spaces":
         items = [item.rstrip(b" ") for item in items]
     keep_bytes = element.dtype.itemsize == 1 and name in _KEPT_AS_BYTES
-    return _shaped(items if keep_bytes else [*map(_decode, items)], raw.shape)
+    return _shaped(items if keep_bytes else [*map(decoded, items)], raw.shape)
 
 
-def _decode(item: Any) -> str:
-    if isinstance(item, str):
-        return item
-    if not isinstance(item, bytes):  # an unset variable-length string
-        return ""
+def decoded(item: bytes) -> str:
+    """A string as netCDF tools read it."""
     try:
         return item.decode("utf-8")
     except UnicodeDecodeError:
         return item.decode("latin-1")
 
 
-def _read_object(aid: Any) -> Any:
-    """Read as h5py's own dtype says."""
-    tid = aid.get_type()
-    dtype = tid.dtype
-    subshape = dtype.subdtype[1] if dtype.subdtype else ()
-    values = np.empty(aid.shape + subshape, dtype.base)
-    if values.size:
-        aid.read(values, tid if subshape else None)
-    return values[()]
+def heap_values(data: bytes, element: ElementType, count: int, file: OpenFile) -> list[Any]:
+    """Values of elements that hold something of a heap, or references.
+
+    Variable-length sequences become arrays or lists, references paths, and compounds dictionaries.
+    """
+    match element.form:
+        case Form.TEXT:
+            return [*map(decoded, file.heap.texts(data, count))]
+        case Form.REFERENCE:
+            size = element.itemsize
+            return [
+                file.paths.referenced(data[start : start + size], region=element.region)
+                for start in range(0, count * size, size)
+            ]
+        case Form.RAGGED if element.base is not None:
+            size = element.base.itemsize * math.prod(element.base.subshape)
+            items = file.heap.items(data, count, size)
+            return [_several(item, element.base, len(item) // size, file) for item in items]
+        case Form.MIXED:
+            return _dictionaries(data, element, count, file)
+    return [*converted(data, element, count)]
 
 
-def _plain(value: Any, fid: Any) -> Any:
-    """References as paths and ragged arrays as lists."""
-    if isinstance(value, (h5py.Reference, h5py.RegionReference)):
-        return referenced_path(value, fid)
-    if isinstance(value, np.ndarray) and value.dtype.kind == "O":
-        return [_plain(item, fid) for item in value.reshape(-1).tolist()]
-    if isinstance(value, np.ndarray) and value.dtype.names is None:
-        return value.astype(np.dtype(value.dtype.str))
-    if isinstance(value, (np.void, np.ndarray)) and value.dtype.hasobject:
-        return _plain_struct(value, fid)
-    return value
+def _several(data: bytes, element: ElementType, count: int, file: OpenFile) -> Any:
+    """Elements as an array if they can be one, else as a list."""
+    count *= math.prod(element.subshape)
+    if element.form in (Form.STORED, Form.CONVERTED):
+        return converted(data, element, count).reshape(-1, *element.subshape)
+    return heap_values(data, element, count, file)
 
 
-def _plain_struct(value: Any, fid: Any) -> Any:
-    if np.ndim(value):
-        return [_plain_struct(item, fid) for item in np.reshape(value, -1)]
-    return {
-        name: _decode(value[name]) if isinstance(value[name], bytes) else _plain(value[name], fid)
-        for name in value.dtype.names
-    }
-
-
-def referenced_path(reference: Any, fid: Any) -> str:
-    """Path of what a reference means; empty for a null reference, or one to what is gone."""
-    if not reference:
-        return ""
-    try:
-        name = h5r.get_name(reference, fid)
-    except HDF5_ERRORS:
-        return ""
-    return (name or b"").decode("utf-8", "surrogateescape")
+def _dictionaries(data: bytes, element: ElementType, count: int, file: OpenFile) -> list[Any]:
+    rows = np.frombuffer(data, np.uint8, count * element.itemsize).reshape(count, -1)
+    columns = []
+    for member in element.members:
+        start, n_each = member.offset, member.n_elements
+        part = rows[:, start : start + n_each * member.element.itemsize].tobytes()
+        values = _several(part, replace(member.element, subshape=()), count * n_each, file)
+        if member.element.subshape:
+            values = [values[row * n_each : (row + 1) * n_each] for row in range(count)]
+        columns.append([decoded(v) if isinstance(v, bytes) else v for v in values])
+    names = [member.name for member in element.members]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]

@@ -14,6 +14,7 @@ from gridref.errors import GridrefError, Place, SourceFormatError
 from gridref.io import ScanFile, absolute_url, collector_paused, is_local, open_for_scan
 from gridref.model.manifest import Source
 from gridref.scan.hdf5.global_heap import GlobalHeap
+from gridref.scan.hdf5.references import ObjectPaths
 from gridref.scan.hdf5.superblock import Hdf5Bytes, read_superblock
 from gridref.scan.options import ScanOptions
 
@@ -89,6 +90,11 @@ class OpenFile:
     def heap(self) -> GlobalHeap:
         """The file's global heap."""
         return GlobalHeap(self.bytes)
+
+    @cached_property
+    def paths(self) -> ObjectPaths:
+        """Paths of the file's objects."""
+        return ObjectPaths(self.bytes, self.heap)
 
     def linked(self, url: str, fid: Any = None) -> OpenFile:
         """The file behind an external link; `fid` if HDF5 has opened it already."""

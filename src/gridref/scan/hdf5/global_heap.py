@@ -7,6 +7,7 @@ elements that point into it.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +19,7 @@ __all__ = ["GlobalHeap"]
 
 _FIRST_READ_BYTES = 4096
 _MAX_CACHED_BYTES = 1 << 26
-_MOST_READS_OF_A_BYTE = 16
+_MOST_USES_OF_A_BYTE, _MOST_USED_BYTES = 64, 1 << 28
 _WHAT = "a collection of the global heap"
 
 
@@ -43,7 +44,7 @@ class GlobalHeap:
         self._file = file
         self._collections: OrderedDict[int, _Collection] = OrderedDict()
         self._cached_bytes = 0
-        self._budget = _MOST_READS_OF_A_BYTE * max(_FIRST_READ_BYTES, file.end_address)
+        self._budget = _MOST_USED_BYTES + _MOST_USES_OF_A_BYTE * file.end_address
         address = np.dtype(f"<u{file.offset_bytes}")
         self._pointer = np.dtype([("length", "<u4"), ("address", address), ("index", "<u4")])
 
@@ -52,7 +53,7 @@ class GlobalHeap:
         """Size of a variable-length element."""
         return self._pointer.itemsize
 
-    def items(self, data: bytes, count: int, itemsize: int) -> list[bytes]:
+    def items(self, data: bytes, count: int, itemsize: int) -> Iterator[bytes]:
         """The bytes that each of `count` variable-length elements points to.
 
         Parameters
@@ -74,15 +75,12 @@ class GlobalHeap:
                 f"{count} variable-length elements take {count * self.pointer_bytes} bytes, and"
                 f" {len(data)} are there"
             )
-        pointers = np.frombuffer(data, self._pointer, count).tolist()
-        return [
-            self._item(address, index, length * itemsize) if length and address else b""
-            for length, address, index in pointers
-        ]
+        for length, address, index in np.frombuffer(data, self._pointer, count).tolist():
+            yield self._item(address, index, length * itemsize) if length and address else b""
 
-    def texts(self, data: bytes, count: int) -> list[bytes]:
+    def texts(self, data: bytes, count: int) -> Iterator[bytes]:
         """The strings that each of `count` elements points to; they end at a zero byte."""
-        return [item.partition(b"\0")[0] for item in self.items(data, count, 1)]
+        return (item.partition(b"\0")[0] for item in self.items(data, count, 1))
 
     def object(self, address: int, index: int) -> bytes:
         """An object by the address of its collection and its number there.
@@ -99,6 +97,7 @@ class GlobalHeap:
                 f"object {index} of the global heap is not there", self._file.place(address)
             )
         start, length = found
+        self._spend(length, address)
         return collection.data[start : start + length]
 
     def _item(self, address: int, index: int, n_bytes: int) -> bytes:
@@ -109,7 +108,16 @@ class GlobalHeap:
                 f"object {index} of the global heap is not there, or has not {n_bytes} bytes",
                 self._file.place(address),
             )
+        self._spend(n_bytes, address)
         return collection.data[start : start + n_bytes]
+
+    def _spend(self, n_bytes: int, address: int) -> None:
+        """Bound what may be made of a file in which many elements point to the same bytes."""
+        self._budget -= n_bytes
+        if self._budget < 0:
+            raise SourceFormatError(
+                "the global heap is used for more than it can hold", self._file.place(address)
+            )
 
     def _collection(self, address: int) -> _Collection:
         found = self._collections.get(address)
@@ -128,11 +136,7 @@ class GlobalHeap:
         if head[:5] != b"GCOL\x01" or len(head) < 8 + width:
             raise SourceFormatError("the global heap has no collection here", file.place(address))
         size = int.from_bytes(head[8 : 8 + width], "little")
-        self._budget -= max(size, len(head))
-        if self._budget < 0:
-            raise SourceFormatError(
-                "collections of the global heap overlap", file.place(address, size)
-            )
+        self._spend(max(size, len(head)), address)
         data = head[:size] if size <= len(head) else file.read(address, size, _WHAT)
         return _Collection(data, _objects(data, 8 + width, width))
 

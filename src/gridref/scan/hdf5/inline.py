@@ -6,12 +6,9 @@ import math
 import struct
 from collections.abc import Iterator
 
-import h5py
-import numpy as np
-
 from gridref.errors import UnsupportedFeatureError
 from gridref.model.encoding import Codec
-from gridref.scan.hdf5.attributes import referenced_path
+from gridref.scan.hdf5.attributes import heap_values
 from gridref.scan.hdf5.conversion import converted
 from gridref.scan.hdf5.data_layout import DataLayout
 from gridref.scan.hdf5.dtypes import ElementType, Form
@@ -60,9 +57,7 @@ def _n_elements(dataset: DatasetNode, element: ElementType) -> int:
 
 def _items(dataset: DatasetNode, element: ElementType, raw: bytes) -> Iterator[bytes]:
     if element.form is Form.REFERENCE:
-        values = np.asarray(h5py.Dataset(dataset.did)[()], object)
-        for reference in values.reshape(-1):
-            path = referenced_path(reference, dataset.file.fid)
+        for path in heap_values(raw, element, len(raw) // element.itemsize, dataset.file):
             yield path.encode("utf-8", "surrogateescape")
         return
     for text in dataset.file.heap.texts(raw, len(raw) // element.itemsize):

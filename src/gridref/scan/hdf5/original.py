@@ -9,12 +9,11 @@ from typing import Any
 
 import h5py
 import numpy as np
-from h5py import h5d, h5p, h5s
+from h5py import h5d, h5p, h5r, h5s
 from numpy.typing import NDArray
 
 from gridref.errors import InvalidRequestError, Place, SourceFormatError
 from gridref.io import absolute_url, collector_paused, is_local, open_for_scan
-from gridref.scan.hdf5.attributes import referenced_path
 from gridref.scan.hdf5.dtypes import ElementType, Form, element_type
 from gridref.scan.hdf5.files import HDF5_ERRORS, hdf5_errors
 
@@ -167,7 +166,7 @@ def _values(dataset: Any, element: ElementType, inside: Any) -> NDArray[Any]:
         return np.asarray(dataset.asstr()[inside], element.dtype)
     if element.form is Form.REFERENCE:
         references = np.asarray(dataset[inside], object)
-        paths = [referenced_path(item, dataset.file.id) for item in references.reshape(-1)]
+        paths = [_referenced_path(item, dataset.file.id) for item in references.reshape(-1)]
         return np.array(paths, element.dtype).reshape(references.shape)
     if element.dtype.kind == "V" and element.dtype.names is None:
         # Opaque elements: h5py's own type for them lacks the tag, so that HDF5 would not convert.
@@ -178,3 +177,14 @@ def _values(dataset: Any, element: ElementType, inside: Any) -> NDArray[Any]:
         return chosen
     values = np.asarray(dataset[inside])
     return values if element.dtype.kind == "V" else values.astype(element.dtype)
+
+
+def _referenced_path(reference: Any, fid: Any) -> str:
+    """Path of what a reference means; empty for a null reference, or one to what is gone."""
+    if not reference:
+        return ""
+    try:
+        name = h5r.get_name(reference, fid)
+    except HDF5_ERRORS:
+        return ""
+    return (name or b"").decode("utf-8", "surrogateescape")

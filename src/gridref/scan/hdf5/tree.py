@@ -133,10 +133,9 @@ class _Walk:
     ) -> GroupNode:
         place = self.file.place(path or "/")
         with hdf5_errors(place, "read the group"):
-            creation = gid.get_create_plist()
             header = read_header(file.bytes, _address(gid)[1])
             check_dense_storage(file.bytes, header.messages)
-            attributes = read_attributes(gid, creation, file, header.messages)
+            attributes = read_attributes(file, header)
             names = list(gid)
         node = GroupNode(name, path or "/", attributes)
         for member in names:
@@ -228,15 +227,14 @@ def dataset_node(did: Any, name: str, path: str, file: OpenFile) -> DatasetNode:
         If they are corrupt.
     """
     with hdf5_errors(file.place(path), "read the dataset's header"):
-        creation = did.get_create_plist()
-        if creation.get_layout() == h5d.VIRTUAL:
+        if did.get_create_plist().get_layout() == h5d.VIRTUAL:
             did = file.with_sources(did)
         shape = did.shape
         maxshape = _maxshape(did.get_space()) if shape else ()
         address = _address(did)
         header = read_header(file.bytes, address[1])
         check_dense_storage(file.bytes, header.messages)
-        attributes = read_attributes(did, creation, file, header.messages)
+        attributes = read_attributes(file, header)
         return DatasetNode(
             name, path, file, address, shape, maxshape, attributes, header.messages, lambda: did
         )
