@@ -21,6 +21,8 @@ class Site:
         Content by path, like ``/a.nc``.
     etags
         ETag by path; none is sent for the others.
+    forbidden
+        Paths that nobody may read.
     statuses
         Statuses to answer the next GET requests with, before all goes well.
     ignores_ranges
@@ -33,6 +35,7 @@ class Site:
 
     files: dict[str, bytes] = field(default_factory=dict)
     etags: dict[str, str] = field(default_factory=dict)
+    forbidden: set[str] = field(default_factory=set)
     statuses: list[int] = field(default_factory=list)
     ignores_ranges: bool = False
     cuts_bodies: int = 0
@@ -63,6 +66,8 @@ def serving(site: Site) -> Iterator[Site]:
             site.requests.append((self.command, path, self.headers.get("Range")))
             if with_body and site.statuses:
                 return self.refuse(site.statuses.pop(0))
+            if path in site.forbidden:
+                return self.refuse(403)
             content = site.files.get(path)
             if content is None:
                 return self.refuse(404)

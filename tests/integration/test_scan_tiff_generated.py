@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import fsspec
 import numpy as np
@@ -12,13 +16,21 @@ import tifffile
 import xarray as xr
 from numpy.typing import NDArray
 
+from gridref.adapters.opening import reader_for
+from gridref.adapters.verifying import verify
 from gridref.adapters.zarr_store import open_store
-from gridref.errors import DecodeError, UnsupportedFeatureError
+from gridref.errors import (
+    DecodeError,
+    SourceFormatError,
+    SourceUnavailableError,
+    UnsupportedFeatureError,
+)
 from gridref.model.array import VirtualGroup
 from gridref.scan.options import ScanOptions
 from gridref.scan.scanner import scan
 from gridref.scan.tiff.scanner import scan_tiff
 from gridref.testing.reference_reader import read_slowly
+from tests.http_server import Site, serving
 
 
 def values(*shape: int, dtype: str = "uint16") -> NDArray[Any]:
@@ -206,48 +218,144 @@ def test_ome_pyramid(tmp_path: Path) -> None:
     assert tree["1/image"].attrs["channel_names"] == ["DAPI", "GFP", "RFP"]
 
 
-def write_ome_set(folder: Path) -> list[Path]:
-    """Three files of one plane each, all with the same OME-XML."""
-    planes = values(3, 20, 30)
-    names = [f"plane_{k}.ome.tif" for k in range(3)]
+def write_ome_set(folder: Path, n_files: int = 3, *, root_uuid: bool = True) -> list[Path]:
+    """Files of one plane each, all with the same OME-XML."""
+    planes = values(n_files, 20, 30)
+    names = [f"plane {k}.ome.tif" for k in range(n_files)]
     data = "".join(
         f'<TiffData FirstZ="{k}" IFD="0" PlaneCount="1">'
         f'<UUID FileName="{name}">urn:uuid:{k}</UUID></TiffData>'
         for k, name in enumerate(names)
     )
     for k, name in enumerate(names):
+        uuid = f' UUID="urn:uuid:{k}"' if root_uuid else ""
         xml = (
-            f'<?xml version="1.0"?><OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06"'
-            f' UUID="urn:uuid:{k}"><Image ID="Image:0"><Pixels ID="Pixels:0" Type="uint16"'
-            ' DimensionOrder="XYZCT" SizeX="30" SizeY="20" SizeZ="3" SizeC="1" SizeT="1">'
+            '<?xml version="1.0"?><OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06"'
+            f'{uuid}><Image ID="Image:0"><Pixels ID="Pixels:0" Type="uint16"'
+            f' DimensionOrder="XYZCT" SizeX="30" SizeY="20" SizeZ="{n_files}" SizeC="1" SizeT="1">'
             f'<Channel ID="Channel:0" SamplesPerPixel="1"/>{data}</Pixels></Image></OME>'
         )
         tifffile.imwrite(folder / name, planes[k], description=xml, metadata=None)
     return [folder / name for name in names]
 
 
-def test_ome_set_of_several_files(tmp_path: Path) -> None:
-    paths = write_ome_set(tmp_path)
-    group = same_as_tifffile(paths[0])
+@pytest.mark.parametrize("root_uuid", [True, False])
+@pytest.mark.parametrize("first", [0, 2])
+def test_ome_set_of_several_files(tmp_path: Path, first: int, root_uuid: bool) -> None:
+    paths = write_ome_set(tmp_path, root_uuid=root_uuid)
+    group = same_as_tifffile(paths[first])
     array = group.arrays["image"]
     assert array.dims == ("z", "y", "x")
-    sources = array.manifests[0].take(np.arange(3)).sources
-    assert [Path(source.url).name for source in sources] == [path.name for path in paths]
-    assert all(source.size_bytes for source in sources)
+    entries = array.manifests[0].take(np.arange(3))
+    shown = [Path(entries.sources[number].url).name for number in entries.source]
+    assert shown == [path.name for path in paths]
+    assert all(source.size_bytes for source in entries.sources)
 
 
-def test_ome_set_with_a_file_missing_is_refused(tmp_path: Path) -> None:
+def test_reads_of_all_files_of_a_set_count(tmp_path: Path) -> None:
+    paths = write_ome_set(tmp_path)
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    shutil.copy(paths[0], alone)
+    one = scan_tiff(str(alone / paths[0].name), ScanOptions(on_unsupported="skip")).report
+    several = scan_tiff(str(paths[0])).report
+    assert several.n_requests > 2 * one.n_requests
+    assert 2 * one.n_bytes < several.n_bytes < 3 * (20 << 10)
+
+
+def test_an_ome_set_of_many_files(tmp_path: Path) -> None:
+    """More than are kept open at a time."""
+    paths = write_ome_set(tmp_path, 80)
+    array = scan_tiff(str(paths[40])).arrays["image"]
+    expected = np.stack([tifffile.imread(path, is_ome=False) for path in paths])
+    np.testing.assert_array_equal(read_slowly(array), expected)
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_ome_set_with_a_file_missing_is_refused(tmp_path: Path, remote: bool) -> None:
     paths = write_ome_set(tmp_path)
     paths[1].unlink()
-    with pytest.raises(UnsupportedFeatureError, match=r"not there: plane_1\.ome\.tif"):
+    with served(tmp_path) as site, pytest.raises(UnsupportedFeatureError) as caught:
+        scan_tiff(f"{site.url}/{quote(paths[0].name)}" if remote else str(paths[0]))
+    assert caught.value.reason.endswith("not there: plane 1.ome.tif")
+
+
+@pytest.mark.parametrize("harm", ["cut", "endless", "another format"])
+def test_ome_set_with_a_broken_file_is_refused(tmp_path: Path, harm: str) -> None:
+    paths = write_ome_set(tmp_path)
+    content = bytearray(paths[1].read_bytes())
+    start = int.from_bytes(content[4:8], "little")
+    after = start + 2 + 12 * int.from_bytes(content[start : start + 2], "little")
+    if harm == "cut":
+        del content[start + 20 :]
+    elif harm == "endless":
+        content[after : after + 4] = content[4:8]
+    else:
+        content = bytearray(b"\x89HDF\r\n\x1a\n" + bytes(500))
+    paths[1].write_bytes(content)
+    with pytest.raises(SourceFormatError) as caught:
         scan_tiff(str(paths[0]))
+    assert caught.value.place.source == str(paths[1])
+
+
+@pytest.mark.parametrize("name", ["../plane 1.ome.tif", "/etc/hostname", "http://127.0.0.1/a.tif"])
+def test_a_set_does_not_lead_out_of_its_folder(tmp_path: Path, name: str) -> None:
+    (path, *_) = write_ome_set(tmp_path)
+    with tifffile.TiffFile(path) as file:
+        xml = file.pages[0].description.replace("plane 1.ome.tif", name)
+        image = file.pages[0].asarray()
+    tifffile.imwrite(path, image, description=xml, metadata=None)
+    with pytest.raises(UnsupportedFeatureError, match="not there"):
+        scan_tiff(str(path))
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[Site]:
+    """A folder over HTTP; paths are as clients write them."""
+    files = {f"/{quote(path.name)}": path.read_bytes() for path in folder.iterdir()}
+    with serving(Site(files)) as site:
+        yield site
+
+
+def test_remote_ome_set(tmp_path: Path) -> None:
+    paths = write_ome_set(tmp_path)
+    with served(tmp_path) as site:
+        group = scan(f"{site.url}/{quote(paths[1].name)}")
+        reads = [request for request in site.requests if request[0] == "GET"]
+        # The first read is that of the format.
+        assert group.report.n_requests == len(reads) - 1
+        assert verify(group, everything=True).ok
+    array = group.arrays["image"]
+    entries = array.manifests[0].take(np.arange(3))
+    expected = [f"{site.url}/{quote(path.name)}" for path in paths]
+    assert [entries.sources[number].url for number in entries.source] == expected
+
+
+def test_a_set_with_a_forbidden_file_is_not_taken_for_incomplete(tmp_path: Path) -> None:
+    paths = write_ome_set(tmp_path)
+    with served(tmp_path) as site:
+        site.forbidden.add(f"/{quote(paths[1].name)}")
+        with pytest.raises(SourceUnavailableError, match="no permission") as caught:
+            scan_tiff(f"{site.url}/{quote(paths[0].name)}")
+    assert str(caught.value.place.source).endswith(quote(paths[1].name))
 
 
 def test_companion_file(shared_data: Path) -> None:
     folder = shared_data / "ome_tiff/companion_multifile"
-    array = scan(folder / "multifile.companion.ome").arrays["image"]
     planes = [tifffile.imread(folder / f"multifile-Z{k}.ome.tiff") for k in range(1, 6)]
+    array = scan(folder / "multifile.companion.ome").arrays["image"]
     np.testing.assert_array_equal(read_slowly(array), np.stack(planes))
+    with served(folder) as site:
+        group = scan(f"{site.url}/multifile.companion.ome")
+        np.testing.assert_array_equal(reader_for().read(group.arrays["image"]), np.stack(planes))
+    assert group.report.n_bytes < 6 * (40 << 10)
+
+
+def test_companion_file_whose_first_file_is_missing(shared_data: Path, tmp_path: Path) -> None:
+    text = (shared_data / "ome_tiff/companion_multifile/multifile.companion.ome").read_text()
+    (tmp_path / "a.companion.ome").write_text(text)
+    with pytest.raises(SourceUnavailableError, match="first file of the set does not exist"):
+        scan(tmp_path / "a.companion.ome")
 
 
 def test_jpeg_tables_that_differ_between_pages(tmp_path: Path) -> None:

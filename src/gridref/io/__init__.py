@@ -3,6 +3,7 @@
 from gridref.io.address import (
     DATA_SUFFIXES,
     absolute_url,
+    beside,
     expand_urls,
     is_local,
     open_filesystem,
@@ -27,6 +28,7 @@ __all__ = [
     "ScanFile",
     "SourcePool",
     "absolute_url",
+    "beside",
     "collector_paused",
     "describe_source",
     "expand_urls",

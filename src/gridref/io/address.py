@@ -6,6 +6,7 @@ import functools
 import glob
 import os
 import re
+import urllib.parse
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -18,6 +19,7 @@ from gridref.io.faults import RetryPolicy
 __all__ = [
     "DATA_SUFFIXES",
     "absolute_url",
+    "beside",
     "expand_urls",
     "is_local",
     "open_filesystem",
@@ -52,6 +54,29 @@ def absolute_url(path_or_url: str | os.PathLike[str]) -> str:
 def is_local(url: str) -> bool:
     """Whether an address, as `absolute_url` returns it, is a local path."""
     return _PROTOCOL.match(url) is None
+
+
+def beside(url: str, name: str) -> str:
+    """Address of a file that is named relative to the folder of another one.
+
+    Parameters
+    ----------
+    url
+        The other file, as `absolute_url` returns it.
+    name
+        Relative name; an absolute path or a URL is returned as it is.
+    """
+    if "://" in name:
+        return name
+    if is_local(url):
+        return os.path.normpath(os.path.join(os.path.dirname(url), name))
+    first, link, rest = url.partition("::")
+    if link and "://" not in first:
+        return f"{first}::{beside(rest, name)}"
+    name = name.removeprefix("./")
+    if first.startswith("http"):
+        first, name = first.partition("?")[0], urllib.parse.quote(name)
+    return f"{first.rpartition('/')[0]}/{name}{link}{rest}"
 
 
 def options_for(url: str, storage_options: Mapping[str, Any] | None) -> dict[str, Any]:

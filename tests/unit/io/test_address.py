@@ -6,7 +6,7 @@ import fsspec
 import pytest
 
 from gridref.errors import InvalidRequestError
-from gridref.io import absolute_url, expand_urls, is_local, options_for
+from gridref.io import absolute_url, beside, expand_urls, is_local, options_for
 
 
 def test_absolute_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,6 +27,24 @@ def test_absolute_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert not is_local(url)
     with pytest.raises(InvalidRequestError, match="empty"):
         absolute_url("")
+
+
+@pytest.mark.parametrize(
+    ("url", "name", "expected"),
+    [
+        ("/data/a.tif", "b.tif", "/data/b.tif"),
+        ("/data/a.tif", "./sub/b c.tif", "/data/sub/b c.tif"),
+        ("/data/a.tif", "/else/b.tif", "/else/b.tif"),
+        ("/data/a.tif", "s3://bucket/b.tif", "s3://bucket/b.tif"),
+        ("https://host/data/a.tif?sig=x/y", "b c.tif", "https://host/data/b%20c.tif"),
+        ("s3://bucket/data/a.tif", "./b.tif", "s3://bucket/data/b.tif"),
+        ("memory://a.tif", "b.tif", "memory://b.tif"),
+        ("zip://in/a.tif::https://h/x.zip?y", "b.tif", "zip://in/b.tif::https://h/x.zip?y"),
+        ("simplecache::s3://b/d/a.tif", "b.tif", "simplecache::s3://b/d/b.tif"),
+    ],
+)
+def test_names_beside_a_file(url: str, name: str, expected: str) -> None:
+    assert beside(url, name) == expected
 
 
 def test_options_by_protocol_or_plain() -> None:

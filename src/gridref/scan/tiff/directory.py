@@ -23,6 +23,7 @@ __all__ = [
     "TiffHead",
     "Window",
     "check_chain",
+    "is_ndpi",
     "read_directories",
     "read_head",
 ]
@@ -235,6 +236,11 @@ class Directory:
             return raw.decode("utf-8").strip()
         except UnicodeDecodeError:
             return raw.decode("cp1252", errors="replace").strip()
+
+
+def is_ndpi(url: str) -> bool:
+    """Whether a file is one of Hamamatsu's: its name alone tells, and tifffile goes by it, too."""
+    return url.partition("?")[0].lower().endswith(".ndpi")
 
 
 def read_head(window: Window, *, ndpi: bool = False) -> TiffHead:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 from gridref.errors import (
@@ -12,13 +11,14 @@ from gridref.errors import (
     SourceFormatError,
     UnsupportedFeatureError,
 )
-from gridref.io import ScanFile, is_local, open_for_scan
+from gridref.io import open_for_scan
 from gridref.model.array import VirtualGroup
 from gridref.model.scan_report import Fate, Finding, ScanReport
 from gridref.scan.options import ScanOptions
 from gridref.scan.sniff import Head
 from gridref.scan.tiff.cube import build_group
-from gridref.scan.tiff.directory import Window, check_chain, read_head
+from gridref.scan.tiff.directory import Window, is_ndpi, read_head
+from gridref.scan.tiff.file_set import FileSet
 from gridref.scan.tiff.image import TiffStructure
 from gridref.scan.tiff.plain_reader import read_plain_structure
 from gridref.scan.tiff.tifffile_reader import read_companion, read_structure
@@ -73,10 +73,13 @@ def scan_tiff(url: str, options: ScanOptions | None = None) -> VirtualGroup:
         If the file is not there or cannot be read.
     """
     options = ScanOptions() if options is None else options
-    with open_for_scan(url, options.storage_options) as file:
+    with (
+        open_for_scan(url, options.storage_options) as file,
+        FileSet(file, options.storage_options) as files,
+    ):
         skipped: list[Finding] = []
         try:
-            structure = _structure(file, options.max_objects)
+            structure = _structure(files, options.max_objects)
             group, findings = build_group(
                 structure, options.max_chunk_bytes, _refusal(file.name, options, skipped)
             )
@@ -86,7 +89,7 @@ def scan_tiff(url: str, options: ScanOptions | None = None) -> VirtualGroup:
             # Tags of every type and value come together; none may end in anything but this.
             reason = f"the tags of the file contradict each other: {error}"
             raise SourceFormatError(reason, Place(source=file.name)) from error
-        report = ScanReport((*findings, *skipped), file.n_requests, file.n_bytes)
+        report = ScanReport((*findings, *skipped), files.n_requests, files.n_bytes)
         return group.replace(report=report)
 
 
@@ -95,33 +98,17 @@ def _is_companion(start: bytes) -> bool:
     return start.startswith((b"<?xml", b"<OME")) and b"<OME" in start
 
 
-def _is_ndpi(url: str) -> bool:
-    """Whether a file is one of Hamamatsu's: its name alone tells, and tifffile goes by it, too."""
-    return url.partition("?")[0].lower().endswith(".ndpi")
-
-
-def _structure(file: ScanFile, max_directories: int) -> TiffStructure:
+def _structure(files: FileSet, max_directories: int) -> TiffStructure:
+    file = files.first
     window = Window(file)
     if _is_companion(window.read(0, min(file.size, _COMPANION_START_BYTES))):
-        if not is_local(file.name) or file.size > _MAX_COMPANION_BYTES:
-            raise UnsupportedFeatureError("companion files are read from local disks only")
+        if file.size > _MAX_COMPANION_BYTES:
+            raise UnsupportedFeatureError(f"the companion file has {file.size} bytes")
         file.seek(0)
         text = file.read().decode("utf-8", errors="replace")
-        return read_companion(text, os.path.dirname(file.name))
-    head = read_head(window, ndpi=_is_ndpi(file.name))
-    plain = read_plain_structure(file, window, head)
-    if plain is not None:
-        return plain
-    check_chain(window, head, max_directories)
-    structure = read_structure(file, file.source)
-    if is_local(file.name) and any(
-        level.problem and "not there" in level.problem
-        for image in structure.images
-        for level in image.levels
-    ):
-        # tifffile looks for further files of a set only beside a path.
-        return read_structure(file.name, file.source)
-    return structure
+        return read_companion(text, files, max_directories)
+    plain = read_plain_structure(file, window, read_head(window, ndpi=is_ndpi(file.name)))
+    return read_structure(file, files, max_directories) if plain is None else plain
 
 
 def _refusal(

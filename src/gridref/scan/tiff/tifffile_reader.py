@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import logging
 import os
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import IO, Any, cast
+from functools import cached_property
+from typing import IO, Any, cast, override
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import tifffile
 from numpy.typing import NDArray
 
-from gridref.errors import GridrefError, Place, SourceFormatError
-from gridref.io import ScanFile, describe_source
+from gridref.errors import GridrefError, Place, SourceFormatError, SourceUnavailableError
+from gridref.io import ScanFile, beside
 from gridref.model.manifest import Source
+from gridref.scan.tiff.directory import Window, check_chain, is_ndpi, read_head
+from gridref.scan.tiff.file_set import FileSet, MemberFile
 from gridref.scan.tiff.image import Image, Level, TiffStructure
 from gridref.scan.tiff.page import Page
 from gridref.scan.tiff.tags import METADATA_TAGS
@@ -29,7 +32,7 @@ __all__ = ["read_companion", "read_structure"]
 _FLAVOURED = frozenset({"ome", "svs", "ndpi", "scn", "bif", "philips", "qpi", "lsm", "imagej"})
 
 
-def read_companion(text: str, folder: str) -> TiffStructure:
+def read_companion(text: str, files: FileSet, max_directories: int) -> TiffStructure:
     """Parse a set of files that a companion file of OME-XML describes.
 
     Source: OME-TIFF specification, "Multi-file OME-TIFF filesets" and ``.companion.ome``.
@@ -38,8 +41,10 @@ def read_companion(text: str, folder: str) -> TiffStructure:
     ----------
     text
         The OME-XML.
-    folder
-        The directory that the files lie in.
+    files
+        The companion file, and those beside it.
+    max_directories
+        Most directories of one file that are followed.
 
     Raises
     ------
@@ -48,24 +53,33 @@ def read_companion(text: str, folder: str) -> TiffStructure:
     SourceUnavailableError
         If the first file is not there.
     """
-    names = re.findall(r'FileName="([^"]+)"', text)
-    if not names or os.path.basename(names[0]) != names[0]:
+    names = [name for name in _names_of_files(text).values() if name]
+    if not names:
         raise SourceFormatError("the OME-XML names no TIFF file beside it")
-    source = describe_source(os.path.join(folder, names[0]))
-    return read_structure(source.url, source, omexml=text)
+    first = files.member(names[0])
+    if first is None:
+        place = Place(source=beside(files.first.name, names[0]))
+        raise SourceUnavailableError("the first file of the set does not exist", place)
+    return read_structure(first, files, max_directories, omexml=text)
 
 
 def read_structure(
-    stream: ScanFile | str, source: Source, *, omexml: str | None = None
+    stream: ScanFile | MemberFile,
+    files: FileSet,
+    max_directories: int,
+    *,
+    omexml: str | None = None,
 ) -> TiffStructure:
-    """Parse all directories of a file.
+    """Parse all directories of a file, and of those beside it that it is made of.
 
     Parameters
     ----------
     stream
-        The open file; or its path, so that tifffile finds further files of a set beside it.
-    source
-        The file, as chunk references name it.
+        The file.
+    files
+        Opens the others.
+    max_directories
+        Most directories of one file that are followed.
     omexml
         OME-XML to go by instead of the file's own.
 
@@ -74,12 +88,10 @@ def read_structure(
     SourceFormatError
         If tifffile cannot make sense of it.
     """
-    place = Place(source=source.url)
-    # tifffile tells some flavours by the end of the name.
-    name = None if isinstance(stream, str) else source.url.partition("?")[0]
+    place = Place(source=stream.source.url)
     try:
-        with _quiet(), tifffile.TiffFile(cast(IO[bytes], stream), name=name, omexml=omexml) as file:
-            sources = _Sources(source, file)
+        with _quiet(), _ScannedFile(stream, files, max_directories, omexml=omexml) as file:
+            sources = _Sources(stream.source, files)
             # The length of `pages` is not asked for: it changes what tifffile takes for a series.
             images = tuple(
                 _image(series, number, sources) for number, series in enumerate(file.series)
@@ -93,6 +105,83 @@ def read_structure(
         text = str(error) or type(error).__name__
         raise SourceFormatError(f"not a readable TIFF file: {text}", place) from error
     return TiffStructure(images, tuple(sources.entries), tags)
+
+
+class _ScannedFile(tifffile.TiffFile):  # type: ignore[misc]
+    """tifffile's reader of a stream, which finds the other files of its set in a `FileSet`.
+
+    tifffile itself opens paths only.
+    """
+
+    def __init__(
+        self, stream: ScanFile | MemberFile, files: FileSet, max_directories: int, **options: Any
+    ) -> None:
+        self.source = stream.source
+        self.file_set = files
+        self.max_directories = max_directories
+        file = stream if isinstance(stream, ScanFile) else stream.scan_file
+        # tifffile tells some flavours by the end of the name.
+        url = stream.source.url.partition("?")[0]
+        window = Window(file)
+        check_chain(window, read_head(window, ndpi=is_ndpi(url)), max_directories)
+        super().__init__(cast(IO[bytes], stream), name=os.path.basename(url), **options)
+
+    @property
+    def _files(self) -> dict[str | None, tifffile.TiffFile]:
+        """What tifffile knows of the files of a set, by their UUID."""
+        return self._members
+
+    @_files.setter
+    def _files(self, files: dict[str | None, tifffile.TiffFile]) -> None:
+        self._members = _Members(files, self)
+
+
+class _Members(dict[str | None, tifffile.TiffFile]):
+    """The files of a set by their UUID, read when they are looked for."""
+
+    def __init__(self, files: Mapping[str | None, tifffile.TiffFile], root: _ScannedFile) -> None:
+        super().__init__(files)
+        self._root = root
+
+    @cached_property
+    def _names(self) -> dict[str | None, str]:
+        return _names_of_files(self._root.ome_metadata or "")
+
+    @override
+    def __contains__(self, uuid: object) -> bool:
+        if super().__contains__(uuid):
+            return True
+        if not isinstance(uuid, str) or uuid not in self._names:
+            return False
+        root = self._root
+        stream = root.file_set.member(self._names[uuid])
+        if stream is None:
+            return False
+        place = Place(source=stream.source.url)
+        try:
+            found = _ScannedFile(stream, root.file_set, root.max_directories, _root=root)
+            found.pages.cache = found.pages.useframes = True
+            found.pages.set_keyframe(0)
+            found.pages._load(None)  # noqa: SLF001 (as tifffile reads the files of a set)
+        except GridrefError as error:
+            raise error.located(place) from error.__cause__
+        except Exception as error:  # see `read_structure`
+            text = str(error) or type(error).__name__
+            raise SourceFormatError(f"not a readable TIFF file: {text}", place) from error
+        self[uuid] = found
+        return True
+
+
+def _names_of_files(text: str) -> dict[str | None, str]:
+    """File names in OME-XML, by UUID; the first one of each counts."""
+    names: dict[str | None, str] = {}
+    try:
+        for element in ET.fromstring(text).iter():
+            if element.tag.endswith("UUID") and "FileName" in element.attrib:
+                names.setdefault(element.text, element.attrib["FileName"])
+    except ET.ParseError:
+        return {}
+    return names
 
 
 @contextmanager
@@ -110,25 +199,17 @@ def _quiet() -> Iterator[None]:
 class _Sources:
     """The files that pages lie in, numbered in the order in which they turn up."""
 
-    def __init__(self, source: Source, file: Any) -> None:
+    def __init__(self, source: Source, files: FileSet) -> None:
         self.entries = [source]
-        self._root = file
-        self._ids = {id(file): 0}
+        self.missing = files.missing
+        self._ids = {source.url: 0}
 
     def id_of(self, page: Any) -> int:
-        parent = page.parent
-        if id(parent) not in self._ids:
-            path = os.path.abspath(parent.filehandle.path)
-            stat = os.stat(path)
-            self._ids[id(parent)] = len(self.entries)
-            self.entries.append(Source(path, stat.st_size, stat.st_mtime_ns))
-        return self._ids[id(parent)]
-
-    def absent(self) -> list[str]:
-        """Names of the files of an OME set that are not there (OME-TIFF, ``TiffData/UUID``)."""
-        names = set(re.findall(r'FileName="([^"]+)"', self._root.ome_metadata or ""))
-        here = {os.path.basename(entry.url) for entry in self.entries}
-        return sorted(names - here)
+        source: Source = page.parent.source
+        if source.url not in self._ids:
+            self._ids[source.url] = len(self.entries)
+            self.entries.append(source)
+        return self._ids[source.url]
 
 
 def _image(series: Any, number: int, sources: _Sources) -> Image:
@@ -166,8 +247,9 @@ def _level(series: Any, number: int, depth: int, sources: _Sources) -> Level:
     problem = None
     if series.transform is not None:
         problem = f"{series.kind} images need a transformation that no codec expresses"
-    elif None in pages and sources.absent():
-        problem = "the image lies in files that are not there: " + ", ".join(sources.absent())
+    elif None in pages and sources.missing:
+        missing = ", ".join(sorted(sources.missing))
+        problem = f"the image lies in files that are not there: {missing}"
     return Level(
         number,
         depth,

@@ -1,0 +1,169 @@
+"""The files of an OME-TIFF set, which name each other relative to the folder that they lie in.
+
+Source: OME-TIFF specification, "Multi-file OME-TIFF filesets" (``TiffData/UUID/FileName``).
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Self, override
+
+from gridref.errors import SourceUnavailableError
+from gridref.io import ScanFile, beside, is_absent, open_for_scan
+from gridref.model.manifest import Source
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+__all__ = ["FileSet", "MemberFile"]
+
+_MAX_OPEN = 64
+
+
+class FileSet:
+    """A file and others beside it, opened when they are asked for; reads are counted over all.
+
+    Parameters
+    ----------
+    first
+        The file that names the others.
+    storage_options
+        Options for fsspec.
+
+    Attributes
+    ----------
+    first
+        As given.
+    missing
+        Names that were asked for, and under which nothing is there.
+    """
+
+    def __init__(self, first: ScanFile, storage_options: Mapping[str, Any] | None = None) -> None:
+        self.first = first
+        self.missing: list[str] = []
+        self._storage_options = storage_options
+        self._members: dict[str, MemberFile] = {}
+        self._open: OrderedDict[str, ScanFile] = OrderedDict()
+        self._closed_requests = 0
+        self._closed_bytes = 0
+
+    def member(self, name: str) -> MemberFile | None:
+        """A file by its name relative to the first one's folder; None if there is none.
+
+        Names that lead out of the folder are not followed.
+
+        Raises
+        ------
+        SourceUnavailableError
+            If it cannot be reached or read, which is not the same as not being there.
+        """
+        if name not in self._members:
+            parts = name.replace("\\", "/").split("/")
+            try:
+                if not name or ".." in parts or "://" in name or os.path.isabs(name):
+                    raise FileNotFoundError(name)
+                self._members[name] = MemberFile(self, name, self.opened(name).source)
+            except (FileNotFoundError, SourceUnavailableError) as error:
+                if not is_absent(error):
+                    raise
+                self.missing.append(name)
+                return None
+        return self._members[name]
+
+    def opened(self, name: str) -> ScanFile:
+        """A file, open; the one that was used longest ago is closed if there are too many."""
+        if name not in self._open:
+            self._open[name] = open_for_scan(beside(self.first.name, name), self._storage_options)
+            if len(self._open) > _MAX_OPEN:
+                self._close(self._open.popitem(last=False)[1])
+        self._open.move_to_end(name)
+        return self._open[name]
+
+    def _close(self, file: ScanFile) -> None:
+        self._closed_requests += file.n_requests
+        self._closed_bytes += file.n_bytes
+        file.close()
+
+    @property
+    def n_requests(self) -> int:
+        """Reads sent for all of the files."""
+        files = (self.first, *self._open.values())
+        return self._closed_requests + sum(file.n_requests for file in files)
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes read from all of the files."""
+        files = (self.first, *self._open.values())
+        return self._closed_bytes + sum(file.n_bytes for file in files)
+
+    def close(self) -> None:
+        """Close the files beside the first one."""
+        while self._open:
+            self._close(self._open.popitem()[1])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+class MemberFile(io.RawIOBase):
+    """A seekable file of a set, which is opened again where it had to be closed.
+
+    Parameters
+    ----------
+    files
+        The set.
+    member
+        Its name there.
+    source
+        What it was when it was opened first.
+    """
+
+    def __init__(self, files: FileSet, member: str, source: Source) -> None:
+        super().__init__()
+        self.source = source
+        self._files = files
+        self._member = member
+        self._position = 0
+
+    @property
+    def scan_file(self) -> ScanFile:
+        """The open file, for as long as no other member is asked for."""
+        return self._files.opened(self._member)
+
+    @property
+    def name(self) -> str:
+        """The address of the file."""
+        return self.source.url
+
+    @override
+    def readable(self) -> bool:
+        return True
+
+    @override
+    def seekable(self) -> bool:
+        return True
+
+    @override
+    def tell(self) -> int:
+        return self._position
+
+    @override
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        if whence == io.SEEK_CUR:
+            offset, whence = self._position + offset, io.SEEK_SET
+        self._position = self.scan_file.seek(offset, whence)
+        return self._position
+
+    @override
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        file = self.scan_file
+        file.seek(self._position)
+        n_read = file.readinto(buffer)
+        self._position += n_read
+        return n_read
