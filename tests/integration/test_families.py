@@ -162,6 +162,40 @@ def test_beams_of_unequal_length_group_by_group(shared_data: Path) -> None:
     assert compared > 50
 
 
+def test_granules_of_groups_that_come_and_go(shared_data: Path, tmp_path: Path) -> None:
+    """Dimensions of length 1 that the root defines; the second file lacks most variables."""
+    files = family(shared_data, "tempo_single")
+    result = gridref.explain(files, "mirror_step")
+    assert {problem.cause for problem in result.problems} == {"variable-missing"}
+    options = {"join": "outer", "conflicts": "drop"}
+    catalog = tmp_path / "cube.gridref"
+    gridref.build(files, catalog, "mirror_step", **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        cube = xr.open_groups(gridref.open_store(catalog), engine="zarr")
+        parts = [xr.open_groups(path, engine="netcdf4") for path in files]
+    compared = 0
+    for path in parts[0]:
+        held = [part[path].variables if path in part else {} for part in parts]
+        for name in dict.fromkeys(name for variables in held for name in variables):
+            pieces = [variables.get(name) for variables in held]
+            like = next(piece for piece in pieces if piece is not None)
+            if name == "mirror_step":
+                assert name not in cube[path].variables  # the second file has no labels
+                continue
+            if like.dims == ("xtrack",):
+                expected = like.values
+            else:
+                absent = np.full(like.shape, np.nan)
+                expected = np.concatenate([absent if p is None else p.values for p in pieces])
+                compared += 1
+            same(cube[path][name], expected, f"{path}/{name}")
+    assert compared == 37
+    report = gridref.explain(files, "mirror_step", **options).report
+    left_out = [d.variable for d in report if d.resolution == "left out"]
+    assert left_out == ["mirror_step"]
+
+
 def test_one_problem_does_not_hide_others(shared_data: Path) -> None:
     files = family(shared_data, "wrf_tip_2domains")
     result = gridref.explain(files, "Time")

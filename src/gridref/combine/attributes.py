@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from gridref.combine.columns import Notes, value_keys, value_text
+from gridref.combine.columns import Notes, text_beside, value_keys, value_text
 
 __all__ = ["combine_attributes"]
 
@@ -76,8 +76,13 @@ def _values(cases: Cases, name: str) -> tuple[dict[str, list[int]], int]:
             held = found[key] = (value, [])
         held[1].extend(files)
     shown: dict[str, list[int]] = {}
-    for value, files in found.values():
-        text = value_text(None if value is _ABSENT else value)
+    first_of: dict[str, Any] = {}
+    for held_value, files in found.values():
+        value = None if held_value is _ABSENT else held_value
+        text = value_text(value)
+        if text in first_of:
+            text = text_beside(value, first_of[text])
+        first_of.setdefault(text, value)
         shown.setdefault(text, []).extend(files)
     return shown, sum(value is not _ABSENT for value, _ in found.values())
 

@@ -6,6 +6,7 @@ Only what has to be changed is changed file by file.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,7 +19,16 @@ from gridref.combine.report import Drift
 from gridref.errors import Problem
 from gridref.model.array import VirtualArray, VirtualGroup
 
-__all__ = ["Column", "Kind", "Notes", "columns_of", "source_name", "value_keys", "value_text"]
+__all__ = [
+    "Column",
+    "Kind",
+    "Notes",
+    "columns_of",
+    "source_name",
+    "text_beside",
+    "value_keys",
+    "value_text",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,7 +284,23 @@ def _value_key(value: Any) -> Any:
 
 def value_text(value: Any) -> str:
     """An attribute value in few words."""
+    text = _one_line(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def text_beside(value: Any, other: Any) -> str:
+    """An attribute value in few words that tell it from another one that begins alike."""
+    text, known = _one_line(value), _one_line(other)
+    if text == known:
+        dtype = getattr(value, "dtype", type(value).__name__)
+        return f"{value_text(value)} ({dtype})"
+    alike = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(text, known, strict=False))
+    place = max(0, sum(1 for _ in alike) - 20)
+    return f"...{text[place : place + 54]}..."
+
+
+def _one_line(value: Any) -> str:
     if value is None:
         return "none"
     text = str(value.tolist() if isinstance(value, np.ndarray | np.generic) else value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return " ".join(text.split())

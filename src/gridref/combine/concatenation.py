@@ -18,6 +18,7 @@ from gridref.combine.dimensions import (
     find_flips,
     flip_files,
     lengths_along,
+    shared_lengths,
 )
 from gridref.combine.dtypes import resolve_dtype
 from gridref.combine.gaps import fill_gaps
@@ -76,7 +77,11 @@ def combine_batch(
     """
     notes = Notes(options, groups, unnamed)
     task = _Task(growing, notes, Values(read), _is_new(groups, growing))
-    group = _combine_level(list(groups), "", task, _Inherited())
+    if task.stacking:
+        lengths = {growing[0]: dict.fromkeys(range(len(groups)), 1)}
+    else:
+        lengths = shared_lengths(groups, growing)
+    group = _combine_level(list(groups), "", task, _Inherited(lengths))
     names = tuple(notes.name(file) for file in range(len(groups)))
     report = DriftReport(tuple(notes.drifts), names)
     if notes.problems:

@@ -7,11 +7,18 @@ from collections.abc import Collection, Mapping, Sequence
 
 from gridref.combine.columns import Column, Kind, Notes
 from gridref.combine.values import Values, content_key, same_values
-from gridref.model.array import VirtualArray
+from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.indexing import flip
 from gridref.model.reshaping import transpose
 
-__all__ = ["align_dimensions", "extents_agree", "find_flips", "flip_files", "lengths_along"]
+__all__ = [
+    "align_dimensions",
+    "extents_agree",
+    "find_flips",
+    "flip_files",
+    "lengths_along",
+    "shared_lengths",
+]
 
 _PHONY = re.compile(r"^phony_dim_\d+$")
 
@@ -66,6 +73,25 @@ def _new_dims(
     lacking = set(wanted) - set(dims)
     fits = set(dims) <= set(wanted) and lacking <= set(growing)
     return dims if fits else None
+
+
+def shared_lengths(
+    groups: Sequence[VirtualGroup], growing: Collection[str]
+) -> dict[str, dict[int, int]]:
+    """Length in every file of the growing dimensions that all groups of a file share.
+
+    Arrays do not say which group defines their dimensions. One that has the same length in all
+    groups of every file is taken for one dimension; others are looked at group by group.
+    """
+    if not any(group.groups for group in groups):
+        return {}
+    lengths: dict[str, dict[int, int]] = {dim: {} for dim in growing}
+    for file, group in enumerate(groups):
+        for array in group.all_arrays().values():
+            for dim, extent in zip(array.dims, array.shape, strict=True):
+                if dim in lengths and lengths[dim].setdefault(file, extent) != extent:
+                    del lengths[dim]
+    return lengths
 
 
 def lengths_along(
