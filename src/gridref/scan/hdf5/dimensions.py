@@ -12,9 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from h5py import h5g, h5r
 
-from gridref.scan.hdf5.files import HDF5_ERRORS
 from gridref.scan.hdf5.tree import Address, DatasetNode, GroupNode
 from gridref.scan.options import PhonyDims
 
@@ -108,20 +106,10 @@ class _Naming:
         self.scales[dataset.path] = resolved
 
     def resolve(self, reference: Any, dataset: DatasetNode) -> DatasetNode | str:
-        """The scale that is meant, or its name if it is not in the tree."""
-        file = dataset.file
-        if isinstance(reference, int):
-            return self.by_address.get((dataset.address[0], reference), "")
-        try:
-            oid = h5r.dereference(reference, file.fid)
-            stat = h5g.get_objinfo(oid)
-            found = self.by_address.get((stat.fileno[0], stat.objno[0]))
-            if found is not None:
-                return found
-            path = (h5r.get_name(reference, file.fid) or b"").decode("utf-8", "surrogateescape")
-        except HDF5_ERRORS:  # also where an element is no reference
+        """The scale that is meant, or an empty name if it is not in the tree."""
+        if not isinstance(reference, int):
             return ""
-        return path.rsplit("/", 1)[-1]
+        return self.by_address.get((dataset.address[0], reference), "")
 
     def declare(self, group: GroupNode, outer: Mapping[str, Dimension]) -> None:
         """Find a group's own dimensions, then name its datasets', then go into its groups.

@@ -1,30 +1,41 @@
-"""HDF5 files opened for a scan: by h5py, and as bytes for our own reading."""
+"""HDF5 files opened for a scan, and those that their links lead to."""
 
 from __future__ import annotations
 
+import ctypes
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import Any
 
-from h5py import h5d, h5f, h5fd, h5i, h5p
+import h5py
+import numpy as np
+from h5py import h5f, h5fd, h5i, h5p, h5r, h5t
 
-from gridref.errors import GridrefError, Place, SourceFormatError
-from gridref.io import ScanFile, absolute_url, collector_paused, is_local, open_for_scan
+from gridref.errors import (
+    GridrefError,
+    Place,
+    ScanError,
+    SourceFormatError,
+    SourceUnavailableError,
+)
+from gridref.io import ScanFile, is_absent, is_local, open_for_scan
 from gridref.model.manifest import Source
+from gridref.scan.hdf5.block_reader import BlockReader
 from gridref.scan.hdf5.global_heap import GlobalHeap
+from gridref.scan.hdf5.links import GroupLinks, Link, read_links
+from gridref.scan.hdf5.object_header import ObjectHeader, read_header
 from gridref.scan.hdf5.references import ObjectPaths
+from gridref.scan.hdf5.related import linked_files
 from gridref.scan.hdf5.superblock import Hdf5Bytes, read_superblock
+from gridref.scan.hdf5.superblock_extension import check_extension
 from gridref.scan.options import ScanOptions
 
 __all__ = ["HDF5_ERRORS", "SIGNATURE", "OpenFile", "hdf5_errors", "open_file"]
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 """What an HDF5 file, or its part behind a user block, begins with."""
-
-_BLOCK_BYTES = 1 << 13
-_MAX_BLOCKS = 1 << 11
 
 HDF5_ERRORS = (
     OSError,
@@ -41,30 +52,49 @@ HDF5_ERRORS = (
 
 
 class OpenFile:
-    """An open HDF5 file, and those that its links lead to.
+    """An open HDF5 file.
 
-    Attributes
+    Parameters
     ----------
-    fid
-        The file's low-level identifier.
     scan_file
         Its bytes.
     options
         Settings.
-    link_access
-        Access properties by which links are followed.
+    files
+        All files that are open in this scan, by their true names; this one is added.
+
+    Attributes
+    ----------
+    scan_file, options
+        As given.
+    number
+        Which of the open files it is.
+    bytes
+        Its bytes by its own addresses.
+
+    Raises
+    ------
+    SourceFormatError
+        If it is no HDF5 file, is truncated or corrupt.
+    UnsupportedFeatureError
+        If its superblock is of an unknown version.
     """
 
-    def __init__(self, fid: Any, scan_file: ScanFile, options: ScanOptions) -> None:
-        self.fid = fid
+    def __init__(
+        self, scan_file: ScanFile, options: ScanOptions, files: dict[str, OpenFile] | None = None
+    ) -> None:
         self.scan_file = scan_file
         self.options = options
-        self.link_access = _link_access() if is_local(scan_file.name) else None
-        self._native: Any = None
-        self._linked: dict[str, OpenFile] = {}
-        self._resources = ExitStack()
-        self._resources.callback(scan_file.close)
-        self._resources.callback(fid.close)
+        self._files = {} if files is None else files
+        self.number = len(self._files)
+        self._headers: dict[int, ObjectHeader] = {}
+        self._links: dict[int, GroupLinks] = {}
+        self._members: dict[int, dict[bytes, Link]] = {}
+        self._external: dict[bytes, OpenFile | None] = {}
+        self.reader = BlockReader(scan_file)
+        self.bytes: Hdf5Bytes = read_superblock(self.reader)
+        check_extension(self.bytes)
+        self._files[_true_name(scan_file.name)] = self
 
     @property
     def source(self) -> Source:
@@ -73,18 +103,13 @@ class OpenFile:
 
     @property
     def n_requests(self) -> int:
-        """Reads sent, for the files behind links too."""
-        return self.scan_file.n_requests + sum(f.n_requests for f in self._linked.values())
+        """Reads sent, for all files of the scan."""
+        return sum(file.scan_file.n_requests for file in self._files.values())
 
     @property
     def n_bytes(self) -> int:
-        """Bytes read, from the files behind links too."""
-        return self.scan_file.n_bytes + sum(f.n_bytes for f in self._linked.values())
-
-    @cached_property
-    def bytes(self) -> Hdf5Bytes:
-        """The file's bytes by its own addresses."""
-        return read_superblock(_Reader(self.scan_file))
+        """Bytes read, from all files of the scan."""
+        return sum(file.scan_file.n_bytes for file in self._files.values())
 
     @cached_property
     def heap(self) -> GlobalHeap:
@@ -96,18 +121,113 @@ class OpenFile:
         """Paths of the file's objects."""
         return ObjectPaths(self.bytes, self.heap)
 
-    def linked(self, url: str, fid: Any = None) -> OpenFile:
-        """The file behind an external link; `fid` if HDF5 has opened it already."""
-        if url not in self._linked:
-            if fid is None:
-                opened = _open(url, self.options)
-            else:
-                opened = OpenFile(
-                    fid, open_for_scan(url, self.options.storage_options), self.options
-                )
-            self._resources.callback(opened.close)
-            self._linked[url] = opened
-        return self._linked[url]
+    def header(self, address: int) -> ObjectHeader:
+        """The object header at an address; read once.
+
+        Raises
+        ------
+        SourceFormatError
+            If it is corrupt.
+        UnsupportedFeatureError
+            If it is of an unknown version.
+        """
+        header = self._headers.get(address)
+        if header is None:
+            header = self._headers[address] = read_header(self.bytes, address)
+        return header
+
+    def links(self, address: int) -> GroupLinks:
+        """The links of the group whose header is at an address; read once.
+
+        Raises
+        ------
+        SourceFormatError
+            If they are corrupt.
+        """
+        links = self._links.get(address)
+        if links is None:
+            links = self._links[address] = read_links(self.bytes, self.header(address))
+        return links
+
+    def members(self, address: int) -> dict[bytes, Link]:
+        """The links of a group by name."""
+        members = self._members.get(address)
+        if members is None:
+            members = {link.name: link for link in self.links(address).stored}
+            self._members[address] = members
+        return members
+
+    def prefetch(self, links: tuple[Link, ...]) -> None:
+        """Read what hard links lead to all at once, where reading is slow."""
+        base = self.bytes.base_address
+        self.reader.prefetch(base + link.address for link in links if link.address)
+
+    def linked(self, url: str) -> OpenFile:
+        """Another file, opened once.
+
+        Raises
+        ------
+        SourceFormatError
+            If it is no HDF5 file, is truncated or corrupt.
+        SourceUnavailableError
+            If it is not there or cannot be read.
+        """
+        found = self._files.get(_true_name(url))
+        return _open(url, self.options, self._files) if found is None else found
+
+    def external(self, name: bytes) -> OpenFile | None:
+        """The file that an external link names; None if there is no such HDF5 file.
+
+        Raises
+        ------
+        SourceUnavailableError
+            If it cannot be read for another reason than that it is not there.
+        """
+        if name not in self._external:
+            self._external[name] = self._find(name.decode("utf-8", "surrogateescape"))
+        return self._external[name]
+
+    def _find(self, name: str) -> OpenFile | None:
+        for url in linked_files(self.source.url, name):
+            try:
+                return self.linked(url)
+            except ScanError:
+                continue
+            except SourceUnavailableError as error:
+                if not is_local(url) and not is_absent(error):
+                    raise
+        return None
+
+    def close(self) -> None:
+        """Close all files of the scan."""
+        for file in self._files.values():
+            # HDF5 sometimes fails to close what was corrupt; what is wrong has been said by then.
+            for identifier in (vars(file).get("native"), vars(file).get("fid")):
+                if identifier is not None:
+                    with suppress(*HDF5_ERRORS):
+                        identifier.close()
+            file.scan_file.close()
+
+    def place(self, variable: str | None = None) -> Place:
+        """For errors about an object of the file."""
+        return Place(source=self.source.url, variable=variable)
+
+    @cached_property
+    def fid(self) -> Any:
+        """The file, opened with the HDF5 library."""
+        properties = h5p.create(h5p.FILE_ACCESS)
+        properties.set_fclose_degree(h5f.CLOSE_STRONG)
+        properties.set_fileobj_driver(h5fd.fileobj_driver, self.scan_file)
+        with hdf5_errors(self.place(), "open it as HDF5"):
+            return h5f.open(os.fsencode(self.scan_file.name), h5f.ACC_RDONLY, fapl=properties)
+
+    def opened(self, address: int) -> Any:
+        """An object, opened with the HDF5 library."""
+        reference = np.array([address], np.uint64)
+        with hdf5_errors(self.place(), "open the object"):
+            h5t.convert(h5t.STD_REF_OBJ, h5t.py_create(h5py.ref_dtype), 1, reference)
+            pointer = ctypes.cast(int(reference[0]), ctypes.py_object)
+            return h5r.dereference(pointer.value, self.fid)
 
     def with_sources(self, did: Any) -> Any:
         """A virtual dataset, opened so that HDF5 finds the files that its extents depend on.
@@ -116,53 +236,12 @@ class OpenFile:
         """
         if not is_local(self.scan_file.name):
             return did
-        if self._native is None:
-            self._native = h5f.open(os.fsencode(self.scan_file.name), h5f.ACC_RDONLY)
-            self._resources.callback(self._native.close)
-        return h5d.open(self._native, h5i.get_name(did))
+        return h5py.h5d.open(self.native, h5i.get_name(did))
 
-    def close(self) -> None:
-        """Close it, and the files behind links."""
-        # HDF5 sometimes fails to close what was corrupt; what is wrong has been said by then.
-        with suppress(*HDF5_ERRORS):
-            self._resources.close()
-
-    def place(self, variable: str | None = None) -> Place:
-        """For errors about an object of the file."""
-        return Place(source=self.source.url, variable=variable)
-
-
-class _Reader:
-    """A `ScanFile` as a reader of byte ranges, that keeps the blocks around small pieces.
-
-    Headers, heaps and indexes of small files lie close together.
-    """
-
-    def __init__(self, file: ScanFile) -> None:
-        self._file = file
-        self._blocks: dict[int, bytes] = {}
-
-    @property
-    def size_bytes(self) -> int:
-        return self._file.size
-
-    def read(self, offset: int, length: int) -> bytes:
-        number, start = divmod(offset, _BLOCK_BYTES)
-        if start + length > _BLOCK_BYTES or offset + length > self._file.size or offset < 0:
-            return self._file.read_many([offset], [length])[0]
-        block = self._blocks.get(number)
-        if block is None:
-            first = number * _BLOCK_BYTES
-            size = min(_BLOCK_BYTES, self._file.size - first)
-            block = self._file.read_many([first], [size])[0]
-            if len(self._blocks) < _MAX_BLOCKS:
-                self._blocks[number] = block
-        return block[start : start + length]
-
-    def read_many(self, offsets: Sequence[int], lengths: Sequence[int]) -> list[bytes]:
-        if len(offsets) == 1:
-            return [self.read(int(offsets[0]), int(lengths[0]))]
-        return self._file.read_many(offsets, lengths)
+    @cached_property
+    def native(self) -> Any:
+        """The file, opened with the HDF5 library by its name."""
+        return h5f.open(os.fsencode(self.scan_file.name), h5f.ACC_RDONLY)
 
 
 @contextmanager
@@ -188,41 +267,22 @@ def open_file(url: str, options: ScanOptions) -> Iterator[OpenFile]:
     SourceUnavailableError
         If it is not there or cannot be read.
     """
-    with nullcontext() if is_local(absolute_url(url)) else collector_paused():
-        file = _open(url, options)
-        try:
-            yield file
-        except SourceFormatError:
-            # A read that failed looks to HDF5 like a corrupt file.
-            file.scan_file.raise_last_error()
-            raise
-        finally:
-            file.close()
-
-
-def _open(url: str, options: ScanOptions) -> OpenFile:
-    scan_file = open_for_scan(url, options.storage_options)
-    properties = h5p.create(h5p.FILE_ACCESS)
-    properties.set_fclose_degree(h5f.CLOSE_STRONG)
-    properties.set_fileobj_driver(h5fd.fileobj_driver, scan_file)
+    file = _open(url, options, {})
     try:
-        with hdf5_errors(Place(scan_file.name), "open it as HDF5"):
-            fid = h5f.open(os.fsencode(scan_file.name), h5f.ACC_RDONLY, fapl=properties)
-    except SourceFormatError:
-        scan_file.raise_last_error()
-        scan_file.close()
-        raise
-    file = OpenFile(fid, scan_file, options)
-    try:
-        _ = file.bytes
-    except GridrefError as error:
+        yield file
+    finally:
         file.close()
-        raise error.located(file.place()) from None
-    return file
 
 
-def _link_access() -> Any:
-    """Let HDF5 open the files behind external links on its own, not through our file object."""
-    properties = h5p.create(h5p.LINK_ACCESS)
-    properties.set_elink_fapl(h5p.create(h5p.FILE_ACCESS))
-    return properties
+def _open(url: str, options: ScanOptions, files: dict[str, OpenFile]) -> OpenFile:
+    scan_file = open_for_scan(url, options.storage_options)
+    try:
+        return OpenFile(scan_file, options, files)
+    except GridrefError as error:
+        scan_file.close()
+        raise error.located(Place(source=scan_file.name)) from None
+
+
+def _true_name(url: str) -> str:
+    """The same for all names of a file, as far as that can be known."""
+    return os.path.realpath(url) if is_local(url) else url

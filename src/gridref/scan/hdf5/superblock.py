@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from gridref.scan.hdf5.fractal_heap import FractalHeap
     from gridref.scan.hdf5.object_header import HeaderMessage
 
-__all__ = ["FieldCursor", "Hdf5Bytes", "read_superblock"]
+__all__ = ["FieldCursor", "Hdf5Bytes", "check_driver", "read_superblock"]
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _DEFAULT_CHUNK_BTREE_K = 32
 _CHECKSUM_BYTES = 4
+_PARTIAL_DRIVERS = {b"NCSAfami": "family", b"NCSAmult": "multi"}
+_ENDLESS = 1 << 64
 _MOST_BYTES = 88  # of a superblock behind its signature
 _OPEN_FOR_WRITING, _OPEN_FOR_SWMR = 0x01, 0x04
 
@@ -42,6 +44,8 @@ class Hdf5Bytes:
         only says how much of a node is worth reading at once.
     root
         Address of the header of the root group.
+    declared_end
+        First address behind what the superblock says belongs to the file.
     extension
         Address of the header of the superblock extension; None if there is none.
     resolved, shared_heaps
@@ -55,6 +59,7 @@ class Hdf5Bytes:
     length_bytes: int
     chunk_btree_k: int = _DEFAULT_CHUNK_BTREE_K
     root: int = 0
+    declared_end: int = _ENDLESS
     extension: int | None = None
     resolved: dict[tuple[int, bytes], HeaderMessage] = field(default_factory=dict, repr=False)
     shared_heaps: dict[int, FractalHeap] = field(default_factory=dict, repr=False)
@@ -66,8 +71,8 @@ class Hdf5Bytes:
 
     @property
     def end_address(self) -> int:
-        """First address behind the file."""
-        return self.reader.size_bytes - self.base_address
+        """First address behind the file; HDF5 reads nothing that lies there."""
+        return min(self.declared_end, self.reader.size_bytes - self.base_address)
 
     def place(self, address: int, length: int = 0) -> Place:
         """Byte range in the file, for error messages."""
@@ -229,7 +234,9 @@ def read_superblock(reader: ByteReader) -> Hdf5Bytes:
     base_address = _locate_signature(reader)
     start = base_address + len(_SIGNATURE)
     data = reader.read(start, min(_MOST_BYTES, reader.size_bytes - start))
-    cursor = FieldCursor(data, "the superblock", Place(start=base_address, stop=start + len(data)))
+    cursor = FieldCursor(
+        data, "the HDF5 superblock", Place(start=base_address, stop=start + len(data))
+    )
     version = cursor.take(1)
     if version in (0, 1):
         return _read_old(reader, base_address, cursor, version)
@@ -253,11 +260,16 @@ def _read_old(
     if version == 1:
         chunk_btree_k = max(1, cursor.take(2))
         cursor.take(2)
-    declared, _, end, _ = (cursor.take(offset_bytes) for _ in range(4))
+    declared, _, end, driver = (cursor.take(offset_bytes) for _ in range(4))
     cursor.take(offset_bytes)  # the name of the root group
     root = cursor.take(offset_bytes)
-    _check_complete(reader, base_address, declared, end)
-    return Hdf5Bytes(reader, base_address, offset_bytes, length_bytes, chunk_btree_k, root)
+    _check_complete(reader, base_address, end - declared)
+    file = Hdf5Bytes(
+        reader, base_address, offset_bytes, length_bytes, chunk_btree_k, root, end - declared
+    )
+    if driver != file.undefined_address:
+        check_driver(file.read(driver, 16, "the driver information")[8:])
+    return file
 
 
 def _read_new(
@@ -273,11 +285,12 @@ def _read_new(
         offset_bytes,
         length_bytes,
         root=root,
+        declared_end=end - declared,
         extension=None if extension == (1 << 8 * offset_bytes) - 1 else extension,
     )
     n_bytes = len(_SIGNATURE) + 4 + 4 * offset_bytes + _CHECKSUM_BYTES
-    file.read_checked(0, n_bytes, "the superblock")
-    _check_complete(reader, base_address, declared, end)
+    file.read_checked(0, n_bytes, "the HDF5 superblock")
+    _check_complete(reader, base_address, end - declared)
     if version >= 3 and flags & (_OPEN_FOR_WRITING | _OPEN_FOR_SWMR):
         # HDF5 refuses it where it locks files.
         raise SourceFormatError(
@@ -297,13 +310,26 @@ def _widths(cursor: FieldCursor) -> tuple[int, int]:
     return offset_bytes, length_bytes
 
 
-def _check_complete(reader: ByteReader, base_address: int, declared: int, end: int) -> None:
-    """Raise if the file is shorter than declared; the end counts from byte 0 of the file."""
-    end += base_address - declared
-    if reader.size_bytes < end:
+def _check_complete(reader: ByteReader, base_address: int, end: int) -> None:
+    """Raise if the file is shorter than it says."""
+    if reader.size_bytes < base_address + end:
         raise SourceFormatError(
-            f"the file is truncated: it has {reader.size_bytes} of {end} bytes",
-            Place(start=reader.size_bytes, stop=end),
+            f"the file is truncated: it has {reader.size_bytes} of {base_address + end} bytes",
+            Place(start=reader.size_bytes, stop=base_address + end),
+        )
+
+
+def check_driver(name: bytes) -> None:
+    """Raise if the driver that wrote the file spreads it over several files.
+
+    Raises
+    ------
+    UnsupportedFeatureError
+        If so.
+    """
+    if name in _PARTIAL_DRIVERS:
+        raise UnsupportedFeatureError(
+            f"the file is only a part: HDF5's {_PARTIAL_DRIVERS[name]} driver wrote it as several"
         )
 
 

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from h5py import h5d, h5g, h5i, h5l, h5o
-
-from gridref.errors import SourceFormatError, UnsupportedFeatureError
+from gridref.errors import ScanError, SourceFormatError, UnsupportedFeatureError
 from gridref.scan.hdf5.attributes import ObjectAttributes, read_attributes
-from gridref.scan.hdf5.dense_checks import check_dense_storage
-from gridref.scan.hdf5.files import HDF5_ERRORS, OpenFile, hdf5_errors
-from gridref.scan.hdf5.object_header import HeaderMessage, read_header
-from gridref.scan.hdf5.related import beside
+from gridref.scan.hdf5.dataspace import Dataspace, read_dataspace
+from gridref.scan.hdf5.files import OpenFile
+from gridref.scan.hdf5.links import Link, LinkKind, is_group
+from gridref.scan.hdf5.object_header import HeaderMessage, ObjectHeader
+from gridref.scan.hdf5.paths import Location, Nowhere, follow_link
+from gridref.scan.hdf5.shared_messages import resolved
 
 __all__ = ["DatasetNode", "GroupNode", "SkippedNode", "dataset_node", "read_tree"]
 
 Address = tuple[int, int]
-"""Number of the file as HDF5 counts open files, and address of the object's header."""
+"""Number of the file among those that are open, and address of the object's header."""
 
+_DATASPACE, _DATATYPE, _LAYOUT = 0x01, 0x03, 0x08
+_VIRTUAL_LAYOUT = b"\3"
 _MAX_DEPTH = 200
 _MAX_REPEATED = 10_000
+_MAX_PATH_BYTES = 1 << 24
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +46,6 @@ class DatasetNode:
         Its attributes.
     messages
         Messages of its header.
-    opened
-        Opens it with the HDF5 library.
     """
 
     name: str
@@ -56,12 +56,12 @@ class DatasetNode:
     maxshape: tuple[int | None, ...]
     attributes: ObjectAttributes
     messages: tuple[HeaderMessage, ...]
-    opened: Callable[[], Any]
 
     @cached_property
     def did(self) -> Any:
         """Low-level identifier of the HDF5 library."""
-        return self.opened()
+        did = self.file.opened(self.address[1])
+        return self.file.with_sources(did) if _is_virtual(self.messages) else did
 
     @cached_property
     def creation(self) -> Any:
@@ -88,7 +88,7 @@ class SkippedNode:
 
     path: str
     reason: str
-    error: SourceFormatError | UnsupportedFeatureError | None = None
+    error: ScanError | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +109,10 @@ class GroupNode:
             yield from group.walk()
 
 
+class _TooMuchError(UnsupportedFeatureError):
+    """The whole file is refused, not just one object."""
+
+
 class _Walk:
     """State of reading one tree: what was seen, and how much more may be."""
 
@@ -117,31 +121,40 @@ class _Walk:
         self.max_objects = max_objects
         self.n_objects = 0
         self.n_repeated = 0
+        self.n_path_bytes = 0
         self.seen: set[Address] = set()
-        self.files: dict[int, OpenFile] = {}
+        self.datasets: dict[Address, DatasetNode] = {}
 
     def count(self, path: str) -> None:
         self.n_objects += 1
+        self.n_path_bytes += len(path)
         if self.n_objects > self.max_objects:
-            raise UnsupportedFeatureError(
+            raise _TooMuchError(
                 f"the file holds more than {self.max_objects} objects; raise max_objects",
                 self.file.place(path),
             )
+        if self.n_path_bytes > _MAX_PATH_BYTES + 8 * self.file.scan_file.size:
+            raise _TooMuchError("paths in the file are too long", self.file.place())
 
     def group(
-        self, gid: Any, name: str, path: str, file: OpenFile, ancestors: tuple[Address, ...]
+        self, here: Location, name: str, path: str, ancestors: tuple[Address, ...]
     ) -> GroupNode:
-        place = self.file.place(path or "/")
-        with hdf5_errors(place, "read the group"):
-            header = read_header(file.bytes, _address(gid)[1])
-            check_dense_storage(file.bytes, header.messages)
-            attributes = read_attributes(file, header)
-            names = list(gid)
-        node = GroupNode(name, path or "/", attributes)
-        for member in names:
-            self.count(path)
-            text = member.decode("utf-8", "backslashreplace")
-            found = self.member(gid, member, text, f"{path}/{text}", file, ancestors)
+        """Read a group, and all that is in it.
+
+        Raises
+        ------
+        SourceFormatError
+            If its header, attributes or links are corrupt.
+        """
+        file, header = here.file, here.file.header(here.address)
+        node = GroupNode(name, path or "/", read_attributes(file, header))
+        links = file.links(here.address).listed
+        file.prefetch(links)
+        for link in links:
+            text = link.name.decode("utf-8", "backslashreplace")
+            below = f"{path}/{text}"
+            self.count(below)
+            found = self.member(here, link, text, below, ancestors)
             if isinstance(found, DatasetNode):
                 node.datasets[text] = found
             elif isinstance(found, GroupNode):
@@ -151,25 +164,45 @@ class _Walk:
         return node
 
     def member(
+        self, group: Location, link: Link, name: str, path: str, ancestors: tuple[Address, ...]
+    ) -> DatasetNode | GroupNode | SkippedNode:
+        try:
+            there = follow_link(group, link)
+            if isinstance(there, Nowhere):
+                return SkippedNode(path, f"a link that leads nowhere: {there.reason}")
+            header = there.file.header(there.address)
+        except ScanError as error:
+            if link.kind != LinkKind.HARD:
+                return SkippedNode(path, f"a link that leads nowhere: {error.reason}")
+            return self.broken(path, error)
+        try:
+            return self.object(there, header, name, path, ancestors)
+        except _TooMuchError:
+            raise
+        except ScanError as error:
+            return self.broken(path, error)
+
+    def broken(self, path: str, error: ScanError) -> SkippedNode:
+        """An object that is corrupt, or holds what cannot be read."""
+        error.located(self.file.place(path))
+        return SkippedNode(path, f"cannot open the object: {error.reason}", error)
+
+    def object(
         self,
-        gid: Any,
-        name: bytes,
-        text: str,
+        here: Location,
+        header: ObjectHeader,
+        name: str,
         path: str,
-        file: OpenFile,
         ancestors: tuple[Address, ...],
     ) -> DatasetNode | GroupNode | SkippedNode:
-        kind = h5l.TYPE_HARD
-        try:
-            kind = gid.links.get_info(name).type
-            oid = self.open(gid, name, kind, file)
-        except HDF5_ERRORS as error:
-            return self.broken(path, kind, error)
-        if isinstance(oid, h5d.DatasetID):
-            return self.dataset(oid, text, path, self.file_of(oid, kind, file))
-        if not isinstance(oid, h5g.GroupID):
-            return SkippedNode(path, "a named datatype holds no data")
-        address = _address(oid)
+        if not is_group(header):
+            kinds = {message.kind for message in header.messages}
+            if {_DATATYPE, _LAYOUT} <= kinds:
+                return self.dataset(here, name, path)
+            if _DATATYPE in kinds:
+                return SkippedNode(path, "a named datatype holds no data")
+            raise SourceFormatError("an object is neither dataset, group nor datatype")
+        address = here.file.number, here.address
         if address in ancestors:
             return SkippedNode(path, "a link back to a group around it")
         if len(ancestors) >= _MAX_DEPTH:
@@ -179,46 +212,19 @@ class _Walk:
             if self.n_repeated > _MAX_REPEATED:
                 return SkippedNode(path, "another name of a group, after too many of them")
         self.seen.add(address)
-        return self.group(oid, text, path, self.file_of(oid, kind, file), (*ancestors, address))
+        return self.group(here, name, path, (*ancestors, address))
 
-    def broken(self, path: str, kind: int, error: Exception) -> SkippedNode:
-        """A link that cannot be followed: it leads nowhere, or its object is corrupt."""
-        detail = str(error.args[0] if error.args else error)
-        if kind != h5l.TYPE_HARD:
-            return SkippedNode(path, f"a link that leads nowhere: {detail}")
-        reason = f"cannot open the object: {detail}"
-        return SkippedNode(path, reason, SourceFormatError(reason, self.file.place(path)))
-
-    def file_of(self, oid: Any, kind: int, parent: OpenFile) -> OpenFile:
-        """The file that an object lies in; only external links lead to another one."""
-        if kind == h5l.TYPE_HARD:
-            return parent
-        number = _address(oid)[0]
-        if number == _address(parent.fid)[0]:
-            return parent
-        if number not in self.files:
-            fid = h5i.get_file_id(oid)
-            self.files[number] = self.file.linked(os.path.abspath(os.fsdecode(fid.name)), fid)
-        return self.files[number]
-
-    def open(self, gid: Any, name: bytes, kind: int, file: OpenFile) -> Any:
-        """Open a member of a group, in the file that it lies in."""
-        if kind != h5l.TYPE_EXTERNAL or file.link_access is not None:
-            return h5o.open(gid, name, lapl=file.link_access)
-        filename, target = gid.links.get_val(name)
-        url = beside(file.source.url, filename.decode("utf-8", "surrogateescape"))
-        linked = self.file.linked(url)
-        self.files[_address(linked.fid)[0]] = linked
-        return h5o.open(linked.fid, target)
-
-    def dataset(self, did: Any, name: str, path: str, file: OpenFile) -> DatasetNode | SkippedNode:
-        try:
-            return dataset_node(did, name, path, file)
-        except SourceFormatError as error:
-            return SkippedNode(path, error.reason, error)
+    def dataset(self, here: Location, name: str, path: str) -> DatasetNode:
+        """A dataset, read once for all its names."""
+        address = here.file.number, here.address
+        known = self.datasets.get(address)
+        if known is not None:
+            return replace(known, name=name, path=path)
+        node = self.datasets[address] = dataset_node(here, name, path)
+        return node
 
 
-def dataset_node(did: Any, name: str, path: str, file: OpenFile) -> DatasetNode:
+def dataset_node(here: Location, name: str, path: str) -> DatasetNode:
     """Read the header and the attributes of a dataset.
 
     Raises
@@ -226,30 +232,28 @@ def dataset_node(did: Any, name: str, path: str, file: OpenFile) -> DatasetNode:
     SourceFormatError
         If they are corrupt.
     """
-    with hdf5_errors(file.place(path), "read the dataset's header"):
-        if did.get_create_plist().get_layout() == h5d.VIRTUAL:
-            did = file.with_sources(did)
-        shape = did.shape
-        maxshape = _maxshape(did.get_space()) if shape else ()
-        address = _address(did)
-        header = read_header(file.bytes, address[1])
-        check_dense_storage(file.bytes, header.messages)
-        attributes = read_attributes(file, header)
-        return DatasetNode(
-            name, path, file, address, shape, maxshape, attributes, header.messages, lambda: did
-        )
+    file, header = here.file, here.file.header(here.address)
+    address = file.number, here.address
+    space = _dataspace(file, header)
+    shape = space.shape
+    if _is_virtual(header.messages):
+        shape = file.with_sources(file.opened(here.address)).shape
+    attributes = read_attributes(file, header)
+    return DatasetNode(
+        name, path, file, address, shape, space.maxshape, attributes, header.messages
+    )
 
 
-def _address(oid: Any) -> Address:
-    stat = h5g.get_objinfo(oid)
-    return stat.fileno[0], stat.objno[0]
+def _dataspace(file: OpenFile, header: ObjectHeader) -> Dataspace:
+    message = header.first(_DATASPACE)
+    if message is None:
+        raise SourceFormatError("the dataset has no dataspace", file.bytes.place(header.address))
+    return read_dataspace(resolved(file.bytes, message).data, file.bytes.length_bytes)
 
 
-def _maxshape(space: Any) -> tuple[int | None, ...]:
-    unlimited = (1 << 64) - 1
-    return tuple(
-        None if extent in (-1, unlimited) else extent
-        for extent in space.get_simple_extent_dims(True)
+def _is_virtual(messages: tuple[HeaderMessage, ...]) -> bool:
+    return any(
+        message.kind == _LAYOUT and message.data[1:2] == _VIRTUAL_LAYOUT for message in messages
     )
 
 
@@ -263,9 +267,11 @@ def read_tree(file: OpenFile, max_objects: int) -> GroupNode:
     UnsupportedFeatureError
         If there are more than `max_objects` objects.
     """
-    with hdf5_errors(file.place("/"), "open the root group"):
-        root = h5g.open(file.fid, b"/")
-        address = _address(root)
+    root = Location(file, file.bytes.root)
     walk = _Walk(file, max_objects)
+    address = file.number, root.address
     walk.seen.add(address)
-    return walk.group(root, "", "", file, (address,))
+    try:
+        return walk.group(root, "", "", (address,))
+    except ScanError as error:
+        raise error.located(file.place("/")) from None

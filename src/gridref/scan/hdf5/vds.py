@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from h5py import h5d
 from numpy.typing import NDArray
 
-from gridref.errors import UnsupportedFeatureError
+from gridref.errors import ScanError, UnsupportedFeatureError
 from gridref.model.array import BlockTable, VirtualArray
 from gridref.model.encoding import Encoding
 from gridref.model.grid import ChunkGrid
@@ -23,7 +22,8 @@ from gridref.model.indexing import isel, split_blocks
 from gridref.model.joining import missing_array, recast
 from gridref.model.manifest import Manifest
 from gridref.model.reshaping import expand_dims, squeeze
-from gridref.scan.hdf5.files import HDF5_ERRORS, OpenFile
+from gridref.scan.hdf5.files import OpenFile
+from gridref.scan.hdf5.paths import Nowhere, find_object
 from gridref.scan.hdf5.related import virtual_file
 from gridref.scan.hdf5.selections import AxisHyperslab, axes_of
 from gridref.scan.hdf5.tree import DatasetNode, dataset_node
@@ -195,10 +195,12 @@ def _open_source(dataset: DatasetNode, mapping: _Mapping) -> DatasetNode | None:
         file = file.linked(source.url)
     path = "/" + mapping.dataset_name.strip("/")
     try:
-        did = h5d.open(file.fid, path.encode("utf-8", "surrogateescape"))
-    except HDF5_ERRORS:
+        found = find_object(file, path.encode("utf-8", "surrogateescape"))
+        if isinstance(found, Nowhere):
+            return None
+        return dataset_node(found, path.rsplit("/", 1)[-1], path)
+    except ScanError:
         return None
-    return dataset_node(did, path.rsplit("/", 1)[-1], path, file)
 
 
 def _tile(
