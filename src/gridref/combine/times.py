@@ -35,7 +35,13 @@ __all__ = ["resolve_times"]
 _INT64 = np.iinfo(np.int64)
 
 INLINE_LIMIT_BYTES = 2**20
-"""Above this size in any file times are not rewritten: blocks are scaled and shifted on reading."""
+"""Above this size in any input times stay where they lie, and are scaled and shifted on reading.
+
+Inputs are files, or what batches of files have become.
+"""
+
+REWRITTEN_LIMIT_BYTES = 2**28
+"""Above this size in all, times that would round on reading are a problem and not rewritten."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +168,15 @@ def _reencode(
         notes.drift("time-units", columns[0].path, cases, "they mean the same")
         return _with_units(columns, entries, {}, target.unit_ns, {})
     if any(entry.array.nbytes > INLINE_LIMIT_BYTES for entry in entries):
-        return _kept_virtual(columns, entries, target, notes, values, cases)
+        kept = _kept_virtual(columns, entries, target, notes, values, cases)
+        if kept is not None:
+            return kept
+        if sum(entry.array.nbytes for entry in entries) > REWRITTEN_LIMIT_BYTES:
+            advice = (
+                "so many times cannot be brought on one epoch exactly; combine parts of the files"
+            )
+            notes.conflict("time-units-differ", columns[0].path, "units", cases, advice)
+            return columns
     has_fill = [bool(Packing.of(column.first).fills) for column in columns]
     converted = {
         number: _converted(entry, target, values, has_fill=has_fill[entry.column])
@@ -194,16 +208,14 @@ def _kept_virtual(
     notes: Notes,
     values: Values,
     cases: dict[str, list[int]],
-) -> list[Column]:
-    """Scale and shift every block to one unit and epoch on reading, as exact floats."""
+) -> list[Column] | None:
+    """Scale and shift every block to one unit and epoch on reading; None if that would round."""
     shifts = {entry.base.epoch_ns - target.epoch_ns for entry in entries}
     wanted = math.gcd(target.unit_ns, *(entry.base.unit_ns for entry in entries), *shifts)
     unit_ns = max((ns for ns in UNIT_NAMES if wanted % ns == 0), default=1)
     base = target.in_unit(unit_ns)
     if not all(_is_exact(entry, base, values) for entry in entries):
-        advice = "so many times cannot be brought on one epoch exactly; combine parts of the files"
-        notes.conflict("time-units-differ", columns[0].path, "units", cases, advice)
-        return columns
+        return None
     arrays = [list(column.arrays) for column in columns]
     units = units_with(columns[0].first.attrs["units"], unit_ns)
     for entry in entries:

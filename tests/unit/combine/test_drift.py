@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from gridref.adapters.opening import reader_for
 from gridref.combine import CombineOptions, DriftReport, combine, concat
+from gridref.combine.folding import BATCH_GROUPS
+from gridref.combine.times import INLINE_LIMIT_BYTES
 from gridref.errors import CombineError, InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.indexing import isel
@@ -733,13 +736,111 @@ def test_large_times_stay_virtual(
     assert "time-units" in causes(report)
 
 
-def test_large_times_that_would_round_are_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+FRACTIONS = (
+    (np.array([0.1, 0.2]), "seconds since 2009-01-01"),
+    (
+        np.array([0.1, 0.3]),
+        "seconds since 2009-01-02",
+    ),
+)
+
+
+def test_large_times_that_would_round_on_reading_are_rewritten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("gridref.combine.times.INLINE_LIMIT_BYTES", 10)
+    parts = [numbers(data, units=units) for data, units in FRACTIONS]
+    values, _, _ = time_values(*[group(time=part) for part in parts])
+    np.testing.assert_array_equal(values, expected(*parts))
+
+
+def test_times_too_large_to_rewrite_that_would_round_are_a_problem(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gridref.combine.times.INLINE_LIMIT_BYTES", 10)
+    monkeypatch.setattr("gridref.combine.times.REWRITTEN_LIMIT_BYTES", 10)
+    parts = [numbers(data, units=units) for data, units in FRACTIONS]
+    found = problems(*[group(time=part) for part in parts])
+    assert set(found) == {"time-units-differ"}
+    assert "cannot be brought on one epoch exactly" in found["time-units-differ"]
+
+
+DAYS = "days since 2000-01-{:02d}"
+BATCHED_TIMES: dict[str, list[tuple[str, Any]]] = {
+    "an epoch for each file": [(DAYS.format(k), np.int32([0, 1])) for k in range(1, 8)],
+    "floats": [(DAYS.format(k), np.float64([0, 0.25])) for k in range(1, 8)],
+    "fractions that round": [
+        (f"seconds since 2009-01-{k:02d}", np.float64([0.1, 0.2, 0.7])) for k in range(1, 8)
+    ],
+    "fractions in some batches": [
+        (f"seconds since 2009-01-{k:02d}", np.float64([0.1, 0.2] if k > 4 else [1, 2]))
+        for k in range(1, 8)
+    ],
+    "units of other lengths": [
+        (f"{unit} since 2000-01-{k:02d}", np.int64([1, 3]))
+        for k, unit in enumerate(("days", "days", "hours", "seconds", "milliseconds", "days"), 1)
+    ],
+    "batches that agree inside": [(DAYS.format(1 + k // 2), np.int16([k, 9])) for k in range(7)],
+}
+
+
+@pytest.mark.parametrize("name", BATCHED_TIMES)
+@pytest.mark.parametrize("limit", [0, 20, 2**20])
+@pytest.mark.parametrize("with_bounds", [False, True])
+def test_times_of_batches_are_exact_at_any_size(
+    monkeypatch: pytest.MonkeyPatch, name: str, limit: int, with_bounds: bool
+) -> None:
+    monkeypatch.setattr("gridref.combine.folding.BATCH_GROUPS", 2)
+    monkeypatch.setattr("gridref.combine.times.INLINE_LIMIT_BYTES", limit)
+    times = [numbers(data, units=units) for units, data in BATCHED_TIMES[name]]
+    groups = [group(time=time) for time in times]
+    if with_bounds:
+        groups = [
+            group(
+                time=numbers(data, units=units, bounds="tb"),
+                tb=numbers(np.stack([data, data + 1], 1), ("time", "nv")),
+            )
+            for units, data in BATCHED_TIMES[name]
+        ]
+    found = combine(groups, "time", read=read_slowly, options=CombineOptions(overlap="keep"))
+    assert found.problems == ()
+    assert found.group is not None
+    time = found.group.arrays["time"]
+    np.testing.assert_array_equal(decoded(time), expected(*times))
+    if with_bounds:
+        both = found.group.arrays["tb"]
+        shared = {key: time.attrs[key] for key in ("units",)}
+        bounds = [
+            numbers(np.stack([data, data + 1], 1), ("time", "nv"), units=units)
+            for units, data in BATCHED_TIMES[name]
+        ]
+        np.testing.assert_array_equal(
+            decoded(both.replace(attrs={**both.attrs, **shared})), expected(*bounds)
+        )
+
+
+def test_fractions_of_more_files_than_a_batch_and_above_the_limit() -> None:
+    n_files, n_times = BATCH_GROUPS + 6, INLINE_LIMIT_BYTES // (8 * BATCH_GROUPS) + 2
+    assert n_files > BATCH_GROUPS
+    data = np.arange(n_times) / 10
+    days = np.datetime64("2001-01-01") + np.arange(n_files)
     parts = [
-        numbers(np.array([0.1, 0.2]), units="seconds since 2009-01-01"),
-        numbers(np.array([0.1, 0.3]), units="seconds since 2009-01-02"),
+        chunked_array(
+            data, (n_times,), ("time",), attrs={"units": f"seconds since {day}"}, compressed=True
+        )
+        for day in days.tolist()
     ]
-    assert "time-units-differ" in problems(*[group(time=part) for part in parts])
+    read = reader_for().read
+    result = combine([group(time=part) for part in parts], "time", read=read)
+    assert result.problems == ()
+    assert result.group is not None
+    time = result.group.arrays["time"]
+    raw = xr.Variable(time.dims, read(time), dict(time.attrs))
+    offsets = (data * 1e9).astype("m8[ns]")  # xarray cuts at the nanosecond, too
+    np.testing.assert_array_equal(
+        xr.conventions.decode_cf_variable("time", raw).values,
+        (days.astype("M8[ns]")[:, np.newaxis] + offsets).reshape(-1),
+    )
 
 
 def test_variables_that_come_and_go_are_reported() -> None:
