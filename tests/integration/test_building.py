@@ -26,6 +26,78 @@ def test_mosaic_of_uneven_tiles(sample_data: Path, tmp_path: Path) -> None:
     assert gridref.verify(catalog, everything=True).ok
 
 
+def write_tile(path: Path, values: np.ndarray, column: int, factors: list[int]) -> None:
+    """A tile of a map in UTM with overviews, beginning at a column of the map."""
+    rasterio = pytest.importorskip("rasterio")
+    _, n_rows, n_columns = values.shape
+    with rasterio.open(
+        path,
+        "w",
+        driver="GTiff",
+        width=n_columns,
+        height=n_rows,
+        count=len(values),
+        dtype=values.dtype,
+        crs="EPSG:32632",
+        transform=rasterio.transform.from_origin(500000 + 10 * column, 5000000, 10, 10),
+        tiled=True,
+        blockxsize=64,
+        blockysize=64,
+        compress="deflate",
+        nodata=0,
+    ) as file:
+        file.write(values)
+        if factors:
+            file.build_overviews(factors)
+
+
+def test_mosaic_keeps_overviews_that_fit(tmp_path: Path) -> None:
+    rasterio = pytest.importorskip("rasterio")
+    random = np.random.default_rng(2)
+    # The third tile leaves a gap of 40 columns; its width is no multiple of 8.
+    widths, starts = [160, 96, 100], [0, 160, 296]
+    for number, (width, start) in enumerate(zip(widths, starts, strict=True)):
+        values = random.integers(1, 9000, (2, 136, width)).astype(np.uint16)
+        write_tile(tmp_path / f"tile_{number}.tif", values, start, [2, 4, 8])
+    catalog = tmp_path / "map.gridref"
+    group = gridref.build(tmp_path / "*.tif", catalog, mosaic=True)
+    assert list(group.groups) == ["overview_1", "overview_2"]
+    (left_out,) = group.report.skipped
+    assert left_out.path == "/overview_3"
+    assert "tile_2.tif" in left_out.source
+    layout = group.attrs["multiscales"]["layout"]
+    assert [entry["asset"] for entry in layout] == [
+        "band_data",
+        "overview_1/band_data",
+        "overview_2/band_data",
+    ]
+    tree = xr.open_datatree(catalog, mask_and_scale=False)
+    for level, factor in enumerate([1, 2, 4]):
+        node = tree[f"overview_{level}"] if level else tree
+        expected = np.zeros((2, 136 // factor, 396 // factor), np.uint16)
+        for number, start in enumerate(starts):
+            options = {"overview_level": level - 1} if level else {}
+            with rasterio.open(tmp_path / f"tile_{number}.tif", **options) as file:
+                part = file.read()
+            first = start // factor
+            expected[:, :, first : first + part.shape[2]] = part
+        np.testing.assert_array_equal(node["band_data"].values, expected)
+        x = node[f"x_{level}" if level else "x"].values
+        np.testing.assert_allclose(x, 500000 + (np.arange(396 // factor) + 0.5) * 10 * factor)
+        assert layout[level]["transform"]["scale"] == [1.0, factor, factor]
+    assert gridref.verify(catalog, everything=True).ok
+
+
+def test_mosaic_of_tiles_some_without_overviews(tmp_path: Path) -> None:
+    values = np.ones((1, 64, 64), np.uint8)
+    write_tile(tmp_path / "tile_0.tif", values, 0, [2])
+    write_tile(tmp_path / "tile_1.tif", values, 64, [])
+    group = gridref.build(tmp_path / "*.tif", tmp_path / "map.gridref", mosaic=True)
+    assert not group.groups
+    assert "multiscales" not in group.attrs
+    assert [finding.reason for finding in group.report.skipped] == ["some inputs lack it"]
+
+
 def test_stack_of_dated_files(shared_data: Path, tmp_path: Path) -> None:
     catalog = tmp_path / "s2.gridref"
     files = sorted((shared_data / "families" / "openeo_s2_dates").iterdir())
@@ -37,6 +109,24 @@ def test_stack_of_dated_files(shared_data: Path, tmp_path: Path) -> None:
         image = tifffile.imread(file)
         expected = np.moveaxis(image, -1, 0) if image.shape[-1] == 3 else image
         assert np.array_equal(cube["band_data"].values[place], expected)
+
+
+def test_stack_of_pyramids(shared_data: Path, tmp_path: Path) -> None:
+    """What counts the axes of overviews counts the new one, too."""
+    rasterio = pytest.importorskip("rasterio")
+    files = sorted((shared_data / "families" / "lcmap_cog_2years").iterdir())
+    catalog = tmp_path / "lcmap.gridref"
+    gridref.build(files, catalog, stack="time", pattern="cog_{time:%Y}")
+    tree = xr.open_datatree(catalog, mask_and_scale=False)
+    for level, entry in enumerate(tree.attrs["multiscales"]["layout"]):
+        shown = tree[entry["asset"]]
+        assert shown.dims[:2] == ("time", "band")
+        assert shown["time"].dt.year.values.tolist() == [2019, 2020]
+        assert entry["transform"]["scale"] == [1.0, 1.0, 2.0**level, 2.0**level]
+        options = {"overview_level": level - 1} if level else {}
+        for place, file in enumerate(files):
+            with rasterio.open(file, **options) as original:
+                np.testing.assert_array_equal(shown.values[place], original.read())
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,12 @@ from gridref.combine.overlaps import Piece, plan_pieces
 from gridref.combine.packing import resolve_packing
 from gridref.combine.ragged import shift_indices
 from gridref.combine.report import DriftReport
-from gridref.combine.stacking import repeated_along, stack_columns, static_array
+from gridref.combine.stacking import (
+    repeated_along,
+    stack_columns,
+    stacked_attributes,
+    static_array,
+)
 from gridref.combine.times import resolve_times
 from gridref.combine.units import resolve_units
 from gridref.combine.values import Values
@@ -149,10 +154,11 @@ def _combine_level(
     }
     _check_sizes(arrays, path, task)
     passed = _Inherited(lengths, flips, pieces)
+    attrs = _group_attributes(groups, path, notes)
     return VirtualGroup(
         arrays,
         _subgroups(groups, path, task, passed),
-        _group_attributes(groups, path, notes),
+        stacked_attributes(attrs, growing[0]) if task.stacking else attrs,
     )
 
 

@@ -4,13 +4,16 @@ The edges of all inputs along x and y make the lines of one rectilinear grid. Wh
 an input, its blocks are cut; a cell that no input covers is a missing block, which reads as the
 fill value. No stored chunk is touched, and none is walked.
 
+Overviews make mosaics of their own, in groups named as the inputs', wherever they fit on one grid.
+Which groups they are is read from the root's ``multiscales`` attribute (the Zarr convention
+"multiscales" v1, https://github.com/zarr-conventions/multiscales).
+
 Where an input lies is read from the ``GeoTransform`` of its grid mapping variable (GDAL's order: x
 origin, x step along columns, x step along rows, y origin, y step along columns, y step along rows).
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -26,7 +29,7 @@ from gridref.model.grid import ChunkGrid
 from gridref.model.indexing import split_blocks
 from gridref.model.joining import common_dtype, recast
 from gridref.model.manifest import Manifest
-from gridref.model.scan_report import ScanReport
+from gridref.model.scan_report import Fate, Finding, ScanReport
 
 __all__ = ["Placement", "mosaic", "place_inputs"]
 
@@ -78,10 +81,10 @@ def mosaic(
     overlap: Overlap = "error",
     tolerance: float = 0.01,
 ) -> VirtualGroup:
-    """Lay georeferenced groups on one grid.
+    """Lay georeferenced groups on one grid, and their overviews on coarser ones.
 
-    Overviews and other groups below the inputs are left out: those of different inputs do not fit
-    on one grid in general.
+    An overview is left out, and the report says why, where some input has none or those of the
+    inputs do not fit on one grid. Other groups below the inputs are left out, too.
 
     Parameters
     ----------
@@ -113,25 +116,110 @@ def mosaic(
         raise InvalidRequestError("nothing to lay out: no inputs")
     if overlap not in ("error", "first", "last"):
         raise InvalidRequestError(f'overlap is "error", "first" or "last", got {overlap!r}')
+    names = [source_name(group) or f"input {number}" for number, group in enumerate(groups, 1)]
+    task = _Task(names, overlap, tolerance)
+    laid = _level(groups, x, y, task)
+    if isinstance(laid, list):
+        raise CombineError(laid)
+    overviews, findings = _overviews(groups, x, y, task)
+    report = ScanReport.joined([*(group.report for group in groups), ScanReport(findings)])
+    attrs = _pyramid_attributes(groups[0].attrs, overviews)
+    return VirtualGroup(laid.arrays, overviews, attrs, report)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What holds for a mosaic at all resolutions: the inputs' names, and the caller's options."""
+
+    names: Sequence[str]
+    overlap: Overlap
+    tolerance: float
+
+
+def _level(
+    groups: Sequence[VirtualGroup], x: str, y: str, task: _Task
+) -> VirtualGroup | list[Problem]:
+    """The mosaic at one resolution, or what prevents it."""
     problems: list[Problem] = []
-    rasters = [_raster(group, number, x, y, problems) for number, group in enumerate(groups)]
-    known = [raster for raster in rasters if raster is not None]
-    if len(known) < len(groups):
-        raise CombineError(problems)
-    placements, found = _placed(known, tolerance)
+    rasters = _rasters(groups, task.names, x, y, problems)
+    if len(rasters) < len(groups):
+        return problems
+    placements, found = _placed(rasters, task.tolerance)
     problems += found
-    variables = _variables(groups, known, x, y, problems)
+    variables = _variables(groups, rasters, x, y, problems)
     if problems:
-        raise CombineError(problems)
+        return problems
     lines = _Lines.of(placements)
-    owner, problems = _owners(placements, lines, known, overlap)
+    owner, problems = _owners(placements, lines, rasters, task.overlap)
     if problems:
-        raise CombineError(problems)
+        return problems
     arrays = {
         name: _laid_out(versions, placements, lines, owner, x, y)
         for name, versions in variables.items()
     }
-    return _with_coordinates(groups, known[0], placements[0], lines, arrays, x, y)
+    return _with_coordinates(groups[0], rasters[0], placements[0], lines, arrays, x, y)
+
+
+def _overviews(
+    groups: Sequence[VirtualGroup], x: str, y: str, task: _Task
+) -> tuple[dict[str, VirtualGroup], tuple[Finding, ...]]:
+    """The mosaic at each coarser resolution, and which resolutions are left out."""
+    found: dict[str, VirtualGroup] = {}
+    left_out = []
+    for name, (level_x, level_y) in _level_dims(groups[0], x, y).items():
+        lacking = [place for place, group in enumerate(groups) if name not in group.groups]
+        if lacking:
+            problems = [
+                Problem("variable-missing", "some inputs lack it", name, (task.names[lacking[0]],))
+            ]
+        else:
+            laid = _level([group.groups[name] for group in groups], level_x, level_y, task)
+            if not isinstance(laid, list):
+                found[name] = laid
+                continue
+            problems = laid
+        first = problems[0]
+        source = first.sources[0] if first.sources else ""
+        left_out.append(Finding(f"/{name}", Fate.SKIPPED, first.message, source))
+    return found, tuple(left_out)
+
+
+def _layout(attrs: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Entries of the layout in a ``multiscales`` attribute; none if there is no such thing."""
+    pyramid = attrs.get("multiscales")
+    layout = pyramid.get("layout") if isinstance(pyramid, Mapping) else None
+    entries = layout if isinstance(layout, list) else []
+    return [entry for entry in entries if isinstance(entry, Mapping) and "asset" in entry]
+
+
+def _level_dims(group: VirtualGroup, x: str, y: str) -> dict[str, tuple[str, str]]:
+    """Names of the groups with overviews, and what the dimensions `x` and `y` are called there."""
+    found = {}
+    for entry in _layout(group.attrs):
+        name, _, variable = str(entry["asset"]).rpartition("/")
+        fine = group.arrays.get(variable)
+        coarse = group.groups[name].arrays.get(variable) if name in group.groups else None
+        if fine is not None and coarse is not None and {x, y} <= {*fine.dims}:
+            columns, rows = fine.dims.index(x), fine.dims.index(y)
+            found[name] = (coarse.dims[columns], coarse.dims[rows])
+    return found
+
+
+def _pyramid_attributes(
+    attrs: Mapping[str, Any], overviews: Mapping[str, VirtualGroup]
+) -> dict[str, Any]:
+    """Attributes of the first input, with the overviews that the mosaic has.
+
+    How much coarser these are is the same for a tile and for the mosaic, or they do not fit.
+    """
+    if not overviews:
+        return {name: value for name, value in attrs.items() if name not in _PYRAMID_ATTRIBUTES}
+    layout = [
+        entry
+        for entry in _layout(attrs)
+        if "/" not in str(entry["asset"]) or str(entry["asset"]).rpartition("/")[0] in overviews
+    ]
+    return {**attrs, "multiscales": {**attrs["multiscales"], "layout": layout}}
 
 
 def place_inputs(
@@ -145,18 +233,24 @@ def place_inputs(
         As for `mosaic`.
     """
     problems: list[Problem] = []
-    rasters = [_raster(group, number, x, y, problems) for number, group in enumerate(groups)]
-    known = [raster for raster in rasters if raster is not None]
-    if problems:
-        return [], problems
-    return _placed(known, tolerance)
+    names = [source_name(group) or f"input {number}" for number, group in enumerate(groups, 1)]
+    rasters = _rasters(groups, names, x, y, problems)
+    return ([], problems) if problems else _placed(rasters, tolerance)
+
+
+def _rasters(
+    groups: Sequence[VirtualGroup], names: Sequence[str], x: str, y: str, problems: list[Problem]
+) -> list[_Raster]:
+    """The georeferencing of the inputs that have one that fits."""
+    pairs = zip(groups, names, strict=True)
+    found = [_raster(group, name, x, y, problems) for group, name in pairs]
+    return [raster for raster in found if raster is not None]
 
 
 def _raster(
-    group: VirtualGroup, number: int, x: str, y: str, problems: list[Problem]
+    group: VirtualGroup, name: str, x: str, y: str, problems: list[Problem]
 ) -> _Raster | None:
     """Read an input's georeferencing; None, with a problem noted, if it has none that fits."""
-    name = source_name(group) or f"input {number + 1}"
     mapping = group.arrays.get(_GRID_MAPPING)
     shape = next(
         (
@@ -509,7 +603,7 @@ def _taken(table: BlockTable, rows: Int64Array) -> BlockTable:
 
 
 def _with_coordinates(
-    groups: Sequence[VirtualGroup],
+    template: VirtualGroup,
     raster: _Raster,
     first: Placement,
     lines: _Lines,
@@ -517,8 +611,7 @@ def _with_coordinates(
     x: str,
     y: str,
 ) -> VirtualGroup:
-    """The group of a mosaic: its variables, new coordinates, and what the first input has."""
-    template = groups[0]
+    """The arrays of a mosaic: its variables, new coordinates, and what the first input has."""
     x0, y0 = raster.x0 - first.column * raster.dx, raster.y0 - first.row * raster.dy
     transform = " ".join(repr(float(n)) for n in (x0, raster.dx, 0, y0, 0, raster.dy))
     mapping = template.arrays[_GRID_MAPPING]
@@ -535,19 +628,7 @@ def _with_coordinates(
         for name, array in template.arrays.items()
         if name in replaced or not {x, y} & {*array.dims}
     }
-    attrs = {
-        name: value for name, value in template.attrs.items() if name not in _PYRAMID_ATTRIBUTES
-    }
-    return VirtualGroup({**kept, **replaced}, {}, attrs, _report(groups))
-
-
-def _report(groups: Sequence[VirtualGroup]) -> ScanReport:
-    reports = [group.report for group in groups]
-    return ScanReport(
-        tuple(itertools.chain.from_iterable(report.findings for report in reports)),
-        sum(report.n_requests for report in reports),
-        sum(report.n_bytes for report in reports),
-    )
+    return VirtualGroup({**kept, **replaced}, attrs=template.attrs)
 
 
 def _attrs_of(group: VirtualGroup, name: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from gridref.combine.columns import Column, Notes
 from gridref.combine.packing import Packing, unpack_all
@@ -10,7 +11,7 @@ from gridref.combine.values import Values, content_key, same_values
 from gridref.model.array import VirtualArray
 from gridref.model.reshaping import broadcast_axis, expand_dims
 
-__all__ = ["repeated_along", "stack_columns", "static_array"]
+__all__ = ["repeated_along", "stack_columns", "stacked_attributes", "static_array"]
 
 _REFERRING = (
     "coordinates",
@@ -40,6 +41,64 @@ def stack_columns(columns: Mapping[str, Column], dim: str, notes: Notes) -> dict
         else:
             result[name] = column
     return result
+
+
+def stacked_attributes(attrs: Mapping[str, Any], dim: str) -> dict[str, Any]:
+    """Attributes of a group whose data variables got a new leading dimension.
+
+    Pyramids count the axes of their arrays: OME-NGFF 0.5, "multiscales", and the Zarr convention
+    "multiscales" v1 (https://github.com/zarr-conventions/multiscales). What OME-NGFF cannot
+    describe then, with more axes or in another order than it knows, is left out.
+    """
+    result = dict(attrs)
+    pyramid = result.get("multiscales")
+    if isinstance(pyramid, Mapping) and isinstance(pyramid.get("layout"), list):
+        layout = [
+            {**entry, "transform": _with_leading_axis(entry["transform"])}
+            if isinstance(entry, Mapping) and isinstance(entry.get("transform"), Mapping)
+            else entry
+            for entry in pyramid["layout"]
+        ]
+        result["multiscales"] = {**pyramid, "layout": layout}
+    if isinstance(result.get("ome"), Mapping) and "multiscales" in result["ome"]:
+        try:
+            images = [_stacked_image(image, dim) for image in result["ome"]["multiscales"]]
+        except (AttributeError, KeyError, TypeError):  # no OME-Zarr after all
+            images = [None]
+        if None in images:
+            del result["ome"]
+        else:
+            result["ome"] = {**result["ome"], "multiscales": images}
+    return result
+
+
+def _stacked_image(image: Mapping[str, Any], dim: str) -> dict[str, Any] | None:
+    """An entry of OME-NGFF's ``multiscales`` with a new leading axis; None if there may be none."""
+    kinds = [axis.get("type") for axis in image["axes"]]
+    others = [kind for kind in kinds if kind != "space"]
+    is_time = dim in ("time", "t")
+    if "time" in others or (others and not is_time):
+        return None
+    axis = {"name": dim} | ({"type": "time"} if is_time else {})
+    datasets = [
+        {
+            **level,
+            "coordinateTransformations": [
+                _with_leading_axis(step) for step in level["coordinateTransformations"]
+            ],
+        }
+        for level in image["datasets"]
+    ]
+    return {**image, "axes": [axis, *image["axes"]], "datasets": datasets}
+
+
+def _with_leading_axis(transformation: Mapping[str, Any]) -> dict[str, Any]:
+    """A transformation that leaves a new leading axis as it is."""
+    neutral = {"scale": 1.0, "translation": 0.0}
+    return {
+        name: [neutral[name], *value] if name in neutral else value
+        for name, value in transformation.items()
+    }
 
 
 def _referred(columns: Mapping[str, Column]) -> set[str]:
