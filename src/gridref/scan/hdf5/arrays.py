@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,16 +20,16 @@ from gridref.scan.hdf5.data_layout import (
 from gridref.scan.hdf5.dtypes import ElementType, Form, element_type
 from gridref.scan.hdf5.fill import fill_value
 from gridref.scan.hdf5.inline import inline_converted, inline_texts
+from gridref.scan.hdf5.mappings import MAX_NESTED
 from gridref.scan.hdf5.message_bodies import decoded_message
 from gridref.scan.hdf5.storage import Stored, stored_chunks
-from gridref.scan.hdf5.tree import DatasetNode
+from gridref.scan.hdf5.tree import Address, DatasetNode
 from gridref.scan.hdf5.vds import virtual_blocks
 from gridref.scan.options import ScanOptions
 
 __all__ = ["ScannedArray", "scan_array"]
 
 _DATATYPE = 0x03
-_MAX_NESTED = 8
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,14 @@ class _Content:
     inlined: str = ""
 
 
+@dataclass(frozen=True)
+class _Sources:
+    """Sources of a virtual dataset, each described once, and how deep they are nested."""
+
+    arrays: dict[Address, VirtualArray] = field(default_factory=dict)
+    depth: int = 0
+
+
 def scan_array(
     dataset: DatasetNode, dims: tuple[str, ...], sizes: tuple[int, ...], options: ScanOptions
 ) -> ScannedArray:
@@ -80,7 +88,7 @@ def scan_array(
         If the file is corrupt there.
     """
     element = _element(dataset)
-    scanned = _scan(dataset, element, options, depth=0)
+    scanned = _scan(dataset, element, options, _Sources())
     names = dims + tuple(
         f"{dataset.name}_axis_{len(dims) + axis}" for axis in range(len(element.subshape))
     )
@@ -97,13 +105,13 @@ def _element(dataset: DatasetNode) -> ElementType:
 
 
 def _scan(
-    dataset: DatasetNode, element: ElementType, options: ScanOptions, depth: int
+    dataset: DatasetNode, element: ElementType, options: ScanOptions, sources: _Sources
 ) -> ScannedArray:
     shape = (dataset.shape or ()) + element.subshape
     fill = fill_value(dataset, element)
     layout = data_layout_of(dataset.file.bytes, dataset.messages, dataset.address[1])
     if isinstance(layout, VirtualLayout):
-        return _virtual(dataset, element, fill, options, depth)
+        return _virtual(dataset, element, layout, fill, options, sources)
     content = _content(dataset, element, layout, options)
     names = [f"axis_{axis}" for axis in range(len(shape))]
     if content.stored is None or 0 in shape:
@@ -122,18 +130,27 @@ def _scan(
 
 
 def _virtual(
-    dataset: DatasetNode, element: ElementType, fill: Any, options: ScanOptions, depth: int
+    dataset: DatasetNode,
+    element: ElementType,
+    layout: VirtualLayout,
+    fill: Any,
+    options: ScanOptions,
+    sources: _Sources,
 ) -> ScannedArray:
     if element.form is not Form.STORED or element.subshape:
         what = "arrays" if element.form is Form.STORED else element.reason
         raise UnsupportedFeatureError(f"virtual datasets of {what}")
-    if depth >= _MAX_NESTED:
-        raise UnsupportedFeatureError(f"virtual datasets are nested more than {_MAX_NESTED} deep")
+    if sources.depth >= MAX_NESTED:
+        raise UnsupportedFeatureError(f"virtual datasets are nested more than {MAX_NESTED} deep")
+    below = replace(sources, depth=sources.depth + 1)
 
     def scan_source(source: DatasetNode) -> VirtualArray:
-        return _scan(source, _element(source), options, depth + 1).array
+        known = sources.arrays
+        if source.address not in known:
+            known[source.address] = _scan(source, _element(source), options, below).array
+        return known[source.address]
 
-    array, note = virtual_blocks(dataset, element.dtype, fill, scan_source)
+    array, note = virtual_blocks(dataset, layout, element.dtype, fill, scan_source)
     return ScannedArray(array, reason=note)
 
 

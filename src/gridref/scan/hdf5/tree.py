@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any
 
 from gridref.errors import ScanError, SourceFormatError, UnsupportedFeatureError
 from gridref.scan.hdf5.attributes import ObjectAttributes, read_attributes
-from gridref.scan.hdf5.dataspace import Dataspace, read_dataspace
 from gridref.scan.hdf5.files import OpenFile
 from gridref.scan.hdf5.links import Link, LinkKind, is_group
+from gridref.scan.hdf5.mappings import dataset_extents
 from gridref.scan.hdf5.object_header import HeaderMessage, ObjectHeader
 from gridref.scan.hdf5.paths import Location, Nowhere, follow_link
-from gridref.scan.hdf5.shared_messages import resolved
 
 __all__ = ["DatasetNode", "GroupNode", "SkippedNode", "dataset_node", "read_tree"]
 
 Address = tuple[int, int]
 """Number of the file among those that are open, and address of the object's header."""
 
-_DATASPACE, _DATATYPE, _LAYOUT = 0x01, 0x03, 0x08
-_VIRTUAL_LAYOUT = b"\3"
+_DATATYPE, _LAYOUT = 0x03, 0x08
 _MAX_DEPTH = 200
 _MAX_REPEATED = 10_000
 _MAX_PATH_BYTES = 1 << 24
@@ -56,17 +52,6 @@ class DatasetNode:
     maxshape: tuple[int | None, ...]
     attributes: ObjectAttributes
     messages: tuple[HeaderMessage, ...]
-
-    @cached_property
-    def did(self) -> Any:
-        """Low-level identifier of the HDF5 library."""
-        did = self.file.opened(self.address[1])
-        return self.file.with_sources(did) if _is_virtual(self.messages) else did
-
-    @cached_property
-    def creation(self) -> Any:
-        """Creation properties as the HDF5 library gives them."""
-        return self.did.get_create_plist()
 
     @property
     def is_scale(self) -> bool:
@@ -234,26 +219,10 @@ def dataset_node(here: Location, name: str, path: str) -> DatasetNode:
     """
     file, header = here.file, here.file.header(here.address)
     address = file.number, here.address
-    space = _dataspace(file, header)
-    shape = space.shape
-    if _is_virtual(header.messages):
-        shape = file.with_sources(file.opened(here.address)).shape
+    space = dataset_extents(file, header)
     attributes = read_attributes(file, header)
     return DatasetNode(
-        name, path, file, address, shape, space.maxshape, attributes, header.messages
-    )
-
-
-def _dataspace(file: OpenFile, header: ObjectHeader) -> Dataspace:
-    message = header.first(_DATASPACE)
-    if message is None:
-        raise SourceFormatError("the dataset has no dataspace", file.bytes.place(header.address))
-    return read_dataspace(resolved(file.bytes, message).data, file.bytes.length_bytes)
-
-
-def _is_virtual(messages: tuple[HeaderMessage, ...]) -> bool:
-    return any(
-        message.kind == _LAYOUT and message.data[1:2] == _VIRTUAL_LAYOUT for message in messages
+        name, path, file, address, space.shape, space.maxshape, attributes, header.messages
     )
 
 

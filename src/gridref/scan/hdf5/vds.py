@@ -1,11 +1,7 @@
-"""Virtual datasets, flattened: their mappings become blocks that point into the source files.
-
-Source: "HDF5 Virtual Dataset", RFC-2014-05-10, and HDF5 Reference Manual, H5Pset_virtual.
-"""
+"""Virtual datasets, flattened: their mappings become blocks that point into the source files."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -14,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.errors import ScanError, UnsupportedFeatureError
+from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.model.array import BlockTable, VirtualArray
 from gridref.model.encoding import Encoding
 from gridref.model.grid import ChunkGrid
@@ -22,10 +18,9 @@ from gridref.model.indexing import isel, split_blocks
 from gridref.model.joining import missing_array, recast
 from gridref.model.manifest import Manifest
 from gridref.model.reshaping import expand_dims, squeeze
-from gridref.scan.hdf5.files import OpenFile
-from gridref.scan.hdf5.paths import Nowhere, find_object
-from gridref.scan.hdf5.related import virtual_file
-from gridref.scan.hdf5.selections import AxisHyperslab, axes_of
+from gridref.scan.hdf5.data_layout import VirtualLayout
+from gridref.scan.hdf5.mappings import Mapping, find_source, read_mappings
+from gridref.scan.hdf5.selections import AxisHyperslab
 from gridref.scan.hdf5.tree import DatasetNode, dataset_node
 
 __all__ = ["virtual_blocks"]
@@ -33,42 +28,6 @@ __all__ = ["virtual_blocks"]
 Int64Array = NDArray[np.int64]
 
 _MAX_BLOCKS = 1_000_000
-_MAX_PRINTF_BLOCKS = 100_000
-
-
-@dataclass(frozen=True)
-class _Mapping:
-    """One mapping: where it lies in the virtual dataset, and what it takes from which dataset."""
-
-    file_name: str
-    dataset_name: str
-    virtual: tuple[AxisHyperslab, ...]
-    source_space: Any
-
-    @property
-    def is_numbered(self) -> bool:
-        """Whether its names stand for many, one a block."""
-        return any("%b" in name.replace("%%", "") for name in (self.file_name, self.dataset_name))
-
-    def numbered(self) -> Iterator[_Mapping]:
-        """One mapping for each block of numbered names."""
-        endless = [axis for axis, slab in enumerate(self.virtual) if slab.is_unlimited]
-        if len(endless) != 1:
-            raise UnsupportedFeatureError("a numbered mapping has not one endless dimension")
-        axis = endless[0]
-        for number in itertools.count():
-            slabs = list(self.virtual)
-            slabs[axis] = slabs[axis].run(number)
-            yield _Mapping(
-                _numbered(self.file_name, number),
-                _numbered(self.dataset_name, number),
-                tuple(slabs),
-                self.source_space,
-            )
-
-
-def _numbered(name: str, number: int) -> str:
-    return "%".join(part.replace("%b", str(number)) for part in name.split("%%"))
 
 
 @dataclass(frozen=True)
@@ -112,6 +71,7 @@ class _Tile:
 
 def virtual_blocks(
     dataset: DatasetNode,
+    layout: VirtualLayout,
     dtype: np.dtype[Any],
     fill_value: Any,
     scan_source: Callable[[DatasetNode], VirtualArray],
@@ -121,7 +81,9 @@ def virtual_blocks(
     Parameters
     ----------
     dataset
-        The dataset; its shape is that which HDF5 gives it, which may depend on its sources.
+        The dataset; its shape is that which its sources give it.
+    layout
+        Where its mappings are.
     dtype, fill_value
         Of the result.
     scan_source
@@ -134,19 +96,23 @@ def virtual_blocks(
 
     Raises
     ------
+    SourceFormatError
+        If the mappings or a source are corrupt.
     UnsupportedFeatureError
         For mappings that are no blocks: points, irregular selections, changes of shape.
     """
     shape = dataset.shape or ()
     absent: list[str] = []
     tiles = []
-    for mapping in _mappings(dataset, shape):
-        source = _open_source(dataset, mapping)
-        if source is None:
+    for mapping in _mappings(dataset, layout, shape):
+        found = find_source(dataset.file, mapping)
+        if found is None:
             absent.append(f"{mapping.file_name}:{mapping.dataset_name}")
             continue
+        path = "/" + mapping.dataset_name.strip("/")
+        source = dataset_node(found, path.rsplit("/", 1)[-1], path)
         array = recast(_same_kind(scan_source(source), dtype), dtype, fill_value)
-        tile = _tile(array, mapping, source, shape)
+        tile = _tile(array, mapping, shape)
         if tile is not None:
             tiles.append(tile)
     note = f"sources that do not exist read as fill value: {', '.join(absent[:5])}"
@@ -163,51 +129,26 @@ def _same_kind(array: VirtualArray, dtype: np.dtype[Any]) -> VirtualArray:
     return array
 
 
-def _mappings(dataset: DatasetNode, shape: tuple[int, ...]) -> Iterator[_Mapping]:
-    creation: Any = dataset.creation
-    for index in range(creation.get_virtual_count()):
-        mapping = _Mapping(
-            creation.get_virtual_filename(index),
-            creation.get_virtual_dsetname(index),
-            axes_of(creation.get_virtual_vspace(index), shape),
-            creation.get_virtual_srcspace(index),
-        )
+def _mappings(
+    dataset: DatasetNode, layout: VirtualLayout, shape: tuple[int, ...]
+) -> Iterator[Mapping]:
+    """All mappings, each with one source."""
+    for mapping in read_mappings(dataset.file, layout):
         if not mapping.is_numbered:
-            yield replace(
-                mapping,
-                file_name=mapping.file_name.replace("%%", "%"),
-                dataset_name=mapping.dataset_name.replace("%%", "%"),
-            )
+            yield mapping.plain
             continue
-        for block in itertools.islice(mapping.numbered(), _MAX_PRINTF_BLOCKS):
-            if any(slab.start >= n for slab, n in zip(block.virtual, shape, strict=True)):
+        for block in mapping.numbered():
+            slabs = block.virtual.axes(shape)
+            if any(slab.start >= n for slab, n in zip(slabs, shape, strict=True)):
                 break
             yield block
 
 
-def _open_source(dataset: DatasetNode, mapping: _Mapping) -> DatasetNode | None:
-    """The source dataset; None if it, or its file, does not exist."""
-    file: OpenFile = dataset.file
-    if mapping.file_name != ".":
-        source = virtual_file(file.source.url, mapping.file_name, file.options)
-        if source is None:
-            return None
-        file = file.linked(source.url)
-    path = "/" + mapping.dataset_name.strip("/")
-    try:
-        found = find_object(file, path.encode("utf-8", "surrogateescape"))
-        if isinstance(found, Nowhere):
-            return None
-        return dataset_node(found, path.rsplit("/", 1)[-1], path)
-    except ScanError:
-        return None
-
-
-def _tile(
-    array: VirtualArray, mapping: _Mapping, source: DatasetNode, shape: tuple[int, ...]
-) -> _Tile | None:
+def _tile(array: VirtualArray, mapping: Mapping, shape: tuple[int, ...]) -> _Tile | None:
     """What a mapping covers: the shorter of the two selections along an endless dimension."""
-    slabs = axes_of(mapping.source_space, array.shape)
+    slabs, virtual = mapping.source.axes(array.shape), mapping.virtual.axes(shape)
+    if len(virtual) != len(shape):
+        raise SourceFormatError("a mapping of the virtual dataset has another rank than it has")
     if len(slabs) != array.ndim:
         raise UnsupportedFeatureError(
             "a source of the virtual dataset has another rank than mapped"
@@ -219,11 +160,11 @@ def _tile(
             for axis, (slab, n) in enumerate(zip(slabs, array.shape, strict=True))
         },
     )
-    runs = [slab.runs(extent) for slab, extent in zip(mapping.virtual, shape, strict=True)]
+    runs = [slab.runs(extent) for slab, extent in zip(virtual, shape, strict=True)]
     counts = tuple(int(lengths.sum()) for _, lengths in runs)
     if 0 in counts or 0 in window.shape:
         return None
-    window = _reshaped(window, counts, mapping.virtual)
+    window = _reshaped(window, counts, virtual)
     lengths = [min(n, extent) for n, extent in zip(counts, window.shape, strict=True)]
     window = isel(window, {axis: slice(0, n) for axis, n in enumerate(lengths)})
     return _Tile(window, tuple(_shortened(*run, n) for run, n in zip(runs, lengths, strict=True)))
