@@ -6,20 +6,22 @@ import itertools
 from collections.abc import Iterable, Sequence
 
 from gridref.errors import Place, SourceFormatError
-from gridref.io import ScanFile
+from gridref.io import ScanFile, is_local
 
 __all__ = ["BlockReader"]
 
 _BLOCK_BYTES = 1 << 13
 _MAX_BLOCKS = 1 << 11
 _NEAR_BLOCKS = 8
+_READ_WHOLE_BYTES = 1 << 19
 _READ_PER_BYTE, _ALWAYS_READ_BYTES = 64, 1 << 26
 
 
 class BlockReader:
     """A `ScanFile` as a `gridref.scan.hdf5.bytes_view.ByteReader`.
 
-    Headers, heaps and indexes of small files lie close together. Structures of a valid file do not
+    Headers, heaps and indexes of small files lie close together; a small remote file is read whole,
+    as asking for one piece after the other would take longer. Structures of a valid file do not
     overlap, so that what is read of it in all is bounded by its size; a corrupt one is refused when
     it makes us read far more.
 
@@ -33,6 +35,8 @@ class BlockReader:
         self._file = file
         self._blocks: dict[int, bytes] = {}
         self._n_left = _ALWAYS_READ_BYTES + _READ_PER_BYTE * file.size
+        if not is_local(file.name) and 0 < file.size <= _READ_WHOLE_BYTES:
+            self._load(list(range(-(-file.size // _BLOCK_BYTES))))
 
     @property
     def size_bytes(self) -> int:
@@ -54,6 +58,8 @@ class BlockReader:
         """Several reads at once."""
         if len(offsets) == 1:
             return [self.read(int(offsets[0]), int(lengths[0]))]
+        if not is_local(self._file.name) and self._file.size <= _READ_WHOLE_BYTES:
+            return [self.read(*piece) for piece in zip(offsets, lengths, strict=True)]
         self._spend(sum(lengths))
         return self._file.read_many(offsets, lengths)
 
