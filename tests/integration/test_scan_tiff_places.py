@@ -110,6 +110,34 @@ def test_rotated_image_has_its_affine(shared_data: Path) -> None:
         assert tuple(opened(group).rio.transform()) == tuple(file.transform)
 
 
+@pytest.mark.parametrize("point", ["Area", "Point"])
+@pytest.mark.parametrize(
+    "six",
+    [(8.5, 3.25, 4e5, 3.25, -8.5, 5e6), (10, 0.5, 4e5, 0, -10, 5e6), (10, 0, 4e5, 0, 10, 5e6)],
+    ids=["rotated", "sheared", "south up"],
+)
+def test_transforms_of_all_kinds(tmp_path: Path, six: tuple[float, ...], point: str) -> None:
+    """At each resolution, and through a catalog."""
+    path = tmp_path / "place.tif"
+    profile = {"driver": "GTiff", "width": 96, "height": 64, "count": 1, "dtype": "uint8"}
+    place = rasterio.Affine(*six)
+    with rasterio.open(path, "w", crs="EPSG:32632", transform=place, **profile) as file:
+        file.update_tags(AREA_OR_POINT=point)
+        file.write(np.arange(64 * 96, dtype=np.uint8).reshape(1, 64, 96))
+        file.build_overviews([2, 4])
+    group = scan_tiff(str(path))
+    for level in range(3):
+        options = {"overview_level": level - 1} if level else {}
+        with rasterio.open(path, **options) as file:
+            dataset = opened(group, f"overview_{level}" if level else None)
+            np.testing.assert_allclose(
+                tuple(dataset.rio.transform()), tuple(file.transform), rtol=1e-14
+            )
+            assert dataset.rio.crs == file.crs
+            assert ("x" in group.arrays) == (six[1] == six[3] == 0)
+    assert group.arrays["band_data"].attrs["AREA_OR_POINT"] == point
+
+
 def test_scale_offset_units_and_names(tmp_path: Path) -> None:
     path = tmp_path / "packed.tif"
     profile = {"driver": "GTiff", "width": 8, "height": 4, "dtype": "int16", "nodata": -9}
