@@ -266,6 +266,47 @@ def whole(folder: Path, catalog: Path, values: np.ndarray) -> None:
             )
 
 
+def download(url: str, path: str) -> float:
+    """Seconds that one request for all of an object takes."""
+    host, port = url.removeprefix("http://").split(":")
+    window = memoryview(bytearray(MIB))
+    with socket.create_connection((host, int(port))) as connection:
+        began = time.perf_counter()
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        head = b""
+        while b"\r\n\r\n" not in head:
+            head += connection.recv(65536)
+        fields, _, first = head.partition(b"\r\n\r\n")
+        assert fields[9:12] == b"200", fields
+        length = next(line for line in fields.lower().split(b"\r\n") if b"content-length" in line)
+        left = int(length.partition(b":")[2]) - len(first)
+        while left:
+            left -= connection.recv_into(window, min(left, MIB))
+    return time.perf_counter() - began
+
+
+def one_shard(folder: Path, catalog: Path, values: np.ndarray) -> None:
+    """The cube as one shard, in one request."""
+    root = folder / "one"
+    root.mkdir()
+    dims = gridref.open_catalog(catalog).all_arrays()["v"].dims
+    lengths = {dims[0]: len(values)}
+    store = gridref.open_store(catalog, "native", shards=lengths)
+    (root / "shard").write_bytes(store.reader.read(store.space.resolve("v/c/0/0/0")))
+    with nginx(root) as one, served([catalog], repr(lengths)) as other:
+        for view in ("native", "portable"):
+            key = f"/cube/{view}/v/c/0/0/0"
+            runs = alternated(partial(download, one, "/shard"), partial(download, other, key))
+            rates = [
+                values.nbytes / 1e9 / statistics.median(side) for side in zip(*runs, strict=True)
+            ]
+            ratio = statistics.median(a / b for a, b in runs)
+            print(
+                f"one shard of {values.nbytes / 2**30:.2f} GiB, {view:8} nginx {rates[0]:.2f} GB/s,"
+                f" gridref {rates[1]:.2f} GB/s: {ratio:.2f}x"
+            )
+
+
 def main(mib: int = 1024) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -275,6 +316,7 @@ def main(mib: int = 1024) -> None:
         indexes(catalog)
         print()
         whole(folder, catalog, values)
+        one_shard(folder, catalog, values)
 
 
 if __name__ == "__main__":

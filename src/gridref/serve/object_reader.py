@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gridref.codecs import decode_chunk, encode_chunk, gzip_from_zlib
 from gridref.errors import GridrefError, Place, ReadError
+from gridref.model.encoding import Codec, bytes_codec
 from gridref.model.shard import boxes_of_interval
 from gridref.serve.cache import BoundedCache
 from gridref.serve.reader import Buffer, Reader
@@ -202,16 +204,16 @@ def _is_made_whole(found: VirtualObject) -> bool:
     )
 
 
-def chunk_bytes(reader: Reader, view: ArrayView, coords: tuple[int, ...]) -> bytes:
+def chunk_bytes(reader: Reader, view: ArrayView, coords: tuple[int, ...]) -> Buffer:
     """Encode one chunk of the portable view; what overhangs the array holds the fill value."""
     values = reader.read(view.array, view.region(coords))
     shape = view.metadata.grid.chunk_shape(coords)
-    return encode_chunk(_padded(values, shape, view), view.metadata.codecs)
+    return _encoded(_padded(values, shape, view), view.metadata.codecs)
 
 
 def packed_box(
     reader: Reader, segment: DecodedRunSegment, box: tuple[tuple[int, int], ...], wanted: Int64Array
-) -> bytes:
+) -> Buffer:
     """Decode a box of inner chunks, and pack the wanted ones among them back to back.
 
     Parameters
@@ -242,7 +244,20 @@ def packed_box(
     cut = values.reshape(tuple(itertools.chain(*zip(counts, lengths, strict=True))))
     axes = [*range(0, cut.ndim, 2), *range(1, cut.ndim, 2)]
     chunks = cut.transpose(axes).reshape(math.prod(counts), *lengths)
-    return encode_chunk(chunks if chosen.all() else chunks[chosen], view.chunk_codecs)
+    return _encoded(chunks if chosen.all() else chunks[chosen], view.chunk_codecs)
+
+
+def _encoded(values: NDArray[np.generic], codecs: Sequence[Codec]) -> Buffer:
+    """As `encode_chunk`; numbers that lie in memory as they are served are not copied."""
+    alike = (
+        sys.byteorder == "little"
+        and codecs == (bytes_codec(values.dtype),)
+        and values.dtype.kind in "biufc"
+        and values.dtype.isnative
+        and values.flags.c_contiguous
+        and values.size > 0
+    )
+    return values.reshape(-1).view(np.uint8).data if alike else encode_chunk(values, codecs)
 
 
 def _padded(
