@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.errors import DecodeError, ScanError, SourceFormatError
+from gridref.errors import ScanError, SourceFormatError
 from gridref.scan.hdf5.attribute_messages import StoredAttribute, stored_attributes
 from gridref.scan.hdf5.conversion import converted
 from gridref.scan.hdf5.dataspace import read_dataspace
@@ -96,7 +96,7 @@ def _read(file: OpenFile, header: ObjectHeader) -> ObjectAttributes:
         shape = _shape(attribute, file)
         try:
             value = _value(attribute, shape, file)
-        except (ScanError, DecodeError) as error:
+        except ScanError as error:
             result.unreadable[text] = str(error)
             continue
         (result.records if attribute.name in _RECORDS else result.public)[text] = value

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.codecs import decode_chunk
-from gridref.errors import SourceFormatError
+from gridref.errors import DecodeError, SourceFormatError
 from gridref.model.encoding import Encoding
 from gridref.scan.hdf5.dtypes import ElementType
 
@@ -30,7 +30,7 @@ def converted(raw: bytes, element: ElementType, n_elements: int) -> NDArray[Any]
     Raises
     ------
     SourceFormatError
-        If `raw` is shorter.
+        If `raw` is shorter, or cannot be decoded.
     """
     size = n_elements * element.itemsize
     if len(raw) < size:
@@ -40,7 +40,10 @@ def converted(raw: bytes, element: ElementType, n_elements: int) -> NDArray[Any]
     if element.is_plain:
         return np.frombuffer(raw, element.stored_dtype, n_elements).astype(element.dtype)
     shape = (n_elements,)
-    return decode_chunk(raw[:size], Encoding(shape, element.dtype, element.codecs), shape)
+    try:
+        return decode_chunk(raw[:size], Encoding(shape, element.dtype, element.codecs), shape)
+    except DecodeError as error:
+        raise SourceFormatError(f"elements cannot be decoded: {error.reason}") from error
 
 
 def _struct(raw: bytes, element: ElementType, n_elements: int) -> NDArray[Any]:

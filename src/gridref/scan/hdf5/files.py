@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cached_property
-from typing import Any
-
-import h5py
-import numpy as np
-from h5py import h5f, h5fd, h5i, h5p, h5r, h5t
 
 from gridref.errors import (
     GridrefError,
     Place,
     ScanError,
-    SourceFormatError,
     SourceUnavailableError,
 )
 from gridref.io import ScanFile, is_absent, is_local, open_for_scan
@@ -32,23 +25,10 @@ from gridref.scan.hdf5.superblock import Hdf5Bytes, read_superblock
 from gridref.scan.hdf5.superblock_extension import check_extension
 from gridref.scan.options import ScanOptions
 
-__all__ = ["HDF5_ERRORS", "SIGNATURE", "OpenFile", "hdf5_errors", "open_file"]
+__all__ = ["SIGNATURE", "OpenFile", "open_file"]
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 """What an HDF5 file, or its part behind a user block, begins with."""
-
-HDF5_ERRORS = (
-    OSError,
-    RuntimeError,
-    ValueError,
-    KeyError,
-    TypeError,
-    IndexError,
-    OverflowError,
-    NotImplementedError,
-    MemoryError,
-)
-"""What h5py raises when HDF5 reports an error: it maps HDF5's error numbers to these."""
 
 
 class OpenFile:
@@ -201,59 +181,11 @@ class OpenFile:
     def close(self) -> None:
         """Close all files of the scan."""
         for file in self._files.values():
-            # HDF5 sometimes fails to close what was corrupt; what is wrong has been said by then.
-            for identifier in (vars(file).get("native"), vars(file).get("fid")):
-                if identifier is not None:
-                    with suppress(*HDF5_ERRORS):
-                        identifier.close()
             file.scan_file.close()
 
     def place(self, variable: str | None = None) -> Place:
         """For errors about an object of the file."""
         return Place(source=self.source.url, variable=variable)
-
-    @cached_property
-    def fid(self) -> Any:
-        """The file, opened with the HDF5 library."""
-        properties = h5p.create(h5p.FILE_ACCESS)
-        properties.set_fclose_degree(h5f.CLOSE_STRONG)
-        properties.set_fileobj_driver(h5fd.fileobj_driver, self.scan_file)
-        with hdf5_errors(self.place(), "open it as HDF5"):
-            return h5f.open(os.fsencode(self.scan_file.name), h5f.ACC_RDONLY, fapl=properties)
-
-    def opened(self, address: int) -> Any:
-        """An object, opened with the HDF5 library."""
-        reference = np.array([address], np.uint64)
-        with hdf5_errors(self.place(), "open the object"):
-            h5t.convert(h5t.STD_REF_OBJ, h5t.py_create(h5py.ref_dtype), 1, reference)
-            pointer = ctypes.cast(int(reference[0]), ctypes.py_object)
-            return h5r.dereference(pointer.value, self.fid)
-
-    def with_sources(self, did: Any) -> Any:
-        """A virtual dataset, opened so that HDF5 finds the files that its extents depend on.
-
-        HDF5 opens these as it opened the file, so it must not have been by our file object.
-        """
-        if not is_local(self.scan_file.name):
-            return did
-        return h5py.h5d.open(self.native, h5i.get_name(did))
-
-    @cached_property
-    def native(self) -> Any:
-        """The file, opened with the HDF5 library by its name."""
-        return h5f.open(os.fsencode(self.scan_file.name), h5f.ACC_RDONLY)
-
-
-@contextmanager
-def hdf5_errors(place: Place, doing: str) -> Iterator[None]:
-    """Turn what h5py raises into a `SourceFormatError` about `place`."""
-    try:
-        yield
-    except GridrefError:
-        raise
-    except HDF5_ERRORS as error:
-        detail = str(error.args[0] if error.args else error) or type(error).__name__
-        raise SourceFormatError(f"cannot {doing}: {detail}", place) from error
 
 
 @contextmanager

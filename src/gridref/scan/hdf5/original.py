@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
 import h5py
@@ -12,14 +12,38 @@ import numpy as np
 from h5py import h5d, h5p, h5r, h5s
 from numpy.typing import NDArray
 
-from gridref.errors import InvalidRequestError, Place, SourceFormatError
+from gridref.errors import GridrefError, InvalidRequestError, Place, SourceFormatError
 from gridref.io import absolute_url, collector_paused, is_local, open_for_scan
 from gridref.scan.hdf5.dtypes import ElementType, Form, element_type
-from gridref.scan.hdf5.files import HDF5_ERRORS, hdf5_errors
 
 __all__ = ["OriginalFile", "read_original"]
 
 _RENAMED = "_nc4_non_coord_"
+
+_HDF5_ERRORS = (
+    OSError,
+    RuntimeError,
+    ValueError,
+    KeyError,
+    TypeError,
+    IndexError,
+    OverflowError,
+    NotImplementedError,
+    MemoryError,
+)
+"""What h5py raises when HDF5 reports an error: it maps HDF5's error numbers to these."""
+
+
+@contextmanager
+def _hdf5_errors(place: Place, doing: str) -> Iterator[None]:
+    """Turn what h5py raises into a `SourceFormatError` about `place`."""
+    try:
+        yield
+    except GridrefError:
+        raise
+    except _HDF5_ERRORS as error:
+        detail = str(error.args[0] if error.args else error) or type(error).__name__
+        raise SourceFormatError(f"cannot {doing}: {detail}", place) from error
 
 
 def read_original(
@@ -87,7 +111,7 @@ class OriginalFile:
         self._stream = open_for_scan(self._url, storage_options)
         self._opened: tuple[str, h5py.Dataset] | None = None
         try:
-            with self._waiting(), hdf5_errors(Place(self._url), "open it with h5py"):
+            with self._waiting(), _hdf5_errors(Place(self._url), "open it with h5py"):
                 self._file = h5py.File(self._url if is_local(self._url) else self._stream, "r")
         except SourceFormatError:
             self._stream.close()
@@ -96,14 +120,14 @@ class OriginalFile:
     def read(self, path: str, selection: tuple[slice, ...] | None = None) -> NDArray[Any]:
         """Values of a dataset; see `read_original`."""
         place = Place(self._url, variable=path)
-        with self._waiting(), hdf5_errors(place, "read it with h5py"):
+        with self._waiting(), _hdf5_errors(place, "read it with h5py"):
             if self._opened is None or self._opened[0] != path:
                 self._opened = path, h5py.Dataset(_open(self._file, path, place))
             return _read(self._opened[1], selection)
 
     def close(self) -> None:
         """Close it."""
-        with self._waiting(), suppress(*HDF5_ERRORS):  # where it is corrupt
+        with self._waiting(), suppress(*_HDF5_ERRORS):  # where it is corrupt
             self._opened = None
             self._file.close()
         self._stream.close()
@@ -119,7 +143,7 @@ def _open(file: h5py.File, path: str, place: Place) -> Any:
         full = f"{group}/{candidate}".strip("/").encode("utf-8", "surrogateescape")
         try:
             did = h5d.open(file.id, full)
-        except HDF5_ERRORS:
+        except _HDF5_ERRORS:
             continue
         creation = did.get_create_plist()
         if creation.get_external_count() == 0:
@@ -185,6 +209,6 @@ def _referenced_path(reference: Any, fid: Any) -> str:
         return ""
     try:
         name = h5r.get_name(reference, fid)
-    except HDF5_ERRORS:
+    except _HDF5_ERRORS:
         return ""
     return (name or b"").decode("utf-8", "surrogateescape")

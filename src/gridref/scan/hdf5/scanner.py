@@ -7,7 +7,7 @@ from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.scan_report import Fate, Finding, ScanReport
 from gridref.scan.hdf5.arrays import scan_array
 from gridref.scan.hdf5.dimensions import DimensionNames, is_not_a_variable, name_dimensions
-from gridref.scan.hdf5.files import SIGNATURE, OpenFile, hdf5_errors, open_file
+from gridref.scan.hdf5.files import SIGNATURE, OpenFile, open_file
 from gridref.scan.hdf5.tree import DatasetNode, GroupNode, read_tree
 from gridref.scan.options import ScanOptions
 from gridref.scan.sniff import Head
@@ -77,8 +77,7 @@ class _Scan:
             return None
         names, sizes = self.dimensions.names[path], self.dimensions.sizes[path]
         try:
-            with hdf5_errors(self.file.place(path), "describe the dataset"):
-                scanned = scan_array(dataset, names, sizes, self.options)
+            scanned = scan_array(dataset, names, sizes, self.options)
         except ScanError as error:
             self.refuse(error, path)
             return None
