@@ -15,11 +15,11 @@ from gridref.scan import scan
 if TYPE_CHECKING:
     from gridref.adapters.building import build as build
     from gridref.adapters.building import scan_many as scan_many
+    from gridref.adapters.opening_virtual import explain as explain
+    from gridref.adapters.opening_virtual import open_virtual_dataset as open_virtual_dataset
+    from gridref.adapters.opening_virtual import open_virtual_datatree as open_virtual_datatree
+    from gridref.adapters.opening_virtual import open_virtual_mfdataset as open_virtual_mfdataset
     from gridref.adapters.verifying import verify as verify
-    from gridref.adapters.virtual_dataset import explain as explain
-    from gridref.adapters.virtual_dataset import open_virtual_dataset as open_virtual_dataset
-    from gridref.adapters.virtual_dataset import open_virtual_datatree as open_virtual_datatree
-    from gridref.adapters.virtual_dataset import open_virtual_mfdataset as open_virtual_mfdataset
     from gridref.adapters.zarr_store import GridrefStore as GridrefStore
     from gridref.adapters.zarr_store import open_store as open_store
     from gridref.catalog import open_catalog as open_catalog
@@ -34,12 +34,12 @@ _HOMES = {
     "VirtualGroup": "gridref.model.array",
     "build": "gridref.adapters.building",
     "concat": "gridref.combine",
-    "explain": "gridref.adapters.virtual_dataset",
+    "explain": "gridref.adapters.opening_virtual",
     "open_catalog": "gridref.catalog",
     "open_store": "gridref.adapters.zarr_store",
-    "open_virtual_dataset": "gridref.adapters.virtual_dataset",
-    "open_virtual_datatree": "gridref.adapters.virtual_dataset",
-    "open_virtual_mfdataset": "gridref.adapters.virtual_dataset",
+    "open_virtual_dataset": "gridref.adapters.opening_virtual",
+    "open_virtual_datatree": "gridref.adapters.opening_virtual",
+    "open_virtual_mfdataset": "gridref.adapters.opening_virtual",
     "scan_many": "gridref.adapters.building",
     "verify": "gridref.adapters.verifying",
     "write_catalog": "gridref.catalog",

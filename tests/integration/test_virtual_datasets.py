@@ -170,6 +170,48 @@ def test_open_virtual_mfdataset_nested(files: list[str], truth: xr.Dataset) -> N
     assert_same(cube, truth.isel(lat=slice(0, 5)))
 
 
+def write_tiles(folder: Path, time: list[float], lat: list[float]) -> list[Path]:
+    """One file of one step and one row for each place."""
+    files = []
+    for step in time:
+        for row in lat:
+            path = folder / f"{len(files)}.nc"
+            xr.Dataset(
+                {"t": (("time", "lat", "lon"), np.full((1, 2, 3), 100 * step + row))},
+                {"time": [step], "lat": [row, row - 1], "lon": [1.0, 2, 3]},
+            ).to_netcdf(path)
+            files.append(path)
+    return files
+
+
+@pytest.mark.parametrize("shuffle", [1, -1, 2])
+def test_labels_that_fall_are_ordered_like_xarray(tmp_path: Path, shuffle: int) -> None:
+    files = write_tiles(tmp_path, [1, 2], [30, 28, 26])
+    order = files[::shuffle] + ([] if abs(shuffle) == 1 else files[1::shuffle])
+    with xr.open_mfdataset(order, **HOW | {"compat": "no_conflicts"}) as expected:
+        assert expected.lat.values.tolist() == [30, 29, 28, 27, 26, 25]
+        found = gridref.open_virtual_mfdataset(order)
+        assert found.lat.values.tolist() == expected.lat.values.tolist()
+        assert found.time.values.tolist() == expected.time.values.tolist()
+        np.testing.assert_array_equal(found.t.values, expected.t.values)
+
+
+def test_drift_of_tiles_names_its_files(tmp_path: Path) -> None:
+    files = write_tiles(tmp_path, [1, 2, 3], [30, 28])
+    for number in (1, 4):
+        with xr.open_dataset(files[number]) as ds:
+            changed = ds.load().assign(t=ds.t.assign_attrs(note=f"n{number}"))
+        changed.to_netcdf(files[number])
+    found = gridref.open_virtual_mfdataset(files).encoding["drift"]
+    assert found.files == tuple(map(str, files))
+    cases = {case.value: case.ranges for drift in found for case in drift.cases}
+    assert cases["note = n1"] == ((1, 1),)
+    assert cases["note = n4"] == ((4, 4),)
+    grid = [files[0:2], files[2:4], files[4:6]]
+    nested = gridref.open_virtual_mfdataset(grid, ["time", "lat"], combine="nested")
+    assert {c.value: c.ranges for d in nested.encoding["drift"] for c in d.cases} == cases
+
+
 def test_xarray_concat_of_unlike_packing_is_refused(tmp_path: Path) -> None:
     for number, scale in enumerate((0.01, 0.1)):
         xr.Dataset({"t": ("x", np.linspace(270, 280, 5))}).to_netcdf(

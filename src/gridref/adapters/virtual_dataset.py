@@ -8,35 +8,32 @@ shows what its file holds is the file's again, bit for bit.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from gridref.adapters.building import scan_many
 from gridref.adapters.duck_array import LOAD_LIMIT_BYTES, VirtualDuckArray
 from gridref.adapters.opening import reader_for
-from gridref.adapters.units import with_converter
 from gridref.catalog import write_catalog
-from gridref.combine import CombineOptions, DriftReport, combine
 from gridref.combine.calendars import is_time_like
-from gridref.errors import CombineError, InvalidRequestError
-from gridref.io import expand_urls
+from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.scan import scan
 from gridref.serve.reader import Reader
 
 __all__ = [
     "GridrefAccessor",
     "GridrefTreeAccessor",
+    "Loading",
+    "Url",
     "dataset_to_group",
-    "explain",
+    "decoded",
     "group_to_dataset",
-    "open_virtual_dataset",
-    "open_virtual_datatree",
-    "open_virtual_mfdataset",
+    "group_to_tree",
+    "tree_to_group",
 ]
 
 Url = str | os.PathLike[str]
@@ -45,126 +42,58 @@ _ORIGINAL = "gridref_original"
 """Key of a loaded variable's encoding that holds the virtual array that it was read from."""
 
 
-def open_virtual_dataset(
-    url: Url,
-    group: str | None = None,
-    *,
-    loadable_variables: Iterable[str] | None = None,
-    drop_variables: Iterable[str] = (),
-    decode_times: bool = True,
-    storage_options: Mapping[str, Any] | None = None,
-    on_unsupported: str = "raise",
-    load_limit: int = LOAD_LIMIT_BYTES,
-) -> xr.Dataset:
-    """Open one group of a file as a dataset of virtual arrays.
+@dataclass(frozen=True)
+class Loading:
+    """What of a file is loaded when it is opened.
 
-    Parameters
+    Attributes
     ----------
-    url
-        The file: a local path or an fsspec URL.
-    group
-        Path of the group; the root by default.
     loadable_variables
-        Variables to load and decode; by default the index coordinates.
+        Variables to load and decode; None for the index coordinates.
     drop_variables
         Variables to leave out.
     decode_times
         Whether loaded times become dates.
-    storage_options, on_unsupported
-        As for `gridref.scan`.
     load_limit
         Size in bytes up to which operations that need values load them.
-
-    Returns
-    -------
-    xarray.Dataset
-        Virtual variables keep their stored dtype and attributes.
     """
-    found = scan(
-        os.fspath(url), storage_options=storage_options, on_unsupported=_policy(on_unsupported)
-    )
-    part = _subgroup(found, group)
-    return group_to_dataset(
-        part,
-        reader_for(storage_options),
-        loadable_variables=loadable_variables,
-        drop_variables=drop_variables,
-        decode_times=decode_times,
-        load_limit=load_limit,
-    )
 
+    loadable_variables: Collection[str] | None = None
+    drop_variables: Collection[str] = ()
+    decode_times: bool = True
+    load_limit: int = LOAD_LIMIT_BYTES
 
-def open_virtual_datatree(
-    url: Url,
-    *,
-    loadable_variables: Iterable[str] | None = None,
-    decode_times: bool = True,
-    storage_options: Mapping[str, Any] | None = None,
-    on_unsupported: str = "raise",
-    load_limit: int = LOAD_LIMIT_BYTES,
-) -> xr.DataTree:
-    """Open all groups of a file as a tree of virtual datasets.
-
-    Parameters are those of `open_virtual_dataset`.
-    """
-    found = scan(
-        os.fspath(url), storage_options=storage_options, on_unsupported=_policy(on_unsupported)
-    )
-    reader = reader_for(storage_options)
-    datasets = {
-        f"/{path}": group_to_dataset(
-            part,
-            reader,
-            loadable_variables=loadable_variables,
-            decode_times=decode_times,
-            load_limit=load_limit,
-        )
-        for path, part in found.walk()
-    }
-    return xr.DataTree.from_dict(datasets)
-
-
-def _policy(on_unsupported: str) -> Literal["raise", "skip"]:
-    if on_unsupported not in ("raise", "skip"):
-        raise InvalidRequestError(f"on_unsupported must be raise or skip, got {on_unsupported!r}")
-    return "skip" if on_unsupported == "skip" else "raise"
-
-
-def _subgroup(root: VirtualGroup, path: str | None) -> VirtualGroup:
-    groups = dict(root.walk())
-    found = groups.get((path or "").strip("/"))
-    if found is None:
-        raise InvalidRequestError(f"no group {path!r}; there are {sorted(groups)}")
-    return found
+    @classmethod
+    def of(
+        cls,
+        loadable_variables: Iterable[str] | None,
+        drop_variables: Iterable[str],
+        decode_times: bool,
+        load_limit: int,
+    ) -> Loading:
+        """Build from what a caller gave; iterators are taken once."""
+        loadable = None if loadable_variables is None else frozenset(loadable_variables)
+        return cls(loadable, frozenset(drop_variables), decode_times, load_limit)
 
 
 def group_to_dataset(
-    group: VirtualGroup,
-    reader: Reader | None = None,
-    *,
-    loadable_variables: Iterable[str] | None = None,
-    drop_variables: Iterable[str] = (),
-    decode_times: bool = True,
-    load_limit: int = LOAD_LIMIT_BYTES,
+    group: VirtualGroup, reader: Reader | None = None, loading: Loading | None = None
 ) -> xr.Dataset:
-    """Turn the arrays of a group into a virtual dataset; groups below are left out.
-
-    Parameters are those of `open_virtual_dataset`.
-    """
+    """Turn the arrays of a group into a virtual dataset; groups below are left out."""
     reader = reader_for() if reader is None else reader
-    dropped = set(drop_variables)
-    arrays = {name: array for name, array in group.arrays.items() if name not in dropped}
-    if loadable_variables is None:
-        loaded = {name for name, array in arrays.items() if array.dims == (name,)}
-    else:
-        loaded = set(loadable_variables)
+    loading = Loading() if loading is None else loading
+    arrays = {
+        name: array for name, array in group.arrays.items() if name not in loading.drop_variables
+    }
     coordinates = {name for name, array in arrays.items() if array.dims == (name,)}
-    coordinates |= _named_coordinates(arrays, group.attrs)
+    loaded = loading.loadable_variables
+    loaded = coordinates if loaded is None else loaded
+    coordinates = coordinates | _named_coordinates(arrays, group.attrs)
     hidden = _with_parents_units(arrays)
     variables = {
-        name: _loaded_variable(name, array, reader, decode_times=decode_times)
+        name: _loaded_variable(name, array, reader, decode_times=loading.decode_times)
         if name in loaded
-        else _virtual_variable(array, hidden[name], reader, load_limit)
+        else _virtual_variable(array, hidden[name], reader, loading.load_limit)
         for name, array in arrays.items()
     }
     attrs = {name: value for name, value in group.attrs.items() if name != "coordinates"}
@@ -172,6 +101,16 @@ def group_to_dataset(
         {name: entry for name, entry in variables.items() if name not in coordinates},
         {name: variables[name] for name in variables if name in coordinates},
         attrs,
+    )
+
+
+def group_to_tree(
+    group: VirtualGroup, reader: Reader | None = None, loading: Loading | None = None
+) -> xr.DataTree:
+    """Turn a group and all below into a tree of virtual datasets."""
+    reader = reader_for() if reader is None else reader
+    return xr.DataTree.from_dict(
+        {f"/{path}": group_to_dataset(part, reader, loading) for path, part in group.walk()}
     )
 
 
@@ -210,16 +149,17 @@ def _loaded_variable(
     if raw.dtype.kind == "T":
         raw = raw.astype(object)
     attrs = {key: value for key, value in array.attrs.items() if key != "coordinates"}
-    variable = _decoded(name, xr.Variable(array.dims, raw, attrs), decode_times=decode_times)
+    variable = decoded(name, xr.Variable(array.dims, raw, attrs), decode_times=decode_times)
     variable.encoding[_ORIGINAL] = VirtualDuckArray(array, reader)
     return variable
 
 
-def _decoded(name: str, variable: xr.Variable, *, decode_times: bool) -> xr.Variable:
-    decoded = xr.conventions.decode_cf_variable(
+def decoded(name: str, variable: xr.Variable, *, decode_times: bool) -> xr.Variable:
+    """A variable as xarray shows it, in memory."""
+    shown = xr.conventions.decode_cf_variable(
         name, variable, decode_times=decode_times, decode_timedelta=False
     )
-    return decoded.load()
+    return shown.load()
 
 
 def dataset_to_group(dataset: xr.Dataset) -> VirtualGroup:
@@ -241,6 +181,14 @@ def dataset_to_group(dataset: xr.Dataset) -> VirtualGroup:
     ]
     arrays = _with_coordinates(arrays, extra, dataset)
     return VirtualGroup(arrays, {}, attrs)
+
+
+def tree_to_group(tree: xr.DataTree) -> VirtualGroup:
+    """Turn a tree back into a group with groups below; see `dataset_to_group`."""
+    own = dataset_to_group(tree.to_dataset(inherit=False))
+    return own.replace(
+        groups={str(name): tree_to_group(child) for name, child in tree.children.items()}
+    )
 
 
 def _with_coordinates(
@@ -289,7 +237,7 @@ def _original(name: str, variable: xr.Variable) -> VirtualArray | None:
     attrs = {key: value for key, value in duck.array.attrs.items() if key != "coordinates"}
     raw = xr.Variable(variable.dims, np.asarray(duck), attrs)
     times = variable.dtype.kind in "mM" or (variable.dtype.kind == "O" and raw.dtype.kind != "O")
-    again = _decoded(name, raw, decode_times=times)
+    again = decoded(name, raw, decode_times=times)
     if not again.equals(variable):  # type: ignore[no-untyped-call]
         return None
     changed = {key: value for key, value in variable.attrs.items() if key not in again.attrs}
@@ -308,303 +256,6 @@ def _fixed_size(name: str, values: NDArray[Any]) -> NDArray[Any]:
     if all(isinstance(entry, str) for entry in values.reshape(-1).tolist()):
         return values.astype(str)
     raise InvalidRequestError(f"variable {name!r} holds Python objects that no array can store")
-
-
-Preprocess = Callable[[xr.Dataset], xr.Dataset]
-
-
-def open_virtual_mfdataset(
-    urls: Url | Iterable[Url] | Sequence[Any],
-    concat_dim: str | Sequence[str | None] | None = None,
-    *,
-    combine: Literal["by_coords", "nested"] = "by_coords",
-    preprocess: Preprocess | None = None,
-    group: str | None = None,
-    data_vars: str = "minimal",
-    coords: str = "minimal",
-    compat: str = "equals",
-    join: str = "exact",
-    combine_attrs: str = "override",
-    overlap: str | None = None,
-    loadable_variables: Iterable[str] | None = None,
-    drop_variables: Iterable[str] = (),
-    decode_times: bool = True,
-    storage_options: Mapping[str, Any] | None = None,
-    on_unsupported: str = "raise",
-    load_limit: int = LOAD_LIMIT_BYTES,
-    **options: Any,
-) -> xr.Dataset:
-    """Open many files as one virtual dataset, resolving drift between them.
-
-    Parameters
-    ----------
-    urls
-        Paths, URLs, globs or directories; for ``combine="nested"`` over several dimensions, lists
-        of lists, the outermost along the first dimension.
-    concat_dim
-        Dimension, or dimensions, to combine along. For ``"by_coords"`` it is found out where it is
-        None.
-    combine
-        ``"by_coords"`` orders the files by their index coordinates; ``"nested"`` takes them as
-        given.
-    preprocess
-        Applied to each file's virtual dataset first.
-    group
-        Path of the group to open in each file.
-    data_vars, coords
-        Whether variables without the dimension are kept once (``"minimal"``), repeated where they
-        differ (``"different"``) or always (``"all"``).
-    compat
-        ``"override"`` takes variables without the dimension from the first file, anything else
-        compares them.
-    join
-        ``"exact"``, ``"outer"`` or ``"inner"``: variables that some files lack.
-    combine_attrs
-        As in xarray.
-    overlap
-        Labels that repeat: ``"error"``, ``"first"``, ``"last"`` or ``"keep"``; by default an error
-        for ``"by_coords"``, and all are kept for ``"nested"``.
-    loadable_variables, drop_variables, decode_times, storage_options, on_unsupported, load_limit
-        As for `open_virtual_dataset`.
-    **options
-        More of `gridref.combine.CombineOptions`; ``convert_units=True`` converts with pint.
-
-    Returns
-    -------
-    xarray.Dataset
-        Its ``encoding["drift"]`` holds the `DriftReport`.
-
-    Raises
-    ------
-    CombineError
-        With every problem, where the files do not fit together.
-    """
-    reader = reader_for(storage_options)
-    loading: dict[str, Any] = {
-        "loadable_variables": loadable_variables,
-        "drop_variables": drop_variables,
-        "decode_times": decode_times,
-        "load_limit": load_limit,
-    }
-    nested = _nested_urls(urls, storage_options)
-    groups = dict(
-        _scanned(nested, group, storage_options, on_unsupported, preprocess, reader, loading)
-    )
-    rules = CombineOptions(
-        join=_rule(join),
-        overlap=overlap or ("error" if combine == "by_coords" else "keep"),  # type: ignore[arg-type]
-        variables="all" if "all" in (data_vars, coords) else
-                  "different" if "different" in (data_vars, coords) else "minimal",
-        compat="override" if compat == "override" else "equals",
-        combine_attrs=combine_attrs,  # type: ignore[arg-type]
-        **with_converter(options),
-    )  # fmt: skip
-    dims = [concat_dim] if concat_dim is None or isinstance(concat_dim, str) else list(concat_dim)
-    if combine == "by_coords":
-        result, drift = _by_coords(list(groups.values()), dims[0], reader, rules)
-    else:
-        result, drift = _nested(nested, dims, groups, reader, rules)
-    dataset = group_to_dataset(result, reader, **loading)
-    dataset.encoding["drift"] = drift
-    return dataset
-
-
-def _rule(join: str) -> Any:
-    known = {"exact": "exact", "outer": "outer", "inner": "inner", "override": "exact"}
-    if join not in known:
-        raise InvalidRequestError(f"join is one of {', '.join(known)}, got {join!r}")
-    return known[join]
-
-
-def _nested_urls(urls: Any, storage_options: Mapping[str, Any] | None) -> list[Any]:
-    """The addresses, expanded, in the nesting that they were given in."""
-    entries = [urls] if isinstance(urls, str | os.PathLike) else list(urls)
-    if any(isinstance(entry, list | tuple) for entry in entries):
-        return [_nested_urls(entry, storage_options) for entry in entries]
-    return list(expand_urls(entries, storage_options))
-
-
-def _flat(nested: Sequence[Any]) -> list[str]:
-    return [
-        url for entry in nested for url in (_flat(entry) if isinstance(entry, list) else [entry])
-    ]
-
-
-def _scanned(
-    nested: Sequence[Any],
-    group: str | None,
-    storage_options: Mapping[str, Any] | None,
-    on_unsupported: str,
-    preprocess: Preprocess | None,
-    reader: Reader,
-    loading: Mapping[str, Any],
-) -> Iterable[tuple[str, VirtualGroup]]:
-    urls = _flat(nested)
-    found = scan_many(urls, storage_options=storage_options, on_unsupported=on_unsupported)
-    dropped = set(loading["drop_variables"])
-    for url, root in zip(urls, found, strict=True):
-        part = _subgroup(root, group).replace(groups={}, report=root.report)
-        part = part.replace(
-            arrays={name: array for name, array in part.arrays.items() if name not in dropped}
-        )
-        if preprocess is not None:
-            changed = preprocess(group_to_dataset(part, reader, **loading))
-            part = dataset_to_group(changed).replace(report=root.report)
-        yield url, part
-
-
-def _combined(
-    groups: Sequence[VirtualGroup], dim: str, reader: Reader, rules: CombineOptions
-) -> tuple[VirtualGroup, DriftReport]:
-    if len(groups) == 1:
-        return groups[0], DriftReport()
-    done = combine(groups, dim, read=reader.read, options=rules)
-    if done.group is None:
-        raise CombineError(done.problems)
-    return done.group, done.report
-
-
-def _nested(
-    nested: Sequence[Any],
-    dims: Sequence[str | None],
-    groups: Mapping[str, VirtualGroup],
-    reader: Reader,
-    rules: CombineOptions,
-) -> tuple[VirtualGroup, DriftReport]:
-    """Combine lists of lists, the innermost first."""
-    reports: list[DriftReport] = []
-
-    def level(entries: Sequence[Any], depth: int) -> VirtualGroup:
-        parts = [
-            level(entry, depth + 1) if isinstance(entry, list) else groups[entry]
-            for entry in entries
-        ]
-        if depth >= len(dims) or (dims[depth] is None and len(parts) > 1):
-            raise InvalidRequestError("combine='nested' needs a concat_dim for every level")
-        if len(parts) == 1:
-            return parts[0]
-        group, report = _combined(parts, str(dims[depth]), reader, rules)
-        reports.append(report)
-        return group
-
-    return level(nested, 0), _merged_reports(reports)
-
-
-def _by_coords(
-    groups: Sequence[VirtualGroup], dim: str | None, reader: Reader, rules: CombineOptions
-) -> tuple[VirtualGroup, DriftReport]:
-    """Order by index coordinates, and combine along each that differs, the last one first."""
-    if len(groups) == 1:
-        return groups[0], DriftReport()
-    labels = {
-        name: [_first_label(group.arrays.get(name), reader, name) for group in groups]
-        for name in _index_names(groups)
-    }
-    varying = {
-        name: firsts
-        for name, firsts in labels.items()
-        if all(first is not None for first in firsts) and len(set(firsts)) > 1
-    }
-    if dim is not None and dim not in varying:
-        varying = {dim: labels.get(dim) or [None] * len(groups)}
-    if not varying:
-        raise InvalidRequestError(
-            "no index coordinate tells the files apart: name concat_dim, with combine='nested'"
-        )
-    names = list(varying)
-    entries = [
-        (tuple(varying[name][number] for name in names), group)
-        for number, group in enumerate(groups)
-    ]
-    reports: list[DriftReport] = []
-    result = _joined_along(entries, names, reader, rules, reports)
-    return result, _merged_reports(reports)
-
-
-def _merged_reports(reports: Sequence[DriftReport]) -> DriftReport:
-    if len(reports) == 1:
-        return reports[0]
-    return DriftReport(
-        tuple(drift for report in reports for drift in report.drifts),
-        tuple(file for report in reports for file in report.files),
-    )
-
-
-def _joined_along(
-    entries: Sequence[tuple[tuple[Any, ...], VirtualGroup]],
-    names: Sequence[str],
-    reader: Reader,
-    rules: CombineOptions,
-    reports: list[DriftReport],
-) -> VirtualGroup:
-    """Combine labelled groups along several dimensions, the last one first."""
-    if len(names) == 1:
-        ordered = sorted(entries, key=lambda entry: _sortable(entry[0]))
-        groups = [group for _, group in ordered]
-    else:
-        rows: dict[Any, list[tuple[tuple[Any, ...], VirtualGroup]]] = {}
-        for label, group in entries:
-            rows.setdefault(label[0], []).append((label[1:], group))
-        groups = [
-            _joined_along(rows[label], names[1:], reader, rules, reports) for label in sorted(rows)
-        ]
-    result, report = _combined(groups, names[0], reader, rules)
-    reports.append(report)
-    return result
-
-
-def _sortable(key: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple((entry is not None, entry) for entry in key)
-
-
-def _index_names(groups: Sequence[VirtualGroup]) -> list[str]:
-    return list(
-        dict.fromkeys(
-            name
-            for group in groups
-            for name, array in group.arrays.items()
-            if array.dims == (name,) and array.size
-        )
-    )
-
-
-def _first_label(array: VirtualArray | None, reader: Reader, name: str) -> Any:
-    """The first label of an index coordinate, decoded so that labels of all files compare."""
-    if array is None or array.size == 0:
-        return None
-    raw = reader.read(array, (slice(0, 1),), name=name)
-    variable = _decoded(name, xr.Variable((name,), raw, dict(array.attrs)), decode_times=True)
-    return variable.values[0]
-
-
-def explain(
-    urls: Url | Iterable[Url],
-    concat_dim: str,
-    *,
-    storage_options: Mapping[str, Any] | None = None,
-    **options: Any,
-) -> Any:
-    """Say what combining files would do, without writing anything.
-
-    Parameters
-    ----------
-    urls, concat_dim, storage_options
-        As for `gridref.build`.
-    **options
-        As for `gridref.combine.CombineOptions`; ``convert_units=True`` converts with pint.
-
-    Returns
-    -------
-    gridref.combine.Combination
-        The report of every drift, the problems, and the combined group where there are none.
-    """
-    rules = CombineOptions(**with_converter(options))
-    found = scan_many(
-        list(expand_urls([urls] if isinstance(urls, str | os.PathLike) else urls, storage_options)),
-        storage_options=storage_options,
-    )
-    reader = reader_for(storage_options)
-    return combine(found, concat_dim, read=reader.read, options=rules)
 
 
 @xr.register_dataset_accessor("gridref")  # type: ignore[no-untyped-call]
@@ -649,15 +300,8 @@ class GridrefTreeAccessor:
 
     def to_group(self) -> VirtualGroup:
         """The tree as a group with groups below."""
-        return _group_of(self._tree)
+        return tree_to_group(self._tree)
 
     def to_catalog(self, path: Url, storage_options: Mapping[str, Any] | None = None) -> None:
         """Write a catalog."""
         write_catalog(self.to_group(), os.fspath(path), storage_options)
-
-
-def _group_of(tree: xr.DataTree) -> VirtualGroup:
-    own = dataset_to_group(tree.to_dataset(inherit=False))
-    return own.replace(
-        groups={str(name): _group_of(child) for name, child in tree.children.items()}
-    )

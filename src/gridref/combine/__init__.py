@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gridref.combine.concatenation import Combination
-from gridref.combine.folding import combine, concat
+from gridref.combine.folding import combine, concat, merged_reports
 from gridref.combine.options import CombineOptions
 from gridref.combine.report import Drift, DriftCase, DriftReport
 
@@ -15,4 +15,5 @@ __all__ = [
     "DriftReport",
     "combine",
     "concat",
+    "merged_reports",
 ]

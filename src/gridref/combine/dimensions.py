@@ -81,11 +81,12 @@ def shared_lengths(
     """Length in every file of the growing dimensions that all groups of a file share.
 
     Arrays do not say which group defines their dimensions. One that has the same length in all
-    groups of every file is taken for one dimension; others are looked at group by group.
+    groups of every file is taken for one dimension; others, and those with made-up names, are
+    looked at group by group.
     """
     if not any(group.groups for group in groups):
         return {}
-    lengths: dict[str, dict[int, int]] = {dim: {} for dim in growing}
+    lengths: dict[str, dict[int, int]] = {dim: {} for dim in growing if not _PHONY.match(dim)}
     for file, group in enumerate(groups):
         for array in group.all_arrays().values():
             for dim, extent in zip(array.dims, array.shape, strict=True):

@@ -14,7 +14,7 @@ from gridref.combine.report import Drift, DriftCase, DriftReport
 from gridref.errors import CombineError, InvalidRequestError, Problem
 from gridref.model.array import VirtualArray, VirtualGroup
 
-__all__ = ["BATCH_GROUPS", "combine", "concat"]
+__all__ = ["BATCH_GROUPS", "combine", "concat", "merged_reports"]
 
 Dims = str | Sequence[str]
 
@@ -114,11 +114,11 @@ def combine(
     parts = [result.group for result in results if result.group is not None]
     reports = [result.report for result in results]
     if len(parts) < len(results):
-        return Combination(None, _merged(reports, None), problems)
+        return Combination(None, merged_reports(reports, None), problems)
     names = [f"{report.files[0]} and following" for report in reports]
     last = combine_batch(parts, growing, read, rules, names)
     problems = _united(itertools.chain(problems, last.problems))
-    return Combination(last.group, _merged(reports, last.report), problems)
+    return Combination(last.group, merged_reports(reports, last.report), problems)
 
 
 def _united(problems: Iterable[Problem]) -> tuple[Problem, ...]:
@@ -133,8 +133,16 @@ def _united(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     )
 
 
-def _merged(reports: Sequence[DriftReport], between: DriftReport | None) -> DriftReport:
-    """The reports of batches, and of what differs between batches, in numbers of files."""
+def merged_reports(reports: Sequence[DriftReport], between: DriftReport | None) -> DriftReport:
+    """One report of all files, out of those of batches of them and of what differs between batches.
+
+    Parameters
+    ----------
+    reports
+        How the files of each batch differed.
+    between
+        How the batches differed: one input a batch.
+    """
     starts = [0, *itertools.accumulate(len(report.files) for report in reports)]
     moved: dict[tuple[str, str, str], list[Drift]] = {}
     mixed: dict[tuple[str, str], set[int]] = {}

@@ -327,7 +327,7 @@ def plan(
         gridref plan data/*.nc --concat-dim time
     """
     from gridref.adapters.cli.plan import print_plan
-    from gridref.adapters.virtual_dataset import explain
+    from gridref.adapters.opening_virtual import explain
 
     combination = explain(
         files,
