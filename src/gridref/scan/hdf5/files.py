@@ -10,7 +10,6 @@ from functools import cached_property
 from gridref.errors import (
     GridrefError,
     Place,
-    ScanError,
     SourceUnavailableError,
 )
 from gridref.io import ScanFile, is_absent, is_local, open_for_scan
@@ -20,7 +19,7 @@ from gridref.scan.hdf5.global_heap import GlobalHeap
 from gridref.scan.hdf5.links import GroupLinks, Link, read_links
 from gridref.scan.hdf5.object_header import ObjectHeader, read_header
 from gridref.scan.hdf5.references import ObjectPaths
-from gridref.scan.hdf5.related import linked_files
+from gridref.scan.hdf5.related import linked_file
 from gridref.scan.hdf5.superblock import Hdf5Bytes, read_superblock
 from gridref.scan.hdf5.superblock_extension import check_extension
 from gridref.scan.options import ScanOptions
@@ -156,27 +155,27 @@ class OpenFile:
         return _open(url, self.options, self._files) if found is None else found
 
     def external(self, name: bytes) -> OpenFile | None:
-        """The file that an external link names; None if there is no such HDF5 file.
+        """The file that an external link names; None if there is none.
 
         Raises
         ------
+        SourceFormatError
+            If it is no HDF5 file, is truncated or corrupt.
         SourceUnavailableError
             If it cannot be read for another reason than that it is not there.
         """
         if name not in self._external:
-            self._external[name] = self._find(name.decode("utf-8", "surrogateescape"))
+            url = linked_file(self.source.url, name.decode("utf-8", "surrogateescape"))
+            self._external[name] = None if url is None else self._linked_if_there(url)
         return self._external[name]
 
-    def _find(self, name: str) -> OpenFile | None:
-        for url in linked_files(self.source.url, name):
-            try:
-                return self.linked(url)
-            except ScanError:
-                continue
-            except SourceUnavailableError as error:
-                if not is_local(url) and not is_absent(error):
-                    raise
-        return None
+    def _linked_if_there(self, url: str) -> OpenFile | None:
+        try:
+            return self.linked(url)
+        except SourceUnavailableError as error:
+            if is_local(url) or is_absent(error):
+                return None
+            raise
 
     def close(self) -> None:
         """Close all files of the scan."""

@@ -106,7 +106,7 @@ def read_header(file: Hdf5Bytes, address: int) -> ObjectHeader:
     SourceFormatError
         If the header is corrupt.
     UnsupportedFeatureError
-        If it is of an unknown version, or has a message that must be understood and is not known.
+        If it has a message that must be understood and is not known.
     """
     block, form = _first_block(file, address)
     pending = [block]
@@ -141,9 +141,7 @@ def _first_block(file: Hdf5Bytes, address: int) -> tuple[_Block, _Format]:
     cursor = FieldCursor(head, _WHAT, file.place(address, len(head)))
     version = cursor.take(1)
     if version != 1:
-        raise UnsupportedFeatureError(
-            f"the object header has the unknown version {version}", cursor.place
-        )
+        raise cursor.error(f"has the unknown version {version}")
     # A reserved byte, number of messages, reference count; 4 bytes of padding follow the size.
     cursor.take_bytes(1 + 2 + 4)
     size = cursor.take(4)
@@ -156,9 +154,7 @@ def _first_block_v2(file: Hdf5Bytes, address: int, head: bytes) -> tuple[_Block,
     cursor.expect(b"OHDR", "signature")
     version = cursor.take(1)
     if version != 2:
-        raise UnsupportedFeatureError(
-            f"the object header has the unknown version {version}", cursor.place
-        )
+        raise cursor.error(f"has the unknown version {version}")
     flags = cursor.take(1)
     cursor.take_bytes(16 if flags & 0x20 else 0)  # access, modification, change and birth time
     cursor.take_bytes(4 if flags & 0x10 else 0)  # when attributes change between compact and dense

@@ -36,7 +36,7 @@ def find_object(file: OpenFile, path: bytes) -> Location | Nowhere:
     Raises
     ------
     SourceFormatError
-        If a group on the way is corrupt.
+        If a group or a file on the way is corrupt.
     SourceUnavailableError
         If the file behind an external link cannot be read, though it may be there.
     """
@@ -65,7 +65,7 @@ class _Search:
         if link.kind == LinkKind.EXTERNAL:
             file = group.file.external(link.file_name)
             if file is None:
-                return Nowhere(f"there is no HDF5 file {_text(link.file_name)}")
+                return Nowhere(f"there is no file {_text(link.file_name)}")
             return self.path(Location(file, file.bytes.root), link.target)
         return Nowhere(f"a link of the user-defined kind {link.kind}")
 

@@ -13,7 +13,7 @@ from gridref.io import describe_source, is_local
 from gridref.model.manifest import Source
 from gridref.scan.options import ScanOptions
 
-__all__ = ["beside", "external_file", "linked_files", "virtual_file"]
+__all__ = ["beside", "external_file", "linked_file", "virtual_file"]
 
 
 def beside(url: str, name: str) -> str:
@@ -25,15 +25,15 @@ def beside(url: str, name: str) -> str:
     return f"{url.rsplit('/', 1)[0]}/{name.removeprefix('./')}"
 
 
-def linked_files(url: str, name: str) -> list[str]:
-    """Where the file that an external link in the file `url` names may be, in this order.
+def linked_file(url: str, name: str) -> str | None:
+    """The file that an external link in the file `url` names; None if there is none.
 
     HDF5 looks in the folders of ``HDF5_EXT_PREFIX``, beside the file, in the working directory,
     then beside the file that a symbolic link to the file means. Of an absolute name that leads
-    nowhere, it looks for the last part.
+    nowhere, it looks for the last part. Of a remote file, it is not known whether it is there.
     """
     if not is_local(url):
-        return [beside(url, name)]
+        return beside(url, name)
     absolute = [name] if os.path.isabs(name) else []
     name = os.path.basename(name) if absolute else name
     prefixes = os.environ.get("HDF5_EXT_PREFIX", "").split(os.pathsep)
@@ -43,8 +43,8 @@ def linked_files(url: str, name: str) -> list[str]:
         "",
         os.path.dirname(os.path.realpath(url)),
     ]
-    found = [*absolute, *(os.path.abspath(os.path.join(folder, name)) for folder in folders)]
-    return [path for path in dict.fromkeys(found) if os.path.isfile(path)]
+    candidates = [*absolute, *(os.path.abspath(os.path.join(folder, name)) for folder in folders)]
+    return next(filter(os.path.isfile, candidates), None)
 
 
 def external_file(url: str, name: str, options: ScanOptions) -> Source:
