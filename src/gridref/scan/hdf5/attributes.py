@@ -146,9 +146,9 @@ def _addresses(item: bytes, width: int) -> list[int]:
 
 def _unwrapped(value: Any) -> Any:
     """The one element of what has a length of one."""
-    if np.isscalar(value) or np.ndim(value) == 0:
-        return value
-    return value[0] if len(value) == 1 else value
+    if isinstance(value, list) or (isinstance(value, np.ndarray) and value.ndim):
+        return value[0] if len(value) == 1 else value
+    return value
 
 
 def _empty(element: ElementType) -> Any:

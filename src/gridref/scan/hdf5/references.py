@@ -7,6 +7,7 @@ what a reference to a region points to.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cached_property
 
 from gridref.errors import ScanError
@@ -55,30 +56,30 @@ class ObjectPaths:
     def _by_address(self) -> dict[int, str]:
         """The path by which HDF5 finds each object first: links as they are stored, parents first.
 
+        It finds none behind an object that it cannot read.
+
         Source: HDF5 Reference Manual, H5Rget_name and H5Ovisit.
         """
         root = self._file.root
         paths = {root: "/"}
         seen = {root}
         pending = [("", self._links(root))]
-        while pending:
-            parent, links = pending[-1]
-            link = next(links, None)
-            if link is None:
-                pending.pop()
-                continue
-            path = f"{parent}/{link.name.decode('utf-8', 'surrogateescape')}"
-            paths.setdefault(link.address, path)
-            if link.address not in seen:
-                seen.add(link.address)
-                pending.append((path, self._links(link.address)))
+        with suppress(ScanError):
+            while pending:
+                parent, links = pending[-1]
+                link = next(links, None)
+                if link is None:
+                    pending.pop()
+                    continue
+                path = f"{parent}/{link.name.decode('utf-8', 'surrogateescape')}"
+                paths.setdefault(link.address, path)
+                if link.address not in seen:
+                    seen.add(link.address)
+                    pending.append((path, self._links(link.address)))
         return paths
 
     def _links(self, address: int) -> Iterator[Link]:
-        """Hard links of a group; none of what is no group, or cannot be read."""
-        try:
-            header = read_header(self._file, address)
-            links = read_links(self._file, header).stored if is_group(header) else ()
-        except ScanError:
-            return iter(())
+        """Hard links of a group; none of what is no group."""
+        header = read_header(self._file, address)
+        links = read_links(self._file, header).stored if is_group(header) else ()
         return (link for link in links if link.kind == LinkKind.HARD)
