@@ -50,7 +50,9 @@ def test_many_group_entries(tmp_path: Path) -> None:
     library, number = ctypes.CDLL(h5p.__file__), ctypes.c_int64(properties.id)
     assert library.H5Pset_istore_k(number, ctypes.c_uint(5)) >= 0
     assert library.H5Pset_sym_k(number, ctypes.c_uint(2), ctypes.c_uint(3)) >= 0
-    with h5py.File(h5f.create(bytes(path), h5f.ACC_TRUNC, properties)) as file:
+    access = h5p.create(h5p.FILE_ACCESS)
+    access.set_libver_bounds(h5f.LIBVER_EARLIEST, h5f.LIBVER_LATEST)
+    with h5py.File(h5f.create(bytes(path), h5f.ACC_TRUNC, properties, access)) as file:
         for number in range(100):
             file.create_dataset(f"d{number}", (40,), chunks=(1,))[:] = number
     assert path.read_bytes()[8] == 1
