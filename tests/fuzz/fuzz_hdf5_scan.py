@@ -2,6 +2,7 @@
 
 ``python -m tests.fuzz.fuzz_hdf5_scan --minutes 10`` keeps a fuzzing process running under limits of
 time and memory for each input, starts it again after every finding, and prints what was run.
+``--scan-only`` leaves the comparison with h5py out, so that whatever hangs or dies is ours.
 ``--replay FILE ...`` tries single inputs, such as findings. Seeds are the small files of the shared
 test data and of `tests.property.test_scan_hdf5_fuzz`. The corpus is kept from run to run.
 """
@@ -29,18 +30,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--folder", type=Path, default=Path("build/fuzz-hdf5"))
+    parser.add_argument("--scan-only", action="store_true")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--replay", nargs="+", type=Path, metavar="FILE")
     options, rest = parser.parse_known_args()
     if options.child:
-        fuzz([sys.argv[0], *rest])
+        fuzz([sys.argv[0], *rest], compared=not options.scan_only)
     elif options.replay:
-        replay(options.replay)
+        replay(options.replay, compared=not options.scan_only)
     else:
-        supervise(options.folder, options.minutes)
+        supervise(options.folder, options.minutes, compared=not options.scan_only)
 
 
-def fuzz(arguments: list[str]) -> None:
+def fuzz(arguments: list[str], *, compared: bool) -> None:
     """Run libFuzzer in this process; it never returns."""
     import atheris
 
@@ -57,7 +59,7 @@ def fuzz(arguments: list[str]) -> None:
 
     def one_input(data: bytes) -> None:
         scratch.write_bytes(data)
-        check(scratch)
+        check(scratch, compared=compared)
 
     atheris.Setup(
         arguments,
@@ -68,10 +70,11 @@ def fuzz(arguments: list[str]) -> None:
     atheris.Fuzz()
 
 
-def replay(paths: list[Path]) -> None:
+def replay(paths: list[Path], *, compared: bool) -> None:
     """Try each file in a process of its own, and say how it went."""
     code = "import sys, hdf5plugin; from pathlib import Path; "
-    code += "from tests.fuzz.hdf5_target import check; print(check(Path(sys.argv[1])))"
+    code += "from tests.fuzz.hdf5_target import check; "
+    code += f"print(check(Path(sys.argv[1]), compared={compared}))"
     for path in paths:
         command = [sys.executable, "-X", "faulthandler", "-c", code, str(path)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
@@ -79,7 +82,7 @@ def replay(paths: list[Path]) -> None:
         print(f"{path.name}: {done.returncode}: {lines[-1] if lines else ''}"[:400])
 
 
-def supervise(folder: Path, minutes: float) -> None:
+def supervise(folder: Path, minutes: float, *, compared: bool) -> None:
     """Fuzz for so long, whatever happens to the fuzzing process."""
     corpus, findings = folder / "corpus", folder / "findings"
     for needed in (corpus, findings):
@@ -89,7 +92,7 @@ def supervise(folder: Path, minutes: float) -> None:
     n_inputs, coverage, runs = 0, (0, 0), 0
     while (left := int(stop - time.monotonic())) > 5:
         runs += 1
-        text = run_child(corpus, findings, left)
+        text = run_child(corpus, findings, left, compared=compared)
         n_inputs += executed(text)
         coverage = max(coverage, covered(text))
         (folder / "last.log").write_text(text)
@@ -104,10 +107,11 @@ def supervise(folder: Path, minutes: float) -> None:
     print(json.dumps(summary, indent=1))
 
 
-def run_child(corpus: Path, findings: Path, seconds: int) -> str:
+def run_child(corpus: Path, findings: Path, seconds: int, *, compared: bool) -> str:
     """One fuzzing process, which ends with its first finding; its output."""
     command = [
         *(sys.executable, "-m", "tests.fuzz.fuzz_hdf5_scan", "--child", str(corpus)),
+        *(() if compared else ("--scan-only",)),
         f"-artifact_prefix={findings}/",
         f"-max_total_time={seconds}",
         f"-max_len={MAX_INPUT_BYTES}",

@@ -23,8 +23,17 @@ class WrongDataError(AssertionError):
     """A dataset reads otherwise than with h5py."""
 
 
-def check(path: Path, *, max_seconds: float = 10) -> str:
+def check(path: Path, *, max_seconds: float = 10, compared: bool = True) -> str:
     """Scan a file, and compare the small datasets with h5py.
+
+    Parameters
+    ----------
+    path
+        The file.
+    max_seconds
+        Longest time that the scan may take.
+    compared
+        Whether to compare; the HDF5 library hangs or dies on some files that the scan gets over.
 
     Returns
     -------
@@ -46,6 +55,8 @@ def check(path: Path, *, max_seconds: float = 10) -> str:
         raise WrongDataError(f"the scan took {spent:.0f} s")
     if group is None:
         return "error"
+    if not compared:
+        return "scanned"
     wrong = {
         name: why
         for name, why in compare_small(path, group).wrong.items()
