@@ -20,7 +20,6 @@ from gridref.scan.hdf5.data_layout import (
 from gridref.scan.hdf5.dtypes import ElementType, Form, element_type
 from gridref.scan.hdf5.fill import fill_value
 from gridref.scan.hdf5.inline import inline_converted, inline_texts
-from gridref.scan.hdf5.mappings import MAX_NESTED
 from gridref.scan.hdf5.message_bodies import decoded_message
 from gridref.scan.hdf5.storage import Stored, stored_chunks
 from gridref.scan.hdf5.tree import Address, DatasetNode
@@ -30,6 +29,7 @@ from gridref.scan.options import ScanOptions
 __all__ = ["ScannedArray", "scan_array"]
 
 _DATATYPE = 0x03
+_MAX_NESTED = 8
 
 
 @dataclass(frozen=True)
@@ -140,8 +140,8 @@ def _virtual(
     if element.form is not Form.STORED or element.subshape:
         what = "arrays" if element.form is Form.STORED else element.reason
         raise UnsupportedFeatureError(f"virtual datasets of {what}")
-    if sources.depth >= MAX_NESTED:
-        raise UnsupportedFeatureError(f"virtual datasets are nested more than {MAX_NESTED} deep")
+    if sources.depth >= _MAX_NESTED:
+        raise UnsupportedFeatureError(f"virtual datasets are nested more than {_MAX_NESTED} deep")
     below = replace(sources, depth=sources.depth + 1)
 
     def scan_source(source: DatasetNode) -> VirtualArray:

@@ -24,7 +24,6 @@ from gridref.scan.hdf5.shared_messages import resolved
 from gridref.scan.hdf5.superblock import FieldCursor
 
 __all__ = [
-    "MAX_NESTED",
     "MAX_NUMBERED",
     "Mapping",
     "dataset_extents",
@@ -32,9 +31,6 @@ __all__ = [
     "is_virtual",
     "read_mappings",
 ]
-
-MAX_NESTED = 8
-"""How deep virtual datasets may be nested."""
 
 MAX_NUMBERED = 100_000
 """Most sources of one mapping whose names are numbered."""
@@ -180,31 +176,21 @@ def dataset_extents(file: OpenFile, header: ObjectHeader) -> Dataspace:
     SourceFormatError
         If the file, or a source, is corrupt.
     UnsupportedFeatureError
-        If virtual datasets are nested too deep.
+        If an endless mapping means nothing.
     """
-    return _extents(file, header, {}, 0)
+    space = _stored_extents(file, header)
+    if not space.shape or not is_virtual(header):
+        return space
+    layout = data_layout_of(file.bytes, header.messages, header.address)
+    mappings = read_mappings(file, layout) if isinstance(layout, VirtualLayout) else ()
+    return replace(space, shape=_grown(file, space.shape, mappings))
 
 
-_Known = dict[tuple[int, int], tuple[int, ...]]
-
-
-def _extents(file: OpenFile, header: ObjectHeader, known: _Known, depth: int) -> Dataspace:
+def _stored_extents(file: OpenFile, header: ObjectHeader) -> Dataspace:
     message = header.first(_DATASPACE)
     if message is None:
         raise SourceFormatError("the dataset has no dataspace", file.bytes.place(header.address))
-    space = read_dataspace(resolved(file.bytes, message).data, file.bytes.length_bytes)
-    if not space.shape or not is_virtual(header):
-        return space
-    key = file.number, header.address
-    if key not in known:
-        if depth >= MAX_NESTED:
-            raise UnsupportedFeatureError(
-                f"virtual datasets are nested more than {MAX_NESTED} deep"
-            )
-        layout = data_layout_of(file.bytes, header.messages, header.address)
-        mappings = read_mappings(file, layout) if isinstance(layout, VirtualLayout) else ()
-        known[key] = _grown(file, space.shape, mappings, known, depth)
-    return replace(space, shape=known[key])
+    return read_dataspace(resolved(file.bytes, message).data, file.bytes.length_bytes)
 
 
 def is_virtual(header: ObjectHeader) -> bool:
@@ -214,11 +200,7 @@ def is_virtual(header: ObjectHeader) -> bool:
 
 
 def _grown(
-    file: OpenFile,
-    shape: tuple[int, ...],
-    mappings: tuple[Mapping, ...],
-    known: _Known,
-    depth: int,
+    file: OpenFile, shape: tuple[int, ...], mappings: tuple[Mapping, ...]
 ) -> tuple[int, ...]:
     """Extents up to the last available element of endless mappings, as HDF5 computes them."""
     grown: dict[int, int] = {}
@@ -235,7 +217,7 @@ def _grown(
             if mapping.is_numbered:
                 extent = _numbered_extent(file, mapping, slabs[endless])
             else:
-                extent = _endless_extent(file, mapping.plain, slabs[endless], known, depth)
+                extent = _endless_extent(file, mapping.plain, slabs[endless])
             grown[endless] = max(grown.get(endless, 0), extent)
     return tuple(
         max(grown[axis], least[axis]) if axis in grown else extent
@@ -252,14 +234,12 @@ def _numbered_extent(file: OpenFile, mapping: Mapping, slab: AxisHyperslab) -> i
     return extent
 
 
-def _endless_extent(
-    file: OpenFile, mapping: Mapping, slab: AxisHyperslab, known: _Known, depth: int
-) -> int:
+def _endless_extent(file: OpenFile, mapping: Mapping, slab: AxisHyperslab) -> int:
     source, axis = find_source(file, mapping), mapping.source.unlimited_axis
     if source is None:
         return 0
-    header = source.file.header(source.address)
-    shape = _extents(source.file, header, known, depth + 1).shape
+    # HDF5 takes the extents of a source as they are stored, even if it is virtual itself.
+    shape = _stored_extents(source.file, source.file.header(source.address)).shape
     if axis is None or mapping.source.slabs is None or shape is None or axis >= len(shape):
         raise UnsupportedFeatureError(
             "an endless mapping of a virtual dataset has a source without an endless dimension"
