@@ -26,10 +26,23 @@ _INTERESTING = (0, 1, 2, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 2**31 - 1, 2**32 - 1,
 
 @dataclass(frozen=True)
 class Span:
-    """Bytes that a checksum follows."""
+    """Bytes with a checksum, behind them or, in blocks of fractal heaps, among them."""
 
     start: int
     stop: int
+    checksum: int
+
+    def computed(self, data: bytes | bytearray) -> bytes:
+        """The right checksum, for which its own place counts as zeros."""
+        body = bytearray(data[self.start : self.stop])
+        if self.checksum < self.stop:
+            body[self.checksum - self.start : self.checksum - self.start + 4] = bytes(4)
+        return struct.pack("<I", lookup3(bytes(body)))
+
+    def holds(self, data: bytes | bytearray) -> bool:
+        """Whether all of it is there, and its checksum is right."""
+        stored = data[self.checksum : self.checksum + 4]
+        return self.stop <= len(data) and stored == self.computed(data)
 
 
 def checked_spans(data: bytes) -> tuple[Span, ...]:
@@ -37,6 +50,9 @@ def checked_spans(data: bytes) -> tuple[Span, ...]:
     found = []
     for match in SIGNATURES.finditer(data):
         start = match.start()
+        if match[0] == b"FHDB":
+            found += direct_block(data, start)
+            continue
         window = np.frombuffer(data[start : start + MAX_STRUCTURE_BYTES + 4], np.uint8)
         lengths = np.arange(8, len(window) - 3)
         if not len(lengths):
@@ -46,16 +62,26 @@ def checked_spans(data: bytes) -> tuple[Span, ...]:
         stored = np.lib.stride_tricks.sliding_window_view(window, 4)[lengths]
         hits = np.flatnonzero(computed == np.ascontiguousarray(stored).view("<u4")[:, 0])
         if len(hits):
-            found.append(Span(start, start + int(lengths[hits[0]])))
+            stop = start + int(lengths[hits[0]])
+            found.append(Span(start, stop, stop))
     return tuple(found)
+
+
+def direct_block(data: bytes, start: int) -> list[Span]:
+    """A block of a fractal heap; its header is one byte longer in heaps of attributes."""
+    possible = (
+        Span(start, start + (1 << power), start + head)
+        for power in range(9, 17)
+        for head in (17, 18)
+    )
+    return [span for span in possible if span.holds(data)][:1]
 
 
 def mend(data: bytearray, spans: tuple[Span, ...]) -> None:
     """Write the right checksum behind each structure that is still there."""
     for span in spans:
-        if span.stop + 4 <= len(data):
-            checksum = lookup3(bytes(data[span.start : span.stop]))
-            data[span.stop : span.stop + 4] = struct.pack("<I", checksum)
+        if max(span.stop, span.checksum + 4) <= len(data):
+            data[span.checksum : span.checksum + 4] = span.computed(data)
 
 
 class Mutator:

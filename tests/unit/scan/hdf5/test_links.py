@@ -206,7 +206,7 @@ def test_names_that_overlap_are_refused(tmp_path: Path) -> None:
         (b"BTLF", 11, b"\xff" * 4, "no block"),
         (b"BTLF", 15, b"\xff\xff", "no object"),
         (b"FHDB", 5, b"\0", "heap"),
-        (b"FHDB", 20, b"\xff", "checksum"),
+        (b"FHDB", 21, b"\7", "version"),
         (b"FHIB", 5, b"\0", "heap"),
         (b"FHIB", 17, b"\xff" * 7, "outside of the file"),
     ],
