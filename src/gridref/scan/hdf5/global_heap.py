@@ -136,6 +136,7 @@ class GlobalHeap:
         if head[:5] != b"GCOL\x01" or len(head) < 8 + width:
             raise SourceFormatError("the global heap has no collection here", file.place(address))
         size = int.from_bytes(head[8 : 8 + width], "little")
+        file.check_range(address, size, _WHAT)
         self._spend(max(size, len(head)), address)
         data = head[:size] if size <= len(head) else file.read(address, size, _WHAT)
         return _Collection(data, _objects(data, 8 + width, width))

@@ -243,6 +243,14 @@ def test_nodes_with_more_entries_than_expected() -> None:
         assert rows_of(walk_chunks(file, case.layout, **case.dataset)) == case.rows
 
 
+def test_inner_nodes_without_entries_hold_no_chunks() -> None:
+    node = struct.pack("<4sBBHQQ", b"TREE", 1, 2, 0, 0, 0)
+    layout = ChunkedLayout(ChunkIndexKind.BTREE_V1, (1,), 4, 0)
+    file = Hdf5Bytes(BufferReader(node + bytes(4096)), 0, 8, 8)
+    table = walk_chunks(file, layout, shape=(9,), max_shape=(9,), is_filtered=False)
+    assert table.n_stored == 0
+
+
 def test_keys_out_of_order() -> None:
     case = good("btree1")
     data = bytearray(case.data)

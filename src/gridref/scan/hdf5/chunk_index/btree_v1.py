@@ -46,6 +46,8 @@ def walk_btree_v1(request: IndexRequest) -> StoredChunks:
         bounds = _bounds_of_children(parts, nodes.scale)
         children = [part.entries["child"] for part in parts]
         addresses = check_addresses(file, np.concatenate(children), 0, _WHAT)
+        if not len(addresses):
+            return StoredChunks(np.empty(0, np.int64), np.empty(0, np.uint64))
         level -= 1
     return _chunks(request, _leaves(request, nodes.entries(addresses, 0), bounds))
 
