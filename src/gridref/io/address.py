@@ -29,7 +29,8 @@ __all__ = [
 DATA_SUFFIXES = (".nc", ".nc4", ".h5", ".hdf5", ".he5", ".hdf", ".tif", ".tiff")
 """Suffixes of the files that are taken from a directory, compared in lower case."""
 
-_ZARR_MARKERS = ("zarr.json", ".zgroup", ".zarray")
+_STORE_MARKERS = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
+_STORE_SUFFIXES = (".zarr", ".parq", ".parquet")
 _PROTOCOL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)(://|::)")
 _GLOB = re.compile(r"[*?\[]")
 _HTTP_TIMEOUTS = {"sock_connect": 20, "sock_read": 60}
@@ -169,20 +170,20 @@ def _is_data(path: str) -> bool:
     return name.lower().endswith(DATA_SUFFIXES) and not name.startswith(".")
 
 
-def _is_zarr(path: str) -> bool:
-    """Whether a local folder is a Zarr store, which stands for itself."""
-    return any(os.path.isfile(os.path.join(path, name)) for name in _ZARR_MARKERS)
+def _is_store(path: str) -> bool:
+    """Whether a local folder is a Zarr store, or references to one, which stands for itself."""
+    return any(os.path.isfile(os.path.join(path, name)) for name in _STORE_MARKERS)
 
 
 def _expand_local(path: str) -> list[str]:
     if os.path.isdir(path):
-        return [path] if _is_zarr(path) else _walk_local(path)
+        return [path] if _is_store(path) else _walk_local(path)
     if os.path.lexists(path):
         return [path]
     if not _GLOB.search(path):
         return []
     matches = glob.glob(path, recursive=True)
-    files = [match for match in matches if not os.path.isdir(match) or _is_zarr(match)]
+    files = [match for match in matches if not os.path.isdir(match) or _is_store(match)]
     if files or "**" in path:
         return files
     return [file for match in matches for file in _walk_local(match)]
@@ -191,7 +192,7 @@ def _expand_local(path: str) -> list[str]:
 def _walk_local(folder: str) -> list[str]:
     found = []
     for root, folders, names in os.walk(folder, followlinks=True):
-        stores = [name for name in folders if _is_zarr(os.path.join(root, name))]
+        stores = [name for name in folders if _is_store(os.path.join(root, name))]
         found += [os.path.join(root, name) for name in stores]
         folders[:] = [n for n in folders if not n.startswith(".") and n not in stores]
         found += [os.path.join(root, name) for name in names if _is_data(name)]
@@ -199,7 +200,7 @@ def _walk_local(folder: str) -> list[str]:
 
 
 def _expand_remote(url: str, storage_options: Mapping[str, Any] | None) -> list[str]:
-    if url.rstrip("/").endswith(".zarr") and not _GLOB.search(url):
+    if url.rstrip("/").endswith(_STORE_SUFFIXES) and not _GLOB.search(url):
         return [url.rstrip("/")]
     filesystem, path = open_filesystem(url, storage_options)
     retry = RetryPolicy()

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from gridref.errors import SourceFormatError
 from gridref.model.array import VirtualGroup
 from gridref.scan.hdf5.scanner import HDF5Scanner
-from gridref.scan.kerchunk.scanner import KerchunkScanner
+from gridref.scan.kerchunk.scanner import KerchunkScanner, scan_reference_folder
 from gridref.scan.options import OnUnsupported, ScanOptions
 from gridref.scan.sniff import Head, describe, read_head
 from gridref.scan.tiff.scanner import TIFFScanner
@@ -74,11 +74,16 @@ def scan(
     options = ScanOptions(
         on_unsupported=on_unsupported, storage_options=storage_options, **settings
     )
+    references = scan_reference_folder(url, options)
+    if references is not None:
+        return references
     if is_zarr_store(url):
         return scan_zarr(os.fspath(url), options)
     head = read_head(url, options.storage_options)
     for scanner in SCANNERS:
         if scanner.recognises(head):
             return scanner.scan(head.url, options)
-    known = ", ".join([*(scanner.name for scanner in SCANNERS), "Zarr (a folder)"])
+    known = ", ".join(
+        [*(scanner.name for scanner in SCANNERS), "Zarr and Parquet references (folders)"]
+    )
     raise SourceFormatError(f"{describe(head)}; gridref scans {known}", head.place)

@@ -9,16 +9,15 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gridref.errors import SourceFormatError, UnsupportedFeatureError
+from gridref.errors import SourceFormatError
+from gridref.scan.kerchunk.generated import generated
+from gridref.scan.kerchunk.templates import Template, Value
 
 __all__ = ["Reference", "parse_references"]
-
-_TEMPLATE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ def parse_references(data: bytes) -> dict[str, bytes | Reference]:
     SourceFormatError
         If this is not the JSON of references.
     UnsupportedFeatureError
-        For generated keys (``gen``) and templates that are more than a name.
+        For templates that `gridref.scan.kerchunk.templates` does not read.
     """
     try:
         document = json.loads(data)
@@ -60,22 +59,35 @@ def parse_references(data: bytes) -> dict[str, bytes | Reference]:
         raise SourceFormatError("not a JSON object")
     if "version" not in document:
         return {key: _entry(key, value, {}) for key, value in document.items()}
-    if document["version"] != 1 or not isinstance(document.get("refs"), dict):
+    generators, refs = document.get("gen") or [], document.get("refs", {})
+    if document["version"] != 1 or not isinstance(refs, dict) or not isinstance(generators, list):
         raise SourceFormatError(f"references of version {document['version']!r} are not known")
-    if document.get("gen"):
-        raise UnsupportedFeatureError("references that are generated (gen) are not read")
-    templates = document.get("templates") or {}
-    return {key: _entry(key, value, templates) for key, value in document["refs"].items()}
+    templates = _templates(document.get("templates") or {})
+    found = {key: _entry(key, value, templates) for key, value in refs.items()}
+    for entry in generators:
+        for key, url, offset, length in generated(entry, templates):
+            if key in found:
+                raise SourceFormatError(f"there are two references of {key!r}")
+            found[key] = Reference(url, offset or 0, length)
+    return found
 
 
-def _entry(key: str, value: Any, templates: Mapping[str, Any]) -> bytes | Reference:
+def _templates(texts: Any) -> dict[str, Value]:
+    if not isinstance(texts, Mapping) or not all(isinstance(t, str) for t in texts.values()):
+        raise SourceFormatError("the templates are not texts by name")
+    return {name: Template(text) if "{{" in text else text for name, text in texts.items()}
+
+
+def _entry(key: str, value: Any, templates: Mapping[str, Value]) -> bytes | Reference:
     if isinstance(value, Mapping):
         return json.dumps(value).encode()
     if isinstance(value, str):
         return _inline(key, value)
     if not isinstance(value, list) or len(value) not in (1, 3) or not isinstance(value[0], str):
         raise SourceFormatError(f"the reference of {key!r} is {value!r}")
-    url = _expanded(value[0], templates)
+    url = value[0]
+    if "{{" in url:
+        url = Template(url).render(templates)
     if len(value) == 1:
         return Reference(url)
     offset, length = value[1:]
@@ -91,16 +103,3 @@ def _inline(key: str, text: str) -> bytes:
         return base64.b64decode(text.removeprefix("base64:"), validate=True)
     except binascii.Error as error:
         raise SourceFormatError(f"the bytes of {key!r} are not base64: {error}") from error
-
-
-def _expanded(url: str, templates: Mapping[str, Any]) -> str:
-    def replaced(match: re.Match[str]) -> str:
-        value = templates.get(match[1])
-        if not isinstance(value, str) or "{{" in value:
-            raise UnsupportedFeatureError(f"the template {match[1]!r} is not plain text")
-        return value
-
-    expanded = _TEMPLATE.sub(replaced, url)
-    if "{{" in expanded:
-        raise UnsupportedFeatureError(f"the template in {url!r} is more than a name")
-    return expanded

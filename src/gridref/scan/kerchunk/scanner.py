@@ -1,23 +1,29 @@
-"""Kerchunk references: from an address to a group."""
+"""Kerchunk references, in JSON or Parquet: from an address to a group."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from gridref.errors import GridrefError, Place, SourceFormatError
-from gridref.io import SourcePool, absolute_url, describe_source, is_local
+from gridref.errors import GridrefError, Place, SourceFormatError, SourceUnavailableError
+from gridref.io import SourcePool, absolute_url, describe_source, is_absent, is_local
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import Source
+from gridref.scan.kerchunk.parquet import METADATA_FILE, ParquetReferences, metadata_of
 from gridref.scan.kerchunk.references import Reference, parse_references
 from gridref.scan.options import ScanOptions
 from gridref.scan.sniff import Head
 from gridref.scan.zarr.files import StoreFiles
 from gridref.scan.zarr.scanner import scan_files
 
-__all__ = ["KerchunkScanner"]
+__all__ = ["KerchunkScanner", "scan_reference_folder"]
+
+PARQUET_SUFFIXES = (".parq", ".parquet")
+"""How remote folders of references are named."""
+N_THREADS = 16
 
 _MARKS = (b'"refs"', b'.zgroup"', b'.zarray"', b'.zattrs"', b'"templates"')
 
@@ -40,7 +46,7 @@ class KerchunkScanner:
         SourceFormatError
             If the file is no JSON of references.
         UnsupportedFeatureError
-            For ``gen``, for templates that are more than a name, and as for Zarr stores.
+            For templates that are more than arithmetic and names, and as for Zarr stores.
         """
         folder, _, name = absolute_url(url).rpartition("/")
         data = StoreFiles(folder, options.storage_options).get(name)
@@ -49,6 +55,26 @@ class KerchunkScanner:
         except GridrefError as error:
             raise error.located(Place(source=url)) from error.__cause__
         return scan_files(_ReferencedFiles(url, references, options.storage_options), options)
+
+
+def scan_reference_folder(url: str | os.PathLike[str], options: ScanOptions) -> VirtualGroup | None:
+    """Describe what references in Parquet stand for; None where an address is no folder of them.
+
+    A remote address is looked at only if it ends as such folders are named. Raises as
+    `KerchunkScanner.scan` does.
+    """
+    address = absolute_url(url).rstrip("/")
+    if is_local(address):
+        if not os.path.isfile(os.path.join(address, METADATA_FILE)):
+            return None
+    elif not address.endswith(PARQUET_SUFFIXES):
+        return None
+    files = StoreFiles(address, options.storage_options)
+    document = metadata_of(files)
+    if document is None:
+        return None
+    references = ParquetReferences(files, document)
+    return scan_files(_ReferencedFiles(address, references, options.storage_options), options)
 
 
 class _ReferencedFiles:
@@ -66,6 +92,7 @@ class _ReferencedFiles:
         self._references = references
         self._storage_options = storage_options
         self._sources: dict[str, Source] = {}
+        self._reachable = True
         self._reader = StoreFiles(self.url, storage_options)
         self._folders: dict[str, dict[str, None]] = {}
         for key in references:
@@ -90,11 +117,12 @@ class _ReferencedFiles:
     def ranges(
         self, keys: Sequence[str], below: str
     ) -> Iterable[tuple[str, Source | bytes, int, int]]:
-        for key in keys:
-            held = self._references.get(key)
+        found = {key: held for key in keys if (held := self._references.get(key)) is not None}
+        self._describe_remote(held.url for held in found.values() if isinstance(held, Reference))
+        for key, held in found.items():
             if isinstance(held, bytes):
                 yield key, held, 0, len(held)
-            elif held is not None:
+            else:
                 yield (key, *self._located(held))
 
     def read_each(self, sources: Sequence[Source], starts: Any, lengths: Any) -> list[bytes]:
@@ -113,21 +141,44 @@ class _ReferencedFiles:
         return source, reference.offset, length
 
     def _source(self, reference: Reference) -> Source:
-        """The file of a reference; relative ones lie beside the references.
-
-        Remote files are asked for their size only where a reference needs it: references may well
-        be looked at where their files are out of reach.
-        """
+        """The file of a reference, as it is now; a remote one may be known by its address only."""
         known = self._sources.get(reference.url)
         if known is not None and (reference.length is not None or known.size_bytes is not None):
             return known
-        url = reference.url
+        url = self._full_url(reference.url)
+        if is_local(url) or reference.length is None:
+            known = describe_source(url, self._storage_options)
+        else:
+            known = known or Source(url)
+        return self._sources.setdefault(reference.url, known)
+
+    def _full_url(self, url: str) -> str:
+        """Address of a file; relative ones lie beside the references."""
         if "://" not in url and not os.path.isabs(url):
             url = f"{self.url.rpartition('/')[0]}/{url}"
-        url = absolute_url(url)
-        if is_local(url) or reference.length is None:
-            found = describe_source(url, self._storage_options)
-        else:
-            found = Source(url)
-        self._sources[reference.url] = found
-        return found
+        return absolute_url(url)
+
+    def _describe_remote(self, urls: Iterable[str]) -> None:
+        """Ask for size and version of remote files, once a file.
+
+        References may well be looked at where their files are out of reach: from the first one on
+        that cannot be reached, files are known by their addresses only.
+        """
+        new = [url for url in dict.fromkeys(urls) if url not in self._sources]
+        remote = [url for url in new if not is_local(self._full_url(url))]
+
+        def describe(url: str) -> Source | None:
+            if not self._reachable:
+                return None
+            try:
+                return describe_source(self._full_url(url), self._storage_options)
+            except SourceUnavailableError as error:
+                if is_absent(error):
+                    raise
+                self._reachable = False
+                return None
+
+        with ThreadPoolExecutor(N_THREADS) as threads:
+            for url, source in zip(remote, threads.map(describe, remote), strict=True):
+                self._sources[url] = source or Source(self._full_url(url))
+        self.n_listed += len(remote)

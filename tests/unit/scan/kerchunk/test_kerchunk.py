@@ -8,10 +8,16 @@ import numpy as np
 import pytest
 
 import gridref
-from gridref.errors import SourceFormatError, UnsupportedFeatureError
+from gridref.errors import (
+    SourceChangedError,
+    SourceFormatError,
+    SourceUnavailableError,
+    UnsupportedFeatureError,
+)
 from gridref.io import SourcePool
 from gridref.model.manifest import ChunkState
 from gridref.serve.reader import Reader
+from tests.http_server import Site, serving
 
 VALUES = np.arange(60, dtype="f4").reshape(10, 6)
 ZARRAY = {
@@ -78,8 +84,8 @@ def test_every_kind_of_reference(tmp_path, version):
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"gen": [{"key": "x"}]}, UnsupportedFeatureError, "gen"),
-        ({"templates": {"f": "{{c}}"}}, UnsupportedFeatureError, "not plain text"),
+        ({"gen": [{"key": "x"}]}, SourceFormatError, "no dimensions"),
+        ({"templates": {"f": "{{c}}"}}, UnsupportedFeatureError, "without its values"),
         ({"version": 7}, SourceFormatError, "version 7"),
         ({"refs": {"v/.zarray": json.dumps(ZARRAY), "v/0": ["a", 1]}}, SourceFormatError, "'v/0'"),
         ({"refs": {"a": "base64:%%"}}, SourceFormatError, "base64"),
@@ -100,6 +106,40 @@ def test_references_beyond_the_end_are_refused(tmp_path):
     document = {"v/.zarray": ZARRAY, ".zgroup": {"zarr_format": 2}, "v/0": ["a.bin", 2, 4]}
     with pytest.raises(SourceFormatError, match="beyond the end"):
         gridref.scan(write(tmp_path, document))
+
+
+def remote_document(url):
+    return {
+        ".zgroup": {"zarr_format": 2},
+        "v/.zarray": ZARRAY,
+        "v/0": [f"{url}/a.bin", 0, 4],
+        "v/1": [f"{url}/a.bin", 4, 4],
+    }
+
+
+def test_remote_files_are_described_once_and_a_change_is_noticed(tmp_path):
+    content = np.array([1, 2, 3, 4], "<i2").tobytes()
+    site = Site({"/a.bin": content}, {"/a.bin": '"one"'})
+    with serving(site) as running:
+        group = gridref.scan(write(tmp_path, remote_document(running.url)))
+        assert [method for method, *_ in site.requests] == ["HEAD"]
+        (source,) = group["v"].manifests[0].sources
+        assert (source.size_bytes, source.etag) == (8, '"one"')
+        assert read(group["v"]).tolist() == [1, 2, 3, 4]
+        site.etags["/a.bin"] = '"two"'
+        with pytest.raises(SourceChangedError, match="version was"):
+            read(group["v"])
+        del site.files["/a.bin"]
+        with pytest.raises(SourceUnavailableError):
+            gridref.scan(write(tmp_path, remote_document(running.url)))
+
+
+def test_files_out_of_reach_are_known_by_address(tmp_path):
+    with serving(Site()) as gone:
+        url = gone.url
+    group = gridref.scan(write(tmp_path, remote_document(url)))
+    (source,) = group["v"].manifests[0].sources
+    assert (source.url, source.size_bytes, source.etag) == (f"{url}/a.bin", None, None)
 
 
 def test_real_references(shared_data):
