@@ -117,7 +117,8 @@ def open_virtual_mfdataset(
         ``"override"`` takes variables without the dimension from the first file, anything else
         compares them.
     join
-        ``"exact"``, ``"outer"`` or ``"inner"``: variables that some files lack.
+        As in xarray for the labels of other dimensions. Variables that some files lack are filled
+        in (``"outer"``, ``"left"``, ``"right"``), left out (``"inner"``) or a problem.
     combine_attrs
         As in xarray.
     overlap
@@ -268,16 +269,11 @@ def _rules(
     data_vars: str = "minimal",
     coords: str = "minimal",
     compat: str = "equals",
-    join: str = "exact",
     **options: Any,
 ) -> CombineOptions:
     """Rules of combining out of xarray's words for them."""
-    joins = {"exact": "exact", "outer": "outer", "inner": "inner", "override": "exact"}
-    if join not in joins:
-        raise InvalidRequestError(f"join is one of {', '.join(joins)}, got {join!r}")
     wanted = {data_vars, coords}
     return CombineOptions(
-        join=joins[join],  # type: ignore[arg-type]
         variables=next((rule for rule in ("all", "different") if rule in wanted), "minimal"),
         compat="override" if compat == "override" else "equals",
         **with_converter(options),

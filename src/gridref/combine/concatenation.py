@@ -10,6 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
+from gridref.combine.alignment import Places, align_labels, find_places
 from gridref.combine.attributes import combine_attributes
 from gridref.combine.columns import Column, Notes, columns_of
 from gridref.combine.dimensions import (
@@ -26,7 +29,7 @@ from gridref.combine.options import CombineOptions, Read
 from gridref.combine.overlaps import Piece, plan_pieces
 from gridref.combine.packing import resolve_packing
 from gridref.combine.ragged import shift_indices
-from gridref.combine.report import DriftReport
+from gridref.combine.report import DriftReport, grouped
 from gridref.combine.stacking import (
     repeated_along,
     stack_columns,
@@ -39,7 +42,7 @@ from gridref.combine.values import Values
 from gridref.errors import InvalidRequestError, Problem
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.indexing import isel
-from gridref.model.joining import compacted, concatenate
+from gridref.model.joining import cast_scalar, compacted, concatenate, same_scalar
 from gridref.model.scan_report import ScanReport
 
 __all__ = ["Combination", "combine_batch"]
@@ -90,7 +93,7 @@ def combine_batch(
     names = tuple(notes.name(file) for file in range(len(groups)))
     report = DriftReport(tuple(notes.drifts), names)
     if notes.problems:
-        return Combination(None, report, tuple(notes.problems))
+        return Combination(None, report, grouped(notes.problems))
     scans = ScanReport.joined([item.report for item in groups])
     return Combination(group.replace(report=scans), report)
 
@@ -122,6 +125,7 @@ class _Inherited:
 
     lengths: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     flips: Mapping[str, set[int]] = field(default_factory=dict)
+    places: Mapping[str, Places] = field(default_factory=dict)
     pieces: list[Piece] | None = None
 
 
@@ -144,6 +148,12 @@ def _combine_level(
     columns = {name: flip_files(column, flips) for name, column in columns.items()}
     columns = resolve_times(columns, notes, task.values)
     columns = resolve_units(columns, notes)
+    places = {**inherited.places, **find_places(columns, growing, notes, task.values)}
+    if places:
+        columns = {
+            name: align_labels(column, places, growing, notes, task.values)
+            for name, column in columns.items()
+        }
     lengths = lengths_along(columns, growing, inherited.lengths)
     columns = shift_indices(columns, lengths, notes, task.values)
     pieces = _pieces(columns, lengths, task) or inherited.pieces
@@ -153,7 +163,7 @@ def _combine_level(
         if (array := _combine_column(column, lengths, pieces, task)) is not None
     }
     _check_sizes(arrays, path, task)
-    passed = _Inherited(lengths, flips, pieces)
+    passed = _Inherited(lengths, flips, places, pieces)
     attrs = _group_attributes(groups, path, notes)
     return VirtualGroup(
         arrays,
@@ -302,6 +312,7 @@ def _combine_growing(
     filled = fill_gaps(column, dim, lengths, notes)
     if dtype is None or filled is None:
         return None
+    _note_fill_values(column, dtype, notes)
     full, fill = filled
     if len(full.files) < len(notes.inputs):
         known = [*full.files, *(file for file, extent in lengths.items() if not extent)]
@@ -314,6 +325,20 @@ def _combine_growing(
     alike = fill is None and len(column.kinds) == 1
     joined = compacted(concatenate(arrays, axis, dtype=dtype, fill_value=fill, alike=alike))
     return _with_attributes(joined, full, notes)
+
+
+def _note_fill_values(column: Column, dtype: np.dtype[Any], notes: Notes) -> None:
+    """Note where chunks that files do not hold read otherwise than in the first file."""
+    if len(column.kinds) == 1:
+        return
+    first = cast_scalar(column.first.fill_value, dtype)
+    if all(
+        same_scalar(cast_scalar(kind.array.fill_value, dtype), first, dtype)
+        for kind in column.kinds
+    ):
+        return
+    cases = column.cases(lambda kind: f"fill value {kind.array.fill_value}")
+    notes.drift("fill-value", column.path, cases, "missing chunks keep reading as in their file")
 
 
 def _note_absent(column: Column, known: Iterable[int], what: str, notes: Notes) -> None:

@@ -10,7 +10,7 @@ from typing import Any, overload
 
 from gridref.combine.concatenation import Combination, combine_batch
 from gridref.combine.options import CombineOptions, Read
-from gridref.combine.report import Drift, DriftCase, DriftReport
+from gridref.combine.report import Drift, DriftCase, DriftReport, grouped
 from gridref.errors import CombineError, InvalidRequestError, Problem
 from gridref.model.array import VirtualArray, VirtualGroup
 
@@ -127,7 +127,7 @@ def _united(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     for problem in problems:
         key = (problem.cause, problem.message, problem.variable)
         found.setdefault(key, []).extend(problem.sources)
-    return tuple(
+    return grouped(
         Problem(cause, message, variable, tuple(dict.fromkeys(sources)))
         for (cause, message, variable), sources in found.items()
     )

@@ -12,7 +12,7 @@ from gridref.combine.packing import Packing, unpack_all
 from gridref.model.array import VirtualArray, zero_of
 from gridref.model.joining import missing_array
 
-__all__ = ["fill_gaps", "lacking_files"]
+__all__ = ["fill_gaps", "lacking_files", "no_data_of"]
 
 
 def lacking_files(column: Column, lengths: Mapping[int, int]) -> list[int]:
@@ -38,7 +38,7 @@ def fill_gaps(
     if not lacking:
         return column, None
     rule = notes.options.join
-    if rule == "exact":
+    if rule in ("exact", "override"):
         message = "some files lack it; join='outer' fills in, join='inner' leaves it out"
         notes.problem("variable-missing", column.path, message, lacking)
         return None
@@ -65,18 +65,22 @@ def fill_gaps(
 
 def _with_fill(column: Column) -> tuple[Column, Any]:
     """A value that says "no data" in the array, unpacking it to floats where it has none."""
-    dtype = column.first.dtype
-    if dtype.kind in "SUT" or dtype.kind not in "biuf":
-        return column, zero_of(dtype)
-    fills = Packing.of(column.first).fills
-    declared = column.first.attrs.get("_FillValue", column.first.attrs.get("missing_value"))
-    if fills and declared is not None:
-        fill = np.asarray(declared).reshape(-1)[0]
-        return column, np.asarray(fill).astype(dtype)[()]
-    if dtype.kind == "f":
-        return column, dtype.type(np.nan)
+    fill = no_data_of(column.first)
+    if fill is not None:
+        return column, fill
     floats = unpack_all(column)
     return floats, floats.first.dtype.type(np.nan)
+
+
+def no_data_of(array: VirtualArray) -> Any:
+    """The stored value that says "no data" in an array; None for integers that have none."""
+    dtype = array.dtype
+    if dtype.kind in "SUT" or dtype.kind not in "biuf":
+        return zero_of(dtype)
+    declared = array.attrs.get("_FillValue", array.attrs.get("missing_value"))
+    if declared is not None and Packing.of(array).fills:
+        return np.asarray(declared).reshape(-1)[0].astype(dtype)
+    return dtype.type(np.nan) if dtype.kind == "f" else None
 
 
 def _gap(template: VirtualArray, axis: int, extent: int, fill: Any) -> VirtualArray:

@@ -27,8 +27,10 @@ class CombineOptions:
     Attributes
     ----------
     join
-        Variables that some inputs lack: ``"exact"`` makes them a problem, ``"outer"`` fills in
-        missing blocks, ``"inner"`` leaves the variable out. The report says so.
+        Variables and labels of other dimensions that some inputs lack: ``"exact"`` makes them a
+        problem, ``"outer"`` fills in missing blocks, ``"inner"`` leaves them out. ``"left"`` and
+        ``"right"`` take the labels of the first and the last input, and fill in; ``"override"``
+        takes the first's labels for those of all, where there are as many. The report says so.
     overlap
         Labels along the dimension that occur in several inputs: ``"error"`` makes them a problem,
         ``"first"`` and ``"last"`` keep one of each and put the labels in order, ``"keep"`` keeps
@@ -57,7 +59,7 @@ class CombineOptions:
         known.
     """
 
-    join: Literal["exact", "outer", "inner"] = "exact"
+    join: Literal["exact", "outer", "inner", "left", "right", "override"] = "exact"
     overlap: Literal["error", "first", "last", "keep"] = "error"
     variables: Literal["minimal", "different", "all"] = "minimal"
     compat: Literal["equals", "override"] = "equals"

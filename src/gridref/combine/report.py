@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Drift", "DriftCase", "DriftReport", "file_ranges"]
+from gridref.errors import Problem
+
+__all__ = ["Drift", "DriftCase", "DriftReport", "file_ranges", "grouped"]
 
 
 def file_ranges(files: Sequence[int]) -> list[tuple[int, int]]:
@@ -147,3 +149,11 @@ class DriftReport:
     def to_json(self) -> dict[str, Any]:
         """JSON form."""
         return {"files": list(self.files), "drifts": [drift.to_json() for drift in self.drifts]}
+
+
+def grouped(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Problems of one cause beside each other, causes in the order of first occurrence."""
+    by_cause: dict[str, list[Problem]] = {}
+    for problem in problems:
+        by_cause.setdefault(problem.cause, []).append(problem)
+    return tuple(problem for found in by_cause.values() for problem in found)

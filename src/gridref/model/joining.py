@@ -22,7 +22,15 @@ from gridref.model.indexing import split_blocks
 from gridref.model.manifest import ChunkManifest, ChunkState, Manifest
 from gridref.model.reshaping import expand_dims
 
-__all__ = ["compacted", "concatenate", "missing_array", "recast", "same_scalar", "stack"]
+__all__ = [
+    "cast_scalar",
+    "compacted",
+    "concatenate",
+    "missing_array",
+    "recast",
+    "same_scalar",
+    "stack",
+]
 
 Int64Array = NDArray[np.int64]
 

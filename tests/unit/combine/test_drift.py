@@ -390,6 +390,40 @@ def test_order_of_dimensions() -> None:
     assert "dimensions" in causes(result.report)
 
 
+def test_dimensions_that_some_files_lack() -> None:
+    def part(n: int, v: VirtualArray) -> VirtualGroup:
+        return group(time=numbers(np.arange(float(n)) + 10 * n), v=v)
+
+    rows = np.arange(6.0).reshape(2, 3)
+    once = np.array([7.0, 8, 9])
+    parts = [part(2, numbers(rows, ("time", "x"))), part(3, numbers(once, ("x",)))]
+    for order in (parts, parts[::-1]):
+        result = combine(order, "time", read=read_slowly, options=CombineOptions(overlap="keep"))
+        assert result.group is not None
+        repeated = np.repeat(once[np.newaxis], 3, axis=0)
+        wanted = [rows, repeated] if order is parts else [repeated, rows]
+        np.testing.assert_array_equal(read_slowly(result.group.arrays["v"]), np.concatenate(wanted))
+        (drift,) = result.report.of_cause("dimensions")
+        assert "repeated along time" in drift.resolution
+
+
+def test_fill_values_are_reported_and_stay_each_files_own() -> None:
+    parts = [
+        chunked_array(np.int16([1, 2, 3, 4]), (2,), ("time",), fill_value=np.int16(f), absent=[1])
+        for f in (0, 0, 5)
+    ]
+    result = combine([group(v=part) for part in parts], "time")
+    assert result.group is not None
+    joined = read_slowly(result.group.arrays["v"])
+    assert joined.tolist() == [1, 2, 0, 0, 1, 2, 0, 0, 1, 2, 5, 5]
+    (drift,) = result.report
+    assert drift.cause == "fill-value"
+    assert [(case.value, case.ranges) for case in drift.cases] == [
+        ("fill value 0", ((0, 1),)),
+        ("fill value 5", ((2, 2),)),
+    ]
+
+
 def test_reversed_latitudes_are_flipped() -> None:
     lat = np.array([10.0, 20, 30])
     values = np.arange(6.0).reshape(2, 3)
@@ -592,6 +626,15 @@ def test_all_problems_come_at_once_and_can_be_left_out() -> None:
     found = problems(one, other)
     assert set(found) == {"shape-differs", "units-differ", "dtype-differs", "variable-missing"}
     assert all("input" in text for text in found.values())
+    both = [group(v=numbers([1]), w=numbers([1]), x=numbers([[1]], ("time", "y")))]
+    both.append(group(v=numbers([b"x"]), x=numbers([[1, 2]], ("time", "y")), w=numbers([b"x"])))
+    grouped = combine(both, "time").problems
+    assert [problem.cause for problem in grouped] == [
+        "dtype-differs",
+        "dtype-differs",
+        "shape-differs",
+    ]
+    assert all(problem.sources == ("input 2",) for problem in grouped)
     left = combine([one, other], "time", options=CombineOptions(conflicts="drop"))
     assert left.group is not None
     assert set(left.group.arrays) == {"a"}
@@ -614,7 +657,7 @@ def test_chunks_codecs_and_byte_order_are_never_a_conflict() -> None:
     )
 
 
-@pytest.mark.parametrize("bad", [{"join": "left"}, {"overlap": True}, {"conflicts": ""}])
+@pytest.mark.parametrize("bad", [{"join": "no"}, {"overlap": True}, {"conflicts": ""}])
 def test_bad_options(bad: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequestError, match="is one of"):
         CombineOptions(**bad)

@@ -55,7 +55,9 @@ Options = Annotated[
 ]
 Join = Annotated[
     str | None,
-    typer.Option(help="Variables that some files lack: exact (a problem), outer, inner."),
+    typer.Option(
+        help="Variables and labels that some files lack: exact (a problem), outer, inner, left, right, override."
+    ),
 ]
 Overlap = Annotated[
     str | None,

@@ -13,7 +13,7 @@ from rich.text import Text
 from gridref.adapters.drawing import describe_arrays, draw_tree
 from gridref.adapters.inspecting import decoded_because
 from gridref.combine import Combination
-from gridref.serve.views import ViewOptions
+from gridref.serve.views import ViewOptions, show
 
 __all__ = ["print_plan"]
 
@@ -61,6 +61,7 @@ def _drifts(combination: Combination) -> Table:
 def _document(combination: Combination) -> dict[str, Any]:
     group = combination.group
     arrays = {} if group is None else group.all_arrays()
+    views = {path: show(array, ViewOptions()) for path, array in arrays.items()}
     return {
         "files": list(combination.report.files),
         "drifts": [drift.to_json() for drift in combination.report],
@@ -79,6 +80,8 @@ def _document(combination: Combination) -> dict[str, Any]:
                 "dims": list(array.dims),
                 "dtype": str(array.dtype),
                 "blocks": array.n_blocks,
+                "view": views[path].view,
+                "reason": views[path].reason,
             }
             for path, array in arrays.items()
         },

@@ -1,0 +1,249 @@
+"""Grids that differ: index coordinates brought on common labels, as ``join`` says.
+
+The rules are xarray's (``xarray.structure.alignment``): ``outer`` takes all labels in ascending
+order, ``inner`` those that all files have in the first's order, ``left`` and ``right`` the first
+and the last file's. Labels that a file lacks are missing blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.combine.columns import Column, Notes
+from gridref.combine.gaps import no_data_of
+from gridref.combine.packing import Packing, unpack_all
+from gridref.combine.values import Values, same_values
+from gridref.errors import NotRepresentableError
+from gridref.model.array import VirtualArray
+from gridref.model.indexing import isel
+from gridref.model.joining import concatenate, missing_array
+
+__all__ = ["Places", "align_labels", "find_places"]
+
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Where the common labels of a dimension are in each file.
+
+    Attributes
+    ----------
+    labels
+        The common labels, as an array of the first file's metadata.
+    by_file
+        For files with other labels: the place of each common label in the file, -1 where it has
+        none.
+    """
+
+    labels: VirtualArray
+    by_file: Mapping[int, Indices]
+
+
+def find_places(
+    columns: Mapping[str, Column], growing: Collection[str], notes: Notes, values: Values
+) -> dict[str, Places]:
+    """The dimensions along which files have unlike labels that the join brings together."""
+    if notes.options.join == "exact":
+        return {}
+    found = {}
+    for name, column in columns.items():
+        if name in growing or any(kind.array.dims != (name,) for kind in column.kinds):
+            continue
+        places = _places(column, notes, values)
+        if places is not None:
+            found[name] = places
+    return found
+
+
+def _places(column: Column, notes: Notes, values: Values) -> Places | None:
+    labels = _labels(column, values)
+    if labels is None:
+        return None
+    distinct: dict[bytes, tuple[NDArray[Any], list[int]]] = {}
+    for file, own in zip(column.files, labels, strict=True):
+        distinct.setdefault(own.tobytes(), (own, []))[1].append(file)
+    if len(distinct) == 1:
+        return None
+    rule = notes.options.join
+    if rule == "override":
+        if len({len(own) for own, _ in distinct.values()}) > 1:
+            return None
+        target = labels[0]
+    else:
+        target = _target(rule, [own for own, _ in distinct.values()], labels[-1])
+    cases: dict[str, list[int]] = {}
+    for own, files in distinct.values():
+        cases.setdefault(_described(own), []).extend(files)
+    notes.drift("labels", column.path, cases, f"join={rule!r}: {_described(target)}")
+    first = column.first
+    joined = VirtualArray.from_numpy(target, first.dims, first.attrs, first.fill_value)
+    by_file: dict[int, Indices] = {}
+    if rule != "override":
+        for own, files in distinct.values():
+            if not np.array_equal(own, target):
+                by_file |= dict.fromkeys(files, _indices(own, target))
+    return Places(joined, by_file)
+
+
+def _labels(column: Column, values: Values) -> list[NDArray[Any]] | None:
+    """Labels of every file in one dtype; None where they cannot be compared."""
+    meaning = {(Packing.of(kind.array), _units_of(kind.array)) for kind in column.kinds}
+    if len(meaning) > 1:
+        return None
+    kinds = {kind.array.dtype.kind for kind in column.kinds}
+    if not (kinds <= set("iuf") or (len(kinds) == 1 and kinds <= set("SU"))):
+        return None
+    if not all(values.available(array) for array in column.arrays):
+        return None
+    labels = [values.of(array) for array in column.arrays]
+    dtype = np.result_type(*{own.dtype for own in labels})
+    for own in labels:
+        if len(np.unique(own)) != len(own) or (own.dtype.kind == "f" and np.isnan(own).any()):
+            return None
+    return [own.astype(dtype) for own in labels]
+
+
+def _units_of(array: VirtualArray) -> tuple[str, ...]:
+    return tuple(str(array.attrs.get(name)) for name in ("units", "calendar"))
+
+
+def _target(rule: str, distinct: Sequence[NDArray[Any]], last: NDArray[Any]) -> NDArray[Any]:
+    first = distinct[0]
+    if rule == "outer":
+        return np.unique(np.concatenate(list(distinct)))
+    if rule == "inner":
+        kept = np.ones(len(first), bool)
+        for own in distinct[1:]:
+            kept &= np.isin(first, own)
+        return first[kept]
+    return first if rule == "left" else last
+
+
+def _indices(own: NDArray[Any], target: NDArray[Any]) -> Indices:
+    """The place of every target label among a file's own; -1 where there is none."""
+    if not len(own):
+        return np.full(len(target), -1, np.int64)
+    order = np.argsort(own)
+    at = np.minimum(np.searchsorted(own, target, sorter=order), len(own) - 1)
+    return np.where(own[order[at]] == target, order[at], -1)
+
+
+def _described(labels: NDArray[Any]) -> str:
+    if not len(labels):
+        return "no labels"
+    return f"{len(labels)} labels, {labels[0]} to {labels[-1]}"
+
+
+def align_labels(
+    column: Column,
+    places: Mapping[str, Places],
+    growing: Collection[str],
+    notes: Notes,
+    values: Values,
+) -> Column:
+    """Put the arrays of all files on the common labels of the dimensions concerned."""
+    if column.name in places and column.first.dims == (column.name,):
+        joined = places[column.name].labels
+        return column.with_arrays([joined.replace(attrs=a.attrs) for a in column.arrays])
+    concerned = [dim for dim in column.first.dims if dim in places and places[dim].by_file]
+    if not concerned:
+        return column
+    original = column
+    lacking = any(
+        (places[dim].by_file[file] < 0).any()
+        for dim in concerned
+        for file in column.files
+        if file in places[dim].by_file
+    )
+    if lacking and any(no_data_of(kind.array) is None for kind in column.kinds):
+        column = unpack_all(column)
+    try:
+        aligned = column
+        for dim in concerned:
+            aligned = _reindexed(aligned, dim, places[dim])
+    except NotRepresentableError as error:
+        message = f"its labels cannot be brought together: {error}"
+        notes.problem("labels-differ", column.path, message, column.files)
+        return original
+    static = not set(growing) & set(column.first.dims)
+    if static and lacking and len(concerned) == 1 and notes.options.compat == "equals":
+        whole = _laid_by_label(column, concerned[0], places[concerned[0]], values)
+        return aligned if whole is None else whole
+    return aligned
+
+
+def _reindexed(column: Column, dim: str, places: Places) -> Column:
+    number = dict(zip(column.files, range(len(column.files)), strict=True))
+    arrays = list(column.arrays)
+    fills = {
+        place: fill
+        for kind in column.kinds
+        for fill in (no_data_of(kind.array),)
+        for place in kind.members
+    }
+    for file, indices in places.by_file.items():
+        if file in number and dim in arrays[number[file]].dims:
+            place = number[file]
+            arrays[place] = reindex(arrays[place], dim, indices, fills[place])
+    return column.with_arrays(arrays)
+
+
+def reindex(array: VirtualArray, dim: str, indices: Indices, fill: Any) -> VirtualArray:
+    """The places of an array along a dimension in another order; missing blocks for -1.
+
+    Raises
+    ------
+    NotRepresentableError
+        If the places fall into too many runs.
+    """
+    axis = array.dims.index(dim)
+    if (indices >= 0).all():
+        return isel(array, {dim: indices})
+    absent = indices < 0
+    heads = np.flatnonzero(np.concatenate([[True], absent[1:] != absent[:-1]])).tolist()
+    parts = []
+    for start, stop in zip(heads, [*heads[1:], len(indices)], strict=True):
+        if absent[start]:
+            shape = (*array.shape[:axis], stop - start, *array.shape[axis + 1 :])
+            part = missing_array(shape, array.dtype, dims=array.dims, fill_value=fill)
+        else:
+            part = isel(array, {dim: indices[start:stop]})
+        parts.append(part)
+    joined = concatenate(parts, axis, dtype=array.dtype, fill_value=fill)
+    return joined.replace(dims=array.dims, attrs=array.attrs)
+
+
+def _laid_by_label(column: Column, dim: str, places: Places, values: Values) -> Column | None:
+    """A variable without the growing dimension, each label from the first file that has it.
+
+    None where files contradict each other, or do not have all labels together.
+    """
+    n_labels = places.labels.shape[0]
+    every = np.arange(n_labels)
+    owner = np.full(n_labels, -1, np.int64)
+    for place, file in enumerate(column.files):
+        own = places.by_file.get(file, every) >= 0
+        owner[own & (owner < 0)] = place
+    if (owner < 0).any() or not all(map(values.available, column.arrays)):
+        return None
+    axis = column.first.dims.index(dim)
+    heads = np.flatnonzero(np.concatenate([[True], owner[1:] != owner[:-1]])).tolist()
+    parts = []
+    for start, stop in zip(heads, [*heads[1:], n_labels], strict=True):
+        place = int(owner[start])
+        indices = places.by_file.get(column.files[place], every)
+        parts.append(isel(column.arrays[place], {dim: indices[start:stop]}))
+    whole = concatenate(parts, axis).replace(attrs=column.first.attrs)
+    shown = values.of(whole)
+    for file, array in zip(column.files, column.arrays, strict=True):
+        indices = places.by_file.get(file, every)
+        mine = np.take(values.of(array), indices[indices >= 0], axis)
+        if not same_values(mine, np.take(shown, np.flatnonzero(indices >= 0), axis)):
+            return None
+    return column.with_arrays([whole.replace(attrs=array.attrs) for array in column.arrays])
