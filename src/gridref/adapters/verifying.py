@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from gridref.adapters.opening import open_group, reader_for
 from gridref.adapters.originals import Originals
+from gridref.catalog import check_catalog
 from gridref.codecs import unpack
 from gridref.errors import Place, UnsupportedFeatureError
 from gridref.model.array import MISSING_BLOCK, VirtualArray, VirtualGroup
@@ -82,6 +83,8 @@ def verify(
 ) -> Verification:
     """Compare chunks of every array with what h5py or tifffile returns for them.
 
+    A catalog's own files are compared with the hashes that it states first.
+
     Parameters
     ----------
     source
@@ -99,7 +102,11 @@ def verify(
     ------
     ReadError
         Where a chunk cannot be read at all.
+    CatalogCorruptError
+        If a file of the catalog is not as it was written.
     """
+    if not isinstance(source, VirtualGroup):
+        check_catalog(source, storage_options)
     group = open_group(source, storage_options)
     arrays = group.all_arrays()
     random = np.random.default_rng(seed)

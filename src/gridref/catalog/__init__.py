@@ -1,5 +1,6 @@
 """Virtual groups kept as a directory of one JSON file and three Parquet tables."""
 
+from gridref.catalog.checking import check_catalog
 from gridref.catalog.document import FORMAT_VERSIONS, ROOT_FILE
 from gridref.catalog.reader import CatalogGroup, CatalogInfo, open_catalog
 from gridref.catalog.rows import ParquetManifest
@@ -11,6 +12,7 @@ __all__ = [
     "CatalogGroup",
     "CatalogInfo",
     "ParquetManifest",
+    "check_catalog",
     "open_catalog",
     "write_catalog",
 ]

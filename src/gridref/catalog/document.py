@@ -266,7 +266,7 @@ class CatalogDocument:
             **self._content(),
             "tables": {name: table.sha256 for name, table in self.tables.items()},
         }
-        return f"sha256:{hashlib.sha256(_dump(content)).hexdigest()}"
+        return _digest(content)
 
     def _content(self) -> dict[str, Any]:
         return {
@@ -324,6 +324,19 @@ class CatalogDocument:
             raise CatalogCorruptError(
                 f"the catalog's description is damaged ({error!r}): build the catalog again", place
             ) from error
+
+
+def stated_digest(content: bytes) -> str:
+    """The digest of a root file, out of what stands in it."""
+    document = json.loads(content)
+    members = ("source_urls", "extra", "axes", "encodings", "root")
+    described = {name: document.get(name) for name in members}
+    tables = {name: table["sha256"] for name, table in document["tables"].items()}
+    return _digest({**described, "tables": tables})
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    return f"sha256:{hashlib.sha256(_dump(content)).hexdigest()}"
 
 
 def _parse(content: bytes, place: Place) -> dict[str, Any]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import posixpath
 import re
+import time
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any, Protocol, Self
 
 from gridref.errors import CatalogNotFoundError, GridrefError, Place, SourceUnavailableError
@@ -64,6 +66,10 @@ class Folder(Protocol):
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
+        ...
+
+    def age(self, name: str) -> float | None:
+        """Seconds since a file was written; None if that is not known."""
         ...
 
 
@@ -127,6 +133,13 @@ class LocalFolder:
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
         _remove(self.address(name))
+
+    def age(self, name: str) -> float | None:
+        """Seconds since a file was written; None if there is none."""
+        try:
+            return time.time() - os.stat(self.address(name)).st_mtime
+        except OSError:
+            return None
 
 
 class _DurableFile:
@@ -212,6 +225,14 @@ class RemoteFolder:
         except SourceUnavailableError as error:
             if not is_absent(error):
                 raise
+
+    def age(self, name: str) -> float | None:
+        """Seconds since a file was written; None if the filesystem does not say."""
+        try:
+            written = self._filesystem.modified(self._key(name))
+        except (OSError, NotImplementedError, KeyError):
+            return None
+        return time.time() - written.timestamp() if isinstance(written, datetime) else None
 
     def _key(self, name: str) -> str:
         return f"{self._path}/{name}"

@@ -51,6 +51,8 @@ from gridref.model.manifest import ChunkState
 __all__ = ["write_catalog", "write_to_folder"]
 
 _TABLE_FILE = re.compile(r"(sources|blocks|chunks)-[0-9a-f]+\.parquet$")
+LEFT_OVER_SECONDS = 24 * 3600
+"""Age from which on a table that no catalog names is taken for left over."""
 _DRAFT_FILE = re.compile(rf"\.{re.escape(ROOT_FILE)}\.\d+\.tmp$")
 
 
@@ -66,7 +68,8 @@ def write_catalog(
 
     The tables are written under new names, then ``gridref.json``, which names them, is put in
     place, then the tables of the catalog that was there before are removed. A crash at any moment
-    leaves the old catalog, or none where there was none.
+    leaves the old catalog, or none where there was none. What crashes left behind more than a day
+    ago is removed too.
 
     Parameters
     ----------
@@ -118,7 +121,7 @@ def write_to_folder(
 ) -> str:
     """Write a catalog into a folder: see `write_catalog`."""
     _check_extra(extra)
-    before = _tables_there(folder)
+    before = _to_be_replaced(folder)
     arrays = group.all_arrays()
     layouts = _layouts(arrays)
     generation = uuid.uuid4().hex[:16]
@@ -151,28 +154,37 @@ def _check_extra(extra: Mapping[str, Any]) -> None:
         raise InvalidRequestError(f"extra must be strict JSON: {error}") from error
 
 
-def _tables_there(folder: Folder) -> list[str]:
-    """Tables of the catalog in a folder; none in one that is not there, or empty.
+def _to_be_replaced(folder: Folder) -> list[str]:
+    """Tables of the catalog in a folder, and what interrupted writes left there.
 
-    What an interrupted write left behind does not count as content.
+    Nothing in a folder that is not there, or empty. What is left over does not count as content.
     """
     names = folder.names()
     if names is None:
         return []
+    ours = [name for name in names if _TABLE_FILE.match(name) or _DRAFT_FILE.match(name)]
+    current = []
     if ROOT_FILE in names:
-        try:
-            content = folder.read(ROOT_FILE)
-        except CatalogNotFoundError:
-            return []
-        document, _ = CatalogDocument.from_bytes(content, folder.address(ROOT_FILE))
-        return [table.file for table in document.tables.values() if _TABLE_FILE.match(table.file)]
-    others = [name for name in names if not _TABLE_FILE.match(name) and not _DRAFT_FILE.match(name)]
-    if others:
+        current = _tables_named(folder)
+    elif len(ours) < len(names):
+        others = sorted(set(names) - set(ours))
         raise InvalidRequestError(
             f"not a catalog, and not empty (it holds {others[0]!r}): choose another place",
             Place(source=folder.url),
         )
-    return []
+    # What is young may belong to a write under way.
+    old = [n for n in ours if n not in current and (folder.age(n) or 0) > LEFT_OVER_SECONDS]
+    return [*current, *old]
+
+
+def _tables_named(folder: Folder) -> list[str]:
+    """Tables that the catalog in a folder names."""
+    try:
+        content = folder.read(ROOT_FILE)
+    except CatalogNotFoundError:
+        return []
+    document, _ = CatalogDocument.from_bytes(content, folder.address(ROOT_FILE))
+    return [table.file for table in document.tables.values() if _TABLE_FILE.match(table.file)]
 
 
 def _layouts(arrays: Mapping[str, VirtualArray]) -> list[RowLayout]:

@@ -11,7 +11,8 @@ import fsspec
 import numpy as np
 import pytest
 
-from gridref.catalog import open_catalog, write_catalog
+from gridref.adapters.verifying import verify
+from gridref.catalog import check_catalog, open_catalog, write_catalog
 from gridref.catalog.storage import LocalFolder
 from gridref.errors import (
     CatalogCorruptError,
@@ -59,6 +60,66 @@ def test_a_catalog_is_replaced_and_leaves_nothing_behind(tmp_path: Path) -> None
     assert value_in(open_catalog(tmp_path / "c")) == 2.0
     assert len(list((tmp_path / "c").iterdir())) == 4
     assert value_in(open_catalog(tmp_path / "c" / "gridref.json")) == 2.0
+
+
+def test_what_crashes_left_behind_is_removed_once_it_is_old(tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    write_catalog(group_of(1.0), folder)
+    names = ["chunks-00ff.parquet", "blocks-00ff.parquet", ".gridref.json.77.tmp", "notes.txt"]
+    for name in names:
+        (folder / name).write_bytes(b"x")
+    write_catalog(group_of(1.0), folder)
+    assert {path.name for path in folder.iterdir()} >= set(names)
+    for name in names[1:]:
+        os.utime(folder / name, (0, 0))
+    write_catalog(group_of(2.0), folder)
+    left = {path.name for path in folder.iterdir()}
+    assert left & set(names) == {"chunks-00ff.parquet", "notes.txt"}
+    assert value_in(open_catalog(folder)) == 2.0
+
+
+def test_what_crashes_left_behind_on_object_stores(monkeypatch: pytest.MonkeyPatch) -> None:
+    filesystem = fsspec.filesystem("memory")
+    write_catalog(group_of(1.0), "memory://left/c")
+    filesystem.pipe_file("/left/c/chunks-00ff.parquet", b"x")
+    write_catalog(group_of(1.0), "memory://left/c")
+    assert filesystem.exists("/left/c/chunks-00ff.parquet")
+    monkeypatch.setattr("gridref.catalog.writer.LEFT_OVER_SECONDS", -1)
+    write_catalog(group_of(2.0), "memory://left/c")
+    assert not filesystem.exists("/left/c/chunks-00ff.parquet")
+    assert value_in(open_catalog("memory://left/c")) == 2.0
+
+
+@pytest.mark.parametrize("table", ["chunks", "blocks", "sources"])
+@pytest.mark.parametrize("place", ["local", "memory"])
+def test_every_byte_is_compared_with_the_hashes(tmp_path: Path, place: str, table: str) -> None:
+    url = str(tmp_path / "c") if place == "local" else f"memory://check/{table}"
+    filesystem, folder = fsspec.core.url_to_fs(url)
+    write_catalog(group_of(1.0), url)
+    check_catalog(url)
+    (path,) = (name for name in filesystem.ls(folder, detail=False) if f"/{table}-" in name)
+    content = bytearray(filesystem.cat_file(path))
+    content[len(content) // 2] ^= 1
+    filesystem.pipe_file(path, bytes(content))
+    with pytest.raises(CatalogCorruptError, match=rf"SHA-256.*{table}-"):
+        check_catalog(url)
+    filesystem.pipe_file(path, bytes(content[:-1]))
+    with pytest.raises(CatalogCorruptError, match="bytes instead of"):
+        check_catalog(url)
+    filesystem.rm_file(path)
+    with pytest.raises(CatalogCorruptError, match="it is missing"):
+        check_catalog(url)
+
+
+def test_the_root_file_is_compared_with_its_digest(tmp_path: Path) -> None:
+    write_catalog(group_of(1.0), tmp_path / "c")
+    root = tmp_path / "c" / "gridref.json"
+    root.write_text(root.read_text().replace("value 1.0", "value 7.0"))
+    open_catalog(tmp_path / "c")
+    with pytest.raises(CatalogCorruptError, match="digest"):
+        check_catalog(tmp_path / "c")
+    with pytest.raises(CatalogCorruptError, match="digest"):
+        verify(tmp_path / "c")
 
 
 def test_a_plain_zarr_reader_finds_nothing(tmp_path: Path) -> None:

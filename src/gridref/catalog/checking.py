@@ -1,0 +1,74 @@
+"""Whether a catalog is whole: its files against the hashes that it states."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from gridref.catalog.document import ROOT_FILE, CatalogDocument, TableEntry, stated_digest
+from gridref.catalog.storage import open_folder
+from gridref.errors import CatalogCorruptError, Place, ShortReadError, SourceUnavailableError
+from gridref.io import SourcePool, absolute_url, describe_source, is_absent
+
+__all__ = ["check_catalog"]
+
+_PIECE_BYTES = 8 * 2**20
+
+
+def check_catalog(
+    url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None
+) -> None:
+    """Read all of a catalog, and compare sizes and SHA-256 with what it states.
+
+    Opening a catalog does not do this; reading its rows checks each page's checksum only.
+
+    Parameters
+    ----------
+    url
+        Address of the catalog's directory (or of the ``gridref.json`` in it).
+    storage_options
+        fsspec options, or a mapping of protocol to options.
+
+    Raises
+    ------
+    CatalogCorruptError
+        Naming the file that differs.
+    CatalogNotFoundError, CatalogVersionError, SourceUnavailableError
+        As `open_catalog`.
+    """
+    folder = open_folder(absolute_url(url).removesuffix(f"/{ROOT_FILE}"), storage_options)
+    content = folder.read(ROOT_FILE)
+    document, digest = CatalogDocument.from_bytes(content, folder.address(ROOT_FILE))
+    if stated_digest(content) != digest:
+        raise _corrupt("its content is not that of its digest", folder.address(ROOT_FILE))
+    for table in document.tables.values():
+        _check_table(folder.address(table.file), table, storage_options)
+
+
+def _check_table(address: str, table: TableEntry, options: Mapping[str, Any] | None) -> None:
+    found = hashlib.sha256()
+    try:
+        source = describe_source(address, options)
+        if source.size_bytes != table.n_bytes:
+            raise _corrupt(f"it has {source.size_bytes} bytes instead of {table.n_bytes}", address)
+        with SourcePool(options) as pool:
+            for start in range(0, table.n_bytes, _PIECE_BYTES):
+                length = min(_PIECE_BYTES, table.n_bytes - start)
+                found.update(pool.read(source, start, length))
+    except ShortReadError as error:
+        raise _corrupt("it is cut", address) from error
+    except SourceUnavailableError as error:
+        if not is_absent(error):
+            raise
+        raise _corrupt("it is missing", address) from error
+    if found.hexdigest() != table.sha256:
+        raise _corrupt("its SHA-256 is not the one that the catalog states", address)
+
+
+def _corrupt(reason: str, address: str) -> CatalogCorruptError:
+    return CatalogCorruptError(
+        f"a file of the catalog is damaged: {reason}. Build the catalog again",
+        Place(source=address),
+    )
