@@ -14,6 +14,8 @@ import xarray as xr
 import gridref
 from gridref.adapters.duck_array import VirtualDuckArray
 from gridref.errors import CombineError
+from gridref.testing.builders import chunked_array
+from gridref.testing.reference_reader import read_slowly
 
 JOINS = ["outer", "inner", "left", "right"]
 GRIDS: dict[str, tuple[list[float], ...]] = {
@@ -168,6 +170,34 @@ def test_labels_of_the_root_hold_in_groups(tmp_path: Path) -> None:
     tree = gridref.open_virtual_datatree(files, "time", join="outer")
     assert tree.lat.values.tolist() == [1, 2, 3]
     np.testing.assert_array_equal(tree["g/v"].values, [[0, 1, np.nan], [np.nan, 10, 11]])
+
+
+def test_groups_with_labels_of_their_own_are_left_alone() -> None:
+    def part(number: int, *lats: list[float], bare: bool = False) -> gridref.VirtualGroup:
+        def level(lat: list[float], labelled: bool) -> dict[str, gridref.VirtualArray]:
+            rows = np.arange(float(len(lat)))[np.newaxis] + 10 * number
+            arrays = {"v": chunked_array(rows, (1, 2), ("time", "lat"))}
+            if labelled:
+                arrays["lat"] = gridref.VirtualArray.from_numpy(np.array(lat), ("lat",))
+            return arrays
+
+        root, below = lats
+        inner = gridref.VirtualGroup(level(below, not bare))
+        return gridref.VirtualGroup(level(root, True), {"g": inner})
+
+    for bare in (False, True):
+        grids = [
+            part(0, [1.0, 2], [7.0, 8, 9], bare=bare),
+            part(1, [2.0, 1], [7.0, 8, 9], bare=bare),
+        ]
+        for join in ("exact", "outer"):
+            cube = gridref.concat(grids, "time", join=join)
+            assert read_slowly(cube["v"]).tolist() == [[0, 1], [11, 10]]
+            assert read_slowly(cube["g/v"]).tolist() == [[0, 1, 2], [10, 11, 12]]
+        grids[1] = part(1, [2.0, 3], [7.0, 8, 9], bare=bare)
+        cube = gridref.concat(grids, "time", join="outer")
+        np.testing.assert_array_equal(read_slowly(cube["v"]), [[0, 1, np.nan], [np.nan, 10, 11]])
+        assert read_slowly(cube["g/v"]).tolist() == [[0, 1, 2], [10, 11, 12]]
 
 
 # What open_virtual_mfdataset takes over from xarray

@@ -161,6 +161,9 @@ def test_open_virtual_mfdataset_orders_and_reports(files: list[str], truth: xr.D
     assert cube.time.equals(truth.time)
     assert_same(cube, truth)
     assert len(cube.encoding["drift"].files) == len(files)
+    static = [name for name, v in truth.variables.items() if "time" not in v.dims]
+    assert static
+    assert not [name for name in static if "time" in cube[name].dims]
 
 
 def test_open_virtual_mfdataset_nested(files: list[str], truth: xr.Dataset) -> None:

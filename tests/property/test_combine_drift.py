@@ -136,3 +136,60 @@ def test_cubes_of_drifting_archives(groups: list[VirtualGroup]) -> None:
     compare = np.testing.assert_allclose if single else np.testing.assert_array_equal
     compare(found, expected, **({"rtol": 1e-6} if single else {}))
     np.testing.assert_array_equal(cube.time.values, times)
+
+
+@st.composite
+def gridded(draw: st.DrawFn) -> tuple[list[VirtualGroup], str, str]:
+    """Files on grids of their own with times that repeat, a join and a rule for overlaps."""
+    groups = []
+    for number in range(draw(st.integers(1, 4))):
+        lat = np.array(draw(st.lists(st.integers(0, 6), min_size=1, max_size=5, unique=True)))
+        first, n_steps = draw(st.integers(0, 6)), draw(st.integers(1, 4))
+        dtype, attrs = draw(packings())
+        values = np.arange(n_steps * len(lat)).reshape(n_steps, len(lat)) % 9 + number
+        arrays = {
+            "time": chunked_array(np.arange(first, first + n_steps), (2,), ("time",)),
+            "lat": chunked_array(lat.astype("f8"), (2,), ("lat",)),
+            "v": chunked_array(
+                values.astype(dtype),
+                (draw(st.integers(1, 5)), draw(st.integers(1, 5))),
+                ("time", "lat"),
+                attrs=attrs,
+                fill_value=attrs.get("_FillValue"),
+                **draw(stored),
+            ),
+        }
+        groups.append(VirtualGroup(arrays))
+    joins = st.sampled_from(["outer", "inner", "left", "right"])
+    return groups, draw(joins), draw(st.sampled_from(["first", "last", "keep"]))
+
+
+def opened(group: VirtualGroup) -> xr.Dataset:
+    """What xarray makes of one file."""
+    arrays = group.arrays.items()
+    raw = {name: (a.dims, read_slowly(a), dict(a.attrs)) for name, a in arrays}
+    return xr.decode_cf(xr.Dataset(raw))
+
+
+@given(gridded())
+def test_cubes_of_archives_on_other_grids_that_overlap(
+    archive: tuple[list[VirtualGroup], str, str],
+) -> None:
+    groups, join, overlap = archive
+    options = CombineOptions(join=join, overlap=overlap, lossy=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = combine(groups, "time", read=READER.read, options=options)
+        assert result.problems == ()
+        assert result.group is not None
+        cube = xr.open_zarr(gridref.open_store(result.group), chunks=None).load()
+        parts = [opened(group) for group in groups]
+        how: dict[str, Any] = {"data_vars": "minimal", "coords": "minimal", "compat": "override"}
+        expected = xr.concat(parts, "time", join=join, **how)
+    if not expected.get_index("time").is_unique and overlap != "keep":
+        expected = expected.drop_duplicates("time", keep=overlap).sortby("time")
+    np.testing.assert_array_equal(cube.lat.values, expected.lat.values)
+    np.testing.assert_array_equal(cube.time.values, expected.time.values)
+    single = "scale_factor" in cube.v.encoding and expected.v.dtype != cube.v.dtype
+    compare = np.testing.assert_allclose if single else np.testing.assert_array_equal
+    compare(cube.v.values, expected.v.values, **({"rtol": 1e-6} if single else {}))

@@ -39,10 +39,21 @@ class Places:
     by_file
         For files with other labels: the place of each common label in the file, -1 where it has
         none.
+    extents
+        Number of labels that each file has.
     """
 
     labels: VirtualArray
     by_file: Mapping[int, Indices]
+    extents: Mapping[int, int]
+
+    def concern(self, column: Column, dim: str) -> bool:
+        """Whether all arrays of a column with the dimension are as long as the labels."""
+        return all(
+            array.shape[array.dims.index(dim)] == self.extents.get(file)
+            for file, array in zip(column.files, column.arrays, strict=True)
+            if dim in array.dims
+        )
 
 
 def find_places(
@@ -88,7 +99,8 @@ def _places(column: Column, notes: Notes, values: Values) -> Places | None:
         for own, files in distinct.values():
             if not np.array_equal(own, target):
                 by_file |= dict.fromkeys(files, _indices(own, target))
-    return Places(joined, by_file)
+    extents = {file: len(own) for own, files in distinct.values() for file in files}
+    return Places(joined, by_file, extents)
 
 
 def _labels(column: Column, values: Values) -> list[NDArray[Any]] | None:
@@ -151,7 +163,11 @@ def align_labels(
     if column.name in places and column.first.dims == (column.name,):
         joined = places[column.name].labels
         return column.with_arrays([joined.replace(attrs=a.attrs) for a in column.arrays])
-    concerned = [dim for dim in column.first.dims if dim in places and places[dim].by_file]
+    concerned = [
+        dim
+        for dim in column.first.dims
+        if dim in places and places[dim].by_file and places[dim].concern(column, dim)
+    ]
     if not concerned:
         return column
     original = column

@@ -124,7 +124,7 @@ class _Inherited:
     """What a group passes on to the groups inside it: netCDF dimensions hold below, too."""
 
     lengths: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    flips: Mapping[str, set[int]] = field(default_factory=dict)
+    flips: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     places: Mapping[str, Places] = field(default_factory=dict)
     pieces: list[Piece] | None = None
 
@@ -142,13 +142,15 @@ def _combine_level(
         for name, column in columns.items()
         if (aligned := align_dimensions(column, growing, notes)) is not None
     }
-    flips = dict(inherited.flips)
+    own = {name for name, column in columns.items() if column.first.dims == (name,)}
+    flips = {dim: files for dim, files in inherited.flips.items() if dim not in own}
     if notes.options.compat == "equals":
         flips |= find_flips(columns, growing, task.values, notes)
     columns = {name: flip_files(column, flips) for name, column in columns.items()}
     columns = resolve_times(columns, notes, task.values)
     columns = resolve_units(columns, notes)
-    places = {**inherited.places, **find_places(columns, growing, notes, task.values)}
+    places = {dim: found for dim, found in inherited.places.items() if dim not in own}
+    places |= find_places(columns, growing, notes, task.values)
     if places:
         columns = {
             name: align_labels(column, places, growing, notes, task.values)

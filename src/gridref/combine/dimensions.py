@@ -122,9 +122,12 @@ def lengths_along(
 
 def find_flips(
     columns: Mapping[str, Column], growing: Collection[str], values: Values, notes: Notes
-) -> dict[str, set[int]]:
-    """Files in which an index coordinate runs the other way round than in the first file."""
-    flips: dict[str, set[int]] = {}
+) -> dict[str, dict[int, int]]:
+    """Files in which an index coordinate runs the other way round than in the first file.
+
+    With the number of its labels.
+    """
+    flips: dict[str, dict[int, int]] = {}
     for name, column in columns.items():
         array = column.first
         if array.dims != (name,) or name in growing or array.shape[0] < 2:
@@ -133,7 +136,7 @@ def find_flips(
             continue
         found = _reversed_files(column, values)
         if found:
-            flips[name] = found
+            flips[name] = dict.fromkeys(found, array.shape[0])
             cases = {
                 "as the first": [file for file in column.files if file not in found],
                 "reversed": sorted(found),
@@ -165,7 +168,7 @@ def _reversed_files(column: Column, values: Values) -> set[int]:
     return found
 
 
-def flip_files(column: Column, flips: Mapping[str, set[int]]) -> Column:
+def flip_files(column: Column, flips: Mapping[str, Mapping[int, int]]) -> Column:
     """Flip the arrays of the files concerned along the dimensions concerned."""
     concerned = [dim for dim in column.first.dims if dim in flips]
     if not concerned:
@@ -174,7 +177,10 @@ def flip_files(column: Column, flips: Mapping[str, set[int]]) -> Column:
     for place, file in enumerate(column.files):
         for dim in concerned:
             if file in flips[dim] and dim in arrays[place].dims:
-                arrays[place] = flip(arrays[place], arrays[place].dims.index(dim))
+                axis = arrays[place].dims.index(dim)
+                # Another length is another dimension, of a group below.
+                if arrays[place].shape[axis] == flips[dim][file]:
+                    arrays[place] = flip(arrays[place], axis)
     return column.with_arrays(arrays)
 
 

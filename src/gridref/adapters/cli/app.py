@@ -56,7 +56,8 @@ Options = Annotated[
 Join = Annotated[
     str | None,
     typer.Option(
-        help="Variables and labels that some files lack: exact (a problem), outer, inner, left, right, override."
+        help="Variables and labels that some files lack: exact (a problem), outer, inner, left,"
+        " right, override."
     ),
 ]
 Overlap = Annotated[
