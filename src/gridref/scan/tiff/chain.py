@@ -159,6 +159,8 @@ def _image_chain(page: Page) -> tuple[Codec, ...]:
         settings |= _surplus_rows(page, lengths)
         return serial, Codec.of("gridref.tiff_ccitt", **settings), *_bit_order(page)
     name = _IMAGES[page.compression]
+    if page.dtype.kind == "b":
+        raise UnsupportedFeatureError("samples of one bit in images of their own")
     settings = {"width": lengths["X"], "samples": samples, **_surplus_rows(page, lengths)}
     if name == "gridref.tiff_jpeg":
         if max(lengths["X"], lengths["Y"]) > _MAX_JPEG_LENGTH:

@@ -23,7 +23,12 @@ from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.scan_report import Fate, Finding
 from gridref.scan.tiff.arrays import AXIS_NAMES, band_order, channel_order, describe_image
 from gridref.scan.tiff.gdal_metadata import BandMetadata, nodata_of, read_gdal_metadata
-from gridref.scan.tiff.georeference import SPATIAL_REF, Georeference, georeference_of
+from gridref.scan.tiff.georeference import (
+    MAX_COORDINATES,
+    SPATIAL_REF,
+    Georeference,
+    georeference_of,
+)
 from gridref.scan.tiff.image import Image, Level, TiffStructure
 from gridref.scan.tiff.multiscales import geo_multiscales, ome_multiscales
 from gridref.scan.tiff.tags import TEXT_TAGS, Tag
@@ -170,7 +175,7 @@ def _plain_level(
     arrays = {"image": array, **_color_map(context, level)}
     finest = image.levels[0]
     for axis, dim, length in zip(level.axes, names, level.shape, strict=True):
-        if axis in image.pixel_sizes and axis in "XYZ":
+        if axis in image.pixel_sizes and length <= MAX_COORDINATES:
             step, unit = image.pixel_sizes[axis]
             step *= finest.shape[finest.axes.index(axis)] / length
             arrays[dim] = VirtualArray.from_numpy(

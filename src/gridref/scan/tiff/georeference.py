@@ -18,7 +18,10 @@ from gridref.scan.tiff.crs import crs_attributes
 from gridref.scan.tiff.geokeys import Affine, affine_of, read_geo_keys
 from gridref.scan.tiff.tags import Tag
 
-__all__ = ["SPATIAL_REF", "Georeference", "georeference_of"]
+__all__ = ["MAX_COORDINATES", "SPATIAL_REF", "Georeference", "georeference_of"]
+
+MAX_COORDINATES = 1 << 25
+"""Most coordinates along an axis: they are kept inline."""
 
 SPATIAL_REF = "spatial_ref"
 """Name of the grid mapping variable."""
@@ -58,11 +61,13 @@ class Georeference:
     ) -> dict[str, VirtualArray]:
         """Coordinate variables: pixel centres along `y` and `x`, and ``spatial_ref``.
 
-        A rotated image has no coordinates along its axes; its ``GeoTransform`` says it all.
+        A rotated image has no coordinates along its axes, and neither has one of more than
+        `MAX_COORDINATES` rows or columns; their ``GeoTransform`` says it all.
         """
         found = {SPATIAL_REF: _ZERO.replace(attrs=self._mapping())}
         affine = self.affine
-        if affine is not None and affine.is_rectilinear:
+        is_small = max(n_rows, n_columns) <= MAX_COORDINATES
+        if affine is not None and affine.is_rectilinear and is_small:
             degrees = (self.crs or {}).get("grid_mapping_name") == "latitude_longitude"
             found[x] = _pixel_centres(affine.x0, affine.dx_col, n_columns, x, "X", degrees)
             found[y] = _pixel_centres(affine.y0, affine.dy_row, n_rows, y, "Y", degrees)

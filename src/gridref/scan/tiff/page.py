@@ -15,7 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Page"]
+__all__ = ["MAX_SAMPLES", "Page"]
+
+MAX_SAMPLES = (1 << 16) - 1
+"""Most samples of a pixel: their number is of the type SHORT (TIFF 6.0, ``SamplesPerPixel``)."""
 
 
 @dataclass(frozen=True, eq=False)

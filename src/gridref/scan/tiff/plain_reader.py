@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from gridref.io import ScanFile
 from gridref.scan.tiff.directory import Directory, TiffHead, Window, read_directories
 from gridref.scan.tiff.image import Image, Level, TiffStructure
-from gridref.scan.tiff.page import Page
+from gridref.scan.tiff.page import MAX_SAMPLES, Page
 from gridref.scan.tiff.tags import METADATA_TAGS, Tag
 
 __all__ = ["read_plain_structure"]
@@ -75,6 +75,19 @@ _PIXEL_TAGS = (
     Tag.TILE_BYTE_COUNTS,
     Tag.SAMPLE_FORMAT,
     Tag.JPEG_TABLES,
+)
+_SINGLE_VALUES = (
+    Tag.NEW_SUBFILE_TYPE,
+    Tag.IMAGE_WIDTH,
+    Tag.IMAGE_LENGTH,
+    Tag.COMPRESSION,
+    Tag.PHOTOMETRIC,
+    Tag.FILL_ORDER,
+    Tag.SAMPLES_PER_PIXEL,
+    Tag.PLANAR_CONFIGURATION,
+    Tag.PREDICTOR,
+    Tag.TILE_WIDTH,
+    Tag.TILE_LENGTH,
 )
 _UNUSUAL_COMPRESSIONS = frozenset({2, 3, 4, 6, 34892, 33007})
 _MAX_DIRECTORIES = 64
@@ -144,11 +157,13 @@ def _page(directory: Directory, number: int) -> Page:
     compression = directory.integer(Tag.COMPRESSION, 1)
     if not entries.keys() <= _ORDINARY_TAGS or compression in _UNUSUAL_COMPRESSIONS:
         raise _NotOrdinaryError
+    if any(code in entries and entries[code].n_values != 1 for code in _SINGLE_VALUES):
+        raise _NotOrdinaryError
     samples = directory.integer(Tag.SAMPLES_PER_PIXEL, 1)
     bits = _uniform(directory, Tag.BITS_PER_SAMPLE, samples)
     sample_format = _uniform(directory, Tag.SAMPLE_FORMAT, samples)
     photometric = directory.integer(Tag.PHOTOMETRIC, 0)
-    planar = directory.integer(Tag.PLANAR_CONFIGURATION, 1) == 2
+    planar = _is_planar(directory)
     layout = _layout(directory, samples, planar, photometric)
     name = tifffile.TIFF.SAMPLE_DTYPES.get((sample_format, bits))
     dtype = None if name is None else np.dtype(name)
@@ -159,6 +174,8 @@ def _page(directory: Directory, number: int) -> Page:
     fill_order = directory.integer(Tag.FILL_ORDER, 1)
     subsampled = subsampling != (1, 1) if subsampling else photometric == 6
     plain = compression == 1 and predictor == 1 and fill_order == 1 and not subsampled
+    if plain and len(counts) == 1 and not counts[0]:
+        raise _NotOrdinaryError  # readers go by the offset
     return Page(
         index=(number,),
         shape=layout.shape,
@@ -189,6 +206,13 @@ def _page(directory: Directory, number: int) -> Page:
         and layout.in_row_order
         and _follow_each_other(offsets, counts, math.prod(layout.shape) * bits // 8),
     )
+
+
+def _is_planar(directory: Directory) -> bool:
+    value = directory.integer(Tag.PLANAR_CONFIGURATION, 1)
+    if value not in (1, 2):
+        raise _NotOrdinaryError
+    return value == 2
 
 
 def _uniform(directory: Directory, code: int, samples: int) -> int:
@@ -223,7 +247,7 @@ def _layout(directory: Directory, samples: int, planar: bool, photometric: int) 
         known = entry is not None and entry.n_values == 1
         rows = min(directory.integer(Tag.ROWS_PER_STRIP, length), length) if known else length
         columns = width
-    if min(width, length, rows, columns, samples) < 1:
+    if min(width, length, rows, columns, samples) < 1 or samples > MAX_SAMPLES:
         raise _NotOrdinaryError
     n_chunks = -(-length // rows) * -(-width // columns) * (samples if planar else 1)
     axes = "YX"
@@ -239,11 +263,11 @@ def _layout(directory: Directory, samples: int, planar: bool, photometric: int) 
 
 def _segments(directory: Directory, layout: _Layout) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Where the segments lie. Anything but one offset and count each is not ordinary."""
-    codes = (
-        (Tag.TILE_OFFSETS, Tag.TILE_BYTE_COUNTS)
-        if layout.tiled
-        else (Tag.STRIP_OFFSETS, Tag.STRIP_BYTE_COUNTS)
-    )
+    strips = (Tag.STRIP_OFFSETS, Tag.STRIP_BYTE_COUNTS)
+    tiles = (Tag.TILE_OFFSETS, Tag.TILE_BYTE_COUNTS)
+    codes, others = (tiles, strips) if layout.tiled else (strips, tiles)
+    if not directory.entries.keys().isdisjoint(others):
+        raise _NotOrdinaryError
     columns = []
     for code in codes:
         entry = directory.entries.get(code)

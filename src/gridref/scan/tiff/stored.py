@@ -130,12 +130,14 @@ def _contiguous(
 ) -> StoredImage:
     """Chunks of runs of elements in C order, one run beginning at each of `base`."""
     assert level.keyframe.dtype is not None
+    n_bytes = math.prod(shape) * level.keyframe.dtype.itemsize
+    _check_runs(base, n_bytes, np.array(level.source_ids, np.int32)[: len(base)], sources)
     chunk_shape = _slices(shape, level.keyframe.dtype.itemsize, max_chunk_bytes)
     axis = next((k for k, length in enumerate(chunk_shape) if length > 1), len(shape) - 1)
     inner = math.prod(shape[axis + 1 :]) * level.keyframe.dtype.itemsize
     n_outer = math.prod(shape[:axis])
+    _check_n_chunks(len(base) * n_outer * -(-shape[axis] // chunk_shape[axis]))
     starts = np.arange(0, shape[axis], chunk_shape[axis], dtype=np.int64)
-    _check_n_chunks(len(base) * n_outer * len(starts))
     lengths = np.minimum(chunk_shape[axis], shape[axis] - starts) * inner
     outer = np.arange(n_outer, dtype=np.int64) * (shape[axis] * inner)
     within = (outer[:, np.newaxis] + starts * inner).reshape(-1)
@@ -143,7 +145,6 @@ def _contiguous(
     length = np.tile(lengths, len(base) * n_outer)
     source = np.repeat(np.array(level.source_ids, np.int32)[: len(base)], len(within))
     manifest = ChunkManifest.from_columns(sources, offset=offset, length=length, source=source)
-    _check_ends(manifest)
     leading = len(level.shape) - len(shape)
     return StoredImage(
         (1,) * leading + chunk_shape, EdgePolicy.TRUNCATED, manifest, True, len(within)
@@ -213,7 +214,8 @@ def _page_columns(page: Page | None, key: Page) -> tuple[NDArray[np.int64], NDAr
     expected = segment_bytes(key)
     if expected is None:
         return offsets, counts
-    short = np.flatnonzero((counts > 0) & (offsets > 0) & (counts < expected))
+    # Readers take what has no bytes for missing, or go by the offset alone.
+    short = np.flatnonzero((offsets > 0) & (counts < expected))
     if len(short):
         first = int(short[0])
         raise SourceFormatError(
@@ -240,17 +242,32 @@ def _check_n_chunks(n_chunks: int) -> None:
         raise SourceFormatError(f"the image claims to have {n_chunks} strips or tiles")
 
 
+def _check_runs(
+    base: NDArray[np.int64], n_bytes: int, source_ids: NDArray[np.int32], sources: Sequence[Source]
+) -> None:
+    """Refuse runs of `n_bytes` that end behind their file."""
+    sizes = _sizes(sources)[source_ids]
+    bad = np.flatnonzero(base > sizes - min(n_bytes, _MAX_OFFSET))
+    if len(bad):
+        run = int(bad[0])
+        start, source = int(base[run]), sources[int(source_ids[run])]
+        raise SourceFormatError(
+            f"{n_bytes} bytes of pixels from byte {start} on reach behind the end of the file"
+            f" ({source.size_bytes} bytes): it is truncated or its tags are wrong",
+            Place(source.url, start=start, stop=start + n_bytes),
+        )
+
+
+def _sizes(sources: Sequence[Source]) -> NDArray[np.int64]:
+    known = [_MAX_OFFSET if entry.size_bytes is None else entry.size_bytes for entry in sources]
+    return np.array(known, np.int64)
+
+
 def _check_ends(manifest: ChunkManifest) -> None:
     """Refuse chunks that end behind their file."""
     if not manifest.n_rows:
         return
-    sizes = np.array(
-        [
-            np.iinfo(np.int64).max if entry.size_bytes is None else entry.size_bytes
-            for entry in manifest.sources
-        ],
-        dtype=np.int64,
-    )
+    sizes = _sizes(manifest.sources)
     stop = manifest.offset + manifest.length
     if int(stop.max()) <= int(sizes.min()):
         return

@@ -7,6 +7,7 @@ into our own frozen types.
 from __future__ import annotations
 
 import logging
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ from gridref.model.manifest import Source
 from gridref.scan.tiff.directory import Window, check_chain, is_ndpi, read_head
 from gridref.scan.tiff.file_set import FileSet, MemberFile
 from gridref.scan.tiff.image import Image, Level, TiffStructure
-from gridref.scan.tiff.page import Page
+from gridref.scan.tiff.page import MAX_SAMPLES, Page
 from gridref.scan.tiff.tags import METADATA_TAGS
 
 __all__ = ["read_companion", "read_structure"]
@@ -91,6 +92,7 @@ def read_structure(
     place = Place(source=stream.source.url)
     try:
         with _quiet(), _ScannedFile(stream, files, max_directories, omexml=omexml) as file:
+            _check_planes(file.ome_metadata, max_directories)
             sources = _Sources(stream.source, files)
             # The length of `pages` is not asked for: it changes what tifffile takes for a series.
             images = tuple(
@@ -170,6 +172,37 @@ class _Members(dict[str | None, tifffile.TiffFile]):
             raise SourceFormatError(f"not a readable TIFF file: {text}", place) from error
         self[uuid] = found
         return True
+
+
+def _check_planes(text: str | None, max_planes: int) -> None:
+    """Refuse OME-XML of more planes than can be meant: tifffile keeps a list of them.
+
+    Raises
+    ------
+    SourceFormatError
+        If an image, or an entry of it, is out of bounds.
+    """
+    if not text:
+        return
+    try:
+        elements = list(ET.fromstring(text).iter())
+    except ET.ParseError:
+        return
+    for element in elements:
+        numbers = {
+            name: int(value)
+            for name, value in element.attrib.items()
+            if name in _PLANE_NUMBERS and value.isdecimal()
+        }
+        lengths = [max(1, numbers.get(f"Size{axis}", 1)) for axis in "ZCT"]
+        n_planes = max(math.prod(lengths), *numbers.values(), 0) if numbers else 0
+        if n_planes > max_planes:
+            raise SourceFormatError(f"the OME-XML claims to have {n_planes} planes")
+
+
+_PLANE_NUMBERS = frozenset(
+    {"SizeZ", "SizeC", "SizeT", "FirstZ", "FirstC", "FirstT", "IFD", "PlaneCount", "NumPlanes"}
+)
 
 
 def _names_of_files(text: str) -> dict[str | None, str]:
@@ -273,6 +306,12 @@ def _page_of(page: Any, theirs: Any, keyframe: Page) -> Page | None:
 
 def _page(page: Any, keyframe: Any) -> Page:
     """Copy what one page says; frames take from their keyframe what they do not know."""
+    place = Place(source=keyframe.parent.source.url)
+    if keyframe.planarconfig not in (1, 2):
+        reason = f"PlanarConfiguration is {keyframe.planarconfig!s}, neither 1 nor 2"
+        raise SourceFormatError(reason, place)
+    if keyframe.samplesperpixel > MAX_SAMPLES:
+        raise SourceFormatError(f"a pixel has {keyframe.samplesperpixel} samples", place)
     axes, shape, chunk_shape = _layout(keyframe)
     return Page(
         index=tuple(page._index),  # noqa: SLF001 (the public form differs by depth)

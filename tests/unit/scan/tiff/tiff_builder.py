@@ -6,7 +6,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-FIELD_FORMATS = {2: "s", 3: "H", 4: "I", 12: "d", 16: "Q"}
+FIELD_FORMATS = {2: "s", 3: "H", 4: "I", 12: "d", 13: "I", 16: "Q"}
 
 
 def entry(code: int, kind: int, values: Sequence[Any] | bytes) -> tuple[int, int, Any]:
