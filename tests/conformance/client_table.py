@@ -27,6 +27,13 @@ SERVED: tuple[dict[str, Any], ...] = (
     {"grid": "rectilinear"},
     {"grid": "rectilinear", "shards": "blocks"},
 )
+REWRAPPED = "deflate"
+"""The case whose stored chunks are shown as gzip, in another wrapper."""
+REWRAPPING: dict[str, Any] = {
+    "grid": "regular",
+    "compressor": "gzip",
+    "chunks": {"phony_dim_0": 10, "phony_dim_1": 6},
+}
 TRACED = "shuffled"
 VERSION_LINE = "Versions: "
 
@@ -41,6 +48,7 @@ over HTTP from `gridref serve`, or without a server through fsspec (`gridref::fi
   data type. No client ever returned anything else.
 - `native` sends the stored bytes untouched, `portable` decodes them on the way. The portable view
   on a regular grid, without shards, is read by every client here.
+- `gzip` over stored zlib chunks is the stored data in another wrapper: nothing is compressed again.
 - zarr-python, xarray and dask read rectilinear grids with
   `zarr.config.set({"array.rectilinear_chunks": True})`.
 - icechunk keeps native chunks as virtual references; it takes no shards, which lie in pieces.
@@ -122,10 +130,11 @@ def run(folder: Path) -> Results:
     results = Results([], {}, {}, {})
     seen: set[str] = set()
     with all_clients() as clients:
-        for options in SERVED:
-            recorder = Recorder(create_app({c.name: c.group for c in cases}, **options))
+        for options in (*SERVED, REWRAPPING):
+            shown = [c for c in cases if options is not REWRAPPING or c.name == REWRAPPED]
+            recorder = Recorder(create_app({c.name: c.group for c in shown}, **options))
             with running(recorder) as url:
-                for row in _rows(url, cases, options, seen):
+                for row in _rows(url, shown, options, seen):
                     _read_row(results, row, url, folder, clients)
                 if options == {"grid": "regular", "shards": "auto"}:
                     _trace(results, url, clients, recorder)
