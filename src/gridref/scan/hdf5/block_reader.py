@@ -75,18 +75,19 @@ class BlockReader:
             if number - last <= _NEAR_BLOCKS
         )
         near = [number for numbers in between for number in numbers if number not in self._blocks]
-        self._load(sorted([*wanted, *near])[: _MAX_BLOCKS - len(self._blocks)])
+        self._load(sorted([*wanted, *near])[: _MAX_BLOCKS // 2])
 
     def _is_inside(self, offset: int) -> bool:
         return 0 <= offset < self._file.size
 
     def _load(self, numbers: list[int]) -> list[bytes]:
-        """Read whole blocks, and keep them while there is room."""
+        """Read whole blocks, and keep them for now."""
         starts = [number * _BLOCK_BYTES for number in numbers]
         sizes = [min(_BLOCK_BYTES, self._file.size - start) for start in starts]
         blocks = self._file.read_many(starts, sizes)
-        if len(self._blocks) + len(blocks) <= _MAX_BLOCKS:
-            self._blocks.update(zip(numbers, blocks, strict=True))
+        if len(self._blocks) + len(blocks) > _MAX_BLOCKS:
+            self._blocks.clear()
+        self._blocks.update(zip(numbers[:_MAX_BLOCKS], blocks, strict=False))
         return blocks
 
     def _spend(self, n_bytes: int) -> None:

@@ -21,6 +21,7 @@ _CHECKSUM_BYTES = 4
 _MAX_DIRECT_BYTES = 1 << 31
 _MOST_TINY_SHORT = 17
 _MAX_NESTED = 64
+_MOST_USES_OF_A_BYTE, _ALWAYS_USED_BYTES = 64, 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,7 @@ class FractalHeap:
         self._address = address
         self._blocks: dict[int, bytes] = {}
         self._huge: dict[int, tuple[int, int]] | None = None
+        self._n_left = _ALWAYS_USED_BYTES + _MOST_USES_OF_A_BYTE * file.end_address
         cursor = _read_header(file, address)
         length_bytes = file.length_bytes
         self.id_bytes = cursor.take(2)
@@ -131,10 +133,18 @@ class FractalHeap:
         Raises
         ------
         SourceFormatError
-            If it is not there, or what leads to it is corrupt.
+            If it is not there, what leads to it is corrupt, or objects overlap so much that they
+            are far more than the file can hold.
         UnsupportedFeatureError
             If the id is of an unknown kind.
         """
+        found = self._object(heap_id)
+        self._n_left -= len(found)
+        if self._n_left < 0:
+            raise self._error("has objects that overlap")
+        return found
+
+    def _object(self, heap_id: bytes) -> bytes:
         kind = heap_id[0] >> 4 if heap_id else -1
         if kind == _MANAGED:
             stop = 1 + self._sizes.offset_bytes
