@@ -76,7 +76,7 @@ _PIXEL_TAGS = (
     Tag.SAMPLE_FORMAT,
     Tag.JPEG_TABLES,
 )
-_SINGLE_VALUES = (
+_SINGLE_INTEGERS = (
     Tag.NEW_SUBFILE_TYPE,
     Tag.IMAGE_WIDTH,
     Tag.IMAGE_LENGTH,
@@ -89,6 +89,7 @@ _SINGLE_VALUES = (
     Tag.TILE_WIDTH,
     Tag.TILE_LENGTH,
 )
+_INTEGER_KINDS = (3, 4, 16)
 _UNUSUAL_COMPRESSIONS = frozenset({2, 3, 4, 6, 34892, 33007})
 _MAX_DIRECTORIES = 64
 _MAX_UNREFERENCED = 7
@@ -157,7 +158,8 @@ def _page(directory: Directory, number: int) -> Page:
     compression = directory.integer(Tag.COMPRESSION, 1)
     if not entries.keys() <= _ORDINARY_TAGS or compression in _UNUSUAL_COMPRESSIONS:
         raise _NotOrdinaryError
-    if any(code in entries and entries[code].n_values != 1 for code in _SINGLE_VALUES):
+    single = [entries[code] for code in _SINGLE_INTEGERS if code in entries]
+    if any(entry.n_values != 1 or entry.kind not in _INTEGER_KINDS for entry in single):
         raise _NotOrdinaryError
     samples = directory.integer(Tag.SAMPLES_PER_PIXEL, 1)
     bits = _uniform(directory, Tag.BITS_PER_SAMPLE, samples)
@@ -174,8 +176,8 @@ def _page(directory: Directory, number: int) -> Page:
     fill_order = directory.integer(Tag.FILL_ORDER, 1)
     subsampled = subsampling != (1, 1) if subsampling else photometric == 6
     plain = compression == 1 and predictor == 1 and fill_order == 1 and not subsampled
-    if plain and len(counts) == 1 and not counts[0]:
-        raise _NotOrdinaryError  # readers go by the offset
+    if plain and len(counts) == 1 and bool(counts[0]) != bool(offsets[0]):
+        raise _NotOrdinaryError  # not missing, to most readers
     return Page(
         index=(number,),
         shape=layout.shape,
@@ -271,7 +273,7 @@ def _segments(directory: Directory, layout: _Layout) -> tuple[NDArray[np.int64],
     columns = []
     for code in codes:
         entry = directory.entries.get(code)
-        if entry is None or entry.n_values != layout.n_chunks or entry.kind not in (3, 4, 16):
+        if entry is None or entry.n_values != layout.n_chunks or entry.kind not in _INTEGER_KINDS:
             raise _NotOrdinaryError
         values = directory.array(code)
         assert values is not None

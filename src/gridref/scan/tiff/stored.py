@@ -24,6 +24,7 @@ __all__ = ["StoredImage", "locate_image"]
 
 _MAX_CHUNKS = 1 << 31
 _MAX_OFFSET = 1 << 62
+_HEADER_BYTES = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,7 +246,9 @@ def _check_n_chunks(n_chunks: int) -> None:
 def _check_runs(
     base: NDArray[np.int64], n_bytes: int, source_ids: NDArray[np.int32], sources: Sequence[Source]
 ) -> None:
-    """Refuse runs of `n_bytes` that end behind their file."""
+    """Refuse runs of `n_bytes` that begin in the header, or end behind their file."""
+    if (base < _HEADER_BYTES).any():
+        raise SourceFormatError(f"pixels begin at byte {int(base.min())}, inside the header")
     sizes = _sizes(sources)[source_ids]
     bad = np.flatnonzero(base > sizes - min(n_bytes, _MAX_OFFSET))
     if len(bad):

@@ -108,6 +108,9 @@ class TestRefused:
         page = gray_page(20, 10, [16, 116], [100, 0], **{**extra, "t278": (4, [5])})
         self.refused(tmp_path, tiff_bytes([page], PIXELS))
 
+    def test_pixels_in_the_header(self, tmp_path: Path, extra: Any) -> None:
+        self.refused(tmp_path, tiff_bytes([gray_page(20, 10, [0], [200], **extra)], PIXELS))
+
     def test_no_byte_count_of_a_single_strip(self, tmp_path: Path, extra: Any) -> None:
         """All readers go by the offset."""
         content = tiff_bytes([gray_page(20, 10, [16], [0], **extra)], PIXELS)
