@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from gridref.errors import GridrefError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.scan_report import Fate
 from gridref.scan.hdf5 import read_original
+from gridref.scan.hdf5.ragged import ROW_SIZE
 from gridref.testing.reference_reader import read_slowly
 
 
@@ -47,11 +48,20 @@ def compare_with_h5py(path: Path, group: VirtualGroup) -> Comparison:
                 continue
             if plain in arrays:
                 compare(file, name, arrays[plain], result)
+                if is_ragged(arrays, plain):
+                    compare(file, plain + ROW_SIZE, arrays[plain + ROW_SIZE], result)
             elif name in reasons:
                 result.refused[name] = reasons[name]
             else:
                 result.wrong[name] = "neither taken nor skipped"
     return result
+
+
+def is_ragged(arrays: Mapping[str, VirtualArray], name: str) -> bool:
+    """Whether an array holds the elements of variable-length sequences."""
+    sizes = arrays.get(name + ROW_SIZE)
+    dims = arrays[name].dims
+    return sizes is not None and sizes.attrs.get("sample_dimension") in dims[:1]
 
 
 def dataset_paths(file: h5py.File) -> Iterator[str]:
@@ -88,7 +98,8 @@ def compare(file: h5py.File, name: str, array: VirtualArray, result: Comparison)
     if difference is None and window.shape != found.shape and array.dtype.kind in "iuf":
         outside = np.ones(found.shape, bool)
         outside[tuple(slice(0, n) for n in expected.shape)] = False
-        fill = np.full(found.shape, file[name].fillvalue, array.dtype)
+        fill_value = file[name].fillvalue if name in file else 0
+        fill = np.full(found.shape, fill_value, array.dtype)
         difference = why_different(found[outside], fill[outside])
     if difference is None:
         result.equal.append(name)
@@ -138,6 +149,16 @@ def differences_from_xarray(path: Path, group: VirtualGroup) -> tuple[int, list[
         problems += attribute_differences(f"{name}@", node.attrs, dataset.attrs)
         for key, array in node.arrays.items():
             where = f"{name}/{key}"
+            sequences = key.removesuffix(ROW_SIZE)
+            if sequences != key and sequences in node.arrays and is_ragged(node.arrays, sequences):
+                variable = dataset.variables[sequences]
+                if (array.dims, array.shape) != (variable.dims, variable.shape):
+                    problems.append(f"{where}: dims {array.dims} != {variable.dims}")
+                continue
+            if is_ragged(node.arrays, key):
+                attrs = dataset.variables[key].attrs
+                problems += attribute_differences(f"{where}@", array.attrs, attrs)
+                continue
             if key not in dataset.variables:
                 problems.append(f"{where}: not in xarray")
                 continue

@@ -18,5 +18,5 @@ def test_filters_are_those_of_the_code() -> None:
 
 def test_reasons_match_with_their_varying_parts() -> None:
     assert is_documented("filter 32024 (SZ3) cannot be decoded")
-    assert is_documented("variable-length sequences have no Zarr dtype")
+    assert is_documented("variable-length sequences of references to objects have no Zarr dtype")
     assert not is_documented("something else")

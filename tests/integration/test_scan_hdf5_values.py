@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import netCDF4
 import numpy as np
 import pytest
 from h5py import h5a, h5d, h5p, h5s, h5t
@@ -14,9 +15,11 @@ from numpy.typing import NDArray
 from gridref.errors import UnsupportedFeatureError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.scan_report import Fate
+from gridref.scan.hdf5 import read_original
 from gridref.scan.scanner import scan
 from gridref.testing.reference_reader import read_slowly
-from tests.hdf5_oracle import compare_with_h5py, why_different
+from tests.hdf5_oracle import compare_with_h5py, differences_from_xarray, why_different
+from tests.hdf5_support import is_documented
 
 LIBVERS = ["earliest", "v110", "latest"]
 
@@ -263,3 +266,90 @@ def test_large_chunks_are_not_read_at_the_scan(tmp_path: Path) -> None:
         file.create_dataset("x", (1,), h5py.string_dtype(), **options)[0] = "text"
     with pytest.raises(UnsupportedFeatureError, match="too large to be read at the scan"):
         scan(tmp_path / "a.h5")
+
+
+# ---- variable-length sequences ----------------------------------------------------------
+
+
+def fill_ragged(dataset: Any, dtype: Any) -> None:
+    """Sequences of 0, 1, 2, ... elements, but for the last one, which is never written."""
+    for number, place in enumerate(np.ndindex(*dataset.shape)):
+        if number + 1 < max(2, dataset.size):
+            dataset[place] = np.arange(number + 1).astype(dtype)
+
+
+@pytest.mark.parametrize("libver", LIBVERS)
+@pytest.mark.parametrize("dtype", ["<i2", ">f8", "S3", "?", "c8", [("a", ">i4"), ("b", "<f4")]])
+def test_sequences_are_ragged_arrays(tmp_path: Path, libver: str, dtype: Any) -> None:
+    base = np.dtype(dtype)
+    kind = h5py.vlen_dtype(base)
+    with h5py.File(tmp_path / "a.h5", "w", libver=libver) as file:
+        file.create_dataset("contiguous", (5,), kind)
+        file.create_dataset("chunked", (3, 4), kind, chunks=(2, 3), maxshape=(None, 4))
+        file.create_dataset("zipped", (7,), kind, chunks=(2,), compression="gzip", shuffle=True)
+        file.create_dataset("scalar", (), kind)
+        file.create_dataset("never", (2, 3), kind)
+        file.create_dataset("empty", (0, 3), kind)
+        for name in ("contiguous", "chunked", "zipped", "scalar"):
+            if base.names is None:
+                fill_ragged(file[name], base)
+            else:
+                rows = np.zeros(2, base)
+                rows["a"], rows["b"] = [1, -2], 0.5
+                file[name][(0,) * file[name].ndim] = rows
+        file["chunked"].attrs["units"] = "m"
+    group = scanned_rightly(tmp_path / "a.h5")
+    elements, sizes = array_of(group, "chunked"), array_of(group, "chunked_row_size")
+    assert elements.dims == ("chunked_obs",)
+    assert elements.attrs == {"units": "m"}
+    assert (sizes.dtype, sizes.shape) == (np.int64, (3, 4))
+    assert sizes.attrs == {"sample_dimension": "chunked_obs"}
+    assert read_slowly(sizes).sum() == elements.shape[0]
+    assert array_of(group, "never").shape == (0,)
+    finding = next(finding for finding in group.report if finding.path == "/chunked")
+    assert finding.fate is Fate.INLINED
+    assert finding.reason == "variable-length sequences, whose lengths are in chunked_row_size"
+
+
+def test_sequences_along_dimensions_of_netcdf(tmp_path: Path) -> None:
+    path = tmp_path / "a.nc"
+    with netCDF4.Dataset(path, "w") as file:
+        file.createDimension("time", None)
+        file.createDimension("x", 2)
+        kind = file.createVLType("f4", "profile")
+        values = file.createVariable("profiles", kind, ("time", "x"))
+        values[0, 0], values[0, 1] = np.arange(3, dtype="f4"), np.ones(1, "f4")
+        file.createVariable("longer", "i4", ("time",))[:] = np.arange(3)
+    group = scan(path)
+    sizes = array_of(group, "profiles_row_size")
+    assert sizes.dims == ("time", "x")
+    assert read_slowly(sizes).tolist() == [[3, 1], [0, 0], [0, 0]]
+    assert read_slowly(array_of(group, "profiles")).tolist() == [0, 1, 2, 1]
+    assert differences_from_xarray(path, group)[1] == []
+    region = (slice(0, 3), slice(1, 2))
+    assert read_original(str(path), "profiles_row_size", region).tolist() == [[1], [0], [0]]
+    assert read_original(str(path), "profiles", (slice(1, 3),)).tolist() == [1, 2]
+
+
+def test_sequences_that_cannot_be_ragged_arrays(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5"
+    numbers = h5py.vlen_dtype(np.dtype("i4"))
+    with h5py.File(path, "w") as file:
+        file.create_dataset("long", (2,), numbers)[0] = np.arange(100)
+        file.create_dataset("texts", (2,), h5py.vlen_dtype(h5py.string_dtype()))
+        file.create_dataset("taken", (2,), numbers)
+        file["taken_row_size"] = [1, 2]
+        file.create_dataset("named", (2,), numbers)
+        file["obs"] = [1, 2]
+        file["obs"].make_scale("named_obs")
+        file.move("obs", "named_obs")
+        file["user"] = [1, 2]
+        file["user"].dims[0].attach_scale(file["named_obs"])
+    group = scan(path, on_unsupported="skip", max_inline_bytes=300)
+    reasons = {finding.path: finding.reason for finding in group.report.skipped}
+    assert set(reasons) == {"/long", "/texts", "/taken", "/named"}
+    assert "raise max_inline_bytes" in reasons["/long"]
+    assert "of variable-length strings have no Zarr dtype" in reasons["/texts"]
+    assert "taken_row_size" in reasons["/taken"]
+    assert "named_obs" in reasons["/named"]
+    assert all(map(is_documented, reasons.values()))

@@ -21,24 +21,37 @@ from gridref.scan.hdf5.dtypes import ElementType, Form, element_type
 from gridref.scan.hdf5.fill import fill_value
 from gridref.scan.hdf5.inline import inline_converted, inline_texts
 from gridref.scan.hdf5.message_bodies import decoded_message
+from gridref.scan.hdf5.ragged import ROW_SIZE, ragged_arrays
 from gridref.scan.hdf5.storage import Stored, stored_chunks
 from gridref.scan.hdf5.tree import Address, DatasetNode
 from gridref.scan.hdf5.vds import virtual_blocks
 from gridref.scan.options import ScanOptions
 
-__all__ = ["ScannedArray", "scan_array"]
+__all__ = ["ScannedArray", "plain_name", "scan_array"]
 
+_RENAMED = "_nc4_non_coord_"
 _DATATYPE = 0x03
 _MAX_NESTED = 8
 
 
 @dataclass(frozen=True)
 class ScannedArray:
-    """An array, and what the report says about it."""
+    """An array, and what the report says about it.
+
+    Attributes
+    ----------
+    array
+        The array.
+    fate, reason
+        For the report.
+    row_sizes
+        Where the dataset holds variable-length sequences: how many elements of the array each has.
+    """
 
     array: VirtualArray
     fate: Fate = Fate.TAKEN
     reason: str = ""
+    row_sizes: VirtualArray | None = None
 
 
 @dataclass(frozen=True)
@@ -88,13 +101,43 @@ def scan_array(
         If the file is corrupt there.
     """
     element = _element(dataset)
-    scanned = _scan(dataset, element, options, _Sources())
     names = dims + tuple(
         f"{dataset.name}_axis_{len(dims) + axis}" for axis in range(len(element.subshape))
     )
+    if element.form is Form.RAGGED:
+        return _ragged(dataset, element, names, sizes + element.subshape, options)
+    scanned = _scan(dataset, element, options, _Sources())
     array = _padded(scanned.array, sizes + element.subshape)
     attrs = _with_flags(dataset.attributes.public, element)
     return replace(scanned, array=array.replace(dims=names, attrs=attrs))
+
+
+def _ragged(
+    dataset: DatasetNode,
+    element: ElementType,
+    names: tuple[str, ...],
+    sizes: tuple[int, ...],
+    options: ScanOptions,
+) -> ScannedArray:
+    name = plain_name(dataset.name)
+    array, row_sizes = ragged_arrays(dataset, name, element, _layout(dataset), options)
+    attrs = _with_flags(dataset.attributes.public, element.base or element)
+    reason = f"{element.reason}, whose lengths are in {name}{ROW_SIZE}"
+    return ScannedArray(
+        array.replace(attrs=attrs),
+        Fate.INLINED,
+        reason,
+        _padded(row_sizes, sizes).replace(dims=names),
+    )
+
+
+def plain_name(name: str) -> str:
+    """The name of a variable that netCDF4 renamed, as it has the name of a dimension."""
+    return name.replace(_RENAMED, "")
+
+
+def _layout(dataset: DatasetNode) -> DataLayout:
+    return data_layout_of(dataset.file.bytes, dataset.messages, dataset.address[1])
 
 
 def _element(dataset: DatasetNode) -> ElementType:
@@ -109,7 +152,7 @@ def _scan(
 ) -> ScannedArray:
     shape = (dataset.shape or ()) + element.subshape
     fill = fill_value(dataset, element)
-    layout = data_layout_of(dataset.file.bytes, dataset.messages, dataset.address[1])
+    layout = _layout(dataset)
     if isinstance(layout, VirtualLayout):
         return _virtual(dataset, element, layout, fill, options, sources)
     content = _content(dataset, element, layout, options)
@@ -157,7 +200,7 @@ def _virtual(
 def _content(
     dataset: DatasetNode, element: ElementType, layout: DataLayout, options: ScanOptions
 ) -> _Content:
-    if element.form in (Form.RAGGED, Form.MIXED):
+    if element.form in (Form.RAGGED, Form.MIXED):  # the former is a source of a virtual dataset
         raise UnsupportedFeatureError(f"{element.reason} have no Zarr dtype")
     if 0 in (dataset.shape or ()):
         return _Content(None)

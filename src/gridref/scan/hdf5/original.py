@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import cache
 from typing import Any
 
 import h5py
@@ -14,7 +15,9 @@ from numpy.typing import NDArray
 
 from gridref.errors import GridrefError, InvalidRequestError, Place, SourceFormatError
 from gridref.io import absolute_url, collector_paused, is_local, open_for_scan
+from gridref.model.array import zero_of
 from gridref.scan.hdf5.dtypes import ElementType, Form, element_type
+from gridref.scan.hdf5.ragged import ROW_SIZE
 
 __all__ = ["OriginalFile", "read_original"]
 
@@ -122,8 +125,8 @@ class OriginalFile:
         place = Place(self._url, variable=path)
         with self._waiting(), _hdf5_errors(place, "read it with h5py"):
             if self._opened is None or self._opened[0] != path:
-                self._opened = path, h5py.Dataset(_open(self._file, path, place))
-            return _read(self._opened[1], selection)
+                self._opened = path, _open(self._file, path, place)
+            return _read(*self._opened, selection)
 
     def close(self) -> None:
         """Close it."""
@@ -137,7 +140,17 @@ class OriginalFile:
         return nullcontext() if is_local(self._url) else collector_paused()
 
 
-def _open(file: h5py.File, path: str, place: Place) -> Any:
+def _open(file: h5py.File, path: str, place: Place) -> h5py.Dataset:
+    """The dataset of which an array is made."""
+    sequences = path.removesuffix(ROW_SIZE)
+    for name in (path, sequences):
+        did = _open_named(file, name)
+        if did is not None and (name == path or _element(did).form is Form.RAGGED):
+            return h5py.Dataset(did)
+    raise InvalidRequestError("the file has no such dataset", place)
+
+
+def _open_named(file: h5py.File, path: str) -> Any:
     group, _, name = path.strip("/").rpartition("/")
     for candidate in (_RENAMED + name, name):
         full = f"{group}/{candidate}".strip("/").encode("utf-8", "surrogateescape")
@@ -152,7 +165,11 @@ def _open(file: h5py.File, path: str, place: Place) -> Any:
         access.set_efile_prefix(_folder_of_external_files(creation))
         did.close()  # an open dataset keeps the folder that it was opened with
         return h5d.open(file.id, full, access)
-    raise InvalidRequestError("the file has no such dataset", place)
+    return None
+
+
+def _element(did: Any) -> ElementType:
+    return element_type(did.get_type().encode()[2:])
 
 
 def _folder_of_external_files(creation: Any) -> bytes:
@@ -164,25 +181,78 @@ def _folder_of_external_files(creation: Any) -> bytes:
     return b"" if all(map(os.path.exists, names)) else b"${ORIGIN}"
 
 
-def _read(dataset: Any, selection: tuple[slice, ...] | None) -> NDArray[Any]:
-    element = element_type(dataset.id.get_type().encode()[2:])
+def _read(path: str, dataset: Any, selection: tuple[slice, ...] | None) -> NDArray[Any]:
+    element = _element(dataset.id)
+    if element.form is Form.RAGGED:
+        is_size = path.endswith(ROW_SIZE) and not dataset.name.endswith(ROW_SIZE)
+        values = _row_sizes(dataset) if is_size else _elements(dataset, element)
+        wanted = _wanted(values.shape, selection)
+        chosen: Any = (*_inside(wanted, values.shape), ...)
+        return _padded(values[chosen], wanted, lambda: None)
     shape = dataset.shape + element.subshape
-    wanted = tuple(slice(0, n) for n in shape) if selection is None else selection
-    inside = tuple(
-        slice(entry.start, min(entry.stop, n), entry.step)
-        for entry, n in zip(wanted, shape, strict=True)
-    )
+    wanted = _wanted(shape, selection)
+    inside = _inside(wanted, shape)
     rank = len(dataset.shape)
     # An ellipsis keeps arrays of no dimensions arrays.
     own: Any = (*(slice(None),) * rank, *inside[rank:], ...)
-    values: NDArray[Any] = _values(dataset, element, (*inside[:rank], ...))[own]
+    values = _values(dataset, element, (*inside[:rank], ...))[own]
+    return _padded(values, wanted, lambda: dataset.fillvalue)
+
+
+def _wanted(shape: tuple[int, ...], selection: tuple[slice, ...] | None) -> tuple[slice, ...]:
+    return tuple(slice(0, n) for n in shape) if selection is None else selection
+
+
+def _inside(wanted: tuple[slice, ...], shape: tuple[int, ...]) -> tuple[slice, ...]:
+    """The part of a selection that lies inside of the dataset."""
+    return tuple(
+        slice(entry.start, min(entry.stop, n), entry.step)
+        for entry, n in zip(wanted, shape, strict=True)
+    )
+
+
+def _padded(
+    values: NDArray[Any], wanted: tuple[slice, ...], fill_value: Callable[[], Any]
+) -> NDArray[Any]:
+    """Values, and the fill value for the part of a selection that lies beyond the dataset."""
     full = tuple(len(range(entry.start, entry.stop, entry.step or 1)) for entry in wanted)
     if values.shape == full:
         return values
-    fill = np.zeros((), dataset.dtype.base) if dataset.fillvalue is None else dataset.fillvalue
-    padded = np.full(full, fill, values.dtype)
+    fill = fill_value()
+    padded = np.full(full, zero_of(values.dtype) if fill is None else fill, values.dtype)
     padded[tuple(slice(0, n) for n in values.shape)] = values
     return padded
+
+
+def _rows(dataset: Any) -> NDArray[Any]:
+    """Each variable-length sequence as an array."""
+    rows = np.empty(dataset.shape, dataset.dtype)
+    if rows.size:
+        dataset.id.read(h5s.ALL, h5s.ALL, rows)
+    return rows
+
+
+@cache
+def _forgets_byte_order() -> bool:
+    """Whether h5py takes elements of sequences for native ones, as versions up to 3.16 do."""
+    with h5py.File("probe", "w", driver="core", backing_store=False) as file:
+        dataset = file.create_dataset("x", (1,), h5py.vlen_dtype(np.dtype(">i2")))
+        dataset[0] = [1]
+        return bool(dataset[0][0] != 1)
+
+
+def _row_sizes(dataset: Any) -> NDArray[Any]:
+    """How many elements each variable-length sequence has."""
+    rows = _rows(dataset)
+    return np.array([len(row) for row in rows.reshape(-1)], np.int64).reshape(rows.shape)
+
+
+def _elements(dataset: Any, element: ElementType) -> NDArray[Any]:
+    """The elements of all variable-length sequences, side by side."""
+    stored = h5py.check_vlen_dtype(dataset.dtype)
+    rows = [row.view(stored) if _forgets_byte_order() else row for row in _rows(dataset).flat]
+    values = np.concatenate([np.zeros(0, stored), *rows])
+    return values if element.base is None else values.astype(element.base.dtype)
 
 
 def _values(dataset: Any, element: ElementType, inside: Any) -> NDArray[Any]:

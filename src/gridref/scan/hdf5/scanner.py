@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from gridref.errors import ScanError, UnsupportedFeatureError
-from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.array import VirtualGroup
 from gridref.model.scan_report import Fate, Finding, ScanReport
-from gridref.scan.hdf5.arrays import scan_array
+from gridref.scan.hdf5.arrays import ScannedArray, plain_name, scan_array
 from gridref.scan.hdf5.dimensions import DimensionNames, is_not_a_variable, name_dimensions
 from gridref.scan.hdf5.files import SIGNATURE, OpenFile, open_file
+from gridref.scan.hdf5.ragged import ROW_SIZE, sample_dimension
 from gridref.scan.hdf5.tree import DatasetNode, GroupNode, read_tree
 from gridref.scan.options import ScanOptions
 from gridref.scan.sniff import Head
 
 __all__ = ["HDF5Scanner"]
-
-_RENAMED = "_nc4_non_coord_"
 
 
 class HDF5Scanner:
@@ -55,9 +54,11 @@ class _Scan:
         self.unreadable(node.path.rstrip("/"), node.attributes.unreadable)
         arrays = {}
         for name, dataset in node.datasets.items():
-            array = self.dataset(dataset)
-            if array is not None:
-                arrays[name.replace(_RENAMED, "")] = array
+            scanned = self.dataset(dataset, node)
+            if scanned is not None:
+                arrays[plain_name(name)] = scanned.array
+            if scanned is not None and scanned.row_sizes is not None:
+                arrays[plain_name(name) + ROW_SIZE] = scanned.row_sizes
         for skipped in node.skipped:
             if skipped.error is not None:
                 self.refuse(skipped.error, skipped.path)
@@ -66,7 +67,7 @@ class _Scan:
         groups = {name: self.group(child) for name, child in node.groups.items()}
         return VirtualGroup(arrays, groups, node.attributes.public)
 
-    def dataset(self, dataset: DatasetNode) -> VirtualArray | None:
+    def dataset(self, dataset: DatasetNode, group: GroupNode) -> ScannedArray | None:
         path = dataset.path
         self.unreadable(path, dataset.attributes.unreadable)
         if dataset.shape is None:
@@ -78,11 +79,23 @@ class _Scan:
         names, sizes = self.dimensions.names[path], self.dimensions.sizes[path]
         try:
             scanned = scan_array(dataset, names, sizes, self.options)
+            if scanned.row_sizes is not None:
+                self.check_names(plain_name(dataset.name), group)
         except ScanError as error:
             self.refuse(error, path)
             return None
         self.note(path, scanned.fate, scanned.reason)
-        return scanned.array
+        return scanned
+
+    def check_names(self, name: str, group: GroupNode) -> None:
+        """Raise if names that a ragged array needs are taken."""
+        used = set(group.datasets) | set(group.groups)
+        dimensions = {name for names in self.dimensions.names.values() for name in names}
+        if name + ROW_SIZE in used or sample_dimension(name) in dimensions:
+            raise UnsupportedFeatureError(
+                f"variable-length sequences need the names {name}{ROW_SIZE} and"
+                f" {sample_dimension(name)}, which the file uses"
+            )
 
     def unreadable(self, path: str, attributes: dict[str, str]) -> None:
         for name, reason in attributes.items():
