@@ -1,19 +1,28 @@
-"""Whatever is asked, the server answers as HTTP wants it, and never with a 5xx of its own."""
+"""Whatever is asked, the server answers as HTTP wants it, and never with a 5xx of its own.
+
+The one 5xx there is, 502, says which source failed.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import socket
+from collections.abc import Iterator
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlparse
 
 import httpx
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gridref.adapters.http import create_app
-from gridref.model.array import VirtualGroup
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.encoding import Encoding, bytes_codec
+from gridref.model.manifest import ChunkManifest, Source
 from gridref.testing.builders import chunked_array
+from tests.uvicorn_server import running
 
 VALUES = np.arange(60, dtype="i4").reshape(10, 6)
 GROUP = VirtualGroup(
@@ -95,3 +104,95 @@ def test_any_headers(app: Any, view: str, key: str, method: str, headers: dict[s
     else:
         assert response.headers["content-type"].startswith("multipart/byteranges")
         assert int(response.headers["content-length"]) == len(response.content)
+
+
+def gone_array() -> VirtualArray:
+    """An array whose file is not there."""
+    return VirtualArray.of_one_block(
+        (10, 6),
+        np.dtype("i4"),
+        encoding=Encoding((5, 3), np.dtype("i4"), (bytes_codec(np.dtype("i4")),)),
+        manifest=ChunkManifest.from_columns(
+            [Source("/gone/away.nc", 240, 1)], offset=np.arange(4) * 60, length=60
+        ),
+        dims=("t", "x"),
+    )
+
+
+BROKEN = [
+    create_app(
+        {"cube": VirtualGroup({"a": gone_array()})},
+        shards=shards,
+        chunks={"t": 5, "x": 3},
+        compressor=compressor,
+        access_log=False,
+    )
+    for shards, compressor in ((None, None), ("blocks", None), (None, "zstd"), (None, "gzip"))
+]
+
+
+@given(
+    app=st.sampled_from(BROKEN),
+    view=st.sampled_from(["native", "portable"]),
+    key=KEY,
+    method=st.sampled_from(["GET", "HEAD"]),
+    headers=st.fixed_dictionaries({}, optional={"range": RANGE, "if-match": TAG, "if-range": TAG}),
+)
+def test_a_failing_source_is_a_502_that_names_it(
+    app: Any, view: str, key: str, method: str, headers: dict[str, str]
+) -> None:
+    response, aborted = None, ""
+    try:
+        response = ask(app, method, f"/cube/{view}/{key}", headers)
+    except ConnectionAbortedError as error:
+        aborted = str(error)
+    if response is None:  # a part was sent before, like the index of a shard
+        assert "/gone/away.nc" in aborted
+        return
+    assert response.status_code in (200, 206, 304, 404, 412, 416, 502)
+    if response.status_code == 502 and method == "GET":
+        assert "/gone/away.nc" in response.json()["reason"]
+        assert response.headers["cache-control"] == "no-store"
+    if response.status_code == 200 and method == "GET":
+        assert key.endswith("zarr.json")
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[tuple[str, int]]:
+    with running(APPS[1]) as url:
+        parsed = urlparse(url)
+        yield str(parsed.hostname), int(parsed.port or 0)
+
+
+LINE = st.one_of(
+    st.sampled_from(
+        [
+            b"GET /cube/native/a/zarr.json HTTP/1.1",
+            b"HEAD /cube/portable/a/c/0/0 HTTP/1.0",
+            b"OPTIONS * HTTP/1.1",
+            b"Host: x",
+            b"Content-Length: 3",
+            b"Transfer-Encoding: chunked",
+            b"Range: bytes=0-1,5-",
+            b"Connection: upgrade",
+            b"Upgrade: h2c",
+            b"",
+            b"0",
+        ]
+    ),
+    st.binary(max_size=30),
+)
+
+
+@given(lines=st.lists(LINE, max_size=12), end=st.sampled_from([b"\r\n", b"\n", b"\r\n\r\n"]))
+def test_any_bytes(address: tuple[str, int], lines: list[bytes], end: bytes) -> None:
+    with socket.create_connection(address) as connection:
+        connection.settimeout(10)
+        try:
+            connection.sendall(end.join([*lines, b""]))
+            connection.shutdown(socket.SHUT_WR)
+            answer = b"".join(iter(lambda: connection.recv(65536), b""))
+        except ConnectionError:
+            answer = b""
+    assert b"HTTP/1.1 5" not in answer
+    assert httpx.get(f"http://{address[0]}:{address[1]}/healthz").status_code == 200

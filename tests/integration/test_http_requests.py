@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import os
@@ -69,6 +70,9 @@ def shard(cube):
         ("bytes=-20", -20, None),
         ("bytes=0-99999999", 0, None),
         ("bytes=-99999999", 0, None),
+        (f"bytes=0-{'9' * 5000}", 0, None),
+        (f"bytes=-{'9' * 30}", 0, None),
+        (f"bytes={'0' * 30}5-9", 5, 10),
         ("BYTES = 3-4", 3, 5),
     ],
 )
@@ -108,6 +112,8 @@ def test_malformed_ranges_are_ignored(cube, shard, header):
         f"bytes={','.join(['0-1'] * 1000)}",
         f"bytes={','.join(f'{i}-{i}' for i in range(200))}",
         "bytes=999999999999999999-",
+        f"bytes={','.join(f'{i}-{i + 3}' for i in range(5000))}",
+        f"bytes={'9' * 5000}-",
     ],
 )
 def test_absurd_ranges_are_refused(cube, shard, header):
@@ -269,10 +275,19 @@ def test_a_failing_source_is_a_502_that_names_it(tmp_path):
         assert httpx.get(f"{url}/c/native/a/zarr.json").status_code == 200
 
 
-def test_a_source_that_fails_half_way_breaks_the_connection(tmp_path):
+@pytest.mark.parametrize(
+    ("view", "shards", "ranges"),
+    [
+        ("native", "blocks", None),
+        ("native", None, None),
+        ("portable", "blocks", None),
+        ("native", "blocks", "bytes=0-20000000,21000000-47000000"),
+    ],
+)
+def test_a_source_that_fails_half_way_breaks_the_connection(tmp_path, view, shards, ranges):
     chunk = 12 * 2**20
     _, array = file_array(tmp_path / "data.bin", n_chunks=4, chunk_bytes=chunk)
-    app = create_app({"c": VirtualGroup({"a": array})}, shards="blocks")
+    app = create_app({"c": VirtualGroup({"a": array})}, shards=shards)
     reads = []
     inner = app.site.pool.read_ranges
 
@@ -283,9 +298,26 @@ def test_a_source_that_fails_half_way_breaks_the_connection(tmp_path):
         return inner(source, offsets, lengths)
 
     app.site.pool.read_ranges = failing
+    headers = {} if ranges is None else {"Range": ranges}
     with running(app) as url, pytest.raises(httpx.RemoteProtocolError, match="complete"):
-        httpx.get(f"{url}/c/native/a/c/0")
+        httpx.get(f"{url}/c/{view}/a/c/0", headers=headers)
     assert app.metrics.render({}).count("gridref_http_aborted_total 1") == 1
+
+
+def test_clients_that_leave_half_way_stop_the_reading(tmp_path):
+    size = 64 * 2**20
+    _, array = file_array(tmp_path / "data.bin", n_chunks=1, chunk_bytes=size)
+    app = create_app({"c": VirtualGroup({"a": array})})
+    with running(app) as url:
+        address = urlparse(url)
+        for _ in range(10):
+            with socket.create_connection((address.hostname, address.port)) as connection:
+                connection.sendall(b"GET /c/native/a/c/0 HTTP/1.1\r\nHost: x\r\n\r\n")
+                assert connection.recv(100).startswith(b"HTTP/1.1 200")
+        wait_until(lambda: httpx.get(f"{url}/metrics").text.count('status="200"} 10'))
+        assert httpx.get(f"{url}/c/native/a/c/0").status_code == 200
+    assert app.site.pool.n_bytes < 5 * size
+    assert "gridref_http_aborted_total 0" in app.metrics.render({})
 
 
 def test_large_shards_are_streamed(tmp_path):
@@ -409,7 +441,24 @@ def test_slow_clients_do_not_hold_up_others(tmp_path):
             answers = list(
                 threads.map(lambda _: httpx.get(f"{url}/c/native/zarr.json", timeout=5), range(8))
             )
+            chunk = {"Range": "bytes=5000000-5999999"}
+            data = httpx.get(f"{url}/c/native/a/c/0", headers=chunk, timeout=5)
         assert all(answer.status_code == 200 for answer in answers)
+        assert data.status_code == 206
+        for connection in slow:
+            connection.close()
+
+
+def test_requests_that_never_end_do_not_hold_up_others(cube):
+    address = urlparse(cube)
+    slow = []
+    for number in range(200):
+        connection = socket.create_connection((address.hostname, address.port))
+        connection.sendall(b"GET /cube/native/zarr.json HTTP/1.1\r\nX: "[: 5 + number % 40])
+        slow.append(connection)
+    try:
+        assert httpx.get(f"{cube}/cube/native/zarr.json", timeout=5).status_code == 200
+    finally:
         for connection in slow:
             connection.close()
 
@@ -442,6 +491,63 @@ def test_smuggling_shapes_do_no_harm(cube, request_bytes):
             answer = b""
     assert not answer.startswith(b"HTTP/1.1 5")
     assert httpx.get(f"{cube}/healthz").status_code == 200
+
+
+HIDDEN = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("fields", "body"),
+    [
+        (b"Content-Length: %d\r\n" % len(HIDDEN), HIDDEN),
+        (b"Transfer-Encoding: chunked\r\n", b"%x\r\n%b\r\n0\r\n\r\n" % (len(HIDDEN), HIDDEN)),
+        (b"content-length: %d\r\nConnection: keep-alive\r\n" % len(HIDDEN), HIDDEN),
+        (b"Content-Length: 0%d\r\n" % len(HIDDEN), HIDDEN),
+    ],
+)
+def test_a_body_is_not_the_next_request(cube, fields, body):
+    address = urlparse(cube)
+    request = b"GET /cube/native/a/zarr.json HTTP/1.1\r\nHost: x\r\n"
+    last = request + b"Connection: close\r\n\r\n"
+    with socket.create_connection((address.hostname, address.port)) as connection:
+        connection.settimeout(5)
+        connection.sendall(request + fields + b"\r\n" + body + last)
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert answer.count(b"HTTP/1.1 200") == 2
+    assert b"\r\n\r\nok\n" not in answer
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        b"Content-Length: +5\r\n",
+        b"Content-Length: 5, 6\r\n",
+        b"Content-Length: 0x5\r\n",
+        b"Content-Length : 5\r\n",
+        b"Content-Length: 99999999999999999999\r\n",
+        b"Transfer-Encoding: chunked, identity\r\n",
+        b"Transfer-Encoding: identity, chunked\r\nContent-Length: 5\r\n",
+        b"Transfer-Encoding:\x0bchunked\r\n",
+        b"X: y\rContent-Length: 5\r\n",
+        b"X: \x00\r\n",
+        b"X: y\r\n z: folded\r\n",
+    ],
+)
+def test_lengths_that_can_be_read_in_two_ways_hide_no_request(cube, fields):
+    address = urlparse(cube)
+    request = b"GET /nowhere HTTP/1.1\r\nHost: x\r\n" + fields + b"\r\nhello"
+    answer = b""
+    with socket.create_connection((address.hostname, address.port)) as connection:
+        connection.settimeout(5)
+        with contextlib.suppress(OSError):  # the server may close it at any moment
+            connection.sendall(request + HIDDEN)
+            connection.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(ConnectionError):
+            while part := connection.recv(65536):
+                answer += part
+    assert b"HTTP/1.1 5" not in answer
+    assert answer.count(b"HTTP/1.1 ") <= 2
+    assert b"\r\n\r\nok\n" not in answer
 
 
 def test_requests_are_logged_as_json(cube, caplog):

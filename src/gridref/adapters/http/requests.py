@@ -22,7 +22,9 @@ MAX_RANGES = 128
 """Most ranges of one request; more are refused, as RFC 9110, section 14.2 allows."""
 MAX_HEADER = 8_192
 
-_SPEC = re.compile(r"(\d{0,18})-(\d{0,18})", re.ASCII)
+_SPEC = re.compile(r"(\d*)-(\d*)", re.ASCII)
+_BEYOND = 10**18
+"""Past the end of any object."""
 _TAG = re.compile(r'(W/)?"([\x21\x23-\x7e\x80-\xff]*)"')
 
 type RangeSet = tuple[tuple[int, int], ...]
@@ -61,7 +63,7 @@ def parse_range(header: str | None, size: int) -> RangeSet | None:
         if match is None or spec == "-":
             return None
         first, last = match.groups()
-        if first and last and int(last) < int(first):
+        if first and last and _position(last) < _position(first):
             return None
         ranges.append(_resolve(first, last, size))
     inside = [(start, stop) for start, stop in ranges if start < stop]
@@ -72,8 +74,14 @@ def parse_range(header: str | None, size: int) -> RangeSet | None:
 
 def _resolve(first: str, last: str, size: int) -> tuple[int, int]:
     if not first:
-        return max(0, size - int(last)), size
-    return int(first), min(size, int(last) + 1 if last else size)
+        return max(0, size - _position(last)), size
+    return _position(first), min(size, _position(last) + 1 if last else size)
+
+
+def _position(digits: str) -> int:
+    """A number of any length, of which only the first so many matter."""
+    significant = digits.lstrip("0")
+    return int(significant or "0") if len(significant) <= 18 else _BEYOND
 
 
 def _merged(ranges: list[tuple[int, int]]) -> RangeSet:
