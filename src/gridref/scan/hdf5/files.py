@@ -10,6 +10,7 @@ from functools import cached_property
 from gridref.errors import (
     GridrefError,
     Place,
+    SourceFormatError,
     SourceUnavailableError,
 )
 from gridref.io import ScanFile, is_absent, is_local, open_for_scan
@@ -67,6 +68,7 @@ class OpenFile:
         self._files = {} if files is None else files
         self.number = len(self._files)
         self._headers: dict[int, ObjectHeader] = {}
+        self._n_header_bytes = 0
         self._links: dict[int, GroupLinks] = {}
         self._members: dict[int, dict[bytes, Link]] = {}
         self._external: dict[bytes, OpenFile | None] = {}
@@ -106,13 +108,17 @@ class OpenFile:
         Raises
         ------
         SourceFormatError
-            If it is corrupt.
+            If it is corrupt, or overlaps with others.
         UnsupportedFeatureError
-            If it is of an unknown version.
+            If it has a message that must be understood and is not known.
         """
         header = self._headers.get(address)
         if header is None:
-            header = self._headers[address] = read_header(self.bytes, address)
+            header = read_header(self.bytes, address)
+            self._n_header_bytes += sum(len(message.data) for message in header.messages)
+            if self._n_header_bytes > self.scan_file.size:
+                raise SourceFormatError("object headers overlap", self.bytes.place(address))
+            self._headers[address] = header
         return header
 
     def links(self, address: int) -> GroupLinks:

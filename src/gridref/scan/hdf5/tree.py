@@ -110,9 +110,9 @@ class _Walk:
         self.seen: set[Address] = set()
         self.datasets: dict[Address, DatasetNode] = {}
 
-    def count(self, path: str) -> None:
+    def count(self, path: str, n_target_bytes: int) -> None:
         self.n_objects += 1
-        self.n_path_bytes += len(path)
+        self.n_path_bytes += len(path) + n_target_bytes
         if self.n_objects > self.max_objects:
             raise _TooMuchError(
                 f"the file holds more than {self.max_objects} objects; raise max_objects",
@@ -138,7 +138,7 @@ class _Walk:
         for link in links:
             text = link.name.decode("utf-8", "backslashreplace")
             below = f"{path}/{text}"
-            self.count(below)
+            self.count(below, len(link.target))
             found = self.member(here, link, text, below, ancestors)
             if isinstance(found, DatasetNode):
                 node.datasets[text] = found
