@@ -310,7 +310,7 @@ def _page(page: Any, keyframe: Any) -> Page:
     if keyframe.planarconfig not in (1, 2):
         reason = f"PlanarConfiguration is {keyframe.planarconfig!s}, neither 1 nor 2"
         raise SourceFormatError(reason, place)
-    if keyframe.samplesperpixel > MAX_SAMPLES:
+    if not 1 <= keyframe.samplesperpixel <= MAX_SAMPLES:
         raise SourceFormatError(f"a pixel has {keyframe.samplesperpixel} samples", place)
     axes, shape, chunk_shape = _layout(keyframe)
     return Page(

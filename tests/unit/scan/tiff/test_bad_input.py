@@ -125,6 +125,9 @@ class TestRefused:
         page[284] = (3, [1, 0])
         self.refused(tmp_path, tiff_bytes([{**page, 257: (4, [5])}], PIXELS))
 
+    def test_no_samples(self, tmp_path: Path, extra: Any) -> None:
+        self.refused(tmp_path, tiff_bytes([plain(**extra, t277=(3, [0]))], PIXELS))
+
     def test_samples_without_end(self, tmp_path: Path, extra: Any) -> None:
         page = plain(**extra, t277=(4, [2**31]), t284=(3, [2]), t322=(3, [16]), t323=(3, [16]))
         self.refused(tmp_path, tiff_bytes([page], PIXELS))
