@@ -213,3 +213,17 @@ def test_corrupt_mappings(tmp_path: Path) -> None:
     path.write_bytes(data.replace(b"name-of", b"nAme-of"))
     with pytest.raises(SourceFormatError, match="wrong checksum"):
         scan(path)
+
+
+def test_numbered_names_end_at_the_first_gap(tmp_path: Path) -> None:
+    for number in (0, 1, 3):
+        with h5py.File(tmp_path / f"part{number}.h5", "w") as file:
+            file["x"] = np.arange(2, dtype="<i8") + 10 * number
+    virtual = hyperslab((1,), [(0, 2, ENDLESS, 2)])
+    fixed = hyperslab((9,), [(8, 1, 1, 1)])
+    mappings = [
+        (virtual, "part%b.h5", "x", h5s.create_simple((2,))),
+        (fixed, "part0.h5", "x", hyperslab((2,), [(0, 1, 1, 1)])),
+    ]
+    make_virtual(tmp_path / "v.h5", (9,), mappings, "latest")
+    assert values_of(tmp_path / "v.h5").tolist() == [0, 1, 10, 11, -1, -1, -1, -1, 0]

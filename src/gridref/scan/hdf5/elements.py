@@ -23,7 +23,7 @@ from gridref.scan.options import ScanOptions
 
 __all__ = ["read_elements"]
 
-_MAX_CHUNK_BYTES = 1 << 28
+_MAX_CHUNK_BYTES, _MAX_DECODED_BYTES = 1 << 28, 1 << 30
 _BATCH_BYTES = 1 << 24
 
 
@@ -57,7 +57,10 @@ def _fill_in(
     """Decode all chunks into `values`."""
     encoding, manifest = stored
     lengths = encoding.chunk_shape
-    if math.prod(lengths) * values.itemsize > _MAX_CHUNK_BYTES:
+    chunk_bytes = math.prod(lengths) * values.itemsize
+    n_stored = int(np.count_nonzero(manifest.state != ChunkState.MISSING))
+    most = max(_MAX_DECODED_BYTES, 8 * values.nbytes)
+    if chunk_bytes > _MAX_CHUNK_BYTES or n_stored * chunk_bytes > most:
         raise UnsupportedFeatureError(
             f"chunks of shape {lengths} are too large to be read at the scan"
         )

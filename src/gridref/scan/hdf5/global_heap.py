@@ -19,7 +19,7 @@ __all__ = ["GlobalHeap"]
 
 _FIRST_READ_BYTES = 4096
 _MAX_CACHED_BYTES = 1 << 26
-_MOST_USES_OF_A_BYTE, _MOST_USED_BYTES = 64, 1 << 28
+_MOST_USES_OF_A_BYTE, _MOST_USED_BYTES = 64, 1 << 26
 _WHAT = "a collection of the global heap"
 
 

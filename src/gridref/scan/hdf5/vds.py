@@ -20,6 +20,7 @@ from gridref.model.manifest import Manifest
 from gridref.model.reshaping import expand_dims, squeeze
 from gridref.scan.hdf5.data_layout import VirtualLayout
 from gridref.scan.hdf5.mappings import Mapping, find_source, read_mappings
+from gridref.scan.hdf5.paths import Location
 from gridref.scan.hdf5.selections import AxisHyperslab
 from gridref.scan.hdf5.tree import DatasetNode, dataset_node
 
@@ -104,8 +105,7 @@ def virtual_blocks(
     shape = dataset.shape or ()
     absent: list[str] = []
     tiles = []
-    for mapping in _mappings(dataset, layout, shape):
-        found = find_source(dataset.file, mapping)
+    for mapping, found in _sources(dataset, layout, shape):
         if found is None:
             absent.append(f"{mapping.file_name}:{mapping.dataset_name}")
             continue
@@ -129,19 +129,22 @@ def _same_kind(array: VirtualArray, dtype: np.dtype[Any]) -> VirtualArray:
     return array
 
 
-def _mappings(
+def _sources(
     dataset: DatasetNode, layout: VirtualLayout, shape: tuple[int, ...]
-) -> Iterator[Mapping]:
-    """All mappings, each with one source."""
+) -> Iterator[tuple[Mapping, Location | None]]:
+    """All mappings, each with one source; numbered ones end at the first gap, as in HDF5."""
     for mapping in read_mappings(dataset.file, layout):
         if not mapping.is_numbered:
-            yield mapping.plain
+            yield mapping.plain, find_source(dataset.file, mapping.plain)
             continue
         for block in mapping.numbered():
             slabs = block.virtual.axes(shape)
             if any(slab.start >= n for slab, n in zip(slabs, shape, strict=True)):
                 break
-            yield block
+            found = find_source(dataset.file, block)
+            yield block, found
+            if found is None:
+                break
 
 
 def _tile(array: VirtualArray, mapping: Mapping, shape: tuple[int, ...]) -> _Tile | None:
