@@ -114,11 +114,9 @@ class LocalFiles:
 
     def open(self, path: str) -> OpenFile:
         """The open file of a path."""
-        with self._lock:
-            file = self._files.get(path)
-            if file is not None:
-                self._files.move_to_end(path)
-                return file
+        file = self.opened(path)
+        if file is not None:
+            return file
         try:
             file = OpenFile(path)
         except OSError:
@@ -132,6 +130,14 @@ class LocalFiles:
             while len(self._files) > self._max_open_files:
                 self._files.popitem(last=False)
         return file
+
+    def opened(self, path: str) -> OpenFile | None:
+        """The open file of a path, if it is open already."""
+        with self._lock:
+            file = self._files.get(path)
+            if file is not None:
+                self._files.move_to_end(path)
+            return file
 
     def forget(self, path: str) -> None:
         """Open the path afresh the next time."""

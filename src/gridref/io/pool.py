@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -22,7 +22,6 @@ from gridref.model.manifest import Source
 __all__ = ["IdentityCheck", "SourcePool"]
 
 type IdentityCheck = Literal["check", "skip"]
-type _Read = Callable[[OpenFile, int, int], Buffer | None]
 
 
 class SourcePool:
@@ -146,30 +145,37 @@ class SourcePool:
         return _cut(plan, parts, length)
 
     def at_hand(self, source: Source, offset: int, length: int) -> Buffer | None:
-        """The bytes of one range of a local file, if no disk or server has to be waited for.
+        """The bytes of one range of an open local file, if no disk has to be waited for.
 
-        Raises
-        ------
-        SourceUnavailableError, SourceChangedError
-            As `read_ranges` does.
+        None also for whatever is not as it should be: `read_ranges` then says what.
         """
-        return self._read_one(source, offset, length, read_cached)
+        file = self._local.opened(source.url)
+        if file is None or not self._is_plain(source, offset, length):
+            return None
+        try:
+            if self._checks_identity:
+                check_identity(source, file.describe())
+        except SourceChangedError:
+            return None
+        return self._counted(read_cached(file, offset, offset + length))
 
-    def _read_one(
-        self, source: Source, offset: int, length: int, read: _Read = read_fully
-    ) -> Buffer | None:
+    def _read_one(self, source: Source, offset: int, length: int) -> Buffer | None:
         """One range of a local file, with little ado; None for whatever is not as it should be."""
-        stop = offset + length
-        if offset < 0 or length < 1 or not is_local(source.url):
+        if not self._is_plain(source, offset, length):
             return None
-        if source.size_bytes is not None and stop > source.size_bytes:
-            return None
-        part = read(self._open_local(source), offset, stop)
-        if part is None or len(part) != length:
-            return None
-        with self._lock:
-            self._n_requests += 1
-            self._n_bytes += length
+        part = read_fully(self._open_local(source), offset, offset + length)
+        return self._counted(part) if len(part) == length else None
+
+    def _is_plain(self, source: Source, offset: int, length: int) -> bool:
+        """Whether a range is a possible one of a local file."""
+        inside = source.size_bytes is None or offset + length <= source.size_bytes
+        return offset >= 0 and length > 0 and inside and is_local(source.url)
+
+    def _counted(self, part: Buffer | None) -> Buffer | None:
+        if part is not None:
+            with self._lock:
+                self._n_requests += 1
+                self._n_bytes += len(part)
         return part
 
     def check(self, source: Source) -> None:

@@ -75,7 +75,7 @@ class ObjectReader:
         Raises
         ------
         ReadError
-            If the source is not what was scanned.
+            If the source must not be read.
         """
         position = 0
         for segment in found.segments:

@@ -249,8 +249,10 @@ def test_what_lies_in_memory_is_at_hand(tmp_path: Path, monkeypatch: pytest.Monk
     path.write_bytes(DATA)
     source = describe_source(str(path))
     pool = SourcePool()
+    assert pool.at_hand(source, 100, 50) is None  # the file would have to be opened
+    pool.read(source, 0, 10)
     assert bytes(pool.at_hand(source, 100, 50) or b"") == DATA[100:150]
-    assert (pool.n_requests, pool.n_bytes) == (1, 50)
+    assert (pool.n_requests, pool.n_bytes) == (2, 60)
     assert pool.at_hand(source, 49_990, 20) is None
     assert pool.at_hand(source, 5, 0) is None
     assert pool.at_hand(Source("memory://pool/a.bin"), 0, 10) is None
@@ -258,9 +260,11 @@ def test_what_lies_in_memory_is_at_hand(tmp_path: Path, monkeypatch: pytest.Monk
     def not_cached(*_: object) -> int:
         raise BlockingIOError
 
-    monkeypatch.setattr("os.preadv", not_cached)
-    assert pool.at_hand(source, 100, 50) is None
+    with monkeypatch.context() as patch:
+        patch.setattr("os.preadv", not_cached)
+        assert pool.at_hand(source, 100, 50) is None
     assert bytes(pool.read(source, 100, 50)) == DATA[100:150]
     path.write_bytes(b"other")
+    assert pool.at_hand(source, 0, 2) is None
     with pytest.raises(SourceChangedError):
-        pool.at_hand(source, 0, 2)
+        pool.read(source, 0, 2)
