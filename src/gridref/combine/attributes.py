@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from gridref.combine.columns import Notes, text_beside, value_keys, value_text
+from gridref.combine.report import Drift
 
 __all__ = ["combine_attributes"]
 
@@ -36,56 +38,83 @@ def combine_attributes(
     for name in dict.fromkeys(itertools.chain.from_iterable(attrs for attrs, _ in cases)):
         if name in resolved:
             continue
-        shown, n_present = _values(cases, name)
-        if not shown:
+        found = _values(cases, name)
+        if found is None:
             continue
-        if rule == "identical" or (rule == "no_conflicts" and n_present > 1):
+        if rule == "identical" or (rule == "no_conflicts" and found.n_present > 1):
             notes.conflict(
                 "attributes",
                 path,
                 f"attributes {name!r}",
-                shown,
+                found.files,
                 "combine_attrs='override' allows it",
             )
-        elif rule == "drop_conflicts" and n_present > 1:
+        elif rule == "drop_conflicts" and found.n_present > 1:
             first.pop(name, None)
-            notes.drift("attributes", path, _named(name, shown), f"{name} left out")
+            notes.drift("attributes", path, found.named(name), f"{name} left out", found.n_values)
         elif rule in ("no_conflicts", "drop_conflicts"):
             first.setdefault(name, next(attrs[name] for attrs, _ in cases if name in attrs))
         else:
-            notes.drift("attributes", path, _named(name, shown), "the first file's")
+            notes.drift("attributes", path, found.named(name), "the first file's", found.n_values)
     return first
+
+
+@dataclass(frozen=True)
+class _Values:
+    """The values that one attribute has.
+
+    Attributes
+    ----------
+    files
+        Files by value, as text; values beyond the first `Drift.MAX_CASES` are not told apart.
+    n_values, n_present
+        Number of distinct values, with and without "none" of files that lack the attribute.
+    """
+
+    files: dict[str, list[int]]
+    n_values: int
+    n_present: int
+
+    def named(self, name: str) -> dict[str, list[int]]:
+        """Files by value, with the attribute's name."""
+        return {f"{name} = {text}": files for text, files in self.files.items()}
 
 
 _ABSENT = object()
 
 
-def _values(cases: Cases, name: str) -> tuple[dict[str, list[int]], int]:
-    """Distinct values of one attribute as text, with their files, and how many there are.
-
-    No texts where all are the same; files without the attribute count as a value in the texts only.
-    """
+def _values(cases: Cases, name: str) -> _Values | None:
+    """What one attribute is in which files; None where it is the same in all."""
     values = [attrs.get(name, _ABSENT) for attrs, _ in cases]
     keys = value_keys(values)
     if keys is None:
-        return {}, 1
+        return None
     found: dict[Any, tuple[Any, list[int]]] = {}
+    others: list[int] = []
     for key, value, (_, files) in zip(keys, values, cases, strict=True):
         held = found.get(key)
-        if held is None:
-            held = found[key] = (value, [])
-        held[1].extend(files)
+        if held is not None:
+            held[1].extend(files)
+        elif len(found) < Drift.MAX_CASES:
+            found[key] = (value, list(files))
+        else:
+            others.extend(files)
+    n_values = len(set(keys))
+    texts = _texts(found.values())
+    if others:
+        texts[f"{n_values - len(found)} more values"] = others
+    return _Values(texts, n_values, n_values - any(value is _ABSENT for value in values))
+
+
+def _texts(found: Iterable[tuple[Any, list[int]]]) -> dict[str, list[int]]:
+    """Files by the text of their value, told apart where texts are the same."""
     shown: dict[str, list[int]] = {}
     first_of: dict[str, Any] = {}
-    for held_value, files in found.values():
+    for held_value, files in found:
         value = None if held_value is _ABSENT else held_value
         text = value_text(value)
         if text in first_of:
             text = text_beside(value, first_of[text])
         first_of.setdefault(text, value)
         shown.setdefault(text, []).extend(files)
-    return shown, sum(value is not _ABSENT for value, _ in found.values())
-
-
-def _named(name: str, shown: Mapping[str, list[int]]) -> dict[str, list[int]]:
-    return {f"{name} = {text}": files for text, files in shown.items()}
+    return shown

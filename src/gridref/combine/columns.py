@@ -144,10 +144,15 @@ class Notes:
         return known
 
     def drift(
-        self, cause: str, variable: str, cases: dict[str, list[int]], resolution: str
+        self,
+        cause: str,
+        variable: str,
+        cases: dict[str, list[int]],
+        resolution: str,
+        n_cases: int | None = None,
     ) -> None:
-        """Note a drift that is resolved."""
-        self.drifts.append(Drift.of(cause, variable, cases, resolution))
+        """Note a drift that is resolved; of `n_cases`, where not every case is given."""
+        self.drifts.append(Drift.of(cause, variable, cases, resolution, n_cases))
 
     def problem(
         self, cause: str, variable: str, message: str, files: Iterable[int], *, drop: bool = True

@@ -83,13 +83,20 @@ class Drift:
     MAX_CASES = 20
 
     @classmethod
-    def of(cls, cause: str, variable: str, cases: dict[str, list[int]], resolution: str) -> Drift:
-        """Build from the files of each value."""
+    def of(
+        cls,
+        cause: str,
+        variable: str,
+        cases: dict[str, list[int]],
+        resolution: str,
+        n_cases: int | None = None,
+    ) -> Drift:
+        """Build from the files of each value; `n_cases` where there are more than given."""
         shown = tuple(
             DriftCase(value, tuple(file_ranges(sorted(files))))
             for value, files in list(cases.items())[: cls.MAX_CASES]
         )
-        return cls(cause, variable, shown, resolution, len(cases))
+        return cls(cause, variable, shown, resolution, n_cases or len(cases))
 
     def text(self, n_files: int) -> str:
         """One paragraph: the variable, the cases and the resolution."""

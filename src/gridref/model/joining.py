@@ -19,7 +19,7 @@ from gridref.model.array import MISSING_BLOCK, BlockTable, VirtualArray
 from gridref.model.encoding import Encoding, bytes_codec
 from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.indexing import split_blocks
-from gridref.model.manifest import ChunkManifest, ChunkState, Manifest
+from gridref.model.manifest import ChunkManifest, ChunkState, Manifest, Source
 from gridref.model.reshaping import expand_dims
 
 __all__ = [
@@ -337,10 +337,10 @@ def _interned_manifests(
     held = [array.manifests for array in arrays]
     n_held = list(map(len, held))
     listed = list(itertools.chain.from_iterable(held))
-    distinct = _distinct(listed)
     sizes = [len(array.blocks.encoding) for array in arrays]
-    if len(distinct) == len(arrays) == n_held.count(1):
+    if len(set(map(id, listed))) == len(arrays) == n_held.count(1):
         return tuple(listed), np.repeat(np.arange(len(listed), dtype=np.int32), sizes)
+    distinct = _distinct(listed)
     places = dict(zip(map(id, distinct), range(len(distinct)), strict=True))
     known = list(map(places.__getitem__, map(id, listed)))
     column = _renumbered(joined.manifest, sizes, n_held, known)
@@ -407,19 +407,8 @@ def _small_manifests(
 
 def _one_manifest(manifests: Sequence[ChunkManifest], counts: Int64Array) -> ChunkManifest:
     """All rows of very many manifests, without work per manifest beyond the listing."""
-    held = [manifest.sources for manifest in manifests]
-    listed = list(itertools.chain.from_iterable(held))
-    distinct = _distinct(listed)
-    n_sources = np.fromiter(map(len, held), np.int64, len(held))
     state = np.concatenate([manifest.state for manifest in manifests])
-    own = np.concatenate([manifest.source for manifest in manifests])
-    known = own + np.repeat(np.cumsum(n_sources) - n_sources, counts)
-    known[state != ChunkState.RANGE] = 0
-    source = known.astype(np.int32)
-    if len(distinct) < len(listed):
-        places = dict(zip(map(id, distinct), range(len(distinct)), strict=True))
-        ids = np.fromiter(map(places.__getitem__, map(id, listed)), np.int32, len(listed))
-        source = ids[known] if len(ids) else source
+    sources, source = _one_source_table(manifests, counts, state)
     offset = np.concatenate([manifest.offset for manifest in manifests])
     inline = [manifest.inline for manifest in manifests]
     if any(inline):
@@ -427,14 +416,32 @@ def _one_manifest(manifests: Sequence[ChunkManifest], counts: Int64Array) -> Chu
         shift = np.repeat(np.cumsum(n_inline) - n_inline, counts)
         offset = offset + np.where(state == ChunkState.INLINE, shift, 0)
     return ChunkManifest(
-        tuple(distinct),
+        sources,
         source,
         offset,
         np.concatenate([manifest.length for manifest in manifests]),
         state,
         _joined_masks(manifests),
-        b"".join(inline),
+        b"".join(inline) if any(inline) else b"",
     )
+
+
+def _one_source_table(
+    manifests: Sequence[ChunkManifest], counts: Int64Array, state: NDArray[np.uint8]
+) -> tuple[tuple[Source, ...], NDArray[np.int32]]:
+    """The distinct sources of all manifests, and the source of every row."""
+    held = [manifest.sources for manifest in manifests]
+    listed = list(itertools.chain.from_iterable(held))
+    n_sources = np.fromiter(map(len, held), np.int64, len(held))
+    own = np.concatenate([manifest.source for manifest in manifests])
+    known = own + np.repeat(np.cumsum(n_sources) - n_sources, counts)
+    known[state != ChunkState.RANGE] = 0
+    if not listed or len(set(map(id, listed))) == len(listed):
+        return tuple(listed), known.astype(np.int32)
+    distinct = _distinct(listed)
+    places = dict(zip(map(id, distinct), range(len(distinct)), strict=True))
+    ids = np.fromiter(map(places.__getitem__, map(id, listed)), np.int32, len(listed))
+    return tuple(distinct), ids[known]
 
 
 def _joined_masks(manifests: Sequence[ChunkManifest]) -> NDArray[np.uint32] | None:

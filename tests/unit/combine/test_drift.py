@@ -741,6 +741,20 @@ def test_attributes_that_differ_a_little_are_reported(one: Any, other: Any) -> N
     assert [case.ranges for case in drift.cases] == [((0, 1), (3, 3)), ((2, 2),)]
 
 
+@pytest.mark.parametrize("batch", [1024, 7])
+def test_attributes_of_many_values_are_counted(monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
+    monkeypatch.setattr("gridref.combine.folding.BATCH_GROUPS", batch)
+    parts = [group(v=numbers([1.0], note=f"n{k // 2}")) for k in range(60)]
+    (drift,) = combine(parts, "time").report
+    assert [case.value for case in drift.cases[:2]] == ["note = n0", "note = n1"]
+    assert [case.ranges for case in drift.cases[:2]] == [((0, 1),), ((2, 3),)]
+    assert len(drift.cases) == drift.MAX_CASES
+    assert drift.n_cases == 30
+    refused = combine(parts, "time", options=CombineOptions(combine_attrs="identical")).problems
+    assert all("attributes 'note' differ" in problem.message for problem in refused)
+    assert "input 60" in {name for problem in refused for name in problem.sources}
+
+
 def test_fill_values_of_other_sign_are_kept_apart() -> None:
     parts = [
         chunked_array(np.zeros(2), (1,), ("time",), fill_value=np.float64(fill), absent=[0])
