@@ -16,7 +16,13 @@ from gridref.scan.hdf5.object_header import HeaderMessage
 from gridref.scan.hdf5.shared_messages import resolved
 from gridref.scan.hdf5.superblock import Hdf5Bytes
 
-__all__ = ["StoredAttribute", "stored_attributes"]
+__all__ = [
+    "StoredAttribute",
+    "attribute_messages",
+    "cut_attribute",
+    "dataspace_of",
+    "datatype_of",
+]
 
 _DATASPACE, _DATATYPE, _ATTRIBUTE, _ATTRIBUTE_INFO = 0x01, 0x03, 0x0C, 0x15
 _SHARED_DATATYPE, _SHARED_DATASPACE = 0x01, 0x02
@@ -33,61 +39,75 @@ class StoredAttribute:
         Its name.
     datatype, dataspace
         Messages about its elements and their number.
+    is_shared
+        Whether the first or the second of these only says where the message really is.
     data
         The elements' bytes.
     """
 
     name: bytes
-    datatype: HeaderMessage
-    dataspace: HeaderMessage
+    datatype: bytes
+    dataspace: bytes
+    is_shared: tuple[bool, bool]
     data: bytes
 
 
-def stored_attributes(
+def attribute_messages(
     file: Hdf5Bytes, messages: Sequence[HeaderMessage]
-) -> Iterator[StoredAttribute]:
-    """The attributes of an object with these header messages.
+) -> Iterator[tuple[bytes, int]]:
+    """Bodies of the attribute messages of an object, and about where they lie.
 
     Raises
     ------
     SourceFormatError
-        If they, or where they lie, are corrupt.
-    UnsupportedFeatureError
-        If a message is of an unknown version.
+        If where they lie is corrupt.
     """
     for message in messages:
         if message.kind == _ATTRIBUTE:
-            found = resolved(file, message)
-            yield _cut(file, found.data, found.address)
+            yield resolved(file, message).data, message.address
         elif message.kind == _ATTRIBUTE_INFO:
             info = attribute_info(file, message.data)
             if info.heap_address is not None:
                 for body in dense_attribute_messages(file, info):
-                    yield _cut(file, body, info.heap_address)
+                    yield body, info.heap_address
 
 
-def _cut(file: Hdf5Bytes, data: bytes, address: int) -> StoredAttribute:
-    """Cut an attribute message into its parts."""
-    version, flags = (data[0], data[1]) if len(data) > 8 else (0, 0)
+def cut_attribute(data: bytes) -> StoredAttribute:
+    """Cut an attribute message into its parts.
+
+    Raises
+    ------
+    SourceFormatError
+        If it is cut off.
+    UnsupportedFeatureError
+        If it is of an unknown version.
+    """
+    if len(data) < 9:
+        raise SourceFormatError("an attribute message is cut off")
+    version, flags = data[0], data[1]
     if version not in (1, 2, 3):
-        place = file.place(address, len(data))
-        if len(data) > 8:
-            raise UnsupportedFeatureError(
-                f"an attribute message has the unknown version {version}", place
-            )
-        raise SourceFormatError("an attribute message is cut off", place)
+        raise UnsupportedFeatureError(f"an attribute message has the unknown version {version}")
     position = 9 if version == 3 else 8
     parts = []
     for size in _SIZES.unpack_from(data, 2):
         parts.append(data[position : position + size])
         position += -(-size // 8) * 8 if version == 1 else size
     if position > len(data):
-        raise SourceFormatError("an attribute message is cut off", file.place(address, len(data)))
+        raise SourceFormatError("an attribute message is cut off")
     name, datatype, dataspace = parts
-    shared = 0 if version == 1 else flags
-    return StoredAttribute(
-        name.partition(b"\0")[0],
-        HeaderMessage(_DATATYPE, datatype, address, bool(shared & _SHARED_DATATYPE)),
-        HeaderMessage(_DATASPACE, dataspace, address, bool(shared & _SHARED_DATASPACE)),
-        data[position:],
-    )
+    shared = (False, False)
+    if version > 1:
+        shared = bool(flags & _SHARED_DATATYPE), bool(flags & _SHARED_DATASPACE)
+    return StoredAttribute(name.partition(b"\0")[0], datatype, dataspace, shared, data[position:])
+
+
+def datatype_of(file: Hdf5Bytes, attribute: StoredAttribute, address: int) -> bytes:
+    """The message about the elements of an attribute."""
+    message = HeaderMessage(_DATATYPE, attribute.datatype, address, attribute.is_shared[0])
+    return resolved(file, message).data
+
+
+def dataspace_of(file: Hdf5Bytes, attribute: StoredAttribute, address: int) -> bytes:
+    """The message about the number of elements of an attribute."""
+    message = HeaderMessage(_DATASPACE, attribute.dataspace, address, attribute.is_shared[1])
+    return resolved(file, message).data

@@ -7,21 +7,26 @@ which netCDF4 keeps its own records are set apart.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gridref.errors import ScanError, SourceFormatError
-from gridref.scan.hdf5.attribute_messages import StoredAttribute, stored_attributes
+from gridref.scan.hdf5.attribute_messages import (
+    StoredAttribute,
+    attribute_messages,
+    cut_attribute,
+    dataspace_of,
+    datatype_of,
+)
 from gridref.scan.hdf5.conversion import converted
 from gridref.scan.hdf5.dataspace import read_dataspace
 from gridref.scan.hdf5.dtypes import ElementType, Form, element_type
 from gridref.scan.hdf5.files import OpenFile
 from gridref.scan.hdf5.object_header import ObjectHeader
-from gridref.scan.hdf5.shared_messages import resolved
 
 __all__ = ["ObjectAttributes", "decoded", "heap_values", "read_attributes"]
 
@@ -41,6 +46,8 @@ _RECORDS = frozenset(
 
 _UNREAD = frozenset({b"REFERENCE_LIST", b"_nc3_strict", b"_NCProperties"})
 _KEPT_AS_BYTES = frozenset({b"_FillValue", b"missing_value"})
+_WITHOUT_HEAP = (Form.STORED, Form.CONVERTED)
+_CACHED_ATTRIBUTES, _MAX_CACHED_BYTES = 1 << 14, 512
 
 
 @dataclass(frozen=True)
@@ -86,53 +93,104 @@ def read_attributes(file: OpenFile, header: ObjectHeader) -> ObjectAttributes:
 
 def _read(file: OpenFile, header: ObjectHeader) -> ObjectAttributes:
     result = ObjectAttributes()
-    stored: Iterable[StoredAttribute] = stored_attributes(file.bytes, header.messages)
+    found = [
+        _found(file, body, address)
+        for body, address in attribute_messages(file.bytes, header.messages)
+    ]
     if not header.tracks_attribute_order:
-        stored = sorted(stored, key=lambda attribute: attribute.name)
-    for attribute in stored:
-        if attribute.name in _UNREAD:
-            continue
-        text = attribute.name.decode("utf-8", "backslashreplace")
-        shape = _shape(attribute, file)
-        try:
-            value = _value(attribute, shape, file)
-        except ScanError as error:
-            result.unreadable[text] = str(error)
-            continue
-        (result.records if attribute.name in _RECORDS else result.public)[text] = value
+        found.sort(key=lambda attribute: attribute.name)
+    for name, value, error in found:
+        text = name.decode("utf-8", "backslashreplace")
+        if error:
+            result.unreadable[text] = error
+        elif name not in _UNREAD:
+            (result.records if name in _RECORDS else result.public)[text] = value
     return result
 
 
-def _shape(attribute: StoredAttribute, file: OpenFile) -> tuple[int, ...] | None:
-    message = attribute.dataspace
+class _Found(NamedTuple):
+    """An attribute, or why it has no value."""
+
+    name: bytes
+    value: Any
+    error: str = ""
+
+
+def _found(file: OpenFile, body: bytes, address: int) -> _Found:
+    known = _constant(body, file.bytes.length_bytes) if len(body) <= _MAX_CACHED_BYTES else None
+    if known is not None:
+        return known
     try:
-        space = resolved(file.bytes, message).data
-        return read_dataspace(space, file.bytes.length_bytes).shape
+        attribute = cut_attribute(body)
+        space = dataspace_of(file.bytes, attribute, address)
+        shape = read_dataspace(space, file.bytes.length_bytes).shape
     except ScanError as error:
-        raise error.located(file.bytes.place(message.address, len(message.data))) from None
+        raise error.located(file.bytes.place(address, len(body))) from None
+    if attribute.name in _UNREAD:
+        return _Found(attribute.name, None)
+    try:
+        element = element_type(datatype_of(file.bytes, attribute, address))
+        if element.form in _WITHOUT_HEAP:
+            return _Found(attribute.name, _value(attribute, element, shape))
+        return _Found(attribute.name, _heap_value(attribute, element, shape, file))
+    except ScanError as error:
+        return _Found(attribute.name, None, str(error.located(file.place())))
 
 
-def _value(attribute: StoredAttribute, shape: tuple[int, ...] | None, file: OpenFile) -> Any:
-    name, data = attribute.name, attribute.data
-    element = element_type(resolved(file.bytes, attribute.datatype).data)
+@lru_cache(_CACHED_ATTRIBUTES)
+def _constant(body: bytes, length_bytes: int) -> _Found | None:
+    """An attribute whose message says all, and whose value cannot be changed; else None.
+
+    Files of a series have nearly all attributes in common.
+    """
+    try:
+        attribute = cut_attribute(body)
+        if any(attribute.is_shared):
+            return None
+        element = element_type(attribute.datatype)
+        if element.form not in _WITHOUT_HEAP:
+            return None
+        shape = read_dataspace(attribute.dataspace, length_bytes).shape
+        value = _value(attribute, element, shape)
+    except ScanError:
+        return None
+    is_number = isinstance(value, np.generic) and not isinstance(value, np.void)
+    return _Found(attribute.name, value) if is_number or isinstance(value, str) else None
+
+
+def _n_elements(attribute: StoredAttribute, element: ElementType, shape: tuple[int, ...]) -> int:
+    count = math.prod(shape) * math.prod(element.subshape)
+    n_bytes = count * element.itemsize
+    if n_bytes > len(attribute.data):
+        raise SourceFormatError(f"the attribute has {len(attribute.data)} of {n_bytes} bytes")
+    return count
+
+
+def _value(attribute: StoredAttribute, element: ElementType, shape: tuple[int, ...] | None) -> Any:
+    """The value of an attribute that holds nothing of a heap."""
     if shape is None:
         return _empty(element)
-    count = math.prod(shape) * math.prod(element.subshape)
-    if count * element.itemsize > len(data):
-        raise SourceFormatError(
-            f"the attribute has {len(data)} of {count * element.itemsize} bytes"
-        )
+    count = _n_elements(attribute, element, shape)
     full = shape + element.subshape
     if element.text:
-        if element.form is Form.TEXT:
-            return _unwrapped(_shaped([*map(decoded, file.heap.texts(data, count))], full))
-        raw = np.frombuffer(data, element.dtype, count).reshape(full)
-        return _unwrapped(_fixed(raw, element, name))
-    if element.form in (Form.STORED, Form.CONVERTED):
-        return _unwrapped(converted(data, element, count).reshape(full)[()])
-    if name == b"DIMENSION_LIST" and element.base is not None:
+        raw = np.frombuffer(attribute.data, element.dtype, count).reshape(full)
+        return _unwrapped(_fixed(raw, element, attribute.name))
+    return _unwrapped(converted(attribute.data, element, count).reshape(full)[()])
+
+
+def _heap_value(
+    attribute: StoredAttribute,
+    element: ElementType,
+    shape: tuple[int, ...] | None,
+    file: OpenFile,
+) -> Any:
+    if shape is None:
+        return _empty(element)
+    count, data = _n_elements(attribute, element, shape), attribute.data
+    if attribute.name == b"DIMENSION_LIST" and element.base is not None:
         width = file.bytes.offset_bytes
         return [_addresses(item, width) for item in file.heap.items(data, count, width)]
+    full = shape + element.subshape
     return _unwrapped(_shaped(heap_values(data, element, count, file), full))
 
 
@@ -215,7 +273,8 @@ def _several(data: bytes, element: ElementType, count: int, file: OpenFile) -> A
 
 
 def _dictionaries(data: bytes, element: ElementType, count: int, file: OpenFile) -> list[Any]:
-    rows = np.frombuffer(data, np.uint8, count * element.itemsize).reshape(count, -1)
+    rows = np.frombuffer(data, np.uint8, count * element.itemsize)
+    rows = rows.reshape(count, element.itemsize)
     columns = []
     for member in element.members:
         start, n_each = member.offset, member.n_elements
