@@ -6,7 +6,7 @@ import math
 import struct
 from collections.abc import Iterator
 
-from gridref.errors import UnsupportedFeatureError
+from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.model.encoding import Codec
 from gridref.scan.hdf5.attributes import heap_values
 from gridref.scan.hdf5.conversion import converted
@@ -41,6 +41,11 @@ def inline_texts(
     n_items = _n_elements(dataset, element)
     max_bytes = options.max_inline_bytes
     refuse_if_large(4 * n_items, max_bytes, element.reason)
+    if element.itemsize > dataset.file.heap.pointer_bytes:
+        raise SourceFormatError(
+            f"{element.reason} take {element.itemsize} bytes each instead of at most"
+            f" {dataset.file.heap.pointer_bytes}"
+        )
     raw = read_elements(dataset, element, layout, options)
     parts = [struct.pack("<I", n_items)]
     size = 4
