@@ -9,20 +9,11 @@ from __future__ import annotations
 import os
 
 from gridref.errors import SourceUnavailableError
-from gridref.io import describe_source, is_local
+from gridref.io import beside, describe_source, is_local
 from gridref.model.manifest import Source
 from gridref.scan.options import ScanOptions
 
-__all__ = ["beside", "external_file", "linked_file", "virtual_file"]
-
-
-def beside(url: str, name: str) -> str:
-    """Address of a file that is named relative to the folder of another one."""
-    if "://" in name or (is_local(url) and os.path.isabs(name)):
-        return name
-    if is_local(url):
-        return os.path.normpath(os.path.join(os.path.dirname(url), name))
-    return f"{url.rsplit('/', 1)[0]}/{name.removeprefix('./')}"
+__all__ = ["external_file", "linked_file", "virtual_file"]
 
 
 def linked_file(url: str, name: str) -> str | None:
