@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.errors import UnsupportedFeatureError
+from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.model.array import VirtualArray, zero_of
 from gridref.model.encoding import Encoding, bytes_codec
 from gridref.model.joining import missing_array
@@ -76,6 +76,8 @@ def ragged_arrays(
     shape = (dataset.shape or ()) + element.subshape
     n_rows = math.prod(shape)
     refuse_if_large(8 * n_rows, options.max_inline_bytes, element.reason)
+    if element.itemsize != dataset.file.heap.pointer_bytes:
+        raise SourceFormatError(f"{element.reason} take {element.itemsize} bytes each")
     raw = read_elements(dataset, element, layout, options) if n_rows else b""
     row_bytes = base.itemsize * math.prod(base.subshape)
     parts, sizes, n_bytes = [], [], 8 * n_rows
