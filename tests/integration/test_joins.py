@@ -124,6 +124,13 @@ def test_overriding_takes_the_first_labels(tmp_path: Path) -> None:
         cube_of(unlike, tmp_path, join="override")
 
 
+@pytest.mark.parametrize("labels", [[10.0, 10.0], [10.0, np.nan]])
+def test_labels_that_repeat_or_are_none_are_not_joined(tmp_path: Path, labels: list[float]) -> None:
+    files = write(tmp_path, [[10.0, 20.0], labels])
+    with pytest.raises(CombineError, match="lat: its values differ"):
+        cube_of(files, tmp_path, join="outer")
+
+
 def test_exact_is_the_default(tmp_path: Path) -> None:
     files = write(tmp_path, GRIDS["shifted"])
     with pytest.raises(CombineError, match=r"lat: .*differ"):

@@ -79,7 +79,7 @@ def _places(column: Column, notes: Notes, values: Values) -> Places | None:
     distinct: dict[bytes, tuple[NDArray[Any], list[int]]] = {}
     for file, own in zip(column.files, labels, strict=True):
         distinct.setdefault(own.tobytes(), (own, []))[1].append(file)
-    if len(distinct) == 1:
+    if len(distinct) == 1 or not all(_are_labels(own) for own, _ in distinct.values()):
         return None
     rule = notes.options.join
     if rule == "override":
@@ -115,10 +115,13 @@ def _labels(column: Column, values: Values) -> list[NDArray[Any]] | None:
         return None
     labels = [values.of(array) for array in column.arrays]
     dtype = np.result_type(*{own.dtype for own in labels})
-    for own in labels:
-        if len(np.unique(own)) != len(own) or (own.dtype.kind == "f" and np.isnan(own).any()):
-            return None
-    return [own.astype(dtype) for own in labels]
+    return [own.astype(dtype, copy=False) for own in labels]
+
+
+def _are_labels(values: NDArray[Any]) -> bool:
+    """Whether values tell places apart: none repeats, none is NaN."""
+    unique = np.unique(values)
+    return len(unique) == len(values) and not (unique != unique).any()
 
 
 def _units_of(array: VirtualArray) -> tuple[str, ...]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import gc
+import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -696,6 +699,27 @@ def test_batches_combine_like_one(monkeypatch: pytest.MonkeyPatch) -> None:
     (packing,) = whole.report.of_cause("packing")
     assert [case.where(11) for case in packing.cases] == ["files 1 to 7", "file 8 onward"]
     assert batched.report.files == whole.report.files
+
+
+def test_inputs_of_an_iterator_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gridref.combine.folding.BATCH_GROUPS", 4)
+    alive: list[weakref.ref[VirtualGroup]] = []
+    most = 0
+
+    def files() -> Iterator[VirtualGroup]:
+        nonlocal most
+        for k in range(40):
+            part = group(v=numbers([float(k)]))
+            alive.append(weakref.ref(part))
+            yield part
+            del part
+            gc.collect()
+            most = max(most, sum(known() is not None for known in alive))
+
+    joined = concat(files(), "time")
+    assert read_slowly(joined.arrays["v"]).tolist() == list(range(40))
+    assert most <= 2 * 4
+    assert len(joined.arrays["v"].manifests) == 1
 
 
 @pytest.mark.parametrize(
