@@ -27,6 +27,7 @@ _LINK_INFO, _LINK, _SYMBOL_TABLE = 0x02, 0x06, 0x11
 _NAME_INDEX, _RECORD_BYTES, _HASH_BYTES = 5, 11, 4
 _FIRST_NODE_BYTES, _FIRST_SYMBOLS_BYTES = 544, 328
 _SYMBOLIC = 2
+_NO_FREE_PIECE = 1
 _MAX_LEVELS = 32
 
 
@@ -184,10 +185,24 @@ class _LocalHeap:
         cursor = FieldCursor(file.read(address, n_bytes, what), what, file.place(address, n_bytes))
         cursor.expect(b"HEAP\0", "signature and version")
         cursor.take_bytes(3)
-        size, _ = cursor.take(file.length_bytes), cursor.take(file.length_bytes)
+        size, free = cursor.take(file.length_bytes), cursor.take(file.length_bytes)
         self._data = file.read(cursor.take(file.offset_bytes), size, what)
         self._cursor = cursor
         self._n_left = 2 * size
+        self._check_free_list(free, file.length_bytes)
+
+    def _check_free_list(self, first: int, width: int) -> None:
+        """HDF5 reads no string of a heap whose free pieces are not as they should be."""
+        piece, n_pieces = first, 0
+        while piece != _NO_FREE_PIECE:
+            ends = [piece + 2 * width]
+            if ends[0] <= len(self._data):
+                size = int.from_bytes(self._data[piece + width : ends[0]], "little")
+                ends.append(piece + size)
+            n_pieces += 1
+            if max(ends) > len(self._data) or n_pieces * 2 * width > len(self._data):
+                raise self._cursor.error(f"has a bad list of free pieces, at {piece}")
+            piece = int.from_bytes(self._data[piece : piece + width], "little")
 
     def text(self, offset: int) -> bytes:
         """The string that begins at an offset."""
@@ -288,6 +303,8 @@ def _symbols(file: Hdf5Bytes, address: int, heap: _LocalHeap) -> Iterator[Link]:
         name = heap.text(cursor.take(file.offset_bytes))
         header, cached, _ = cursor.take(file.offset_bytes), cursor.take(4), cursor.take(4)
         scratch = cursor.take_bytes(16)
+        if cached > _SYMBOLIC:
+            raise cursor.error(f"has an entry of the unknown kind {cached}")
         if cached == _SYMBOLIC:
             target = heap.text(int.from_bytes(scratch[:4], "little"))
             yield Link(name, LinkKind.SOFT, target=target)
