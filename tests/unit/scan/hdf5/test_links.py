@@ -148,7 +148,7 @@ def put(data: bytearray, signature: bytes, place: int, value: bytes) -> None:
         (b"SNOD", 8, bytes(8), "not in order"),
         (b"SNOD", 24, b"\3", "unknown kind 3"),
         (b"HEAP", 4, b"\7", "version"),
-        (b"HEAP", 16, b"\x18", "free pieces, at 24"),
+        (b"HEAP", 16, b"\x18\0", "free pieces, at"),
         (b"HEAP", 16, b"\xff" * 7, "free pieces"),
         (b"HEAP", 8, b"\xff" * 7, "outside of the file"),
         (b"HEAP", 24, b"\xff" * 7, "outside of the file"),
