@@ -80,7 +80,11 @@ def _is_small(array: VirtualArray) -> bool:
 
 
 def _by_tifffile(path: Path, array: VirtualArray) -> NDArray[Any] | None:
-    """An image as tifffile reads it; None where it fails, or notes an error and goes on."""
+    """An image as tifffile reads it.
+
+    None where it fails, or notes an error and goes on, or where it converts colours that libtiff
+    and gridref leave alone: RGB in JPEG streams that say they are YCbCr.
+    """
     noted = _Noted()
     logger = logging.getLogger("tifffile")
     logger.addHandler(noted)
@@ -89,7 +93,10 @@ def _by_tifffile(path: Path, array: VirtualArray) -> NDArray[Any] | None:
         with warnings.catch_warnings(), tifffile.TiffFile(path) as file:
             warnings.simplefilter("ignore")
             series = file.series[array.attrs["tiff_series"]]
-            image = series.levels[array.attrs["tiff_level"]].asarray()
+            level = series.levels[array.attrs["tiff_level"]]
+            if level.keyframe.photometric == 2 and level.keyframe.is_jfif:
+                return None
+            image = level.asarray()
     except Exception:  # noqa: BLE001 (whatever a broken file makes of its assumptions)
         return None
     finally:

@@ -372,6 +372,23 @@ def test_jpeg_tables_that_differ_between_pages(tmp_path: Path) -> None:
         assert content.count(array.encodings[0].prefix[2:]) >= 1
 
 
+def test_rgb_in_jpeg_streams_that_say_otherwise(tmp_path: Path) -> None:
+    """The tag decides, as for libtiff; tifffile would convert from YCbCr."""
+    rasterio = pytest.importorskip("rasterio")
+    path = tmp_path / "rgb.tif"
+    smooth = np.add.outer(np.arange(64), np.arange(64)).astype(np.uint8)
+    data = np.stack([smooth, 255 - smooth, smooth // 2], axis=-1)
+    options: dict[str, Any] = {"compression": "jpeg", "tile": (32, 32), "subsampling": (1, 1)}
+    tifffile.imwrite(path, data, photometric="rgb", **options)
+    with tifffile.TiffFile(path, mode="r+") as file:
+        assert file.pages[0].is_jfif
+        file.pages[0].tags["PhotometricInterpretation"].overwrite(2)
+    found = read_slowly(scan_tiff(str(path)).arrays["image"])
+    with rasterio.open(path) as file:
+        np.testing.assert_array_equal(np.moveaxis(found, -1, 0), file.read())
+    assert (found != tifffile.imread(path)).any()
+
+
 def test_sparse_tiles_read_as_nodata(tmp_path: Path) -> None:
     rasterio = pytest.importorskip("rasterio")
     path = tmp_path / "sparse.tif"
