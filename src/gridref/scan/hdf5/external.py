@@ -1,7 +1,7 @@
 """External storage: contiguous data in other files, piece by piece.
 
 Source: HDF5 File Format Specification v3, IV.A.2.h "The Data Storage - External Data Files
-Message", III.D "Local Heaps".
+Message".
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from gridref.model.encoding import Encoding
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
 from gridref.scan.hdf5.contiguous import chunk_runs, edge_policy, split_contiguous
 from gridref.scan.hdf5.dtypes import ElementType
+from gridref.scan.hdf5.local_heap import LocalHeap
 from gridref.scan.hdf5.message_bodies import decoded_message
 from gridref.scan.hdf5.related import external_file
 from gridref.scan.hdf5.superblock import FieldCursor, Hdf5Bytes
@@ -96,27 +97,15 @@ def _decode(file: Hdf5Bytes, message: bytes) -> tuple[ExternalFile, ...]:
     n_slots, n_files = cursor.take(2), cursor.take(2)
     if n_files > min(n_slots, _MAX_FILES):
         raise cursor.error(f"declares {n_files} files in {n_slots} slots")
-    names = _local_heap(file, cursor.take(file.offset_bytes))
+    names = LocalHeap(file, cursor.take(file.offset_bytes))
     files = []
     for _ in range(n_files):
         start, offset, size = (cursor.take(file.length_bytes) for _ in range(3))
-        name, end, _ = names[start:].partition(b"\0")
-        if not end or offset > _MAX_OFFSET:
-            raise cursor.error("names a file outside of its heap, or a byte outside of any file")
-        files.append(ExternalFile(name.decode("utf-8", "surrogateescape"), offset, size))
+        if offset > _MAX_OFFSET:
+            raise cursor.error(f"names byte {offset} of a file")
+        name = names.text(start).decode("utf-8", "surrogateescape")
+        files.append(ExternalFile(name, offset, size))
     return tuple(files)
-
-
-def _local_heap(file: Hdf5Bytes, address: int) -> bytes:
-    """The names of a local heap."""
-    what = "the local heap of external files"
-    n_bytes = 8 + 2 * file.length_bytes + file.offset_bytes
-    cursor = FieldCursor(file.read(address, n_bytes, what), what, file.place(address, n_bytes))
-    cursor.expect(b"HEAP\0", "signature and version")
-    cursor.take_bytes(3)
-    size = cursor.take(file.length_bytes)
-    cursor.take_bytes(file.length_bytes)
-    return file.read(cursor.take(file.offset_bytes), size, what)
 
 
 def external_chunks(

@@ -18,6 +18,7 @@ from gridref.errors import SourceFormatError
 from gridref.scan.hdf5.btree_v2 import records_of
 from gridref.scan.hdf5.checksum import lookup3
 from gridref.scan.hdf5.fractal_heap import FractalHeap
+from gridref.scan.hdf5.local_heap import LocalHeap
 from gridref.scan.hdf5.object_header import HeaderMessage, ObjectHeader
 from gridref.scan.hdf5.superblock import FieldCursor, Hdf5Bytes
 
@@ -27,7 +28,6 @@ _LINK_INFO, _LINK, _SYMBOL_TABLE = 0x02, 0x06, 0x11
 _NAME_INDEX, _RECORD_BYTES, _HASH_BYTES = 5, 11, 4
 _FIRST_NODE_BYTES, _FIRST_SYMBOLS_BYTES = 544, 328
 _SYMBOLIC = 2
-_NO_FREE_PIECE = 1
 _MAX_LEVELS = 32
 
 
@@ -176,45 +176,6 @@ def _link(file: Hdf5Bytes, data: bytes, address: int) -> Link:
     return Link(name, kind, order=order)
 
 
-class _LocalHeap:
-    """The strings of a local heap, each of which is taken once."""
-
-    def __init__(self, file: Hdf5Bytes, address: int) -> None:
-        what = "the local heap"
-        n_bytes = 8 + 2 * file.length_bytes + file.offset_bytes
-        cursor = FieldCursor(file.read(address, n_bytes, what), what, file.place(address, n_bytes))
-        cursor.expect(b"HEAP\0", "signature and version")
-        cursor.take_bytes(3)
-        size, free = cursor.take(file.length_bytes), cursor.take(file.length_bytes)
-        self._data = file.read(cursor.take(file.offset_bytes), size, what)
-        self._cursor = cursor
-        self._n_left = 2 * size
-        self._check_free_list(free, file.length_bytes)
-
-    def _check_free_list(self, first: int, width: int) -> None:
-        """HDF5 reads no string of a heap whose free pieces are not as they should be."""
-        piece, n_pieces = first, 0
-        while piece != _NO_FREE_PIECE:
-            ends = [piece + 2 * width]
-            if ends[0] <= len(self._data):
-                size = int.from_bytes(self._data[piece + width : ends[0]], "little")
-                ends.append(piece + size)
-            n_pieces += 1
-            if max(ends) > len(self._data) or n_pieces * 2 * width > len(self._data):
-                raise self._cursor.error(f"has a bad list of free pieces, at {piece}")
-            piece = int.from_bytes(self._data[piece : piece + width], "little")
-
-    def text(self, offset: int) -> bytes:
-        """The string that begins at an offset."""
-        stop = self._data.find(b"\0", offset)
-        if stop < 0:
-            raise self._cursor.error(f"has no string at {offset}")
-        self._n_left -= stop - offset + 1
-        if self._n_left < 0:
-            raise self._cursor.error("has strings that overlap")
-        return self._data[offset:stop]
-
-
 @dataclass(frozen=True, slots=True)
 class _SymbolNode:
     """A node of symbols, and the names between which those of its links must lie."""
@@ -227,7 +188,7 @@ class _SymbolNode:
 def _old_links(file: Hdf5Bytes, table: HeaderMessage) -> list[Link]:
     place = file.place(table.address, len(table.data))
     cursor = FieldCursor(table.data, "the symbol table message", place)
-    tree, heap = cursor.take(file.offset_bytes), _LocalHeap(file, cursor.take(file.offset_bytes))
+    tree, heap = cursor.take(file.offset_bytes), LocalHeap(file, cursor.take(file.offset_bytes))
     links: list[Link] = []
     for node in _symbol_nodes(file, tree):
         found = list(_symbols(file, node.address, heap))
@@ -288,7 +249,7 @@ def _tree_node(file: Hdf5Bytes, address: int, what: str) -> tuple[int, list[_Sym
     return level, children
 
 
-def _symbols(file: Hdf5Bytes, address: int, heap: _LocalHeap) -> Iterator[Link]:
+def _symbols(file: Hdf5Bytes, address: int, heap: LocalHeap) -> Iterator[Link]:
     what = "a node of symbols"
     data = file.read_start(address, _FIRST_SYMBOLS_BYTES, what)
     cursor = FieldCursor(data, what, file.place(address))
