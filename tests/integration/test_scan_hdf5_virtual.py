@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
+from gridref.io import open_for_scan
 from gridref.model.array import VirtualArray
 from gridref.scan.hdf5.data_layout import VirtualLayout, data_layout_of
 from gridref.scan.hdf5.files import open_file
@@ -149,7 +150,7 @@ def test_names_that_mappings_share(tmp_path: Path, libver: str) -> None:
     with h5py.File(path, "a", libver=libver) as file:
         file["own"] = np.arange(12, dtype="<i8").reshape(6, 2) + 100
     assert values_of(path)[:, 0].tolist() == [0, -2, 104, 6, 108, -1]
-    with open_file(str(path), ScanOptions()) as file:
+    with open_file(open_for_scan(path), ScanOptions()) as file:
         found = find_object(file, b"v")
         assert isinstance(found, Location)
         header = file.header(found.address)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from gridref.errors import SourceFormatError
+from gridref.io import ScanFile, open_for_scan
 from gridref.model.array import VirtualGroup
 from gridref.scan.hdf5.scanner import HDF5Scanner
 from gridref.scan.kerchunk.scanner import KerchunkScanner, scan_reference_folder
@@ -28,8 +29,8 @@ class FormatScanner(Protocol):
         """Whether a file that begins like this is of the format."""
         ...
 
-    def scan(self, url: str, options: ScanOptions) -> VirtualGroup:
-        """Describe a file."""
+    def scan(self, file: ScanFile, options: ScanOptions) -> VirtualGroup:
+        """Describe an open file; what was read of it to recognise it need not be read again."""
         ...
 
 
@@ -79,10 +80,11 @@ def scan(
         return references
     if is_zarr_store(url):
         return scan_zarr(os.fspath(url), options)
-    head = read_head(url, options.storage_options)
-    for scanner in SCANNERS:
-        if scanner.recognises(head):
-            return scanner.scan(head.url, options)
+    with open_for_scan(url, options.storage_options) as file:
+        head = read_head(file)
+        for scanner in SCANNERS:
+            if scanner.recognises(head):
+                return scanner.scan(file, options)
     known = ", ".join(
         [*(scanner.name for scanner in SCANNERS), "Zarr and Parquet references (folders)"]
     )

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
 
 from gridref.errors import Place
-from gridref.io import is_local, open_for_scan
+from gridref.io import ScanFile, is_local
 
 __all__ = ["Head", "describe", "read_head"]
 
@@ -45,15 +43,26 @@ class Head:
         Its first bytes.
     size_bytes
         Size of the file; None if unknown.
-    later
-        The 8 bytes at 4096, 8192 and so on, of local files: a format may begin behind a block of
-        the user's own.
+    file
+        The file itself, open.
     """
 
     url: str
     data: bytes
     size_bytes: int | None = None
-    later: tuple[bytes, ...] = ()
+    file: ScanFile | None = None
+
+    @cached_property
+    def later(self) -> tuple[bytes, ...]:
+        """The 8 bytes at 4096, 8192 and so on, of local files.
+
+        A format may begin behind a block of the user's own.
+        """
+        if self.file is None or not is_local(self.url):
+            return ()
+        starts = [1 << power for power in range(12, (self.file.size - 8).bit_length())]
+        starts = [start for start in starts if start + 8 <= self.file.size]
+        return tuple(self.file.read_many(starts, [8] * len(starts)))
 
     @property
     def place(self) -> Place:
@@ -61,22 +70,15 @@ class Head:
         return Place(source=self.url)
 
 
-def read_head(
-    url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None
-) -> Head:
+def read_head(file: ScanFile) -> Head:
     """Read the beginning of a file.
 
     Raises
     ------
     SourceUnavailableError
-        If the file is not there or cannot be read.
+        If the file cannot be read.
     """
-    with open_for_scan(url, storage_options) as file:
-        data = file.read(_HEAD_BYTES)
-        starts = [1 << power for power in range(12, (file.size - 8).bit_length())]
-        starts = [start for start in starts if start + 8 <= file.size]
-        later = file.read_many(starts, [8] * len(starts)) if is_local(file.name) else []
-        return Head(file.name, data, file.size, tuple(later))
+    return Head(file.name, file.read(_HEAD_BYTES), file.size, file)
 
 
 def describe(head: Head) -> str:

@@ -49,6 +49,8 @@ class OpenFile:
         As given.
     number
         Which of the open files it is.
+    n_before
+        Reads sent and bytes read before the scan.
     bytes
         Its bytes by its own addresses.
 
@@ -67,6 +69,7 @@ class OpenFile:
         self.options = options
         self._files = {} if files is None else files
         self.number = len(self._files)
+        self.n_before = scan_file.n_requests, scan_file.n_bytes
         self._headers: dict[int, ObjectHeader] = {}
         self._n_header_bytes = 0
         self._links: dict[int, GroupLinks] = {}
@@ -85,12 +88,12 @@ class OpenFile:
     @property
     def n_requests(self) -> int:
         """Reads sent, for all files of the scan."""
-        return sum(file.scan_file.n_requests for file in self._files.values())
+        return sum(file.scan_file.n_requests - file.n_before[0] for file in self._files.values())
 
     @property
     def n_bytes(self) -> int:
         """Bytes read, from all files of the scan."""
-        return sum(file.scan_file.n_bytes for file in self._files.values())
+        return sum(file.scan_file.n_bytes - file.n_before[1] for file in self._files.values())
 
     @cached_property
     def heap(self) -> GlobalHeap:
@@ -158,7 +161,10 @@ class OpenFile:
             If it is not there or cannot be read.
         """
         found = self._files.get(_true_name(url))
-        return _open(url, self.options, self._files) if found is None else found
+        if found is None:
+            scan_file = open_for_scan(url, self.options.storage_options)
+            found = _opened(scan_file, self.options, self._files)
+        return found
 
     def external(self, name: bytes) -> OpenFile | None:
         """The file that an external link names; None if there is none.
@@ -194,25 +200,24 @@ class OpenFile:
 
 
 @contextmanager
-def open_file(url: str, options: ScanOptions) -> Iterator[OpenFile]:
-    """Open an HDF5 file for reading metadata.
+def open_file(scan_file: ScanFile, options: ScanOptions) -> Iterator[OpenFile]:
+    """Read the metadata of an HDF5 file; it is closed in the end, and all that it led to.
 
     Raises
     ------
     SourceFormatError
         If it is no HDF5 file, is truncated or corrupt.
     SourceUnavailableError
-        If it is not there or cannot be read.
+        If it cannot be read.
     """
-    file = _open(url, options, {})
+    file = _opened(scan_file, options, {})
     try:
         yield file
     finally:
         file.close()
 
 
-def _open(url: str, options: ScanOptions, files: dict[str, OpenFile]) -> OpenFile:
-    scan_file = open_for_scan(url, options.storage_options)
+def _opened(scan_file: ScanFile, options: ScanOptions, files: dict[str, OpenFile]) -> OpenFile:
     try:
         return OpenFile(scan_file, options, files)
     except GridrefError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gridref.errors import ScanError, UnsupportedFeatureError
+from gridref.io import ScanFile
 from gridref.model.array import VirtualGroup
 from gridref.model.scan_report import Fate, Finding, ScanReport
 from gridref.scan.hdf5.arrays import ScannedArray, plain_name, scan_array
@@ -26,14 +27,14 @@ class HDF5Scanner:
         near = (head.data[start : start + 8] for start in (0, 512, 1024, 2048))
         return SIGNATURE in near or SIGNATURE in head.later
 
-    def scan(self, url: str, options: ScanOptions) -> VirtualGroup:
+    def scan(self, file: ScanFile, options: ScanOptions) -> VirtualGroup:
         """Describe a file; see `gridref.scan.scan`."""
-        with open_file(url, options) as file:
-            root = read_tree(file, options.max_objects)
-            scan = _Scan(file, options, name_dimensions(root, options.phony_dims))
+        with open_file(file, options) as opened:
+            root = read_tree(opened, options.max_objects)
+            scan = _Scan(opened, options, name_dimensions(root, options.phony_dims))
             group = scan.group(root)
             scan.raise_refused()
-            report = ScanReport(tuple(scan.findings), file.n_requests, file.n_bytes)
+            report = ScanReport(tuple(scan.findings), opened.n_requests, opened.n_bytes)
             return group.replace(report=report)
 
 

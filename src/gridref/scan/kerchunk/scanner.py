@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from gridref.errors import GridrefError, Place, SourceFormatError, SourceUnavailableError
-from gridref.io import SourcePool, absolute_url, describe_source, is_absent, is_local
+from gridref.io import ScanFile, SourcePool, absolute_url, describe_source, is_absent, is_local
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import Source
 from gridref.scan.kerchunk.parquet import METADATA_FILE, ParquetReferences, metadata_of
@@ -38,7 +38,7 @@ class KerchunkScanner:
         text = re.sub(rb"\s+", b"", head.data)
         return text.startswith((b"{", b"[{")) and any(mark in text for mark in _MARKS)
 
-    def scan(self, url: str, options: ScanOptions) -> VirtualGroup:
+    def scan(self, file: ScanFile, options: ScanOptions) -> VirtualGroup:
         """Describe what the references stand for; chunks are referenced where they lie.
 
         Raises
@@ -48,7 +48,8 @@ class KerchunkScanner:
         UnsupportedFeatureError
             For templates that are more than arithmetic and names, and as for Zarr stores.
         """
-        folder, _, name = absolute_url(url).rpartition("/")
+        url = file.name
+        folder, _, name = url.rpartition("/")
         data = StoreFiles(folder, options.storage_options).get(name)
         try:
             references = parse_references(data or b"")

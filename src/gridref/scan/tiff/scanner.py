@@ -11,7 +11,7 @@ from gridref.errors import (
     SourceFormatError,
     UnsupportedFeatureError,
 )
-from gridref.io import open_for_scan
+from gridref.io import ScanFile, open_for_scan
 from gridref.model.array import VirtualGroup
 from gridref.model.scan_report import Fate, Finding, ScanReport
 from gridref.scan.options import ScanOptions
@@ -42,9 +42,9 @@ class TIFFScanner:
         """
         return head.data.startswith(_MAGIC) or _is_companion(head.data)
 
-    def scan(self, url: str, options: ScanOptions) -> VirtualGroup:
+    def scan(self, file: ScanFile, options: ScanOptions) -> VirtualGroup:
         """Describe a file: see `scan_tiff`."""
-        return scan_tiff(url, options)
+        return scan_tiff(file.name, options)
 
 
 def scan_tiff(url: str, options: ScanOptions | None = None) -> VirtualGroup:
