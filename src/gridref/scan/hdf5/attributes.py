@@ -273,8 +273,8 @@ def _several(data: bytes, element: ElementType, count: int, file: OpenFile) -> A
 
 
 def _dictionaries(data: bytes, element: ElementType, count: int, file: OpenFile) -> list[Any]:
-    rows = np.frombuffer(data, np.uint8, count * element.itemsize)
-    rows = rows.reshape(count, element.itemsize)
+    stored = np.frombuffer(data, np.uint8, count * element.itemsize)
+    rows = stored.reshape(count, element.itemsize)
     columns = []
     for member in element.members:
         start, n_each = member.offset, member.n_elements
