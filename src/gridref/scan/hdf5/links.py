@@ -25,6 +25,7 @@ from gridref.scan.hdf5.superblock import FieldCursor, Hdf5Bytes
 __all__ = ["GroupLinks", "Link", "LinkKind", "is_group", "read_links"]
 
 _LINK_INFO, _LINK, _SYMBOL_TABLE = 0x02, 0x06, 0x11
+_GROUP_MESSAGES = frozenset({_LINK_INFO, _SYMBOL_TABLE})
 _NAME_INDEX, _RECORD_BYTES, _HASH_BYTES = 5, 11, 4
 _FIRST_NODE_BYTES, _FIRST_SYMBOLS_BYTES = 544, 328
 _SYMBOLIC = 2
@@ -85,7 +86,7 @@ class GroupLinks:
 
 def is_group(header: ObjectHeader) -> bool:
     """Whether an object is a group."""
-    return any(message.kind in (_LINK_INFO, _SYMBOL_TABLE) for message in header.messages)
+    return not header.kinds.isdisjoint(_GROUP_MESSAGES)
 
 
 def read_links(file: Hdf5Bytes, header: ObjectHeader) -> GroupLinks:

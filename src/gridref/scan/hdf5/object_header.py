@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.scan.hdf5.superblock import FieldCursor, Hdf5Bytes
@@ -41,7 +42,7 @@ class HeaderMessage:
     is_shared: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ObjectHeader:
     """An object header.
 
@@ -58,6 +59,11 @@ class ObjectHeader:
     address: int
     messages: tuple[HeaderMessage, ...]
     tracks_attribute_order: bool = False
+
+    @cached_property
+    def kinds(self) -> frozenset[int]:
+        """The types of its messages."""
+        return frozenset(message.kind for message in self.messages)
 
     def first(self, kind: int) -> HeaderMessage | None:
         """The first message of a kind, if there is one."""

@@ -181,10 +181,9 @@ class _Walk:
         ancestors: tuple[Address, ...],
     ) -> DatasetNode | GroupNode | SkippedNode:
         if not is_group(header):
-            kinds = {message.kind for message in header.messages}
-            if {_DATATYPE, _LAYOUT} <= kinds:
+            if {_DATATYPE, _LAYOUT} <= header.kinds:
                 return self.dataset(here, name, path)
-            if _DATATYPE in kinds:
+            if _DATATYPE in header.kinds:
                 return SkippedNode(path, "a named datatype holds no data")
             raise SourceFormatError("an object is neither dataset, group nor datatype")
         address = here.file.number, here.address
