@@ -24,6 +24,7 @@ from gridref.errors import (
 from gridref.io import Merging, RetryPolicy, SourcePool, describe_source, expand_urls, open_for_scan
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.manifest import Source
+from gridref.scan.hdf5 import OriginalFile
 from tests.http_server import Site, serving
 
 pytest.importorskip("aiohttp", reason="HTTP needs aiohttp: install gridref[remote]")
@@ -167,6 +168,21 @@ def test_an_error_below_h5py_is_ours(site: Site) -> None:
         with pytest.raises(SourceUnavailableError, match="503"):
             file.raise_last_error()
         site.statuses = []
+
+
+def test_an_original_that_cannot_be_reached_is_no_corrupt_one(site: Site) -> None:
+    content = io.BytesIO()
+    with h5py.File(content, "w") as written:
+        written.create_dataset("x", data=np.arange(1_000_000.0), chunks=(1000,))
+    site.files["/x.h5"] = content.getvalue()
+    original = OriginalFile(f"{site.url}/x.h5")
+    site.statuses = [403] * 100
+    try:
+        with pytest.raises(SourceUnavailableError, match="permission"):
+            original.read("x")
+    finally:
+        site.statuses = []
+        original.close()
 
 
 def test_a_catalog_is_read_over_http_with_its_sources_beside_it(site: Site, tmp_path: Path) -> None:

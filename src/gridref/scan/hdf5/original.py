@@ -82,7 +82,7 @@ def read_original(
     SourceFormatError
         If h5py cannot read it.
     SourceUnavailableError
-        If the file is not there.
+        If the file is not there, or a read fails.
     """
     file = OriginalFile(source_url, storage_options)
     try:
@@ -114,16 +114,16 @@ class OriginalFile:
         self._stream = open_for_scan(self._url, storage_options)
         self._opened: tuple[str, h5py.Dataset] | None = None
         try:
-            with self._waiting(), _hdf5_errors(Place(self._url), "open it with h5py"):
+            with self._reading(Place(self._url), "open it with h5py"):
                 self._file = h5py.File(self._url if is_local(self._url) else self._stream, "r")
-        except SourceFormatError:
+        except GridrefError:
             self._stream.close()
             raise
 
     def read(self, path: str, selection: tuple[slice, ...] | None = None) -> NDArray[Any]:
         """Values of a dataset; see `read_original`."""
         place = Place(self._url, variable=path)
-        with self._waiting(), _hdf5_errors(place, "read it with h5py"):
+        with self._reading(place, "read it with h5py"):
             if self._opened is None or self._opened[0] != path:
                 self._opened = path, _open(self._file, path, place)
             return _read(*self._opened, selection)
@@ -134,6 +134,15 @@ class OriginalFile:
             self._opened = None
             self._file.close()
         self._stream.close()
+
+    @contextmanager
+    def _reading(self, place: Place, doing: str) -> Iterator[None]:
+        try:
+            with self._waiting(), _hdf5_errors(place, doing):
+                yield
+        except (SourceFormatError, InvalidRequestError):
+            self._stream.raise_last_error()  # a read that failed looks to HDF5 like corruption
+            raise
 
     def _waiting(self) -> AbstractContextManager[None]:
         """Around what h5py may wait for fsspec in."""
