@@ -63,6 +63,11 @@ class Packing:
         """Whether stored numbers are the values."""
         return self == Packing()
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether values are the same in whatever precision they are worked out."""
+        return self.scale is None and self.offset is None
+
     def __str__(self) -> str:
         parts = []
         if self.scale is not None:
@@ -119,8 +124,15 @@ def float_dtype(array: VirtualArray, packing: Packing) -> np.dtype[Any]:
     return np.dtype(offset)
 
 
+def _precision(kind: Kind) -> np.dtype[Any]:
+    return float_dtype(kind.array, Packing.of(kind.array))
+
+
 def resolve_packing(column: Column, notes: Notes) -> Column:
-    """Unpack every block with its own numbers where inputs are packed differently."""
+    """Unpack every block with its own numbers where inputs are packed differently.
+
+    Equal numbers of different types count as different where values are rounded otherwise.
+    """
     kinds = [kind for kind in column.kinds if kind.array.dtype.kind in "biuf"]
     if len(kinds) < len(column.kinds) or len(kinds) < 2:
         return column
@@ -128,12 +140,16 @@ def resolve_packing(column: Column, notes: Notes) -> Column:
     signed = {packing.unsigned for packing in packings} != {None}
     dtypes = {kind.array.dtype for kind in kinds}
     if len(set(packings)) == 1 and not (signed and len(dtypes) > 1):
-        return column
+        if packings[0].is_exact or len({_precision(kind) for kind in kinds}) == 1:
+            return column
+        cases = column.cases(lambda kind: f"{packings[0]}, in {_precision(kind)}")
+    else:
+        cases = column.cases(lambda kind: str(Packing.of(kind.array)))
     result = unpack_all(column)
     notes.drift(
         "packing",
         column.path,
-        column.cases(lambda kind: str(Packing.of(kind.array))),
+        cases,
         f"each file is unpacked with its own numbers: {result.first.dtype} with NaN",
     )
     return result

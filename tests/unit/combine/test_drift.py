@@ -74,6 +74,10 @@ def test_equal_packing_stays_packed() -> None:
             {"scale_factor": np.float32(0.01), "_FillValue": np.int16(-9)},
             {"scale_factor": np.float32(0.5), "_FillValue": np.int16(-9)},
         ),
+        (
+            {"scale_factor": np.float32(0.5), "add_offset": np.float32(270.1)},
+            {"scale_factor": np.float64(0.5), "add_offset": np.float64(np.float32(270.1))},
+        ),
         ({"scale_factor": 0.1, "_FillValue": np.int16(-9)}, {"_FillValue": np.int16(-9)}),
         ({"_FillValue": np.int16(-9)}, {"_FillValue": np.int16(-99)}),
         ({"_FillValue": np.int16(-9), "missing_value": np.int16(-9)}, {}),
