@@ -13,6 +13,7 @@ from gridref.errors import SourceFormatError
 __all__ = ["Dataspace", "read_dataspace"]
 
 _MAX_RANK = 32
+_MAX_EXTENT = (1 << 63) - 1
 _CACHED_SPACES = 4096
 _HEADER_BYTES = {1: 8, 2: 4}
 _HAS_MAXIMUM = 0x01
@@ -49,7 +50,7 @@ def read_dataspace(message: bytes, length_bytes: int) -> Dataspace:
     Raises
     ------
     SourceFormatError
-        If it is cut off, of an unknown version, or contradicts itself.
+        If it is cut off, of an unknown version, too large, or contradicts itself.
     """
     if len(message) < 4:
         raise SourceFormatError("the dataspace message is cut off")
@@ -62,6 +63,8 @@ def read_dataspace(message: bytes, length_bytes: int) -> Dataspace:
     if version == 2 and message[3] == _NULL:
         return Dataspace(None, ())
     shape = _extents(message, start, rank, length_bytes)
+    if max(shape, default=0) > _MAX_EXTENT:
+        raise SourceFormatError(f"the dataspace message declares the extents {shape}")
     if not flags & _HAS_MAXIMUM:
         return Dataspace(shape, shape)
     unlimited = (1 << 8 * length_bytes) - 1

@@ -72,6 +72,7 @@ def test_dataspaces(message: bytes, expected: Dataspace) -> None:
         (b"\2\x21\0\1" + extents(*[1] * 33), "33 dimensions"),
         (b"\2\2\0\1" + extents(1), "cut off"),
         (b"\2\1\1\1" + extents(5, 4), "larger than"),
+        (b"\2\1\0\1" + extents(1 << 63), "declares the extents"),
     ],
 )
 def test_corrupt_dataspaces(message: bytes, reason: str) -> None:
