@@ -272,11 +272,13 @@ def _combine_static(
         return _with_attributes(column.first, column, notes)
     if notes.options.variables == "different" and len(task.growing) == 1:
         return _repeat(column, lengths, pieces, task)
+    alike = {dim.lower() for dim in task.growing}
+    written = [f" (but {dim!r})" for dim in column.first.dims if dim.lower() in alike]
     notes.problem(
         "values-differ",
         column.path,
         f"its values differ from those in {notes.name(column.files[0])}, and it has no dimension"
-        f" {' or '.join(map(repr, task.growing))}; variables='different' repeats it along the"
+        f" {' or '.join(map(repr, task.growing))}{''.join(written)}; variables='different' repeats it along the"
         " dimension, compat='override' takes the first",
         differing,
     )

@@ -523,6 +523,12 @@ def static(value: float) -> VirtualGroup:
     return group(v=numbers([1.0, 2.0]), height=numbers(np.array(value), (), ()))
 
 
+def test_a_dimension_written_otherwise_is_pointed_out() -> None:
+    parts = [group(v=numbers(np.array(value), ("TIME",))) for value in ([1.0, 2.0], [3.0, 4.0])]
+    found = problems(*parts)
+    assert "no dimension 'time' (but 'TIME')" in found["values-differ"]
+
+
 def test_static_variables_stay_single_or_say_where_they_differ() -> None:
     joined = concat([static(2), static(2)], "time", read=read_slowly)
     assert joined.arrays["height"].shape == ()
