@@ -278,8 +278,8 @@ def _combine_static(
         "values-differ",
         column.path,
         f"its values differ from those in {notes.name(column.files[0])}, and it has no dimension"
-        f" {' or '.join(map(repr, task.growing))}{''.join(written)}; variables='different' repeats it along the"
-        " dimension, compat='override' takes the first",
+        f" {' or '.join(map(repr, task.growing))}{''.join(written)};"
+        " variables='different' repeats it along the dimension, compat='override' takes the first",
         differing,
     )
     return None
