@@ -6,8 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import h5py
+import numpy as np
 import pytest
 
+from gridref.errors import SourceFormatError
+from gridref.scan.scanner import scan
 from tests.fuzz.hdf5_mutations import checked_spans, mend
 from tests.property.test_scan_hdf5_fuzz import intact
 
@@ -57,3 +61,23 @@ def test_corrupt_dense_storage_does_not_end_the_process(
     command = [sys.executable, "-c", SCAN, str(path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_variable_length_strings_of_gigabytes_each_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", data=["a", "bb"], dtype=h5py.string_dtype())
+    data = bytearray(path.read_bytes())
+    size = data.index(b"\x19\x01\x01\x00\x10\x00\x00\x00") + 4
+    data[size : size + 4] = (1 << 31).to_bytes(4, "little")
+    path.write_bytes(data)
+    with pytest.raises(SourceFormatError, match="bytes each"):
+        scan(path)
+
+
+def test_compounds_of_no_elements_are_attributes(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5"
+    datatype = np.dtype([("number", "i4"), ("name", h5py.string_dtype())])
+    with h5py.File(path, "w") as file:
+        file.attrs.create("none", np.zeros(0, datatype), dtype=datatype)
+    assert scan(path).attrs == {"none": []}
