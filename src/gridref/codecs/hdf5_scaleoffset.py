@@ -2,8 +2,8 @@
 
 Sources: "Scale-Offset Filter" in the HDF5 documentation (``H5Pset_scaleoffset``, with the meaning
 of the client data values), and the filter's output as the library writes it: the number of bits of
-a distance (uint32), the size of the minimum (1 byte), the minimum (8 bytes), 8 bytes of nothing,
-then the distances bit by bit, the most significant bit first. The header is little-endian.
+a distance (uint32), how many bytes of the minimum count (1 byte), the minimum (8 bytes), 8 bytes of
+nothing, then the distances bit by bit, the most significant bit first. The header is little-endian.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _decode(raw: Raw, scaling: _Scaling) -> Raw:
         raise ValueError(f"{len(raw)} bytes are too few for a header")
     header = as_bytes(raw[:_HEADER_BYTES])
     width = int.from_bytes(header[:4], "little")
-    minimum = header[5:13]
+    minimum = header[5 : 5 + min(8, header[4])].ljust(8, b"\0")
     size, count = scaling.dtype.itemsize, scaling.count
     if width > 8 * size:
         raise ValueError(f"header says that {width} bits are stored of {8 * size}")

@@ -44,6 +44,16 @@ def test_integers(file, dtype, fill, spread):
     check(file.create_dataset("v", data=values, chunks=(3, 5), scaleoffset=0, fillvalue=fill))
 
 
+@pytest.mark.parametrize("dtype", ["<i4", ">u8", "<f4", "<f8"])
+@pytest.mark.parametrize("n_bytes", [0, 1, 3, 8, 9, 255])
+def test_minimum_of_some_bytes(file, dtype, n_bytes):
+    values = np.arange(1_000_000, 1_000_015).reshape(3, 5).astype(dtype)
+    dataset = file.create_dataset("v", data=values, chunks=(3, 5), scaleoffset=3)
+    (raw, _, _) = next(iter(stored_chunks(dataset)))
+    dataset.id.write_direct_chunk((0, 0), raw[:4] + bytes([n_bytes]) + raw[5:])
+    check(dataset)
+
+
 @pytest.mark.parametrize("n_bits", [1, 5, 8, 13, 16, 31])
 def test_integers_of_a_given_number_of_bits(file, n_bits):
     values = np.random.default_rng(0).integers(0, 1 << n_bits, (5, 13)).astype("i4")
