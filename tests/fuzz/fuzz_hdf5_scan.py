@@ -95,7 +95,7 @@ def supervise(folder: Path, minutes: float, *, compared: bool) -> None:
         text = run_child(corpus, findings, left, compared=compared)
         n_inputs += executed(text)
         coverage = max(coverage, covered(text))
-        (folder / "last.log").write_text(text)
+        (folder / f"process-{runs}.log").write_text(text)
     summary = {
         "inputs": n_inputs,
         "processes": runs,

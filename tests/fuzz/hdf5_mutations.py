@@ -101,7 +101,7 @@ class Mutator:
         for _ in range(chance.choice((1, 1, 1, 2, 3, 6))):
             change(changed, chance)
         if chance.random() < 0.05:
-            del changed[chance.randrange(16, len(changed)) :]
+            del changed[chance.randint(min(16, len(changed)), len(changed)) :]
         elif chance.random() < 0.03:
             shift(changed, chance)
         del changed[max_size:]
