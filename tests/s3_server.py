@@ -60,6 +60,10 @@ def s3_bucket() -> Iterator[Bucket]:
     server.start()
     try:
         host, port = server.get_host_and_port()
-        yield Bucket(f"http://{host}:{port}")
+        bucket = Bucket(f"http://{host}:{port}")
+        try:
+            yield bucket
+        finally:
+            bucket.client.close()
     finally:
         server.stop()

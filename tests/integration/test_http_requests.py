@@ -172,18 +172,18 @@ def test_head_says_what_get_sends(cube):
 
 
 def test_gzip_is_for_metadata_only(cube):
-    client = httpx.Client(headers={"Accept-Encoding": "gzip"})
-    packed = client.get(f"{cube}/cube/native/zarr.json")
-    assert packed.headers["content-encoding"] == "gzip"
-    plain = client.get(f"{cube}/cube/native/zarr.json", headers={"Accept-Encoding": "gzip;q=0"})
-    assert "content-encoding" not in plain.headers
-    assert packed.json() == plain.json()
-    assert packed.headers["etag"] != plain.headers["etag"]
-    assert packed.headers["vary"] == "Accept-Encoding"
-    part = client.get(f"{cube}/cube/native/zarr.json", headers={"Range": "bytes=0-9"})
-    assert "content-encoding" not in part.headers
-    assert "content-encoding" not in client.get(f"{cube}/cube/native/a/c/0/0").headers
-    assert gzip.compress(b"") is not None
+    with httpx.Client(headers={"Accept-Encoding": "gzip"}) as client:
+        packed = client.get(f"{cube}/cube/native/zarr.json")
+        assert packed.headers["content-encoding"] == "gzip"
+        plain = client.get(f"{cube}/cube/native/zarr.json", headers={"Accept-Encoding": "gzip;q=0"})
+        assert "content-encoding" not in plain.headers
+        assert packed.json() == plain.json()
+        assert packed.headers["etag"] != plain.headers["etag"]
+        assert packed.headers["vary"] == "Accept-Encoding"
+        part = client.get(f"{cube}/cube/native/zarr.json", headers={"Range": "bytes=0-9"})
+        assert "content-encoding" not in part.headers
+        assert "content-encoding" not in client.get(f"{cube}/cube/native/a/c/0/0").headers
+        assert gzip.compress(b"") is not None
 
 
 @pytest.mark.parametrize(
