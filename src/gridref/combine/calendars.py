@@ -98,11 +98,6 @@ class TimeBase:
             return None
         return cls(unit_ns, day * DAY_NS + seconds * 10**9 + int(fraction[:9]), calendar)
 
-    @property
-    def is_of_real_days(self) -> bool:
-        """Whether the calendar counts the days that passed."""
-        return self.calendar in ("standard", "proleptic_gregorian", "julian")
-
     def in_unit(self, unit_ns: int) -> TimeBase:
         """The same reference date with another unit."""
         return TimeBase(unit_ns, self.epoch_ns, self.calendar)

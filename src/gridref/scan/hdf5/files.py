@@ -25,10 +25,7 @@ from gridref.scan.hdf5.superblock import Hdf5Bytes, read_superblock
 from gridref.scan.hdf5.superblock_extension import check_extension
 from gridref.scan.options import ScanOptions
 
-__all__ = ["SIGNATURE", "OpenFile", "open_file"]
-
-SIGNATURE = b"\x89HDF\r\n\x1a\n"
-"""What an HDF5 file, or its part behind a user block, begins with."""
+__all__ = ["OpenFile", "open_file"]
 
 
 class OpenFile:

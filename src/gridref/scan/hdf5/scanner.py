@@ -8,8 +8,9 @@ from gridref.model.array import VirtualGroup
 from gridref.model.scan_report import Fate, Finding, ScanReport
 from gridref.scan.hdf5.arrays import ScannedArray, plain_name, scan_array
 from gridref.scan.hdf5.dimensions import DimensionNames, is_not_a_variable, name_dimensions
-from gridref.scan.hdf5.files import SIGNATURE, OpenFile, open_file
+from gridref.scan.hdf5.files import OpenFile, open_file
 from gridref.scan.hdf5.ragged import ROW_SIZE, sample_dimension
+from gridref.scan.hdf5.superblock import SIGNATURE
 from gridref.scan.hdf5.tree import DatasetNode, GroupNode, read_tree
 from gridref.scan.options import ScanOptions
 from gridref.scan.sniff import Head

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from gridref.scan.hdf5.fractal_heap import FractalHeap
     from gridref.scan.hdf5.object_header import HeaderMessage
 
-__all__ = ["FieldCursor", "Hdf5Bytes", "check_driver", "read_superblock"]
+__all__ = ["SIGNATURE", "FieldCursor", "Hdf5Bytes", "check_driver", "read_superblock"]
 
-_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+SIGNATURE = b"\x89HDF\r\n\x1a\n"
+"""What an HDF5 file, or its part behind a user block, begins with."""
+
 _DEFAULT_CHUNK_BTREE_K = 32
 _CHECKSUM_BYTES = 4
 _PARTIAL_DRIVERS = {b"NCSAfami": "family", b"NCSAmult": "multi"}
@@ -232,7 +234,7 @@ def read_superblock(reader: ByteReader) -> Hdf5Bytes:
         If it is of an unknown version.
     """
     base_address = _locate_signature(reader)
-    start = base_address + len(_SIGNATURE)
+    start = base_address + len(SIGNATURE)
     data = reader.read(start, min(_MOST_BYTES, reader.size_bytes - start))
     cursor = FieldCursor(
         data, "the HDF5 superblock", Place(start=base_address, stop=start + len(data))
@@ -288,7 +290,7 @@ def _read_new(
         declared_end=end - declared,
         extension=None if extension == (1 << 8 * offset_bytes) - 1 else extension,
     )
-    n_bytes = len(_SIGNATURE) + 4 + 4 * offset_bytes + _CHECKSUM_BYTES
+    n_bytes = len(SIGNATURE) + 4 + 4 * offset_bytes + _CHECKSUM_BYTES
     file.read_checked(0, n_bytes, "the HDF5 superblock")
     _check_complete(reader, base_address, end - declared)
     if version >= 3 and flags & (_OPEN_FOR_WRITING | _OPEN_FOR_SWMR):
@@ -296,7 +298,7 @@ def _read_new(
         raise SourceFormatError(
             "a writer has the file open or did not close it; if none is running, repair it with"
             " h5clear --status",
-            file.place(len(_SIGNATURE) + 3, 1),
+            file.place(len(SIGNATURE) + 3, 1),
         )
     return file
 
@@ -336,8 +338,8 @@ def check_driver(name: bytes) -> None:
 def _locate_signature(reader: ByteReader) -> int:
     """Look at 0, 512, 1024, 2048, and so on."""
     candidate = 0
-    while candidate + len(_SIGNATURE) <= reader.size_bytes:
-        if reader.read(candidate, len(_SIGNATURE)) == _SIGNATURE:
+    while candidate + len(SIGNATURE) <= reader.size_bytes:
+        if reader.read(candidate, len(SIGNATURE)) == SIGNATURE:
             return candidate
         candidate = max(512, 2 * candidate)
     raise SourceFormatError("the file has no HDF5 signature", Place(start=0))
