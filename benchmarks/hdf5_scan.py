@@ -18,7 +18,7 @@ from typing import Any
 import netCDF4
 import numpy as np
 
-from gridref.scan.scanner import scan
+from gridref.formats.registry import scan
 
 N_VARIABLES = 17  # beside three coordinates
 

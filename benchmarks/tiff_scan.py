@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import tifffile
 
-from gridref.scan.tiff.scanner import scan_tiff
+from gridref.formats.tiff.scanner import scan_tiff
 
 Scan = Callable[[Path], Any]
 

@@ -16,10 +16,10 @@ import numpy as np
 import xarray as xr
 
 from gridref.errors import GridrefError
+from gridref.formats.hdf5 import read_original
+from gridref.formats.hdf5.storage.ragged import ROW_SIZE
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.scan_report import Fate
-from gridref.scan.hdf5 import read_original
-from gridref.scan.hdf5.ragged import ROW_SIZE
 from gridref.testing.reference_reader import read_slowly
 
 

@@ -1,7 +1,7 @@
 """gridref: open any pile of HDF5, NetCDF4 and TIFF files as one Zarr cube without copying them.
 
 Names are imported when they are first used, so that ``import gridref`` does not wait for zarr and
-xarray. `scan` is the exception: a function named like its package has to be there from the start.
+xarray.
 """
 
 from __future__ import annotations
@@ -10,38 +10,39 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from gridref import errors
-from gridref.scan import scan
 
 if TYPE_CHECKING:
-    from gridref.adapters.building import build as build
-    from gridref.adapters.building import scan_many as scan_many
-    from gridref.adapters.opening_virtual import explain as explain
-    from gridref.adapters.opening_virtual import open_virtual_dataset as open_virtual_dataset
-    from gridref.adapters.opening_virtual import open_virtual_datatree as open_virtual_datatree
-    from gridref.adapters.opening_virtual import open_virtual_mfdataset as open_virtual_mfdataset
-    from gridref.adapters.verifying import verify as verify
-    from gridref.adapters.zarr_store import GridrefStore as GridrefStore
-    from gridref.adapters.zarr_store import open_store as open_store
+    from gridref.adapters.xarray.opening import explain as explain
+    from gridref.adapters.xarray.opening import open_virtual_dataset as open_virtual_dataset
+    from gridref.adapters.xarray.opening import open_virtual_datatree as open_virtual_datatree
+    from gridref.adapters.xarray.opening import open_virtual_mfdataset as open_virtual_mfdataset
+    from gridref.adapters.zarr.store import GridrefStore as GridrefStore
+    from gridref.adapters.zarr.store import open_store as open_store
     from gridref.catalog import open_catalog as open_catalog
     from gridref.catalog import write_catalog as write_catalog
     from gridref.combine import concat as concat
+    from gridref.formats import scan as scan
     from gridref.model.array import VirtualArray as VirtualArray
     from gridref.model.array import VirtualGroup as VirtualGroup
+    from gridref.workflows.building import build as build
+    from gridref.workflows.building import scan_many as scan_many
+    from gridref.workflows.verifying import verify as verify
 
 _HOMES = {
-    "GridrefStore": "gridref.adapters.zarr_store",
+    "GridrefStore": "gridref.adapters.zarr.store",
     "VirtualArray": "gridref.model.array",
     "VirtualGroup": "gridref.model.array",
-    "build": "gridref.adapters.building",
+    "build": "gridref.workflows.building",
     "concat": "gridref.combine",
-    "explain": "gridref.adapters.opening_virtual",
+    "explain": "gridref.adapters.xarray.opening",
     "open_catalog": "gridref.catalog",
-    "open_store": "gridref.adapters.zarr_store",
-    "open_virtual_dataset": "gridref.adapters.opening_virtual",
-    "open_virtual_datatree": "gridref.adapters.opening_virtual",
-    "open_virtual_mfdataset": "gridref.adapters.opening_virtual",
-    "scan_many": "gridref.adapters.building",
-    "verify": "gridref.adapters.verifying",
+    "open_store": "gridref.adapters.zarr.store",
+    "open_virtual_dataset": "gridref.adapters.xarray.opening",
+    "open_virtual_datatree": "gridref.adapters.xarray.opening",
+    "open_virtual_mfdataset": "gridref.adapters.xarray.opening",
+    "scan": "gridref.formats",
+    "scan_many": "gridref.workflows.building",
+    "verify": "gridref.workflows.verifying",
     "write_catalog": "gridref.catalog",
 }
 

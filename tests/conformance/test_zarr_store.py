@@ -16,7 +16,7 @@ from zarr.testing.store import StoreTests
 from zarr.testing.utils import assert_bytes_equal
 
 import gridref
-from gridref.adapters.zarr_store import GridrefStore
+from gridref.adapters.zarr.store import GridrefStore
 from gridref.errors import ReadOnlyError
 from gridref.io import SourcePool
 from gridref.serve.objects import LiteralSegment, ObjectReader, VirtualObject

@@ -46,8 +46,8 @@ def fuzz(arguments: list[str], *, compared: bool) -> None:
     """Run libFuzzer in this process; it never returns."""
     import atheris
 
-    with atheris.instrument_imports(include=["gridref.scan.hdf5"]):
-        import gridref.scan.scanner  # noqa: F401 - to be instrumented
+    with atheris.instrument_imports(include=["gridref.formats.hdf5"]):
+        import gridref.formats.registry  # noqa: F401 - to be instrumented
     import hdf5plugin  # noqa: F401 - gives h5py more filters
 
     from tests.fuzz.hdf5_mutations import Mutator

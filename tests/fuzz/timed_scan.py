@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 
 from gridref.errors import GridrefError
+from gridref.formats.registry import scan
 from gridref.model.array import VirtualGroup
-from gridref.scan.scanner import scan
 
 __all__ = ["WrongDataError", "scan_in_time"]
 

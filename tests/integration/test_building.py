@@ -10,8 +10,8 @@ import tifffile
 import xarray as xr
 
 import gridref
-from gridref.adapters.labels import LabelPattern
 from gridref.errors import CombineError, InvalidRequestError
+from gridref.workflows.labels import LabelPattern
 
 RAW = {"mask_and_scale": False, "decode_times": True, "chunks": None}
 

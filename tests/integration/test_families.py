@@ -11,9 +11,9 @@ import pytest
 import xarray as xr
 
 import gridref
-from gridref.adapters.opening import reader_for
 from gridref.combine import CombineOptions, combine
 from gridref.errors import CombineError
+from gridref.workflows.opening import reader_for
 
 ALONG: dict[str, tuple[str, dict[str, Any]]] = {
     "acorn_turq_hourly": ("TIME", {}),

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import zarr
 
-from gridref.adapters.http.cli import parse_lengths, parse_shards
+from gridref.adapters.cli.serve import parse_lengths, parse_shards
 from gridref.catalog import write_catalog
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualGroup

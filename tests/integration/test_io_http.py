@@ -21,10 +21,10 @@ from gridref.errors import (
     SourceChangedError,
     SourceUnavailableError,
 )
+from gridref.formats.hdf5 import OriginalFile
 from gridref.io import Merging, RetryPolicy, SourcePool, describe_source, expand_urls, open_for_scan
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.manifest import Source
-from gridref.scan.hdf5 import OriginalFile
 from tests.http_server import Site, serving
 
 pytest.importorskip("aiohttp", reason="HTTP needs aiohttp: install gridref[remote]")

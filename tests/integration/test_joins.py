@@ -12,7 +12,7 @@ import pytest
 import xarray as xr
 
 import gridref
-from gridref.adapters.duck_array import VirtualDuckArray
+from gridref.adapters.xarray.duck_array import VirtualDuckArray
 from gridref.errors import CombineError
 from gridref.testing.builders import chunked_array
 from gridref.testing.reference_reader import read_slowly

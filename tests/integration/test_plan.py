@@ -86,14 +86,14 @@ def test_explaining_reads_no_values_where_no_rule_needs_them(
     files: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
-    reader = gridref.adapters.opening.reader_for()
+    reader = gridref.workflows.opening.reader_for()
 
     class Counting:
         def read(self, array: gridref.VirtualArray) -> np.ndarray:
             read.extend(array.dims or ("scalar",))
             return reader.read(array)
 
-    monkeypatch.setattr("gridref.adapters.opening_virtual.reader_for", lambda _: Counting())
+    monkeypatch.setattr("gridref.adapters.xarray.opening.reader_for", lambda _: Counting())
     result = gridref.explain(files, "time")
     assert result.problems == ()
     assert result.report.of_cause("packing")

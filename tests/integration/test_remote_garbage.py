@@ -15,8 +15,8 @@ _PROGRAM = """
 import gc, sys
 from pathlib import Path
 import fsspec.asyn, h5py
-from gridref.scan import scan
-from gridref.scan.hdf5 import read_original
+from gridref.formats import scan
+from gridref.formats.hdf5 import read_original
 from tests.http_server import Site, serving
 
 class Circle:

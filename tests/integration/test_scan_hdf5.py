@@ -19,11 +19,11 @@ from gridref.errors import (
     SourceUnavailableError,
     UnsupportedFeatureError,
 )
+from gridref.formats.hdf5 import read_original
+from gridref.formats.registry import scan
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import EdgePolicy
 from gridref.model.scan_report import Fate
-from gridref.scan.hdf5 import read_original
-from gridref.scan.scanner import scan
 from gridref.testing.reference_reader import read_slowly
 from tests.hdf5_oracle import compare_with_h5py
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from gridref.errors import SourceFormatError
-from gridref.scan.scanner import scan
+from gridref.formats.registry import scan
 from tests.fuzz.hdf5_mutations import checked_spans, mend
 from tests.property.test_scan_hdf5_fuzz import intact
 

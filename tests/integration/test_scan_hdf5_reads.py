@@ -12,8 +12,8 @@ import h5py
 import numpy as np
 import pytest
 
+from gridref.formats.registry import scan
 from gridref.model.array import VirtualGroup
-from gridref.scan.scanner import scan
 from tests.http_server import Site, serving
 
 N_BIG = 4_000_000

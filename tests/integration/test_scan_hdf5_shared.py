@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gridref.errors import GridrefError, SourceFormatError, UnsupportedFeatureError
-from gridref.scan.scanner import scan
+from gridref.formats.registry import scan
 from tests.hdf5_oracle import compare_with_h5py, differences_from_xarray
 from tests.hdf5_support import is_documented
 from tests.shared_data import shared_files

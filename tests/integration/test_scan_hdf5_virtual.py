@@ -13,14 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
+from gridref.formats.hdf5.format.data_layout import VirtualLayout, data_layout_of
+from gridref.formats.hdf5.objects.files import open_file
+from gridref.formats.hdf5.objects.mappings import read_mappings
+from gridref.formats.hdf5.objects.paths import Location, find_object
+from gridref.formats.options import ScanOptions
+from gridref.formats.registry import scan
 from gridref.io import open_for_scan
 from gridref.model.array import VirtualArray
-from gridref.scan.hdf5.data_layout import VirtualLayout, data_layout_of
-from gridref.scan.hdf5.files import open_file
-from gridref.scan.hdf5.mappings import read_mappings
-from gridref.scan.hdf5.paths import Location, find_object
-from gridref.scan.options import ScanOptions
-from gridref.scan.scanner import scan
 from gridref.testing.reference_reader import read_slowly
 from tests.hdf5_oracle import compare_with_h5py
 

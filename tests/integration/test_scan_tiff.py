@@ -14,9 +14,9 @@ import tifffile
 from numpy.typing import NDArray
 
 from gridref.errors import DecodeError, GridrefError
+from gridref.formats.options import ScanOptions
+from gridref.formats.tiff.scanner import scan_tiff
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.scan.options import ScanOptions
-from gridref.scan.tiff.scanner import scan_tiff
 from gridref.testing.reference_reader import read_slowly
 from tests.shared_data import shared_data_folder, shared_files
 

@@ -16,20 +16,20 @@ import tifffile
 import xarray as xr
 from numpy.typing import NDArray
 
-from gridref.adapters.opening import reader_for
-from gridref.adapters.verifying import verify
-from gridref.adapters.zarr_store import open_store
+from gridref.adapters.zarr.store import open_store
 from gridref.errors import (
     DecodeError,
     SourceFormatError,
     SourceUnavailableError,
     UnsupportedFeatureError,
 )
+from gridref.formats.options import ScanOptions
+from gridref.formats.registry import scan
+from gridref.formats.tiff.scanner import scan_tiff
 from gridref.model.array import VirtualGroup
-from gridref.scan.options import ScanOptions
-from gridref.scan.scanner import scan
-from gridref.scan.tiff.scanner import scan_tiff
 from gridref.testing.reference_reader import read_slowly
+from gridref.workflows.opening import reader_for
+from gridref.workflows.verifying import verify
 from tests.http_server import Site, serving
 
 

@@ -14,10 +14,10 @@ import zarr
 from numpy.typing import NDArray
 
 import gridref
-from gridref.adapters.zarr_store import open_store
+from gridref.adapters.zarr.store import open_store
 from gridref.errors import UnsupportedFeatureError
+from gridref.formats.tiff.scanner import scan_tiff
 from gridref.model.array import VirtualGroup
-from gridref.scan.tiff.scanner import scan_tiff
 from gridref.testing.reference_reader import read_slowly
 from tests.http_server import Site, serving
 from tests.microscopy_files import restart_jpeg, write_lsm, write_ndpi, write_svs

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from gridref.adapters.zarr_store import open_store
+from gridref.adapters.zarr.store import open_store
 from gridref.errors import GridrefError
+from gridref.formats.options import ScanOptions
+from gridref.formats.tiff.scanner import scan_tiff
 from gridref.model.array import VirtualGroup
-from gridref.scan.options import ScanOptions
-from gridref.scan.tiff.scanner import scan_tiff
 from gridref.testing.reference_reader import read_slowly
 from tests.shared_data import shared_files
 

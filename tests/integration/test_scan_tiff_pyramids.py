@@ -12,12 +12,12 @@ import tifffile
 import xarray as xr
 import zarr
 
-from gridref.adapters.zarr_store import open_store
+from gridref.adapters.zarr.store import open_store
 from gridref.errors import GridrefError
+from gridref.formats.options import ScanOptions
+from gridref.formats.tiff.multiscales import ome_multiscales
+from gridref.formats.tiff.scanner import scan_tiff
 from gridref.model.array import VirtualGroup
-from gridref.scan.options import ScanOptions
-from gridref.scan.tiff.multiscales import ome_multiscales
-from gridref.scan.tiff.scanner import scan_tiff
 from tests.microscopy_files import write_ndpi, write_svs
 from tests.shared_data import shared_files
 

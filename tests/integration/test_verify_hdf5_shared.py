@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gridref.adapters.verifying import verify
-from gridref.scan.scanner import scan
+from gridref.formats.registry import scan
+from gridref.workflows.verifying import verify
 from tests.shared_data import shared_files
 
 pytest.importorskip("hdf5plugin", reason="reads the files' filters for h5py")

@@ -12,7 +12,7 @@ import pytest
 import xarray as xr
 
 import gridref
-from gridref.adapters.duck_array import VirtualDuckArray
+from gridref.adapters.xarray.duck_array import VirtualDuckArray
 from gridref.errors import CombineError, InvalidRequestError
 
 

@@ -8,7 +8,6 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gridref.adapters.opening import reader_for
 from gridref.model.array import VirtualArray
 from gridref.model.encoding import EdgePolicy
 from gridref.model.indexing import getitem
@@ -16,6 +15,7 @@ from gridref.model.joining import concatenate, stack
 from gridref.model.reshaping import broadcast_axis, expand_dims, squeeze, transpose
 from gridref.testing.builders import chunked_array
 from gridref.testing.reference_reader import read_slowly
+from gridref.workflows.opening import reader_for
 
 DTYPES = ["i2", "i4", "f4", "f8", "u1"]
 MAX_ELEMENTS = 3000

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from gridref.adapters.zarr_store import open_store
+from gridref.adapters.zarr.store import open_store
 from gridref.errors import InvalidRequestError
 from gridref.io import SourcePool
 from gridref.model.array import VirtualArray, VirtualGroup

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gridref.errors import GridrefError
-from gridref.scan.scanner import scan
+from gridref.formats.registry import scan
 from tests.hdf5_oracle import compare_with_h5py
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gridref.adapters.duck_array import VirtualDuckArray
+from gridref.adapters.xarray.duck_array import VirtualDuckArray
 from gridref.errors import CombineError, InvalidRequestError
 from gridref.testing.builders import chunked_array
 

@@ -11,7 +11,6 @@ import fsspec
 import numpy as np
 import pytest
 
-from gridref.adapters.verifying import verify
 from gridref.catalog import check_catalog, open_catalog, write_catalog
 from gridref.catalog.storage import LocalFolder
 from gridref.errors import (
@@ -26,6 +25,7 @@ from gridref.model.array import BlockTable, VirtualArray, VirtualGroup
 from gridref.model.encoding import Codec, Encoding
 from gridref.model.grid import ChunkGrid
 from gridref.model.manifest import ChunkManifest, Source
+from gridref.workflows.verifying import verify
 
 
 def group_of(value: float, n: int = 4, source: str = "/data/a.nc") -> VirtualGroup:

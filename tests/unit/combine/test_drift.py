@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from gridref.adapters.opening import reader_for
 from gridref.combine import CombineOptions, DriftReport, combine, concat
 from gridref.combine.folding import BATCH_GROUPS
 from gridref.combine.times import INLINE_LIMIT_BYTES
@@ -21,6 +20,7 @@ from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.indexing import isel
 from gridref.testing.builders import chunked_array
 from gridref.testing.reference_reader import read_slowly
+from gridref.workflows.opening import reader_for
 
 
 def numbers(values: Any, dims: Any = ("time",), chunks: Any = None, **attrs: Any) -> VirtualArray:

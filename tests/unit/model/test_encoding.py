@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import zarr
 
-from gridref.adapters.zarr_store import open_store
+from gridref.adapters.zarr.store import open_store
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualGroup
 from gridref.model.encoding import Codec, Encoding, bytes_codec

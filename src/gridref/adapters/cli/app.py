@@ -21,8 +21,8 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from gridref.adapters.http.cli import parse_shards
-from gridref.adapters.http.cli import register as register_serve
+from gridref.adapters.cli.serve import parse_shards
+from gridref.adapters.cli.serve import register as register_serve
 from gridref.errors import GridrefError
 
 if TYPE_CHECKING:
@@ -158,8 +158,8 @@ def build(
 
         gridref build lst_*.tif --stack time --pattern '{time:%Y%m%d}' -o lst.gridref
     """
-    from gridref.adapters.building import build as build_catalog
-    from gridref.adapters.inspecting import skipped_summary
+    from gridref.adapters.cli.inspecting import skipped_summary
+    from gridref.workflows.building import build as build_catalog
 
     console = Console(stderr=True)
     options = parse_options(option)
@@ -213,9 +213,9 @@ def info(
 
         gridref info cube.gridref --view portable --shards auto
     """
-    from gridref.adapters.drawing import describe_arrays, draw_grid, draw_tree
-    from gridref.adapters.inspecting import source_summary
-    from gridref.adapters.opening import open_group, rectilinear_enabled
+    from gridref.adapters.cli.drawing import describe_arrays, draw_grid, draw_tree
+    from gridref.adapters.cli.inspecting import source_summary
+    from gridref.workflows.opening import open_group, rectilinear_enabled
 
     console = Console()
     group = open_group(catalog, parse_options(option))
@@ -244,7 +244,7 @@ def _view_options(view: str, shards: str | None, *, rectilinear: bool) -> ViewOp
 
 def _print_reasons(console: Console, group: VirtualGroup, views: ViewOptions) -> None:
     """Say why arrays are not shown as stored, or without the shards that were asked for."""
-    from gridref.adapters.inspecting import decoded_because, unsharded_because
+    from gridref.adapters.cli.inspecting import decoded_because, unsharded_because
 
     not_native = "not shown" if views.view == "native" else "decoded on the way"
     for title, reasons in (
@@ -276,7 +276,7 @@ def verify(
 
 
 def _verify(catalog: str, *, everything: bool, options: dict[str, Any]) -> None:
-    from gridref.adapters.verifying import verify as verify_catalog
+    from gridref.workflows.verifying import verify as verify_catalog
 
     console = Console()
     with ScanProgress(Console(stderr=True), quiet=False, what="chunks") as progress:
@@ -330,7 +330,7 @@ def plan(
         gridref plan data/*.nc --concat-dim time
     """
     from gridref.adapters.cli.plan import print_plan
-    from gridref.adapters.opening_virtual import explain
+    from gridref.adapters.xarray.opening import explain
 
     combination = explain(
         files,

@@ -14,10 +14,10 @@ from zarr.abc.store import ByteRequest
 from zarr.core.buffer import Buffer, BufferPrototype
 
 import gridref
-from gridref.adapters.building import build
-from gridref.adapters.drawing import draw_grid, draw_tree, human_bytes
-from gridref.adapters.zarr_store import GridrefStore
+from gridref.adapters.cli.drawing import draw_grid, draw_tree, human_bytes
+from gridref.adapters.zarr.store import GridrefStore
 from gridref.errors import InvalidRequestError
+from gridref.workflows.building import build
 
 __all__ = ["run_demo"]
 

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gridref.adapters.drawing import describe_arrays, draw_tree
-from gridref.adapters.inspecting import decoded_because
+from gridref.adapters.cli.drawing import describe_arrays, draw_tree
+from gridref.adapters.cli.inspecting import decoded_because
 from gridref.combine import Combination
 from gridref.serve.views import ViewOptions, show
 

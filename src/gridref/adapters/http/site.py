@@ -11,7 +11,6 @@ from typing import Any
 import pandas as pd
 
 from gridref.adapters.http.policy import AllowedSources, folders_of, without_secrets
-from gridref.adapters.opening import view_options
 from gridref.catalog import ROOT_FILE, CatalogGroup, open_catalog
 from gridref.errors import GridrefError, InvalidRequestError
 from gridref.io import SourcePool, absolute_url, describe_source, is_local
@@ -20,6 +19,7 @@ from gridref.model.manifest import Source
 from gridref.serve.objects import KeySpace, ObjectReader
 from gridref.serve.reader import Reader
 from gridref.serve.views import View, ViewOptions
+from gridref.workflows.opening import view_options
 
 __all__ = ["VIEWS", "Entry", "Site", "SiteOptions"]
 

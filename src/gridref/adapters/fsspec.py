@@ -1,0 +1,220 @@
+"""A read-only fsspec filesystem over a catalog: ``gridref::file:///data/cube.gridref``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
+
+from gridref.errors import InvalidRequestError, ReadOnlyError
+from gridref.model.array import VirtualGroup
+from gridref.serve.objects import VirtualObject
+from gridref.workflows.opening import open_group, open_space, view_options
+
+__all__ = ["GridrefFileSystem"]
+
+
+class GridrefFileSystem(AbstractFileSystem):
+    """The keys of a catalog as files.
+
+    Registered with fsspec as ``gridref``: chain it before the catalog's own address. Options:
+
+    Parameters
+    ----------
+    fo
+        Address of the catalog, or a `VirtualGroup`.
+    target_protocol, target_options
+        fsspec protocol and options of the catalog's address, as chaining gives them.
+    view, rectilinear, chunks, compressor, shards, grid, index_location
+        As for `gridref.open_store`.
+    storage_options
+        Options for the sources; by default `target_options`.
+
+    Examples
+    --------
+    >>> xr.open_zarr("gridref::file:///data/cube.gridref")  # doctest: +SKIP
+    """
+
+    protocol = "gridref"
+    root_marker = ""
+    cachable = False
+    """Not one instance for each address: the catalog there may have been built anew."""
+
+    def __init__(
+        self,
+        fo: str | VirtualGroup | None = None,
+        target_protocol: str | None = None,
+        target_options: Mapping[str, Any] | None = None,
+        view: str = "auto",
+        rectilinear: bool | None = None,
+        chunks: Mapping[str, int] | None = None,
+        compressor: str | None = None,
+        shards: str | Mapping[str, int] | None = None,
+        grid: str = "auto",
+        index_location: str = "end",
+        storage_options: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if fo is None:
+            raise InvalidRequestError(
+                "no catalog given: write gridref::ADDRESS, like gridref::file:///data/cube.gridref"
+            )
+        if isinstance(fo, str) and target_protocol not in (None, "file", "local"):
+            fo = fo if "://" in fo else f"{target_protocol}://{fo}"
+        options = view_options(
+            view,
+            rectilinear=rectilinear,
+            chunks=chunks,
+            compressor=compressor,
+            shards=shards,
+            grid=grid,
+            index_location=index_location,
+        )
+        catalog_options = {k: v for k, v in (target_options or {}).items() if k != "fo"}
+        group = open_group(fo, catalog_options)
+        self.space, self.reader = open_space(
+            group, options, catalog_options if storage_options is None else storage_options
+        )
+
+    @classmethod
+    def _strip_protocol(cls, path: Any) -> Any:
+        if isinstance(path, list):
+            return [cls._strip_protocol(entry) for entry in path]
+        return str(path).removeprefix("gridref://").removeprefix("gridref:").strip("/")
+
+    def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
+        """Files and folders right below a path.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is nothing at the path.
+        """
+        path = self._strip_protocol(path)
+        if self.space.is_dir(path):
+            names = self.space.list_dir(path)
+            paths = [f"{path}/{name}" if path else name for name in names]
+        else:
+            self._found(path)
+            paths = [path]
+        return [self.info(entry) for entry in paths] if detail else paths
+
+    def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
+        """Name, type, size and ETag of a file or folder."""
+        path = self._strip_protocol(path)
+        found = self.space.resolve(path)
+        if found is not None:
+            return {
+                "name": path,
+                "type": "file",
+                "size": self.reader.size(found),
+                "ETag": found.etag,
+            }
+        if self.space.is_dir(path):
+            return {"name": path, "type": "directory", "size": 0}
+        raise FileNotFoundError(path)
+
+    def exists(self, path: str, **kwargs: Any) -> bool:
+        """Whether there is a file or folder at a path."""
+        path = self._strip_protocol(path)
+        return self.space.resolve(path) is not None or self.space.is_dir(path)
+
+    def isfile(self, path: str) -> bool:
+        """Whether there is a file at a path."""
+        return self.space.resolve(self._strip_protocol(path)) is not None
+
+    def isdir(self, path: str) -> bool:
+        """Whether there is a folder at a path."""
+        return bool(self.space.is_dir(self._strip_protocol(path)))
+
+    def cat_file(
+        self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any
+    ) -> bytes:
+        """The bytes ``start:end`` of a file; negative numbers count from its end."""
+        found = self._found(self._strip_protocol(path))
+        if (start or 0) < 0 or (end or 0) < 0:
+            size = self.reader.size(found)
+            start, end, _ = slice(start, end).indices(size)
+        return self.reader.read(found, start or 0, end)
+
+    def created(self, path: str) -> NoReturn:
+        """Not known: raises NotImplementedError."""
+        raise NotImplementedError("files of a catalog have no time of creation")
+
+    def modified(self, path: str) -> NoReturn:
+        """Not known: raises NotImplementedError."""
+        raise NotImplementedError("files of a catalog have no time of modification")
+
+    def ukey(self, path: str) -> str:
+        """What changes whenever the content of a file does."""
+        return self._found(self._strip_protocol(path)).etag
+
+    def _found(self, path: str) -> VirtualObject:
+        found = self.space.resolve(path)
+        if found is None:
+            raise FileNotFoundError(path)
+        return found
+
+    def _open(self, path: str, mode: str = "rb", **kwargs: Any) -> GridrefFile:
+        if mode != "rb":
+            _refuse()
+        return GridrefFile(self, self._strip_protocol(path), mode, **kwargs)
+
+    def _rm(self, path: str) -> NoReturn:
+        _refuse()
+
+    def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None) -> NoReturn:
+        """Refused."""
+        _refuse()
+
+    def rm_file(self, path: str) -> NoReturn:
+        """Refused."""
+        _refuse()
+
+    def cp_file(self, path1: str, path2: str, **kwargs: Any) -> NoReturn:
+        """Refused."""
+        _refuse()
+
+    def mv(self, path1: str, path2: str, **kwargs: Any) -> NoReturn:
+        """Refused."""
+        _refuse()
+
+    def mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> NoReturn:
+        """Refused."""
+        _refuse()
+
+    def makedirs(self, path: str, exist_ok: bool = False) -> NoReturn:
+        """Refused."""
+        _refuse()
+
+    def rmdir(self, path: str) -> NoReturn:
+        """Refused."""
+        _refuse()
+
+    def pipe_file(
+        self, path: str, value: bytes, mode: str = "overwrite", **kwargs: Any
+    ) -> NoReturn:
+        """Refused."""
+        _refuse()
+
+    def put_file(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refused."""
+        _refuse()
+
+    def touch(self, path: str, truncate: bool = True, **kwargs: Any) -> NoReturn:
+        """Refused."""
+        _refuse()
+
+
+class GridrefFile(AbstractBufferedFile):
+    """A key opened as a seekable binary file."""
+
+    def _fetch_range(self, start: int, end: int) -> bytes:
+        data: bytes = self.fs.cat_file(self.path, start, end)
+        return data
+
+
+def _refuse() -> NoReturn:
+    raise ReadOnlyError("a gridref filesystem is read-only")

@@ -1,0 +1,1 @@
+"""The faces towards xarray: the engine, virtual datasets, and their duck arrays."""

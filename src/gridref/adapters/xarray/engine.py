@@ -1,0 +1,176 @@
+"""The xarray engine ``gridref``: datasets that read straight through our planner, without Zarr."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+from xarray.backends import AbstractDataStore, BackendArray, BackendEntrypoint
+from xarray.backends.store import StoreBackendEntrypoint
+from xarray.core import indexing
+
+from gridref.errors import InvalidRequestError
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.serve.portable_grid import block_chunks
+from gridref.serve.reader import Reader
+from gridref.workflows.opening import open_group, reader_for
+
+__all__ = ["GridrefBackendEntrypoint"]
+
+DASK_CHUNK_BYTES = 128 * 2**20
+"""Blocks above this size are given to dask in parts that follow their stored chunks."""
+
+
+class LazyVirtualArray(BackendArray):
+    """A virtual array that xarray indexes lazily."""
+
+    def __init__(self, array: VirtualArray, reader: Reader, name: str) -> None:
+        self.array = array
+        self.reader = reader
+        self.name = name
+        self.shape = array.shape
+        self.dtype = np.dtype(object) if array.dtype.kind == "T" else array.dtype
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
+        return indexing.explicit_indexing_adapter(
+            key, self.shape, indexing.IndexingSupport.OUTER, self._read
+        )
+
+    def _read(self, key: tuple[Any, ...]) -> NDArray[Any]:
+        values = self.reader.read(self.array, key, name=self.name)
+        return values.astype(self.dtype, copy=False)
+
+
+class GroupDataStore(AbstractDataStore):
+    """The arrays of one group, as xarray's backends present them before decoding."""
+
+    def __init__(self, group: VirtualGroup, reader: Reader, path: str = "") -> None:
+        self.group = group
+        self.reader = reader
+        self.path = path
+
+    def get_variables(self) -> Mapping[str, xr.Variable]:
+        """Variables that read lazily."""
+        return {name: self._variable(name, array) for name, array in self.group.arrays.items()}
+
+    def get_attrs(self) -> Mapping[str, Any]:
+        """Attributes of the group."""
+        return dict(self.group.attrs)
+
+    def get_dimensions(self) -> Mapping[str, int]:
+        """Dimension lengths by name."""
+        return {
+            dim: extent
+            for array in self.group.arrays.values()
+            for dim, extent in zip(array.dims, array.shape, strict=True)
+        }
+
+    def get_encoding(self) -> Mapping[str, Any]:
+        """Nothing."""
+        return {}
+
+    def _variable(self, name: str, array: VirtualArray) -> xr.Variable:
+        path = f"{self.path}/{name}" if self.path else name
+        lazy = indexing.LazilyIndexedArray(LazyVirtualArray(array, self.reader, path))
+        chunks = dict(zip(array.dims, block_chunks(array, DASK_CHUNK_BYTES), strict=True))
+        encoding = {"preferred_chunks": chunks} if 0 not in array.shape else {}
+        return xr.Variable(array.dims, lazy, dict(array.attrs), encoding)
+
+
+class GridrefBackendEntrypoint(BackendEntrypoint):
+    """Open gridref catalogs: ``xr.open_dataset("cube.gridref")``."""
+
+    description = "Open gridref catalogs (.gridref): archives of HDF5, NetCDF4 and TIFF as one cube"
+    open_dataset_parameters: ClassVar[tuple[str, ...] | None] = (
+        "filename_or_obj",
+        "mask_and_scale",
+        "decode_times",
+        "concat_characters",
+        "decode_coords",
+        "drop_variables",
+        "use_cftime",
+        "decode_timedelta",
+        "group",
+        "storage_options",
+    )
+    supports_groups = True
+
+    def guess_can_open(self, filename_or_obj: Any) -> bool:
+        """Whether this is a `VirtualGroup`, or a path that ends in ``.gridref``."""
+        if isinstance(filename_or_obj, VirtualGroup):
+            return True
+        if not isinstance(filename_or_obj, str | os.PathLike):
+            return False
+        return os.fspath(filename_or_obj).rstrip("/").endswith(".gridref")
+
+    def open_dataset(  # type: ignore[override]
+        self,
+        filename_or_obj: str | os.PathLike[str] | VirtualGroup,
+        *,
+        mask_and_scale: bool = True,
+        decode_times: bool = True,
+        concat_characters: bool = True,
+        decode_coords: bool = True,
+        drop_variables: str | Iterable[str] | None = None,
+        use_cftime: bool | None = None,
+        decode_timedelta: bool | None = None,
+        group: str | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> xr.Dataset:
+        """Open one group of a catalog."""
+        root = open_group(filename_or_obj, storage_options)
+        path = (group or "").strip("/")
+        found = dict(root.walk()).get(path)
+        if found is None:
+            raise InvalidRequestError(
+                f"no group {group!r}; there are {sorted(p for p, _ in root.walk())}"
+            )
+        return StoreBackendEntrypoint().open_dataset(
+            GroupDataStore(found, reader_for(storage_options), path),
+            mask_and_scale=mask_and_scale,
+            decode_times=decode_times,
+            concat_characters=concat_characters,
+            decode_coords=decode_coords,
+            drop_variables=drop_variables,
+            use_cftime=use_cftime,
+            decode_timedelta=decode_timedelta,
+        )
+
+    def open_groups_as_dict(  # type: ignore[override]
+        self,
+        filename_or_obj: str | os.PathLike[str] | VirtualGroup,
+        *,
+        drop_variables: str | Iterable[str] | None = None,
+        group: str | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        **decoding: Any,
+    ) -> dict[str, xr.Dataset]:
+        """Open a group and all groups below it, by path."""
+        root = open_group(filename_or_obj, storage_options)
+        start = (group or "").strip("/")
+        below = {
+            path: member
+            for path, member in root.walk()
+            if not start or path == start or path.startswith(f"{start}/")
+        }
+        if start not in below:
+            raise InvalidRequestError(f"no group {group!r}; there are {sorted(below)}")
+        reader = reader_for(storage_options)
+        return {
+            "/" + path.removeprefix(start).strip("/"): StoreBackendEntrypoint().open_dataset(
+                GroupDataStore(member, reader, path), drop_variables=drop_variables, **decoding
+            )
+            for path, member in below.items()
+        }
+
+    def open_datatree(  # type: ignore[override]
+        self,
+        filename_or_obj: str | os.PathLike[str] | VirtualGroup,
+        **options: Any,
+    ) -> xr.DataTree:
+        """Open a group and all groups below it, as a tree."""
+        return xr.DataTree.from_dict(self.open_groups_as_dict(filename_or_obj, **options))

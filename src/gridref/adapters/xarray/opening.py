@@ -1,0 +1,310 @@
+"""Files opened as virtual datasets and trees: one of them, or many combined."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import xarray as xr
+
+from gridref.adapters.xarray.duck_array import LOAD_LIMIT_BYTES
+from gridref.adapters.xarray.virtual_dataset import (
+    Loading,
+    Url,
+    dataset_to_group,
+    group_to_dataset,
+    group_to_tree,
+    tree_to_group,
+)
+from gridref.combine import Combination, CombineOptions, DriftReport, combine
+from gridref.errors import CombineError, InvalidRequestError
+from gridref.formats import scan
+from gridref.io import expand_urls
+from gridref.model.array import VirtualGroup
+from gridref.workflows.building import scan_each, scan_many
+from gridref.workflows.file_order import Part, by_coords, nested, nested_urls
+from gridref.workflows.opening import reader_for
+from gridref.workflows.units import with_converter
+
+__all__ = ["explain", "open_virtual_dataset", "open_virtual_datatree", "open_virtual_mfdataset"]
+
+
+def open_virtual_dataset(
+    url: Url,
+    group: str | None = None,
+    *,
+    loadable_variables: Iterable[str] | None = None,
+    drop_variables: Iterable[str] = (),
+    decode_times: bool = True,
+    storage_options: Mapping[str, Any] | None = None,
+    on_unsupported: str = "raise",
+    load_limit: int = LOAD_LIMIT_BYTES,
+) -> xr.Dataset:
+    """Open one group of a file as a dataset of virtual arrays.
+
+    Parameters
+    ----------
+    url
+        The file: a local path or an fsspec URL.
+    group
+        Path of the group; the root by default.
+    loadable_variables
+        Variables to load and decode; by default the index coordinates.
+    drop_variables
+        Variables to leave out.
+    decode_times
+        Whether loaded times become dates.
+    storage_options, on_unsupported
+        As for `gridref.scan`.
+    load_limit
+        Size in bytes up to which operations that need values load them.
+
+    Returns
+    -------
+    xarray.Dataset
+        Virtual variables keep their stored dtype and attributes.
+    """
+    found = scan(
+        os.fspath(url), storage_options=storage_options, on_unsupported=_policy(on_unsupported)
+    )
+    loading = Loading.of(loadable_variables, drop_variables, decode_times, load_limit)
+    return group_to_dataset(_subgroup(found, group), reader_for(storage_options), loading)
+
+
+def open_virtual_mfdataset(
+    urls: Url | Iterable[Url] | Sequence[Any],
+    concat_dim: str | Sequence[str | None] | None = None,
+    *,
+    combine: Literal["by_coords", "nested"] = "by_coords",
+    preprocess: Callable[[xr.Dataset], xr.Dataset] | None = None,
+    group: str | None = None,
+    data_vars: str = "minimal",
+    coords: str = "minimal",
+    compat: str = "equals",
+    join: str = "exact",
+    combine_attrs: str = "override",
+    overlap: str | None = None,
+    loadable_variables: Iterable[str] | None = None,
+    drop_variables: Iterable[str] = (),
+    decode_times: bool = True,
+    storage_options: Mapping[str, Any] | None = None,
+    on_unsupported: str = "raise",
+    load_limit: int = LOAD_LIMIT_BYTES,
+    **options: Any,
+) -> xr.Dataset:
+    """Open many files as one virtual dataset, resolving drift between them.
+
+    Parameters
+    ----------
+    urls
+        Paths, URLs, globs or directories; for ``combine="nested"`` over several dimensions, lists
+        of lists, the outermost along the first dimension.
+    concat_dim
+        Dimension, or dimensions, to combine along. For ``"by_coords"`` it is found out where it is
+        None.
+    combine
+        ``"by_coords"`` orders the files by their index coordinates; ``"nested"`` takes them as
+        given.
+    preprocess
+        Applied to each file's virtual dataset first.
+    group
+        Path of the group to open in each file.
+    data_vars, coords
+        Whether variables without the dimension are kept once (``"minimal"``), repeated where they
+        differ (``"different"``) or always (``"all"``).
+    compat
+        ``"override"`` takes variables without the dimension from the first file, anything else
+        compares them.
+    join
+        As in xarray for the labels of other dimensions. Variables that some files lack are filled
+        in (``"outer"``, ``"left"``, ``"right"``), left out (``"inner"``) or a problem.
+    combine_attrs
+        As in xarray.
+    overlap
+        Labels that repeat: ``"error"``, ``"first"``, ``"last"`` or ``"keep"``; by default an error
+        for ``"by_coords"``, and all are kept for ``"nested"``.
+    loadable_variables, drop_variables, decode_times, storage_options, on_unsupported, load_limit
+        As for `open_virtual_dataset`.
+    **options
+        More of `gridref.combine.CombineOptions`; ``convert_units=True`` converts with pint.
+
+    Returns
+    -------
+    xarray.Dataset
+        Its ``encoding["drift"]`` holds the `DriftReport`.
+
+    Raises
+    ------
+    CombineError
+        With every problem, where the files do not fit together.
+    """
+    reader = reader_for(storage_options)
+    loading = Loading.of(loadable_variables, drop_variables, decode_times, load_limit)
+    rules = _rules(
+        data_vars=data_vars,
+        coords=coords,
+        compat=compat,
+        join=join,
+        combine_attrs=combine_attrs,
+        overlap=overlap or ("error" if combine == "by_coords" else "keep"),
+        **options,
+    )
+
+    def prepared(root: VirtualGroup) -> VirtualGroup:
+        part = _without(_subgroup(root, group).replace(groups={}), loading.drop_variables)
+        if preprocess is not None:
+            part = dataset_to_group(preprocess(group_to_dataset(part, reader, loading)))
+        return part.replace(report=root.report)
+
+    tree = nested_urls(urls, storage_options)
+    files = _flat(tree)
+    scanned = scan_many(files, storage_options=storage_options, on_unsupported=on_unsupported)
+    parts = {url: Part(prepared(root), url) for url, root in zip(files, scanned, strict=True)}
+    dims = [concat_dim] if concat_dim is None or isinstance(concat_dim, str) else list(concat_dim)
+    if combine == "by_coords":
+        result = by_coords(list(parts.values()), dims[0], reader, rules)
+    else:
+        result = nested(tree, dims, parts, reader, rules)
+    dataset = group_to_dataset(result.group, reader, loading)
+    dataset.encoding["drift"] = result.report
+    return dataset
+
+
+def open_virtual_datatree(
+    urls: Url | Iterable[Url],
+    concat_dim: str | Sequence[str] | None = None,
+    *,
+    preprocess: Callable[[xr.DataTree], xr.DataTree] | None = None,
+    loadable_variables: Iterable[str] | None = None,
+    drop_variables: Iterable[str] = (),
+    decode_times: bool = True,
+    storage_options: Mapping[str, Any] | None = None,
+    on_unsupported: str = "raise",
+    load_limit: int = LOAD_LIMIT_BYTES,
+    **combining: Any,
+) -> xr.DataTree:
+    """Open all groups of a file, or of many files group by group, as a tree of virtual datasets.
+
+    Parameters
+    ----------
+    urls
+        One file; with `concat_dim` also many: paths, URLs, globs or directories, taken as given.
+    concat_dim
+        Dimension to combine along, existing or new; several for ragged groups, each of which grows.
+    preprocess
+        Applied to each file's virtual tree first.
+    loadable_variables, drop_variables, decode_times, storage_options, on_unsupported, load_limit
+        As for `open_virtual_dataset`, in every group.
+    **combining
+        ``data_vars``, ``coords``, ``compat``, ``join``, ``combine_attrs``, ``overlap`` and the
+        other options of `open_virtual_mfdataset`.
+
+    Returns
+    -------
+    xarray.DataTree
+        The root's ``encoding["drift"]`` holds the `DriftReport`.
+
+    Raises
+    ------
+    InvalidRequestError
+        For several files without a `concat_dim`.
+    CombineError
+        With every problem, where the files do not fit together.
+    """
+    reader = reader_for(storage_options)
+    loading = Loading.of(loadable_variables, drop_variables, decode_times, load_limit)
+    rules = _rules(**{"overlap": "keep", **combining})
+    alone = concat_dim is None and isinstance(urls, str | os.PathLike)
+    files = [os.fspath(urls)] if alone else expand_urls(urls, storage_options)  # type: ignore[arg-type]
+    if concat_dim is None and len(files) > 1:
+        raise InvalidRequestError(f"{len(files)} files need a dimension to lie along: concat_dim")
+
+    def prepared() -> Iterator[VirtualGroup]:
+        for root in scan_each(
+            files, storage_options=storage_options, on_unsupported=on_unsupported
+        ):
+            part = _without(root, loading.drop_variables)
+            if preprocess is not None:
+                part = tree_to_group(preprocess(group_to_tree(part, reader, loading)))
+            yield part.replace(report=root.report)
+
+    if concat_dim is None:
+        (group,), report = prepared(), DriftReport((), tuple(files))
+    else:
+        done = combine(prepared(), concat_dim, read=reader.read, options=rules)
+        if done.group is None:
+            raise CombineError(done.problems)
+        group, report = done.group, done.report
+    tree = group_to_tree(group, reader, loading)
+    tree.encoding["drift"] = report
+    return tree
+
+
+def _policy(on_unsupported: str) -> Literal["raise", "skip"]:
+    if on_unsupported not in ("raise", "skip"):
+        raise InvalidRequestError(f"on_unsupported must be raise or skip, got {on_unsupported!r}")
+    return "skip" if on_unsupported == "skip" else "raise"
+
+
+def _subgroup(root: VirtualGroup, path: str | None) -> VirtualGroup:
+    groups = dict(root.walk())
+    found = groups.get((path or "").strip("/"))
+    if found is None:
+        raise InvalidRequestError(f"no group {path!r}; there are {sorted(groups)}")
+    return found
+
+
+def _without(group: VirtualGroup, dropped: Iterable[str]) -> VirtualGroup:
+    """A group without variables of these names, at any depth."""
+    names = set(dropped)
+    return group.replace(
+        arrays={name: array for name, array in group.arrays.items() if name not in names},
+        groups={name: _without(below, names) for name, below in group.groups.items()},
+    )
+
+
+def _rules(
+    *,
+    data_vars: str = "minimal",
+    coords: str = "minimal",
+    compat: str = "equals",
+    **options: Any,
+) -> CombineOptions:
+    """Rules of combining out of xarray's words for them."""
+    wanted = {data_vars, coords}
+    return CombineOptions(
+        variables=next((rule for rule in ("all", "different") if rule in wanted), "minimal"),
+        compat="override" if compat == "override" else "equals",
+        **with_converter(options),
+    )
+
+
+def _flat(tree: Sequence[Any]) -> list[str]:
+    return [url for entry in tree for url in (_flat(entry) if isinstance(entry, list) else [entry])]
+
+
+def explain(
+    urls: Url | Iterable[Url],
+    concat_dim: str | Sequence[str],
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Combination:
+    """Say what combining files would do, without writing anything.
+
+    Parameters
+    ----------
+    urls, concat_dim, storage_options
+        As for `gridref.build`.
+    **options
+        As for `gridref.combine.CombineOptions`; ``convert_units=True`` converts with pint.
+
+    Returns
+    -------
+    gridref.combine.Combination
+        The report of every drift, the problems, and the combined group where there are none.
+    """
+    rules = CombineOptions(**with_converter(options))
+    found = scan_each(expand_urls(urls, storage_options), storage_options=storage_options)
+    return combine(found, concat_dim, read=reader_for(storage_options).read, options=rules)

@@ -1,0 +1,1 @@
+"""The face towards Zarr: a read-only store."""

@@ -1,0 +1,302 @@
+"""A read-only Zarr store over a catalog or a virtual group."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any, NoReturn, Protocol
+
+from zarr.abc.store import (
+    ByteRequest,
+    OffsetByteRequest,
+    RangeByteRequest,
+    Store,
+    SuffixByteRequest,
+)
+from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
+
+from gridref.errors import ReadOnlyError
+from gridref.model.array import VirtualGroup
+from gridref.serve.objects import ObjectReader, VirtualObject
+from gridref.serve.views import View, ViewOptions
+from gridref.workflows.opening import open_group, open_space, view_options
+
+__all__ = ["GridrefStore", "open_store"]
+
+
+class ObjectSpace(Protocol):
+    """What the store needs of a key space."""
+
+    def resolve(self, key: str) -> VirtualObject | None:
+        """What answers for a key."""
+        ...
+
+    def peek(self, key: str) -> VirtualObject | None:
+        """The same, if it is at hand without any work."""
+        ...
+
+    def list_dir(self, prefix: str) -> list[str]:
+        """Names right below a path."""
+        ...
+
+    def keys(self, prefix: str = "") -> Iterable[str]:
+        """All keys that begin with `prefix`."""
+        ...
+
+
+def open_store(
+    source: str | os.PathLike[str] | VirtualGroup,
+    view: str | View = View.AUTO,
+    storage_options: Mapping[str, Any] | None = None,
+    *,
+    rectilinear: bool | None = None,
+    chunks: Mapping[str, int] | None = None,
+    compressor: str | None = None,
+    shards: str | Mapping[str, int] | None = None,
+    grid: str = "auto",
+    index_location: str = "end",
+) -> GridrefStore:
+    """Open a catalog, or a virtual group in memory, as a read-only Zarr v3 store.
+
+    Parameters
+    ----------
+    source
+        Address of a catalog (local path or fsspec URL), or a group.
+    view
+        ``"auto"``, ``"native"`` or ``"portable"``.
+    storage_options
+        Options for fsspec, for the catalog and for its sources.
+    rectilinear
+        Whether uneven chunk grids may be shown. None follows zarr-python's
+        ``array.rectilinear_chunks``; without it they are shown on regular grids, decoded.
+    chunks
+        Chunk lengths by dimension name, for the portable view.
+    compressor
+        ``"zstd"``, ``"gzip"`` or None, for the portable view.
+    shards
+        None, ``"blocks"``, ``"auto"`` or lengths by dimension name: show chunks in shards with an
+        emulated index. Arrays whose edges do not divide are shown without.
+    grid
+        ``"regular"``, ``"rectilinear"`` or ``"auto"``, which follows `rectilinear`.
+    index_location
+        ``"start"`` or ``"end"`` of a shard.
+
+    Raises
+    ------
+    CatalogError
+        If there is no usable catalog at the address.
+    InvalidRequestError
+        For bad options.
+
+    Examples
+    --------
+    >>> store = gridref.open_store("cube.gridref")  # doctest: +SKIP
+    >>> xr.open_zarr(store)  # doctest: +SKIP
+    """
+    group = open_group(source, storage_options)
+    options = view_options(
+        view,
+        rectilinear=rectilinear,
+        chunks=chunks,
+        compressor=compressor,
+        shards=shards,
+        grid=grid,
+        index_location=index_location,
+    )
+    space, reader = open_space(group, options, storage_options)
+    name = repr(group) if isinstance(source, VirtualGroup) else os.fspath(source)
+    return GridrefStore(space, reader, name=name, recipe=(source, options, storage_options))
+
+
+class GridrefStore(Store):
+    """A read-only Zarr store that answers from a key space.
+
+    Parameters
+    ----------
+    space
+        The keys.
+    reader
+        Reads what they resolve to.
+    name
+        Shown in ``repr``.
+    recipe
+        Catalog, view options and storage options: how to open the same store again.
+    read_only
+        Anything but True is refused.
+    """
+
+    supports_writes = False
+    supports_deletes = False
+    supports_listing = True
+
+    def __init__(
+        self,
+        space: ObjectSpace,
+        reader: ObjectReader,
+        *,
+        name: str = "",
+        recipe: tuple[Any, ...] | None = None,
+        read_only: bool = True,
+    ) -> None:
+        if not read_only:
+            _refuse()
+        super().__init__(read_only=True)
+        self.space = space
+        self.reader = reader
+        self._name = name
+        self._recipe = recipe
+
+    def __repr__(self) -> str:
+        return f"GridrefStore({self._name!r})"
+
+    def __str__(self) -> str:
+        return f"gridref::{self._name}"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, GridrefStore):
+            return NotImplemented
+        if self._recipe is None or other._recipe is None:
+            return self.space is other.space
+        return self._recipe[1:] == other._recipe[1:] and (
+            self._recipe[0] is other._recipe[0] or self._recipe[0] == other._recipe[0]
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._recipe is None:
+            return (GridrefStore, (self.space, self.reader))
+        return (_reopen, self._recipe)
+
+    def with_read_only(self, read_only: bool = False) -> GridrefStore:
+        """Itself again; asking for a writable one is refused."""
+        if not read_only:
+            _refuse()
+        return GridrefStore(self.space, self.reader, name=self._name, recipe=self._recipe)
+
+    def get_sync(
+        self,
+        key: str,
+        *,
+        prototype: BufferPrototype | None = None,
+        byte_range: ByteRequest | None = None,
+    ) -> Buffer | None:
+        """The value of a key, or a byte range of it; None where there is none."""
+        found = self.space.resolve(key)
+        if found is None:
+            return None
+        return _buffer(self._read(found, byte_range), prototype)
+
+    def set_sync(self, key: str, value: Buffer) -> NoReturn:
+        """Refused."""
+        _refuse()
+
+    def delete_sync(self, key: str) -> NoReturn:
+        """Refused."""
+        _refuse()
+
+    async def get(
+        self,
+        key: str,
+        prototype: BufferPrototype | None = None,
+        byte_range: ByteRequest | None = None,
+    ) -> Buffer | None:
+        """The value of a key, or a byte range of it; None where there is none."""
+        await self._ensure_open()
+        found = self.space.peek(key)
+        if found is not None and found.n_bytes is not None:
+            start, stop = _bounds(byte_range, found.n_bytes)
+            end = found.n_bytes if stop is None else min(stop, found.n_bytes)
+            data = self.reader.at_hand(found, start, end)
+            if data is not None:
+                return _buffer(data, prototype)
+        return await asyncio.to_thread(
+            self.get_sync, key, prototype=prototype, byte_range=byte_range
+        )
+
+    async def get_partial_values(
+        self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
+    ) -> list[Buffer | None]:
+        """Byte ranges of several keys."""
+        return list(
+            await asyncio.gather(
+                *(self.get(key, prototype, byte_range) for key, byte_range in key_ranges)
+            )
+        )
+
+    async def exists(self, key: str) -> bool:
+        """Whether a key has a value."""
+        return await asyncio.to_thread(self.space.resolve, key) is not None
+
+    async def getsize(self, key: str) -> int:
+        """Size of a value in bytes."""
+        found = await asyncio.to_thread(self.space.resolve, key)
+        if found is None:
+            raise FileNotFoundError(key)
+        return await asyncio.to_thread(self.reader.size, found)
+
+    async def set(self, key: str, value: Buffer) -> None:
+        """Refused."""
+        _refuse()
+
+    async def delete(self, key: str) -> None:
+        """Refused."""
+        _refuse()
+
+    async def delete_dir(self, prefix: str) -> None:
+        """Refused."""
+        _refuse()
+
+    async def clear(self) -> None:
+        """Refused."""
+        _refuse()
+
+    async def list(self) -> AsyncIterator[str]:
+        """All keys."""
+        for key in self.space.keys(""):
+            yield key
+
+    async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+        """All keys that begin with `prefix`."""
+        for key in self.space.keys(prefix):
+            yield key
+
+    async def list_dir(self, prefix: str) -> AsyncIterator[str]:
+        """Names right below a path."""
+        for name in await asyncio.to_thread(self.space.list_dir, prefix):
+            yield name
+
+    def _read(self, found: VirtualObject, byte_range: ByteRequest | None) -> bytes:
+        if found.n_bytes is None and isinstance(byte_range, SuffixByteRequest):
+            return self.reader.read(found)[-byte_range.suffix :]
+        return self.reader.read(found, *_bounds(byte_range, found.n_bytes))
+
+
+def _buffer(data: bytes | memoryview, prototype: BufferPrototype | None) -> Buffer:
+    return (prototype or default_buffer_prototype()).buffer.from_bytes(data)
+
+
+def _bounds(byte_range: ByteRequest | None, n_bytes: int | None) -> tuple[int, int | None]:
+    """First byte and end of what is asked for of an object."""
+    if byte_range is None:
+        return 0, n_bytes
+    if isinstance(byte_range, RangeByteRequest):
+        return byte_range.start, byte_range.end
+    if isinstance(byte_range, OffsetByteRequest):
+        return byte_range.offset, n_bytes
+    if isinstance(byte_range, SuffixByteRequest) and n_bytes is not None:
+        return max(0, n_bytes - byte_range.suffix), n_bytes
+    raise ValueError(f"Unexpected byte_range, got {byte_range!r}")
+
+
+def _reopen(
+    source: str | VirtualGroup, options: ViewOptions, storage_options: Mapping[str, Any] | None
+) -> GridrefStore:
+    space, reader = open_space(open_group(source, storage_options), options, storage_options)
+    name = repr(space.group) if isinstance(source, VirtualGroup) else os.fspath(source)
+    return GridrefStore(space, reader, name=name, recipe=(source, options, storage_options))
+
+
+def _refuse() -> NoReturn:
+    raise ReadOnlyError("store was opened in read-only mode and does not support writing")

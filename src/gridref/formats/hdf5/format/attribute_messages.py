@@ -1,0 +1,113 @@
+"""Attributes as object headers hold them.
+
+Source: HDF5 File Format Specification v3, IV.A.2.m "The Attribute Message", IV.A.2.v "The Attribute
+Info Message".
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from gridref.errors import SourceFormatError, UnsupportedFeatureError
+from gridref.formats.hdf5.format.dense_attributes import attribute_info, dense_attribute_messages
+from gridref.formats.hdf5.format.object_header import HeaderMessage
+from gridref.formats.hdf5.format.shared_messages import resolved
+from gridref.formats.hdf5.format.superblock import Hdf5Bytes
+
+__all__ = [
+    "StoredAttribute",
+    "attribute_messages",
+    "cut_attribute",
+    "dataspace_of",
+    "datatype_of",
+]
+
+_DATASPACE, _DATATYPE, _ATTRIBUTE, _ATTRIBUTE_INFO = 0x01, 0x03, 0x0C, 0x15
+_SHARED_DATATYPE, _SHARED_DATASPACE = 0x01, 0x02
+_SIZES = struct.Struct("<HHH")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAttribute:
+    """An attribute as its message holds it.
+
+    Attributes
+    ----------
+    name
+        Its name.
+    datatype, dataspace
+        Messages about its elements and their number.
+    is_shared
+        Whether the first or the second of these only says where the message really is.
+    data
+        The elements' bytes.
+    """
+
+    name: bytes
+    datatype: bytes
+    dataspace: bytes
+    is_shared: tuple[bool, bool]
+    data: bytes
+
+
+def attribute_messages(
+    file: Hdf5Bytes, messages: Sequence[HeaderMessage]
+) -> Iterator[tuple[bytes, int]]:
+    """Bodies of the attribute messages of an object, and about where they lie.
+
+    Raises
+    ------
+    SourceFormatError
+        If where they lie is corrupt.
+    """
+    for message in messages:
+        if message.kind == _ATTRIBUTE:
+            yield resolved(file, message).data, message.address
+        elif message.kind == _ATTRIBUTE_INFO:
+            info = attribute_info(file, message.data)
+            if info.heap_address is not None:
+                for body in dense_attribute_messages(file, info):
+                    yield body, info.heap_address
+
+
+def cut_attribute(data: bytes) -> StoredAttribute:
+    """Cut an attribute message into its parts.
+
+    Raises
+    ------
+    SourceFormatError
+        If it is cut off.
+    UnsupportedFeatureError
+        If it is of an unknown version.
+    """
+    if len(data) < 9:
+        raise SourceFormatError("an attribute message is cut off")
+    version, flags = data[0], data[1]
+    if version not in (1, 2, 3):
+        raise UnsupportedFeatureError(f"an attribute message has the unknown version {version}")
+    position = 9 if version == 3 else 8
+    parts = []
+    for size in _SIZES.unpack_from(data, 2):
+        parts.append(data[position : position + size])
+        position += -(-size // 8) * 8 if version == 1 else size
+    if position > len(data):
+        raise SourceFormatError("an attribute message is cut off")
+    name, datatype, dataspace = parts
+    shared = (False, False)
+    if version > 1:
+        shared = bool(flags & _SHARED_DATATYPE), bool(flags & _SHARED_DATASPACE)
+    return StoredAttribute(name.partition(b"\0")[0], datatype, dataspace, shared, data[position:])
+
+
+def datatype_of(file: Hdf5Bytes, attribute: StoredAttribute, address: int) -> bytes:
+    """The message about the elements of an attribute."""
+    message = HeaderMessage(_DATATYPE, attribute.datatype, address, attribute.is_shared[0])
+    return resolved(file, message).data
+
+
+def dataspace_of(file: Hdf5Bytes, attribute: StoredAttribute, address: int) -> bytes:
+    """The message about the number of elements of an attribute."""
+    message = HeaderMessage(_DATASPACE, attribute.dataspace, address, attribute.is_shared[1])
+    return resolved(file, message).data

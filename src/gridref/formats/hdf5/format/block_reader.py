@@ -1,0 +1,99 @@
+"""The bytes of a file that is scanned, with the blocks around small pieces kept."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+
+from gridref.errors import Place, SourceFormatError
+from gridref.io import ScanFile, is_local
+
+__all__ = ["BlockReader"]
+
+_BLOCK_BYTES = 1 << 13
+_MAX_BLOCKS = 1 << 11
+_NEAR_BLOCKS = 8
+_READ_WHOLE_BYTES = 1 << 19
+_READ_PER_BYTE, _ALWAYS_READ_BYTES = 64, 1 << 26
+
+
+class BlockReader:
+    """A `ScanFile` as a `gridref.formats.hdf5.format.bytes_view.ByteReader`.
+
+    Headers, heaps and indexes of small files lie close together; a small remote file is read whole,
+    as asking for one piece after the other would take longer. Structures of a valid file do not
+    overlap, so that what is read of it in all is bounded by its size; a corrupt one is refused when
+    it makes us read far more.
+
+    Parameters
+    ----------
+    file
+        The file.
+    """
+
+    def __init__(self, file: ScanFile) -> None:
+        self._file = file
+        self._blocks: dict[int, bytes] = {}
+        self._n_left = _ALWAYS_READ_BYTES + _READ_PER_BYTE * file.size
+        if not is_local(file.name) and 0 < file.size <= _READ_WHOLE_BYTES:
+            self._load(list(range(-(-file.size // _BLOCK_BYTES))))
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the file."""
+        return self._file.size
+
+    def read(self, offset: int, length: int) -> bytes:
+        """`length` bytes from `offset` on."""
+        self._spend(length)
+        number, start = divmod(offset, _BLOCK_BYTES)
+        if start + length > _BLOCK_BYTES or offset + length > self._file.size or offset < 0:
+            return self._file.read_many([offset], [length])[0]
+        block = self._blocks.get(number)
+        if block is None:
+            block = self._load([number])[0]
+        return block[start : start + length]
+
+    def read_many(self, offsets: Sequence[int], lengths: Sequence[int]) -> list[bytes]:
+        """Several reads at once."""
+        if len(offsets) == 1:
+            return [self.read(int(offsets[0]), int(lengths[0]))]
+        if not is_local(self._file.name) and self._file.size <= _READ_WHOLE_BYTES:
+            return [self.read(*piece) for piece in zip(offsets, lengths, strict=True)]
+        self._spend(sum(lengths))
+        return self._file.read_many(offsets, lengths)
+
+    def prefetch(self, offsets: Iterable[int]) -> None:
+        """Read the blocks in which small pieces begin, and near ones between them, all at once."""
+        numbers = sorted({offset // _BLOCK_BYTES for offset in offsets if self._is_inside(offset)})
+        wanted = [number for number in numbers if number not in self._blocks]
+        if len(wanted) < 2:
+            return
+        between = (
+            range(last + 1, number)
+            for last, number in itertools.pairwise(wanted)
+            if number - last <= _NEAR_BLOCKS
+        )
+        near = [number for numbers in between for number in numbers if number not in self._blocks]
+        self._load(sorted([*wanted, *near])[: _MAX_BLOCKS // 2])
+
+    def _is_inside(self, offset: int) -> bool:
+        return 0 <= offset < self._file.size
+
+    def _load(self, numbers: list[int]) -> list[bytes]:
+        """Read whole blocks, and keep them for now."""
+        starts = [number * _BLOCK_BYTES for number in numbers]
+        sizes = [min(_BLOCK_BYTES, self._file.size - start) for start in starts]
+        blocks = self._file.read_many(starts, sizes)
+        if len(self._blocks) + len(blocks) > _MAX_BLOCKS:
+            self._blocks.clear()
+        self._blocks.update(zip(numbers[:_MAX_BLOCKS], blocks, strict=False))
+        return blocks
+
+    def _spend(self, n_bytes: int) -> None:
+        self._n_left -= n_bytes
+        if self._n_left < 0:
+            raise SourceFormatError(
+                "structures of the file overlap: far more had to be read than it holds",
+                Place(source=self._file.name),
+            )

@@ -1,0 +1,162 @@
+"""The global heap: what variable-length elements, region references and mappings point to.
+
+Source: HDF5 File Format Specification v3, III.E "Global Heap"; IV.A.2.d, "Variable-length", for the
+elements that point into it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from gridref.errors import SourceFormatError
+from gridref.formats.hdf5.format.superblock import Hdf5Bytes
+
+__all__ = ["GlobalHeap"]
+
+_FIRST_READ_BYTES = 4096
+_MAX_CACHED_BYTES = 1 << 26
+_MOST_USES_OF_A_BYTE, _MOST_USED_BYTES = 64, 1 << 26
+_WHAT = "a collection of the global heap"
+
+
+@dataclass(frozen=True, slots=True)
+class _Collection:
+    """A collection, and first byte and length in it of each object, by number."""
+
+    data: bytes
+    objects: dict[int, tuple[int, int]]
+
+
+class GlobalHeap:
+    """Objects of a file's global heap; the collections that were read last are kept.
+
+    Parameters
+    ----------
+    file
+        The file.
+    """
+
+    def __init__(self, file: Hdf5Bytes) -> None:
+        self._file = file
+        self._collections: OrderedDict[int, _Collection] = OrderedDict()
+        self._cached_bytes = 0
+        self._budget = _MOST_USED_BYTES + _MOST_USES_OF_A_BYTE * file.end_address
+        address = np.dtype(f"<u{file.offset_bytes}")
+        self._pointer = np.dtype([("length", "<u4"), ("address", address), ("index", "<u4")])
+
+    @property
+    def pointer_bytes(self) -> int:
+        """Size of a variable-length element."""
+        return self._pointer.itemsize
+
+    def items(self, data: bytes, count: int, itemsize: int) -> Iterator[bytes]:
+        """The bytes that each of `count` variable-length elements points to.
+
+        Parameters
+        ----------
+        data
+            The elements.
+        count
+            How many they are.
+        itemsize
+            Size of what each of them counts.
+
+        Raises
+        ------
+        SourceFormatError
+            If one points to nothing.
+        """
+        if len(data) < count * self.pointer_bytes:
+            raise SourceFormatError(
+                f"{count} variable-length elements take {count * self.pointer_bytes} bytes, and"
+                f" {len(data)} are there"
+            )
+        for length, address, index in np.frombuffer(data, self._pointer, count).tolist():
+            yield self._item(address, index, length * itemsize) if length and address else b""
+
+    def texts(self, data: bytes, count: int) -> Iterator[bytes]:
+        """The strings that each of `count` elements points to; they end at a zero byte."""
+        return (item.partition(b"\0")[0] for item in self.items(data, count, 1))
+
+    def object(self, address: int, index: int) -> bytes:
+        """An object by the address of its collection and its number there.
+
+        Raises
+        ------
+        SourceFormatError
+            If there is none.
+        """
+        collection = self._collection(address)
+        found = collection.objects.get(index)
+        if found is None:
+            raise SourceFormatError(
+                f"object {index} of the global heap is not there", self._file.place(address)
+            )
+        start, length = found
+        self._spend(length, address)
+        return collection.data[start : start + length]
+
+    def _item(self, address: int, index: int, n_bytes: int) -> bytes:
+        collection = self._collection(address)
+        start, length = collection.objects.get(index, (0, -1))
+        if length < n_bytes:
+            raise SourceFormatError(
+                f"object {index} of the global heap is not there, or has not {n_bytes} bytes",
+                self._file.place(address),
+            )
+        self._spend(n_bytes, address)
+        return collection.data[start : start + n_bytes]
+
+    def _spend(self, n_bytes: int, address: int) -> None:
+        """Bound what may be made of a file in which many elements point to the same bytes."""
+        self._budget -= n_bytes
+        if self._budget < 0:
+            raise SourceFormatError(
+                "the global heap is used for more than it can hold", self._file.place(address)
+            )
+
+    def _collection(self, address: int) -> _Collection:
+        found = self._collections.get(address)
+        if found is None:
+            found = self._collections[address] = self._read(address)
+            self._cached_bytes += len(found.data)
+            while self._cached_bytes > _MAX_CACHED_BYTES and len(self._collections) > 1:
+                _, oldest = self._collections.popitem(last=False)
+                self._cached_bytes -= len(oldest.data)
+        return found
+
+    def _read(self, address: int) -> _Collection:
+        file, width = self._file, self._file.length_bytes
+        available = max(0, file.end_address - address)
+        head = file.read(address, min(_FIRST_READ_BYTES, available), _WHAT)
+        if head[:5] != b"GCOL\x01" or len(head) < 8 + width:
+            raise SourceFormatError("the global heap has no collection here", file.place(address))
+        size = int.from_bytes(head[8 : 8 + width], "little")
+        file.check_range(address, size, _WHAT)
+        self._spend(max(size, len(head)), address)
+        data = head[:size] if size <= len(head) else file.read(address, size, _WHAT)
+        return _Collection(data, _objects(data, 8 + width, width))
+
+
+def _objects(data: bytes, position: int, width: int) -> dict[int, tuple[int, int]]:
+    """First byte and length of each object of a collection that lies inside of it."""
+    objects: dict[int, tuple[int, int]] = {}
+    header_bytes = 8 + width
+    while position + header_bytes <= len(data):
+        index = int.from_bytes(data[position : position + 2], "little")
+        start = position + header_bytes
+        length = int.from_bytes(data[position + 8 : start], "little")
+        if index == 0:  # free space, whose length includes its header
+            if length < header_bytes:
+                break
+            position += length
+            continue
+        if start + length > len(data):
+            break
+        objects[index] = start, length
+        position = start + -(-length // 8) * 8
+    return objects

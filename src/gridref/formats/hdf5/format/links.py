@@ -1,0 +1,274 @@
+"""The links of a group, wherever they are kept.
+
+Old groups have a symbol table: a version 1 B-tree of nodes of symbols, with names in a local heap.
+New ones have link messages, in the header of the group or, where they are many, in a fractal heap.
+
+Source: HDF5 File Format Specification v3, III.A.1 "Version 1 B-trees", III.A.2 "Version 2 B-trees"
+(records of type 5), III.B "Group Symbol Table Nodes", III.C "Symbol Table Entry", III.D "Local
+Heaps", IV.A.2.c "Link Info", IV.A.2.g "Link", IV.A.2.r "Symbol Table Message".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+
+from gridref.errors import SourceFormatError
+from gridref.formats.hdf5.format.btree_v2 import records_of
+from gridref.formats.hdf5.format.checksum import lookup3
+from gridref.formats.hdf5.format.fractal_heap import FractalHeap
+from gridref.formats.hdf5.format.local_heap import LocalHeap
+from gridref.formats.hdf5.format.object_header import HeaderMessage, ObjectHeader
+from gridref.formats.hdf5.format.superblock import FieldCursor, Hdf5Bytes
+
+__all__ = ["GroupLinks", "Link", "LinkKind", "is_group", "read_links"]
+
+_LINK_INFO, _LINK, _SYMBOL_TABLE = 0x02, 0x06, 0x11
+_GROUP_MESSAGES = frozenset({_LINK_INFO, _SYMBOL_TABLE})
+_NAME_INDEX, _RECORD_BYTES, _HASH_BYTES = 5, 11, 4
+_FIRST_NODE_BYTES, _FIRST_SYMBOLS_BYTES = 544, 328
+_SYMBOLIC = 2
+_MAX_LEVELS = 32
+
+
+class LinkKind(IntEnum):
+    """What a link leads to; other numbers are links that some program defines for itself."""
+
+    HARD = 0
+    SOFT = 1
+    EXTERNAL = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link.
+
+    Attributes
+    ----------
+    name
+        Its name in the group.
+    kind
+        A `LinkKind`, or another number.
+    address
+        Of the object's header, of a hard link.
+    target
+        Path of the object, of a soft or external link.
+    file_name
+        The file in which the path is looked up, of an external link.
+    order
+        How many links were created before it, where the group tracks that.
+    """
+
+    name: bytes
+    kind: int
+    address: int = 0
+    target: bytes = b""
+    file_name: bytes = b""
+    order: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLinks:
+    """All links of a group.
+
+    Attributes
+    ----------
+    stored
+        As they are stored.
+    listed
+        As h5py lists them: in the order of their creation where the group tracks it, else by name.
+    """
+
+    stored: tuple[Link, ...]
+    listed: tuple[Link, ...]
+
+
+def is_group(header: ObjectHeader) -> bool:
+    """Whether an object is a group."""
+    return not header.kinds.isdisjoint(_GROUP_MESSAGES)
+
+
+def read_links(file: Hdf5Bytes, header: ObjectHeader) -> GroupLinks:
+    """The links of the group with this header.
+
+    Raises
+    ------
+    SourceFormatError
+        If they are corrupt.
+    UnsupportedFeatureError
+        If they lie in a heap that is filtered.
+    """
+    info = header.first(_LINK_INFO)
+    tracked = False
+    if info is not None:
+        links, tracked = _new_links(file, header, info)
+    else:
+        table = header.first(_SYMBOL_TABLE)
+        links = [] if table is None else _old_links(file, table)
+    if len({link.name for link in links}) < len(links):
+        raise SourceFormatError("two links have the same name", file.place(header.address))
+    by_order = sorted(links, key=lambda link: link.order if tracked else link.name)
+    return GroupLinks(tuple(links), tuple(by_order))
+
+
+def _new_links(
+    file: Hdf5Bytes, header: ObjectHeader, info: HeaderMessage
+) -> tuple[list[Link], bool]:
+    """Links of a new group, and whether it tracks the order of their creation."""
+    place = file.place(info.address, len(info.data))
+    cursor = FieldCursor(info.data, "the link info message", place)
+    cursor.expect(b"\0", "version")
+    flags = cursor.take(1)
+    tracked = bool(flags & 1)
+    cursor.take_bytes(8 if tracked else 0)
+    heap, index = cursor.take(file.offset_bytes), cursor.take(file.offset_bytes)
+    if heap != file.undefined_address:
+        return list(_dense_links(file, heap, index)), tracked
+    return [
+        _link(file, message.data, message.address)
+        for message in header.messages
+        if message.kind == _LINK
+    ], tracked
+
+
+def _dense_links(file: Hdf5Bytes, heap_address: int, index: int) -> Iterator[Link]:
+    heap = FractalHeap(file, heap_address)
+    records = records_of(
+        file,
+        index,
+        "the index of links",
+        record_type=_NAME_INDEX,
+        record_bytes=_RECORD_BYTES,
+    )
+    last = b""
+    for record in records:
+        link = _link(file, heap.get(record[_HASH_BYTES:]), heap_address)
+        # HDF5 finds a link by the hash of its name.
+        stored = record[:_HASH_BYTES][::-1]
+        if lookup3(link.name) != int.from_bytes(stored, "big") or stored < last:
+            raise SourceFormatError("the index of links is not in order", file.place(index))
+        last = stored
+        yield link
+
+
+def _link(file: Hdf5Bytes, data: bytes, address: int) -> Link:
+    """Decode a link message."""
+    cursor = FieldCursor(data, "a link message", file.place(address))
+    cursor.expect(b"\1", "version")
+    flags = cursor.take(1)
+    kind = cursor.take(1) if flags & 0x08 else LinkKind.HARD
+    order = cursor.take(8) if flags & 0x04 else 0
+    cursor.take_bytes(1 if flags & 0x10 else 0)  # the character set of the name
+    name = cursor.take_bytes(cursor.take(1 << (flags & 0x03)))
+    if not name:
+        raise cursor.error("has no name")
+    if kind == LinkKind.HARD:
+        return Link(name, kind, address=cursor.take(file.offset_bytes), order=order)
+    value = cursor.take_bytes(cursor.take(2))
+    if kind == LinkKind.SOFT:
+        return Link(name, kind, target=value.partition(b"\0")[0], order=order)
+    if kind == LinkKind.EXTERNAL:
+        file_name, _, target = value[1:].partition(b"\0")
+        if value[:1] != b"\0":
+            raise cursor.error("leads to another file in an unknown way")
+        target = target.partition(b"\0")[0]
+        return Link(name, kind, target=target, file_name=file_name, order=order)
+    return Link(name, kind, order=order)
+
+
+@dataclass(frozen=True, slots=True)
+class _SymbolNode:
+    """A node of symbols, and the names between which those of its links must lie."""
+
+    address: int
+    after: int
+    until: int
+
+
+def _old_links(file: Hdf5Bytes, table: HeaderMessage) -> list[Link]:
+    place = file.place(table.address, len(table.data))
+    cursor = FieldCursor(table.data, "the symbol table message", place)
+    tree, heap = cursor.take(file.offset_bytes), LocalHeap(file, cursor.take(file.offset_bytes))
+    links: list[Link] = []
+    for node in _symbol_nodes(file, tree):
+        found = list(_symbols(file, node.address, heap))
+        if not found:
+            continue
+        names = [link.name for link in found]
+        after = heap.text(node.after)
+        # HDF5 finds a link by the names around it.
+        if names != sorted(names) or not after < names[0] <= names[-1] <= heap.text(node.until):
+            raise SourceFormatError(
+                "names in the symbol table are not in order", file.place(node.address)
+            )
+        links += found
+    return links
+
+
+def _symbol_nodes(file: Hdf5Bytes, root: int) -> list[_SymbolNode]:
+    """The nodes of symbols below a version 1 B-tree, in order."""
+    what = "a node of the group's B-tree"
+    nodes = [_SymbolNode(root, 0, 0)]
+    seen = {root}
+    level = None
+    while level != 0:
+        below: list[_SymbolNode] = []
+        expected = None if level is None else level - 1
+        for node in nodes:
+            level, children = _tree_node(file, node.address, what)
+            if level > _MAX_LEVELS or (expected is not None and level != expected):
+                raise SourceFormatError(f"{what} is of the level {level}", file.place(node.address))
+            below += children
+        addresses = {child.address for child in below}
+        if len(addresses) < len(below) or not seen.isdisjoint(addresses):
+            raise SourceFormatError(f"{what} occurs twice", file.place(nodes[0].address))
+        seen |= addresses
+        nodes = below
+        level = level if nodes else 0
+    return nodes
+
+
+def _tree_node(file: Hdf5Bytes, address: int, what: str) -> tuple[int, list[_SymbolNode]]:
+    """Level and children of a node."""
+    head = file.read_start(address, _FIRST_NODE_BYTES, what)
+    cursor = FieldCursor(head, what, file.place(address))
+    cursor.expect(b"TREE\0", "signature and type")
+    level, n_children = cursor.take(1), cursor.take(2)
+    cursor.take_bytes(2 * file.offset_bytes)  # neighbours
+    start = cursor.position
+    n_bytes = start + n_children * (file.length_bytes + file.offset_bytes) + file.length_bytes
+    if n_bytes > len(head):
+        cursor = FieldCursor(file.read(address, n_bytes, what), what, file.place(address, n_bytes))
+        cursor.take_bytes(start)
+    children = []
+    after = cursor.take(file.length_bytes)
+    for _ in range(n_children):
+        child, until = cursor.take(file.offset_bytes), cursor.take(file.length_bytes)
+        children.append(_SymbolNode(child, after, until))
+        after = until
+    return level, children
+
+
+def _symbols(file: Hdf5Bytes, address: int, heap: LocalHeap) -> Iterator[Link]:
+    what = "a node of symbols"
+    data = file.read_start(address, _FIRST_SYMBOLS_BYTES, what)
+    cursor = FieldCursor(data, what, file.place(address))
+    cursor.expect(b"SNOD\1", "signature and version")
+    cursor.take(1)
+    n_symbols = cursor.take(2)
+    n_bytes = 8 + n_symbols * (2 * file.offset_bytes + 24)
+    if n_bytes > len(data):
+        cursor = FieldCursor(file.read(address, n_bytes, what), what, file.place(address, n_bytes))
+        cursor.take_bytes(8)
+    for _ in range(n_symbols):
+        name = heap.text(cursor.take(file.offset_bytes))
+        header, cached, _ = cursor.take(file.offset_bytes), cursor.take(4), cursor.take(4)
+        scratch = cursor.take_bytes(16)
+        if cached > _SYMBOLIC:
+            raise cursor.error(f"has an entry of the unknown kind {cached}")
+        if cached == _SYMBOLIC:
+            target = heap.text(int.from_bytes(scratch[:4], "little"))
+            yield Link(name, LinkKind.SOFT, target=target)
+        else:
+            yield Link(name, LinkKind.HARD, address=header)

@@ -1,0 +1,345 @@
+"""Where the addresses of an HDF5 file begin, and how wide they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.errors import Place, SourceFormatError, UnsupportedFeatureError
+from gridref.formats.hdf5.format.bytes_view import ByteReader
+from gridref.formats.hdf5.format.checksum import lookup3
+
+if TYPE_CHECKING:
+    from gridref.formats.hdf5.format.fractal_heap import FractalHeap
+    from gridref.formats.hdf5.format.object_header import HeaderMessage
+
+__all__ = ["SIGNATURE", "FieldCursor", "Hdf5Bytes", "check_driver", "read_superblock"]
+
+SIGNATURE = b"\x89HDF\r\n\x1a\n"
+"""What an HDF5 file, or its part behind a user block, begins with."""
+
+_DEFAULT_CHUNK_BTREE_K = 32
+_CHECKSUM_BYTES = 4
+_PARTIAL_DRIVERS = {b"NCSAfami": "family", b"NCSAmult": "multi"}
+_ENDLESS = 1 << 64
+_MOST_BYTES = 88  # of a superblock behind its signature
+_OPEN_FOR_WRITING, _OPEN_FOR_SWMR = 0x01, 0x04
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hdf5Bytes:
+    """The bytes of an HDF5 file, by the addresses that the file itself uses.
+
+    Attributes
+    ----------
+    reader
+        The file.
+    base_address
+        Offset in the file of address 0: the size of the user block.
+    offset_bytes, length_bytes
+        Width of an address and of a length in the file's metadata.
+    chunk_btree_k
+        Half of the most entries that a node of a chunk B-tree (version 1) is expected to hold. It
+        only says how much of a node is worth reading at once.
+    root
+        Address of the header of the root group.
+    declared_end
+        First address behind what the superblock says belongs to the file.
+    extension
+        Address of the header of the superblock extension; None if there is none.
+    resolved, shared_heaps
+        Shared messages that were looked up, by type and body, and the heaps that they lie in, by
+        type: see `gridref.formats.hdf5.format.shared_messages`.
+    """
+
+    reader: ByteReader
+    base_address: int
+    offset_bytes: int
+    length_bytes: int
+    chunk_btree_k: int = _DEFAULT_CHUNK_BTREE_K
+    root: int = 0
+    declared_end: int = _ENDLESS
+    extension: int | None = None
+    resolved: dict[tuple[int, bytes], HeaderMessage] = field(default_factory=dict, repr=False)
+    shared_heaps: dict[int, FractalHeap] = field(default_factory=dict, repr=False)
+
+    @property
+    def undefined_address(self) -> int:
+        """The address that means "nowhere": all bits set."""
+        return (1 << (8 * self.offset_bytes)) - 1
+
+    @property
+    def end_address(self) -> int:
+        """First address behind the file; HDF5 reads nothing that lies there."""
+        return min(self.declared_end, self.reader.size_bytes - self.base_address)
+
+    def place(self, address: int, length: int = 0) -> Place:
+        """Byte range in the file, for error messages."""
+        start = address + self.base_address
+        return Place(start=start, stop=start + length)
+
+    def check_range(self, address: int, length: int, what: str) -> None:
+        """Raise unless the range lies inside the file."""
+        if length < 0 or address < 0 or address + length > self.end_address:
+            raise SourceFormatError(
+                f"{what} lies outside of the file of {self.reader.size_bytes} bytes",
+                self.place(address, length),
+            )
+
+    def read(self, address: int, length: int, what: str) -> bytes:
+        """Exactly `length` bytes from `address` on; `what` names them in errors.
+
+        Raises
+        ------
+        SourceFormatError
+            If they are not all inside the file.
+        """
+        self.check_range(address, length, what)
+        data = self.reader.read(address + self.base_address, length)
+        if len(data) != length:
+            raise SourceFormatError(f"{what} is cut off", self.place(address, length))
+        return data
+
+    def read_start(self, address: int, length: int, what: str) -> bytes:
+        """Up to `length` bytes from `address` on: fewer where the file ends before.
+
+        Raises
+        ------
+        SourceFormatError
+            If the address lies outside of the file.
+        """
+        return self.read(address, min(length, max(0, self.end_address - address)), what)
+
+    def read_checked(self, address: int, length: int, what: str) -> FieldCursor:
+        """`length` bytes without the checksum at their end, which is verified.
+
+        Raises
+        ------
+        SourceFormatError
+            If they lie outside of the file, or the checksum is wrong.
+        """
+        data = self.read(address, length, what)
+        return FieldCursor(self.verified(data, address, what), what, self.place(address, length))
+
+    def verified(self, data: bytes, address: int, what: str) -> bytes:
+        """A piece of metadata read from `address` without the checksum at its end.
+
+        Raises
+        ------
+        SourceFormatError
+            If the checksum is wrong.
+        """
+        body, stored = data[:-_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
+        if len(stored) < _CHECKSUM_BYTES or lookup3(body) != int.from_bytes(stored, "little"):
+            raise SourceFormatError(
+                f"the checksum of {what} is wrong", self.place(address, len(data))
+            )
+        return body
+
+    def read_rows(self, addresses: NDArray[np.int64], length: int, what: str) -> NDArray[np.uint8]:
+        """Exactly `length` bytes from each address on, as (n, length).
+
+        Raises
+        ------
+        SourceFormatError
+            If they are not all inside the file.
+        """
+        if not len(addresses):
+            return np.empty((0, length), np.uint8)
+        self.check_range(int(addresses.min()), length, what)
+        self.check_range(int(addresses.max()), length, what)
+        return self._rows(addresses, length, [length] * len(addresses), what)
+
+    def read_row_starts(
+        self, addresses: NDArray[np.int64], length: int, what: str
+    ) -> NDArray[np.uint8]:
+        """Up to `length` bytes from each address on, as (n, length), with zeros behind the file."""
+        if not len(addresses):
+            return np.empty((0, length), np.uint8)
+        self.check_range(int(addresses.min()), 0, what)
+        self.check_range(int(addresses.max()), 0, what)
+        lengths = np.minimum(length, self.end_address - addresses).tolist()
+        return self._rows(addresses, length, lengths, what)
+
+    def _rows(
+        self, addresses: NDArray[np.int64], length: int, lengths: list[int], what: str
+    ) -> NDArray[np.uint8]:
+        offsets = (addresses + self.base_address).tolist()
+        pieces = self.reader.read_many(offsets, lengths)
+        if [len(piece) for piece in pieces] != lengths:
+            raise SourceFormatError(f"{what} is cut off", self.place(int(addresses.max()), length))
+        if min(lengths) < length:
+            pieces = [piece.ljust(length, b"\0") for piece in pieces]
+        return np.frombuffer(b"".join(pieces), np.uint8).reshape(len(offsets), length)
+
+
+class FieldCursor:
+    """Takes little-endian fields off a piece of metadata, one after the other.
+
+    Parameters
+    ----------
+    data
+        The piece of metadata.
+    what
+        Its name in errors.
+    place
+        Its byte range in the file.
+    """
+
+    def __init__(self, data: bytes, what: str, place: Place) -> None:
+        self.data = data
+        self.what = what
+        self.place = place
+        self.position = 0
+
+    def take(self, n_bytes: int) -> int:
+        """The next field, an unsigned integer of `n_bytes` bytes."""
+        return int.from_bytes(self.take_bytes(n_bytes), "little")
+
+    def take_bytes(self, n_bytes: int) -> bytes:
+        """The next `n_bytes` bytes."""
+        stop = self.position + n_bytes
+        if stop > len(self.data):
+            raise self.error("is cut off")
+        field = self.data[self.position : stop]
+        self.position = stop
+        return field
+
+    def expect(self, value: bytes, name: str) -> None:
+        """Take as many bytes as `value` has and raise unless they are `value`."""
+        found = self.take_bytes(len(value))
+        if found != value:
+            raise self.error(f"has the {name} {found!r} instead of {value!r}")
+
+    def error(self, reason: str) -> SourceFormatError:
+        """An error about this piece of metadata."""
+        return SourceFormatError(f"{self.what} {reason}", self.place)
+
+
+def read_superblock(reader: ByteReader) -> Hdf5Bytes:
+    """Find and read the superblock (HDF5 File Format Specification v3, II.A).
+
+    Addresses count from the superblock, wherever it lies, whatever base address it declares: so
+    does the HDF5 library, as a user block may have been added or cut off after writing.
+
+    Raises
+    ------
+    SourceFormatError
+        If there is none, it contradicts itself, the file is shorter than it says, or a writer has
+        not closed the file.
+    UnsupportedFeatureError
+        If it is of an unknown version.
+    """
+    base_address = _locate_signature(reader)
+    start = base_address + len(SIGNATURE)
+    data = reader.read(start, min(_MOST_BYTES, reader.size_bytes - start))
+    cursor = FieldCursor(
+        data, "the HDF5 superblock", Place(start=base_address, stop=start + len(data))
+    )
+    version = cursor.take(1)
+    if version in (0, 1):
+        return _read_old(reader, base_address, cursor, version)
+    if version in (2, 3):
+        return _read_new(reader, base_address, cursor, version)
+    raise UnsupportedFeatureError(f"the superblock has the unknown version {version}", cursor.place)
+
+
+def _read_old(
+    reader: ByteReader, base_address: int, cursor: FieldCursor, version: int
+) -> Hdf5Bytes:
+    """Versions 0 and 1, which end with the symbol table entry of the root group."""
+    # Versions of the free space, of the root group, a reserved byte, of shared messages.
+    cursor.expect(bytes(2), "versions of free space and root group")
+    cursor.take(1)
+    cursor.expect(bytes(1), "version of shared messages")
+    offset_bytes, length_bytes = _widths(cursor)
+    # A reserved byte, group leaf and internal node K, consistency flags.
+    cursor.take_bytes(1 + 2 + 2 + 4)
+    chunk_btree_k = _DEFAULT_CHUNK_BTREE_K
+    if version == 1:
+        chunk_btree_k = max(1, cursor.take(2))
+        cursor.take(2)
+    declared, _, end, driver = (cursor.take(offset_bytes) for _ in range(4))
+    cursor.take(offset_bytes)  # the name of the root group
+    root = cursor.take(offset_bytes)
+    _check_complete(reader, base_address, end - declared)
+    file = Hdf5Bytes(
+        reader, base_address, offset_bytes, length_bytes, chunk_btree_k, root, end - declared
+    )
+    if driver != file.undefined_address:
+        check_driver(file.read(driver, 16, "the driver information")[8:])
+    return file
+
+
+def _read_new(
+    reader: ByteReader, base_address: int, cursor: FieldCursor, version: int
+) -> Hdf5Bytes:
+    """Versions 2 and 3, which have a checksum."""
+    offset_bytes, length_bytes = _widths(cursor)
+    flags = cursor.take(1)
+    declared, extension, end, root = (cursor.take(offset_bytes) for _ in range(4))
+    file = Hdf5Bytes(
+        reader,
+        base_address,
+        offset_bytes,
+        length_bytes,
+        root=root,
+        declared_end=end - declared,
+        extension=None if extension == (1 << 8 * offset_bytes) - 1 else extension,
+    )
+    n_bytes = len(SIGNATURE) + 4 + 4 * offset_bytes + _CHECKSUM_BYTES
+    file.read_checked(0, n_bytes, "the HDF5 superblock")
+    _check_complete(reader, base_address, end - declared)
+    if version >= 3 and flags & (_OPEN_FOR_WRITING | _OPEN_FOR_SWMR):
+        # HDF5 refuses it where it locks files.
+        raise SourceFormatError(
+            "a writer has the file open or did not close it; if none is running, repair it with"
+            " h5clear --status",
+            file.place(len(SIGNATURE) + 3, 1),
+        )
+    return file
+
+
+def _widths(cursor: FieldCursor) -> tuple[int, int]:
+    """Widths of addresses and of lengths."""
+    offset_bytes, length_bytes = cursor.take(1), cursor.take(1)
+    for name, width in (("offsets", offset_bytes), ("lengths", length_bytes)):
+        if width not in (2, 4, 8):
+            raise cursor.error(f"declares {name} of {width} bytes; 2, 4 and 8 can be read")
+    return offset_bytes, length_bytes
+
+
+def _check_complete(reader: ByteReader, base_address: int, end: int) -> None:
+    """Raise if the file is shorter than it says."""
+    if reader.size_bytes < base_address + end:
+        raise SourceFormatError(
+            f"the file is truncated: it has {reader.size_bytes} of {base_address + end} bytes",
+            Place(start=reader.size_bytes, stop=base_address + end),
+        )
+
+
+def check_driver(name: bytes) -> None:
+    """Raise if the driver that wrote the file spreads it over several files.
+
+    Raises
+    ------
+    UnsupportedFeatureError
+        If so.
+    """
+    if name in _PARTIAL_DRIVERS:
+        raise UnsupportedFeatureError(
+            f"the file is only a part: HDF5's {_PARTIAL_DRIVERS[name]} driver wrote it as several"
+        )
+
+
+def _locate_signature(reader: ByteReader) -> int:
+    """Look at 0, 512, 1024, 2048, and so on."""
+    candidate = 0
+    while candidate + len(SIGNATURE) <= reader.size_bytes:
+        if reader.read(candidate, len(SIGNATURE)) == SIGNATURE:
+            return candidate
+        candidate = max(512, 2 * candidate)
+    raise SourceFormatError("the file has no HDF5 signature", Place(start=0))

@@ -1,0 +1,1 @@
+"""Groups and datasets of HDF5 files: names, attributes, datatypes and dimensions."""

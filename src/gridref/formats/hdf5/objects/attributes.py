@@ -1,0 +1,287 @@
+"""Attributes of HDF5 objects, as xarray with h5netcdf presents them.
+
+Sizes of one become scalars, strings become ``str``, arrays of strings lists; the attributes by
+which netCDF4 keeps its own records are set apart.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.errors import ScanError, SourceFormatError
+from gridref.formats.hdf5.format.attribute_messages import (
+    StoredAttribute,
+    attribute_messages,
+    cut_attribute,
+    dataspace_of,
+    datatype_of,
+)
+from gridref.formats.hdf5.format.dataspace import read_dataspace
+from gridref.formats.hdf5.format.object_header import ObjectHeader
+from gridref.formats.hdf5.objects.conversion import converted
+from gridref.formats.hdf5.objects.dtypes import ElementType, Form, element_type
+from gridref.formats.hdf5.objects.files import OpenFile
+
+__all__ = ["ObjectAttributes", "decoded", "heap_values", "read_attributes"]
+
+_RECORDS = frozenset(
+    {
+        b"CLASS",
+        b"NAME",
+        b"DIMENSION_LIST",
+        b"REFERENCE_LIST",
+        b"_Netcdf4Dimid",
+        b"_Netcdf4Coordinates",
+        b"_nc3_strict",
+        b"_NCProperties",
+    }
+)
+"""What netCDF4 and the HDF5 dimension scales write for themselves."""
+
+_UNREAD = frozenset({b"REFERENCE_LIST", b"_nc3_strict", b"_NCProperties"})
+_KEPT_AS_BYTES = frozenset({b"_FillValue", b"missing_value"})
+_WITHOUT_HEAP = (Form.STORED, Form.CONVERTED)
+_CACHED_ATTRIBUTES, _MAX_CACHED_BYTES = 1 << 14, 512
+
+
+@dataclass(frozen=True)
+class ObjectAttributes:
+    """Attributes of a group or dataset.
+
+    Attributes
+    ----------
+    public
+        What a user sees.
+    records
+        netCDF4's own, by name; ``DIMENSION_LIST`` as a list of lists of addresses, which are what
+        references to objects are.
+    unreadable
+        Names of attributes that have no value here, and why.
+    """
+
+    public: dict[str, Any] = field(default_factory=dict)
+    records: dict[str, Any] = field(default_factory=dict)
+    unreadable: dict[str, str] = field(default_factory=dict)
+
+
+def read_attributes(file: OpenFile, header: ObjectHeader) -> ObjectAttributes:
+    """Read all attributes of an object.
+
+    Parameters
+    ----------
+    file
+        The file that it lies in.
+    header
+        Its header.
+
+    Raises
+    ------
+    SourceFormatError, UnsupportedFeatureError
+        If attributes cannot even be told apart.
+    """
+    try:
+        return _read(file, header)
+    except ScanError as error:
+        raise error.located(file.place()) from error.__cause__
+
+
+def _read(file: OpenFile, header: ObjectHeader) -> ObjectAttributes:
+    result = ObjectAttributes()
+    found = [
+        _found(file, body, address)
+        for body, address in attribute_messages(file.bytes, header.messages)
+    ]
+    if not header.tracks_attribute_order:
+        found.sort(key=lambda attribute: attribute.name)
+    for name, value, error in found:
+        text = name.decode("utf-8", "backslashreplace")
+        if error:
+            result.unreadable[text] = error
+        elif name not in _UNREAD:
+            (result.records if name in _RECORDS else result.public)[text] = value
+    return result
+
+
+class _Found(NamedTuple):
+    """An attribute, or why it has no value."""
+
+    name: bytes
+    value: Any
+    error: str = ""
+
+
+def _found(file: OpenFile, body: bytes, address: int) -> _Found:
+    known = _constant(body, file.bytes.length_bytes) if len(body) <= _MAX_CACHED_BYTES else None
+    if known is not None:
+        return known
+    try:
+        attribute = cut_attribute(body)
+        space = dataspace_of(file.bytes, attribute, address)
+        shape = read_dataspace(space, file.bytes.length_bytes).shape
+    except ScanError as error:
+        raise error.located(file.bytes.place(address, len(body))) from None
+    if attribute.name in _UNREAD:
+        return _Found(attribute.name, None)
+    try:
+        element = element_type(datatype_of(file.bytes, attribute, address))
+        if element.form in _WITHOUT_HEAP:
+            return _Found(attribute.name, _value(attribute, element, shape))
+        return _Found(attribute.name, _heap_value(attribute, element, shape, file))
+    except ScanError as error:
+        return _Found(attribute.name, None, str(error.located(file.place())))
+
+
+@lru_cache(_CACHED_ATTRIBUTES)
+def _constant(body: bytes, length_bytes: int) -> _Found | None:
+    """An attribute whose message says all, and whose value cannot be changed; else None.
+
+    Files of a series have nearly all attributes in common.
+    """
+    try:
+        attribute = cut_attribute(body)
+        if any(attribute.is_shared):
+            return None
+        element = element_type(attribute.datatype)
+        if element.form not in _WITHOUT_HEAP:
+            return None
+        shape = read_dataspace(attribute.dataspace, length_bytes).shape
+        value = _value(attribute, element, shape)
+    except ScanError:
+        return None
+    is_number = isinstance(value, np.generic) and not isinstance(value, np.void)
+    return _Found(attribute.name, value) if is_number or isinstance(value, str) else None
+
+
+def _n_elements(attribute: StoredAttribute, element: ElementType, shape: tuple[int, ...]) -> int:
+    count = math.prod(shape) * math.prod(element.subshape)
+    n_bytes = count * element.itemsize
+    if n_bytes > len(attribute.data):
+        raise SourceFormatError(f"the attribute has {len(attribute.data)} of {n_bytes} bytes")
+    return count
+
+
+def _value(attribute: StoredAttribute, element: ElementType, shape: tuple[int, ...] | None) -> Any:
+    """The value of an attribute that holds nothing of a heap."""
+    if shape is None:
+        return _empty(element)
+    count = _n_elements(attribute, element, shape)
+    full = shape + element.subshape
+    if element.text:
+        raw = np.frombuffer(attribute.data, element.dtype, count).reshape(full)
+        return _unwrapped(_fixed(raw, element, attribute.name))
+    return _unwrapped(converted(attribute.data, element, count).reshape(full)[()])
+
+
+def _heap_value(
+    attribute: StoredAttribute,
+    element: ElementType,
+    shape: tuple[int, ...] | None,
+    file: OpenFile,
+) -> Any:
+    if shape is None:
+        return _empty(element)
+    count, data = _n_elements(attribute, element, shape), attribute.data
+    if attribute.name == b"DIMENSION_LIST" and element.base is not None:
+        width = file.bytes.offset_bytes
+        return [_addresses(item, width) for item in file.heap.items(data, count, width)]
+    full = shape + element.subshape
+    return _unwrapped(_shaped(heap_values(data, element, count, file), full))
+
+
+def _addresses(item: bytes, width: int) -> list[int]:
+    """Object references, which are addresses of object headers."""
+    return [
+        int.from_bytes(item[start : start + width], "little")
+        for start in range(0, len(item), width)
+    ]
+
+
+def _unwrapped(value: Any) -> Any:
+    """The one element of what has a length of one."""
+    if isinstance(value, list) or (isinstance(value, np.ndarray) and value.ndim):
+        return value[0] if len(value) == 1 else value
+    return value
+
+
+def _empty(element: ElementType) -> Any:
+    """A null dataspace is how netCDF4 writes an empty string."""
+    if element.text:
+        return "" if element.dtype.itemsize == 1 else []
+    return np.array([], element.dtype)
+
+
+def _shaped(values: list[Any], shape: tuple[int, ...]) -> Any:
+    return values if shape else values[0]
+
+
+def _fixed(raw: NDArray[Any], element: ElementType, name: bytes) -> Any:
+    """Strings of fixed length; arrays of single characters are left bytes, as in netCDF4."""
+    if element.dtype.itemsize == 1 and raw.size > 1:
+        return raw.tolist()
+    items = raw.reshape(-1).tolist()
+    if element.padding == "terminated":
+        items = [item.partition(b"\0")[0] for item in items]
+    elif element.padding == "spaces":
+        items = [item.rstrip(b" ") for item in items]
+    keep_bytes = element.dtype.itemsize == 1 and name in _KEPT_AS_BYTES
+    return _shaped(items if keep_bytes else [*map(decoded, items)], raw.shape)
+
+
+def decoded(item: bytes) -> str:
+    """A string as netCDF tools read it."""
+    try:
+        return item.decode("utf-8")
+    except UnicodeDecodeError:
+        return item.decode("latin-1")
+
+
+def heap_values(data: bytes, element: ElementType, count: int, file: OpenFile) -> list[Any]:
+    """Values of elements that hold something of a heap, or references.
+
+    Variable-length sequences become arrays or lists, references paths, and compounds dictionaries.
+    """
+    match element.form:
+        case Form.TEXT:
+            return [*map(decoded, file.heap.texts(data, count))]
+        case Form.REFERENCE:
+            size = element.itemsize
+            return [
+                file.paths.referenced(data[start : start + size], region=element.region)
+                for start in range(0, count * size, size)
+            ]
+        case Form.RAGGED if element.base is not None:
+            size = element.base.itemsize * math.prod(element.base.subshape)
+            items = file.heap.items(data, count, size)
+            return [_several(item, element.base, len(item) // size, file) for item in items]
+        case Form.MIXED:
+            return _dictionaries(data, element, count, file)
+    return [*converted(data, element, count)]
+
+
+def _several(data: bytes, element: ElementType, count: int, file: OpenFile) -> Any:
+    """Elements as an array if they can be one, else as a list."""
+    count *= math.prod(element.subshape)
+    if element.form in (Form.STORED, Form.CONVERTED):
+        return converted(data, element, count).reshape(-1, *element.subshape)
+    return heap_values(data, element, count, file)
+
+
+def _dictionaries(data: bytes, element: ElementType, count: int, file: OpenFile) -> list[Any]:
+    stored = np.frombuffer(data, np.uint8, count * element.itemsize)
+    rows = stored.reshape(count, element.itemsize)
+    columns = []
+    for member in element.members:
+        start, n_each = member.offset, member.n_elements
+        part = rows[:, start : start + n_each * member.element.itemsize].tobytes()
+        values = _several(part, replace(member.element, subshape=()), count * n_each, file)
+        if member.element.subshape:
+            values = [values[row * n_each : (row + 1) * n_each] for row in range(count)]
+        columns.append([decoded(v) if isinstance(v, bytes) else v for v in values])
+    names = [member.name for member in element.members]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]

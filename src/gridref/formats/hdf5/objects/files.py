@@ -1,0 +1,227 @@
+"""HDF5 files opened for a scan, and those that their links lead to."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+
+from gridref.errors import (
+    GridrefError,
+    Place,
+    SourceFormatError,
+    SourceUnavailableError,
+)
+from gridref.formats.hdf5.format.block_reader import BlockReader
+from gridref.formats.hdf5.format.global_heap import GlobalHeap
+from gridref.formats.hdf5.format.links import GroupLinks, Link, read_links
+from gridref.formats.hdf5.format.object_header import ObjectHeader, read_header
+from gridref.formats.hdf5.format.superblock import Hdf5Bytes, read_superblock
+from gridref.formats.hdf5.format.superblock_extension import check_extension
+from gridref.formats.hdf5.objects.references import ObjectPaths
+from gridref.formats.hdf5.objects.related import linked_file
+from gridref.formats.options import ScanOptions
+from gridref.io import ScanFile, is_absent, is_local, open_for_scan
+from gridref.model.manifest import Source
+
+__all__ = ["OpenFile", "open_file"]
+
+
+class OpenFile:
+    """An open HDF5 file.
+
+    Parameters
+    ----------
+    scan_file
+        Its bytes.
+    options
+        Settings.
+    files
+        All files that are open in this scan, by their true names; this one is added.
+
+    Attributes
+    ----------
+    scan_file, options
+        As given.
+    number
+        Which of the open files it is.
+    n_before
+        Reads sent and bytes read before the scan.
+    bytes
+        Its bytes by its own addresses.
+
+    Raises
+    ------
+    SourceFormatError
+        If it is no HDF5 file, is truncated or corrupt.
+    UnsupportedFeatureError
+        If its superblock is of an unknown version.
+    """
+
+    def __init__(
+        self, scan_file: ScanFile, options: ScanOptions, files: dict[str, OpenFile] | None = None
+    ) -> None:
+        self.scan_file = scan_file
+        self.options = options
+        self._files = {} if files is None else files
+        self.number = len(self._files)
+        self.n_before = scan_file.n_requests, scan_file.n_bytes
+        self._headers: dict[int, ObjectHeader] = {}
+        self._n_header_bytes = 0
+        self._links: dict[int, GroupLinks] = {}
+        self._members: dict[int, dict[bytes, Link]] = {}
+        self._external: dict[bytes, OpenFile | None] = {}
+        self.reader = BlockReader(scan_file)
+        self.bytes: Hdf5Bytes = read_superblock(self.reader)
+        check_extension(self.bytes)
+        self._files[_true_name(scan_file.name)] = self
+
+    @property
+    def source(self) -> Source:
+        """The file as a source of chunks."""
+        return self.scan_file.source
+
+    @property
+    def n_requests(self) -> int:
+        """Reads sent, for all files of the scan."""
+        return sum(file.scan_file.n_requests - file.n_before[0] for file in self._files.values())
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes read, from all files of the scan."""
+        return sum(file.scan_file.n_bytes - file.n_before[1] for file in self._files.values())
+
+    @cached_property
+    def heap(self) -> GlobalHeap:
+        """The file's global heap."""
+        return GlobalHeap(self.bytes)
+
+    @cached_property
+    def paths(self) -> ObjectPaths:
+        """Paths of the file's objects."""
+        return ObjectPaths(self.bytes, self.heap)
+
+    def header(self, address: int) -> ObjectHeader:
+        """The object header at an address; read once.
+
+        Raises
+        ------
+        SourceFormatError
+            If it is corrupt, or overlaps with others.
+        UnsupportedFeatureError
+            If it has a message that must be understood and is not known.
+        """
+        header = self._headers.get(address)
+        if header is None:
+            header = read_header(self.bytes, address)
+            self._n_header_bytes += sum(len(message.data) for message in header.messages)
+            if self._n_header_bytes > self.scan_file.size:
+                raise SourceFormatError("object headers overlap", self.bytes.place(address))
+            self._headers[address] = header
+        return header
+
+    def links(self, address: int) -> GroupLinks:
+        """The links of the group whose header is at an address; read once.
+
+        Raises
+        ------
+        SourceFormatError
+            If they are corrupt.
+        """
+        links = self._links.get(address)
+        if links is None:
+            links = self._links[address] = read_links(self.bytes, self.header(address))
+        return links
+
+    def members(self, address: int) -> dict[bytes, Link]:
+        """The links of a group by name."""
+        members = self._members.get(address)
+        if members is None:
+            members = {link.name: link for link in self.links(address).stored}
+            self._members[address] = members
+        return members
+
+    def prefetch(self, links: tuple[Link, ...]) -> None:
+        """Read what hard links lead to all at once, where reading is slow."""
+        base = self.bytes.base_address
+        self.reader.prefetch(base + link.address for link in links if link.address)
+
+    def linked(self, url: str) -> OpenFile:
+        """Another file, opened once.
+
+        Raises
+        ------
+        SourceFormatError
+            If it is no HDF5 file, is truncated or corrupt.
+        SourceUnavailableError
+            If it is not there or cannot be read.
+        """
+        found = self._files.get(_true_name(url))
+        if found is None:
+            scan_file = open_for_scan(url, self.options.storage_options)
+            found = _opened(scan_file, self.options, self._files)
+        return found
+
+    def external(self, name: bytes) -> OpenFile | None:
+        """The file that an external link names; None if there is none.
+
+        Raises
+        ------
+        SourceFormatError
+            If it is no HDF5 file, is truncated or corrupt.
+        SourceUnavailableError
+            If it cannot be read for another reason than that it is not there.
+        """
+        if name not in self._external:
+            url = linked_file(self.source.url, name.decode("utf-8", "surrogateescape"))
+            self._external[name] = None if url is None else self._linked_if_there(url)
+        return self._external[name]
+
+    def _linked_if_there(self, url: str) -> OpenFile | None:
+        try:
+            return self.linked(url)
+        except SourceUnavailableError as error:
+            if is_local(url) or is_absent(error):
+                return None
+            raise
+
+    def close(self) -> None:
+        """Close all files of the scan."""
+        for file in self._files.values():
+            file.scan_file.close()
+
+    def place(self, variable: str | None = None) -> Place:
+        """For errors about an object of the file."""
+        return Place(source=self.source.url, variable=variable)
+
+
+@contextmanager
+def open_file(scan_file: ScanFile, options: ScanOptions) -> Iterator[OpenFile]:
+    """Read the metadata of an HDF5 file; it is closed in the end, and all that it led to.
+
+    Raises
+    ------
+    SourceFormatError
+        If it is no HDF5 file, is truncated or corrupt.
+    SourceUnavailableError
+        If it cannot be read.
+    """
+    file = _opened(scan_file, options, {})
+    try:
+        yield file
+    finally:
+        file.close()
+
+
+def _opened(scan_file: ScanFile, options: ScanOptions, files: dict[str, OpenFile]) -> OpenFile:
+    try:
+        return OpenFile(scan_file, options, files)
+    except GridrefError as error:
+        scan_file.close()
+        raise error.located(Place(source=scan_file.name)) from None
+
+
+def _true_name(url: str) -> str:
+    """The same for all names of a file, as far as that can be known."""
+    return os.path.realpath(url) if is_local(url) else url

@@ -1,0 +1,293 @@
+"""What h5py itself reads: the oracle that scanned arrays are compared with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import cache
+from typing import Any
+
+import h5py
+import numpy as np
+from h5py import h5d, h5p, h5r, h5s
+from numpy.typing import NDArray
+
+from gridref.errors import GridrefError, InvalidRequestError, Place, SourceFormatError
+from gridref.formats.hdf5.objects.dtypes import ElementType, Form, element_type
+from gridref.formats.hdf5.storage.ragged import ROW_SIZE
+from gridref.io import absolute_url, collector_paused, is_local, open_for_scan
+from gridref.model.array import zero_of
+
+__all__ = ["OriginalFile", "read_original"]
+
+_RENAMED = "_nc4_non_coord_"
+
+_HDF5_ERRORS = (
+    OSError,
+    RuntimeError,
+    ValueError,
+    KeyError,
+    TypeError,
+    IndexError,
+    OverflowError,
+    NotImplementedError,
+    MemoryError,
+)
+"""What h5py raises when HDF5 reports an error: it maps HDF5's error numbers to these."""
+
+
+@contextmanager
+def _hdf5_errors(place: Place, doing: str) -> Iterator[None]:
+    """Turn what h5py raises into a `SourceFormatError` about `place`."""
+    try:
+        yield
+    except GridrefError:
+        raise
+    except _HDF5_ERRORS as error:
+        detail = str(error.args[0] if error.args else error) or type(error).__name__
+        raise SourceFormatError(f"cannot {doing}: {detail}", place) from error
+
+
+def read_original(
+    source_url: str,
+    path: str,
+    selection: tuple[slice, ...] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> NDArray[Any]:
+    """Read a dataset with h5py, in the form in which a scan presents it.
+
+    Parameters
+    ----------
+    source_url
+        The file.
+    path
+        Path of the array in the scanned group, like ``"model/tas"``.
+    selection
+        One slice with a positive step for each axis, all axes of an array datatype included; by
+        default everything. What lies beyond the dataset's extents reads as its fill value, as where
+        an unlimited dimension has grown.
+    storage_options
+        Options for fsspec.
+
+    Returns
+    -------
+    numpy.ndarray
+        In native byte order; variable-length strings as ``StringDType``, references as paths.
+
+    Raises
+    ------
+    InvalidRequestError
+        If there is no dataset of that name.
+    SourceFormatError
+        If h5py cannot read it.
+    SourceUnavailableError
+        If the file is not there, or a read fails.
+    """
+    file = OriginalFile(source_url, storage_options)
+    try:
+        return file.read(path, selection)
+    finally:
+        file.close()
+
+
+class OriginalFile:
+    """A file open in h5py; datasets read as by `read_original`.
+
+    Parameters
+    ----------
+    source_url
+        The file.
+    storage_options
+        Options for fsspec.
+
+    Raises
+    ------
+    SourceFormatError
+        If h5py cannot open it.
+    SourceUnavailableError
+        If it is not there.
+    """
+
+    def __init__(self, source_url: str, storage_options: Mapping[str, Any] | None = None) -> None:
+        self._url = absolute_url(source_url)
+        self._stream = open_for_scan(self._url, storage_options)
+        self._opened: tuple[str, h5py.Dataset] | None = None
+        try:
+            with self._reading(Place(self._url), "open it with h5py"):
+                self._file = h5py.File(self._url if is_local(self._url) else self._stream, "r")
+        except GridrefError:
+            self._stream.close()
+            raise
+
+    def read(self, path: str, selection: tuple[slice, ...] | None = None) -> NDArray[Any]:
+        """Values of a dataset; see `read_original`."""
+        place = Place(self._url, variable=path)
+        with self._reading(place, "read it with h5py"):
+            if self._opened is None or self._opened[0] != path:
+                self._opened = path, _open(self._file, path, place)
+            return _read(*self._opened, selection)
+
+    def close(self) -> None:
+        """Close it."""
+        with self._waiting(), suppress(*_HDF5_ERRORS):  # where it is corrupt
+            self._opened = None
+            self._file.close()
+        self._stream.close()
+
+    @contextmanager
+    def _reading(self, place: Place, doing: str) -> Iterator[None]:
+        try:
+            with self._waiting(), _hdf5_errors(place, doing):
+                yield
+        except (SourceFormatError, InvalidRequestError):
+            self._stream.raise_last_error()  # a read that failed looks to HDF5 like corruption
+            raise
+
+    def _waiting(self) -> AbstractContextManager[None]:
+        """Around what h5py may wait for fsspec in."""
+        return nullcontext() if is_local(self._url) else collector_paused()
+
+
+def _open(file: h5py.File, path: str, place: Place) -> h5py.Dataset:
+    """The dataset of which an array is made."""
+    sequences = path.removesuffix(ROW_SIZE)
+    for name in (path, sequences):
+        did = _open_named(file, name)
+        if did is not None and (name == path or _element(did).form is Form.RAGGED):
+            return h5py.Dataset(did)
+    raise InvalidRequestError("the file has no such dataset", place)
+
+
+def _open_named(file: h5py.File, path: str) -> Any:
+    group, _, name = path.strip("/").rpartition("/")
+    for candidate in (_RENAMED + name, name):
+        full = f"{group}/{candidate}".strip("/").encode("utf-8", "surrogateescape")
+        try:
+            did = h5d.open(file.id, full)
+        except _HDF5_ERRORS:
+            continue
+        creation = did.get_create_plist()
+        if creation.get_external_count() == 0:
+            return did
+        access = h5p.create(h5p.DATASET_ACCESS)
+        access.set_efile_prefix(_folder_of_external_files(creation))
+        did.close()  # an open dataset keeps the folder that it was opened with
+        return h5d.open(file.id, full, access)
+    return None
+
+
+def _element(did: Any) -> ElementType:
+    return element_type(did.get_type().encode()[2:])
+
+
+def _folder_of_external_files(creation: Any) -> bytes:
+    """Where `objects.related.external_file` looks; HDF5 reads its variable only once."""
+    prefix = os.environ.get("HDF5_EXTFILE_PREFIX")
+    if prefix:
+        return os.fsencode(prefix)
+    names = [creation.get_external(index)[0] for index in range(creation.get_external_count())]
+    return b"" if all(map(os.path.exists, names)) else b"${ORIGIN}"
+
+
+def _read(path: str, dataset: Any, selection: tuple[slice, ...] | None) -> NDArray[Any]:
+    element = _element(dataset.id)
+    if element.form is Form.RAGGED:
+        is_size = path.endswith(ROW_SIZE) and not dataset.name.endswith(ROW_SIZE)
+        values = _row_sizes(dataset) if is_size else _elements(dataset, element)
+        wanted = _wanted(values.shape, selection)
+        chosen: Any = (*_inside(wanted, values.shape), ...)
+        return _padded(values[chosen], wanted, lambda: None)
+    shape = dataset.shape + element.subshape
+    wanted = _wanted(shape, selection)
+    inside = _inside(wanted, shape)
+    rank = len(dataset.shape)
+    # An ellipsis keeps arrays of no dimensions arrays.
+    own: Any = (*(slice(None),) * rank, *inside[rank:], ...)
+    values = _values(dataset, element, (*inside[:rank], ...))[own]
+    return _padded(values, wanted, lambda: dataset.fillvalue)
+
+
+def _wanted(shape: tuple[int, ...], selection: tuple[slice, ...] | None) -> tuple[slice, ...]:
+    return tuple(slice(0, n) for n in shape) if selection is None else selection
+
+
+def _inside(wanted: tuple[slice, ...], shape: tuple[int, ...]) -> tuple[slice, ...]:
+    """The part of a selection that lies inside of the dataset."""
+    return tuple(
+        slice(entry.start, min(entry.stop, n), entry.step)
+        for entry, n in zip(wanted, shape, strict=True)
+    )
+
+
+def _padded(
+    values: NDArray[Any], wanted: tuple[slice, ...], fill_value: Callable[[], Any]
+) -> NDArray[Any]:
+    """Values, and the fill value for the part of a selection that lies beyond the dataset."""
+    full = tuple(len(range(entry.start, entry.stop, entry.step or 1)) for entry in wanted)
+    if values.shape == full:
+        return values
+    fill = fill_value()
+    padded = np.full(full, zero_of(values.dtype) if fill is None else fill, values.dtype)
+    padded[tuple(slice(0, n) for n in values.shape)] = values
+    return padded
+
+
+def _rows(dataset: Any) -> NDArray[Any]:
+    """Each variable-length sequence as an array."""
+    rows = np.empty(dataset.shape, dataset.dtype)
+    if rows.size:
+        dataset.id.read(h5s.ALL, h5s.ALL, rows)
+    return rows
+
+
+@cache
+def _forgets_byte_order() -> bool:
+    """Whether h5py takes elements of sequences for native ones, as versions up to 3.16 do."""
+    with h5py.File("probe", "w", driver="core", backing_store=False) as file:
+        dataset = file.create_dataset("x", (1,), h5py.vlen_dtype(np.dtype(">i2")))
+        dataset[0] = [1]
+        return bool(dataset[0][0] != 1)
+
+
+def _row_sizes(dataset: Any) -> NDArray[Any]:
+    """How many elements each variable-length sequence has."""
+    rows = _rows(dataset)
+    return np.array([len(row) for row in rows.reshape(-1)], np.int64).reshape(rows.shape)
+
+
+def _elements(dataset: Any, element: ElementType) -> NDArray[Any]:
+    """The elements of all variable-length sequences, side by side."""
+    stored = h5py.check_vlen_dtype(dataset.dtype)
+    rows = [row.view(stored) if _forgets_byte_order() else row for row in _rows(dataset).flat]
+    values = np.concatenate([np.zeros(0, stored), *rows])
+    return values if element.base is None else values.astype(element.base.dtype)
+
+
+def _values(dataset: Any, element: ElementType, inside: Any) -> NDArray[Any]:
+    if element.form is Form.TEXT:
+        return np.asarray(dataset.asstr()[inside], element.dtype)
+    if element.form is Form.REFERENCE:
+        references = np.asarray(dataset[inside], object)
+        paths = [_referenced_path(item, dataset.file.id) for item in references.reshape(-1)]
+        return np.array(paths, element.dtype).reshape(references.shape)
+    if element.dtype.kind == "V" and element.dtype.names is None:
+        # Opaque elements: h5py's own type for them lacks the tag, so that HDF5 would not convert.
+        opaque = np.zeros(dataset.shape, element.dtype)
+        if opaque.size:
+            dataset.id.read(h5s.ALL, h5s.ALL, opaque, dataset.id.get_type())
+        chosen: NDArray[Any] = opaque[inside]
+        return chosen
+    values = np.asarray(dataset[inside])
+    return values if element.dtype.kind == "V" else values.astype(element.dtype)
+
+
+def _referenced_path(reference: Any, fid: Any) -> str:
+    """Path of what a reference means; empty for a null reference, or one to what is gone."""
+    if not reference:
+        return ""
+    try:
+        name = h5r.get_name(reference, fid)
+    except _HDF5_ERRORS:
+        return ""
+    return (name or b"").decode("utf-8", "surrogateescape")

@@ -1,0 +1,132 @@
+"""What all walkers of chunk indexes are given, and what they hand back."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.errors import SourceFormatError, UnsupportedFeatureError
+from gridref.formats.hdf5.format.data_layout import ChunkedLayout
+from gridref.formats.hdf5.format.superblock import Hdf5Bytes
+
+__all__ = ["IndexRequest", "ReadBudget", "StoredChunks", "check_addresses"]
+
+_MAX_GRID = 2**62
+
+
+class ReadBudget:
+    """Ends walks in circles: the parts of an index never take more bytes than the file has.
+
+    Parameters
+    ----------
+    file
+        The file.
+    """
+
+    def __init__(self, file: Hdf5Bytes) -> None:
+        self._left = file.end_address
+
+    def spend(self, n_bytes: int, what: str) -> None:
+        """Raise if, with `n_bytes` more, the index is larger than the file."""
+        self._left -= n_bytes
+        if self._left < 0:
+            raise SourceFormatError(f"{what} overlap: the index would be larger than the file")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredChunks:
+    """What a chunk index says, not yet compared with the file and the grid.
+
+    Attributes
+    ----------
+    number
+        int64, C-order number of each chunk inside the grid.
+    address
+        uint64, where it lies.
+    length
+        uint64 or uint32, stored size; None where all have the size of an unfiltered chunk.
+    filter_mask
+        uint32, filters that were not applied; None if all were.
+    """
+
+    number: NDArray[np.int64]
+    address: NDArray[np.uint64]
+    length: NDArray[np.unsignedinteger] | None = None
+    filter_mask: NDArray[np.uint32] | None = None
+
+
+@dataclass(frozen=True)
+class IndexRequest:
+    """A chunk index to walk.
+
+    Attributes
+    ----------
+    file
+        The file.
+    layout
+        The dataset's layout.
+    shape, max_shape
+        The dataset's shape, and how far it may grow along each dimension (None: endlessly).
+    is_filtered
+        Whether the dataset has any filter.
+    """
+
+    file: Hdf5Bytes
+    layout: ChunkedLayout
+    shape: tuple[int, ...]
+    max_shape: tuple[int | None, ...]
+    is_filtered: bool
+    budget: ReadBudget = field(init=False)
+
+    def __post_init__(self) -> None:
+        rank = len(self.layout.chunk_shape)
+        if len(self.shape) != rank or len(self.max_shape) != rank:
+            raise SourceFormatError(
+                f"the data layout has {rank} dimensions, the dataset has {len(self.shape)}"
+            )
+        if self.n_chunks > _MAX_GRID:
+            raise UnsupportedFeatureError(
+                f"the dataset of shape {self.shape} is declared to have {self.n_chunks} chunks"
+            )
+        object.__setattr__(self, "budget", ReadBudget(self.file))
+
+    @property
+    def grid_shape(self) -> tuple[int, ...]:
+        """Number of chunks along each dimension."""
+        return tuple(
+            -(-extent // length)
+            for extent, length in zip(self.shape, self.layout.chunk_shape, strict=True)
+        )
+
+    @property
+    def max_grid_shape(self) -> tuple[int | None, ...]:
+        """Number of chunks along each dimension if the dataset grows as far as it may."""
+        return tuple(
+            None if extent is None else -(-extent // length)
+            for extent, length in zip(self.max_shape, self.layout.chunk_shape, strict=True)
+        )
+
+    @property
+    def n_chunks(self) -> int:
+        """Number of chunks of the whole grid, stored or not."""
+        return math.prod(self.grid_shape)
+
+    @property
+    def index_address(self) -> int:
+        """Where the index lies; there is one."""
+        address = self.layout.index_address
+        if address is None:
+            raise SourceFormatError("the dataset has no chunk index")
+        return address
+
+
+def check_addresses(
+    file: Hdf5Bytes, addresses: NDArray[np.unsignedinteger], length: int, what: str
+) -> NDArray[np.int64]:
+    """Addresses as int64, after a check that `length` bytes at each lie inside the file."""
+    if len(addresses):
+        file.check_range(int(addresses.max()), length, what)
+    return addresses.astype(np.int64)

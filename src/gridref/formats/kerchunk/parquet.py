@@ -1,0 +1,155 @@
+"""Kerchunk references in Parquet files: a folder with ``.zmetadata`` and a file of rows by array.
+
+Row ``n`` of array ``a``, counted through its files ``a/refs.0.parq``, ``a/refs.1.parq``, …, is its
+chunk number ``n`` in C order. A file that is not there holds no references.
+
+Source: what fsspec's ``LazyReferenceMapper`` reads and writes.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gridref.errors import Place, SourceFormatError, UnsupportedFeatureError
+from gridref.formats.kerchunk.references import Reference
+from gridref.formats.zarr.files import StoreFiles
+
+__all__ = ["METADATA_FILE", "ParquetReferences", "metadata_of"]
+
+METADATA_FILE = ".zmetadata"
+KEPT_FILES = 16
+
+
+def metadata_of(files: StoreFiles) -> Mapping[str, Any] | None:
+    """The ``.zmetadata`` of a folder of references; None where it is not one."""
+    data = files.get(METADATA_FILE)
+    try:
+        document = None if data is None else json.loads(data)
+    except ValueError:
+        return None
+    return document if isinstance(document, dict) and "record_size" in document else None
+
+
+class ParquetReferences(Mapping[str, bytes | Reference]):
+    """What each key holds. Iterating gives the keys of metadata only.
+
+    Parameters
+    ----------
+    files
+        The folder.
+    document
+        Its `metadata_of`.
+
+    Raises
+    ------
+    SourceFormatError
+        If the metadata is not as it should be.
+    UnsupportedFeatureError
+        For Zarr v3: the layout counts chunks by the metadata of Zarr v2.
+    """
+
+    def __init__(self, files: StoreFiles, document: Mapping[str, Any]) -> None:
+        self._files = files
+        self._place = Place(source=files.address(METADATA_FILE))
+        rows, metadata = document["record_size"], document.get("metadata")
+        if type(rows) is not int or rows < 1 or not isinstance(metadata, dict):
+            raise SourceFormatError("it has no record_size above 0 or no metadata", self._place)
+        if any(key.rpartition("/")[2] == "zarr.json" for key in metadata):
+            raise UnsupportedFeatureError(
+                "references in Parquet count chunks by the metadata of Zarr v2; this is v3:"
+                " write them as JSON",
+                self._place,
+            )
+        self._rows_per_file = rows
+        self._metadata = {key: json.dumps(value).encode() for key, value in metadata.items()}
+        self._counts = {
+            key.rpartition("/")[0]: self._chunk_counts(key, value)
+            for key, value in metadata.items()
+            if key.rpartition("/")[2] == ".zarray"
+        }
+        self._table = lru_cache(KEPT_FILES)(self._read)
+
+    def __getitem__(self, key: str) -> bytes | Reference:
+        if key in self._metadata:
+            return self._metadata[key]
+        field, _, chunk = key.rpartition("/")
+        counts = self._counts.get(field)
+        number = None if counts is None else _number(chunk, counts)
+        if number is None:
+            raise KeyError(key)
+        record, row = divmod(number, self._rows_per_file)
+        found = self._table(field, record)
+        held = None if found is None else self._row(found, row, key)
+        if held is None:
+            raise KeyError(key)
+        return held
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._metadata)
+
+    def __len__(self) -> int:
+        return len(self._metadata)
+
+    def _chunk_counts(self, key: str, document: Any) -> tuple[int, ...]:
+        if isinstance(document, dict) and document.get("dimension_separator", ".") != ".":
+            raise UnsupportedFeatureError(
+                f"{key} says that keys of chunks have slashes; the layout has none", self._place
+            )
+        try:
+            pairs = list(zip(document["shape"], document["chunks"], strict=True))
+            return tuple(math.ceil(extent / length) for extent, length in pairs) or (1,)
+        except (TypeError, KeyError, ValueError, ArithmeticError) as error:
+            raise SourceFormatError(f"{key} is no metadata of an array", self._place) from error
+
+    def _read(self, field: str, record: int) -> Mapping[str, list[Any]] | None:
+        """The columns of a file; None where there is none."""
+        name = f"{field}/refs.{record}.parq"
+        data = self._files.get(name)
+        if data is None:
+            return None
+        try:
+            table = pq.ParquetFile(io.BytesIO(data)).read()
+            return {column: table.column(column).to_pylist() for column in table.column_names}
+        except (pa.ArrowException, OSError, ValueError) as error:
+            place = Place(source=self._files.address(name))
+            raise SourceFormatError(f"not a Parquet file of references: {error}", place) from error
+
+    def _row(
+        self, columns: Mapping[str, list[Any]], row: int, key: str
+    ) -> bytes | Reference | None:
+        def value(name: str) -> Any:
+            column = columns.get(name, ())
+            return column[row] if row < len(column) else None
+
+        raw, url, offset, length = (value(name) for name in ("raw", "path", "offset", "size"))
+        if raw is not None:
+            return raw if isinstance(raw, bytes) else str(raw).encode()
+        if url is None:
+            return None
+        if not offset and not length:
+            return Reference(url)
+        if offset is None or length is None or min(offset, length) < 0:
+            place = Place(source=self._files.url)
+            raise SourceFormatError(f"the reference of {key!r} is {offset}, {length}", place)
+        return Reference(url, int(offset), int(length))
+
+
+def _number(chunk: str, counts: tuple[int, ...]) -> int | None:
+    """C-order number of a chunk key like ``1.0``; None for one outside of the array."""
+    parts = chunk.split(".")
+    if len(parts) != len(counts) or not all(part.isascii() and part.isdigit() for part in parts):
+        return None
+    number = 0
+    for part, count in zip(parts, counts, strict=True):
+        if int(part) >= count:
+            return None
+        number = number * count + int(part)
+    return number

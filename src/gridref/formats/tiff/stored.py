@@ -1,0 +1,285 @@
+"""Where the segments of an image lie, as a manifest: strips and tiles, or one run of elements.
+
+Sources: TIFF 6.0, ``StripOffsets``, ``StripByteCounts``, ``RowsPerStrip`` and Section 15 "Tiled
+Images"; GDAL's sparse files (offset and byte count 0 mean that a tile is not there).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.errors import Place, SourceFormatError, UnsupportedFeatureError
+from gridref.formats.tiff.chain import SOI_BYTES, has_spliced_tables, is_jpeg, segment_bytes
+from gridref.formats.tiff.image import Level
+from gridref.formats.tiff.page import Page
+from gridref.model.encoding import EdgePolicy
+from gridref.model.manifest import ChunkManifest, ChunkState, Source
+
+__all__ = ["StoredImage", "locate_image"]
+
+_MAX_CHUNKS = 1 << 31
+_MAX_OFFSET = 1 << 62
+_HEADER_BYTES = 8
+
+
+@dataclass(frozen=True, eq=False)
+class StoredImage:
+    """An image as it lies in files.
+
+    Attributes
+    ----------
+    chunk_shape
+        Shape of a stored chunk, along the axes of the image.
+    edge
+        Whether chunks at the image's end are padded or truncated.
+    manifest
+        One row a chunk in C order.
+    raw
+        Whether chunks are plain elements in the file's byte order, whatever the tags say.
+    rows_per_page
+        Number of consecutive rows that each page has.
+    """
+
+    chunk_shape: tuple[int, ...]
+    edge: EdgePolicy
+    manifest: ChunkManifest
+    raw: bool
+    rows_per_page: int
+
+
+def locate_image(level: Level, sources: Sequence[Source], max_chunk_bytes: int) -> StoredImage:
+    """Find all chunks of an image.
+
+    Parameters
+    ----------
+    level
+        The image.
+    sources
+        The files that its pages lie in.
+    max_chunk_bytes
+        Contiguous elements are split into chunks of at most so many bytes.
+
+    Raises
+    ------
+    SourceFormatError
+        If the tags contradict each other or the size of the file.
+    UnsupportedFeatureError
+        If the pages do not tile the image.
+    """
+    if level.keyframe.dtype is None:
+        raise UnsupportedFeatureError(_no_dtype(level.keyframe))
+    if 0 in level.shape or 0 in level.keyframe.shape:
+        raise SourceFormatError(f"an image of shape {level.shape} has no pixels")
+    if level.contiguous_offset is not None:
+        base = _offsets([level.contiguous_offset])
+        return _contiguous(level, level.shape, base, sources, max_chunk_bytes)
+    inner = _page_lengths(level)
+    if all(page is not None and page.contiguous for page in level.pages):
+        base = _offsets([int(page.offsets[0]) for page in level.pages if page is not None])
+        shape = level.shape[len(level.shape) - len(inner) :]
+        return _contiguous(level, shape, base, sources, max_chunk_bytes)
+    return _segments(level, inner, sources)
+
+
+def _offsets(values: Sequence[int]) -> NDArray[np.int64]:
+    if not all(0 <= value <= _MAX_OFFSET for value in values):
+        raise SourceFormatError("an offset is beyond 2**62")
+    return np.array(values, np.int64)
+
+
+def _no_dtype(page: Page) -> str:
+    return f"no data type holds samples of format {page.sample_format} with {page.bits} bits"
+
+
+def _page_lengths(level: Level) -> tuple[int, ...]:
+    """Segment shape along the trailing axes of the image that one page fills.
+
+    An image may lack axes of length 1 that its pages have, and the other way round.
+    """
+    page, lengths = level.keyframe, []
+    axis, theirs = len(level.shape), len(page.shape)
+    while theirs:
+        if axis and level.shape[axis - 1] == page.shape[theirs - 1]:
+            lengths.append(page.chunk_shape[theirs - 1])
+            axis, theirs = axis - 1, theirs - 1
+        elif page.shape[theirs - 1] == 1:
+            theirs -= 1
+        elif axis and level.shape[axis - 1] == 1:
+            lengths.append(1)
+            axis -= 1
+        else:
+            break
+    if theirs or math.prod(level.shape[:axis]) != len(level.pages):
+        raise UnsupportedFeatureError(
+            f"{len(level.pages)} pages of shape {page.shape} do not tile an image of shape"
+            f" {level.shape} ({level.axes})"
+        )
+    return tuple(reversed(lengths))
+
+
+def _contiguous(
+    level: Level,
+    shape: tuple[int, ...],
+    base: NDArray[np.int64],
+    sources: Sequence[Source],
+    max_chunk_bytes: int,
+) -> StoredImage:
+    """Chunks of runs of elements in C order, one run beginning at each of `base`."""
+    assert level.keyframe.dtype is not None
+    n_bytes = math.prod(shape) * level.keyframe.dtype.itemsize
+    _check_runs(base, n_bytes, np.array(level.source_ids, np.int32)[: len(base)], sources)
+    chunk_shape = _slices(shape, level.keyframe.dtype.itemsize, max_chunk_bytes)
+    axis = next((k for k, length in enumerate(chunk_shape) if length > 1), len(shape) - 1)
+    inner = math.prod(shape[axis + 1 :]) * level.keyframe.dtype.itemsize
+    n_outer = math.prod(shape[:axis])
+    _check_n_chunks(len(base) * n_outer * -(-shape[axis] // chunk_shape[axis]))
+    starts = np.arange(0, shape[axis], chunk_shape[axis], dtype=np.int64)
+    lengths = np.minimum(chunk_shape[axis], shape[axis] - starts) * inner
+    outer = np.arange(n_outer, dtype=np.int64) * (shape[axis] * inner)
+    within = (outer[:, np.newaxis] + starts * inner).reshape(-1)
+    offset = (base[:, np.newaxis] + within).reshape(-1)
+    length = np.tile(lengths, len(base) * n_outer)
+    source = np.repeat(np.array(level.source_ids, np.int32)[: len(base)], len(within))
+    manifest = ChunkManifest.from_columns(sources, offset=offset, length=length, source=source)
+    leading = len(level.shape) - len(shape)
+    return StoredImage(
+        (1,) * leading + chunk_shape, EdgePolicy.TRUNCATED, manifest, True, len(within)
+    )
+
+
+def _slices(shape: tuple[int, ...], itemsize: int, max_bytes: int) -> tuple[int, ...]:
+    """The largest chunk of at most `max_bytes` that is one run of bytes in C order."""
+    lengths = [1] * len(shape)
+    size = itemsize
+    for axis in reversed(range(len(shape))):
+        lengths[axis] = max(1, min(shape[axis], max_bytes // size))
+        if lengths[axis] < shape[axis]:
+            break
+        size *= shape[axis]
+    return tuple(lengths)
+
+
+def _segments(level: Level, inner: tuple[int, ...], sources: Sequence[Source]) -> StoredImage:
+    """Chunks as the offset and count tags have them."""
+    key = level.keyframe
+    if any(length < 1 for length in key.chunk_shape):
+        raise SourceFormatError(f"strips or tiles of shape {key.chunk_shape} have no pixels")
+    _check_n_chunks(len(level.pages) * key.n_chunks)
+    columns = [_page_columns(page, key) for page in level.pages]
+    offset, length = (
+        columns[0]
+        if len(columns) == 1
+        else (
+            np.concatenate([column[0] for column in columns]),
+            np.concatenate([column[1] for column in columns]),
+        )
+    )
+    held = (offset > 0) & (length > 0)
+    all_held = bool(held.all())
+    manifest = ChunkManifest(
+        tuple(sources),
+        np.repeat(np.array(level.source_ids, np.int32), key.n_chunks),
+        offset if all_held else offset * held,
+        length if all_held else length * held,
+        held.view(np.uint8),  # 1 is ChunkState.RANGE, 0 is ChunkState.MISSING
+    )
+    _check_ends(manifest)
+    if is_jpeg(key):
+        spliced = {has_spliced_tables(page) for page in level.pages if page is not None}
+        if len(spliced) > 1:
+            raise UnsupportedFeatureError("JPEG tables are kept apart on some pages only")
+        manifest = _without_start_marker(manifest) if True in spliced else manifest
+    leading = (1,) * (len(level.shape) - len(inner))
+    edge = EdgePolicy.PADDED if key.tiled else EdgePolicy.TRUNCATED
+    return StoredImage(leading + inner, edge, manifest, False, key.n_chunks)
+
+
+def _page_columns(page: Page | None, key: Page) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Offsets and lengths of one page's segments; zeros where the file has no such page."""
+    if page is None:
+        return np.zeros(key.n_chunks, np.int64), np.zeros(key.n_chunks, np.int64)
+    n_chunks = key.n_chunks
+    if len(page.offsets) < n_chunks or len(page.counts) < n_chunks:
+        raise SourceFormatError(
+            f"an image of {n_chunks} strips or tiles has {len(page.offsets)} offsets and"
+            f" {len(page.counts)} byte counts (page {page.index})"
+        )
+    offsets, counts = page.offsets[:n_chunks], page.counts[:n_chunks]
+    if (offsets < 0).any() or (counts < 0).any():
+        raise SourceFormatError(f"an offset or byte count is beyond 2**62 (page {page.index})")
+    expected = segment_bytes(key)
+    if expected is None:
+        return offsets, counts
+    # Readers take what has no bytes for missing, or go by the offset alone.
+    short = np.flatnonzero((offsets > 0) & (counts < expected))
+    if len(short):
+        first = int(short[0])
+        raise SourceFormatError(
+            f"strip or tile {first} of page {page.index} has {int(counts[first])} bytes; its pixels"
+            f" need {int(np.broadcast_to(expected, counts.shape)[first])}"
+        )
+    return offsets, np.where(counts > 0, expected, 0)
+
+
+def _without_start_marker(manifest: ChunkManifest) -> ChunkManifest:
+    """Leave out the SOI marker of each JPEG stream, which the tables before it begin with."""
+    held = manifest.state == ChunkState.RANGE
+    if (manifest.length[held] <= SOI_BYTES).any():
+        raise SourceFormatError(f"a JPEG stream has {int(manifest.length[held].min())} bytes")
+    return replace(
+        manifest,
+        offset=np.where(held, manifest.offset + SOI_BYTES, manifest.offset),
+        length=np.where(held, manifest.length - SOI_BYTES, manifest.length),
+    )
+
+
+def _check_n_chunks(n_chunks: int) -> None:
+    if n_chunks > _MAX_CHUNKS:
+        raise SourceFormatError(f"the image claims to have {n_chunks} strips or tiles")
+
+
+def _check_runs(
+    base: NDArray[np.int64], n_bytes: int, source_ids: NDArray[np.int32], sources: Sequence[Source]
+) -> None:
+    """Refuse runs of `n_bytes` that begin in the header, or end behind their file."""
+    if (base < _HEADER_BYTES).any():
+        raise SourceFormatError(f"pixels begin at byte {int(base.min())}, inside the header")
+    sizes = _sizes(sources)[source_ids]
+    bad = np.flatnonzero(base > sizes - min(n_bytes, _MAX_OFFSET))
+    if len(bad):
+        run = int(bad[0])
+        start, source = int(base[run]), sources[int(source_ids[run])]
+        raise SourceFormatError(
+            f"{n_bytes} bytes of pixels from byte {start} on reach behind the end of the file"
+            f" ({source.size_bytes} bytes): it is truncated or its tags are wrong",
+            Place(source.url, start=start, stop=start + n_bytes),
+        )
+
+
+def _sizes(sources: Sequence[Source]) -> NDArray[np.int64]:
+    known = [_MAX_OFFSET if entry.size_bytes is None else entry.size_bytes for entry in sources]
+    return np.array(known, np.int64)
+
+
+def _check_ends(manifest: ChunkManifest) -> None:
+    """Refuse chunks that end behind their file."""
+    if not manifest.n_rows:
+        return
+    sizes = _sizes(manifest.sources)
+    stop = manifest.offset + manifest.length
+    if int(stop.max()) <= int(sizes.min()):
+        return
+    bad = np.flatnonzero((manifest.state == ChunkState.RANGE) & (stop > sizes[manifest.source]))
+    if len(bad):
+        row = int(bad[0])
+        source = manifest.sources[int(manifest.source[row])]
+        raise SourceFormatError(
+            f"{len(bad)} of {manifest.n_rows} chunks lie behind the end of the file"
+            f" ({source.size_bytes} bytes): it is truncated or its tags are wrong",
+            Place(source.url, start=int(manifest.offset[row]), stop=int(stop[row])),
+        )

@@ -1,0 +1,390 @@
+"""The structure of a file by way of tifffile, which knows the many flavours of TIFF.
+
+Nothing here reads pixels: tifffile parses directories and metadata, and what it found is copied
+into our own frozen types.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import IO, Any, cast, override
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import tifffile
+from numpy.typing import NDArray
+
+from gridref.errors import GridrefError, Place, SourceFormatError, SourceUnavailableError
+from gridref.formats.tiff.directory import Window, check_chain, is_ndpi, read_head
+from gridref.formats.tiff.file_set import FileSet, MemberFile
+from gridref.formats.tiff.image import Image, Level, TiffStructure
+from gridref.formats.tiff.page import MAX_SAMPLES, Page
+from gridref.formats.tiff.tags import METADATA_TAGS
+from gridref.io import ScanFile, beside
+from gridref.model.manifest import Source
+
+__all__ = ["read_companion", "read_structure"]
+
+_FLAVOURED = frozenset({"ome", "svs", "ndpi", "scn", "bif", "philips", "qpi", "lsm", "imagej"})
+
+
+def read_companion(text: str, files: FileSet, max_directories: int) -> TiffStructure:
+    """Parse a set of files that a companion file of OME-XML describes.
+
+    Source: OME-TIFF specification, "Multi-file OME-TIFF filesets" and ``.companion.ome``.
+
+    Parameters
+    ----------
+    text
+        The OME-XML.
+    files
+        The companion file, and those beside it.
+    max_directories
+        Most directories of one file that are followed.
+
+    Raises
+    ------
+    SourceFormatError
+        If the text names no file, or tifffile cannot make sense of it.
+    SourceUnavailableError
+        If the first file is not there.
+    """
+    names = [name for name in _names_of_files(text).values() if name]
+    if not names:
+        raise SourceFormatError("the OME-XML names no TIFF file beside it")
+    first = files.member(names[0])
+    if first is None:
+        place = Place(source=beside(files.first.name, names[0]))
+        raise SourceUnavailableError("the first file of the set does not exist", place)
+    return read_structure(first, files, max_directories, omexml=text)
+
+
+def read_structure(
+    stream: ScanFile | MemberFile,
+    files: FileSet,
+    max_directories: int,
+    *,
+    omexml: str | None = None,
+) -> TiffStructure:
+    """Parse all directories of a file, and of those beside it that it is made of.
+
+    Parameters
+    ----------
+    stream
+        The file.
+    files
+        Opens the others.
+    max_directories
+        Most directories of one file that are followed.
+    omexml
+        OME-XML to go by instead of the file's own.
+
+    Raises
+    ------
+    SourceFormatError
+        If tifffile cannot make sense of it.
+    """
+    place = Place(source=stream.source.url)
+    try:
+        with _quiet(), _ScannedFile(stream, files, max_directories, omexml=omexml) as file:
+            _check_planes(file.ome_metadata, max_directories)
+            sources = _Sources(stream.source, files)
+            # The length of `pages` is not asked for: it changes what tifffile takes for a series.
+            images = tuple(
+                _image(series, number, sources) for number, series in enumerate(file.series)
+            )
+            if not images:
+                raise SourceFormatError("the file has no images", place)
+            tags = _metadata_tags(file)
+    except GridrefError:
+        raise
+    except Exception as error:  # a broken file makes any of tifffile's assumptions fail
+        text = str(error) or type(error).__name__
+        raise SourceFormatError(f"not a readable TIFF file: {text}", place) from error
+    return TiffStructure(images, tuple(sources.entries), tags)
+
+
+class _ScannedFile(tifffile.TiffFile):  # type: ignore[misc]
+    """tifffile's reader of a stream, which finds the other files of its set in a `FileSet`.
+
+    tifffile itself opens paths only.
+    """
+
+    def __init__(
+        self, stream: ScanFile | MemberFile, files: FileSet, max_directories: int, **options: Any
+    ) -> None:
+        self.source = stream.source
+        self.file_set = files
+        self.max_directories = max_directories
+        file = stream if isinstance(stream, ScanFile) else stream.scan_file
+        # tifffile tells some flavours by the end of the name.
+        url = stream.source.url.partition("?")[0]
+        window = Window(file)
+        check_chain(window, read_head(window, ndpi=is_ndpi(url)), max_directories)
+        super().__init__(cast(IO[bytes], stream), name=os.path.basename(url), **options)
+
+    @property
+    def _files(self) -> dict[str | None, tifffile.TiffFile]:
+        """What tifffile knows of the files of a set, by their UUID."""
+        return self._members
+
+    @_files.setter
+    def _files(self, files: dict[str | None, tifffile.TiffFile]) -> None:
+        self._members = _Members(files, self)
+
+
+class _Members(dict[str | None, tifffile.TiffFile]):
+    """The files of a set by their UUID, read when they are looked for."""
+
+    def __init__(self, files: Mapping[str | None, tifffile.TiffFile], root: _ScannedFile) -> None:
+        super().__init__(files)
+        self._root = root
+
+    @cached_property
+    def _names(self) -> dict[str | None, str]:
+        return _names_of_files(self._root.ome_metadata or "")
+
+    @override
+    def __contains__(self, uuid: object) -> bool:
+        if super().__contains__(uuid):
+            return True
+        if not isinstance(uuid, str) or uuid not in self._names:
+            return False
+        root = self._root
+        stream = root.file_set.member(self._names[uuid])
+        if stream is None:
+            return False
+        place = Place(source=stream.source.url)
+        try:
+            found = _ScannedFile(stream, root.file_set, root.max_directories, _root=root)
+            found.pages.cache = found.pages.useframes = True
+            found.pages.set_keyframe(0)
+            found.pages._load(None)  # noqa: SLF001 (as tifffile reads the files of a set)
+        except GridrefError as error:
+            raise error.located(place) from error.__cause__
+        except Exception as error:  # see `read_structure`
+            text = str(error) or type(error).__name__
+            raise SourceFormatError(f"not a readable TIFF file: {text}", place) from error
+        self[uuid] = found
+        return True
+
+
+def _check_planes(text: str | None, max_planes: int) -> None:
+    """Refuse OME-XML of more planes than can be meant: tifffile keeps a list of them.
+
+    Raises
+    ------
+    SourceFormatError
+        If an image, or an entry of it, is out of bounds.
+    """
+    if not text:
+        return
+    try:
+        elements = list(ET.fromstring(text).iter())
+    except ET.ParseError:
+        return
+    for element in elements:
+        numbers = {
+            name: int(value)
+            for name, value in element.attrib.items()
+            if name in _PLANE_NUMBERS and value.isdecimal()
+        }
+        lengths = [max(1, numbers.get(f"Size{axis}", 1)) for axis in "ZCT"]
+        n_planes = max(math.prod(lengths), *numbers.values(), 0) if numbers else 0
+        if n_planes > max_planes:
+            raise SourceFormatError(f"the OME-XML claims to have {n_planes} planes")
+
+
+_PLANE_NUMBERS = frozenset(
+    {"SizeZ", "SizeC", "SizeT", "FirstZ", "FirstC", "FirstT", "IFD", "PlaneCount", "NumPlanes"}
+)
+
+
+def _names_of_files(text: str) -> dict[str | None, str]:
+    """File names in OME-XML, by UUID; the first one of each counts."""
+    names: dict[str | None, str] = {}
+    try:
+        for element in ET.fromstring(text).iter():
+            if element.tag.endswith("UUID") and "FileName" in element.attrib:
+                names.setdefault(element.text, element.attrib["FileName"])
+    except ET.ParseError:
+        return {}
+    return names
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep tifffile from logging; what matters is raised or reported."""
+    logger = logging.getLogger("tifffile")
+    before = logger.disabled
+    logger.disabled = True
+    try:
+        yield
+    finally:
+        logger.disabled = before
+
+
+class _Sources:
+    """The files that pages lie in, numbered in the order in which they turn up."""
+
+    def __init__(self, source: Source, files: FileSet) -> None:
+        self.entries = [source]
+        self.missing = files.missing
+        self._ids = {source.url: 0}
+
+    def id_of(self, page: Any) -> int:
+        source: Source = page.parent.source
+        if source.url not in self._ids:
+            self._ids[source.url] = len(self.entries)
+            self.entries.append(source)
+        return self._ids[source.url]
+
+
+def _image(series: Any, number: int, sources: _Sources) -> Image:
+    levels = tuple(
+        _level(level, number, depth, sources) for depth, level in enumerate(series.levels)
+    )
+    sizes = {}
+    if series.kind in _FLAVOURED:
+        sizes = {
+            axis: (float(step), str(series.coord_units[axis]))
+            for axis, step in series.coord_scales.items()
+            if axis in "XYZ" and step > 0 and series.coord_units.get(axis)
+        }
+    names = series.coords.get("C", np.zeros(0)) if series.kind in _FLAVOURED else np.zeros(0)
+    return Image(
+        series.kind,
+        str(series.name or ""),
+        levels,
+        tuple(str(name) for name in names) if names.dtype.kind == "U" else (),
+        sizes,
+    )
+
+
+def _level(series: Any, number: int, depth: int, sources: _Sources) -> Level:
+    keyframe = _page(series.keyframe, series.keyframe)
+    contiguous = series.dataoffset
+    found = [*series._pages]  # noqa: SLF001 (indexing would fill in virtual pages)
+    whole = _page_of(found[0], series.keyframe, keyframe) if len(found) == 1 else None
+    pages = (
+        (whole,)
+        if len(found) == 1
+        else tuple(_page_of(page, series.keyframe, keyframe) for page in found)
+    )
+    source_ids = tuple(0 if page is None else sources.id_of(page) for page in found)
+    problem = None
+    if series.transform is not None:
+        problem = f"{series.kind} images need a transformation that no codec expresses"
+    elif None in pages and sources.missing:
+        missing = ", ".join(sorted(sources.missing))
+        problem = f"the image lies in files that are not there: {missing}"
+    return Level(
+        number,
+        depth,
+        tuple(int(extent) for extent in series.shape),
+        series.axes,
+        keyframe,
+        pages,
+        source_ids,
+        None if contiguous is None else int(contiguous),
+        problem,
+    )
+
+
+def _page_of(page: Any, theirs: Any, keyframe: Page) -> Page | None:
+    if page is None:
+        return None
+    if page is theirs:
+        return keyframe
+    return _page(page, page.keyframe)
+
+
+def _page(page: Any, keyframe: Any) -> Page:
+    """Copy what one page says; frames take from their keyframe what they do not know."""
+    place = Place(source=keyframe.parent.source.url)
+    if keyframe.planarconfig not in (1, 2):
+        reason = f"PlanarConfiguration is {keyframe.planarconfig!s}, neither 1 nor 2"
+        raise SourceFormatError(reason, place)
+    if not 1 <= keyframe.samplesperpixel <= MAX_SAMPLES:
+        raise SourceFormatError(f"a pixel has {keyframe.samplesperpixel} samples", place)
+    axes, shape, chunk_shape = _layout(keyframe)
+    return Page(
+        index=tuple(page._index),  # noqa: SLF001 (the public form differs by depth)
+        shape=shape,
+        axes=axes,
+        chunk_shape=chunk_shape,
+        tiled=keyframe.is_tiled,
+        dtype=keyframe.dtype,
+        big_endian=keyframe.parent.byteorder == ">",
+        compression=int(keyframe.compression),
+        predictor=int(keyframe.predictor),
+        photometric=int(keyframe.photometric),
+        fill_order=int(keyframe.fillorder),
+        sample_format=int(keyframe.sampleformat),
+        bits=keyframe.bitspersample,
+        samples=int(keyframe.samplesperpixel),
+        planar=int(keyframe.planarconfig) == 2,
+        extra_samples=tuple(int(value) for value in keyframe.extrasamples),
+        subsampled=bool(keyframe.is_subsampled),
+        t4_options=int(keyframe.tags.valueof(292, 0)),
+        jpeg_tables=_jpeg_tables(page, keyframe),
+        nodata=keyframe.nodata,
+        subfile_type=int(keyframe.subfiletype),
+        offsets=_column(page.dataoffsets),
+        counts=_column(page.databytecounts),
+        contiguous=bool(keyframe.is_final) and _one_piece(page, keyframe),
+    )
+
+
+def _layout(page: Any) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
+    """Axes, shape and segment shape of a page."""
+    axes = str(page.axes)
+    shape = tuple(int(extent) for extent in page.shape)
+    if page.is_tiled:
+        depth, length, width = page.tiledepth, page.tilelength, page.tilewidth
+    else:
+        depth, length, width = 1, page.rowsperstrip, page.imagewidth
+    contiguous_samples = axes.endswith("S")
+    lengths = {
+        "Z": depth,
+        "Y": length,
+        "X": width,
+        "S": page.samplesperpixel if contiguous_samples else 1,
+    }
+    return axes, shape, tuple(int(lengths[axis]) for axis in axes)
+
+
+def _one_piece(page: Any, keyframe: Any) -> bool:
+    """Whether this page's own segments follow each other, as its keyframe's do."""
+    if len(page.dataoffsets) < 2 or page is keyframe:
+        return True
+    offsets, counts = _column(page.dataoffsets), _column(page.databytecounts)
+    return len(offsets) == len(counts) and bool((offsets[1:] == (offsets + counts)[:-1]).all())
+
+
+def _jpeg_tables(page: Any, keyframe: Any) -> bytes | None:
+    header = getattr(keyframe, "jpegheader", None)
+    tables = header if header is not None else page.jpegtables
+    return None if tables is None else bytes(tables)
+
+
+def _column(values: Sequence[int]) -> NDArray[np.int64]:
+    """Offsets or counts as a column; values that no file can have become -1."""
+    if isinstance(values, np.ndarray):
+        column = values.astype(np.uint64)
+    else:
+        column = np.array(values, dtype=np.uint64).reshape(-1)
+    known = column <= np.uint64(2**62)
+    return np.where(known, np.where(known, column, np.uint64(0)).astype(np.int64), np.int64(-1))
+
+
+def _metadata_tags(file: Any) -> dict[int, Any]:
+    """Values of the first page's tags that describe the image."""
+    tags = file.pages.first.tags
+    found = {code: tags.valueof(code) for code in METADATA_TAGS}
+    return {code: value for code, value in found.items() if value is not None}

@@ -1,0 +1,184 @@
+"""One array of a Zarr store as a virtual array."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.codecs import why_not
+from gridref.errors import UnsupportedFeatureError
+from gridref.formats.zarr.files import ChunkFiles
+from gridref.formats.zarr.shards import Chain, ChunkRanges, inner_ranges, split_chain
+from gridref.formats.zarr.times import without_times
+from gridref.model.array import BlockTable, VirtualArray
+from gridref.model.encoding import Encoding
+from gridref.model.grid import ChunkGrid, GridAxis
+from gridref.model.manifest import ChunkManifest, ChunkState, Source
+from gridref.model.zarr_metadata import ArrayMetadata
+
+__all__ = ["MAX_CHUNKS", "virtual_array"]
+
+Int64Array = NDArray[np.int64]
+
+MAX_CHUNKS = 1 << 26
+"""Most chunks of an array; more rows than this are not kept in memory."""
+
+
+def virtual_array(
+    files: ChunkFiles, path: str, metadata: ArrayMetadata, dims: Sequence[str]
+) -> VirtualArray:
+    """Describe an array: its chunk files found, and its shard indexes read.
+
+    Parameters
+    ----------
+    files
+        The store.
+    path
+        Path of the array in it.
+    metadata
+        Its metadata.
+    dims
+        Names of the dimensions.
+
+    Raises
+    ------
+    SourceFormatError
+        For a bad shard index.
+    UnsupportedFeatureError
+        For codecs that cannot be decoded, or too many chunks.
+    """
+    chain = split_chain(metadata.codecs, _any_chunk_shape(metadata.grid))
+    for codec in chain.codecs:
+        reason = why_not(codec)
+        if reason is not None:
+            raise UnsupportedFeatureError(reason)
+    found = chunk_ranges(files, path, metadata)
+    if chain.levels and (found.source < 0).any():
+        raise UnsupportedFeatureError("shards are kept inline in the references")
+    for codec, order in chain.levels:
+        found = inner_ranges(files, found, codec, order)
+    grid = metadata.grid
+    if chain.levels:
+        grid = ChunkGrid.regular(grid.shape, chain.chunk_shape)
+    dtype, fill, attrs = without_times(metadata.dtype, metadata.fill_value, metadata.attrs)
+    outer, table, encodings = _blocks(grid, chain, dtype)
+    return VirtualArray(
+        outer,
+        dtype,
+        fill,
+        tuple(dims),
+        attrs,
+        encodings,
+        (_manifest(found, grid),),
+        table,
+    )
+
+
+def _any_chunk_shape(grid: ChunkGrid) -> tuple[int, ...]:
+    return tuple(int(axis.run_lengths[0]) for axis in grid.axes)
+
+
+def chunk_ranges(files: ChunkFiles, path: str, metadata: ArrayMetadata) -> ChunkRanges:
+    """The files of all chunks (or shards) that are there, whole."""
+    grid = metadata.grid
+    if grid.n_chunks > MAX_CHUNKS:
+        raise UnsupportedFeatureError(f"{grid.n_chunks} chunk files are too many")
+    head = f"{path}/" if path else ""
+    keys = {f"{head}{metadata.chunk_key(k)}": k for k in np.ndindex(*grid.grid_shape)}
+    places: list[tuple[int, ...]] = []
+    sources: dict[Source, int] = {}
+    literals: list[bytes] = []
+    rows: list[tuple[int, int, int]] = []
+    n_inline = 0
+    for key, held, offset, length in files.ranges(list(keys), path) if keys else ():
+        places.append(keys[key])
+        if isinstance(held, bytes):
+            rows.append((-1, n_inline, len(held)))
+            literals.append(held)
+            n_inline += len(held)
+        else:
+            rows.append((sources.setdefault(held, len(sources)), offset, length))
+    place = np.array(places, np.int64).reshape(len(places), grid.ndim)
+    number, offsets, lengths = np.array(rows, np.int64).reshape(len(rows), 3).T
+    coords, shape = np.zeros_like(place), np.zeros_like(place)
+    for at, axis in enumerate(grid.axes):
+        coords[:, at] = axis.starts(place[:, at])
+        shape[:, at] = axis.chunk_lengths(place[:, at])
+    return ChunkRanges(tuple(sources), number, offsets, lengths, coords, shape, b"".join(literals))
+
+
+def _manifest(found: ChunkRanges, grid: ChunkGrid) -> ChunkManifest:
+    """One row a chunk, in C order of the grid."""
+    row = np.zeros(len(found.source), np.int64)
+    inside = np.ones(len(found.source), bool)
+    for number, axis in enumerate(grid.axes):
+        # A shard may hold chunks that lie beyond the array.
+        element = found.coords[:, number]
+        inside &= element < axis.extent
+        at = axis.locate(np.where(element < axis.extent, element, 0)) if axis.extent else element
+        row = row * axis.n_chunks + at
+    source, offset, length, state = (np.zeros(grid.n_chunks, np.int64) for _ in range(4))
+    source[row[inside]] = found.source[inside]
+    offset[row[inside]] = found.offset[inside]
+    length[row[inside]] = found.length[inside]
+    is_inline = found.source[inside] < 0
+    state[row[inside]] = np.where(is_inline, ChunkState.INLINE, ChunkState.RANGE)
+    return ChunkManifest.from_columns(
+        found.sources,
+        source=np.maximum(source, 0),
+        offset=offset,
+        length=length,
+        state=state,
+        inline=found.inline,
+    )
+
+
+def _blocks(
+    grid: ChunkGrid, chain: Chain, dtype: np.dtype[np.generic]
+) -> tuple[ChunkGrid, BlockTable, tuple[Encoding, ...]]:
+    """One block for each box of equal chunks: a regular grid is one block."""
+    strides = [math.prod(grid.grid_shape[axis + 1 :]) for axis in range(grid.ndim)]
+    outer = ChunkGrid(tuple(GridAxis.from_edges(_run_extents(axis)) for axis in grid.axes))
+    encodings: dict[Encoding, int] = {}
+    columns: list[list[list[int]]] = [[], [], []]
+    numbers: list[int] = []
+    runs = [range(len(axis.run_lengths)) if axis.extent else range(0) for axis in grid.axes]
+    for place in itertools.product(*runs):
+        chunk_shape = tuple(int(a.run_lengths[r]) for a, r in zip(grid.axes, place, strict=True))
+        encoding = Encoding(chunk_shape, dtype, chain.codecs)
+        numbers.append(encodings.setdefault(encoding, len(encodings)))
+        first = [int(a.run_counts[:r].sum()) for a, r in zip(grid.axes, place, strict=True)]
+        columns[0].append([sum(k * n for k, n in zip(first, strides, strict=True))])
+        columns[1].append(strides)
+        extents = [int(_run_extents(a)[r]) for a, r in zip(grid.axes, place, strict=True)]
+        columns[2].append(extents)
+    n_blocks, ndim = len(numbers), grid.ndim
+    first_row, stride, stored = (
+        np.array(column, np.int64).reshape(n_blocks, width)
+        for column, width in zip(columns, (1, ndim, ndim), strict=True)
+    )
+    zeros = np.zeros((n_blocks, ndim), np.int64)
+    table = BlockTable(
+        np.array(numbers, np.int32),
+        np.zeros(n_blocks, np.int32),
+        first_row.reshape(-1),
+        stride,
+        stored,
+        zeros,
+        zeros + 1,
+    )
+    return (
+        outer,
+        table,
+        tuple(encodings) or (Encoding(_any_chunk_shape(grid), dtype, chain.codecs),),
+    )
+
+
+def _run_extents(axis: GridAxis) -> Int64Array:
+    """Elements in each run of equal chunks; the last one ends where the axis does."""
+    stops = np.minimum(np.cumsum(axis.run_lengths * axis.run_counts), axis.extent)
+    return np.diff(stops, prepend=0) if axis.extent else np.zeros(0, np.int64)

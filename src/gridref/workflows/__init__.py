@@ -1,0 +1,1 @@
+"""What one call does, whatever face it came through: build, plan, verify."""

@@ -1,0 +1,172 @@
+"""In which order files lie along which dimensions: as nested lists say, or as coordinates do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import xarray as xr
+
+from gridref.combine import CombineOptions, DriftReport, combine, merged_reports
+from gridref.errors import CombineError, InvalidRequestError
+from gridref.io import expand_urls
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.serve.reader import Reader
+from gridref.workflows.decoding import decoded
+
+__all__ = ["Part", "by_coords", "nested", "nested_urls"]
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One file, or several that are combined already.
+
+    Attributes
+    ----------
+    group
+        What it holds.
+    name
+        Its name, for a single file.
+    report
+        How the files in it differed.
+    """
+
+    group: VirtualGroup
+    name: str = ""
+    report: DriftReport = field(default_factory=DriftReport)
+
+
+def nested_urls(urls: Any, storage_options: Mapping[str, Any] | None) -> list[Any]:
+    """The addresses, expanded, in the nesting that they were given in."""
+    entries = [urls] if isinstance(urls, str | os.PathLike) else list(urls)
+    if any(isinstance(entry, list | tuple) for entry in entries):
+        return [nested_urls(entry, storage_options) for entry in entries]
+    return list(expand_urls(entries, storage_options))
+
+
+def nested(
+    tree: Sequence[Any],
+    dims: Sequence[str | None],
+    parts: Mapping[str, Part],
+    reader: Reader,
+    rules: CombineOptions,
+) -> Part:
+    """Combine lists of lists of files, the innermost along the last dimension first.
+
+    Raises
+    ------
+    InvalidRequestError
+        If there are more levels than dimensions.
+    CombineError
+        With every problem of the first list that does not fit together.
+    """
+    found = [
+        nested(entry, dims[1:], parts, reader, rules) if isinstance(entry, list) else parts[entry]
+        for entry in tree
+    ]
+    if not dims or (dims[0] is None and len(found) > 1):
+        raise InvalidRequestError("combine='nested' needs a concat_dim for every level")
+    return _combined(found, str(dims[0]), reader, rules)
+
+
+def by_coords(
+    parts: Sequence[Part], dim: str | None, reader: Reader, rules: CombineOptions
+) -> Part:
+    """Order by index coordinates, and combine along each that differs, the last one first.
+
+    Labels rise, or fall where they do in every file that has two of them.
+
+    Raises
+    ------
+    InvalidRequestError
+        If nothing tells the files apart, or labels cannot be compared.
+    CombineError
+        With every problem of the first row of files that does not fit together.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    labels = {
+        name: [_first_labels(part.group.arrays.get(name), reader, name) for part in parts]
+        for name in _index_names([part.group for part in parts])
+    }
+    varying = [
+        name for name, held in labels.items() if all(held) and len({own[0] for own in held}) > 1
+    ]
+    if dim is not None and dim not in varying:
+        varying = [dim]
+    if not varying:
+        raise InvalidRequestError(
+            "no index coordinate tells the files apart: name concat_dim, with combine='nested'"
+        )
+    axes = [_Axis.of(name, labels.get(name) or [()] * len(parts)) for name in varying]
+    return _joined_along(range(len(parts)), axes, parts, reader, rules)
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """Where files lie along a dimension: `places` are equal for files with the same label."""
+
+    name: str
+    places: tuple[int, ...]
+
+    @classmethod
+    def of(cls, name: str, labels: Sequence[tuple[Any, ...]]) -> _Axis:
+        falling = [own[1] < own[0] for own in labels if len(own) == 2]
+        firsts = {own[0] for own in labels if own}
+        try:
+            ordered = sorted(firsts, reverse=bool(falling) and all(falling))
+        except TypeError as error:
+            raise InvalidRequestError(f"labels of {name!r} cannot be ordered: {error}") from error
+        places = {label: place for place, label in enumerate(ordered)}
+        return cls(name, tuple(places[own[0]] if own else -1 for own in labels))
+
+
+def _joined_along(
+    files: Sequence[int],
+    axes: Sequence[_Axis],
+    parts: Sequence[Part],
+    reader: Reader,
+    rules: CombineOptions,
+) -> Part:
+    """Combine files along several dimensions, the last one first."""
+    axis, *inner = axes
+    ordered = sorted(files, key=axis.places.__getitem__)
+    if not inner:
+        return _combined([parts[file] for file in ordered], axis.name, reader, rules)
+    rows: dict[int, list[int]] = {}
+    for file in ordered:
+        rows.setdefault(axis.places[file], []).append(file)
+    joined = [_joined_along(row, inner, parts, reader, rules) for row in rows.values()]
+    return _combined(joined, axis.name, reader, rules)
+
+
+def _combined(parts: Sequence[Part], dim: str, reader: Reader, rules: CombineOptions) -> Part:
+    if len(parts) == 1:
+        return parts[0]
+    done = combine([part.group for part in parts], dim, read=reader.read, options=rules)
+    if done.group is None:
+        raise CombineError(done.problems)
+    reports = [DriftReport((), (part.name,)) if part.name else part.report for part in parts]
+    return Part(done.group, report=merged_reports(reports, done.report))
+
+
+def _index_names(groups: Sequence[VirtualGroup]) -> list[str]:
+    return list(
+        dict.fromkeys(
+            name
+            for group in groups
+            for name, array in group.arrays.items()
+            if array.dims == (name,) and array.size
+        )
+    )
+
+
+def _first_labels(array: VirtualArray | None, reader: Reader, name: str) -> tuple[Any, ...]:
+    """Up to two labels of an index coordinate, decoded so that those of all files compare."""
+    if array is None or array.dims != (name,):
+        return ()
+    raw = reader.read(array, (slice(0, 2),), name=name)
+    variable = decoded(name, xr.Variable((name,), raw, dict(array.attrs)), decode_times=True)
+    return tuple(variable.values)

@@ -1,0 +1,180 @@
+"""Source files read by their original readers, h5py and tifffile, for comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any, Protocol, cast
+
+import numpy as np
+import tifffile
+import zarr
+from numpy.typing import NDArray
+
+from gridref.errors import GridrefError, SourceFormatError, UnsupportedFeatureError
+from gridref.formats.hdf5 import OriginalFile
+from gridref.io import open_for_scan
+from gridref.model.array import VirtualArray
+
+__all__ = ["Originals"]
+
+Region = tuple[slice, ...]
+Shape = tuple[int, ...]
+
+
+class _Original(Protocol):
+    def read(
+        self, path: str, array: VirtualArray, region: Region, stored_shape: Shape
+    ) -> NDArray[Any]: ...
+
+    def close(self) -> None: ...
+
+
+class _HDF5Original:
+    def __init__(self, url: str, storage_options: Mapping[str, Any] | None) -> None:
+        with suppress(ImportError):
+            import hdf5plugin  # noqa: F401 - importing it gives h5py more filters
+        self.file = OriginalFile(url, storage_options)
+
+    def read(
+        self, path: str, array: VirtualArray, region: Region, stored_shape: Shape
+    ) -> NDArray[Any]:
+        try:
+            # An ellipsis keeps arrays of no dimensions arrays.
+            ahead: Any = (*_reversal(region), ...)
+            values: NDArray[Any] = self.file.read(path, _ascending(region))[ahead]
+        except (SourceFormatError, ValueError) as error:
+            if 1 in stored_shape:  # perhaps of another rank: axes may have been added
+                return self._without_unit_axes(path, array, region, stored_shape)
+            reason = error.reason if isinstance(error, GridrefError) else str(error)
+            raise UnsupportedFeatureError(reason) from error
+        return values
+
+    def _without_unit_axes(
+        self, path: str, array: VirtualArray, region: Region, stored_shape: Shape
+    ) -> NDArray[Any]:
+        """Read a dataset that has no axes of length 1, as before its files were stacked."""
+        kept = [axis for axis, extent in enumerate(stored_shape) if extent != 1]
+        values = self.read(
+            path,
+            array,
+            tuple(region[axis] for axis in kept),
+            tuple(stored_shape[axis] for axis in kept),
+        )
+        return values.reshape(
+            [len(range(n)[entry]) for n, entry in zip(stored_shape, region, strict=True)]
+        )
+
+    def close(self) -> None:
+        self.file.close()
+
+
+class _TIFFOriginal:
+    def __init__(self, file: Any) -> None:
+        self.stream = file
+        self.file = tifffile.TiffFile(file)
+        self._image = lru_cache(maxsize=2)(self._load)
+
+    def read(
+        self, path: str, array: VirtualArray, region: Region, stored_shape: Shape
+    ) -> NDArray[Any]:
+        if "tiff_series" not in array.attrs:
+            raise UnsupportedFeatureError("it is not an image of the file")
+        image = self._image(int(array.attrs["tiff_series"]), int(array.attrs.get("tiff_level", 0)))
+        # Axes of length 1 come and go when files are stacked; the others keep their order.
+        if [n for n in image.shape if n != 1] != [n for n in stored_shape if n != 1]:
+            raise UnsupportedFeatureError(f"its image has shape {image.shape}")
+        return image.reshape(stored_shape)[region]
+
+    def _load(self, series: int, level: int) -> NDArray[Any]:
+        try:
+            image = self.file.series[series]
+            if image.levels[level].keyframe.jpegheader is not None:
+                # Decoded as one stream, chroma would be smoothed over the edges of its tiles.
+                return np.asarray(zarr.open_array(image.aszarr(level=level), mode="r")[...])
+            return np.asarray(image.levels[level].asarray())
+        except Exception as error:  # whatever decoder tifffile calls
+            raise UnsupportedFeatureError(f"tifffile cannot read it: {error}") from error
+
+    def close(self) -> None:
+        self.file.close()
+        self.stream.close()
+
+
+class Originals:
+    """Opens source files with their original readers, and keeps the last one open.
+
+    Parameters
+    ----------
+    storage_options
+        Options for fsspec.
+    """
+
+    def __init__(self, storage_options: Mapping[str, Any] | None = None) -> None:
+        self.storage_options = storage_options
+        self._open: tuple[str, _Original] | None = None
+
+    def read(
+        self, url: str, path: str, array: VirtualArray, region: Region, stored_shape: Shape
+    ) -> NDArray[Any]:
+        """Stored elements of an array, as its original reader returns them.
+
+        Parameters
+        ----------
+        url
+            The source.
+        path
+            Path of the array.
+        array
+            The array; its attributes say which image of a TIFF file it is.
+        region
+            Elements of the stored array, a slice for each axis.
+        stored_shape
+            Shape of the stored array; it may have axes of length 1 that the file does not.
+
+        Raises
+        ------
+        UnsupportedFeatureError
+            Where the original reader has nothing that could be compared.
+        """
+        if self._open is None or self._open[0] != url:
+            self.close()
+            self._open = (url, _open_original(url, self.storage_options))
+        return self._open[1].read(path, array, region, stored_shape)
+
+    def close(self) -> None:
+        """Close what is open."""
+        if self._open is not None:
+            self._open[1].close()
+            self._open = None
+
+
+def _open_original(url: str, storage_options: Mapping[str, Any] | None) -> _Original:
+    file = cast(Any, open_for_scan(url, storage_options))
+    magic = file.read(4)
+    file.seek(0)
+    if magic[:2] in (b"II", b"MM"):
+        return _TIFFOriginal(file)
+    file.close()
+    try:
+        return _HDF5Original(url, storage_options)
+    except SourceFormatError as error:
+        raise UnsupportedFeatureError(f"h5py cannot open its source: {error.reason}") from error
+
+
+def _ascending(region: Region) -> Region:
+    """The same elements in ascending order: h5py knows no negative steps."""
+    return tuple(
+        entry if entry.step > 0 else slice(_last(entry), entry.start + 1, -entry.step)
+        for entry in region
+    )
+
+
+def _last(entry: slice) -> int:
+    stop = -1 if entry.stop is None else entry.stop
+    return int(range(entry.start, stop, entry.step)[-1])
+
+
+def _reversal(region: Region) -> Region:
+    return tuple(slice(None, None, 1 if entry.step > 0 else -1) for entry in region)

@@ -1,0 +1,298 @@
+"""Compare what gridref returns with what the original readers return."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.catalog import check_catalog
+from gridref.codecs import unpack
+from gridref.errors import Place, UnsupportedFeatureError
+from gridref.model.array import MISSING_BLOCK, VirtualArray, VirtualGroup
+from gridref.model.encoding import Encoding
+from gridref.model.manifest import ChunkState
+from gridref.serve.plan import CrossProduct, PieceBatch, plan_read
+from gridref.serve.reader import Reader
+from gridref.workflows.opening import open_group, reader_for
+from gridref.workflows.originals import Originals
+
+__all__ = ["Difference", "Verification", "verify"]
+
+N_RANDOM = 16
+"""Stored chunks taken at random from each array, beside its corners."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A chunk that gridref reads otherwise than the original reader."""
+
+    place: Place
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.message} [{self.place}]"
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The outcome of a comparison.
+
+    Attributes
+    ----------
+    n_arrays, n_chunks, n_values
+        How much was compared.
+    differences
+        Every chunk that differs.
+    not_compared
+        (path, reason) of what the original readers have no counterpart of.
+    """
+
+    n_arrays: int = 0
+    n_chunks: int = 0
+    n_values: int = 0
+    differences: tuple[Difference, ...] = ()
+    not_compared: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing differs."""
+        return not self.differences
+
+
+@dataclass
+class _Tally:
+    n_chunks: int = 0
+    n_values: int = 0
+    arrays: set[str] = field(default_factory=set)
+    differences: list[Difference] = field(default_factory=list)
+    not_compared: dict[tuple[str, str], None] = field(default_factory=dict)
+
+
+def verify(
+    source: str | os.PathLike[str] | VirtualGroup,
+    *,
+    everything: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Verification:
+    """Compare chunks of every array with what h5py or tifffile returns for them.
+
+    A catalog's own files are compared with the hashes that it states first.
+
+    Parameters
+    ----------
+    source
+        Address of a catalog, or a group.
+    everything
+        Compare every stored chunk; otherwise the corners and a random sample of each array.
+    storage_options
+        Options for fsspec.
+    seed
+        Seed of the sample.
+    progress
+        Called with the number of chunks compared, and of all to compare.
+
+    Raises
+    ------
+    ReadError
+        Where a chunk cannot be read at all.
+    CatalogCorruptError
+        If a file of the catalog is not as it was written.
+    """
+    if not isinstance(source, VirtualGroup):
+        check_catalog(source, storage_options)
+    group = open_group(source, storage_options)
+    arrays = group.all_arrays()
+    random = np.random.default_rng(seed)
+    chosen = {
+        path: [(cross, _choose(cross, everything, random)) for cross in plan_read(array).crosses]
+        for path, array in arrays.items()
+    }
+    total = sum(len(numbers) for picks in chosen.values() for _, numbers in picks)
+    tally = _Tally()
+    reader = reader_for(storage_options)
+    originals = Originals(storage_options)
+    try:
+        done = 0
+        for path, picks in chosen.items():
+            for cross, numbers in picks:
+                for batch, member in _pieces(cross, numbers):
+                    _compare(path, cross, batch, member, reader, originals, tally)
+                    done += 1
+                    if progress is not None:
+                        progress(done, total)
+    finally:
+        originals.close()
+    return Verification(
+        len(tally.arrays),
+        tally.n_chunks,
+        tally.n_values,
+        tuple(tally.differences),
+        tuple(tally.not_compared),
+    )
+
+
+def _choose(
+    cross: CrossProduct, everything: bool, random: np.random.Generator
+) -> NDArray[np.int64]:
+    counts = tuple(len(axis.pieces) for axis in cross.axes)
+    if everything or cross.n_pieces <= N_RANDOM:
+        return np.arange(cross.n_pieces)
+    ends = [sorted({0, n - 1}) for n in counts]
+    corners = np.ravel_multi_index(
+        np.stack(np.meshgrid(*ends, indexing="ij"), axis=-1).reshape(-1, len(counts)).T, counts
+    )
+    edges = [_along(counts, axis, random) for axis in range(len(counts))]
+    sample = random.integers(0, cross.n_pieces, N_RANDOM)
+    return np.unique(np.concatenate([corners, *edges, sample]))
+
+
+def _along(counts: tuple[int, ...], axis: int, random: np.random.Generator) -> NDArray[np.int64]:
+    """Some chunks at the far end of an axis, where stored chunks overhang."""
+    coords = [random.integers(0, n, 4) for n in counts]
+    coords[axis][:] = counts[axis] - 1
+    return np.asarray(np.ravel_multi_index(coords, counts))
+
+
+def _pieces(cross: CrossProduct, numbers: NDArray[np.int64]) -> Iterator[tuple[PieceBatch, int]]:
+    for part in np.array_split(numbers, max(1, len(numbers) // 4096)):
+        batch = cross.resolve(part)
+        for member in range(len(batch)):
+            yield batch, member
+
+
+def _compare(
+    path: str,
+    cross: CrossProduct,
+    batch: PieceBatch,
+    member: int,
+    reader: Reader,
+    originals: Originals,
+    tally: _Tally,
+) -> None:
+    array = cross.array
+    if batch.encoding[member] == MISSING_BLOCK:
+        return
+    encoding = array.encodings[int(batch.encoding[member])]
+    url = _source_of(array, int(batch.block[member]), int(batch.row[member]))
+    region = cross.in_output(batch.piece[member])
+    place = Place(source=url, variable=path, chunk=tuple(batch.chunk[member].tolist()))
+    try:
+        if url is None:
+            raise UnsupportedFeatureError("its values are inline and name no file")
+        expected = _original(originals, url, path, array, encoding, cross, batch, member)
+    except UnsupportedFeatureError as error:
+        tally.not_compared[path, error.reason] = None
+        return
+    got = reader.read(array, region, name=path)
+    tally.arrays.add(path)
+    tally.n_chunks += 1
+    tally.n_values += got.size
+    message = _difference(got, expected)
+    if message:
+        tally.differences.append(Difference(place, message))
+
+
+def _original(
+    originals: Originals,
+    url: str,
+    path: str,
+    array: VirtualArray,
+    encoding: Encoding,
+    cross: CrossProduct,
+    batch: PieceBatch,
+    member: int,
+) -> NDArray[Any]:
+    """What the array should hold, worked out from the original reader's values."""
+    stored = _stored_region(cross, batch, member, encoding)
+    head = encoding.codecs[0]
+    if head.name in ("reshape", "gridref.select"):
+        raise UnsupportedFeatureError("its axes were added or dropped after scanning")
+    shape = array.blocks.stored_shape[int(batch.block[member])].tolist()
+    order = head.configuration["order"] if head.name == "transpose" else range(array.ndim)
+    values = originals.read(
+        url,
+        path,
+        array,
+        tuple(stored[axis] for axis in order),
+        tuple(shape[axis] for axis in order),
+    ).transpose(np.argsort(order))
+    if encoding.unpacking is not None:
+        values = unpack(values, encoding.unpacking)
+    if array.dtype.kind == "T":
+        return _strings(values)
+    return values.astype(array.dtype, copy=False)
+
+
+def _stored_region(
+    cross: CrossProduct, batch: PieceBatch, member: int, encoding: Encoding
+) -> tuple[slice, ...]:
+    region = []
+    for length, chunk, entry in zip(
+        encoding.chunk_shape,
+        batch.chunk[member].tolist(),
+        cross.in_chunk(batch.piece[member]),
+        strict=True,
+    ):
+        base, step = chunk * length, entry.step or 1
+        stop = None if entry.stop is None else base + entry.stop
+        if entry.stop is None and base:
+            stop = base - 1
+        region.append(slice(base + entry.start, stop, step))
+    return tuple(region)
+
+
+def _source_of(array: VirtualArray, block: int, row: int) -> str | None:
+    """The file behind a chunk; if it is missing or inline, that of its block's other chunks."""
+    manifest = array.manifests[int(array.blocks.manifest[block])]
+    entry = manifest.take(np.array([row], np.int64))
+    if entry.state[0] == ChunkState.RANGE:
+        return entry.sources[int(entry.source[0])].url
+    strides = array.blocks.row_stride[block]
+    extents = -(-array.blocks.stored_shape[block] // array.stored_chunk_shapes[block])
+    first = int(array.blocks.first_row[block])
+    last = first + int((strides * np.maximum(extents - 1, 0)).sum())
+    rows = manifest.take(np.arange(first, last + 1))
+    used = np.unique(rows.source[rows.state == ChunkState.RANGE])
+    if len(used) == 1:
+        return rows.sources[int(used[0])].url
+    return rows.sources[0].url if len(rows.sources) == 1 else None
+
+
+def _strings(values: NDArray[Any]) -> NDArray[Any]:
+    texts = [
+        value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
+        for value in values.reshape(-1).tolist()
+    ]
+    return np.array(texts, dtype=np.dtypes.StringDType()).reshape(values.shape)
+
+
+def _difference(got: NDArray[Any], expected: NDArray[Any]) -> str:
+    """How two arrays differ, bit for bit; empty if they do not."""
+    if got.shape != expected.shape:
+        return f"shape {got.shape} instead of {expected.shape}"
+    n_different = int(_differs(got, expected).sum())
+    return f"{n_different} of {got.size} values differ" if n_different else ""
+
+
+def _differs(got: NDArray[Any], expected: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which elements differ, flattened; bytes between the members of a compound do not count."""
+    if got.dtype.kind == "T":
+        return np.asarray(got != expected).reshape(-1)
+    result = np.zeros(got.size, bool)
+    if not got.size or not got.dtype.itemsize:
+        return result
+    if got.dtype.names is not None:
+        for name in got.dtype.names:
+            result |= _differs(got[name], expected[name]).reshape(got.size, -1).any(axis=1)
+        return result
+    left, right = (
+        np.ascontiguousarray(values).reshape(-1).view(np.uint8) for values in (got, expected)
+    )
+    return np.asarray((left != right).reshape(got.size, -1).any(axis=1))

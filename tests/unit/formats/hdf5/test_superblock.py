@@ -1,0 +1,124 @@
+"""Superblocks of all versions, and files that HDF5 would not open."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from pathlib import Path
+
+import h5py
+import pytest
+from h5py import h5f, h5p
+
+from gridref import scan
+from gridref.errors import SourceFormatError, UnsupportedFeatureError
+from gridref.formats.hdf5.format.bytes_view import BufferReader
+from gridref.formats.hdf5.format.checksum import lookup3
+from gridref.formats.hdf5.format.object_header import read_header
+from gridref.formats.hdf5.format.superblock import read_superblock
+
+VERSIONS = {"earliest": 0, "v108": 2, "latest": 3}
+
+
+def written(path: Path, libver: str, user_block: int = 0) -> bytes:
+    latest = "latest" if libver == "earliest" else libver
+    bounds = (libver, latest)
+    with h5py.File(path, "w", libver=bounds, userblock_size=user_block) as file:
+        file["x"] = range(100)
+        file.attrs["title"] = "a file"
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("libver", VERSIONS)
+@pytest.mark.parametrize("user_block", [0, 512, 4096])
+def test_where_the_root_group_lies(tmp_path: Path, libver: str, user_block: int) -> None:
+    path = tmp_path / "a.h5"
+    data = written(path, libver, user_block)
+    file = read_superblock(BufferReader(data))
+    assert data[user_block + 8] == VERSIONS[libver]
+    assert file.base_address == user_block
+    with h5py.File(path) as opened:
+        assert file.root == h5py.h5o.get_info(opened.id).addr
+    assert read_header(file, file.root).messages
+    assert file.end_address == len(data) - user_block
+
+
+def test_many_group_entries(tmp_path: Path) -> None:
+    """Version 1 is written where the B-trees of chunks are of another size than usual."""
+    path = tmp_path / "a.h5"
+    properties = h5p.create(h5p.FILE_CREATE)
+    library, number = ctypes.CDLL(h5p.__file__), ctypes.c_int64(properties.id)
+    assert library.H5Pset_istore_k(number, ctypes.c_uint(5)) >= 0
+    assert library.H5Pset_sym_k(number, ctypes.c_uint(2), ctypes.c_uint(3)) >= 0
+    access = h5p.create(h5p.FILE_ACCESS)
+    access.set_libver_bounds(h5f.LIBVER_EARLIEST, h5f.LIBVER_LATEST)
+    with h5py.File(h5f.create(bytes(path), h5f.ACC_TRUNC, properties, access)) as file:
+        for number in range(100):
+            file.create_dataset(f"d{number}", (40,), chunks=(1,))[:] = number
+    assert path.read_bytes()[8] == 1
+    assert len(scan(path).arrays) == 100
+
+
+@pytest.mark.parametrize("libver", VERSIONS)
+@pytest.mark.parametrize("user_block", [0, 512])
+def test_files_shorter_than_they_say(tmp_path: Path, libver: str, user_block: int) -> None:
+    path = tmp_path / "a.h5"
+    data = written(path, libver, user_block)
+    path.write_bytes(data[:-1])
+    with pytest.raises(OSError, match="truncated"):
+        h5py.File(path)
+    with pytest.raises(
+        SourceFormatError, match=f"truncated: it has {len(data) - 1} of {len(data)}"
+    ):
+        scan(path)
+    path.write_bytes(data + b"more")
+    assert scan(path).arrays
+
+
+@pytest.mark.parametrize("libver", ["v108", "latest"])
+@pytest.mark.parametrize("place", [9, 20, 36, 44])
+def test_checksums(tmp_path: Path, libver: str, place: int) -> None:
+    path = tmp_path / "a.h5"
+    data = bytearray(written(path, libver))
+    data[place] ^= 4
+    path.write_bytes(data)
+    with pytest.raises(OSError, match="nable to"):
+        h5py.File(path)
+    with pytest.raises(SourceFormatError):
+        scan(path)
+
+
+@pytest.mark.parametrize("place", [9, 10, 12])
+def test_versions_that_are_always_zero(tmp_path: Path, place: int) -> None:
+    path = tmp_path / "a.h5"
+    data = bytearray(written(path, "earliest"))
+    data[place] = 7
+    path.write_bytes(data)
+    with pytest.raises(OSError, match="nable to"):
+        h5py.File(path)
+    with pytest.raises(SourceFormatError, match="version"):
+        scan(path)
+
+
+def test_files_that_a_writer_did_not_close(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5"
+    data = bytearray(written(path, "latest"))
+    data[11] |= 1
+    data[44:48] = struct.pack("<I", lookup3(bytes(data[:44])))
+    path.write_bytes(data)
+    with pytest.raises(SourceFormatError, match="h5clear"):
+        scan(path)
+
+
+def test_files_of_several_parts(tmp_path: Path) -> None:
+    for libver in (h5f.LIBVER_EARLIEST, h5f.LIBVER_LATEST):
+        properties = h5p.create(h5p.FILE_ACCESS)
+        properties.set_libver_bounds(libver, h5f.LIBVER_LATEST)
+        properties.set_fapl_split(b"-m.h5", h5p.DEFAULT, b"-r.h5", h5p.DEFAULT)
+        name = f"{tmp_path}/part{libver}"
+        with h5py.File(h5f.create(name.encode(), h5f.ACC_TRUNC, fapl=properties)) as file:
+            file["x"] = range(10)
+        with pytest.raises(OSError, match="nable to"):
+            h5py.File(f"{name}-m.h5")
+        with pytest.raises((UnsupportedFeatureError, SourceFormatError)):
+            scan(f"{name}-m.h5")
