@@ -29,6 +29,7 @@ __all__ = [
     "fill_value_from_json",
     "fill_value_to_json",
     "group_document",
+    "packed_dtype",
 ]
 
 _NUMBER_NAMES = {
@@ -158,7 +159,7 @@ def group_document(
 def data_type_to_json(dtype: np.dtype[Any]) -> Any:
     """Zarr v3 data type of a dtype.
 
-    Structured types that Zarr's ``struct`` cannot express (padding, arrays as fields) become
+    Structured types that Zarr's ``struct`` cannot express (gaps, arrays as fields) become
     ``raw_bytes`` of the same size.
     """
     kind = dtype.kind
@@ -196,6 +197,26 @@ def is_struct(dtype: np.dtype[Any]) -> bool:
         for member in members
     )
     return packed and ordered and plain and dtype.itemsize > 0
+
+
+def packed_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype without gaps between the members of compounds, at any depth.
+
+    Gaps belong to no member, so nothing says what is in them, and Zarr has no type with gaps.
+
+    Examples
+    --------
+    >>> packed_dtype(np.dtype({"names": ["a", "b"], "formats": ["u1", "f8"], "offsets": [0, 8]}))
+    dtype([('a', 'u1'), ('b', '<f8')])
+    """
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        return np.dtype((packed_dtype(base), shape))
+    if dtype.names is None or dtype.fields is None:
+        return dtype
+    formats = [packed_dtype(dtype.fields[name][0]) for name in dtype.names]
+    packed = np.dtype({"names": list(dtype.names), "formats": formats})
+    return dtype if packed == dtype else packed
 
 
 def data_type_from_json(document: Any) -> np.dtype[Any]:

@@ -208,7 +208,7 @@ def chunk_bytes(reader: Reader, view: ArrayView, coords: tuple[int, ...]) -> Buf
     """Encode one chunk of the portable view; what overhangs the array holds the fill value."""
     values = reader.read(view.array, view.region(coords))
     shape = view.metadata.grid.chunk_shape(coords)
-    return _encoded(_padded(values, shape, view), view.metadata.codecs)
+    return _encoded(_as_shown(values, shape, view), view.metadata.codecs)
 
 
 def packed_box(
@@ -240,7 +240,7 @@ def packed_box(
         return b""
     values = reader.read(view.array, region)
     shape = tuple(count * n for count, n in zip(counts, lengths, strict=True))
-    values = _padded(values, shape, view)
+    values = _as_shown(values, shape, view)
     cut = values.reshape(tuple(itertools.chain(*zip(counts, lengths, strict=True))))
     axes = [*range(0, cut.ndim, 2), *range(1, cut.ndim, 2)]
     chunks = cut.transpose(axes).reshape(math.prod(counts), *lengths)
@@ -260,12 +260,14 @@ def _encoded(values: NDArray[np.generic], codecs: Sequence[Codec]) -> Buffer:
     return values.reshape(-1).view(np.uint8).data if alike else encode_chunk(values, codecs)
 
 
-def _padded(
+def _as_shown(
     values: NDArray[np.generic], shape: tuple[int, ...], view: ArrayView
 ) -> NDArray[np.generic]:
+    """Values in the dtype of the view, filled up to a shape with the fill value."""
+    values = values.astype(view.metadata.dtype, copy=False)
     if values.shape == shape:
         return values
     padded = np.empty(shape, values.dtype)
-    padded[...] = view.array.fill_value
+    padded[...] = view.metadata.fill_value
     padded[tuple(slice(0, extent) for extent in values.shape)] = values
     return padded

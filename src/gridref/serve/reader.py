@@ -111,7 +111,9 @@ class Reader:
             Where a chunk that exists cannot be had or decoded, saying which.
         """
         plan = plan_read(array, selection)
-        out = np.empty(plan.shape, array.dtype)
+        # Nothing is copied into the gaps between members of a compound.
+        allocate = np.zeros if array.dtype.names else np.empty
+        out = allocate(plan.shape, array.dtype)
         try:
             self._execute(plan, out)
         except GridrefError as error:

@@ -46,7 +46,8 @@ def rewrapped(view: ArrayView, coords: tuple[int, ...]) -> RewrappedSegment | No
     shape = view.metadata.grid.chunk_shape(coords)
     encoding = array.encodings[int(batch.encoding[0])]
     whole = tuple(batch.shape[0].tolist()) == shape and _in_order(crosses[0], batch)
-    if not whole or not _is_zlib_only(array, encoding):
+    alike = view.metadata.dtype == array.dtype
+    if not whole or not alike or not _is_zlib_only(array, encoding):
         return None
     held = _held(array, batch)
     if held is None:

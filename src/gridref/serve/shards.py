@@ -95,7 +95,7 @@ def _portable(
 ) -> tuple[PackedShard, DecodedRunSegment]:
     """Payloads in C order, all of one size."""
     assert view.shards is not None
-    n_bytes = math.prod(view.shards.chunk_shape) * view.array.dtype.itemsize
+    n_bytes = math.prod(view.shards.chunk_shape) * view.metadata.dtype.itemsize
     sizes = np.full(len(numbers), n_bytes, np.int64)
     packed = PackedShard.pack(numbers, sizes, math.prod(counts), view.shards.location)
     return packed, DecodedRunSegment(view, first, counts, numbers, n_bytes)

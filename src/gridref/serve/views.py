@@ -22,6 +22,7 @@ from gridref.model.shard import IndexLocation, ShardLayout, shard_axis
 from gridref.model.zarr_metadata import (
     ArrayMetadata,
     attributes_to_json,
+    packed_dtype,
 )
 from gridref.serve.native_grid import native_grid, one_encoding
 from gridref.serve.portable_grid import MANY_CHUNKS, TINY_CHUNK_BYTES, portable_grid
@@ -276,7 +277,7 @@ def _inner_chunk_shape(view: ArrayView) -> tuple[int, ...]:
 def _shard_grid(view: ArrayView, options: ViewOptions) -> ChunkGrid:
     chunk_shape = _inner_chunk_shape(view)
     if options.shards == "auto":
-        grid = _auto_shards(view.metadata.grid, view.array.dtype.itemsize)
+        grid = _auto_shards(view.metadata.grid, view.metadata.dtype.itemsize)
     else:
         asked = options.shards if isinstance(options.shards, Mapping) else {}
         grid = ChunkGrid(
@@ -332,18 +333,23 @@ def _portable(array: VirtualArray, options: ViewOptions, reason: str) -> ArrayVi
     chunks = options.chunks or {}
     grow = not chunks and not options.shards
     grid = portable_grid(array, chunks, rectilinear=options.rectilinear, grow=grow)
-    codecs = [Codec("vlen-utf8") if array.dtype.kind == "T" else bytes_codec(array.dtype)]
+    dtype = packed_dtype(array.dtype)
+    codecs = [Codec("vlen-utf8") if dtype.kind == "T" else bytes_codec(dtype)]
     if options.compressor is not None:
         codecs.append(COMPRESSORS[options.compressor])
     return ArrayView(array, View.PORTABLE, _metadata(array, grid, tuple(codecs)), reason)
 
 
 def _metadata(array: VirtualArray, grid: ChunkGrid, codecs: tuple[Codec, ...]) -> ArrayMetadata:
+    dtype = packed_dtype(array.dtype)
+    fill = array.fill_value
+    if dtype != array.dtype:
+        fill = np.asarray(fill, array.dtype).astype(dtype)[()]
     return ArrayMetadata(
-        array.dtype,
+        dtype,
         grid,
         codecs,
-        array.fill_value,
+        fill,
         array.dims,
         attributes_to_json(array.attrs, array.dtype),
     )
