@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from gridref.combine.concatenation import Combination
 from gridref.combine.folding import combine, concat, merged_reports
+from gridref.combine.labelled import combine_stack, stack
+from gridref.combine.mosaic import combine_mosaic, mosaic
 from gridref.combine.options import CombineOptions
 from gridref.combine.report import Drift, DriftCase, DriftReport
 
@@ -14,6 +16,10 @@ __all__ = [
     "DriftCase",
     "DriftReport",
     "combine",
+    "combine_mosaic",
+    "combine_stack",
     "concat",
     "merged_reports",
+    "mosaic",
+    "stack",
 ]

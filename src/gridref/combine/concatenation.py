@@ -39,7 +39,7 @@ from gridref.combine.stacking import (
 from gridref.combine.times import resolve_times
 from gridref.combine.units import resolve_units
 from gridref.combine.values import Values
-from gridref.errors import InvalidRequestError, Problem
+from gridref.errors import CombineError, InvalidRequestError, Problem
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.indexing import isel
 from gridref.model.joining import cast_scalar, compacted, concatenate, same_scalar
@@ -65,6 +65,18 @@ class Combination:
     group: VirtualGroup | None
     report: DriftReport
     problems: tuple[Problem, ...] = ()
+
+    def unwrap(self) -> VirtualGroup:
+        """The combined group.
+
+        Raises
+        ------
+        CombineError
+            With every problem, where there is one.
+        """
+        if self.problems or self.group is None:
+            raise CombineError(self.problems)
+        return self.group
 
 
 def combine_batch(

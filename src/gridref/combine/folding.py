@@ -11,7 +11,7 @@ from typing import Any, overload
 from gridref.combine.concatenation import Combination, combine_batch
 from gridref.combine.options import CombineOptions, Read
 from gridref.combine.report import Drift, DriftCase, DriftReport, grouped
-from gridref.errors import CombineError, InvalidRequestError, Problem
+from gridref.errors import InvalidRequestError, Problem
 from gridref.model.array import VirtualArray, VirtualGroup
 
 __all__ = ["BATCH_GROUPS", "combine", "concat", "merged_reports"]
@@ -73,10 +73,8 @@ def concat(
             else:
                 yield item
 
-    result = combine(groups(), dim, read=read, options=CombineOptions(**options))
-    if result.problems or result.group is None:
-        raise CombineError(result.problems)
-    return result.group.arrays[""] if arrays else result.group
+    group = combine(groups(), dim, read=read, options=CombineOptions.of(options)).unwrap()
+    return group.arrays[""] if arrays else group
 
 
 def combine(

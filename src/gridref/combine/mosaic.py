@@ -14,7 +14,7 @@ origin, x step along columns, x step along rows, y origin, y step along columns,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -22,6 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.combine.columns import source_name
+from gridref.combine.concatenation import Combination
+from gridref.combine.options import CombineOptions, Read
+from gridref.combine.report import DriftReport
 from gridref.errors import CombineError, InvalidRequestError, Problem
 from gridref.model.array import MISSING_BLOCK, BlockTable, VirtualArray, VirtualGroup
 from gridref.model.encoding import Encoding
@@ -125,6 +128,41 @@ def mosaic(
     report = ScanReport.joined([*(group.report for group in groups), ScanReport(findings)])
     attrs = _pyramid_attributes(groups[0].attrs, overviews)
     return VirtualGroup(laid.arrays, overviews, attrs, report)
+
+
+def combine_mosaic(
+    groups: Iterable[VirtualGroup],
+    *,
+    x: str = "x",
+    y: str = "y",
+    tolerance: float = 0.01,
+    read: Read | None = None,
+    options: CombineOptions | None = None,
+) -> Combination:
+    """Lay georeferenced groups on one grid and report what differed, without raising.
+
+    Parameters
+    ----------
+    groups, x, y, tolerance
+        As for `mosaic`. An iterator is taken in batches.
+    read
+        Reads values of an array, as for `gridref.combine.concat`.
+    options
+        How drift is resolved.
+
+    Raises
+    ------
+    InvalidRequestError
+        For no inputs, or an option that means nothing for a mosaic.
+    """
+    held, rules = list(groups), options or CombineOptions()
+    names = [source_name(group) or f"input {number}" for number, group in enumerate(held, 1)]
+    report = DriftReport((), tuple(names))
+    try:
+        laid = mosaic(held, x=x, y=y, overlap=rules.overlap, tolerance=tolerance)  # type: ignore[arg-type]
+    except CombineError as error:
+        return Combination(None, report, error.problems)
+    return Combination(laid, report)
 
 
 @dataclass(frozen=True)

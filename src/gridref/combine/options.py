@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from difflib import get_close_matches
+from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
 from numpy.typing import NDArray
 
@@ -70,6 +71,22 @@ class CombineOptions:
     lossy: bool = False
     convert_units: ConvertUnits | None = None
     index_variables: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Self:
+        """Options by name.
+
+        Raises
+        ------
+        InvalidRequestError
+            For an unknown name, with the near ones, or a value that an option does not take.
+        """
+        known = [option.name for option in fields(cls)]
+        for name in options:
+            if name not in known:
+                near = get_close_matches(name, known, 2) or known
+                raise InvalidRequestError(f"no option {name!r} of combining; try {', '.join(near)}")
+        return cls(**options)
 
     def __post_init__(self) -> None:
         hints = get_type_hints(CombineOptions)

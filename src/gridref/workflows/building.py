@@ -14,13 +14,14 @@ from typing import Any
 
 from gridref.catalog import write_catalog
 from gridref.combine import concat
+from gridref.combine.labelled import with_label
 from gridref.combine.mosaic import mosaic as lay_mosaic
 from gridref.combine.options import Read
 from gridref.errors import InvalidRequestError
 from gridref.formats import scan
 from gridref.io import expand_urls
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.workflows.labels import LabelPattern, with_label
+from gridref.workflows.labels import LabelPattern
 from gridref.workflows.opening import reader_for
 from gridref.workflows.units import with_converter
 
@@ -172,7 +173,7 @@ class Layout:
             return groups
         if self.pattern_of is None:
             return (
-                with_label(group, dim, pattern.label_of_name(url), pattern.attrs, url)
+                with_label(group, dim, pattern.label_of_name(url), pattern.attrs)
                 for url, group in zip(urls, groups, strict=True)
             )
         found = []
@@ -180,7 +181,7 @@ class Layout:
             label = pattern.label_of_attribute(group.attrs, self.pattern_of, url)
             others = {name: text for name, text in group.attrs.items() if name != self.pattern_of}
             rest = group.replace(attrs=others)
-            found.append((label, with_label(rest, dim, label, pattern.attrs, url)))
+            found.append((label, with_label(rest, dim, label, pattern.attrs)))
         return [group for _, group in sorted(found, key=itemgetter(0))]
 
 

@@ -12,9 +12,8 @@ from typing import Any, Self
 import numpy as np
 
 from gridref.errors import InvalidRequestError, Place
-from gridref.model.array import VirtualArray, VirtualGroup
 
-__all__ = ["LabelPattern", "with_label"]
+__all__ = ["LabelPattern"]
 
 _FIELD = re.compile(r"\{(\w+)(?::([^{}]+))?\}")
 _DIRECTIVES = {
@@ -156,30 +155,3 @@ def _expression(time_format: str) -> str:
     return "".join(
         _DIRECTIVES[part] if number % 2 else re.escape(part) for number, part in enumerate(parts)
     )
-
-
-def with_label(
-    group: VirtualGroup, dim: str, label: int, attrs: Mapping[str, str], url: str
-) -> VirtualGroup:
-    """A group with its label as a coordinate, which stacking lays along the new dimension.
-
-    Raises
-    ------
-    InvalidRequestError
-        If the group has the dimension already, of another length than 1.
-    """
-    extents = {
-        extent
-        for array in group.arrays.values()
-        for name, extent in zip(array.dims, array.shape, strict=True)
-        if name == dim
-    }
-    if extents - {1}:
-        raise InvalidRequestError(
-            f"the file has a dimension {dim!r} of length {max(extents)}: a label for each file"
-            " needs a new one",
-            Place(source=url),
-        )
-    dims = (dim,) if extents else ()
-    coordinate = VirtualArray.from_numpy(np.full((1,) * len(dims), label, np.int64), dims, attrs)
-    return group.replace(arrays={**group.arrays, dim: coordinate})

@@ -1,0 +1,98 @@
+"""Stacks: inputs laid along a new dimension, with a label for each."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gridref.combine import combine_stack, stack
+from gridref.errors import CombineError, InvalidRequestError
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.testing.builders import chunked_array
+from gridref.testing.reference_reader import read_slowly
+
+
+def field(start: float, **attrs: Any) -> VirtualGroup:
+    values = np.arange(start, start + 6).reshape(2, 3)
+    return VirtualGroup({"t": chunked_array(values, (2, 2), ("y", "x"), attrs=attrs)})
+
+
+def test_labels_become_the_coordinate() -> None:
+    group = stack((field(10.0 * k) for k in range(3)), "run", labels=[5, 7, 6])
+    expected = np.stack([np.arange(10.0 * k, 10.0 * k + 6).reshape(2, 3) for k in range(3)])
+    np.testing.assert_array_equal(read_slowly(group.arrays["t"]), expected)
+    assert group.arrays["t"].dims == ("run", "y", "x")
+    np.testing.assert_array_equal(read_slowly(group.arrays["run"]), [5, 7, 6])
+
+
+def test_without_labels_there_is_no_coordinate() -> None:
+    assert list(stack([field(0.0), field(1.0)], "run").arrays) == ["t"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected", "units"),
+    [
+        (np.array(["2020-01-01", "2020-01-02"], "M8[D]"), [18262, 18263], "days"),
+        (np.array(["2020-01", "2020-02"], "M8[M]"), [18262, 18293], "days"),
+        (np.array([1, 2], "M8[ns]"), [1, 2], "nanoseconds"),
+        ([dt.date(1970, 1, 2), dt.datetime.fromisoformat("1970-01-01T00:00:01")],
+         [864 * 10**8, 10**6], "microseconds"),
+    ],
+)  # fmt: skip
+def test_times_are_kept_with_cf_units(labels: Any, expected: list[int], units: str) -> None:
+    time = stack([field(0.0), field(1.0)], "time", labels=labels).arrays["time"]
+    np.testing.assert_array_equal(read_slowly(time), expected)
+    assert time.attrs["units"] == f"{units} since 1970-01-01"
+
+
+def test_strings_label_members() -> None:
+    group = stack([field(0.0), field(1.0)], "model", labels=["a", "bc"])
+    assert read_slowly(group.arrays["model"]).tolist() == ["a", "bc"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [([1], "1 for more"), ([1, 2, 3], "3 for 2"), (5, "of shape"),
+     ([object(), object()], "numbers, strings or times"),
+     (np.array(["NaT", "2020"], "M8[s]"), "NaT")],
+)  # fmt: skip
+def test_labels_that_do_not_fit_are_refused(labels: Any, message: str) -> None:
+    with pytest.raises(InvalidRequestError, match=message):
+        stack([field(0.0), field(1.0)], "run", labels=labels)
+
+
+def test_a_dimension_that_is_there_already_is_refused_by_name() -> None:
+    with pytest.raises(InvalidRequestError, match="'y' of length 2"):
+        stack([field(0.0), field(1.0)], "y")
+
+
+def test_length_one_is_laid_along_and_labelled_anew() -> None:
+    short = [
+        VirtualGroup({"t": VirtualArray.from_numpy(np.array([float(k)]), ("run",))})
+        for k in range(2)
+    ]
+    group = stack(short, "run", labels=[8, 9])
+    assert read_slowly(group.arrays["t"]).tolist() == [0, 1]
+    assert read_slowly(group.arrays["run"]).tolist() == [8, 9]
+
+
+def test_a_label_that_repeats_is_an_overlap() -> None:
+    both = [field(0.0), field(10.0)]
+    with pytest.raises(CombineError, match="more than once"):
+        stack(both, "run", labels=[1, 1])
+    group = stack(both, "run", labels=[1, 1], overlap="last")
+    assert read_slowly(group.arrays["t"])[0, 0, 0] == 10
+
+
+def test_drift_is_reported_as_in_a_concatenation() -> None:
+    done = combine_stack([field(0.0, title="a"), field(1.0, title="b")], "run")
+    assert [drift.cause for drift in done.report] == ["attributes"]
+    assert done.group is not None
+
+
+def test_unknown_options_name_the_near_ones() -> None:
+    with pytest.raises(InvalidRequestError, match="'jion' of combining; try join"):
+        stack([field(0.0)], "run", jion="outer")
