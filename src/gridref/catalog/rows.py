@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self, override
@@ -11,10 +10,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from gridref.cache import LRU, nbytes_of
 from gridref.catalog.columns import gather_bytes, offsets_from_steps
 from gridref.catalog.document import ChunkCounts, RowRange
 from gridref.catalog.storage import resolved_url
-from gridref.catalog.table_file import ByteCache, TableFile
+from gridref.catalog.table_file import TableFile
 from gridref.errors import InvalidRequestError
 from gridref.model.array import BlockTable
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
@@ -73,7 +73,7 @@ class _Rows:
         return np.asarray(np.cumsum(sizes) - sizes)
 
     @property
-    def n_bytes(self) -> int:
+    def nbytes(self) -> int:
         return sum(column.nbytes for column in vars(self).values())
 
 
@@ -91,8 +91,8 @@ class ChunkTable:
     def __init__(self, table: TableFile, sources: SourceTable) -> None:
         self.table = table
         self.sources = sources
-        self._cache = ByteCache(_MAX_CACHED_BYTES)
-        self._loading = threading.Lock()
+        self._groups = LRU[_Rows](_MAX_CACHED_BYTES // 2, nbytes_of, keeps_last=1)
+        self._payloads = LRU[NDArray[np.uint8]](_MAX_CACHED_BYTES // 2, nbytes_of, keeps_last=1)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ChunkTable, (self.table, self.sources)
@@ -128,18 +128,18 @@ class ChunkTable:
 
     def _taken(self, number: int, rows: Int64Array) -> tuple[_Rows, bytes]:
         """Rows of one row group, and the payloads of those that are inline."""
-        group = self._cache.get(number, lambda: self._load(number))
+        group = self._groups.get_or_load(number, lambda: self._load(number))
         part = _Rows(*(column[rows] for column in _columns(group)))
         is_inline = part.state == ChunkState.INLINE
         if not is_inline.any():
             return part, b""
-        data = self._cache.get((number, "inline"), lambda: self._load_inline(number, group))
+        data = self._payloads.get_or_load(number, lambda: self._load_inline(number, group))
         sizes = part.length[is_inline]
         payload = gather_bytes(data, group.inline_start[rows[is_inline]], sizes)
         part.offset[is_inline] = np.cumsum(sizes) - sizes
         return part, payload.tobytes()
 
-    def _load(self, number: int) -> tuple[_Rows, int]:
+    def _load(self, number: int) -> _Rows:
         table = self.table.read_row_group(number, _ROW_COLUMNS)
         source, step, length, state, mask = (table.column(name).to_numpy() for name in _ROW_COLUMNS)
         ranges = np.flatnonzero(state == ChunkState.RANGE)
@@ -147,7 +147,7 @@ class ChunkTable:
         offset[ranges] = offsets_from_steps(source[ranges], step[ranges], length[ranges])
         rows = _Rows(source, offset, length, state, mask)
         self._check(rows, ranges)
-        return rows, rows.n_bytes
+        return rows
 
     def _check(self, rows: _Rows, ranges: NDArray[np.int64]) -> None:
         """Refuse rows that no writer makes: they would lead to wrong bytes."""
@@ -161,7 +161,7 @@ class ChunkTable:
         if rows.length.size and (int(rows.length.min()) < 0 or int(rows.offset.min()) < 0):
             raise self.table.corrupt("a chunk has a negative offset or length")
 
-    def _load_inline(self, number: int, group: _Rows) -> tuple[NDArray[np.uint8], int]:
+    def _load_inline(self, number: int, group: _Rows) -> NDArray[np.uint8]:
         column = self.table.read_row_group(number, ["inline"]).column("inline")
         array = column.combine_chunks().cast(pa.large_binary())
         _, offsets, data = array.buffers()
@@ -171,8 +171,7 @@ class ChunkTable:
         if (np.diff(bounds) != sizes).any():
             raise self.table.corrupt("inline chunks differ in size from what their rows say")
         raw = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
-        payload = raw[int(bounds[0]) : int(bounds[-1])]
-        return payload, payload.nbytes
+        return raw[int(bounds[0]) : int(bounds[-1])]
 
 
 def _columns(rows: _Rows) -> tuple[NDArray[Any], ...]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,47 +22,9 @@ from gridref.errors import (
 )
 from gridref.io import ScanFile, is_absent, open_for_scan
 
-__all__ = ["ByteCache", "TableFile"]
+__all__ = ["TableFile"]
 
 _BLOCK_BYTES = 64 * 2**10
-
-
-class ByteCache:
-    """Keeps the last used values up to a total size. Thread-safe.
-
-    Parameters
-    ----------
-    max_bytes
-        Total size that is kept; the value last asked for is kept whatever its size.
-    """
-
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._values: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
-        self._n_bytes = 0
-        self._lock = threading.Lock()
-
-    @property
-    def n_bytes(self) -> int:
-        """Size of what is kept."""
-        return self._n_bytes
-
-    def get[Value](self, key: Hashable, load: Callable[[], tuple[Value, int]]) -> Value:
-        """The value of a key; `load` returns it with its size in bytes where it is not there."""
-        with self._lock:
-            if key in self._values:
-                self._values.move_to_end(key)
-                found: Value = self._values[key][0]
-                return found
-        value, size = load()
-        with self._lock:
-            if key not in self._values:
-                self._values[key] = (value, size)
-                self._n_bytes += size
-            while self._n_bytes > self._max_bytes and len(self._values) > 1:
-                _, (_, dropped) = self._values.popitem(last=False)
-                self._n_bytes -= dropped
-        return value
 
 
 class TableFile:

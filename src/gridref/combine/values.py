@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gridref.cache import LRU
 from gridref.combine.options import Read
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray
@@ -30,8 +30,10 @@ class Values:
 
     def __init__(self, read: Read | None) -> None:
         self._read = read
-        self._known: OrderedDict[int, tuple[VirtualArray, NDArray[Any]]] = OrderedDict()
-        self._n_bytes = 0
+        # An array stays alive beside its values, so that no other one gets its id.
+        self._kept = LRU[tuple[VirtualArray, NDArray[Any]]](
+            KEPT_BYTES, lambda kept: kept[1].nbytes, keeps_last=2
+        )
 
     def available(self, array: VirtualArray) -> bool:
         """Whether the values can be had."""
@@ -45,15 +47,7 @@ class Values:
         InvalidRequestError
             If they are not inline and nothing can read them.
         """
-        known = self._known.get(id(array))
-        if known is None:
-            known = self._known[id(array)] = (array, self._load(array))
-            self._n_bytes += known[1].nbytes
-            while self._n_bytes > KEPT_BYTES and len(self._known) > 2:
-                _, (_, dropped) = self._known.popitem(last=False)
-                self._n_bytes -= dropped.nbytes
-        self._known.move_to_end(id(array))
-        return known[1]
+        return self._kept.get_or_load(id(array), lambda: (array, self._load(array)))[1]
 
     def _load(self, array: VirtualArray) -> NDArray[Any]:
         values = inline_values(array)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gridref.cache import LRU
 from gridref.errors import Place, SourceUnavailableError
 from gridref.io.address import open_filesystem
 from gridref.io.faults import RetryPolicy, is_transient, status_of, unavailable
@@ -15,7 +15,7 @@ from gridref.model.manifest import Source
 
 __all__ = ["RemoteFiles"]
 
-_MAX_LOCATED = 65536
+_KEPT_BYTES = 16 * 2**20
 _RANGE_NOT_SATISFIABLE = 416
 
 
@@ -35,20 +35,11 @@ class RemoteFiles:
     ) -> None:
         self._storage_options = dict(storage_options or {})
         self._retry = retry or RetryPolicy()
-        self._located: dict[str, tuple[Any, str]] = {}
-        self._lock = threading.Lock()
+        self._located = LRU[tuple[Any, str]](_KEPT_BYTES, lambda located: 200 + 2 * len(located[1]))
 
     def locate(self, url: str) -> tuple[Any, str]:
         """Filesystem, and path in it, of a URL."""
-        with self._lock:
-            located = self._located.get(url)
-        if located is None:
-            located = open_filesystem(url, self._storage_options)
-            with self._lock:
-                if len(self._located) >= _MAX_LOCATED:
-                    self._located.clear()
-                self._located[url] = located
-        return located
+        return self._located.get_or_load(url, lambda: open_filesystem(url, self._storage_options))
 
     def describe(self, url: str) -> Source:
         """Size and version of a file, asked of the server and not of a kept listing."""

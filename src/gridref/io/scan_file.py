@@ -10,12 +10,12 @@ import io
 import os
 import threading
 from abc import abstractmethod
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, override
 
 import numpy as np
 
+from gridref.cache import LRU
 from gridref.errors import (
     GridrefError,
     InvalidRequestError,
@@ -268,8 +268,7 @@ class RemoteScanFile(ScanFile):
         self._reader = reader
         self._block_bytes = block_bytes
         self._max_readahead = max(1, max_readahead_bytes // block_bytes)
-        self._max_cached = max(1, max_cached_bytes // block_bytes)
-        self._blocks: OrderedDict[int, bytes] = OrderedDict()
+        self._blocks = LRU[bytes](max_cached_bytes, len, keeps_last=1)
         self._readahead = 1
         self._next_block = 0
         self._lock = threading.RLock()
@@ -300,27 +299,18 @@ class RemoteScanFile(ScanFile):
 
     def _load(self, wanted: list[int]) -> dict[int, bytes]:
         """The blocks, the absent ones read as few runs together with what is read ahead."""
-        missing = [number for number in wanted if number not in self._blocks]
-        found: dict[int, bytes] = {}
+        kept = ((number, self._blocks.get(number)) for number in wanted)
+        blocks = {number: block for number, block in kept if block is not None}
+        missing = [number for number in wanted if number not in blocks]
         if missing:
             missing = self._with_readahead(missing)
             unit = self._block_bytes
             starts = [number * unit for number in missing]
             sizes = [min(unit, self._size - start) for start in starts]
             parts = self._fetch_merged(self._reader, starts, sizes, Merging(0, 16 * 2**20))
-            found = dict(zip(missing, parts, strict=True))
-        result = {
-            number: found[number] if number in found else self._blocks[number] for number in wanted
-        }
-        for number, block in (found | result).items():
-            self._keep(number, block)
-        return result
-
-    def _keep(self, number: int, block: bytes) -> None:
-        self._blocks[number] = block
-        self._blocks.move_to_end(number)
-        if len(self._blocks) > self._max_cached:
-            self._blocks.popitem(last=False)
+            for number, block in zip(missing, parts, strict=True):
+                blocks[number] = self._blocks.put(number, block)
+        return blocks
 
     def _with_readahead(self, missing: list[int]) -> list[int]:
         """More blocks behind the last one, twice as many each time reading goes on where it was."""

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from gridref.cache import LRU
 from gridref.codecs import decode_chunk, encode_chunk, gzip_from_zlib
 from gridref.errors import GridrefError, Place, ReadError
 from gridref.model.encoding import Codec, bytes_codec
 from gridref.model.shard import boxes_of_interval
-from gridref.serve.cache import BoundedCache
 from gridref.serve.reader import Buffer, Reader
 from gridref.serve.segments import (
     DecodedRunSegment,
@@ -49,7 +49,7 @@ class ObjectReader:
 
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
-        self._encoded = BoundedCache[bytes](KEPT_ENCODED_BYTES, len)
+        self._encoded = LRU[bytes](KEPT_ENCODED_BYTES, len)
 
     def size(self, found: VirtualObject) -> int:
         """Size in bytes; encodes the chunk where there is no other way."""

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
+from gridref.cache import LRU
 from gridref.errors import GridrefError, Place
 from gridref.model.array import VirtualGroup
 from gridref.model.zarr_metadata import attributes_to_json, group_document
-from gridref.serve.cache import BoundedCache
 from gridref.serve.chunks import portable_chunk
 from gridref.serve.object_reader import ObjectReader
 from gridref.serve.pages import ReferencePage, page_of, place_of
@@ -70,10 +70,8 @@ class KeySpace:
         self.options = options or ViewOptions()
         self._views: dict[str, ArrayView] = {}
         self._documents: dict[str, VirtualObject] = {}
-        self._shards = BoundedCache[VirtualObject](
-            KEPT_SHARDS_BYTES, _layout_bytes, keeps_last=True
-        )
-        self._pages = BoundedCache[ReferencePage](KEPT_PAGES_BYTES, _page_bytes, keeps_last=True)
+        self._shards = LRU[VirtualObject](KEPT_SHARDS_BYTES, _layout_bytes, keeps_last=1)
+        self._pages = LRU[ReferencePage](KEPT_PAGES_BYTES, _page_bytes, keeps_last=1)
 
     @cached_property
     def _groups(self) -> dict[str, VirtualGroup]:
@@ -127,8 +125,7 @@ class KeySpace:
 
     def _page(self, path: str, view: ArrayView, coords: tuple[int, ...]) -> ReferencePage:
         place = place_of(view, coords)
-        kept = self._pages.get((path, place))
-        return kept or self._pages.put((path, place), page_of(view, place))
+        return self._pages.get_or_load((path, place), lambda: page_of(view, place))
 
     def peek(self, key: str) -> VirtualObject | None:
         """What `resolve` says, if that is at hand without any work; else None."""

@@ -12,12 +12,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from gridref.cache import LRU
 from gridref.codecs import decode_chunk, unpack
 from gridref.errors import GridrefError, Place, ReadError
 from gridref.model.array import VirtualArray
 from gridref.model.encoding import Encoding
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
-from gridref.serve.cache import BoundedCache
 from gridref.serve.plan import CrossProduct, PieceBatch, ReadPlan, is_missing_block, plan_read
 from gridref.serve.stacking import can_stack, deliver_stacked
 
@@ -78,7 +78,7 @@ class Reader:
     ) -> None:
         self.ranges = ranges
         self.n_threads = n_threads or min(32, (os.cpu_count() or 1) + 4)
-        self.cache = BoundedCache[NDArray[Any]](cache_bytes)
+        self.cache = LRU[NDArray[Any]](cache_bytes)
         self._threads: ThreadPoolExecutor | None = None
 
     def __getstate__(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from gridref.catalog import open_catalog, write_catalog
-from gridref.catalog.table_file import ByteCache, TableFile
+from gridref.catalog.table_file import TableFile
 from gridref.errors import (
     CatalogCorruptError,
     CatalogNotFoundError,
@@ -371,19 +371,3 @@ def test_a_catalog_in_memory_reads_lazily(large: tuple[Path, VirtualGroup]) -> N
     table = manifest.table.table  # type: ignore[attr-defined]
     assert table.n_bytes_read < table.entry.n_bytes / 2
     filesystem.rm("/lazy", recursive=True)
-
-
-def test_a_cache_is_bounded() -> None:
-    cache = ByteCache(100)
-    loads: list[int] = []
-
-    def load(key: int) -> tuple[int, int]:
-        loads.append(key)
-        return key, 40
-
-    for key in (1, 2, 1, 3, 1, 2):
-        assert cache.get(key, lambda key=key: load(key)) == key  # type: ignore[misc]
-    assert loads == [1, 2, 3, 2]
-    assert cache.n_bytes <= 100
-    assert cache.get("big", lambda: ("big", 1000)) == "big"
-    assert cache.n_bytes == 1000

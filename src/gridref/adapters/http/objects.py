@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from gridref.adapters.http.bodies import Body, multipart, whole
 from gridref.adapters.http.requests import Preconditions, UnsatisfiableError, parse_range
+from gridref.cache import LRU
 from gridref.serve.objects import LiteralSegment, VirtualObject
 
 __all__ = ["Answer", "Representation", "answer", "representation"]
@@ -77,17 +78,12 @@ def representation(
     return replace(plain, found=packed, size=len(data), coding="gzip")
 
 
-_KEPT: dict[str, bytes] = {}
-_MOST_KEPT = 256
+_GZIPPED = LRU[bytes](16 * 2**20, len)
+"""Documents by their ETag: compressed once for all requests."""
 
 
 def _gzipped(etag: str, data: bytes) -> bytes:
-    found = _KEPT.get(etag)
-    if found is None:
-        if len(_KEPT) >= _MOST_KEPT:
-            _KEPT.clear()
-        found = _KEPT[etag] = gzip.compress(data, 6, mtime=0)
-    return found
+    return _GZIPPED.get_or_load(etag, lambda: gzip.compress(data, 6, mtime=0))
 
 
 def _takes_gzip(accepted: str) -> bool:

@@ -12,12 +12,12 @@ import io
 import json
 import math
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from gridref.cache import LRU
 from gridref.errors import Place, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.kerchunk.references import Reference
 from gridref.formats.zarr.files import StoreFiles
@@ -25,7 +25,16 @@ from gridref.formats.zarr.files import StoreFiles
 __all__ = ["METADATA_FILE", "ParquetReferences", "metadata_of"]
 
 METADATA_FILE = ".zmetadata"
-KEPT_FILES = 16
+KEPT_BYTES = 64 * 2**20
+ROW_BYTES = 200
+"""About what a row takes, in objects of Python."""
+
+
+type _Columns = Mapping[str, list[Any]]
+
+
+def _columns_bytes(columns: _Columns) -> int:
+    return ROW_BYTES * max(map(len, columns.values()), default=0)
 
 
 def metadata_of(files: StoreFiles) -> Mapping[str, Any] | None:
@@ -75,7 +84,7 @@ class ParquetReferences(Mapping[str, bytes | Reference]):
             for key, value in metadata.items()
             if key.rpartition("/")[2] == ".zarray"
         }
-        self._table = lru_cache(KEPT_FILES)(self._read)
+        self._tables = LRU[_Columns](KEPT_BYTES, _columns_bytes, keeps_last=1)
 
     def __getitem__(self, key: str) -> bytes | Reference:
         if key in self._metadata:
@@ -86,11 +95,11 @@ class ParquetReferences(Mapping[str, bytes | Reference]):
         if number is None:
             raise KeyError(key)
         record, row = divmod(number, self._rows_per_file)
-        found = self._table(field, record)
-        held = None if found is None else self._row(found, row, key)
-        if held is None:
+        columns = self._tables.get_or_load((field, record), lambda: self._read(field, record))
+        reference = self._row(columns, row, key)
+        if reference is None:
             raise KeyError(key)
-        return held
+        return reference
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._metadata)
@@ -109,12 +118,12 @@ class ParquetReferences(Mapping[str, bytes | Reference]):
         except (TypeError, KeyError, ValueError, ArithmeticError) as error:
             raise SourceFormatError(f"{key} is no metadata of an array", self._place) from error
 
-    def _read(self, field: str, record: int) -> Mapping[str, list[Any]] | None:
-        """The columns of a file; None where there is none."""
+    def _read(self, field: str, record: int) -> _Columns:
+        """The columns of a file; none where there is no file."""
         name = f"{field}/refs.{record}.parq"
         data = self._files.get(name)
         if data is None:
-            return None
+            return {}
         try:
             table = pq.ParquetFile(io.BytesIO(data)).read()
             return {column: table.column(column).to_pylist() for column in table.column_names}
@@ -122,9 +131,7 @@ class ParquetReferences(Mapping[str, bytes | Reference]):
             place = Place(source=self._files.address(name))
             raise SourceFormatError(f"not a Parquet file of references: {error}", place) from error
 
-    def _row(
-        self, columns: Mapping[str, list[Any]], row: int, key: str
-    ) -> bytes | Reference | None:
+    def _row(self, columns: _Columns, row: int, key: str) -> bytes | Reference | None:
         def value(name: str) -> Any:
             column = columns.get(name, ())
             return column[row] if row < len(column) else None

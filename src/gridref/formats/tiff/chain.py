@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gridref.cache import LRU
 from gridref.codecs import why_not
 from gridref.errors import UnsupportedFeatureError
 from gridref.formats.tiff.page import Page
@@ -99,12 +100,8 @@ def page_codecs(page: Page, x_axis: int) -> tuple[Codec, ...]:
     UnsupportedFeatureError
         If they cannot be decoded faithfully.
     """
-    known = _STORAGE(page)
-    if (known, x_axis) not in _CHAINS:
-        if len(_CHAINS) >= _MAX_CHAINS:
-            _CHAINS.clear()
-        _CHAINS[known, x_axis] = _page_codecs(page, x_axis)
-    return _CHAINS[known, x_axis]
+    key = (_STORAGE(page), x_axis)
+    return _CHAINS.get_or_load(key, lambda: _page_codecs(page, x_axis))
 
 
 _STORAGE = attrgetter(
@@ -116,8 +113,8 @@ _STORAGE = attrgetter(
     )
 )
 """What the chain of a page depends on, and a little more."""
-_MAX_CHAINS = 1024
-_CHAINS: dict[tuple[Any, int], tuple[Codec, ...]] = {}
+_CHAINS = LRU[tuple[Codec, ...]](2 * 2**20, lambda codecs: 500 * (1 + len(codecs)))
+"""Chains by what they depend on; a codec takes about 500 bytes."""
 
 
 def _page_codecs(page: Page, x_axis: int) -> tuple[Codec, ...]:

@@ -91,7 +91,7 @@ def test_the_same_bytes_cannot_be_used_without_end(monkeypatch: pytest.MonkeyPat
 
 
 def test_collections_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(global_heap, "_MAX_CACHED_BYTES", 8192)
+    monkeypatch.setattr(global_heap, "_KEPT_BYTES", 8192)
     one = collection(packed(1, bytes(4000)))
     heap = heap_of(one * 9)
     for _ in range(2):

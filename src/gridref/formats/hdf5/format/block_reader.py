@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 
+from gridref.cache import LRU
 from gridref.errors import Place, SourceFormatError
 from gridref.io import ScanFile, is_local
 
 __all__ = ["BlockReader"]
 
 _BLOCK_BYTES = 1 << 13
-_MAX_BLOCKS = 1 << 11
+_KEPT_BYTES = 1 << 24
 _NEAR_BLOCKS = 8
 _READ_WHOLE_BYTES = 1 << 19
 _READ_PER_BYTE, _ALWAYS_READ_BYTES = 64, 1 << 26
@@ -33,7 +34,7 @@ class BlockReader:
 
     def __init__(self, file: ScanFile) -> None:
         self._file = file
-        self._blocks: dict[int, bytes] = {}
+        self._blocks = LRU[bytes](_KEPT_BYTES, len)
         self._n_left = _ALWAYS_READ_BYTES + _READ_PER_BYTE * file.size
         if not is_local(file.name) and 0 < file.size <= _READ_WHOLE_BYTES:
             self._load(list(range(-(-file.size // _BLOCK_BYTES))))
@@ -75,7 +76,7 @@ class BlockReader:
             if number - last <= _NEAR_BLOCKS
         )
         near = [number for numbers in between for number in numbers if number not in self._blocks]
-        self._load(sorted([*wanted, *near])[: _MAX_BLOCKS // 2])
+        self._load(sorted([*wanted, *near])[: _KEPT_BYTES // _BLOCK_BYTES // 2])
 
     def _is_inside(self, offset: int) -> bool:
         return 0 <= offset < self._file.size
@@ -85,10 +86,7 @@ class BlockReader:
         starts = [number * _BLOCK_BYTES for number in numbers]
         sizes = [min(_BLOCK_BYTES, self._file.size - start) for start in starts]
         blocks = self._file.read_many(starts, sizes)
-        if len(self._blocks) + len(blocks) > _MAX_BLOCKS:
-            self._blocks.clear()
-        self._blocks.update(zip(numbers[:_MAX_BLOCKS], blocks, strict=False))
-        return blocks
+        return [self._blocks.put(*block) for block in zip(numbers, blocks, strict=True)]
 
     def _spend(self, n_bytes: int) -> None:
         self._n_left -= n_bytes

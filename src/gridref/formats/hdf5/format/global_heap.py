@@ -6,19 +6,19 @@ elements that point into it.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from gridref.cache import LRU
 from gridref.errors import SourceFormatError
 from gridref.formats.hdf5.format.superblock import Hdf5Bytes
 
 __all__ = ["GlobalHeap"]
 
 _FIRST_READ_BYTES = 4096
-_MAX_CACHED_BYTES = 1 << 26
+_KEPT_BYTES = 1 << 26
 _MOST_USES_OF_A_BYTE, _MOST_USED_BYTES = 64, 1 << 26
 _WHAT = "a collection of the global heap"
 
@@ -42,8 +42,9 @@ class GlobalHeap:
 
     def __init__(self, file: Hdf5Bytes) -> None:
         self._file = file
-        self._collections: OrderedDict[int, _Collection] = OrderedDict()
-        self._cached_bytes = 0
+        self._collections = LRU[_Collection](
+            _KEPT_BYTES, lambda collection: len(collection.data), keeps_last=1
+        )
         self._budget = _MOST_USED_BYTES + _MOST_USES_OF_A_BYTE * file.end_address
         address = np.dtype(f"<u{file.offset_bytes}")
         self._pointer = np.dtype([("length", "<u4"), ("address", address), ("index", "<u4")])
@@ -120,14 +121,7 @@ class GlobalHeap:
             )
 
     def _collection(self, address: int) -> _Collection:
-        found = self._collections.get(address)
-        if found is None:
-            found = self._collections[address] = self._read(address)
-            self._cached_bytes += len(found.data)
-            while self._cached_bytes > _MAX_CACHED_BYTES and len(self._collections) > 1:
-                _, oldest = self._collections.popitem(last=False)
-                self._cached_bytes -= len(oldest.data)
-        return found
+        return self._collections.get_or_load(address, lambda: self._read(address))
 
     def _read(self, address: int) -> _Collection:
         file, width = self._file, self._file.length_bytes
