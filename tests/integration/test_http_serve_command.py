@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import zarr
 
-from gridref.adapters.cli.serve import parse_lengths, parse_shards
+from gridref.adapters.cli.options import parse_lengths, parse_shards
 from gridref.catalog import write_catalog
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualGroup
@@ -86,6 +86,58 @@ def test_a_bad_catalog_is_one_line(tmp_path):
     assert done.returncode == 1
     assert "none.gridref" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def failing(*arguments, before=""):
+    """Standard error of a ``gridref serve`` that ends by itself with one line."""
+    code = f"{before}\nfrom gridref.adapters.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "serve", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    return done.stderr
+
+
+def test_what_is_announced_is_where_it_listens(catalog):
+    code = "from gridref.adapters.cli import main; main()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "serve", catalog, "--port", "0"],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        line = process.stderr.readline()
+        address = line.removeprefix("Serving on ").partition(" ")[0]
+        assert address != "http://127.0.0.1:0/"
+        assert httpx.get(f"{address}healthz").text == "ok\n"
+    finally:
+        process.kill()
+        process.wait(20)
+        process.stderr.close()
+
+
+def test_where_it_cannot_listen_nothing_is_announced(catalog):
+    for port in ("99999", "-1"):
+        assert "a port is a number from 0 to 65535" in failing(catalog, "--port", port)
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        port = str(taken.getsockname()[1])
+        for workers in ("1", "2"):
+            text = failing(catalog, "--port", port, "--workers", workers)
+            assert f"cannot listen at 127.0.0.1, port {port}" in text
+    assert "cannot listen at no.such.host.invalid" in failing(
+        catalog, "--host", "no.such.host.invalid"
+    )
+
+
+def test_a_missing_extra_is_named(catalog):
+    text = failing(catalog, before="import sys; sys.modules['uvicorn'] = None")
+    assert "pip install gridref[http]" in text
 
 
 def test_lengths():

@@ -21,7 +21,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from gridref.adapters.cli.serve import parse_shards
+from gridref.adapters.cli.options import parse_options, parse_shards
 from gridref.adapters.cli.serve import register as register_serve
 from gridref.errors import GridrefError
 
@@ -350,18 +350,6 @@ def plan(
 def given(**options: Any) -> dict[str, Any]:
     """The options that were given."""
     return {name: value for name, value in options.items() if value is not None}
-
-
-def parse_options(entries: list[str] | None) -> dict[str, Any]:
-    """Fsspec options from ``key=value`` entries; true, false and numbers are read as such."""
-    options: dict[str, Any] = {}
-    for entry in entries or []:
-        key, separator, text = entry.partition("=")
-        if not separator:
-            raise typer.BadParameter(f"write KEY=VALUE, got {entry!r}")
-        words = {"true": True, "false": False, "none": None}
-        options[key] = words.get(text.lower(), int(text) if text.isdigit() else text)
-    return options
 
 
 class _SpeedColumn(ProgressColumn):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from gridref.errors import InvalidRequestError
+from gridref.adapters.cli.options import parse_lengths, parse_options, parse_shards
 
 __all__ = ["register"]
 
@@ -67,7 +67,6 @@ def serve_command(
     """
     from gridref.adapters.http.server import serve
 
-    typer.echo(f"Serving on http://{host}:{port}/ (stop with Ctrl+C)", err=True)
     serve(
         catalogs,
         host=host,
@@ -80,33 +79,6 @@ def serve_command(
         allow_source=allow_source or (),
         max_age=max_age,
         access_log=access_log,
-        storage_options=_options(option),
+        storage_options=parse_options(option),
+        on_ready=lambda url: typer.echo(f"Serving on {url} (stop with Ctrl+C)", err=True),
     )
-
-
-def parse_shards(text: str | None) -> str | dict[str, int] | None:
-    """What ``--shards`` means: a word, or lengths by dimension."""
-    return text if text is None or "=" not in text else parse_lengths(text)
-
-
-def parse_lengths(text: str) -> dict[str, int]:
-    """Lengths by dimension out of ``time=24,lat=180``.
-
-    Raises
-    ------
-    InvalidRequestError
-        If the text is not of this form.
-    """
-    lengths = {}
-    for part in text.split(","):
-        dim, separator, length = part.strip().rpartition("=")
-        if not separator or not dim or not length.isdecimal():
-            raise InvalidRequestError(f"lengths are written like time=24,lat=180, got {text!r}")
-        lengths[dim] = int(length)
-    return lengths
-
-
-def _options(texts: list[str] | None) -> dict[str, Any] | None:
-    from gridref.adapters.cli.app import parse_options
-
-    return parse_options(texts)

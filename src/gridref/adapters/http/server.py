@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
+import socket
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from gridref.adapters.http.app import create_app
@@ -20,6 +22,7 @@ __all__ = ["app_from_environment", "serve"]
 
 _SETTINGS = "GRIDREF_SERVE_SETTINGS"
 GRACE_SECONDS = 10
+BACKLOG = 4096
 
 
 def serve(
@@ -28,6 +31,7 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 8000,
     workers: int = 1,
+    on_ready: Callable[[str], object] | None = None,
     **options: Any,
 ) -> None:
     """Serve catalogs until told to stop (SIGINT or SIGTERM); what is being sent is finished first.
@@ -37,9 +41,11 @@ def serve(
     catalogs
         Addresses of catalogs, or local directories of catalogs.
     host, port
-        Where to listen; loopback only by default.
+        Where to listen; loopback only by default. Port 0 takes any that is free.
     workers
         Processes. Each has its own cache and counters.
+    on_ready
+        Called with the server's address, like ``http://127.0.0.1:8000/``, once it listens there.
     **options
         As for `create_app`.
 
@@ -48,10 +54,11 @@ def serve(
     CatalogError
         If a catalog cannot be opened.
     InvalidRequestError
-        For bad options.
+        For bad options, or where it cannot listen.
     """
     try:
         import uvicorn
+        from uvicorn.supervisors import Multiprocess
     except ImportError as error:
         raise InvalidRequestError("serving needs uvicorn: pip install gridref[http]") from error
     if workers < 1:
@@ -61,22 +68,54 @@ def serve(
     named = [os.fspath(catalog) for catalog in catalogs]
     # Everything wrong with the catalogs and options shows here, before any process is started.
     app: Any = create_app(named, **options)
-    settings: dict[str, Any] = {}
     if workers > 1:
         os.environ[_SETTINGS] = json.dumps({"catalogs": named, "options": options}, default=list)
         app = "gridref.adapters.http.server:app_from_environment"
-        settings = {"factory": True, "workers": workers}
-    uvicorn.run(
+    config = uvicorn.Config(
         app,
-        host=host,
-        port=port,
+        factory=workers > 1,
+        workers=workers,
         access_log=False,
         server_header=False,
-        backlog=4096,
+        backlog=BACKLOG,
         timeout_graceful_shutdown=GRACE_SECONDS,
         log_level="warning",
-        **settings,
     )
+    with listening(host, port) as listener:
+        if on_ready is not None:
+            on_ready(address_of(listener, host))
+        if workers > 1:
+            Multiprocess(config, sockets=[listener]).run()
+        else:
+            with contextlib.suppress(KeyboardInterrupt):
+                uvicorn.Server(config).run(sockets=[listener])
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """A socket that listens at an address; clients that connect wait until they are served.
+
+    Raises
+    ------
+    InvalidRequestError
+        If there is no such port or host, or it is taken.
+    """
+    if not 0 <= port <= 65_535:
+        raise InvalidRequestError(f"a port is a number from 0 to 65535, got {port}")
+    try:
+        family, *_, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.create_server(address[:2], family=family, backlog=BACKLOG)
+    except (OSError, UnicodeError) as error:
+        raise InvalidRequestError(f"cannot listen at {host}, port {port}: {error}") from error
+    listener.set_inheritable(True)
+    return listener
+
+
+def address_of(listener: socket.socket, host: str) -> str:
+    """The address to tell users, with the port that was really taken."""
+    shown = f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{listener.getsockname()[1]}/"
 
 
 def app_from_environment() -> ASGIApp:
