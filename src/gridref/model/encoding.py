@@ -66,9 +66,7 @@ class Codec:
         return json.loads(self.configuration_json)  # type: ignore[no-any-return]
 
     def to_json(self) -> dict[str, Any]:
-        """The codec entry of a ``zarr.json``."""
-        if self.configuration_json == "{}":
-            return {"name": self.name}
+        """The codec entry of a ``zarr.json``; zarr-python wants a configuration, even empty."""
         return {"name": self.name, "configuration": json.loads(self.configuration_json)}
 
 

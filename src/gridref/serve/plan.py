@@ -191,7 +191,8 @@ class ReadPlan:
             index[axis] = slice(None, None, -1)
         for axis in self.dropped:
             index[axis] = 0
-        return out[tuple(index)] if self.flipped or self.dropped else out
+        # The ellipsis keeps a single element an array.
+        return out[(*index, ...)] if self.flipped or self.dropped else out
 
 
 def plan_read(array: VirtualArray, selection: Any = None) -> ReadPlan:

@@ -6,11 +6,11 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
-import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 from xarray.backends import AbstractDataStore, BackendArray, BackendEntrypoint
 from xarray.backends.store import StoreBackendEntrypoint
+from xarray.coding.strings import create_vlen_dtype
 from xarray.core import indexing
 
 from gridref.errors import InvalidRequestError
@@ -33,7 +33,8 @@ class LazyVirtualArray(BackendArray):
         self.reader = reader
         self.name = name
         self.shape = array.shape
-        self.dtype = np.dtype(object) if array.dtype.kind == "T" else array.dtype
+        is_text = array.dtype.kind == "T"
+        self.dtype = create_vlen_dtype(str) if is_text else array.dtype  # type: ignore[no-untyped-call]
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
         return indexing.explicit_indexing_adapter(
@@ -77,7 +78,10 @@ class GroupDataStore(AbstractDataStore):
         path = f"{self.path}/{name}" if self.path else name
         lazy = indexing.LazilyIndexedArray(LazyVirtualArray(array, self.reader, path))
         chunks = dict(zip(array.dims, block_chunks(array, DASK_CHUNK_BYTES), strict=True))
-        encoding = {"preferred_chunks": chunks} if 0 not in array.shape else {}
+        encoding: dict[str, Any] = {"preferred_chunks": chunks} if 0 not in array.shape else {}
+        if array.dtype.kind == "T":
+            # As xarray's netCDF engines say it; decoding then makes strings of fixed length.
+            encoding["dtype"] = str
         return xr.Variable(array.dims, lazy, dict(array.attrs), encoding)
 
 

@@ -1,0 +1,130 @@
+"""Catalogs through zarr-python: every codec that a view may name is one that zarr-python takes."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numcodecs.registry
+import numpy as np
+import pytest
+import xarray as xr
+import zarr
+from zarr.abc.codec import ArrayArrayCodec, ArrayBytesCodec
+from zarr.core.metadata.v3 import parse_codecs
+from zarr.registry import get_codec_class
+
+import gridref
+from gridref.codecs.registry import ARRAY_CODECS, BYTES_CODECS, SERIAL_CODECS
+from gridref.model.encoding import Codec
+from gridref.serve.native_grid import READER_CODECS
+
+VIEWS = ["native", "portable", "auto"]
+FLOATS = np.linspace(-3, 40, 35, dtype="f4").reshape(5, 7)
+INTS = np.arange(35, dtype="i4").reshape(5, 7)
+
+CONFIGURATIONS: dict[str, list[dict[str, Any]]] = {
+    "blosc": [{"cname": "zstd", "typesize": 4, "shuffle": "shuffle"}],
+    "bytes": [{"endian": "little"}, {"endian": "big"}],
+    "cast_value": [{"data_type": "float64"}],
+    "numcodecs.astype": [{"encode_dtype": "<f8", "decode_dtype": "<f4"}],
+    "numcodecs.bitround": [{"keepbits": 5}],
+    "numcodecs.crc32": [{}, {"location": "end"}],
+    "numcodecs.delta": [{"dtype": "<i4"}, {"dtype": "<i4", "astype": "<i2"}],
+    "numcodecs.fixedscaleoffset": [{"scale": 4, "offset": 1, "dtype": "<f4", "astype": "<i2"}],
+    "numcodecs.lzma": [{}, {"format": 2, "preset": 1}],
+    "numcodecs.quantize": [{"digits": 2, "dtype": "<f4"}],
+    "numcodecs.shuffle": [{"elementsize": 4}, {}],
+    "transpose": [{"order": [1, 0]}],
+}
+"""Configurations to try, where an empty one is not all."""
+
+CODECS = [
+    pytest.param(name, configuration, id=f"{name}-{number}")
+    for name in sorted(READER_CODECS - {"vlen-bytes"})
+    for number, configuration in enumerate(CONFIGURATIONS.get(name, [{}]))
+]
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """zarr-python warns of every codec that is not in the specification."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def written_by_zarr(folder: Path, name: str, configuration: dict[str, Any]) -> Any:
+    """Write an array with a codec, and beside it one without; return what zarr reads of both."""
+    values: Any = INTS if name == "numcodecs.delta" else FLOATS
+    values = FLOATS > 3 if name == "numcodecs.packbits" else values
+    if name == "vlen-utf8":
+        values = np.array([["a", "", "ccc"]] * 4 + [["ä", "e", "日本"]], np.dtypes.StringDType())
+    kind = get_codec_class(name)
+    codec = kind.from_dict({"name": name, "configuration": dict(configuration)})
+    chain: dict[str, Any] = {"compressors": [codec]}
+    if isinstance(codec, ArrayBytesCodec):
+        chain = {"serializer": codec, "compressors": None}
+    elif isinstance(codec, ArrayArrayCodec):
+        chain = {"filters": [codec], "compressors": None}
+    group = zarr.open_group(str(folder), mode="w")
+    dims = ("y", "x")
+    group.create_array("plain", data=FLOATS[:, :3], chunks=(2, 3), dimension_names=("y", "z"))
+    group.create_array("coded", data=values, chunks=(2, 3), dimension_names=dims, **chain)
+    return {path: np.asarray(group[path][...]) for path in ("plain", "coded")}
+
+
+def through_doors(source: Path, folder: Path) -> Iterator[tuple[str, xr.Dataset]]:
+    """The catalog of a file through `xr.open_zarr`, by every view and by URL."""
+    group = gridref.scan(source)
+    catalog = folder / "c.gridref"
+    gridref.write_catalog(group, catalog)
+    options = {"mask_and_scale": False, "consolidated": False}
+    for view in VIEWS:
+        yield view, xr.open_zarr(gridref.open_store(group, view), **options)
+        yield f"{view} catalog", xr.open_zarr(gridref.open_store(catalog, view), **options)
+    yield "URL", xr.open_zarr(f"gridref::file://{catalog}", **options)
+
+
+@pytest.mark.parametrize(("name", "configuration"), CODECS)
+def test_data_that_zarr_wrote(tmp_path: Path, name: str, configuration: dict[str, Any]) -> None:
+    source = tmp_path / "a.zarr"
+    expected = written_by_zarr(source, name, configuration)
+    for door, dataset in through_doors(source, tmp_path):
+        for path, values in expected.items():
+            np.testing.assert_array_equal(dataset[path].values, values, err_msg=f"{door} {path}")
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+@pytest.mark.parametrize("compression", [None, "gzip"])
+def test_fletcher32_of_hdf5(tmp_path: Path, compression: str | None, shuffled: bool) -> None:
+    source = tmp_path / "a.h5"
+    with h5py.File(source, "w") as file:
+        file.create_dataset(
+            "checked",
+            data=FLOATS,
+            chunks=(2, 3),
+            fletcher32=True,
+            compression=compression,
+            shuffle=shuffled,
+        )
+        file["plain"] = INTS
+    for door, dataset in through_doors(source, tmp_path):
+        np.testing.assert_array_equal(dataset["checked"].values, FLOATS, err_msg=door)
+        np.testing.assert_array_equal(dataset["plain"].values, INTS, err_msg=door)
+
+
+def test_views_name_only_codecs_of_zarr() -> None:
+    ours = {*ARRAY_CODECS, *SERIAL_CODECS, *BYTES_CODECS}
+    ours |= {f"numcodecs.{name}" for name in numcodecs.registry.codec_registry}
+    unknown = set()
+    for name in ours:
+        try:
+            parse_codecs([Codec.of(name, **CONFIGURATIONS.get(name, [{}])[0]).to_json()])
+        except zarr.errors.UnknownCodecError:
+            unknown.add(name)
+    assert not READER_CODECS & unknown
+    assert ours >= READER_CODECS
