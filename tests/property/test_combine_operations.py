@@ -1,17 +1,25 @@
-"""Random chains of operations on virtual arrays equal the same chains on numpy arrays."""
+"""Random chains of operations on virtual arrays equal the same chains on numpy arrays.
+
+Arrays in memory, and arrays of catalogs that were written and opened again before every operation.
+"""
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import fsspec
 import numpy as np
-from hypothesis import given
+import pytest
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gridref.model.array import VirtualArray
+from gridref.catalog import open_catalog, write_catalog
+from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import EdgePolicy
-from gridref.model.indexing import getitem
-from gridref.model.joining import concatenate, stack
+from gridref.model.indexing import flip, getitem, pruned, split_blocks
+from gridref.model.joining import compacted, concatenate, recast, stack
 from gridref.model.reshaping import broadcast_axis, expand_dims, squeeze, transpose
 from gridref.testing.builders import chunked_array
 from gridref.testing.reference_reader import read_slowly
@@ -20,6 +28,26 @@ from gridref.workflows.opening import reader_for
 DTYPES = ["i2", "i4", "f4", "f8", "u1"]
 MAX_ELEMENTS = 3000
 READER = reader_for()
+
+type Keep = Callable[[VirtualArray], VirtualArray]
+
+
+def in_memory(array: VirtualArray) -> VirtualArray:
+    return array
+
+
+def opened(array: VirtualArray) -> VirtualArray:
+    """The array of a catalog that holds nothing else: its rows are not read yet."""
+    url = f"memory://operations/{uuid.uuid4().hex}"
+    write_catalog(VirtualGroup({"x": array}), url)
+    return open_catalog(url).arrays["x"]
+
+
+@pytest.fixture(params=[in_memory, opened])
+def keep(request: pytest.FixtureRequest) -> Iterator[Keep]:
+    yield request.param
+    if request.param is opened:
+        fsspec.filesystem("memory").rm("/operations", recursive=True)
 
 
 @st.composite
@@ -64,9 +92,9 @@ def numpy_orthogonal(values: np.ndarray, key: list[Any]) -> np.ndarray:
 
 
 @st.composite
-def steps(draw: st.DrawFn, array: VirtualArray, values: np.ndarray) -> Any:
+def steps(draw: st.DrawFn, array: VirtualArray, values: np.ndarray, keep: Keep) -> Any:
     """One more operation on both."""
-    kinds = ["index", "expand", "transpose", "concat", "broadcast", "stack"]
+    kinds = ["index", "flip", "expand", "transpose", "concat", "broadcast", "stack", "same"]
     kind = draw(st.sampled_from(kinds))
     ndim = values.ndim
     if kind == "expand" and ndim < 4:
@@ -87,6 +115,7 @@ def steps(draw: st.DrawFn, array: VirtualArray, values: np.ndarray) -> Any:
         shape = list(values.shape)
         shape[axis] = draw(st.integers(0, 4))
         other, more = draw(pairs(tuple(shape)))
+        other = keep(other)
         both = [array, other] if draw(st.booleans()) else [other, array]
         joined = [values, more] if both[0] is array else [more, values]
         dims = both[0].dims
@@ -97,15 +126,32 @@ def steps(draw: st.DrawFn, array: VirtualArray, values: np.ndarray) -> Any:
         axis = draw(st.integers(0, ndim))
         name = f"new{draw(st.uuids(version=4)).hex[:8]}"
         return stack([array, array], axis, name), np.stack([values, values], axis)
+    if kind == "flip" and ndim:
+        axis = draw(st.integers(0, ndim - 1))
+        return flip(array, axis), np.flip(values, axis)
+    if kind == "same":
+        return draw(ways_to_change_nothing(array)), values
     key = [draw(entries(extent)) for extent in values.shape]
     return getitem(array, tuple(key)), numpy_orthogonal(values, key)
 
 
+@st.composite
+def ways_to_change_nothing(draw: st.DrawFn, array: VirtualArray) -> VirtualArray:
+    """Operations that lay blocks and manifests otherwise, and leave values and fill as they are."""
+    if array.ndim and draw(st.booleans()):
+        axis = draw(st.integers(0, array.ndim - 1))
+        return split_blocks(array, axis, np.array(draw(st.lists(st.integers(-1, 8))), np.int64))
+    other_fill = array.dtype.type(77)
+    there_and_back = recast(recast(array, array.dtype, other_fill), array.dtype, array.fill_value)
+    return draw(st.sampled_from([compacted(array), pruned(array), there_and_back]))
+
+
 @given(st.data())
-def test_chains_of_operations_equal_numpy(data: st.DataObject) -> None:
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_chains_of_operations_equal_numpy(keep: Keep, data: st.DataObject) -> None:
     array, values = data.draw(pairs())
     for _ in range(data.draw(st.integers(1, 5))):
-        array, values = data.draw(steps(array, values))
+        array, values = data.draw(steps(keep(array), values, keep))
         assert array.shape == values.shape
         assert array.dtype == values.dtype
     np.testing.assert_array_equal(read_slowly(array), values)

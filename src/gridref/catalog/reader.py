@@ -218,11 +218,11 @@ def _array(entry: ArrayEntry, contents: _Contents, path: str) -> VirtualArray:
     place = Place(source=contents.address, variable=path)
     try:
         parts = entry.parts(contents.shared)
-        blocks = ParquetBlocks.of(
+        blocks = ParquetBlocks(
             contents.blocks, entry.blocks, parts["grid"].ndim, len(parts["encodings"])
         )
         manifest = ParquetManifest(contents.chunks, entry.chunks, entry.counts)
-        return VirtualArray(**parts, manifests=(manifest,), blocks=blocks)
+        return VirtualArray(**parts, manifests=(manifest,), block_source=blocks)
     except (GridrefError, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise CatalogCorruptError(
             f"the description of an array is damaged ({error}): build the catalog again", place

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self, override
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -231,39 +232,54 @@ class ParquetManifest:
         return self.table.take(wanted + self.rows.first_row)
 
 
-class ParquetBlocks(BlockTable):
-    """The block rows of one array of a catalog, read when a column is first looked at."""
+class ParquetBlocks:
+    """The block rows of one array of a catalog, read when they are first asked for.
 
-    _table: TableFile
-    _rows: RowRange
-    _ndim: int
-    _n_encodings: int
+    A `gridref.model.array.BlockSource`. Thread-safe; a pickle holds no rows.
 
-    @classmethod
-    def of(cls, table: TableFile, rows: RowRange, ndim: int, n_encodings: int) -> Self:
-        """The rows of an array of `ndim` dimensions with `n_encodings` encodings."""
-        blocks = cls.__new__(cls)
-        vars(blocks).update(_table=table, _rows=rows, _ndim=ndim, _n_encodings=n_encodings)
-        return blocks
+    Parameters
+    ----------
+    table
+        The block rows of all arrays.
+    rows
+        Those of this array.
+    ndim
+        Rank of the array.
+    n_encodings
+        Number of its encodings, which rows count into.
+    """
 
-    def __getattr__(self, name: str) -> Any:
-        # Called only for what is not there, that is, for columns before they are read.
-        if name not in BlockTable.__dataclass_fields__:
-            raise AttributeError(name)
-        columns = self._columns()
-        vars(self).update(columns)
-        return columns[name]
+    def __init__(self, table: TableFile, rows: RowRange, ndim: int, n_encodings: int) -> None:
+        self._table = table
+        self._rows = rows
+        self._ndim = ndim
+        self._n_encodings = n_encodings
+        self._loading = threading.Lock()
+        self._loaded: BlockTable | None = None
 
-    @override
-    def __len__(self) -> int:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ParquetBlocks, (self._table, self._rows, self._ndim, self._n_encodings)
+
+    @property
+    def n_blocks(self) -> int:
+        """Number of blocks."""
         return self._rows.n_rows
 
-    @override
-    def take(self, rows: NDArray[Any]) -> BlockTable:
-        """Some of the rows, in the given order, in memory."""
-        return BlockTable(*(getattr(self, name)[rows] for name in BlockTable.__dataclass_fields__))
+    def load(self) -> BlockTable:
+        """The blocks in memory.
 
-    def _columns(self) -> dict[str, NDArray[Any]]:
+        Raises
+        ------
+        CatalogCorruptError
+            If the table is damaged.
+        """
+        if self._loaded is None:
+            with self._loading:
+                if self._loaded is None:
+                    self._loaded = self._read()
+        return self._loaded
+
+    def _read(self) -> BlockTable:
         table = self._table.read_rows(self._rows.first_row, self._rows.n_rows)
         encoding = table.column("encoding").to_numpy().astype(np.int32, copy=False)
         if (
@@ -273,18 +289,18 @@ class ParquetBlocks(BlockTable):
             raise self._table.corrupt(
                 f"a block has encoding {int(encoding.max())} of {self._n_encodings}"
             )
-        return {
-            "encoding": encoding,
-            "manifest": np.zeros(len(self), np.int32),
-            "first_row": table.column("first_row").to_numpy(),
-            **{
-                name: self._per_axis(table.column(name))
-                for name in ("row_stride", "stored_shape", "origin", "step")
-            },
-        }
+        return BlockTable(
+            encoding=encoding,
+            manifest=np.zeros(self.n_blocks, np.int32),
+            first_row=table.column("first_row").to_numpy(),
+            row_stride=self._per_axis(table.column("row_stride")),
+            stored_shape=self._per_axis(table.column("stored_shape")),
+            origin=self._per_axis(table.column("origin")),
+            step=self._per_axis(table.column("step")),
+        )
 
     def _per_axis(self, column: pa.ChunkedArray) -> Int64Array:
         flat = column.combine_chunks().flatten().to_numpy()
-        if flat.size != len(self) * self._ndim:
+        if flat.size != self.n_blocks * self._ndim:
             raise self._table.corrupt(f"blocks of rank {self._ndim} have {flat.size} numbers")
-        return np.asarray(flat.reshape(len(self), self._ndim))
+        return np.asarray(flat.reshape(self.n_blocks, self._ndim))

@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from gridref.model.scan_report import ScanReport
 __all__ = [
     "MISSING_BLOCK",
     "AxisTable",
+    "BlockSource",
     "BlockTable",
     "VirtualArray",
     "VirtualGroup",
@@ -39,6 +40,22 @@ Int64Array = NDArray[np.int64]
 
 MISSING_BLOCK = -1
 """Encoding id of a block that no file holds: it reads as the array's fill value."""
+
+
+class BlockSource(Protocol):
+    """Blocks of an array, in memory or read when they are first asked for.
+
+    `BlockTable` is one; a catalog's arrays have another, so that opening it reads no rows.
+    """
+
+    @property
+    def n_blocks(self) -> int:
+        """Number of blocks, known without reading them."""
+        ...
+
+    def load(self) -> BlockTable:
+        """The blocks in memory: the same table every time. Safe for threads."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +138,15 @@ class BlockTable:
     def __len__(self) -> int:
         return len(self.encoding)
 
+    @property
+    def n_blocks(self) -> int:
+        """Number of blocks."""
+        return len(self.encoding)
+
+    def load(self) -> BlockTable:
+        """Itself: see `BlockSource`."""
+        return self
+
     def take(self, rows: NDArray[Any]) -> BlockTable:
         """Some of the rows, in the given order."""
         return BlockTable(*(column[rows] for column in vars(self).values()))
@@ -158,8 +184,8 @@ class VirtualArray:
         The distinct encodings of the blocks.
     manifests
         The manifests that blocks point into.
-    blocks
-        One row a block.
+    block_source
+        The blocks, or what reads them; `blocks` gives them.
 
     Raises
     ------
@@ -174,16 +200,16 @@ class VirtualArray:
     attrs: Mapping[str, Any]
     encodings: tuple[Encoding, ...]
     manifests: tuple[Manifest, ...]
-    blocks: BlockTable
+    block_source: BlockSource
 
     def __post_init__(self) -> None:
         if len(self.dims) != self.grid.ndim:
             raise InvalidRequestError(
                 f"{len(self.dims)} dimension names {self.dims} for shape {self.grid.shape}"
             )
-        if len(self.blocks) != self.grid.n_chunks:
+        if self.n_blocks != self.grid.n_chunks:
             raise InvalidRequestError(
-                f"{len(self.blocks)} blocks for an outer grid of {self.grid.grid_shape}"
+                f"{self.n_blocks} blocks for an outer grid of {self.grid.grid_shape}"
             )
         for encoding in self.encodings:
             if encoding.ndim != self.grid.ndim:
@@ -261,9 +287,14 @@ class VirtualArray:
         return math.prod(self.shape)
 
     @property
+    def blocks(self) -> BlockTable:
+        """One row a block."""
+        return self.block_source.load()
+
+    @property
     def n_blocks(self) -> int:
         """Number of blocks."""
-        return len(self.blocks)
+        return self.block_source.n_blocks
 
     @property
     def nbytes(self) -> int:
@@ -317,7 +348,9 @@ class VirtualArray:
         return tuple(tables)
 
     def replace(self, **changes: Any) -> VirtualArray:
-        """A copy with some attributes replaced."""
+        """A copy with some attributes replaced; `blocks` takes the place of `block_source`."""
+        if "blocks" in changes:
+            changes["block_source"] = changes.pop("blocks")
         return replace(self, **changes)
 
     def __repr__(self) -> str:

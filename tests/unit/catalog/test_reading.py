@@ -4,6 +4,8 @@ import json
 import pickle
 import shutil
 import threading
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -148,8 +150,12 @@ def test_only_what_is_needed_is_read(
     array = opened.arrays["a"]
     assert (array.shape, array.n_blocks) == ((150_101,), 4)
     assert not array.has_filter_masks
+    renamed = replace(array.replace(attrs={"units": "K"}), dims=("y",))
+    assert (renamed.dims, renamed.shape, len(repr(renamed)) > 0) == (("y",), (150_101,), True)
     assert reads == []
     assert array.blocks.origin.shape == (4, 1)
+    assert renamed.blocks is array.blocks
+    assert len(renamed.blocks) == renamed.blocks.n_blocks == 4
     assert reads == [("blocks", 0)]
     reads.clear()
     array.manifests[0].take(np.array([100_000]))
@@ -183,12 +189,41 @@ def test_threads_share_a_catalog(large: tuple[Path, VirtualGroup]) -> None:
     assert wrong == []
 
 
+def test_threads_load_rows_once(
+    large: tuple[Path, VirtualGroup], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = open_catalog(large[0])
+    reads: list[tuple[str, int]] = []
+    original = TableFile.read_row_group
+
+    def read(self: TableFile, number: int, columns: Any) -> Any:
+        reads.append((Path(self.address).name.partition("-")[0], number))
+        time.sleep(0.1)
+        return original(self, number, columns)
+
+    monkeypatch.setattr(TableFile, "read_row_group", read)
+    array = opened.arrays["a"]
+    together = threading.Barrier(6)
+
+    def ask() -> None:
+        together.wait()
+        array.manifests[0].take(array.blocks.first_row[:1])
+
+    threads = [threading.Thread(target=ask) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert reads.count(("blocks", 0)) == 1
+    assert reads.count(("chunks", 0)) <= 2  # numbers and, where a row is inline, payloads
+
+
 def test_a_catalog_can_be_pickled(large: tuple[Path, VirtualGroup]) -> None:
     path, group = large
     opened = open_catalog(path)
     for used in (False, True):
         if used:
-            opened.arrays["b"].blocks.take(np.array([0]))
+            assert len(opened.arrays["b"].blocks) == 1
             opened.arrays["b"].manifests[0].take(np.array([5]))
         copy = pickle.loads(pickle.dumps(opened))
         rows = np.array([7, 69_999])
