@@ -1,55 +1,78 @@
 """gridref: open any pile of HDF5, NetCDF4 and TIFF files as one Zarr cube without copying them.
 
-Names are imported when they are first used, so that ``import gridref`` does not wait for zarr and
-xarray.
+Names are imported when they are first used, so that ``import gridref`` waits for nothing.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from gridref import errors
-
 if TYPE_CHECKING:
-    from gridref.adapters.xarray.opening import explain as explain
+    from gridref import errors as errors
     from gridref.adapters.xarray.opening import open_virtual_dataset as open_virtual_dataset
     from gridref.adapters.xarray.opening import open_virtual_datatree as open_virtual_datatree
     from gridref.adapters.xarray.opening import open_virtual_mfdataset as open_virtual_mfdataset
     from gridref.adapters.zarr.store import GridrefStore as GridrefStore
     from gridref.adapters.zarr.store import open_store as open_store
-    from gridref.catalog import open_catalog as open_catalog
-    from gridref.catalog import write_catalog as write_catalog
+    from gridref.combine import Combination as Combination
+    from gridref.combine import CombineOptions as CombineOptions
+    from gridref.combine import MosaicOptions as MosaicOptions
     from gridref.combine import concat as concat
-    from gridref.formats import scan as scan
+    from gridref.formats import ScanOptions as ScanOptions
     from gridref.model.array import VirtualArray as VirtualArray
     from gridref.model.array import VirtualGroup as VirtualGroup
+    from gridref.serve.views import ViewOptions as ViewOptions
     from gridref.workflows.building import build as build
-    from gridref.workflows.building import scan_many as scan_many
+    from gridref.workflows.building import explain as explain
+    from gridref.workflows.building import plan as plan
+    from gridref.workflows.layout import Layout as Layout
+    from gridref.workflows.opening import open_catalog as open_catalog
+    from gridref.workflows.opening import write_catalog as write_catalog
+    from gridref.workflows.scanning import scan as scan
+    from gridref.workflows.scanning import scan_many as scan_many
+    from gridref.workflows.verifying import Verification as Verification
     from gridref.workflows.verifying import verify as verify
 
+    __version__: str
+
 _HOMES = {
+    "Combination": "gridref.combine",
+    "CombineOptions": "gridref.combine",
     "GridrefStore": "gridref.adapters.zarr.store",
+    "Layout": "gridref.workflows.layout",
+    "MosaicOptions": "gridref.combine",
+    "ScanOptions": "gridref.formats",
+    "Verification": "gridref.workflows.verifying",
+    "ViewOptions": "gridref.serve.views",
     "VirtualArray": "gridref.model.array",
     "VirtualGroup": "gridref.model.array",
     "build": "gridref.workflows.building",
     "concat": "gridref.combine",
-    "explain": "gridref.adapters.xarray.opening",
-    "open_catalog": "gridref.catalog",
+    "explain": "gridref.workflows.building",
+    "open_catalog": "gridref.workflows.opening",
     "open_store": "gridref.adapters.zarr.store",
     "open_virtual_dataset": "gridref.adapters.xarray.opening",
     "open_virtual_datatree": "gridref.adapters.xarray.opening",
     "open_virtual_mfdataset": "gridref.adapters.xarray.opening",
-    "scan": "gridref.formats",
-    "scan_many": "gridref.workflows.building",
+    "plan": "gridref.workflows.building",
+    "scan": "gridref.workflows.scanning",
+    "scan_many": "gridref.workflows.scanning",
     "verify": "gridref.workflows.verifying",
-    "write_catalog": "gridref.catalog",
+    "write_catalog": "gridref.workflows.opening",
 }
 
 __all__ = [
+    "Combination",
+    "CombineOptions",
     "GridrefStore",
+    "Layout",
+    "MosaicOptions",
+    "ScanOptions",
+    "Verification",
+    "ViewOptions",
     "VirtualArray",
     "VirtualGroup",
+    "__version__",
     "build",
     "concat",
     "errors",
@@ -59,6 +82,7 @@ __all__ = [
     "open_virtual_dataset",
     "open_virtual_datatree",
     "open_virtual_mfdataset",
+    "plan",
     "scan",
     "scan_many",
     "verify",
@@ -67,6 +91,14 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("gridref")
+    if name == "errors":
+        return import_module("gridref.errors")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'gridref' has no attribute {name!r}")

@@ -125,7 +125,7 @@ def test_families_of_rasters(shared_data: Path, tmp_path: Path, name: str) -> No
 def test_families_that_do_not_fit_say_why(shared_data: Path, name: str) -> None:
     dim, causes = UNFIT[name]
     files = family(shared_data, name)
-    result = gridref.explain(files, dim)
+    result = gridref.plan(files, dim)
     assert result.group is None
     assert {problem.cause for problem in result.problems} >= causes
     for problem in result.problems:
@@ -165,7 +165,7 @@ def test_beams_of_unequal_length_group_by_group(shared_data: Path) -> None:
 def test_granules_of_groups_that_come_and_go(shared_data: Path, tmp_path: Path) -> None:
     """Dimensions of length 1 that the root defines; the second file lacks most variables."""
     files = family(shared_data, "tempo_single")
-    result = gridref.explain(files, "mirror_step")
+    result = gridref.plan(files, "mirror_step")
     assert {problem.cause for problem in result.problems} == {"variable-missing"}
     options = {"join": "outer", "conflicts": "drop"}
     catalog = tmp_path / "cube.gridref"
@@ -191,12 +191,12 @@ def test_granules_of_groups_that_come_and_go(shared_data: Path, tmp_path: Path) 
                 compared += 1
             same(cube[path][name], expected, f"{path}/{name}")
     assert compared == 37
-    report = gridref.explain(files, "mirror_step", **options).report
+    report = gridref.plan(files, "mirror_step", **options).report
     left_out = [d.variable for d in report if d.resolution == "left out"]
     assert left_out == ["mirror_step"]
 
 
 def test_one_problem_does_not_hide_others(shared_data: Path) -> None:
     files = family(shared_data, "wrf_tip_2domains")
-    result = gridref.explain(files, "Time")
+    result = gridref.plan(files, "Time")
     assert {problem.variable for problem in result.problems} >= {"T2", "XLAT", "XLONG"}

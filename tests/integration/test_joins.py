@@ -159,7 +159,7 @@ def test_batches_join_like_one(tmp_path: Path, join: str, monkeypatch: pytest.Mo
 
 def test_joined_labels_are_reported(tmp_path: Path) -> None:
     files = write(tmp_path, GRIDS["wider"])
-    report = gridref.explain(files, "time", join="outer").report
+    report = gridref.plan(files, "time", join="outer").report
     (drift,) = report.of_cause("labels")
     assert drift.variable == "lat"
     assert [case.ranges for case in drift.cases] == [((0, 0), (2, 2)), ((1, 1),)]

@@ -94,7 +94,7 @@ def test_explaining_reads_no_values_where_no_rule_needs_them(
             return reader.read(array)
 
     monkeypatch.setattr("gridref.adapters.xarray.opening.reader_for", lambda _: Counting())
-    result = gridref.explain(files, "time")
+    result = gridref.plan(files, "time")
     assert result.problems == ()
     assert result.report.of_cause("packing")
     # Labels are compared, and the variable without the dimension; t and plain are not read.

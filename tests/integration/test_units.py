@@ -38,8 +38,8 @@ def test_kelvin_and_celsius(tmp_path: Path) -> None:
     expected = np.concatenate([kelvin.astype("f8"), celsius + 273.15])
     np.testing.assert_allclose(cube.t.values, expected, rtol=1e-14)
     assert cube.t.attrs["units"] == "K"
-    assert gridref.explain(files, "time").problems
-    assert not gridref.explain(files, "time", convert_units=True).problems
+    assert gridref.plan(files, "time").problems
+    assert not gridref.plan(files, "time", convert_units=True).problems
     virtual = gridref.open_virtual_mfdataset(files, "time", convert_units=True)
     np.testing.assert_allclose(np.asarray(virtual.t.data), expected, rtol=1e-14)
 

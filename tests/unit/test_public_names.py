@@ -7,9 +7,17 @@ import gridref
 
 def test_public_names() -> None:
     assert sorted(gridref.__all__) == [
+        "Combination",
+        "CombineOptions",
         "GridrefStore",
+        "Layout",
+        "MosaicOptions",
+        "ScanOptions",
+        "Verification",
+        "ViewOptions",
         "VirtualArray",
         "VirtualGroup",
+        "__version__",
         "build",
         "concat",
         "errors",
@@ -19,6 +27,7 @@ def test_public_names() -> None:
         "open_virtual_dataset",
         "open_virtual_datatree",
         "open_virtual_mfdataset",
+        "plan",
         "scan",
         "scan_many",
         "verify",

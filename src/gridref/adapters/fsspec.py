@@ -9,8 +9,10 @@ from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
 from gridref.errors import InvalidRequestError, ReadOnlyError
 from gridref.model.array import VirtualGroup
+from gridref.options import options_of, with_new_names
 from gridref.serve.objects import VirtualObject
-from gridref.workflows.opening import open_group, open_space, view_options
+from gridref.serve.views import ViewOptions
+from gridref.workflows.opening import FORMER_GRID, open_group, open_space, view_options
 
 __all__ = ["GridrefFileSystem"]
 
@@ -26,10 +28,10 @@ class GridrefFileSystem(AbstractFileSystem):
         Address of the catalog, or a `VirtualGroup`.
     target_protocol, target_options
         fsspec protocol and options of the catalog's address, as chaining gives them.
-    view, rectilinear, chunks, compressor, shards, grid, index_location
-        As for `gridref.open_store`.
     storage_options
         Options for the sources; by default `target_options`.
+    **kwargs
+        Fields of `ViewOptions`, as for `gridref.open_store`, and fsspec's own options.
 
     Examples
     --------
@@ -46,32 +48,19 @@ class GridrefFileSystem(AbstractFileSystem):
         fo: str | VirtualGroup | None = None,
         target_protocol: str | None = None,
         target_options: Mapping[str, Any] | None = None,
-        view: str = "auto",
-        rectilinear: bool | None = None,
-        chunks: Mapping[str, int] | None = None,
-        compressor: str | None = None,
-        shards: str | Mapping[str, int] | None = None,
-        grid: str = "auto",
-        index_location: str = "end",
         storage_options: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        kwargs = with_new_names("gridref::", kwargs, FORMER_GRID)
+        view = options_of(ViewOptions, kwargs)
+        super().__init__(**{name: value for name, value in kwargs.items() if name not in view})
         if fo is None:
             raise InvalidRequestError(
                 "no catalog given: write gridref::ADDRESS, like gridref::file:///data/cube.gridref"
             )
         if isinstance(fo, str) and target_protocol not in (None, "file", "local"):
             fo = fo if "://" in fo else f"{target_protocol}://{fo}"
-        options = view_options(
-            view,
-            rectilinear=rectilinear,
-            chunks=chunks,
-            compressor=compressor,
-            shards=shards,
-            grid=grid,
-            index_location=index_location,
-        )
+        options = view_options(view)
         catalog_options = {k: v for k, v in (target_options or {}).items() if k != "fo"}
         group = open_group(fo, catalog_options)
         self.space, self.reader = open_space(

@@ -32,7 +32,7 @@ __all__ = ["INLINE_LIMIT_BYTES", "to_kerchunk"]
 INLINE_LIMIT_BYTES = 2**20
 """Largest array that is written into the references where they cannot point to its chunks."""
 
-_NATIVE = ViewOptions(View.NATIVE, rectilinear=True)
+_NATIVE = ViewOptions(View.NATIVE, grid="rectilinear")
 _PORTABLE = ViewOptions(View.PORTABLE)
 
 

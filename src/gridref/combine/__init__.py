@@ -6,7 +6,7 @@ from gridref.combine.concatenation import Combination
 from gridref.combine.folding import combine, concat, merged_reports
 from gridref.combine.labelled import combine_stack, stack
 from gridref.combine.mosaic import combine_mosaic, mosaic
-from gridref.combine.options import CombineOptions
+from gridref.combine.options import CombineOptions, MosaicOptions
 from gridref.combine.report import Drift, DriftCase, DriftReport
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "Drift",
     "DriftCase",
     "DriftReport",
+    "MosaicOptions",
     "combine",
     "combine_mosaic",
     "combine_stack",

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
-from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Self
 
 from numpy.typing import NDArray
 
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray
+from gridref.options import check_choices, check_names
 
-__all__ = ["CombineOptions", "ConvertUnits", "Read"]
+__all__ = ["CombineOptions", "ConvertUnits", "MosaicOptions", "Read"]
 
 Read = Callable[[VirtualArray], NDArray[Any]]
 """Reads all values of an array."""
@@ -81,18 +81,34 @@ class CombineOptions:
         InvalidRequestError
             For an unknown name, with the near ones, or a value that an option does not take.
         """
-        known = [option.name for option in fields(cls)]
-        for name in options:
-            if name not in known:
-                near = get_close_matches(name, known, 2) or known
-                raise InvalidRequestError(f"no option {name!r} of combining; try {', '.join(near)}")
+        check_names("combining", options, [option.name for option in fields(cls)])
         return cls(**options)
 
     def __post_init__(self) -> None:
-        hints = get_type_hints(CombineOptions)
-        for option in fields(self):
-            hint = hints[option.name]
-            value = getattr(self, option.name)
-            if get_origin(hint) is Literal and value not in get_args(hint):
-                allowed = ", ".join(map(repr, get_args(hint)))
-                raise InvalidRequestError(f"{option.name} is one of {allowed}, got {value!r}")
+        check_choices(self)
+
+
+@dataclass(frozen=True)
+class MosaicOptions:
+    """How georeferenced inputs are found their places in a mosaic.
+
+    Attributes
+    ----------
+    x, y
+        Names of the dimensions along which inputs lie beside each other.
+    tolerance
+        How far, in pixels, an input may lie off the grid of the first one.
+
+    Raises
+    ------
+    InvalidRequestError
+        For a tolerance below 0 or above half a pixel, where places are no longer told apart.
+    """
+
+    x: str = "x"
+    y: str = "y"
+    tolerance: float = 0.01
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.tolerance <= 0.5:
+            raise InvalidRequestError(f"tolerance must be from 0 to 0.5, got {self.tolerance!r}")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from gridref.errors import InvalidRequestError
+from gridref.options import check_choices
 
 __all__ = ["OnUnsupported", "PhonyDims", "ScanOptions"]
 
@@ -49,12 +50,7 @@ class ScanOptions:
     max_objects: int = 1_000_000
 
     def __post_init__(self) -> None:
-        for name, choices in (("on_unsupported", OnUnsupported), ("phony_dims", PhonyDims)):
-            if getattr(self, name) not in get_args(choices):
-                raise InvalidRequestError(
-                    f"{name} must be one of {', '.join(get_args(choices))},"
-                    f" got {getattr(self, name)!r}"
-                )
+        check_choices(self)
         for name, least in (("max_chunk_bytes", 1), ("max_inline_bytes", 0), ("max_objects", 1)):
             if getattr(self, name) < least:
                 raise InvalidRequestError(f"{name} must be >= {least}, got {getattr(self, name)}")

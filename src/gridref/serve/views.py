@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,7 @@ from gridref.model.zarr_metadata import (
     attributes_to_json,
     packed_dtype,
 )
+from gridref.options import check_choices
 from gridref.serve.native_grid import native_grid, one_encoding
 from gridref.serve.portable_grid import MANY_CHUNKS, TINY_CHUNK_BYTES, portable_grid
 
@@ -63,9 +65,10 @@ class ViewOptions:
     ----------
     view
         Which view.
-    rectilinear
-        Whether the ``rectilinear`` chunk grid may be used. Where not, arrays of uneven chunks are
-        shown portable on a regular grid.
+    grid
+        ``"rectilinear"``: the chunk grid of that name may be shown. ``"regular"``: arrays of uneven
+        chunks are shown portable, on a regular grid. ``"auto"`` is what zarr-python's
+        ``array.rectilinear_chunks`` says where that is at hand, else regular.
     chunks
         Chunk lengths of the portable view by dimension name; dimensions not named follow the stored
         chunks. Asking for chunks makes an array portable under `View.AUTO`.
@@ -81,17 +84,19 @@ class ViewOptions:
     Raises
     ------
     InvalidRequestError
-        For an unknown compressor or kind of shards, or a length below 1.
+        For an unknown view, grid, compressor, kind of shards or place of their index, or a length
+        below 1.
     """
 
     view: View = View.AUTO
-    rectilinear: bool = False
+    grid: Literal["auto", "regular", "rectilinear"] = "auto"
     chunks: Mapping[str, int] | None = None
     compressor: str | None = None
     shards: str | Mapping[str, int] | None = None
     index_location: IndexLocation = IndexLocation.END
 
     def __post_init__(self) -> None:
+        check_choices(self)
         if isinstance(self.shards, str) and self.shards not in ("blocks", "auto"):
             raise InvalidRequestError(
                 'shards must be "blocks", "auto", lengths by dimension or None,'
@@ -108,6 +113,11 @@ class ViewOptions:
             raise InvalidRequestError(
                 f"compressor must be one of {sorted(COMPRESSORS)} or None, got {self.compressor!r}"
             )
+
+    @property
+    def rectilinear(self) -> bool:
+        """Whether uneven chunk grids may be shown."""
+        return self.grid == "rectilinear"
 
 
 @dataclass(frozen=True, eq=False)

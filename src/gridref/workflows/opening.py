@@ -5,39 +5,127 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
-from gridref.catalog import open_catalog
+from gridref.catalog import CatalogGroup
+from gridref.catalog import open_catalog as read_catalog
+from gridref.catalog import write_catalog as put_catalog
 from gridref.errors import InvalidRequestError
 from gridref.io import SourcePool
 from gridref.model.array import VirtualGroup
-from gridref.model.shard import IndexLocation
+from gridref.options import verb
 from gridref.serve.objects import KeySpace, ObjectReader
 from gridref.serve.reader import Reader
-from gridref.serve.views import View, ViewOptions
+from gridref.serve.views import ViewOptions
 
 __all__ = [
     "CACHE_BYTES",
+    "FORMER_GRID",
+    "open_catalog",
     "open_group",
     "open_space",
     "reader_for",
     "rectilinear_enabled",
     "view_options",
+    "write_catalog",
 ]
 
 CACHE_BYTES = 256 * 2**20
 """Size of the cache of decoded chunks that the requests to one store share."""
 
+FORMER_GRID = {"rectilinear": ("grid", {True: "rectilinear", False: "regular", None: "auto"})}
+"""The option `grid` under the name and with the values that it had before."""
+
 StorageOptions = Mapping[str, Any]
 
 
+@verb(renamed={"url": "catalog"}, positional=("storage_options",))
+def open_catalog(
+    catalog: str | os.PathLike[str], *, storage_options: StorageOptions | None = None
+) -> CatalogGroup:
+    """Open a catalog.
+
+    Only ``gridref.json`` is read, so the cost does not grow with the number of chunks. Arrays read
+    their blocks, and blocks their chunks, when they are first looked at.
+
+    Parameters
+    ----------
+    catalog
+        Address of the catalog's directory (or of the ``gridref.json`` in it).
+    storage_options
+        Options of fsspec's filesystem of the catalog and of its sources, or of several by protocol:
+        ``{"s3": {"anon": True}, "https": {...}}``.
+
+    Raises
+    ------
+    CatalogNotFoundError
+        If there is no catalog.
+    CatalogVersionError
+        If its format version is not known.
+    CatalogCorruptError
+        If it is damaged. Damaged tables raise it later, when rows are read.
+    SourceUnavailableError
+        If it cannot be reached or read.
+    """
+    return read_catalog(catalog, storage_options)
+
+
+@verb(renamed={"url": "catalog"}, positional=("storage_options",))
+def write_catalog(
+    group: VirtualGroup,
+    catalog: str | os.PathLike[str],
+    *,
+    storage_options: StorageOptions | None = None,
+    extra: Mapping[str, Any] | None = None,
+    sources: Literal["absolute", "relative"] = "absolute",
+) -> str:
+    """Write a catalog, or replace one in one step.
+
+    A crash at any moment leaves the old catalog, or none where there was none.
+
+    Parameters
+    ----------
+    group
+        What to write. It may be a catalog that was opened from the same address.
+    catalog
+        Address of the directory, local or on any fsspec filesystem that can be written to.
+    storage_options
+        Options of fsspec's filesystem of the catalog, or of several by protocol.
+    extra
+        JSON values of the application's own, kept as they are.
+    sources
+        ``"absolute"`` stores the addresses of the sources as they are; ``"relative"`` stores them
+        as seen from the catalog where both lie on one filesystem, so that both can be moved
+        together.
+
+    Returns
+    -------
+    str
+        The content digest of the catalog.
+
+    Raises
+    ------
+    InvalidRequestError
+        If something that is not a catalog lies at the address, or the group holds something that a
+        catalog cannot keep.
+    CatalogVersionError, CatalogCorruptError
+        If a catalog lies there that cannot be understood: remove it first.
+    CatalogError
+        If writing fails: no room, no permission.
+    SourceUnavailableError
+        If a remote filesystem cannot be reached or refuses.
+    """
+    return put_catalog(group, catalog, storage_options, extra=extra, sources=sources)
+
+
 def open_group(
-    source: str | os.PathLike[str] | VirtualGroup, storage_options: StorageOptions | None = None
+    catalog: str | os.PathLike[str] | VirtualGroup, storage_options: StorageOptions | None = None
 ) -> VirtualGroup:
     """The group behind a catalog's address; a group is handed through."""
-    if isinstance(source, VirtualGroup):
-        return source
-    return open_catalog(os.fspath(source), storage_options)
+    if isinstance(catalog, VirtualGroup):
+        return catalog
+    return read_catalog(os.fspath(catalog), storage_options)
 
 
 def reader_for(
@@ -53,43 +141,18 @@ def rectilinear_enabled() -> bool:
     return bool(zarr is not None and zarr.config.get("array.rectilinear_chunks", False))
 
 
-def view_options(
-    view: str | View = View.AUTO,
-    *,
-    rectilinear: bool | None = None,
-    chunks: Mapping[str, int] | None = None,
-    compressor: str | None = None,
-    shards: str | Mapping[str, int] | None = None,
-    grid: str = "auto",
-    index_location: str = "end",
-) -> ViewOptions:
-    """Options of a view, as users write them.
-
-    `grid` is ``"regular"``, ``"rectilinear"`` (uneven chunk grids may be shown) or ``"auto"``,
-    which follows `rectilinear`; and that, if None, what zarr-python's
-    ``array.rectilinear_chunks`` is now.
+def view_options(options: Mapping[str, Any]) -> ViewOptions:
+    """Options of a view as users write them; ``grid="auto"`` follows zarr-python if it is loaded.
 
     Raises
     ------
     InvalidRequestError
-        For an unknown view, compressor, grid, kind of shards or place of their index.
+        For values that cannot be meant.
     """
-    if grid not in ("auto", "regular", "rectilinear"):
-        raise InvalidRequestError(f"grid must be auto, regular or rectilinear, got {grid!r}")
-    if index_location not in ("start", "end"):
-        raise InvalidRequestError(f"index_location must be start or end, got {index_location!r}")
-    try:
-        chosen = View(view)
-    except ValueError:
-        names = ", ".join(member.value for member in View)
-        raise InvalidRequestError(f"view must be one of {names}, got {view!r}") from None
-    if grid != "auto":
-        rectilinear = grid == "rectilinear"
-    if rectilinear is None:
-        rectilinear = rectilinear_enabled()
-    return ViewOptions(
-        chosen, rectilinear, chunks, compressor, shards, IndexLocation(index_location)
-    )
+    asked = ViewOptions(**options)
+    if asked.grid != "auto":
+        return asked
+    return replace(asked, grid="rectilinear" if rectilinear_enabled() else "regular")
 
 
 def open_space(

@@ -16,6 +16,7 @@ from gridref.errors import Place, UnsupportedFeatureError
 from gridref.model.array import MISSING_BLOCK, VirtualArray, VirtualGroup
 from gridref.model.encoding import Encoding
 from gridref.model.manifest import ChunkState
+from gridref.options import verb
 from gridref.serve.plan import CrossProduct, PieceBatch, plan_read
 from gridref.serve.reader import Reader
 from gridref.workflows.opening import open_group, reader_for
@@ -73,8 +74,9 @@ class _Tally:
     not_compared: dict[tuple[str, str], None] = field(default_factory=dict)
 
 
+@verb(renamed={"source": "catalog"})
 def verify(
-    source: str | os.PathLike[str] | VirtualGroup,
+    catalog: str | os.PathLike[str] | VirtualGroup,
     *,
     everything: bool = False,
     storage_options: Mapping[str, Any] | None = None,
@@ -87,12 +89,13 @@ def verify(
 
     Parameters
     ----------
-    source
+    catalog
         Address of a catalog, or a group.
     everything
         Compare every stored chunk; otherwise the corners and a random sample of each array.
     storage_options
-        Options for fsspec.
+        Options of fsspec's filesystem of the catalog and of its sources, or of several by protocol:
+        ``{"s3": {"anon": True}, "https": {...}}``.
     seed
         Seed of the sample.
     progress
@@ -105,9 +108,9 @@ def verify(
     CatalogCorruptError
         If a file of the catalog is not as it was written.
     """
-    if not isinstance(source, VirtualGroup):
-        check_catalog(source, storage_options)
-    group = open_group(source, storage_options)
+    if not isinstance(catalog, VirtualGroup):
+        check_catalog(catalog, storage_options)
+    group = open_group(catalog, storage_options)
     arrays = group.all_arrays()
     random = np.random.default_rng(seed)
     chosen = {

@@ -21,7 +21,7 @@ def group() -> gridref.VirtualGroup:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"view": "pretty"}, "view must be one of auto, native, portable"),
+        ({"view": "pretty"}, "view is one of 'auto', 'native', 'portable'"),
         ({"compressor": "rar"}, "compressor must be one of"),
         ({"chunks": {"y": 3}}, "no array has a dimension y; there are x"),
         ({"shards": {"z": 3}}, "no array has a dimension z"),
@@ -45,5 +45,5 @@ def test_rectilinear_follows_zarrs_flag(group: gridref.VirtualGroup) -> None:
         assert grid() == "regular"
     with zarr.config.set({"array.rectilinear_chunks": True}):
         assert grid() == "rectilinear"
-        store = gridref.open_store(uneven, rectilinear=False)
+        store = gridref.open_store(uneven, grid="regular")
         assert store.space.document("v")["chunk_grid"]["name"] == "regular"

@@ -215,13 +215,13 @@ def info(
     """
     from gridref.adapters.cli.drawing import describe_arrays, draw_grid, draw_tree
     from gridref.adapters.cli.inspecting import source_summary
-    from gridref.workflows.opening import open_group, rectilinear_enabled
+    from gridref.workflows.opening import open_group
 
     console = Console()
     group = open_group(catalog, parse_options(option))
     console.print(draw_tree(group, catalog))
     console.print()
-    views = _view_options(view, shards, rectilinear=rectilinear_enabled())
+    views = _view_options(view, shards)
     console.print(describe_arrays(group, views))
     _print_reasons(console, group, views)
     console.print()
@@ -234,12 +234,10 @@ def info(
         console.print(draw_grid(largest, path, min(console.width, 100)))
 
 
-def _view_options(view: str, shards: str | None, *, rectilinear: bool) -> ViewOptions:
-    from gridref.serve.views import View, ViewOptions
+def _view_options(view: str, shards: str | None) -> ViewOptions:
+    from gridref.workflows.opening import view_options
 
-    if view not in list(View):
-        raise typer.BadParameter(f"a view is one of {', '.join(View)}, got {view!r}")
-    return ViewOptions(View(view), rectilinear=rectilinear, shards=parse_shards(shards))
+    return view_options({"view": view, "shards": parse_shards(shards)})
 
 
 def _print_reasons(console: Console, group: VirtualGroup, views: ViewOptions) -> None:
@@ -330,9 +328,9 @@ def plan(
         gridref plan data/*.nc --concat-dim time
     """
     from gridref.adapters.cli.plan import print_plan
-    from gridref.adapters.xarray.opening import explain
+    from gridref.workflows.building import plan as plan_files
 
-    combination = explain(
+    combination = plan_files(
         files,
         concat_dim,
         storage_options=parse_options(option),

@@ -48,13 +48,16 @@ class SiteOptions:
 
     def view(self, name: str) -> ViewOptions:
         """The options of one of the `VIEWS`."""
+        portable = name == "portable"
         return view_options(
-            VIEWS[name],
-            shards=self.shards,
-            grid=self.grid,
-            index_location=self.index_location,
-            chunks=self.chunks if name == "portable" else None,
-            compressor=self.compressor if name == "portable" else None,
+            {
+                "view": VIEWS[name],
+                "shards": self.shards,
+                "grid": self.grid,
+                "index_location": self.index_location,
+                "chunks": self.chunks if portable else None,
+                "compressor": self.compressor if portable else None,
+            }
         )
 
 

@@ -17,36 +17,45 @@ from gridref.adapters.xarray.virtual_dataset import (
     group_to_tree,
     tree_to_group,
 )
-from gridref.combine import Combination, CombineOptions, DriftReport, combine
+from gridref.combine import CombineOptions, DriftReport, combine
 from gridref.errors import CombineError, InvalidRequestError
-from gridref.formats import scan
+from gridref.formats import ScanOptions, scan
+from gridref.formats.options import OnUnsupported
 from gridref.io import expand_urls
 from gridref.model.array import VirtualGroup
-from gridref.workflows.building import scan_each, scan_many
+from gridref.options import check_choice, verb
 from gridref.workflows.file_order import Part, by_coords, nested, nested_urls
 from gridref.workflows.opening import reader_for
+from gridref.workflows.scanning import scan_each
 from gridref.workflows.units import with_converter
 
-__all__ = ["explain", "open_virtual_dataset", "open_virtual_datatree", "open_virtual_mfdataset"]
+__all__ = ["open_virtual_dataset", "open_virtual_datatree", "open_virtual_mfdataset"]
+
+_REPEATS = ("minimal", "different", "all")
+_COMPARISONS = (
+    "equals", "no_conflicts", "override", "identical", "broadcast_equals", "minimal"
+)  # fmt: skip
+"""What xarray's ``compat`` can be."""
 
 
+@verb(renamed={"url": "file"})
 def open_virtual_dataset(
-    url: Url,
+    file: Url,
     group: str | None = None,
     *,
     loadable_variables: Iterable[str] | None = None,
     drop_variables: Iterable[str] = (),
     decode_times: bool = True,
     storage_options: Mapping[str, Any] | None = None,
-    on_unsupported: str = "raise",
+    on_unsupported: OnUnsupported = "raise",
     load_limit: int = LOAD_LIMIT_BYTES,
 ) -> xr.Dataset:
     """Open one group of a file as a dataset of virtual arrays.
 
     Parameters
     ----------
-    url
-        The file: a local path or an fsspec URL.
+    file
+        A local path or an fsspec URL.
     group
         Path of the group; the root by default.
     loadable_variables
@@ -65,15 +74,14 @@ def open_virtual_dataset(
     xarray.Dataset
         Virtual variables keep their stored dtype and attributes.
     """
-    found = scan(
-        os.fspath(url), storage_options=storage_options, on_unsupported=_policy(on_unsupported)
-    )
+    found = scan(os.fspath(file), storage_options=storage_options, on_unsupported=on_unsupported)
     loading = Loading.of(loadable_variables, drop_variables, decode_times, load_limit)
     return group_to_dataset(_subgroup(found, group), reader_for(storage_options), loading)
 
 
+@verb(CombineOptions, renamed={"urls": "files"}, hidden=("variables",))
 def open_virtual_mfdataset(
-    urls: Url | Iterable[Url] | Sequence[Any],
+    files: Url | Iterable[Url] | Sequence[Any],
     concat_dim: str | Sequence[str | None] | None = None,
     *,
     combine: Literal["by_coords", "nested"] = "by_coords",
@@ -89,7 +97,7 @@ def open_virtual_mfdataset(
     drop_variables: Iterable[str] = (),
     decode_times: bool = True,
     storage_options: Mapping[str, Any] | None = None,
-    on_unsupported: str = "raise",
+    on_unsupported: OnUnsupported = "raise",
     load_limit: int = LOAD_LIMIT_BYTES,
     **options: Any,
 ) -> xr.Dataset:
@@ -97,7 +105,7 @@ def open_virtual_mfdataset(
 
     Parameters
     ----------
-    urls
+    files
         Paths, URLs, globs or directories; for ``combine="nested"`` over several dimensions, lists
         of lists, the outermost along the first dimension.
     concat_dim
@@ -127,7 +135,7 @@ def open_virtual_mfdataset(
     loadable_variables, drop_variables, decode_times, storage_options, on_unsupported, load_limit
         As for `open_virtual_dataset`.
     **options
-        More of `gridref.combine.CombineOptions`; ``convert_units=True`` converts with pint.
+        More of `gridref.CombineOptions`; ``convert_units=True`` converts with pint.
 
     Returns
     -------
@@ -139,6 +147,7 @@ def open_virtual_mfdataset(
     CombineError
         With every problem, where the files do not fit together.
     """
+    check_choice("combine", combine, ("by_coords", "nested"))
     reader = reader_for(storage_options)
     loading = Loading.of(loadable_variables, drop_variables, decode_times, load_limit)
     rules = _rules(
@@ -157,10 +166,10 @@ def open_virtual_mfdataset(
             part = dataset_to_group(preprocess(group_to_dataset(part, reader, loading)))
         return part.replace(report=root.report)
 
-    tree = nested_urls(urls, storage_options)
-    files = _flat(tree)
-    scanned = scan_many(files, storage_options=storage_options, on_unsupported=on_unsupported)
-    parts = {url: Part(prepared(root), url) for url, root in zip(files, scanned, strict=True)}
+    tree = nested_urls(files, storage_options)
+    flat = _flat(tree)
+    scanned = scan_each(flat, ScanOptions(on_unsupported, storage_options))
+    parts = {url: Part(prepared(root), url) for url, root in zip(flat, scanned, strict=True)}
     dims = [concat_dim] if concat_dim is None or isinstance(concat_dim, str) else list(concat_dim)
     if combine == "by_coords":
         result = by_coords(list(parts.values()), dims[0], reader, rules)
@@ -171,16 +180,21 @@ def open_virtual_mfdataset(
     return dataset
 
 
+@verb(CombineOptions, renamed={"urls": "files"}, hidden=("variables",))
 def open_virtual_datatree(
-    urls: Url | Iterable[Url],
+    files: Url | Iterable[Url],
     concat_dim: str | Sequence[str] | None = None,
     *,
     preprocess: Callable[[xr.DataTree], xr.DataTree] | None = None,
+    data_vars: str = "minimal",
+    coords: str = "minimal",
+    compat: str = "equals",
+    overlap: str = "keep",
     loadable_variables: Iterable[str] | None = None,
     drop_variables: Iterable[str] = (),
     decode_times: bool = True,
     storage_options: Mapping[str, Any] | None = None,
-    on_unsupported: str = "raise",
+    on_unsupported: OnUnsupported = "raise",
     load_limit: int = LOAD_LIMIT_BYTES,
     **combining: Any,
 ) -> xr.DataTree:
@@ -188,7 +202,7 @@ def open_virtual_datatree(
 
     Parameters
     ----------
-    urls
+    files
         One file; with `concat_dim` also many: paths, URLs, globs or directories, taken as given.
     concat_dim
         Dimension to combine along, existing or new; several for ragged groups, each of which grows.
@@ -196,9 +210,10 @@ def open_virtual_datatree(
         Applied to each file's virtual tree first.
     loadable_variables, drop_variables, decode_times, storage_options, on_unsupported, load_limit
         As for `open_virtual_dataset`, in every group.
+    data_vars, coords, compat, overlap
+        As for `open_virtual_mfdataset`; labels that repeat are kept by default.
     **combining
-        ``data_vars``, ``coords``, ``compat``, ``join``, ``combine_attrs``, ``overlap`` and the
-        other options of `open_virtual_mfdataset`.
+        More of `gridref.CombineOptions`; ``convert_units=True`` converts with pint.
 
     Returns
     -------
@@ -214,23 +229,21 @@ def open_virtual_datatree(
     """
     reader = reader_for(storage_options)
     loading = Loading.of(loadable_variables, drop_variables, decode_times, load_limit)
-    rules = _rules(**{"overlap": "keep", **combining})
-    alone = concat_dim is None and isinstance(urls, str | os.PathLike)
-    files = [os.fspath(urls)] if alone else expand_urls(urls, storage_options)  # type: ignore[arg-type]
-    if concat_dim is None and len(files) > 1:
-        raise InvalidRequestError(f"{len(files)} files need a dimension to lie along: concat_dim")
+    rules = _rules(data_vars=data_vars, coords=coords, compat=compat, overlap=overlap, **combining)
+    alone = concat_dim is None and isinstance(files, str | os.PathLike)
+    urls = [os.fspath(files)] if alone else expand_urls(files, storage_options)  # type: ignore[arg-type]
+    if concat_dim is None and len(urls) > 1:
+        raise InvalidRequestError(f"{len(urls)} files need a dimension to lie along: concat_dim")
 
     def prepared() -> Iterator[VirtualGroup]:
-        for root in scan_each(
-            files, storage_options=storage_options, on_unsupported=on_unsupported
-        ):
+        for root in scan_each(urls, ScanOptions(on_unsupported, storage_options)):
             part = _without(root, loading.drop_variables)
             if preprocess is not None:
                 part = tree_to_group(preprocess(group_to_tree(part, reader, loading)))
             yield part.replace(report=root.report)
 
     if concat_dim is None:
-        (group,), report = prepared(), DriftReport((), tuple(files))
+        (group,), report = prepared(), DriftReport((), tuple(urls))
     else:
         done = combine(prepared(), concat_dim, read=reader.read, options=rules)
         if done.group is None:
@@ -239,12 +252,6 @@ def open_virtual_datatree(
     tree = group_to_tree(group, reader, loading)
     tree.encoding["drift"] = report
     return tree
-
-
-def _policy(on_unsupported: str) -> Literal["raise", "skip"]:
-    if on_unsupported not in ("raise", "skip"):
-        raise InvalidRequestError(f"on_unsupported must be raise or skip, got {on_unsupported!r}")
-    return "skip" if on_unsupported == "skip" else "raise"
 
 
 def _subgroup(root: VirtualGroup, path: str | None) -> VirtualGroup:
@@ -272,6 +279,12 @@ def _rules(
     **options: Any,
 ) -> CombineOptions:
     """Rules of combining out of xarray's words for them."""
+    for name, value, choices in (
+        ("data_vars", data_vars, _REPEATS),
+        ("coords", coords, _REPEATS),
+        ("compat", compat, _COMPARISONS),
+    ):
+        check_choice(name, value, choices)
     wanted = {data_vars, coords}
     return CombineOptions(
         variables=next((rule for rule in ("all", "different") if rule in wanted), "minimal"),
@@ -282,29 +295,3 @@ def _rules(
 
 def _flat(tree: Sequence[Any]) -> list[str]:
     return [url for entry in tree for url in (_flat(entry) if isinstance(entry, list) else [entry])]
-
-
-def explain(
-    urls: Url | Iterable[Url],
-    concat_dim: str | Sequence[str],
-    *,
-    storage_options: Mapping[str, Any] | None = None,
-    **options: Any,
-) -> Combination:
-    """Say what combining files would do, without writing anything.
-
-    Parameters
-    ----------
-    urls, concat_dim, storage_options
-        As for `gridref.build`.
-    **options
-        As for `gridref.combine.CombineOptions`; ``convert_units=True`` converts with pint.
-
-    Returns
-    -------
-    gridref.combine.Combination
-        The report of every drift, the problems, and the combined group where there are none.
-    """
-    rules = CombineOptions(**with_converter(options))
-    found = scan_each(expand_urls(urls, storage_options), storage_options=storage_options)
-    return combine(found, concat_dim, read=reader_for(storage_options).read, options=rules)

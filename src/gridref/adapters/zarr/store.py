@@ -18,9 +18,10 @@ from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 
 from gridref.errors import ReadOnlyError
 from gridref.model.array import VirtualGroup
+from gridref.options import verb
 from gridref.serve.objects import ObjectReader, VirtualObject
 from gridref.serve.views import View, ViewOptions
-from gridref.workflows.opening import open_group, open_space, view_options
+from gridref.workflows.opening import FORMER_GRID, open_group, open_space, view_options
 
 __all__ = ["GridrefStore", "open_store"]
 
@@ -45,42 +46,32 @@ class ObjectSpace(Protocol):
         ...
 
 
+@verb(
+    ViewOptions,
+    renamed={"source": "catalog", **FORMER_GRID},
+    positional=("storage_options",),
+)
 def open_store(
-    source: str | os.PathLike[str] | VirtualGroup,
+    catalog: str | os.PathLike[str] | VirtualGroup,
     view: str | View = View.AUTO,
-    storage_options: Mapping[str, Any] | None = None,
     *,
-    rectilinear: bool | None = None,
-    chunks: Mapping[str, int] | None = None,
-    compressor: str | None = None,
-    shards: str | Mapping[str, int] | None = None,
-    grid: str = "auto",
-    index_location: str = "end",
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Any,
 ) -> GridrefStore:
     """Open a catalog, or a virtual group in memory, as a read-only Zarr v3 store.
 
     Parameters
     ----------
-    source
+    catalog
         Address of a catalog (local path or fsspec URL), or a group.
     view
         ``"auto"``, ``"native"`` or ``"portable"``.
     storage_options
-        Options for fsspec, for the catalog and for its sources.
-    rectilinear
-        Whether uneven chunk grids may be shown. None follows zarr-python's
-        ``array.rectilinear_chunks``; without it they are shown on regular grids, decoded.
-    chunks
-        Chunk lengths by dimension name, for the portable view.
-    compressor
-        ``"zstd"``, ``"gzip"`` or None, for the portable view.
-    shards
-        None, ``"blocks"``, ``"auto"`` or lengths by dimension name: show chunks in shards with an
-        emulated index. Arrays whose edges do not divide are shown without.
-    grid
-        ``"regular"``, ``"rectilinear"`` or ``"auto"``, which follows `rectilinear`.
-    index_location
-        ``"start"`` or ``"end"`` of a shard.
+        Options of fsspec's filesystem of the catalog and of its sources, or of several by protocol:
+        ``{"s3": {"anon": True}, "https": {...}}``.
+    **options
+        The other fields of `ViewOptions`: ``grid``, ``chunks``, ``compressor``, ``shards`` and
+        ``index_location``.
 
     Raises
     ------
@@ -94,19 +85,7 @@ def open_store(
     >>> store = gridref.open_store("cube.gridref")  # doctest: +SKIP
     >>> xr.open_zarr(store)  # doctest: +SKIP
     """
-    group = open_group(source, storage_options)
-    options = view_options(
-        view,
-        rectilinear=rectilinear,
-        chunks=chunks,
-        compressor=compressor,
-        shards=shards,
-        grid=grid,
-        index_location=index_location,
-    )
-    space, reader = open_space(group, options, storage_options)
-    name = repr(group) if isinstance(source, VirtualGroup) else os.fspath(source)
-    return GridrefStore(space, reader, name=name, recipe=(source, options, storage_options))
+    return _opened(catalog, view_options({**options, "view": view}), storage_options)
 
 
 class GridrefStore(Store):
@@ -167,7 +146,7 @@ class GridrefStore(Store):
     def __reduce__(self) -> tuple[Any, ...]:
         if self._recipe is None:
             return (GridrefStore, (self.space, self.reader))
-        return (_reopen, self._recipe)
+        return (_opened, self._recipe)
 
     def with_read_only(self, read_only: bool = False) -> GridrefStore:
         """Itself again; asking for a writable one is refused."""
@@ -290,12 +269,15 @@ def _bounds(byte_range: ByteRequest | None, n_bytes: int | None) -> tuple[int, i
     raise ValueError(f"Unexpected byte_range, got {byte_range!r}")
 
 
-def _reopen(
-    source: str | VirtualGroup, options: ViewOptions, storage_options: Mapping[str, Any] | None
+def _opened(
+    catalog: str | os.PathLike[str] | VirtualGroup,
+    options: ViewOptions,
+    storage_options: Mapping[str, Any] | None,
 ) -> GridrefStore:
-    space, reader = open_space(open_group(source, storage_options), options, storage_options)
-    name = repr(space.group) if isinstance(source, VirtualGroup) else os.fspath(source)
-    return GridrefStore(space, reader, name=name, recipe=(source, options, storage_options))
+    group = open_group(catalog, storage_options)
+    space, reader = open_space(group, options, storage_options)
+    name = repr(group) if isinstance(catalog, VirtualGroup) else os.fspath(catalog)
+    return GridrefStore(space, reader, name=name, recipe=(catalog, options, storage_options))
 
 
 def _refuse() -> NoReturn:

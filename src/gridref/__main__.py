@@ -1,0 +1,5 @@
+"""``python -m gridref``: the command line."""
+
+from gridref.adapters.cli import main
+
+main()

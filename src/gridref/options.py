@@ -1,0 +1,226 @@
+"""Options of public calls: one check of their names and values for every call and dataclass."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+import warnings
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import MISSING, Field, fields
+from enum import StrEnum
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from gridref.errors import InvalidRequestError
+
+__all__ = [
+    "check_choice",
+    "check_choices",
+    "check_names",
+    "choices_of",
+    "options_of",
+    "verb",
+    "warn_of_old_name",
+    "with_new_names",
+]
+
+
+Renamed = Mapping[str, str | tuple[str, Mapping[Any, Any]]]
+
+
+def near_names(name: str, known: Collection[str]) -> str:
+    """What a name may have been meant for: ``": did you mean 'join'?"``, or all known names.
+
+    Parameters
+    ----------
+    name
+        A name that is not known.
+    known
+        The names that are.
+    """
+    near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.6)
+    if near:
+        return f": did you mean {' or '.join(map(repr, near))}?"
+    return f"; there are {', '.join(sorted(known))}"
+
+
+@functools.cache
+def choices_of(options: Any) -> dict[str, tuple[str, ...]]:
+    """The values that the fields of a dataclass can have that are a ``Literal`` or an enum."""
+    hints = get_type_hints(options)
+    choices = {option.name: _members(hints[option.name]) for option in _fields(options)}
+    return {name: members for name, members in choices.items() if members}
+
+
+def check_choices(options: Any) -> None:
+    """Check each field of a frozen dataclass that is one of some choices; texts become members.
+
+    Raises
+    ------
+    InvalidRequestError
+        Naming the choices.
+    """
+    kind: Any = type(options)
+    for name, choices in choices_of(kind).items():
+        value = getattr(options, name)
+        check_choice(name, value, choices)
+        object.__setattr__(options, name, choices[choices.index(value)])
+
+
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
+    """Check that an option is one of some texts.
+
+    Raises
+    ------
+    InvalidRequestError
+        Naming the choices, and the one that is near.
+    """
+    if isinstance(value, str) and value in choices:
+        return
+    allowed = ", ".join(repr(str(choice)) for choice in choices)
+    near = difflib.get_close_matches(str(value), choices, n=1)
+    hint = f": did you mean {str(near[0])!r}?" if near else ""
+    raise InvalidRequestError(f"{name} is one of {allowed}, got {value!r}{hint}")
+
+
+def check_names(whose: str, given: Iterable[str], known: Collection[str]) -> None:
+    """Check that options are known.
+
+    Raises
+    ------
+    InvalidRequestError
+        For the first that is not, with the names that are near.
+    """
+    for name in given:
+        if name not in known:
+            raise InvalidRequestError(f"{whose} has no option {name!r}{near_names(name, known)}")
+
+
+def options_of(options: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries of `given` that are fields of a dataclass of options."""
+    names = {option.name for option in _fields(options)}
+    return {name: value for name, value in given.items() if name in names}
+
+
+def verb[**P, R](
+    *options: type,
+    renamed: Renamed | None = None,
+    positional: Sequence[str] = (),
+    hidden: Collection[str] = (),
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make a function a public call: an option that it does not know is an error of ours.
+
+    Parameters
+    ----------
+    *options
+        Dataclasses whose fields the function's ``**`` parameter takes. They are shown in its
+        signature.
+    renamed
+        Former names of parameters with those of today, and with the values of today where those
+        changed too. They go on working, with a warning.
+    positional
+        Parameters that could be given by position after today's positional ones, in their order.
+    hidden
+        Fields of `options` that the function takes no value for.
+
+    Raises
+    ------
+    InvalidRequestError
+        By the calls: for an unknown option, with the names that are near.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        signature = _expanded(inspect.signature(function), options, hidden)
+        known = set(signature.parameters)
+        by_place = [p.name for p in signature.parameters.values() if p.kind in _BY_PLACE]
+
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            if len(args) > len(by_place) and positional:
+                extra = args[len(by_place) :]
+                kwargs.update(_named(function.__name__, extra, positional))
+                args = args[: len(by_place)]  # type: ignore[assignment]
+            if renamed and not renamed.keys().isdisjoint(kwargs):
+                kwargs = with_new_names(function.__name__, kwargs, renamed)  # type: ignore[assignment]
+            check_names(f"{function.__name__}()", kwargs, known)
+            return function(*args, **kwargs)
+
+        call.__signature__ = signature  # type: ignore[attr-defined]
+        return call
+
+    return decorate
+
+
+_BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_STACKLEVEL = 4
+"""Warnings point at the caller of a call."""
+
+
+def _expanded(
+    signature: inspect.Signature, options: Iterable[type], hidden: Collection[str]
+) -> inspect.Signature:
+    """A signature with the fields of dataclasses in the place of its ``**`` parameter."""
+    own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    taken = {p.name for p in own} | {*hidden}
+    added: dict[str, inspect.Parameter] = {}
+    for kind in options:
+        hints = get_type_hints(kind)
+        for option in _fields(kind):
+            if option.name not in taken:
+                added.setdefault(option.name, _parameter(option, hints[option.name]))
+    return signature.replace(parameters=[*own, *added.values()])
+
+
+def _parameter(option: Field[Any], hint: Any) -> inspect.Parameter:
+    default = option.default
+    if default is MISSING and option.default_factory is not MISSING:
+        default = option.default_factory()
+    return inspect.Parameter(
+        option.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=inspect.Parameter.empty if default is MISSING else default,
+        annotation=hint,
+    )
+
+
+def _named(function: str, values: Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
+    """Values that were given by position, by the names that they have today."""
+    if len(values) > len(names):
+        raise InvalidRequestError(f"{function}() was given {len(values) - len(names)} too many")
+    for name, _ in zip(names, values, strict=False):
+        _warn(f"{function}(): give {name} by name, {name}=...")
+    return dict(zip(names, values, strict=False))
+
+
+def with_new_names(function: str, given: Mapping[str, Any], renamed: Renamed) -> dict[str, Any]:
+    """Options of a call by today's names, with a warning for each former one; see `verb`."""
+    result = {name: value for name, value in given.items() if name not in renamed}
+    for old, today in renamed.items():
+        if old not in given:
+            continue
+        new, values = today if isinstance(today, tuple) else (today, {})
+        if new in given:
+            raise InvalidRequestError(f"{function}() was given {new} and its former name {old}")
+        value = values.get(given[old], given[old]) if values else given[old]
+        _warn(f"{function}(): {old}={given[old]!r} is now written {new}={value!r}")
+        result[new] = value
+    return result
+
+
+def warn_of_old_name(old: str, new: str) -> None:
+    """Warn the caller of a call that it has a new name; only the call itself may say so."""
+    _warn(f"{old} is now called {new}", _STACKLEVEL + 1)
+
+
+def _warn(message: str, stacklevel: int = _STACKLEVEL) -> None:
+    warnings.warn(message, DeprecationWarning, stacklevel=stacklevel)
+
+
+def _members(hint: Any) -> tuple[str, ...]:
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        return tuple(hint)
+    return get_args(hint) if get_origin(hint) is Literal else ()
+
+
+def _fields(options: type) -> tuple[Field[Any], ...]:
+    return fields(options)

@@ -1,0 +1,131 @@
+"""How files are laid beside each other: along a dimension, stacked, or as a mosaic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from operator import itemgetter
+
+from gridref.combine import (
+    Combination,
+    CombineOptions,
+    DriftReport,
+    MosaicOptions,
+    combine,
+    combine_mosaic,
+    combine_stack,
+)
+from gridref.combine.labelled import with_label
+from gridref.combine.options import Read
+from gridref.errors import InvalidRequestError
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.workflows.labels import LabelPattern
+
+__all__ = ["Layout"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How files are laid beside each other: at most one way.
+
+    Attributes
+    ----------
+    concat_dim
+        Dimension to concatenate along, existing or new; several for ragged arrays. One file needs
+        none.
+    stack
+        New dimension to stack the files along.
+    pattern
+        What the labels of a stack look like in the file names, like ``{time:%Y%m%d}``. The files
+        are put in the order of their labels.
+    pattern_of
+        Attribute of the files to find the labels in instead of their names, like
+        ``TIFFTAG_DATETIME``.
+    mosaic
+        Lay the files out by their georeferencing.
+
+    Raises
+    ------
+    InvalidRequestError
+        For more than one way, or a pattern without a stack.
+    """
+
+    concat_dim: str | Sequence[str] | None = None
+    stack: str | None = None
+    pattern: str | None = None
+    pattern_of: str | None = None
+    mosaic: bool = False
+
+    def __post_init__(self) -> None:
+        if bool(self.concat_dim) + bool(self.stack) + self.mosaic > 1:
+            raise InvalidRequestError("ask for one of a dimension to concatenate, stack or mosaic")
+        if self.pattern and not self.stack:
+            raise InvalidRequestError("a pattern labels the files of a stack: name its dimension")
+        if self.pattern_of and not self.pattern:
+            raise InvalidRequestError("an attribute to find labels in needs their pattern")
+
+    def ordered(self, files: Sequence[str]) -> list[str]:
+        """The files in the order in which they are combined, as far as their names tell."""
+        if len(files) > 1 and not (self.concat_dim or self.stack or self.mosaic):
+            raise InvalidRequestError(
+                f"{len(files)} files need a dimension to lie along: name it (concat_dim,"
+                " --concat-dim), stack them (stack, --stack) or ask for a mosaic (--mosaic)"
+            )
+        pattern = self._parsed_pattern()
+        if pattern is None or self.pattern_of is not None:
+            return list(files)
+        return sorted(files, key=pattern.label_of_name)
+
+    def combine(
+        self,
+        files: Sequence[str],
+        groups: Iterable[VirtualGroup],
+        read: Read,
+        rules: CombineOptions,
+        mosaic_options: MosaicOptions,
+    ) -> Combination:
+        """One group of all, or the problems that prevent it."""
+        if self.mosaic:
+            return combine_mosaic(groups, **vars(mosaic_options), read=read, options=rules)
+        if self.stack is not None:
+            labelled = self._labelled(self.stack, files, groups)
+            done = combine_stack(labelled, self.stack, read=read, options=rules)
+            if done.group is None or self.pattern is None:
+                return done
+            return replace(done, group=_in_one_chunk(done.group, self.stack, read))
+        if self.concat_dim:
+            return combine(groups, self.concat_dim, read=read, options=rules)
+        (group,) = groups
+        return Combination(group, DriftReport((), tuple(files)))
+
+    def _parsed_pattern(self) -> LabelPattern | None:
+        if self.stack is None or self.pattern is None:
+            return None
+        return LabelPattern.parse(self.pattern, self.stack)
+
+    def _labelled(
+        self, dim: str, files: Sequence[str], groups: Iterable[VirtualGroup]
+    ) -> Iterable[VirtualGroup]:
+        """Groups with their labels, in the order of the labels."""
+        pattern = self._parsed_pattern()
+        if pattern is None:
+            return groups
+        if self.pattern_of is None:
+            return (
+                with_label(group, dim, pattern.label_of_name(file), pattern.attrs)
+                for file, group in zip(files, groups, strict=True)
+            )
+        labelled = []
+        for file, group in zip(files, groups, strict=True):
+            label = pattern.label_of_attribute(group.attrs, self.pattern_of, file)
+            others = {name: text for name, text in group.attrs.items() if name != self.pattern_of}
+            rest = group.replace(attrs=others)
+            labelled.append((label, with_label(rest, dim, label, pattern.attrs)))
+        return [group for _, group in sorted(labelled, key=itemgetter(0))]
+
+
+def _in_one_chunk(group: VirtualGroup, name: str, read: Read) -> VirtualGroup:
+    """The labels, one of each file, kept together: they are read together."""
+    coordinate = group.arrays[name]
+    whole = VirtualArray.from_numpy(read(coordinate), coordinate.dims, coordinate.attrs)
+    return group.replace(arrays={**group.arrays, name: whole})

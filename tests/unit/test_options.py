@@ -1,0 +1,95 @@
+"""Options of public calls: unknown ones, former names, choices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+import gridref
+from gridref.errors import InvalidRequestError
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as handle:
+        handle["v"] = np.arange(6.0)
+    return str(path)
+
+
+CALLS: dict[str, Callable[..., Any]] = {
+    "scan": gridref.scan,
+    "scan_many": lambda file, **options: gridref.scan_many([file], **options),
+    "plan": gridref.plan,
+    "build": lambda file, **options: gridref.build(file, f"{file}.gridref", **options),
+    "open_store": lambda file, **options: gridref.open_store(gridref.scan(file), **options),
+    "verify": lambda file, **options: gridref.verify(gridref.scan(file), **options),
+    "open_virtual_dataset": gridref.open_virtual_dataset,
+    "open_virtual_mfdataset": gridref.open_virtual_mfdataset,
+    "open_virtual_datatree": gridref.open_virtual_datatree,
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_an_option_that_nobody_knows_is_our_error_with_one_file_too(name: str, file: str) -> None:
+    CALLS[name](file)
+    with pytest.raises(InvalidRequestError, match=r"\(\) has no option 'storage_option'") as raised:
+        CALLS[name](file, storage_option={})
+    assert "did you mean 'storage_options'" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("build", {"jion": "outer"}, "'jion': did you mean 'join'"),
+        ("build", {"join": "outre"}, "join is one of .*, got 'outre': did you mean 'outer'"),
+        ("plan", {"overlap": "frist"}, "overlap is one of .*: did you mean 'first'"),
+        ("plan", {"on_unsupported": "ignore"}, "on_unsupported is one of 'raise', 'skip'"),
+        ("build", {"mosaic": True, "join": "outer"}, "a mosaic takes no join"),
+        ("build", {"tolerance": 0.1}, "only a mosaic takes tolerance"),
+        ("build", {"mosaic": True, "tolerance": 7}, "tolerance must be from 0 to 0.5, got 7"),
+        ("scan", {"phony_dims": "sorted"}, "phony_dims is one of .*: did you mean 'sort'"),
+        ("open_virtual_mfdataset", {"data_vars": "bogus"}, "data_vars is one of"),
+        ("open_virtual_mfdataset", {"combine": "nestd"}, "combine is one of .*'nested'"),
+        ("open_virtual_mfdataset", {"compat": "xyz"}, "compat is one of"),
+        ("open_virtual_mfdataset", {"jion": "outer"}, "'jion': did you mean 'join'"),
+        ("open_virtual_datatree", {"coords": "al"}, "coords is one of .*: did you mean 'all'"),
+        ("open_store", {"grid": "reglar"}, "grid is one of .*: did you mean 'regular'"),
+        ("open_store", {"index_location": "middle"}, "index_location is one of 'start', 'end'"),
+    ],
+)
+def test_bad_options_name_what_was_meant(
+    name: str, options: dict[str, Any], message: str, file: str
+) -> None:
+    with pytest.raises(InvalidRequestError, match=message):
+        CALLS[name](file, **options)
+
+
+def test_former_names_go_on_working_with_a_warning(file: str, tmp_path: Path) -> None:
+    catalog = tmp_path / "a.gridref"
+    with pytest.warns(DeprecationWarning, match="output=.* is now written catalog="):
+        gridref.build(file, output=catalog)
+    with pytest.warns(DeprecationWarning, match="give storage_options by name"):
+        gridref.scan(file, None)
+    with pytest.warns(DeprecationWarning, match="url=.* is now written catalog="):
+        gridref.open_catalog(url=str(catalog))
+    with pytest.warns(DeprecationWarning, match="rectilinear=True is now written grid="):
+        store = gridref.open_store(catalog, rectilinear=True)
+    assert store == gridref.open_store(catalog, grid="rectilinear")
+    with pytest.warns(DeprecationWarning, match="source=.* is now written catalog="):
+        assert gridref.verify(source=str(catalog)).ok
+    with pytest.warns(DeprecationWarning, match="urls=.* is now written files="):
+        gridref.open_virtual_mfdataset(urls=file)
+    with pytest.warns(DeprecationWarning, match="explain is now called plan") as warned:
+        gridref.explain(file, "phony_dim_0")
+    assert warned[0].filename == __file__
+
+
+def test_a_former_name_beside_the_new_one_is_an_error(file: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequestError, match="was given catalog and its former name output"):
+        gridref.build(file, catalog=tmp_path / "a", output=tmp_path / "b")  # type: ignore[call-arg]
