@@ -19,6 +19,7 @@ from zarr.registry import get_codec_class
 
 import gridref
 from gridref.codecs.registry import ARRAY_CODECS, BYTES_CODECS, SERIAL_CODECS
+from gridref.errors import GridrefError
 from gridref.model.encoding import Codec
 from gridref.serve.native_grid import READER_CODECS
 
@@ -128,3 +129,73 @@ def test_views_name_only_codecs_of_zarr() -> None:
             unknown.add(name)
     assert not READER_CODECS & unknown
     assert ours >= READER_CODECS
+
+
+def test_times_out_of_hdf5(tmp_path: Path) -> None:
+    source = tmp_path / "a.h5"
+    times = np.array(["2000-01-01T00:00:01", "NaT", "1950-05-05"], "M8[s]")
+    spans = np.array([1, 2**40, -5], "m8[ms]")
+    with h5py.File(source, "w") as file:
+        file["time"] = times.astype(h5py.opaque_dtype(times.dtype))
+        file["span"] = spans.astype(h5py.opaque_dtype(spans.dtype))
+        file["plain"] = INTS
+    for door, dataset in through_doors(source, tmp_path):
+        for name, values in (("time", times), ("span", spans), ("plain", INTS)):
+            assert dataset[name].dtype == values.dtype, door
+            np.testing.assert_array_equal(dataset[name].values, values, err_msg=door)
+
+
+def test_an_array_without_a_zarr_type_is_refused_alone(tmp_path: Path) -> None:
+    empty_text = gridref.VirtualArray.from_numpy(np.array(["", ""], "S1"), ("x",))
+    wide = gridref.VirtualArray.from_numpy(np.arange(2, dtype=np.longdouble), ("x",))
+    plain = gridref.VirtualArray.from_numpy(np.arange(2), ("x",))
+    group = gridref.VirtualGroup({"wide": wide, "plain": plain, "text": empty_text})
+    for view in VIEWS:
+        for consolidated in (True, False):
+            store = gridref.open_store(group, view)
+            with pytest.warns(UserWarning, match="wide is left out: Zarr has no data type"):
+                dataset = xr.open_zarr(store, consolidated=consolidated)
+            assert sorted(dataset.variables) == ["plain", "text"]
+            assert dataset["plain"].values.tolist() == [0, 1]
+            with pytest.raises(GridrefError, match=r"no data type for .* \[variable wide\]"):
+                zarr.open_array(store, path="wide", mode="r")
+
+
+def masked_file(path: Path) -> Path:
+    """Strings and integers with fill values as files have them."""
+    with h5py.File(path, "w") as file:
+        file["x"] = np.arange(4)
+        file["x"].make_scale("x")
+        texts = np.array(["a", "NA", "c", "NA"], object)
+        variables: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+            "text": (texts, h5py.string_dtype(), {"_FillValue": "NA"}),
+            "signed": ([1, 2, 200, 255], "u1", {"_FillValue": np.uint8(255), "_Unsigned": "false"}),
+            "packed": (
+                [1, 2, 65436, 65535],
+                "u2",
+                {"_FillValue": np.uint16(65535), "_Unsigned": "false", "scale_factor": 0.5},
+            ),
+            "unsigned": ([1, 2, -100, -1], "i1", {"_FillValue": np.int8(-1), "_Unsigned": "true"}),
+            "misfit": ([1, 2, 3, 4], "i4", {"_FillValue": "none"}),
+            "not a number": ([1, 2, 3, 4], "i4", {"_FillValue": np.float32(np.nan)}),
+        }
+        for name, (values, dtype, attrs) in variables.items():
+            file.create_dataset(name, data=values, dtype=dtype)
+            file[name].attrs.update(attrs)
+            file[name].dims[0].attach_scale(file["x"])
+    return path
+
+
+def test_what_is_masked_is_what_netcdf_masks(tmp_path: Path) -> None:
+    source = masked_file(tmp_path / "a.h5")
+    with xr.open_dataset(source, engine="h5netcdf") as expected:
+        for view in VIEWS:
+            dataset = xr.open_zarr(gridref.open_store(gridref.scan(source), view))
+            for name in expected.variables:
+                np.testing.assert_array_equal(
+                    dataset[name].isnull(), expected[name].isnull(), err_msg=f"{view} {name}"
+                )
+                here, there = (
+                    data[name].where(expected[name].notnull(), 0) for data in (dataset, expected)
+                )
+                np.testing.assert_array_equal(here, there, err_msg=f"{view} {name}")

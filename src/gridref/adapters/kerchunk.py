@@ -22,7 +22,8 @@ from gridref.errors import GridrefError, NotRepresentableError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import Encoding
 from gridref.model.manifest import ChunkManifest, ChunkState
-from gridref.model.zarr_metadata import attributes_to_json, group_document
+from gridref.model.zarr_attributes import attributes_to_json
+from gridref.model.zarr_metadata import group_document
 from gridref.serve.reader import Reader
 from gridref.serve.views import ArrayView, View, ViewOptions, show
 from gridref.workflows.opening import reader_for

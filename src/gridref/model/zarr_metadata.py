@@ -2,13 +2,12 @@
 
 Sources: Zarr core specification v3; zarr-extensions (data types ``string``, ``struct``,
 ``null_terminated_bytes``, ``fixed_length_utf32``, ``raw_bytes``; chunk grid ``rectilinear``).
-Attributes are written in the form in which xarray reads them back.
+Attributes are in `gridref.model.zarr_attributes`.
 """
 
 from __future__ import annotations
 
 import base64
-import math
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,14 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from gridref.errors import InvalidRequestError
+from gridref.errors import InvalidRequestError, NotRepresentableError
 from gridref.model.encoding import Codec
 from gridref.model.grid import ChunkGrid
+from gridref.model.zarr_attributes import float_to_json
 
 __all__ = [
     "ArrayMetadata",
-    "attribute_from_numpy",
-    "attributes_to_json",
     "data_type_from_json",
     "data_type_to_json",
     "fill_value_from_json",
@@ -38,6 +36,7 @@ _NUMBER_NAMES = {
     **{code: np.dtype(code).name for code in ("f2", "f4", "f8", "c8", "c16")},
 }
 _NUMBERS = {name: np.dtype(code) for code, name in _NUMBER_NAMES.items()}
+_TIMES = {"M": "numpy.datetime64", "m": "numpy.timedelta64"}
 
 
 @dataclass(frozen=True)
@@ -161,10 +160,21 @@ def data_type_to_json(dtype: np.dtype[Any]) -> Any:
 
     Structured types that Zarr's ``struct`` cannot express (gaps, arrays as fields) become
     ``raw_bytes`` of the same size.
+
+    Raises
+    ------
+    NotRepresentableError
+        If Zarr has none.
     """
     kind = dtype.kind
     if kind == "T":
         return "string"
+    if dtype.itemsize == 0:
+        raise NotRepresentableError(f"Zarr has no data type of 0 bytes, as {dtype.str} is")
+    if kind in "mM":
+        unit, scale_factor = np.datetime_data(dtype)
+        configuration = {"unit": unit, "scale_factor": scale_factor}
+        return {"name": _TIMES[kind], "configuration": configuration}
     code = dtype.str[1:] if kind != "b" else "?"
     if code in _NUMBER_NAMES:
         return _NUMBER_NAMES[code]
@@ -182,7 +192,7 @@ def data_type_to_json(dtype: np.dtype[Any]) -> Any:
         return {"name": "struct", "configuration": {"fields": fields}}
     if kind == "V":
         return _sized("raw_bytes", dtype.itemsize)
-    raise InvalidRequestError(f"Zarr has no data type for {dtype}")
+    raise NotRepresentableError(f"Zarr has no data type for {dtype}")
 
 
 def is_struct(dtype: np.dtype[Any]) -> bool:
@@ -249,8 +259,8 @@ def data_type_from_json(document: Any) -> np.dtype[Any]:
             for entry in configuration["fields"]
         ]
         return np.dtype(fields)
-    if name in ("numpy.datetime64", "numpy.timedelta64"):
-        code = {"numpy.datetime64": "M8", "numpy.timedelta64": "m8"}[name]
+    if name in _TIMES.values():
+        code = "M8" if name == _TIMES["M"] else "m8"
         factor = configuration.get("scale_factor", 1)
         return np.dtype(f"{code}[{factor if factor != 1 else ''}{configuration['unit']}]")
     raise InvalidRequestError(f"unknown Zarr data type {name!r}")
@@ -268,10 +278,13 @@ def fill_value_to_json(value: Any, dtype: np.dtype[Any]) -> Any:
     if kind in "iu":
         return int(value)
     if kind == "f":
-        return _float_to_json(np.asarray(value, dtype)[()])
+        return float_to_json(np.asarray(value, dtype)[()])
     if kind == "c":
         number = np.asarray(value, dtype)[()]
-        return [_float_to_json(number.real), _float_to_json(number.imag)]
+        return [float_to_json(number.real), float_to_json(number.imag)]
+    if kind in "mM":
+        count = np.asarray(value, dtype)
+        return "NaT" if np.isnat(count) else int(count.view(np.int64))
     if kind in "UT":
         return str(value)
     if kind == "S":
@@ -280,16 +293,6 @@ def fill_value_to_json(value: Any, dtype: np.dtype[Any]) -> Any:
     if dtype.names is not None and is_struct(dtype):
         return {name: fill_value_to_json(scalar[name][()], dtype[name]) for name in dtype.names}
     return base64.standard_b64encode(scalar.tobytes()).decode()
-
-
-def _float_to_json(value: Any) -> float | str:
-    if math.isnan(value):
-        bits = np.asarray(value).view(f"u{value.dtype.itemsize}")[()]
-        plain = np.asarray(np.nan, value.dtype).view(bits.dtype)[()]
-        return "NaN" if bits == plain else f"0x{int(bits):0{2 * value.dtype.itemsize}x}"
-    if math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    return float(value)
 
 
 def fill_value_from_json(document: Any, dtype: np.dtype[Any]) -> Any:
@@ -323,75 +326,3 @@ def _float_from_json(document: Any, dtype: np.dtype[Any]) -> Any:
         bits = int(document, 16).to_bytes(dtype.itemsize, "little")
         return np.frombuffer(bits, dtype.newbyteorder("<"))[0].astype(dtype)
     return np.asarray(float(document), dtype)[()]
-
-
-def attributes_to_json(attrs: Mapping[str, Any], dtype: np.dtype[Any] | None) -> dict[str, Any]:
-    """Attributes in the JSON form that xarray reads back from a Zarr v3 array.
-
-    ``_FillValue`` takes xarray's own form (floats as base64 of the little-endian float64); for
-    string types, for which xarray has none, it is left out. Strict JSON knows no NaN: non-finite
-    numbers become ``"NaN"``, ``"Infinity"`` and ``"-Infinity"``, and a ``missing_value`` of NaN,
-    which says nothing about the data that NaN does not, is left out.
-
-    Parameters
-    ----------
-    attrs
-        Attributes with numpy values.
-    dtype
-        Dtype of the array as the view shows it; None for a group.
-    """
-    result: dict[str, Any] = {}
-    for name, value in attrs.items():
-        if name == "_FillValue" and dtype is not None:
-            if dtype.kind in "biufc":
-                result[name] = _xarray_fill_value(value, dtype)
-            continue
-        if name == "missing_value" and _is_nan(value):
-            continue
-        result[name] = attribute_from_numpy(value)
-    return result
-
-
-def attribute_from_numpy(value: Any) -> Any:
-    """A strict JSON value of an attribute's numpy, str, bytes or list value."""
-    if isinstance(value, np.ndarray):
-        return attribute_from_numpy(value.tolist())
-    if isinstance(value, np.generic):
-        return attribute_from_numpy(value.item())
-    if isinstance(value, list | tuple):
-        return [attribute_from_numpy(entry) for entry in value]
-    if isinstance(value, Mapping):
-        return {str(key): attribute_from_numpy(entry) for key, entry in value.items()}
-    if isinstance(value, bytes):
-        return (
-            value.decode("utf-8", errors="surrogateescape")
-            .encode("utf-8", errors="backslashreplace")
-            .decode()
-        )
-    if isinstance(value, complex):
-        return [attribute_from_numpy(value.real), attribute_from_numpy(value.imag)]
-    if isinstance(value, float) and not math.isfinite(value):
-        return _float_to_json(np.float64(value))
-    if value is None or isinstance(value, str | int | float | bool):
-        return value
-    return str(value)
-
-
-def _is_nan(value: Any) -> bool:
-    array = np.asarray(value)
-    return bool(array.dtype.kind == "f" and np.isnan(array).all())
-
-
-def _xarray_fill_value(value: Any, dtype: np.dtype[Any]) -> Any:
-    scalar = np.asarray(value).reshape(-1)[0]
-    if dtype.kind == "b":
-        return bool(scalar)
-    if dtype.kind in "iu":
-        return int(scalar)
-
-    def packed(number: float) -> str:
-        return base64.standard_b64encode(struct.pack("<d", number)).decode()
-
-    if dtype.kind == "c":
-        return [packed(float(scalar.real)), packed(float(scalar.imag))]
-    return packed(float(scalar))

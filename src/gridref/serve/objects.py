@@ -7,6 +7,7 @@ Zarr store and HTTP are faces over it.
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
@@ -14,7 +15,8 @@ from typing import Any
 from gridref.cache import LRU
 from gridref.errors import GridrefError, Place
 from gridref.model.array import VirtualGroup
-from gridref.model.zarr_metadata import attributes_to_json, group_document
+from gridref.model.zarr_attributes import attributes_to_json
+from gridref.model.zarr_metadata import group_document
 from gridref.serve.chunks import portable_chunk
 from gridref.serve.object_reader import ObjectReader
 from gridref.serve.pages import ReferencePage, page_of, place_of
@@ -30,7 +32,7 @@ from gridref.serve.segments import (
     VirtualObject,
 )
 from gridref.serve.shards import shard_object
-from gridref.serve.views import ArrayView, View, ViewOptions, show
+from gridref.serve.views import ArrayView, View, ViewOptions, show, why_not_zarr
 
 __all__ = [
     "DecodedRunSegment",
@@ -93,13 +95,25 @@ class KeySpace:
         return self._views.setdefault(path, view)
 
     def views(self) -> dict[str, ArrayView]:
-        """The views of all arrays by path."""
-        paths = [
-            f"{path}/{name}" if path else name
-            for path, group in self._groups.items()
-            for name in group.arrays
-        ]
+        """The views of all arrays by path; without those of `left_out`."""
+        paths = (path for path in self.group.all_arrays() if path not in self.left_out)
         return {path: view for path in paths if (view := self.array_view(path)) is not None}
+
+    @cached_property
+    def left_out(self) -> dict[str, str]:
+        """Arrays of dtypes that Zarr does not have, by path, and why they cannot be shown.
+
+        They stand in no listing, so that the others can be opened; asked for by path, they are
+        refused.
+        """
+        reasons = {
+            path: problem
+            for path, array in self.group.all_arrays().items()
+            if (problem := why_not_zarr(array)) is not None
+        }
+        for path, reason in reasons.items():
+            warnings.warn(f"{path} is left out: {reason}", UserWarning, stacklevel=2)
+        return reasons
 
     def resolve(self, key: str) -> VirtualObject | None:
         """What answers for a key; None where nothing does (an unknown key or a missing chunk)."""
@@ -146,7 +160,9 @@ class KeySpace:
         path = prefix.strip("/")
         group = self._groups.get(path)
         if group is not None:
-            return [METADATA_KEY, *group.arrays, *group.groups]
+            head = f"{path}/" if path else ""
+            arrays = [name for name in group.arrays if head + name not in self.left_out]
+            return [METADATA_KEY, *arrays, *group.groups]
         view = self.array_view(path)
         if view is not None:
             scalar = view.array.ndim == 0

@@ -20,16 +20,13 @@ from gridref.model.array import MISSING_BLOCK, VirtualArray
 from gridref.model.encoding import Codec, bytes_codec
 from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.shard import IndexLocation, ShardLayout, shard_axis
-from gridref.model.zarr_metadata import (
-    ArrayMetadata,
-    attributes_to_json,
-    packed_dtype,
-)
+from gridref.model.zarr_attributes import attributes_to_json
+from gridref.model.zarr_metadata import ArrayMetadata, data_type_to_json, packed_dtype
 from gridref.options import check_choices
 from gridref.serve.native_grid import native_grid, one_encoding
 from gridref.serve.portable_grid import MANY_CHUNKS, TINY_CHUNK_BYTES, portable_grid
 
-__all__ = ["ArrayView", "View", "ViewOptions", "show"]
+__all__ = ["ArrayView", "View", "ViewOptions", "show", "why_not_zarr"]
 
 Int64Array = NDArray[np.int64]
 
@@ -244,6 +241,15 @@ def show(array: VirtualArray, options: ViewOptions | None = None) -> ArrayView:
     return replace(view, metadata=metadata, shards=shards)
 
 
+def why_not_zarr(array: VirtualArray) -> str | None:
+    """Why no view can show an array: Zarr has no type for its elements. None if one can."""
+    try:
+        data_type_to_json(packed_dtype(array.dtype))
+    except NotRepresentableError as error:
+        return error.reason
+    return None
+
+
 def _unsharded(array: VirtualArray, options: ViewOptions) -> ArrayView:
     reason = ""
     if options.view is not View.PORTABLE:
@@ -352,6 +358,7 @@ def _portable(array: VirtualArray, options: ViewOptions, reason: str) -> ArrayVi
 
 def _metadata(array: VirtualArray, grid: ChunkGrid, codecs: tuple[Codec, ...]) -> ArrayMetadata:
     dtype = packed_dtype(array.dtype)
+    data_type_to_json(dtype)  # which refuses what Zarr has no type for
     fill = array.fill_value
     if dtype != array.dtype:
         fill = np.asarray(fill, array.dtype).astype(dtype)[()]
