@@ -55,10 +55,11 @@ def rows_of_blocks(array: VirtualArray) -> tuple[Int64Array, Int64Array]:
     first = blocks.origin
     last = blocks.origin + blocks.step * (array.block_shapes() - 1)
     chunk_shapes = array.stored_chunk_shapes
-    row_of_first = (np.minimum(first, last) // chunk_shapes) * blocks.row_stride
-    row_of_last = (np.maximum(first, last) // chunk_shapes) * blocks.row_stride
-    start = blocks.first_row + np.minimum(row_of_first, row_of_last).sum(axis=1)
-    stop = blocks.first_row + np.maximum(row_of_first, row_of_last).sum(axis=1) + 1
+    low = np.minimum(first, last) // chunk_shapes
+    high = np.maximum(first, last) // chunk_shapes
+    backward = blocks.row_stride < 0
+    start = blocks.manifest_row(slice(None), np.where(backward, high, low).T)
+    stop = blocks.manifest_row(slice(None), np.where(backward, low, high).T) + 1
     return start, stop
 
 

@@ -13,13 +13,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gridref.errors import InvalidRequestError
-from gridref.model.encoding import Encoding, bytes_codec
+from gridref.model.blocks import MISSING_BLOCK, BlockSource, BlockTable
+from gridref.model.encoding import EdgePolicy, Encoding, bytes_codec
 from gridref.model.grid import ChunkGrid
 from gridref.model.manifest import ChunkManifest, Manifest
 from gridref.model.picture import array_html, group_html
@@ -37,119 +38,6 @@ __all__ = [
 ]
 
 Int64Array = NDArray[np.int64]
-
-MISSING_BLOCK = -1
-"""Encoding id of a block that no file holds: it reads as the array's fill value."""
-
-
-class BlockSource(Protocol):
-    """Blocks of an array, in memory or read when they are first asked for.
-
-    `BlockTable` is one; a catalog's arrays have another, so that opening it reads no rows.
-    """
-
-    @property
-    def n_blocks(self) -> int:
-        """Number of blocks, known without reading them."""
-        ...
-
-    def load(self) -> BlockTable:
-        """The blocks in memory: the same table every time. Safe for threads."""
-        ...
-
-
-@dataclass(frozen=True, eq=False)
-class BlockTable:
-    """The blocks of an array, one row each, in C order of the outer grid.
-
-    Attributes
-    ----------
-    encoding
-        int32 (n_blocks,), index into the array's encodings, or `MISSING_BLOCK`.
-    manifest
-        int32 (n_blocks,), index into the array's manifests.
-    first_row
-        int64 (n_blocks,), manifest row of the stored chunk at coords (0, 0, ...).
-    row_stride
-        int64 (n_blocks, ndim), manifest rows from a stored chunk to the next along each axis.
-    stored_shape
-        int64 (n_blocks, ndim), shape of the stored array in elements.
-    origin, step
-        int64 (n_blocks, ndim), the window: stored element ``origin + step * i``.
-
-    Raises
-    ------
-    InvalidRequestError
-        If columns differ in their number of rows.
-    """
-
-    encoding: NDArray[np.int32]
-    manifest: NDArray[np.int32]
-    first_row: Int64Array
-    row_stride: Int64Array
-    stored_shape: Int64Array
-    origin: Int64Array
-    step: Int64Array
-
-    def __post_init__(self) -> None:
-        n_blocks = len(self.encoding)
-        for name, column in vars(self).items():
-            if len(column) != n_blocks:
-                raise InvalidRequestError(
-                    f"block column {name} has {len(column)} rows, not {n_blocks}"
-                )
-
-    @classmethod
-    def single(cls, stored_shape: Sequence[int], chunk_shape: Sequence[int]) -> Self:
-        """One block that shows all of a stored array whose chunk rows lie in C order from row 0."""
-        ndim = len(stored_shape)
-        n_chunks = [
-            -(-extent // length) for extent, length in zip(stored_shape, chunk_shape, strict=True)
-        ]
-        strides = [math.prod(n_chunks[axis + 1 :]) for axis in range(ndim)]
-
-        def row(values: Sequence[int]) -> Int64Array:
-            return np.array(values, dtype=np.int64).reshape(1, ndim)
-
-        return cls(
-            np.zeros(1, np.int32),
-            np.zeros(1, np.int32),
-            np.zeros(1, np.int64),
-            row(strides),
-            row(stored_shape),
-            row([0] * ndim),
-            row([1] * ndim),
-        )
-
-    @classmethod
-    def missing(cls, n_blocks: int, ndim: int) -> Self:
-        """Blocks that no file holds."""
-        zeros = np.zeros((n_blocks, ndim), np.int64)
-        return cls(
-            np.full(n_blocks, MISSING_BLOCK, np.int32),
-            np.zeros(n_blocks, np.int32),
-            np.zeros(n_blocks, np.int64),
-            zeros,
-            zeros,
-            zeros,
-            zeros + 1,
-        )
-
-    def __len__(self) -> int:
-        return len(self.encoding)
-
-    @property
-    def n_blocks(self) -> int:
-        """Number of blocks."""
-        return len(self.encoding)
-
-    def load(self) -> BlockTable:
-        """Itself: see `BlockSource`."""
-        return self
-
-    def take(self, rows: NDArray[Any]) -> BlockTable:
-        """Some of the rows, in the given order."""
-        return BlockTable(*(column[rows] for column in vars(self).values()))
 
 
 @dataclass(frozen=True)
@@ -327,6 +215,27 @@ class VirtualArray:
             if edges
             else (np.zeros((1, 0), np.int64))
         )
+
+    def decoded_shapes(self, block: Int64Array, chunk: Int64Array) -> Int64Array:
+        """int64 (n, ndim), shape that stored chunks have when they are decoded.
+
+        Parameters
+        ----------
+        block
+            int64 (n,), block of each chunk.
+        chunk
+            int64 (n, ndim), chunk coords in the block's stored array.
+        """
+        shape = self.stored_chunk_shapes[block]
+        is_truncated = np.array(
+            [encoding.edge is EdgePolicy.TRUNCATED for encoding in self.encodings] + [False]
+        )[self.blocks.encoding[block]]
+        if not is_truncated.any():
+            return shape
+        # Chunks of length 4 of a stored array of 10 elements: chunk 2 holds min(4, 10 - 2 * 4) = 2.
+        # A broadcast axis shows one stored element, whatever the extents.
+        rest = self.blocks.stored_shape[block] - chunk * shape
+        return np.where(is_truncated[:, np.newaxis], np.minimum(shape, rest), shape)
 
     @cached_property
     def axis_tables(self) -> tuple[AxisTable, ...] | None:

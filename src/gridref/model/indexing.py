@@ -20,6 +20,7 @@ from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.projection import (
     Progression,
     SliceProjection,
+    expand_ellipsis,
     normalize_selection,
     project_slice,
 )
@@ -55,19 +56,9 @@ def getitem(array: VirtualArray, key: Any) -> VirtualArray:
     NotRepresentableError
         For an array of integers that falls into more than `MAX_RUNS` runs.
     """
-    entries = list(key) if isinstance(key, tuple) else [key]
-    if any(entry is None for entry in entries):
+    if any(entry is None for entry in (key if isinstance(key, tuple) else (key,))):
         raise NotRepresentableError("a new axis in an index: use expand_dims")
-    ellipses = [place for place, entry in enumerate(entries) if entry is Ellipsis]
-    if len(ellipses) > 1:
-        raise InvalidRequestError("a selection has at most one ellipsis")
-    missing = array.ndim - (len(entries) - len(ellipses))
-    if missing < 0:
-        raise InvalidRequestError(f"{len(entries)} indices for an array of rank {array.ndim}")
-    if ellipses:
-        at = ellipses[0]
-        entries[at : at + 1] = [slice(None)] * missing
-    return isel(array, dict(enumerate(entries)))
+    return isel(array, dict(enumerate(expand_ellipsis(key, array.ndim))))
 
 
 def isel(array: VirtualArray, selection: Mapping[str, Any] | Mapping[int, Any]) -> VirtualArray:
@@ -270,7 +261,7 @@ def _tightened(array: VirtualArray, axis: int) -> VirtualArray:
     origin, stored = blocks.origin.copy(), blocks.stored_shape.copy()
     origin[:, axis] = start - begin
     stored[:, axis] = np.where(blocks.encoding == MISSING_BLOCK, 0, end - begin)
-    first_row = blocks.first_row + first_chunk * blocks.row_stride[:, axis]
+    first_row = blocks.manifest_row(slice(None), [first_chunk], [axis])
     return array.replace(
         blocks=replace(blocks, first_row=first_row, origin=origin, stored_shape=stored)
     )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,6 +24,7 @@ __all__ = [
     "IndexProjection",
     "Progression",
     "SliceProjection",
+    "expand_ellipsis",
     "normalize_selection",
     "project",
     "project_indices",
@@ -148,6 +150,33 @@ class IndexProjection:
     def in_output(self, piece: int) -> Int64Array:
         """Indices in the output."""
         return self.out_index[self.splits[piece] : self.splits[piece + 1]]
+
+
+def expand_ellipsis(key: Any, ndim: int) -> list[Any]:
+    """An index with one entry per axis: ``x[..., 0]`` of three axes is ``[:, :, 0]``.
+
+    Parameters
+    ----------
+    key
+        One entry, or a tuple of them. An ellipsis stands for the axes left out; without one, those
+        are the last ones.
+    ndim
+        Number of axes.
+
+    Raises
+    ------
+    InvalidRequestError
+        For several ellipses, or more entries than axes.
+    """
+    entries = list(key) if isinstance(key, tuple) else [key]
+    ellipses = [position for position, entry in enumerate(entries) if entry is Ellipsis]
+    if len(ellipses) > 1:
+        raise InvalidRequestError("a selection has at most one ellipsis")
+    n_given = len(entries) - len(ellipses)
+    if n_given > ndim:
+        raise InvalidRequestError(f"{n_given} indices for an array of rank {ndim}")
+    at = ellipses[0] if ellipses else len(entries)
+    return [*entries[:at], *[slice(None)] * (ndim - n_given), *entries[at + 1 :]]
 
 
 def normalize_selection(

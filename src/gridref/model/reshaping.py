@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gridref.errors import InvalidRequestError
 from gridref.model.array import MISSING_BLOCK, VirtualArray
-from gridref.model.encoding import Codec, EdgePolicy, Encoding, transpose_codec
+from gridref.model.encoding import Codec, Encoding, transpose_codec
 from gridref.model.grid import ChunkGrid, GridAxis
 
 __all__ = ["broadcast_axis", "expand_dims", "squeeze", "transpose"]
@@ -184,9 +184,9 @@ def _drop_axis(array: VirtualArray, axis: int) -> VirtualArray:
     length = array.stored_chunk_shapes[:, axis]
     chunk = blocks.origin[:, axis] // length
     index = blocks.origin[:, axis] - chunk * length
-    codec_length = _chunk_extents(array, axis, chunk)
+    codec_length = _decoded_lengths(array, axis, chunk)
     encodings, encoding = _reencode(array, [index, codec_length], axis)
-    first_row = blocks.first_row + np.where(present, chunk * blocks.row_stride[:, axis], 0)
+    first_row = blocks.manifest_row(slice(None), [np.where(present, chunk, 0)], [axis])
     return array.replace(
         grid=ChunkGrid((*array.grid.axes[:axis], *array.grid.axes[axis + 1 :])),
         dims=(*array.dims[:axis], *array.dims[axis + 1 :]),
@@ -203,14 +203,11 @@ def _drop_axis(array: VirtualArray, axis: int) -> VirtualArray:
     )
 
 
-def _chunk_extents(array: VirtualArray, axis: int, chunk: Int64Array) -> Int64Array:
+def _decoded_lengths(array: VirtualArray, axis: int, chunk: Int64Array) -> Int64Array:
     """Length along an axis of one decoded chunk of each block."""
-    length = array.stored_chunk_shapes[:, axis]
-    truncated = np.array(
-        [encoding.edge is EdgePolicy.TRUNCATED for encoding in array.encodings] + [False]
-    )[array.blocks.encoding]
-    rest = array.blocks.stored_shape[:, axis] - chunk * length
-    return np.where(truncated, np.minimum(length, rest), length)
+    coords = np.zeros((array.n_blocks, array.ndim), np.int64)
+    coords[:, axis] = chunk
+    return array.decoded_shapes(np.arange(array.n_blocks), coords)[:, axis]
 
 
 def _reencode(

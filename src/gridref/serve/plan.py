@@ -17,14 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.errors import InvalidRequestError
 from gridref.model.array import MISSING_BLOCK, VirtualArray
-from gridref.model.encoding import EdgePolicy
 from gridref.model.projection import (
     AxisSelection,
     IndexProjection,
     Progression,
     SliceProjection,
+    expand_ellipsis,
     group_indices,
     normalize_selection,
     project,
@@ -117,28 +116,15 @@ class CrossProduct:
         for axis, at, n_blocks in zip(self.axes, places, array.grid.grid_shape, strict=True):
             block = block * n_blocks + axis.block[at]
         table = array.blocks
-        row = table.first_row[block] + (chunk * table.row_stride[block]).sum(axis=1)
         return PieceBatch(
             piece,
             block,
-            row,
+            table.manifest_row(block, chunk.T),
             table.encoding[block],
             table.manifest[block],
             chunk,
-            self._decoded_shapes(block, chunk),
+            array.decoded_shapes(block, chunk),
         )
-
-    def _decoded_shapes(self, block: Int64Array, chunk: Int64Array) -> Int64Array:
-        array = self.array
-        shape = array.stored_chunk_shapes[block]
-        truncated = np.array(
-            [encoding.edge is EdgePolicy.TRUNCATED for encoding in array.encodings] + [False]
-        )[array.blocks.encoding[block]]
-        if truncated.any():
-            rest = array.blocks.stored_shape[block] - chunk * shape
-            # A broadcast axis shows one stored element, whatever the extents.
-            shape = np.where(truncated[:, np.newaxis], np.minimum(shape, rest), shape)
-        return shape
 
     def in_chunk(self, piece: Int64Array) -> tuple[Any, ...]:
         """Index of a piece's elements inside its decoded chunk."""
@@ -212,7 +198,7 @@ def plan_read(array: VirtualArray, selection: Any = None) -> ReadPlan:
     InvalidRequestError
         For a selection that does not fit the array.
     """
-    entries = _expand(selection, array.ndim)
+    entries = expand_ellipsis(() if selection is None else selection, array.ndim)
     selections = [
         normalize_selection(entry, extent, axis)
         for axis, (entry, extent) in enumerate(zip(entries, array.shape, strict=True))
@@ -235,20 +221,6 @@ def plan_read(array: VirtualArray, selection: Any = None) -> ReadPlan:
 
 def _is_integer(entry: Any) -> bool:
     return not isinstance(entry, slice) and np.ndim(entry) == 0
-
-
-def _expand(selection: Any, ndim: int) -> list[Any]:
-    if selection is None:
-        return [slice(None)] * ndim
-    entries = list(selection) if isinstance(selection, tuple) else [selection]
-    ellipses = [place for place, entry in enumerate(entries) if entry is Ellipsis]
-    if len(ellipses) > 1:
-        raise InvalidRequestError("a selection has at most one ellipsis")
-    n_given = len(entries) - len(ellipses)
-    if n_given > ndim:
-        raise InvalidRequestError(f"{n_given} indices for an array of rank {ndim}")
-    at = ellipses[0] if ellipses else len(entries)
-    return entries[:at] + [slice(None)] * (ndim - n_given) + entries[at + 1 :]
 
 
 def _project_array(

@@ -200,10 +200,11 @@ class ArrayView:
             block = block * self.array.grid.grid_shape[axis] + at.reshape(shape)
             chunks.append((chunk - before).reshape(shape))
         length = self.array.stored_chunk_shapes
-        row = table.first_row[block]
-        for axis, chunk in enumerate(chunks):
-            origin = table.origin[block, axis] // length[block, axis]
-            row = row + (origin + chunk) * table.row_stride[block, axis]
+        stored = (
+            table.origin[block, axis] // length[block, axis] + chunk
+            for axis, chunk in enumerate(chunks)
+        )
+        row = table.manifest_row(block, stored)
         row = np.where(table.encoding[block] == MISSING_BLOCK, -1, row)
         return np.broadcast_to(block, row.shape).reshape(-1), row.reshape(-1)
 

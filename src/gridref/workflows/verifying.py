@@ -257,10 +257,9 @@ def _source_of(array: VirtualArray, block: int, row: int) -> str | None:
     entry = manifest.take(np.array([row], np.int64))
     if entry.state[0] == ChunkState.RANGE:
         return entry.sources[int(entry.source[0])].url
-    strides = array.blocks.row_stride[block]
-    extents = -(-array.blocks.stored_shape[block] // array.stored_chunk_shapes[block])
+    n_chunks = -(-array.blocks.stored_shape[block] // array.stored_chunk_shapes[block])
     first = int(array.blocks.first_row[block])
-    last = first + int((strides * np.maximum(extents - 1, 0)).sum())
+    last = int(array.blocks.manifest_row(block, np.maximum(n_chunks - 1, 0)))
     rows = manifest.take(np.arange(first, last + 1))
     used = np.unique(rows.source[rows.state == ChunkState.RANGE])
     if len(used) == 1:
