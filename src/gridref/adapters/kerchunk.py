@@ -11,19 +11,23 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from gridref.codecs import encode_chunk
-from gridref.errors import GridrefError, NotRepresentableError
+from gridref.errors import NotRepresentableError
+from gridref.io import is_local
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.encoding import Encoding
-from gridref.model.manifest import ChunkManifest, ChunkState
-from gridref.model.zarr_attributes import attributes_to_json
-from gridref.model.zarr_metadata import group_document
+from gridref.serve.objects import (
+    KeySpace,
+    LiteralSegment,
+    ObjectReader,
+    Segment,
+    SourceSegment,
+)
 from gridref.serve.reader import Reader
 from gridref.serve.views import ArrayView, View, ViewOptions, show
 from gridref.workflows.opening import reader_for
@@ -35,6 +39,11 @@ INLINE_LIMIT_BYTES = 2**20
 
 _NATIVE = ViewOptions(View.NATIVE, grid="rectilinear")
 _PORTABLE = ViewOptions(View.PORTABLE)
+
+_IN_ARCHIVE = "its files lie inside of an archive, of which a reference cannot name a part"
+
+type Reference = str | list[str | int]
+"""Text, ``base64:`` text, or address, first byte and number of bytes."""
 
 
 def to_kerchunk(
@@ -67,115 +76,68 @@ def to_kerchunk(
     NotRepresentableError
         Naming every array that references cannot express, and why.
     """
-    refs: dict[str, Any] = {}
-    reasons = []
-    reader = reader or reader_for()
-    documents: dict[str, Any] = {}
-    for name, array in group.all_arrays().items():
-        try:
-            view, found = _references(name, array, reader, inline_limit)
-        except NotRepresentableError as error:
-            reasons.append(f"{name}: {error.reason}")
-            continue
-        documents[name] = view.metadata.to_json()
-        refs[f"{name}/zarr.json"] = json.dumps(documents[name], allow_nan=False)
-        refs.update(found)
-    if reasons:
-        lines = "\n".join(f"  - {reason}" for reason in reasons)
-        raise NotRepresentableError(
-            f"kerchunk references cannot express {len(reasons)} arrays; write a catalog instead:\n"
-            f"{lines}"
-        )
-    for group_path, part in group.walk():
-        head = f"{group_path}/" if group_path else ""
-        below = {
-            key.removeprefix(head): doc for key, doc in documents.items() if key.startswith(head)
-        }
-        document = group_document(attributes_to_json(part.attrs, None), below)
-        refs[f"{head}zarr.json"] = json.dumps(document, allow_nan=False)
-    result = {"version": 1, "refs": refs}
+    shown = {name: _shown(array) for name, array in group.all_arrays().items()}
+    decoded = {name: view.reason for name, view in shown.items() if view.view is View.PORTABLE}
+    space = KeySpace(group, _NATIVE, dict.fromkeys(decoded, _PORTABLE))
+    too_large = {name for name in decoded if shown[name].array.nbytes > inline_limit}
+    objects = ObjectReader(reader or reader_for())
+    refs, written = _references(space, objects, too_large, inline_limit)
+    too_large |= {name for name, n_bytes in written.items() if n_bytes > inline_limit}
+    _refuse({name: decoded.get(name, _IN_ARCHIVE) for name in shown if name in too_large})
+    document = {"version": 1, "refs": refs}
     if path is not None:
-        Path(os.fspath(path)).write_text(json.dumps(result), encoding="utf-8")
-    return result
+        Path(os.fspath(path)).write_text(json.dumps(document), encoding="utf-8")
+    return document
+
+
+def _shown(array: VirtualArray) -> ArrayView:
+    """An array as stored where that can be shown, else decoded, with the reason."""
+    try:
+        return show(array, _NATIVE)
+    except NotRepresentableError as error:
+        return replace(show(array, _PORTABLE), reason=error.reason)
 
 
 def _references(
-    name: str, array: VirtualArray, reader: Reader, inline_limit: int
-) -> tuple[ArrayView, dict[str, Any]]:
-    try:
-        view = show(array, _NATIVE)
-        _refuse_inexpressible(array)
-    except GridrefError as error:
-        if array.nbytes > inline_limit or array.dtype.kind == "T":
-            raise NotRepresentableError(getattr(error, "reason", str(error))) from error
-        return _inlined(name, array, reader)
-    return view, dict(_ranges(name, view))
+    space: KeySpace, reader: ObjectReader, left_out: AbstractSet[str], inline_limit: int
+) -> tuple[dict[str, Reference], Counter[str]]:
+    """What each key refers to, and the bytes written out in place of references, by array.
+
+    Chunks that no file holds have no key, and read as the fill value. Of an array that turns out to
+    take more than `inline_limit`, no more is read.
+    """
+    refs: dict[str, Reference] = {}
+    written: Counter[str] = Counter()
+    for key in space.keys(""):
+        held = space.resolve(key)
+        assert held is not None
+        (segment,) = held.segments
+        byte_range = _byte_range(segment)
+        if held.variable is None:
+            refs[key] = reader.read(held).decode()
+        elif byte_range is not None:
+            refs[key] = byte_range
+        elif held.variable not in left_out and written[held.variable] <= inline_limit:
+            data = reader.read(held)
+            refs[key] = "base64:" + base64.b64encode(data).decode()
+            if not isinstance(segment, LiteralSegment):
+                written[held.variable] += len(data)
+    return refs, written
 
 
-def _refuse_inexpressible(array: VirtualArray) -> None:
-    """Refuse what the native view can serve, but a byte range cannot say."""
-    if array.has_filter_masks:
-        raise NotRepresentableError("some chunks have filters switched off")
-    if any(encoding.prefix for encoding in array.encodings):
-        raise NotRepresentableError("bytes have to be put before each chunk")
+def _byte_range(segment: Segment) -> Reference | None:
+    """The byte range of one file that a segment is, if it is one."""
+    if not isinstance(segment, SourceSegment):
+        return None
+    url = segment.source.url
+    in_archive = "::" in url and not is_local(url)
+    return None if in_archive else [url, segment.offset, segment.n_bytes]
 
 
-def _ranges(name: str, view: ArrayView) -> Iterator[tuple[str, Any]]:
-    """A reference for every chunk that is present."""
-    array = view.array
-    counts = view.chunk_grid.grid_shape
-    if array.n_blocks == 0:
-        return
-    block, row = view.locate((0,) * len(counts), counts)
-    keys = _keys(name, counts)
-    manifests = array.blocks.manifest[block]
-    for number in np.unique(manifests[row >= 0]).tolist():
-        places = np.flatnonzero((manifests == number) & (row >= 0))
-        rows = array.manifests[number].take(row[places])
-        yield from _rows([keys[place] for place in places.tolist()], rows)
-
-
-def _rows(keys: list[str], rows: ChunkManifest) -> Iterator[tuple[str, Any]]:
-    urls = [source.url for source in rows.sources]
-    columns = zip(
-        keys,
-        rows.state.tolist(),
-        rows.source.tolist(),
-        rows.offset.tolist(),
-        rows.length.tolist(),
-        strict=True,
-    )
-    for place, (key, state, source, offset, length) in enumerate(columns):
-        if state == ChunkState.RANGE:
-            yield key, [urls[source], offset, length]
-        elif state == ChunkState.INLINE:
-            yield key, _text(rows.inline_bytes(place))
-
-
-def _keys(name: str, counts: tuple[int, ...]) -> list[str]:
-    """Keys of all chunks in C order."""
-    keys = [f"{name}/c"]
-    for count in counts:
-        keys = [f"{key}/{number}" for key in keys for number in range(count)]
-    return keys
-
-
-def _text(data: bytes) -> str:
-    return "base64:" + base64.b64encode(data).decode()
-
-
-def _inlined(name: str, array: VirtualArray, reader: Reader) -> tuple[ArrayView, dict[str, Any]]:
-    """All values of a small array, as one chunk each of its portable view."""
-    view = show(array, _PORTABLE)
-    values = reader.read(array, name=name)
-    found = {}
-    grid = view.metadata.grid
-    for coords in np.ndindex(*grid.grid_shape):
-        shape = grid.chunk_shape(coords)
-        chunk = np.full(shape, array.fill_value, array.dtype)
-        part = values[view.region(coords)]
-        chunk[tuple(slice(0, extent) for extent in part.shape)] = part
-        encoding = Encoding(tuple(shape), array.dtype, view.metadata.codecs)
-        key = "/".join([f"{name}/c", *map(str, coords)])
-        found[key] = _text(bytes(encode_chunk(chunk, encoding.codecs)))
-    return view, found
+def _refuse(reasons: Mapping[str, str]) -> None:
+    if reasons:
+        lines = "\n".join(f"  - {name}: {reason}" for name, reason in reasons.items())
+        raise NotRepresentableError(
+            f"kerchunk references cannot express {len(reasons)}"
+            f" array{'s' if len(reasons) > 1 else ''}; write a catalog instead:\n{lines}"
+        )

@@ -57,11 +57,23 @@ def one_encoding(array: VirtualArray) -> Encoding:
     for codec in encoding.codecs:
         if codec.name not in READER_CODECS:
             raise NotRepresentableError(f"no Zarr reader knows the codec {codec.name}")
+    _refuse_uneven_shuffle(encoding)
     if array.dtype.kind == "V" and data_type_from_json(data_type_to_json(array.dtype)) != (
         array.dtype
     ):
         raise NotRepresentableError(f"Zarr cannot express the data type {array.dtype}")
     return encoding
+
+
+def _refuse_uneven_shuffle(encoding: Encoding) -> None:
+    """HDF5 leaves the bytes behind the last whole element where they are; numcodecs gives up."""
+    even = True
+    for codec in encoding.codecs:
+        if codec.name == "numcodecs.shuffle":
+            if not even or encoding.dtype.itemsize % codec.configuration["elementsize"]:
+                raise NotRepresentableError("it is shuffled by parts of elements")
+        elif codec.name not in ("bytes", "transpose"):
+            even = False  # of whatever size
 
 
 def native_grid(array: VirtualArray, encoding: Encoding) -> ChunkGrid:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -65,11 +65,19 @@ class KeySpace:
         What is shown.
     options
         How.
+    exceptions
+        Options of single arrays, by path.
     """
 
-    def __init__(self, group: VirtualGroup, options: ViewOptions | None = None) -> None:
+    def __init__(
+        self,
+        group: VirtualGroup,
+        options: ViewOptions | None = None,
+        exceptions: Mapping[str, ViewOptions] | None = None,
+    ) -> None:
         self.group = group
         self.options = options or ViewOptions()
+        self._exceptions = dict(exceptions or {})
         self._views: dict[str, ArrayView] = {}
         self._documents: dict[str, VirtualObject] = {}
         self._shards = LRU[VirtualObject](KEPT_SHARDS_BYTES, _layout_bytes, keeps_last=1)
@@ -89,7 +97,7 @@ class KeySpace:
         if group is None or name not in group.arrays:
             return None
         try:
-            view = show(group.arrays[name], self.options)
+            view = show(group.arrays[name], self._exceptions.get(path, self.options))
         except GridrefError as error:
             raise error.located(Place(variable=path)) from error
         return self._views.setdefault(path, view)
