@@ -13,8 +13,6 @@ import json
 import os
 from collections import Counter
 from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +27,7 @@ from gridref.serve.objects import (
     SourceSegment,
 )
 from gridref.serve.reader import Reader
-from gridref.serve.views import ArrayView, View, ViewOptions, show
+from gridref.serve.views import View, ViewOptions, show, why_not_zarr
 from gridref.workflows.opening import reader_for
 
 __all__ = ["INLINE_LIMIT_BYTES", "to_kerchunk"]
@@ -76,30 +74,39 @@ def to_kerchunk(
     NotRepresentableError
         Naming every array that references cannot express, and why.
     """
-    shown = {name: _shown(array) for name, array in group.all_arrays().items()}
-    decoded = {name: view.reason for name, view in shown.items() if view.view is View.PORTABLE}
-    space = KeySpace(group, _NATIVE, dict.fromkeys(decoded, _PORTABLE))
-    too_large = {name for name in decoded if shown[name].array.nbytes > inline_limit}
-    objects = ObjectReader(reader or reader_for())
-    refs, written = _references(space, objects, too_large, inline_limit)
-    too_large |= {name for name, n_bytes in written.items() if n_bytes > inline_limit}
-    _refuse({name: decoded.get(name, _IN_ARCHIVE) for name in shown if name in too_large})
+    reasons = {
+        name: reason
+        for name, array in group.all_arrays().items()
+        if (reason := _why_not_referenced(array)) is not None
+    }
+    _refuse({name: reasons[name] for name in reasons if not _is_small(group, name, inline_limit)})
+    space = KeySpace(group, _NATIVE, dict.fromkeys(reasons, _PORTABLE))
+    refs, written = _references(space, ObjectReader(reader or reader_for()), inline_limit)
+    too_large = [name for name, n_bytes in written.items() if n_bytes > inline_limit]
+    _refuse({name: reasons.get(name, _IN_ARCHIVE) for name in too_large})
     document = {"version": 1, "refs": refs}
     if path is not None:
         Path(os.fspath(path)).write_text(json.dumps(document), encoding="utf-8")
     return document
 
 
-def _shown(array: VirtualArray) -> ArrayView:
-    """An array as stored where that can be shown, else decoded, with the reason."""
+def _why_not_referenced(array: VirtualArray) -> str | None:
+    """Why stored chunks cannot be shown as they are; None where they can."""
     try:
-        return show(array, _NATIVE)
+        show(array, _NATIVE)
     except NotRepresentableError as error:
-        return replace(show(array, _PORTABLE), reason=error.reason)
+        return error.reason
+    return None
+
+
+def _is_small(group: VirtualGroup, name: str, inline_limit: int) -> bool:
+    """Whether an array can be written out, decoded, as far as is known before reading it."""
+    array = group.all_arrays()[name]
+    return array.nbytes <= inline_limit and why_not_zarr(array) is None
 
 
 def _references(
-    space: KeySpace, reader: ObjectReader, left_out: AbstractSet[str], inline_limit: int
+    space: KeySpace, reader: ObjectReader, inline_limit: int
 ) -> tuple[dict[str, Reference], Counter[str]]:
     """What each key refers to, and the bytes written out in place of references, by array.
 
@@ -117,7 +124,7 @@ def _references(
             refs[key] = reader.read(held).decode()
         elif byte_range is not None:
             refs[key] = byte_range
-        elif held.variable not in left_out and written[held.variable] <= inline_limit:
+        elif written[held.variable] <= inline_limit:
             data = reader.read(held)
             refs[key] = "base64:" + base64.b64encode(data).decode()
             if not isinstance(segment, LiteralSegment):
