@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import gridref
-from gridref.model.picture import chunk_map_svg
+from gridref.adapters.picture import chunk_map_svg
 
 SAMPLES = Path(__file__).resolve().parents[1] / "sample_data"
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gridref.model.display import draw_with
+
 if TYPE_CHECKING:
     from gridref import errors as errors
     from gridref.adapters.xarray.opening import open_virtual_dataset as open_virtual_dataset
@@ -88,6 +90,15 @@ __all__ = [
     "verify",
     "write_catalog",
 ]
+
+
+def _html_of(shown: VirtualArray | VirtualGroup) -> str:
+    from gridref.adapters.picture import html_of
+
+    return html_of(shown)
+
+
+draw_with(_html_of)
 
 
 def __getattr__(name: str) -> Any:

@@ -64,7 +64,7 @@ class CatalogInfo:
     extra: Mapping[str, Any]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class CatalogGroup(VirtualGroup):
     """The root group of a catalog.
 
@@ -83,6 +83,10 @@ class CatalogGroup(VirtualGroup):
     def sources(self) -> tuple[Source, ...]:
         """All files that chunks lie in, as they were when they were scanned."""
         return self.source_table.sources
+
+    @override
+    def __repr__(self) -> str:
+        return f"{super().__repr__()[:-1]}; catalog: {self.info.url}>"
 
 
 def open_catalog(

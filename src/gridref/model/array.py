@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from gridref.errors import InvalidRequestError
 from gridref.model.blocks import MISSING_BLOCK, BlockSource, BlockTable
+from gridref.model.display import html_of
 from gridref.model.encoding import EdgePolicy, Encoding, bytes_codec
 from gridref.model.grid import ChunkGrid
 from gridref.model.manifest import ChunkManifest, Manifest
-from gridref.model.picture import array_html, group_html
 from gridref.model.scan_report import ScanReport
 
 __all__ = [
@@ -266,8 +266,8 @@ class VirtualArray:
         sizes = ", ".join(f"{dim}: {n}" for dim, n in zip(self.dims, self.shape, strict=True))
         return f"<VirtualArray ({sizes}) {self.dtype} in {self.n_blocks} blocks>"
 
-    def _repr_html_(self) -> str:
-        return array_html(self)
+    def _repr_html_(self) -> str | None:
+        return html_of(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -321,10 +321,10 @@ class VirtualGroup:
 
     def __repr__(self) -> str:
         arrays, groups = ", ".join(self.arrays), ", ".join(self.groups)
-        return f"<VirtualGroup arrays: {arrays or 'none'}; groups: {groups or 'none'}>"
+        return f"<{type(self).__name__} arrays: {arrays or 'none'}; groups: {groups or 'none'}>"
 
-    def _repr_html_(self) -> str:
-        return group_html(self)
+    def _repr_html_(self) -> str | None:
+        return html_of(self)
 
 
 @lru_cache(maxsize=1024)

@@ -10,10 +10,10 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from gridref.adapters.picture import map_axes, stored_edges
 from gridref.errors import NotRepresentableError
 from gridref.model.array import MISSING_BLOCK, VirtualArray, VirtualGroup
 from gridref.model.encoding import Codec
-from gridref.model.picture import map_axes, stored_edges
 from gridref.serve.views import ViewOptions, show
 
 __all__ = ["describe_arrays", "draw_grid", "draw_tree", "human_bytes"]

@@ -1,0 +1,132 @@
+"""Chunk maps."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gridref
+from gridref.adapters.picture import MISSING_FILL, chunk_map_svg, map_axes, stored_edges
+from gridref.model.array import MISSING_BLOCK, BlockTable, VirtualArray, VirtualGroup
+from gridref.model.encoding import Encoding, bytes_codec
+from gridref.model.grid import ChunkGrid
+from gridref.model.indexing import isel
+from gridref.model.joining import concatenate
+from gridref.model.manifest import ChunkManifest
+from gridref.testing.builders import chunked_array
+
+
+def months() -> VirtualArray:
+    parts = [
+        chunked_array(np.zeros((length, 6)), (10, 4), ("time", "x")) for length in (31, 28, 30)
+    ]
+    return concatenate(parts, 0)
+
+
+def test_stored_edges_follow_files_and_windows() -> None:
+    array = months()
+    assert stored_edges(array, 0).tolist() == [10, 10, 10, 1, 10, 10, 8, 10, 10, 10]
+    assert stored_edges(array, 1).tolist() == [4, 2]
+    window = isel(array, {"time": slice(5, 40)})
+    assert stored_edges(window, 0).tolist() == [5, 10, 10, 1, 9]
+    flipped = isel(array, {"time": slice(None, None, -1)})
+    assert stored_edges(flipped, 0).tolist() == [10, 10, 10, 8, 10, 10, 1, 10, 10, 10]
+
+
+def test_map_is_well_formed_and_shows_every_block() -> None:
+    array = months()
+    assert map_axes(array) == (0, 1)
+    root = ET.fromstring(chunk_map_svg(array))
+    texts = [element.text for element in root.iter() if element.tag.endswith("text")]
+    assert texts[1:] == ["31", "28", "30"]
+    assert "time 89" in str(texts[0])
+
+
+def many_blocks(shape: tuple[int, ...]) -> VirtualArray:
+    """Blocks of one element each, the first of which no file holds."""
+    ndim = len(shape)
+    n_blocks = int(np.prod(shape))
+    blocks = BlockTable.missing(n_blocks, ndim)
+    encoding = Encoding((1,) * ndim, np.dtype("f4"), (bytes_codec(np.dtype("f4")),))
+    return VirtualArray(
+        ChunkGrid.regular(shape, [1] * ndim),
+        np.dtype("f4"),
+        np.float32(0),
+        tuple(f"dimension_{axis}" for axis in range(ndim)),
+        {},
+        (encoding,),
+        (ChunkManifest.missing(n_blocks),),
+        replace(
+            blocks,
+            encoding=np.minimum(np.arange(n_blocks, dtype=np.int32) - 1, 0),
+            stored_shape=np.ones((n_blocks, ndim), np.int64),
+        ),
+    )
+
+
+def test_missing_blocks_are_grey() -> None:
+    assert MISSING_FILL in chunk_map_svg(many_blocks((5,)))
+    assert MISSING_FILL not in chunk_map_svg(months())
+
+
+def test_cells_that_many_blocks_share_are_missing_if_all_are() -> None:
+    array = many_blocks((600,))
+    assert MISSING_FILL not in chunk_map_svg(array)
+    absent = np.where(np.arange(600) < 10, MISSING_BLOCK, 0).astype(np.int32)
+    holed = array.replace(blocks=replace(array.blocks, encoding=absent))
+    assert chunk_map_svg(holed).count(MISSING_FILL) == 1
+
+
+@pytest.mark.parametrize("shape", [(5,), (60, 8), (61, 9), (5000,), (300, 300), (20, 30, 40)])
+def test_html_is_small(shape: tuple[int, ...]) -> None:
+    array = many_blocks(shape)
+    html = array._repr_html_()
+    assert html is not None
+    ET.fromstring(html[html.index("<svg") :])
+    assert len(html.encode()) < 30_000
+
+
+@pytest.mark.parametrize("n_arrays", [1, 6, 40, 3000])
+def test_html_of_groups_is_small(n_arrays: int) -> None:
+    array = many_blocks((60, 8))
+    group = VirtualGroup({f"température {number}": array for number in range(n_arrays)})
+    html = group._repr_html_()
+    assert html is not None
+    assert len(html.encode()) < 30_000
+    assert "<svg" in html
+    listed = html.count("<b>temp")
+    more = re.search(r"and (\d+) more", html)
+    assert listed + (int(more[1]) if more else 0) == n_arrays
+
+
+def test_a_catalog_is_shown_like_a_group(tmp_path: Path) -> None:
+    gridref.write_catalog(VirtualGroup({"tas": months()}), tmp_path / "a.gridref")
+    catalog = gridref.open_catalog(tmp_path / "a.gridref")
+    html = catalog._repr_html_()
+    assert html is not None
+    assert "CatalogInfo" not in html
+    assert "<svg" in html
+    assert repr(catalog) == (
+        f"<CatalogGroup arrays: tas; groups: none; catalog: {catalog.info.url}>"
+    )
+
+
+def test_import_of_the_package_draws_in_notebooks() -> None:
+    code = "import gridref; print(gridref.VirtualGroup()._repr_html_())"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.startswith("<p><code>&lt;VirtualGroup")
+
+
+def test_html_escapes_names() -> None:
+    array = chunked_array(np.zeros(3), (2,), ("<x>",))
+    html = VirtualGroup({"<script>": array})._repr_html_()
+    assert html is not None
+    assert "<script>" not in html
+    assert "&lt;script&gt;" in html
