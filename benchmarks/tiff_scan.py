@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import tifffile
 
-from gridref.formats.tiff.scanner import scan_tiff
+from gridref.formats import scan
 
 Scan = Callable[[Path], Any]
 
@@ -89,7 +89,7 @@ def write_bigtiff(path: Path, n_tiles: int) -> None:
 
 
 def by_gridref(path: Path) -> None:
-    scan_tiff(str(path))
+    scan(str(path))
 
 
 def by_tifffile(path: Path) -> None:
@@ -117,14 +117,14 @@ def compare(paths: list[Path], n_rounds: int) -> None:
     else:
         scans["virtual-tiff"] = virtual_tiff
     best = dict.fromkeys(scans, float("inf"))
-    for name, scan in scans.items():
-        scan(paths[0])
+    for name, timed in scans.items():
+        timed(paths[0])
         print(f"  warmed up {name}")
     for _ in range(n_rounds):
-        for name, scan in scans.items():
+        for name, timed in scans.items():
             start = time.perf_counter()
             for path in paths:
-                scan(path)
+                timed(path)
             best[name] = min(best[name], time.perf_counter() - start)
     for name, seconds in best.items():
         ratio = seconds / best["gridref"]
@@ -134,11 +134,11 @@ def compare(paths: list[Path], n_rounds: int) -> None:
 
 def one_large(path: Path) -> None:
     start = time.perf_counter()
-    group = scan_tiff(str(path))
+    group = scan(str(path))
     seconds = time.perf_counter() - start
     n_rows = group.arrays["image"].manifests[0].n_rows
     tracemalloc.start()
-    scan_tiff(str(path))
+    scan(str(path))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     report = group.report

@@ -16,7 +16,7 @@ import numpy as np
 import xarray as xr
 
 from gridref.errors import GridrefError
-from gridref.formats.hdf5 import read_original
+from gridref.formats.hdf5.original import read_original
 from gridref.formats.hdf5.storage.ragged import ROW_SIZE
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.scan_report import Fate

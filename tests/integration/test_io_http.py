@@ -21,8 +21,9 @@ from gridref.errors import (
     SourceChangedError,
     SourceUnavailableError,
 )
-from gridref.formats.hdf5 import OriginalFile
-from gridref.io import Merging, RetryPolicy, SourcePool, describe_source, expand_urls, open_for_scan
+from gridref.formats import expand_files
+from gridref.formats.hdf5.original import OriginalFile
+from gridref.io import Merging, RetryPolicy, SourcePool, describe_source, open_for_scan
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.manifest import Source
 from tests.http_server import Site, serving
@@ -256,8 +257,8 @@ def test_nginx(nginx: str, tmp_path: Path) -> None:
     assert [bytes(part) for part in parts] == [DATA[:10], DATA[-10:], DATA[1000:1100]]
     with open_for_scan(source.url) as file:
         assert file.read() == DATA
-    assert expand_urls(f"{nginx}/") == [f"{nginx}/a2.nc", f"{nginx}/a10.nc"]
-    assert expand_urls(f"{nginx}/a*.nc") == [f"{nginx}/a2.nc", f"{nginx}/a10.nc"]
+    assert expand_files(f"{nginx}/") == [f"{nginx}/a2.nc", f"{nginx}/a10.nc"]
+    assert expand_files(f"{nginx}/a*.nc") == [f"{nginx}/a2.nc", f"{nginx}/a10.nc"]
     (tmp_path / "www" / "a2.nc").write_bytes(DATA[::-1] + b"more")
     with pytest.raises(SourceChangedError):
         SourcePool().read(source, 0, 10)

@@ -16,7 +16,7 @@ import gc, sys
 from pathlib import Path
 import fsspec.asyn, h5py
 from gridref.formats import scan
-from gridref.formats.hdf5 import read_original
+from gridref.formats.hdf5.original import read_original
 from tests.http_server import Site, serving
 
 class Circle:

@@ -19,7 +19,7 @@ from gridref.errors import (
     SourceUnavailableError,
     UnsupportedFeatureError,
 )
-from gridref.formats.hdf5 import read_original
+from gridref.formats.hdf5.original import read_original
 from gridref.formats.registry import scan
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import EdgePolicy

@@ -13,7 +13,7 @@ from h5py import h5a, h5d, h5p, h5s, h5t
 from numpy.typing import NDArray
 
 from gridref.errors import UnsupportedFeatureError
-from gridref.formats.hdf5 import read_original
+from gridref.formats.hdf5.original import read_original
 from gridref.formats.registry import scan
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.scan_report import Fate

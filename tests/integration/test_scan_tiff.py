@@ -14,8 +14,7 @@ import tifffile
 from numpy.typing import NDArray
 
 from gridref.errors import DecodeError, GridrefError
-from gridref.formats.options import ScanOptions
-from gridref.formats.tiff.scanner import scan_tiff
+from gridref.formats import scan
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.testing.reference_reader import read_slowly
 from tests.shared_data import shared_data_folder, shared_files
@@ -60,7 +59,7 @@ def documented() -> dict[str, dict[str, str]]:
 
 
 def scanned(path: Path) -> VirtualGroup:
-    return scan_tiff(str(path), ScanOptions(on_unsupported="skip"))
+    return scan(str(path), on_unsupported="skip")
 
 
 def images(group: VirtualGroup) -> dict[str, VirtualArray]:

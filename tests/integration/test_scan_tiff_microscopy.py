@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 import gridref
 from gridref.adapters.zarr.store import open_store
 from gridref.errors import UnsupportedFeatureError
-from gridref.formats.tiff.scanner import scan_tiff
+from gridref.formats import scan
 from gridref.model.array import VirtualGroup
 from gridref.testing.reference_reader import read_slowly
 from tests.http_server import Site, serving
@@ -32,7 +32,7 @@ def quiet_tifffile() -> Any:
 
 def same_as_tifffile(path: Path, *, by_tiles: bool = False) -> VirtualGroup:
     """Compare each image and level."""
-    group = scan_tiff(str(path))
+    group = scan(str(path))
     checked = 0
     with tifffile.TiffFile(path) as file:
         series = list(file.series)
@@ -107,7 +107,7 @@ def test_lsm_of_more_than_4_gib(tmp_path: Path, n_channels: int, compression: in
     path = tmp_path / "large.lsm"
     data = planes(2, 3, n_channels, 20, 30, dtype="uint16")
     thumbnails = write_lsm(path, data, scan_type=6, compression=compression, beyond=True)
-    group = scan_tiff(str(path))
+    group = scan(str(path))
     shown = data if n_channels > 1 else data[:, :, 0]
     image, reduced = (group.groups[f"series_{n}"].arrays["image"] for n in range(2))
     np.testing.assert_array_equal(read_slowly(image), shown)
@@ -181,7 +181,7 @@ def test_chroma_of_ndpi_tiles_is_smoothed_inside_of_them_only(tmp_path: Path) ->
     """Decoding the stream in one piece, as tifffile does where it can, mixes neighbours."""
     path = tmp_path / "slide.ndpi"
     write_ndpi(path, slide(), subsampling=(2, 1))
-    image = scan_tiff(str(path)).groups["series_0"].groups["0"].arrays["image"]
+    image = scan(str(path)).groups["series_0"].groups["0"].arrays["image"]
     with tifffile.TiffFile(path) as file:
         whole = file.series[0].levels[0].asarray()
     differing = np.flatnonzero((read_slowly(image) != np.moveaxis(whole, -1, 0)).any(axis=(0, 1)))
@@ -210,7 +210,7 @@ def test_ndpi_of_more_than_4_gib(tmp_path: Path) -> None:
     image = group.groups["series_0"].groups["0"].arrays["image"]
     small = tmp_path / "small.ndpi"
     write_ndpi(small, slide())
-    expected = scan_tiff(str(small)).groups["series_0"].groups["0"].arrays["image"]
+    expected = scan(str(small)).groups["series_0"].groups["0"].arrays["image"]
     np.testing.assert_array_equal(read_slowly(image), read_slowly(expected))
     assert int(image.manifests[0].take(np.arange(8)).offset.min()) > 1 << 32
     assert group.report.n_bytes < 64 << 10
@@ -221,7 +221,7 @@ def test_remote_ndpi(tmp_path: Path) -> None:
     path = tmp_path / "slide.ndpi"
     write_ndpi(path, slide())
     with serving(Site({"/slide.ndpi": path.read_bytes()})) as site:
-        group = scan_tiff(f"{site.url}/slide.ndpi?signature=a.b")
+        group = scan(f"{site.url}/slide.ndpi?signature=a.b")
         assert gridref.verify(group, everything=True).ok
     assert group.groups["series_0"].groups["0"].arrays["image"].encodings[0].chunk_shape[1] == 8
 
@@ -233,7 +233,7 @@ def test_a_jpeg_strip_larger_than_jpeg_allows(tmp_path: Path) -> None:
         for tag, length in (("ImageWidth", 70000), ("ImageLength", 90000), ("RowsPerStrip", 90000)):
             file.pages[0].tags[tag].overwrite(length)
     with pytest.raises(UnsupportedFeatureError, match="90000 by 70000 pixels, more than one"):
-        scan_tiff(str(path))
+        scan(str(path))
 
 
 def test_restart_intervals_are_real() -> None:

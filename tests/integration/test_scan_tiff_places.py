@@ -11,8 +11,7 @@ import xarray as xr
 
 from gridref.adapters.zarr.store import open_store
 from gridref.errors import GridrefError
-from gridref.formats.options import ScanOptions
-from gridref.formats.tiff.scanner import scan_tiff
+from gridref.formats import scan
 from gridref.model.array import VirtualGroup
 from gridref.testing.reference_reader import read_slowly
 from tests.shared_data import shared_files
@@ -32,7 +31,7 @@ def opened(group: VirtualGroup, path: str | None = None) -> xr.Dataset:
 
 def georeferenced(path: Path) -> VirtualGroup | None:
     try:
-        group = scan_tiff(str(path), ScanOptions(on_unsupported="skip"))
+        group = scan(str(path), on_unsupported="skip")
         with rasterio.open(path) as file:
             placed = file.crs is not None
     except (GridrefError, rasterio.errors.RasterioError):
@@ -87,7 +86,7 @@ def test_pixel_centres_equal_rioxarray(path: Path) -> None:
 
 
 def test_pyramid_opens_as_a_tree(shared_data: Path) -> None:
-    group = scan_tiff(str(shared_data / "families/lcmap_cog_2years/lcmap_tiny_cog_2019.tif"))
+    group = scan(str(shared_data / "families/lcmap_cog_2years/lcmap_tiny_cog_2019.tif"))
     tree = xr.open_datatree(open_store(group), engine="zarr", consolidated=False)
     layout = tree.attrs["multiscales"]["layout"]
     assert [entry["asset"] for entry in layout] == [
@@ -104,7 +103,7 @@ def test_pyramid_opens_as_a_tree(shared_data: Path) -> None:
 
 def test_rotated_image_has_its_affine(shared_data: Path) -> None:
     path = shared_data / "tiff/features/opendatacube__odc-geo__au-3577-rotated.tif"
-    group = scan_tiff(str(path))
+    group = scan(str(path))
     assert "x" not in group.arrays
     with rasterio.open(path) as file:
         assert tuple(opened(group).rio.transform()) == tuple(file.transform)
@@ -125,7 +124,7 @@ def test_transforms_of_all_kinds(tmp_path: Path, six: tuple[float, ...], point: 
         file.update_tags(AREA_OR_POINT=point)
         file.write(np.arange(64 * 96, dtype=np.uint8).reshape(1, 64, 96))
         file.build_overviews([2, 4])
-    group = scan_tiff(str(path))
+    group = scan(str(path))
     for level in range(3):
         options = {"overview_level": level - 1} if level else {}
         with rasterio.open(path, **options) as file:
@@ -146,12 +145,12 @@ def test_scale_offset_units_and_names(tmp_path: Path) -> None:
         file.write(np.arange(64, dtype=np.int16).reshape(2, 4, 8))
         file.scales, file.offsets, file.units = (0.1, 0.1), (2.0, 2.0), ("K", "K")
         file.descriptions = ("skin", "air")
-    array = scan_tiff(str(path)).arrays["band_data"]
+    array = scan(str(path)).arrays["band_data"]
     assert array.attrs["scale_factor"] == 0.1
     assert array.attrs["add_offset"] == 2.0
     assert list(array.attrs["long_name"]) == ["skin", "air"]
     assert array.attrs["_FillValue"] == np.int16(-9)
-    decoded = xr.open_dataset(open_store(scan_tiff(str(path))), engine="zarr", consolidated=False)
+    decoded = xr.open_dataset(open_store(scan(str(path))), engine="zarr", consolidated=False)
     np.testing.assert_allclose(decoded.band_data.values[1, 0, 0], 32 * 0.1 + 2.0, rtol=1e-6)
     assert decoded.x.attrs["standard_name"] == "longitude"
 
@@ -169,7 +168,7 @@ def test_internal_mask_lies_beside_its_image(tmp_path: Path) -> None:
     ):
         file.write(values)
         file.write_mask(mask)
-    group = scan_tiff(str(path))
+    group = scan(str(path))
     np.testing.assert_array_equal(read_slowly(group.arrays["band_data"]), values)
     np.testing.assert_array_equal(read_slowly(group.arrays["mask"]), mask)
 
@@ -194,6 +193,6 @@ def test_reference_systems(tmp_path: Path, crs: str, spelled_out: bool) -> None:
         transform=rasterio.Affine(10, 0, 100, 0, -10, 200),
     ) as file:
         file.write(np.ones((1, 2, 2), np.uint8))
-    found = opened(scan_tiff(str(path))).rio.crs
+    found = opened(scan(str(path))).rio.crs
     with rasterio.open(path) as file:
         assert found.to_dict() == file.crs.to_dict() or found == file.crs

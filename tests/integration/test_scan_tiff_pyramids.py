@@ -14,9 +14,8 @@ import zarr
 
 from gridref.adapters.zarr.store import open_store
 from gridref.errors import GridrefError
-from gridref.formats.options import ScanOptions
+from gridref.formats import scan
 from gridref.formats.tiff.multiscales import ome_multiscales
-from gridref.formats.tiff.scanner import scan_tiff
 from gridref.model.array import VirtualGroup
 from tests.microscopy_files import write_ndpi, write_svs
 from tests.shared_data import shared_files
@@ -94,7 +93,7 @@ def check_tree(group: VirtualGroup) -> int:
 @pytest.mark.parametrize("path", TIFFS)
 def test_shared_files(path: Path) -> None:
     try:
-        group = scan_tiff(str(path), ScanOptions(on_unsupported="skip"))
+        group = scan(str(path), on_unsupported="skip")
     except GridrefError:
         return
     pyramids = [node for _, node in group.walk() if {"0", "overview_1"} & {*node.groups}]
@@ -108,7 +107,7 @@ def test_slides(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"slide{suffix}"
     image = np.random.default_rng(1).integers(0, 255, (200, 512, 3), np.uint8)
     (write_svs if suffix == ".svs" else write_ndpi)(path, image)
-    assert check_tree(scan_tiff(str(path))) == 1
+    assert check_tree(scan(str(path))) == 1
 
 
 @pytest.mark.parametrize("axes", ["TCZYX", "CYX", "TYX", "ZYXS", "TYXS", "YX"])
@@ -122,7 +121,7 @@ def test_ome_tiff_pyramids(tmp_path: Path, axes: str) -> None:
     with tifffile.TiffWriter(path, ome=True) as writer:
         writer.write(data, subifds=1, metadata={"axes": axes}, **options)
         writer.write(np.ascontiguousarray(data[step]), subfiletype=1, **options)
-    assert check_tree(scan_tiff(str(path))) == 1
+    assert check_tree(scan(str(path))) == 1
 
 
 @pytest.mark.parametrize(

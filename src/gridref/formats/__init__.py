@@ -1,8 +1,10 @@
-"""A file -> a virtual group: one folder for each format."""
+"""A file -> a virtual group: one folder, or one installed package, for each format."""
 
 from __future__ import annotations
 
+from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
-from gridref.formats.registry import FormatScanner, scan
+from gridref.formats.registry import expand_files, scan
+from gridref.formats.scanner import Scanner
 
-__all__ = ["FormatScanner", "ScanOptions", "scan"]
+__all__ = ["Location", "ScanOptions", "Scanner", "expand_files", "scan"]

@@ -1,41 +1,114 @@
-"""Which format a file has, and who scans it."""
+"""Which formats there are, and which of them a file or folder has."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from gridref.errors import SourceFormatError
-from gridref.formats.hdf5.scanner import HDF5Scanner
-from gridref.formats.kerchunk.scanner import KerchunkScanner, scan_reference_folder
+from gridref.formats.location import Location, describe, open_location
 from gridref.formats.options import OnUnsupported, ScanOptions
-from gridref.formats.sniff import Head, describe, read_head
-from gridref.formats.tiff.scanner import TIFFScanner
-from gridref.formats.zarr.scanner import is_zarr_store, scan_zarr
-from gridref.io import ScanFile, open_for_scan
+from gridref.formats.scanner import GROUP, Scanner
+from gridref.io import DataNames, absolute_url, counted_traffic, expand_urls, is_local
 from gridref.model.array import VirtualGroup
+from gridref.plugins import Plugin, plugins
 
-__all__ = ["SCANNERS", "FormatScanner", "scan"]
+if TYPE_CHECKING:
+    from gridref.formats.hdf5.scanner import HDF5Scanner
+    from gridref.formats.kerchunk.scanner import KerchunkScanner
+    from gridref.formats.tiff.scanner import TIFFScanner
+    from gridref.formats.zarr.scanner import ZarrScanner
+
+    # They are imported by name below; here the type checker proves that they keep the contract.
+    _PROVEN: tuple[Scanner, ...] = (HDF5Scanner(), TIFFScanner(), KerchunkScanner(), ZarrScanner())
+
+__all__ = ["BUILT_IN", "data_names", "expand_files", "scan", "scanner_of", "scanners"]
+
+BUILT_IN = {
+    "tiff": "gridref.formats.tiff.scanner:TIFFScanner",
+    "kerchunk": "gridref.formats.kerchunk.scanner:KerchunkScanner",
+    "zarr": "gridref.formats.zarr.scanner:ZarrScanner",
+    "hdf5": "gridref.formats.hdf5.scanner:HDF5Scanner",
+}
+"""gridref's own formats, in the order in which they are tried, before those of other packages.
+
+HDF5 comes last: to exclude a signature behind a user's block takes reading more of a file.
+
+Its package metadata lists the same ones; they stand here so that they are found without it.
+"""
 
 
-class FormatScanner(Protocol):
-    """What reads one format."""
-
-    name: str
-    """Of the format, for messages."""
-
-    def recognises(self, head: Head) -> bool:
-        """Whether a file that begins like this is of the format."""
-        ...
-
-    def scan(self, file: ScanFile, options: ScanOptions) -> VirtualGroup:
-        """Describe an open file; what was read of it to recognise it need not be read again."""
-        ...
+@cache
+def _built_in(reference: str) -> Scanner:
+    module, _, name = reference.partition(":")
+    scanner: Scanner = getattr(import_module(module), name)()
+    return scanner
 
 
-SCANNERS: tuple[FormatScanner, ...] = (HDF5Scanner(), TIFFScanner(), KerchunkScanner())
-"""All formats, in the order in which they are tried."""
+@cache
+def _added(plugin: Plugin) -> Scanner:
+    """The scanner of another package, checked to be one."""
+    try:
+        scanner = plugin.load()()
+    except TypeError as error:
+        raise plugin.broken(f"it cannot be called without arguments: {error}") from error
+    if not isinstance(scanner, Scanner):
+        raise plugin.broken("it is no gridref.formats.Scanner")
+    for field in ("suffixes", "markers", "folder_suffixes"):
+        value = getattr(scanner, field)
+        if not isinstance(value, tuple) or not all(isinstance(name, str) for name in value):
+            raise plugin.broken(f"{field} must be a tuple of strings, got {value!r}")
+    return scanner
+
+
+def scanners() -> Iterator[Scanner]:
+    """All scanners in the order in which they are tried; each is loaded when it is reached.
+
+    Raises
+    ------
+    InvalidRequestError
+        Naming the package, for a scanner of another package that cannot be used.
+    """
+    yield from map(_built_in, BUILT_IN.values())
+    yield from map(_added, plugins(GROUP, frozenset(BUILT_IN)).values())
+
+
+def data_names() -> DataNames:
+    """What files and folders of all formats are called. Raises as `scanners` does."""
+    known = list(scanners())
+    return DataNames(
+        *(
+            tuple(dict.fromkeys(name for scanner in known for name in getattr(scanner, field)))
+            for field in ("suffixes", "markers", "folder_suffixes")
+        )
+    )
+
+
+def expand_files(files: Any, storage_options: Mapping[str, Any] | None = None) -> list[str]:
+    """The files that paths, URLs, globs and directories stand for, of all formats.
+
+    See `gridref.io.expand_urls` for the rules and the errors.
+    """
+    return expand_urls(files, storage_options, data_names())
+
+
+def scanner_of(location: Location) -> Scanner:
+    """The first scanner that recognises what is there.
+
+    Raises
+    ------
+    SourceFormatError
+        If none does: says what it looks like instead, and names all formats.
+    """
+    for scanner in scanners():
+        if scanner.recognises(location):
+            return scanner
+    known = ", ".join(scanner.name for scanner in scanners())
+    raise SourceFormatError(f"{describe(location)}; gridref scans {known}", location.place)
 
 
 def scan(
@@ -49,7 +122,7 @@ def scan(
     Parameters
     ----------
     url
-        A local path or any URL that fsspec opens.
+        A local path or any URL that fsspec opens: of a file, or of a folder like a Zarr store.
     storage_options
         Options for fsspec's filesystem of a remote file.
     on_unsupported
@@ -61,7 +134,8 @@ def scan(
     Returns
     -------
     VirtualGroup
-        With a ``report`` of every object found: taken, inlined, or skipped and why.
+        With a ``report`` of every object found: taken, inlined, or skipped and why; and of all
+        requests that the scan sent.
 
     Raises
     ------
@@ -71,21 +145,18 @@ def scan(
         If an object cannot be served faithfully.
     SourceUnavailableError
         If the file is not there or cannot be read.
+    InvalidRequestError
+        If a format that another package adds cannot be used: names the package.
     """
     options = ScanOptions(
         on_unsupported=on_unsupported, storage_options=storage_options, **settings
     )
-    references = scan_reference_folder(url, options)
-    if references is not None:
-        return references
-    if is_zarr_store(url):
-        return scan_zarr(os.fspath(url), options)
-    with open_for_scan(url, options.storage_options) as file:
-        head = read_head(file)
-        for scanner in SCANNERS:
-            if scanner.recognises(head):
-                return scanner.scan(file, options)
-    known = ", ".join(
-        [*(scanner.name for scanner in SCANNERS), "Zarr and Parquet references (folders)"]
-    )
-    raise SourceFormatError(f"{describe(head)}; gridref scans {known}", head.place)
+    # Names decide about remote folders only: a broken package does not keep local files closed.
+    folders = None if is_local(absolute_url(url)) else data_names()
+    with (
+        counted_traffic() as traffic,
+        open_location(url, storage_options, folders) as location,
+    ):
+        group = scanner_of(location).scan(location, options)
+    report = replace(group.report, n_requests=traffic.n_requests, n_bytes=traffic.n_bytes)
+    return group.replace(report=report)

@@ -1,7 +1,7 @@
 """From an address to bytes: local files by positioned reads, everything else by fsspec."""
 
 from gridref.io.address import (
-    DATA_SUFFIXES,
+    DataNames,
     absolute_url,
     beside,
     expand_urls,
@@ -15,10 +15,11 @@ from gridref.io.faults import RetryPolicy, is_absent
 from gridref.io.pool import IdentityCheck, SourcePool
 from gridref.io.protocols import Buffer, Describer, RangeReader
 from gridref.io.scan_file import ScanFile, describe_source, open_for_scan
+from gridref.io.traffic import Traffic, counted_traffic, current_traffic
 
 __all__ = [
-    "DATA_SUFFIXES",
     "Buffer",
+    "DataNames",
     "Describer",
     "IdentityCheck",
     "Merging",
@@ -27,9 +28,12 @@ __all__ = [
     "RetryPolicy",
     "ScanFile",
     "SourcePool",
+    "Traffic",
     "absolute_url",
     "beside",
     "collector_paused",
+    "counted_traffic",
+    "current_traffic",
     "describe_source",
     "expand_urls",
     "is_absent",

@@ -8,6 +8,7 @@ import os
 import re
 import urllib.parse
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import fsspec
@@ -17,7 +18,7 @@ from gridref.errors import InvalidRequestError, SourceUnavailableError
 from gridref.io.faults import RetryPolicy
 
 __all__ = [
-    "DATA_SUFFIXES",
+    "DataNames",
     "absolute_url",
     "beside",
     "expand_urls",
@@ -26,14 +27,42 @@ __all__ = [
     "options_for",
 ]
 
-DATA_SUFFIXES = (".nc", ".nc4", ".h5", ".hdf5", ".he5", ".hdf", ".tif", ".tiff")
-"""Suffixes of the files that are taken from a directory, compared in lower case."""
-
-_STORE_MARKERS = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
-_STORE_SUFFIXES = (".zarr", ".parq", ".parquet")
 _PROTOCOL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)(://|::)")
 _GLOB = re.compile(r"[*?\[]")
 _HTTP_TIMEOUTS = {"sock_connect": 20, "sock_read": 60}
+
+
+@dataclass(frozen=True)
+class DataNames:
+    """What names tell about files and folders that hold data.
+
+    Attributes
+    ----------
+    suffixes
+        Of the files that are taken from a directory; compared in lower case.
+    markers
+        Files that make the local directory they lie in one piece of data.
+    folder_suffixes
+        Of remote directories that are one piece of data each.
+    """
+
+    suffixes: tuple[str, ...] = ()
+    markers: tuple[str, ...] = ()
+    folder_suffixes: tuple[str, ...] = ()
+
+    def is_file(self, path: str) -> bool:
+        """Whether a file found in a directory is taken, hidden ones excepted."""
+        name = path.rstrip("/").rpartition("/")[2]
+        return name.lower().endswith(self.suffixes) and not name.startswith(".")
+
+    def is_folder(self, url: str) -> bool:
+        """Whether a directory is one piece of data; of a remote one the name alone decides."""
+        if is_local(url):
+            return any(os.path.isfile(os.path.join(url, name)) for name in self.markers)
+        return url.partition("?")[0].rstrip("/").endswith(self.folder_suffixes)
+
+
+_NO_NAMES = DataNames()
 
 
 def absolute_url(path_or_url: str | os.PathLike[str]) -> str:
@@ -127,12 +156,13 @@ def open_filesystem(url: str, storage_options: Mapping[str, Any] | None) -> tupl
 def expand_urls(
     patterns: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     storage_options: Mapping[str, Any] | None = None,
+    names: DataNames = _NO_NAMES,
 ) -> list[str]:
     """The files that paths, URLs, globs and directories stand for.
 
-    A directory stands for all files with one of `DATA_SUFFIXES` in it and below, hidden ones
-    excepted. What one pattern stands for is sorted naturally (``f2`` before ``f10``); patterns
-    keep their order, and a file named twice is taken once.
+    A directory that `names` takes for one piece of data stands for itself, any other for all data
+    in it and below. What one pattern stands for is sorted naturally (``f2`` before ``f10``);
+    patterns keep their order, and a file named twice is taken once.
 
     Raises
     ------
@@ -144,18 +174,21 @@ def expand_urls(
     found: dict[str, None] = {}
     for pattern in patterns:
         url = absolute_url(pattern)
-        urls = _expand_local(url) if is_local(url) else _expand_remote(url, storage_options)
+        if is_local(url):
+            urls = _expand_local(url, names)
+        else:
+            urls = _expand_remote(url, storage_options, names)
         if not urls:
-            raise InvalidRequestError(f"no file matches {os.fspath(pattern)!r}{_hint(url)}")
+            raise InvalidRequestError(f"no file matches {os.fspath(pattern)!r}{_hint(url, names)}")
         found.update(dict.fromkeys(sorted(urls, key=_natural)))
     if not found:
         raise InvalidRequestError("no files given")
     return list(found)
 
 
-def _hint(url: str) -> str:
+def _hint(url: str, names: DataNames) -> str:
     if is_local(url) and os.path.isdir(url):
-        return f": no file in this directory ends in {', '.join(DATA_SUFFIXES)}"
+        return f": no file in this directory ends in {', '.join(names.suffixes)}"
     return ""
 
 
@@ -165,42 +198,34 @@ def _natural(text: str) -> list[tuple[int, str]]:
     return [(int(part), part) if part.isdecimal() else (0, part) for part in parts]
 
 
-def _is_data(path: str) -> bool:
-    name = path.rstrip("/").rpartition("/")[2]
-    return name.lower().endswith(DATA_SUFFIXES) and not name.startswith(".")
-
-
-def _is_store(path: str) -> bool:
-    """Whether a local folder is a Zarr store, or references to one, which stands for itself."""
-    return any(os.path.isfile(os.path.join(path, name)) for name in _STORE_MARKERS)
-
-
-def _expand_local(path: str) -> list[str]:
+def _expand_local(path: str, names: DataNames) -> list[str]:
     if os.path.isdir(path):
-        return [path] if _is_store(path) else _walk_local(path)
+        return [path] if names.is_folder(path) else _walk_local(path, names)
     if os.path.lexists(path):
         return [path]
     if not _GLOB.search(path):
         return []
     matches = glob.glob(path, recursive=True)
-    files = [match for match in matches if not os.path.isdir(match) or _is_store(match)]
+    files = [match for match in matches if not os.path.isdir(match) or names.is_folder(match)]
     if files or "**" in path:
         return files
-    return [file for match in matches for file in _walk_local(match)]
+    return [file for match in matches for file in _walk_local(match, names)]
 
 
-def _walk_local(folder: str) -> list[str]:
+def _walk_local(folder: str, names: DataNames) -> list[str]:
     found = []
-    for root, folders, names in os.walk(folder, followlinks=True):
-        stores = [name for name in folders if _is_store(os.path.join(root, name))]
-        found += [os.path.join(root, name) for name in stores]
-        folders[:] = [n for n in folders if not n.startswith(".") and n not in stores]
-        found += [os.path.join(root, name) for name in names if _is_data(name)]
+    for root, folders, files in os.walk(folder, followlinks=True):
+        whole = [name for name in folders if names.is_folder(os.path.join(root, name))]
+        found += [os.path.join(root, name) for name in whole]
+        folders[:] = [n for n in folders if not n.startswith(".") and n not in whole]
+        found += [os.path.join(root, name) for name in files if names.is_file(name)]
     return found
 
 
-def _expand_remote(url: str, storage_options: Mapping[str, Any] | None) -> list[str]:
-    if url.rstrip("/").endswith(_STORE_SUFFIXES) and not _GLOB.search(url):
+def _expand_remote(
+    url: str, storage_options: Mapping[str, Any] | None, names: DataNames
+) -> list[str]:
+    if names.is_folder(url) and not _GLOB.search(url):
         return [url.rstrip("/")]
     filesystem, path = open_filesystem(url, storage_options)
     retry = RetryPolicy()
@@ -221,7 +246,7 @@ def _expand_remote(url: str, storage_options: Mapping[str, Any] | None) -> list[
         if isinstance(error.__cause__, FileNotFoundError):
             return []
         raise
-    return named(filter(_is_data, retry.call(lambda: filesystem.find(path), url)))
+    return named(filter(names.is_file, retry.call(lambda: filesystem.find(path), url)))
 
 
 def _full_url(filesystem: Any, pattern: str, path: str) -> str:

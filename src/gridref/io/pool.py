@@ -17,6 +17,7 @@ from gridref.io.identity import check_identity
 from gridref.io.local import LocalFiles, OpenFile, read_cached, read_fully
 from gridref.io.protocols import Buffer
 from gridref.io.remote import RemoteFiles
+from gridref.io.traffic import current_traffic
 from gridref.model.manifest import Source
 
 __all__ = ["IdentityCheck", "SourcePool"]
@@ -65,6 +66,7 @@ class SourcePool:
         self._checks_identity = identity == "check"
         self._local_merging = local_merging
         self._remote_merging = remote_merging
+        self._local_traffic = current_traffic()
         self._local = LocalFiles(max_open_files)
         self._remote = RemoteFiles(storage_options, retry)
         self._checked: set[Source] = set()
@@ -138,9 +140,7 @@ class SourcePool:
                 self._check_remote(source)
             _check_inside(source, offset, length)
         parts = reader.fetch(source.url, plan.start.tolist(), plan.stop.tolist())
-        with self._lock:
-            self._n_requests += len(parts)
-            self._n_bytes += sum(map(len, parts))
+        self._count(len(parts), sum(map(len, parts)), local=local)
         _check_complete(source, plan, parts, offset, length)
         return _cut(plan, parts, length)
 
@@ -173,10 +173,15 @@ class SourcePool:
 
     def _counted(self, part: Buffer | None) -> Buffer | None:
         if part is not None:
-            with self._lock:
-                self._n_requests += 1
-                self._n_bytes += len(part)
+            self._count(1, len(part), local=True)
         return part
+
+    def _count(self, n_requests: int, n_bytes: int, *, local: bool) -> None:
+        with self._lock:
+            self._n_requests += n_requests
+            self._n_bytes += n_bytes
+        if local:  # remote files count for themselves
+            self._local_traffic.add(n_requests, n_bytes)
 
     def check(self, source: Source) -> None:
         """Compare a source with what the scan recorded, now.

@@ -11,6 +11,7 @@ from gridref.errors import Place, SourceUnavailableError
 from gridref.io.address import open_filesystem
 from gridref.io.faults import RetryPolicy, is_transient, status_of, unavailable
 from gridref.io.identity import source_of_info
+from gridref.io.traffic import current_traffic
 from gridref.model.manifest import Source
 
 __all__ = ["RemoteFiles"]
@@ -35,6 +36,7 @@ class RemoteFiles:
     ) -> None:
         self._storage_options = dict(storage_options or {})
         self._retry = retry or RetryPolicy()
+        self._traffic = current_traffic()
         self._located = LRU[tuple[Any, str]](_KEPT_BYTES, lambda located: 200 + 2 * len(located[1]))
 
     def locate(self, url: str) -> tuple[Any, str]:
@@ -47,6 +49,7 @@ class RemoteFiles:
 
         def ask() -> Mapping[str, Any]:
             filesystem.invalidate_cache(path.rpartition("/")[0])
+            self._traffic.add(1)
             info: Mapping[str, Any] = filesystem.info(path)
             if info.get("type") == "directory":
                 raise IsADirectoryError(path)
@@ -61,6 +64,7 @@ class RemoteFiles:
         pending = list(range(len(starts)))
         delays = self._retry.delays()
         while pending:
+            self._traffic.add(len(pending))
             results = _ask(
                 filesystem, path, [starts[i] for i in pending], [stops[i] for i in pending]
             )
@@ -70,6 +74,7 @@ class RemoteFiles:
                     failures[i] = result
                 else:
                     parts[i] = _not_too_long(url, bytes(result), starts[i], stops[i])
+                    self._traffic.add(0, len(parts[i]))
             pending = list(failures)
             if pending:
                 lasting = [i for i in pending if not is_transient(failures[i])]

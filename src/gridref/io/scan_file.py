@@ -29,6 +29,7 @@ from gridref.io.faults import RetryPolicy
 from gridref.io.local import OpenFile
 from gridref.io.protocols import RangeReader
 from gridref.io.remote import RemoteFiles
+from gridref.io.traffic import current_traffic
 from gridref.model.manifest import Source
 
 if TYPE_CHECKING:
@@ -233,6 +234,7 @@ class LocalScanFile(ScanFile):
 
     def __init__(self, path: str) -> None:
         self._reader = OpenFile(path)
+        self._traffic = current_traffic()
         super().__init__(self._reader.describe())
 
     @override
@@ -240,6 +242,14 @@ class LocalScanFile(ScanFile):
         if len(offsets) == 1:
             return self._fetch(self._reader, [offsets[0]], [offsets[0] + lengths[0]])
         return self._fetch_merged(self._reader, offsets, lengths, LOCAL_MERGING)
+
+    @override
+    def _fetch(
+        self, reader: RangeReader, starts: Sequence[int], stops: Sequence[int]
+    ) -> list[bytes]:
+        parts = super()._fetch(reader, starts, stops)
+        self._traffic.add(len(parts), sum(map(len, parts)))
+        return parts
 
 
 class RemoteScanFile(ScanFile):

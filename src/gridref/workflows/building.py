@@ -10,8 +10,7 @@ from typing import Any
 from gridref.catalog import write_catalog
 from gridref.combine import Combination, CombineOptions, MosaicOptions
 from gridref.errors import InvalidRequestError
-from gridref.formats import ScanOptions
-from gridref.io import expand_urls
+from gridref.formats import ScanOptions, expand_files
 from gridref.model.array import VirtualGroup
 from gridref.options import options_of, verb, warn_of_old_name
 from gridref.workflows.layout import Layout
@@ -146,7 +145,7 @@ class _Job:
 
     def run(self, files: Files, n_processes: int | None, progress: Progress | None) -> Combination:
         storage_options = self.scanning.storage_options
-        ordered = self.layout.ordered(expand_urls(files, storage_options))
+        ordered = self.layout.ordered(expand_files(files, storage_options))
         scanned = scan_each(ordered, self.scanning, n_processes=n_processes, progress=progress)
         read = reader_for(storage_options).read
         return self.layout.combine(ordered, scanned, read, self.rules, self.mosaic)

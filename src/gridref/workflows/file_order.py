@@ -11,7 +11,7 @@ import xarray as xr
 
 from gridref.combine import CombineOptions, DriftReport, combine, merged_reports
 from gridref.errors import CombineError, InvalidRequestError
-from gridref.io import expand_urls
+from gridref.formats import expand_files
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.serve.reader import Reader
 from gridref.workflows.decoding import decoded
@@ -43,7 +43,7 @@ def nested_urls(urls: Any, storage_options: Mapping[str, Any] | None) -> list[An
     entries = [urls] if isinstance(urls, str | os.PathLike) else list(urls)
     if any(isinstance(entry, list | tuple) for entry in entries):
         return [nested_urls(entry, storage_options) for entry in entries]
-    return list(expand_urls(entries, storage_options))
+    return list(expand_files(entries, storage_options))
 
 
 def nested(

@@ -13,7 +13,7 @@ import zarr
 from numpy.typing import NDArray
 
 from gridref.errors import GridrefError, SourceFormatError, UnsupportedFeatureError
-from gridref.formats.hdf5 import OriginalFile
+from gridref.formats.hdf5.original import OriginalFile
 from gridref.io import open_for_scan
 from gridref.model.array import VirtualArray
 

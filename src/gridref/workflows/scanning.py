@@ -11,9 +11,8 @@ from functools import partial
 from typing import Any
 
 from gridref.errors import InvalidRequestError
-from gridref.formats import ScanOptions
+from gridref.formats import ScanOptions, expand_files
 from gridref.formats import scan as scan_file
-from gridref.io import expand_urls
 from gridref.model.array import VirtualGroup
 from gridref.options import verb
 
@@ -96,7 +95,7 @@ def scan_many(
     ScanError, SourceUnavailableError
         As `scan` raises them.
     """
-    addresses = expand_urls(files, storage_options)
+    addresses = expand_files(files, storage_options)
     settings = ScanOptions(storage_options=storage_options, **options)
     return list(scan_each(addresses, settings, n_processes=n_processes, progress=progress))
 

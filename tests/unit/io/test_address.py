@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
 
 from gridref.errors import InvalidRequestError
-from gridref.io import absolute_url, beside, expand_urls, is_local, options_for
+from gridref.io import DataNames, absolute_url, beside, expand_urls, is_local, options_for
 
 
 def test_absolute_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,40 +79,44 @@ def archive(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def expand(patterns: Any) -> list[str]:
+    return expand_urls(patterns, names=DataNames(suffixes=(".nc", ".h5", ".tiff")))
+
+
 def names(urls: list[str], root: Path) -> list[str]:
     return [str(Path(url).relative_to(root)) for url in urls]
 
 
 def test_a_directory_gives_its_data_files_in_natural_order(archive: Path) -> None:
-    assert names(expand_urls(archive), archive) == ["F1.NC", "f2.nc", "f10.nc", "sub/deep/g.tiff"]
+    assert names(expand(archive), archive) == ["F1.NC", "f2.nc", "f10.nc", "sub/deep/g.tiff"]
 
 
 def test_globs_and_files_keep_their_order_and_come_once(archive: Path) -> None:
-    urls = expand_urls([archive / "notes.txt", f"{archive}/f*.nc", str(archive / "f2.nc")])
+    urls = expand([archive / "notes.txt", f"{archive}/f*.nc", str(archive / "f2.nc")])
     assert names(urls, archive) == ["notes.txt", "f2.nc", "f10.nc"]
-    assert names(expand_urls(f"{archive}/**/*.tiff"), archive) == ["sub/deep/g.tiff"]
-    assert names(expand_urls(f"{archive}/su*"), archive) == ["sub/deep/g.tiff"]
+    assert names(expand(f"{archive}/**/*.tiff"), archive) == ["sub/deep/g.tiff"]
+    assert names(expand(f"{archive}/su*"), archive) == ["sub/deep/g.tiff"]
 
 
 def test_a_file_whose_name_looks_like_a_glob(tmp_path: Path) -> None:
     (tmp_path / "a[1].nc").write_bytes(b"")
-    assert names(expand_urls(tmp_path / "a[1].nc"), tmp_path) == ["a[1].nc"]
+    assert names(expand(tmp_path / "a[1].nc"), tmp_path) == ["a[1].nc"]
 
 
 def test_remote_patterns() -> None:
     filesystem = fsspec.filesystem("memory")
     for name in ("a2.nc", "a10.nc", "b.txt", "sub/c.h5"):
         filesystem.pipe_file(f"/expand/{name}", b"")
-    assert expand_urls("memory://expand/a*.nc") == [
+    assert expand("memory://expand/a*.nc") == [
         "memory:///expand/a2.nc",
         "memory:///expand/a10.nc",
     ]
-    assert expand_urls("memory://expand") == [
+    assert expand("memory://expand") == [
         "memory:///expand/a2.nc",
         "memory:///expand/a10.nc",
         "memory:///expand/sub/c.h5",
     ]
-    assert expand_urls("memory://expand/b.txt") == ["memory://expand/b.txt"]
+    assert expand("memory://expand/b.txt") == ["memory://expand/b.txt"]
 
 
 @pytest.mark.parametrize(
@@ -120,12 +125,12 @@ def test_remote_patterns() -> None:
 def test_a_pattern_that_matches_nothing_is_named(tmp_path: Path, pattern: str) -> None:
     wanted = pattern.format(tmp_path)
     with pytest.raises(InvalidRequestError) as caught:
-        expand_urls([wanted])
+        expand([wanted])
     assert wanted in str(caught.value)
 
 
 def test_a_directory_without_data_says_what_it_looked_for(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequestError, match=r"no file in this directory ends in \.nc"):
-        expand_urls(tmp_path)
+        expand(tmp_path)
     with pytest.raises(InvalidRequestError, match="no files given"):
-        expand_urls([])
+        expand([])

@@ -19,9 +19,8 @@ from gridref.adapters.xarray.virtual_dataset import (
 )
 from gridref.combine import CombineOptions, DriftReport, combine
 from gridref.errors import CombineError, InvalidRequestError
-from gridref.formats import ScanOptions, scan
+from gridref.formats import ScanOptions, expand_files, scan
 from gridref.formats.options import OnUnsupported
-from gridref.io import expand_urls
 from gridref.model.array import VirtualGroup
 from gridref.options import check_choice, verb
 from gridref.workflows.file_order import Part, by_coords, nested, nested_urls
@@ -231,7 +230,7 @@ def open_virtual_datatree(
     loading = Loading.of(loadable_variables, drop_variables, decode_times, load_limit)
     rules = _rules(data_vars=data_vars, coords=coords, compat=compat, overlap=overlap, **combining)
     alone = concat_dim is None and isinstance(files, str | os.PathLike)
-    urls = [os.fspath(files)] if alone else expand_urls(files, storage_options)  # type: ignore[arg-type]
+    urls = [os.fspath(files)] if alone else expand_files(files, storage_options)  # type: ignore[arg-type]
     if concat_dim is None and len(urls) > 1:
         raise InvalidRequestError(f"{len(urls)} files need a dimension to lie along: concat_dim")
 

@@ -37,14 +37,25 @@ def _columns_bytes(columns: _Columns) -> int:
     return ROW_BYTES * max(map(len, columns.values()), default=0)
 
 
-def metadata_of(files: StoreFiles) -> Mapping[str, Any] | None:
-    """The ``.zmetadata`` of a folder of references; None where it is not one."""
+def metadata_of(files: StoreFiles) -> Mapping[str, Any]:
+    """The ``.zmetadata`` of a folder of references.
+
+    Raises
+    ------
+    SourceFormatError
+        If there is none, or it is that of something else.
+    """
     data = files.get(METADATA_FILE)
+    place = Place(source=files.address(METADATA_FILE))
+    if data is None:
+        raise SourceFormatError("the folder holds no references: it has no .zmetadata", place)
     try:
-        document = None if data is None else json.loads(data)
-    except ValueError:
-        return None
-    return document if isinstance(document, dict) and "record_size" in document else None
+        document = json.loads(data)
+    except ValueError as error:
+        raise SourceFormatError(f"not JSON: {error}", place) from error
+    if not isinstance(document, dict) or "record_size" not in document:
+        raise SourceFormatError("the folder holds no references: it has no record_size", place)
+    return document
 
 
 class ParquetReferences(Mapping[str, bytes | Reference]):

@@ -1,185 +1,64 @@
-"""Kerchunk references, in JSON or Parquet: from an address to a group."""
+"""How kerchunk references are recognised."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
-from gridref.errors import GridrefError, Place, SourceFormatError, SourceUnavailableError
-from gridref.formats.kerchunk.parquet import METADATA_FILE, ParquetReferences, metadata_of
-from gridref.formats.kerchunk.references import Reference, parse_references
+from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
-from gridref.formats.sniff import Head
-from gridref.formats.zarr.files import StoreFiles
-from gridref.formats.zarr.scanner import scan_files
-from gridref.io import ScanFile, SourcePool, absolute_url, describe_source, is_absent, is_local
+from gridref.formats.scanner import Reach
+from gridref.io import DataNames, is_local
 from gridref.model.array import VirtualGroup
-from gridref.model.manifest import Source
 
-__all__ = ["KerchunkScanner", "scan_reference_folder"]
-
-PARQUET_SUFFIXES = (".parq", ".parquet")
-"""How remote folders of references are named."""
-N_THREADS = 16
+__all__ = ["KerchunkScanner"]
 
 _MARKS = (b'"refs"', b'.zgroup"', b'.zarray"', b'.zattrs"', b'"templates"')
 
 
 class KerchunkScanner:
-    """Recognises and scans JSON references of version 0 and 1."""
+    """Scans JSON references of version 0 and 1, and folders of Parquet references."""
 
-    name = "kerchunk references (JSON)"
+    name = "kerchunk references (JSON, folders of Parquet)"
+    suffixes: tuple[str, ...] = ()
+    markers = (".zmetadata",)
+    folder_suffixes = (".parq", ".parquet")
+    reach: Reach = "anywhere"
 
-    def recognises(self, head: Head) -> bool:
-        """Whether a file begins as references do."""
-        text = re.sub(rb"\s+", b"", head.data)
+    def recognises(self, location: Location) -> bool:
+        """Whether a file begins as references do, or a folder holds the metadata of them.
+
+        No request is sent for a remote folder: its name decides.
+        """
+        if location.is_folder:
+            names = DataNames((), self.markers, self.folder_suffixes)
+            return location.is_named(names) and _is_local_table(location.url) is not False
+        text = re.sub(rb"\s+", b"", location.head)
         return text.startswith((b"{", b"[{")) and any(mark in text for mark in _MARKS)
 
-    def scan(self, file: ScanFile, options: ScanOptions) -> VirtualGroup:
+    def scan(self, location: Location, options: ScanOptions) -> VirtualGroup:
         """Describe what the references stand for; chunks are referenced where they lie.
 
         Raises
         ------
         SourceFormatError
-            If the file is no JSON of references.
+            If the references are not as they should be.
         UnsupportedFeatureError
             For templates that are more than arithmetic and names, and as for Zarr stores.
         """
-        url = file.name
-        folder, _, name = url.rpartition("/")
-        data = StoreFiles(folder, options.storage_options).get(name)
-        try:
-            references = parse_references(data or b"")
-        except GridrefError as error:
-            raise error.located(Place(source=url)) from error.__cause__
-        return scan_files(_ReferencedFiles(url, references, options.storage_options), options)
+        from gridref.formats.kerchunk.files import scan_reference_file, scan_reference_folder
+
+        if location.file is None:
+            return scan_reference_folder(location.url, options)
+        return scan_reference_file(location.file, options)
 
 
-def scan_reference_folder(url: str | os.PathLike[str], options: ScanOptions) -> VirtualGroup | None:
-    """Describe what references in Parquet stand for; None where an address is no folder of them.
+def _is_local_table(url: str) -> bool | None:
+    """Whether a local folder's metadata is that of references; a Zarr v2 store has such a file too.
 
-    A remote address is looked at only if it ends as such folders are named. Raises as
-    `KerchunkScanner.scan` does.
+    None for remote ones.
     """
-    address = absolute_url(url).rstrip("/")
-    if is_local(address):
-        if not os.path.isfile(os.path.join(address, METADATA_FILE)):
-            return None
-    elif not address.endswith(PARQUET_SUFFIXES):
+    if not is_local(url):
         return None
-    files = StoreFiles(address, options.storage_options)
-    document = metadata_of(files)
-    if document is None:
-        return None
-    references = ParquetReferences(files, document)
-    return scan_files(_ReferencedFiles(address, references, options.storage_options), options)
-
-
-class _ReferencedFiles:
-    """Keys whose bytes lie elsewhere."""
-
-    def __init__(
-        self,
-        url: str,
-        references: Mapping[str, bytes | Reference],
-        storage_options: Mapping[str, Any] | None,
-    ) -> None:
-        self.url = absolute_url(url)
-        self.n_listed = 1
-        self.pool = SourcePool(storage_options, identity="skip")
-        self._references = references
-        self._storage_options = storage_options
-        self._sources: dict[str, Source] = {}
-        self._reachable = True
-        self._reader = StoreFiles(self.url, storage_options)
-        self._folders: dict[str, dict[str, None]] = {}
-        for key in references:
-            parts = key.split("/")
-            for depth in range(len(parts) - 1):
-                below = self._folders.setdefault("/".join(parts[:depth]), {})
-                below[parts[depth]] = None
-
-    def address(self, key: str) -> str:
-        return f"{self.url}#{key}"
-
-    def get(self, key: str) -> bytes | None:
-        held = self._references.get(key)
-        if held is None or isinstance(held, bytes):
-            return held
-        source, offset, length = self._located(held)
-        return bytes(self.pool.read(source, offset, length))
-
-    def folders(self, key: str) -> list[str]:
-        return list(self._folders.get(key, ()))
-
-    def ranges(
-        self, keys: Sequence[str], below: str
-    ) -> Iterable[tuple[str, Source | bytes, int, int]]:
-        found = {key: held for key in keys if (held := self._references.get(key)) is not None}
-        self._describe_remote(held.url for held in found.values() if isinstance(held, Reference))
-        for key, held in found.items():
-            if isinstance(held, bytes):
-                yield key, held, 0, len(held)
-            else:
-                yield (key, *self._located(held))
-
-    def read_each(self, sources: Sequence[Source], starts: Any, lengths: Any) -> list[bytes]:
-        return self._reader.read_each(sources, starts, lengths)
-
-    def _located(self, reference: Reference) -> tuple[Source, int, int]:
-        source = self._source(reference)
-        length = reference.length
-        if length is None:
-            length = (source.size_bytes or 0) - reference.offset
-        if source.size_bytes is not None and reference.offset + length > source.size_bytes:
-            raise SourceFormatError(
-                f"a reference reaches beyond the end of its file ({source.size_bytes} bytes)",
-                Place(source.url, start=reference.offset, stop=reference.offset + length),
-            )
-        return source, reference.offset, length
-
-    def _source(self, reference: Reference) -> Source:
-        """The file of a reference, as it is now; a remote one may be known by its address only."""
-        known = self._sources.get(reference.url)
-        if known is not None and (reference.length is not None or known.size_bytes is not None):
-            return known
-        url = self._full_url(reference.url)
-        if is_local(url) or reference.length is None:
-            known = describe_source(url, self._storage_options)
-        else:
-            known = known or Source(url)
-        return self._sources.setdefault(reference.url, known)
-
-    def _full_url(self, url: str) -> str:
-        """Address of a file; relative ones lie beside the references."""
-        if "://" not in url and not os.path.isabs(url):
-            url = f"{self.url.rpartition('/')[0]}/{url}"
-        return absolute_url(url)
-
-    def _describe_remote(self, urls: Iterable[str]) -> None:
-        """Ask for size and version of remote files, once a file.
-
-        References may well be looked at where their files are out of reach: from the first one on
-        that cannot be reached, files are known by their addresses only.
-        """
-        new = [url for url in dict.fromkeys(urls) if url not in self._sources]
-        remote = [url for url in new if not is_local(self._full_url(url))]
-
-        def describe(url: str) -> Source | None:
-            if not self._reachable:
-                return None
-            try:
-                return describe_source(self._full_url(url), self._storage_options)
-            except SourceUnavailableError as error:
-                if is_absent(error):
-                    raise
-                self._reachable = False
-                return None
-
-        with ThreadPoolExecutor(N_THREADS) as threads:
-            for url, source in zip(remote, threads.map(describe, remote), strict=True):
-                self._sources[url] = source or Source(self._full_url(url))
-        self.n_listed += len(remote)
+    with open(os.path.join(url, ".zmetadata"), "rb") as file:
+        return b'"record_size"' in file.read()

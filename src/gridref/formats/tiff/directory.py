@@ -75,6 +75,8 @@ class Window:
     ----------
     file
         The file.
+    head
+        Its first bytes, where they have been read already.
 
     Attributes
     ----------
@@ -82,9 +84,9 @@ class Window:
         Size of the file in bytes.
     """
 
-    def __init__(self, file: ScanFile) -> None:
+    def __init__(self, file: ScanFile, head: bytes = b"") -> None:
         self._file = file
-        self._head = file.read_many([0], [min(file.size, _WINDOW_BYTES)])[0]
+        self._head = head or file.read_many([0], [min(file.size, _WINDOW_BYTES)])[0]
         self.size = file.size
 
     def read(self, offset: int, length: int) -> bytes:

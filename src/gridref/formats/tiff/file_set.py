@@ -24,7 +24,7 @@ _MAX_OPEN = 64
 
 
 class FileSet:
-    """A file and others beside it, opened when they are asked for; reads are counted over all.
+    """A file and others beside it, opened when they are asked for.
 
     Parameters
     ----------
@@ -47,8 +47,6 @@ class FileSet:
         self._storage_options = storage_options
         self._members: dict[str, MemberFile] = {}
         self._open: OrderedDict[str, ScanFile] = OrderedDict()
-        self._closed_requests = 0
-        self._closed_bytes = 0
 
     def member(self, name: str) -> MemberFile | None:
         """A file by its name relative to the first one's folder; None if there is none.
@@ -78,31 +76,14 @@ class FileSet:
         if name not in self._open:
             self._open[name] = open_for_scan(beside(self.first.name, name), self._storage_options)
             if len(self._open) > _MAX_OPEN:
-                self._close(self._open.popitem(last=False)[1])
+                self._open.popitem(last=False)[1].close()
         self._open.move_to_end(name)
         return self._open[name]
-
-    def _close(self, file: ScanFile) -> None:
-        self._closed_requests += file.n_requests
-        self._closed_bytes += file.n_bytes
-        file.close()
-
-    @property
-    def n_requests(self) -> int:
-        """Reads sent for all of the files."""
-        files = (self.first, *self._open.values())
-        return self._closed_requests + sum(file.n_requests for file in files)
-
-    @property
-    def n_bytes(self) -> int:
-        """Bytes read from all of the files."""
-        files = (self.first, *self._open.values())
-        return self._closed_bytes + sum(file.n_bytes for file in files)
 
     def close(self) -> None:
         """Close the files beside the first one."""
         while self._open:
-            self._close(self._open.popitem()[1])
+            self._open.popitem()[1].close()
 
     def __enter__(self) -> Self:
         return self

@@ -10,9 +10,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from gridref.errors import Place, SourceUnavailableError
-from gridref.io import Buffer, SourcePool, absolute_url, describe_source, is_local
+from gridref.io import Buffer, SourcePool, absolute_url, current_traffic, is_local
 from gridref.io.address import open_filesystem
 from gridref.io.identity import source_of_info
+from gridref.io.remote import RemoteFiles
 from gridref.model.manifest import Source
 
 __all__ = ["ChunkFiles", "StoreFiles"]
@@ -25,8 +26,6 @@ class ChunkFiles(Protocol):
 
     url: str
     """Its address."""
-    n_listed: int
-    """Requests for metadata so far."""
     pool: SourcePool
     """Reads sources."""
 
@@ -54,7 +53,7 @@ class ChunkFiles(Protocol):
 
 
 class StoreFiles:
-    """Reads a store's files, counting what is asked for.
+    """Reads a store's files.
 
     Parameters
     ----------
@@ -68,7 +67,8 @@ class StoreFiles:
         self.url = absolute_url(url).rstrip("/")
         self.storage_options = storage_options
         self.pool = SourcePool(storage_options, identity="skip")
-        self.n_listed = 0
+        self._remote = RemoteFiles(storage_options)
+        self._traffic = current_traffic()
         self._local = is_local(self.url)
         self._filesystem: Any = None
         self._path = self.url
@@ -81,22 +81,25 @@ class StoreFiles:
 
     def get(self, key: str) -> bytes | None:
         """All of a small file; None where there is none."""
-        self.n_listed += 1
+        self._traffic.add(1)
         try:
             if self._local:
                 with open(self.address(key), "rb") as file:
-                    return file.read()
-            return bytes(self._filesystem.cat_file(f"{self._path}/{key}"))
+                    data = file.read()
+            else:
+                data = bytes(self._filesystem.cat_file(f"{self._path}/{key}"))
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
         except OSError as error:
             raise SourceUnavailableError(
                 f"cannot read the file: {error}", Place(source=self.address(key))
             ) from error
+        self._traffic.add(0, len(data))
+        return data
 
     def folders(self, key: str) -> list[str]:
         """Names of the folders right below a key, sorted."""
-        self.n_listed += 1
+        self._traffic.add(1)
         if self._local:
             with os.scandir(self.address(key)) as entries:
                 return sorted(entry.name for entry in entries if entry.is_dir())
@@ -137,7 +140,6 @@ class StoreFiles:
                 for key in keys
                 if f"{self._path}/{key}" in listed
             }
-        self.n_listed += len(keys)
         with ThreadPoolExecutor(N_THREADS) as threads:
             return _found(keys, threads.map(self._remote_source, keys))
 
@@ -145,7 +147,7 @@ class StoreFiles:
         """What a listing says of each file; None where that leaves out what tells versions."""
         if self._filesystem.protocol in ("http", "https", ("http", "https")):
             return None
-        self.n_listed += 1
+        self._traffic.add(1)
         listed = self._filesystem.find(f"{self._path}/{below}".rstrip("/"), detail=True)
         if not all("ETag" in info for info in listed.values()):
             return None
@@ -160,7 +162,7 @@ class StoreFiles:
 
     def _remote_source(self, key: str) -> Source | None:
         try:
-            return describe_source(self.address(key), self.storage_options)
+            return self._remote.describe(self.address(key))
         except SourceUnavailableError as error:
             if isinstance(error.__cause__, FileNotFoundError):
                 return None

@@ -12,8 +12,7 @@ import pytest
 import tifffile
 
 from gridref.errors import GridrefError, ScanError, SourceFormatError, UnsupportedFeatureError
-from gridref.formats.options import ScanOptions
-from gridref.formats.tiff.scanner import scan_tiff
+from gridref.formats import scan
 from gridref.testing.reference_reader import read_slowly
 from tests.fuzz.tiff_mutations import layout_of
 from tests.fuzz.tiff_target import check
@@ -37,7 +36,7 @@ def bounded_memory() -> Iterator[None]:
 def scanned(folder: Path, content: bytes) -> Any:
     path = folder / "file.tif"
     path.write_bytes(content)
-    return scan_tiff(str(path))
+    return scan(str(path))
 
 
 def plain(**tags: Any) -> dict[int, tuple[int, Any]]:
@@ -146,7 +145,7 @@ def test_samples_of_one_bit_in_a_jpeg_stream(tmp_path: Path) -> None:
     with tifffile.TiffFile(path, mode="r+") as file:
         file.pages[0].tags["BitsPerSample"].overwrite(1)
     with pytest.raises(UnsupportedFeatureError, match="one bit"):
-        scan_tiff(str(path))
+        scan(str(path))
 
 
 def test_offsets_of_tiles_beside_those_of_strips(tmp_path: Path) -> None:
@@ -269,7 +268,7 @@ def test_flipped_bytes_never_crash(tmp_path: Path) -> None:
         path = tmp_path / "file.tif"
         path.write_bytes(broken)
         try:
-            group = scan_tiff(str(path), ScanOptions(on_unsupported="skip"))
+            group = scan(str(path), on_unsupported="skip")
             for array in group.all_arrays().values():
                 if array.nbytes < 1 << 20:
                     read_slowly(array)

@@ -46,8 +46,6 @@ class OpenFile:
         As given.
     number
         Which of the open files it is.
-    n_before
-        Reads sent and bytes read before the scan.
     bytes
         Its bytes by its own addresses.
 
@@ -66,7 +64,6 @@ class OpenFile:
         self.options = options
         self._files = {} if files is None else files
         self.number = len(self._files)
-        self.n_before = scan_file.n_requests, scan_file.n_bytes
         self._headers: dict[int, ObjectHeader] = {}
         self._n_header_bytes = 0
         self._links: dict[int, GroupLinks] = {}
@@ -81,16 +78,6 @@ class OpenFile:
     def source(self) -> Source:
         """The file as a source of chunks."""
         return self.scan_file.source
-
-    @property
-    def n_requests(self) -> int:
-        """Reads sent, for all files of the scan."""
-        return sum(file.scan_file.n_requests - file.n_before[0] for file in self._files.values())
-
-    @property
-    def n_bytes(self) -> int:
-        """Bytes read, from all files of the scan."""
-        return sum(file.scan_file.n_bytes - file.n_before[1] for file in self._files.values())
 
     @cached_property
     def heap(self) -> GlobalHeap:

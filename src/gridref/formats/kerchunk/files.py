@@ -1,0 +1,155 @@
+"""Kerchunk references, in JSON or Parquet -> a virtual group."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from gridref.errors import GridrefError, Place, SourceFormatError, SourceUnavailableError
+from gridref.formats.kerchunk.parquet import ParquetReferences, metadata_of
+from gridref.formats.kerchunk.references import Reference, parse_references
+from gridref.formats.options import ScanOptions
+from gridref.formats.zarr.files import StoreFiles
+from gridref.formats.zarr.hierarchy import scan_files
+from gridref.io import ScanFile, SourcePool, absolute_url, describe_source, is_absent, is_local
+from gridref.io.remote import RemoteFiles
+from gridref.model.array import VirtualGroup
+from gridref.model.manifest import Source
+
+__all__ = ["scan_reference_file", "scan_reference_folder"]
+
+N_THREADS = 16
+
+
+def scan_reference_file(file: ScanFile, options: ScanOptions) -> VirtualGroup:
+    """Describe what the references in a JSON file stand for.
+
+    Raises
+    ------
+    SourceFormatError
+        If the file is no JSON of references.
+    UnsupportedFeatureError
+        For templates that are more than arithmetic and names, and as for Zarr stores.
+    """
+    try:
+        references = parse_references(file.read_many([0], [file.size])[0])
+    except GridrefError as error:
+        raise error.located(Place(source=file.name)) from error.__cause__
+    return scan_files(_ReferencedFiles(file.name, references, options.storage_options), options)
+
+
+def scan_reference_folder(address: str, options: ScanOptions) -> VirtualGroup:
+    """Describe what the references in a folder of Parquet files stand for.
+
+    Raises as `scan_reference_file` does.
+    """
+    files = StoreFiles(address, options.storage_options)
+    references = ParquetReferences(files, metadata_of(files))
+    return scan_files(_ReferencedFiles(address, references, options.storage_options), options)
+
+
+class _ReferencedFiles:
+    """Keys whose bytes lie elsewhere."""
+
+    def __init__(
+        self,
+        url: str,
+        references: Mapping[str, bytes | Reference],
+        storage_options: Mapping[str, Any] | None,
+    ) -> None:
+        self.url = absolute_url(url)
+        self.pool = SourcePool(storage_options, identity="skip")
+        self._references = references
+        self._remote = RemoteFiles(storage_options)
+        self._sources: dict[str, Source] = {}
+        self._reachable = True
+        self._reader = StoreFiles(self.url, storage_options)
+        self._folders: dict[str, dict[str, None]] = {}
+        for key in references:
+            parts = key.split("/")
+            for depth in range(len(parts) - 1):
+                below = self._folders.setdefault("/".join(parts[:depth]), {})
+                below[parts[depth]] = None
+
+    def address(self, key: str) -> str:
+        return f"{self.url}#{key}"
+
+    def get(self, key: str) -> bytes | None:
+        held = self._references.get(key)
+        if held is None or isinstance(held, bytes):
+            return held
+        source, offset, length = self._located(held)
+        return bytes(self.pool.read(source, offset, length))
+
+    def folders(self, key: str) -> list[str]:
+        return list(self._folders.get(key, ()))
+
+    def ranges(
+        self, keys: Sequence[str], below: str
+    ) -> Iterable[tuple[str, Source | bytes, int, int]]:
+        found = {key: held for key in keys if (held := self._references.get(key)) is not None}
+        self._describe_remote(held.url for held in found.values() if isinstance(held, Reference))
+        for key, held in found.items():
+            if isinstance(held, bytes):
+                yield key, held, 0, len(held)
+            else:
+                yield (key, *self._located(held))
+
+    def read_each(self, sources: Sequence[Source], starts: Any, lengths: Any) -> list[bytes]:
+        return self._reader.read_each(sources, starts, lengths)
+
+    def _located(self, reference: Reference) -> tuple[Source, int, int]:
+        source = self._source(reference)
+        length = reference.length
+        if length is None:
+            length = (source.size_bytes or 0) - reference.offset
+        if source.size_bytes is not None and reference.offset + length > source.size_bytes:
+            raise SourceFormatError(
+                f"a reference reaches beyond the end of its file ({source.size_bytes} bytes)",
+                Place(source.url, start=reference.offset, stop=reference.offset + length),
+            )
+        return source, reference.offset, length
+
+    def _source(self, reference: Reference) -> Source:
+        """The file of a reference, as it is now; a remote one may be known by its address only."""
+        known = self._sources.get(reference.url)
+        if known is not None and (reference.length is not None or known.size_bytes is not None):
+            return known
+        url = self._full_url(reference.url)
+        if is_local(url) or reference.length is None:
+            known = describe_source(url) if is_local(url) else self._remote.describe(url)
+        else:
+            known = known or Source(url)
+        return self._sources.setdefault(reference.url, known)
+
+    def _full_url(self, url: str) -> str:
+        """Address of a file; relative ones lie beside the references."""
+        if "://" not in url and not os.path.isabs(url):
+            url = f"{self.url.rpartition('/')[0]}/{url}"
+        return absolute_url(url)
+
+    def _describe_remote(self, urls: Iterable[str]) -> None:
+        """Ask for size and version of remote files, once a file.
+
+        References may well be looked at where their files are out of reach: from the first one on
+        that cannot be reached, files are known by their addresses only.
+        """
+        new = [url for url in dict.fromkeys(urls) if url not in self._sources]
+        remote = [url for url in new if not is_local(self._full_url(url))]
+
+        def describe(url: str) -> Source | None:
+            if not self._reachable:
+                return None
+            try:
+                return self._remote.describe(self._full_url(url))
+            except SourceUnavailableError as error:
+                if is_absent(error):
+                    raise
+                self._reachable = False
+                return None
+
+        with ThreadPoolExecutor(N_THREADS) as threads:
+            for url, source in zip(remote, threads.map(describe, remote), strict=True):
+                self._sources[url] = source or Source(self._full_url(url))

@@ -1,0 +1,153 @@
+"""What a scan is pointed at: a file that is open already, or a folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from gridref.errors import Place
+from gridref.io import DataNames, ScanFile, absolute_url, is_local, open_for_scan
+
+__all__ = ["Location", "describe", "open_location"]
+
+_HEAD_BYTES = 16 << 10
+
+_LOOKS_LIKE = (
+    (b"CDF\x01", "a netCDF-3 file"),
+    (b"CDF\x02", "a netCDF-3 file with 64-bit offsets"),
+    (b"CDF\x05", "a netCDF-3 file with 64-bit data (CDF-5)"),
+    (b"\x0e\x03\x13\x01", "an HDF4 file"),
+    (b"GRIB", "a GRIB file"),
+    (b"PK\x03\x04", "a zip archive (unpack it first)"),
+    (b"\x1f\x8b", "gzip-compressed (decompress it first)"),
+    (b"BZh", "bzip2-compressed (decompress it first)"),
+    (b"\xfd7zXZ", "xz-compressed (decompress it first)"),
+    (b"SIMPLE  =", "a FITS file"),
+    (b"\x89PNG", "a PNG image"),
+    (b"\xff\xd8\xff", "a JPEG image"),
+    (b"%PDF", "a PDF document"),
+    (b"MATLAB 5.0", "a MATLAB file older than version 7.3"),
+    (b"version https://git-lfs", "a git-lfs pointer (fetch the file it stands for)"),
+)
+
+
+@dataclass(frozen=True)
+class Location:
+    """A file or folder that some scanner is looked for.
+
+    A file is opened once, for recognising and for scanning. What is read of it is counted.
+
+    Attributes
+    ----------
+    url
+        Absolute local path, or URL; without a slash at the end.
+    file
+        The open file, which whoever made the location closes; None for a folder.
+    """
+
+    url: str
+    file: ScanFile | None = field(default=None, compare=False)
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether this is a folder. A remote address is one only if it is named as one."""
+        return self.file is None
+
+    @property
+    def opened(self) -> ScanFile:
+        """The open file, for scanners that recognise files only."""
+        if self.file is None:
+            raise TypeError(f"{self.url} is a folder")
+        return self.file
+
+    @property
+    def name(self) -> str:
+        """The last part of the address, without a URL's query."""
+        path = self.url if is_local(self.url) else self.url.partition("?")[0]
+        return path.rstrip("/").rpartition("/")[2]
+
+    @cached_property
+    def head(self) -> bytes:
+        """The first 16 KiB of a file, or all of a smaller one; of a folder none."""
+        if self.file is None or self.file.size == 0:
+            return b""
+        return self.file.read_many([0], [min(_HEAD_BYTES, self.file.size)])[0]
+
+    @cached_property
+    def later(self) -> tuple[bytes, ...]:
+        """The 8 bytes at 4096, 8192 and so on, of local files.
+
+        A format may begin behind a block of the user's own.
+        """
+        if self.file is None or not is_local(self.url):
+            return ()
+        starts = [1 << power for power in range(12, (self.file.size - 8).bit_length())]
+        starts = [start for start in starts if start + 8 <= self.file.size]
+        return tuple(self.file.read_many(starts, [8] * len(starts)))
+
+    def is_named(self, names: DataNames) -> bool:
+        """Whether this is a folder that is one piece of data, as its files or its name tell."""
+        return self.is_folder and names.is_folder(self.url)
+
+    @property
+    def place(self) -> Place:
+        """For errors."""
+        return Place(source=self.url)
+
+
+@contextmanager
+def open_location(
+    url: str | os.PathLike[str],
+    storage_options: Mapping[str, Any] | None = None,
+    names: DataNames | None = None,
+) -> Iterator[Location]:
+    """Look at an address; a file is open until the end of the ``with`` block.
+
+    Parameters
+    ----------
+    url
+        Local path or fsspec URL.
+    storage_options
+        fsspec options.
+    names
+        What folders of data are called: no request finds out whether a remote address is one.
+
+    Raises
+    ------
+    SourceUnavailableError
+        If it is not there or cannot be read.
+    """
+    address = absolute_url(url)
+    if os.path.isdir(address) if is_local(address) else names and names.is_folder(address):
+        yield Location(address.rstrip("/") or address)
+        return
+    with open_for_scan(address, storage_options) as file:
+        yield Location(address, file)
+
+
+def describe(location: Location) -> str:
+    """What a file of no known format looks like, in a few words."""
+    if location.is_folder:
+        return "the folder holds nothing that marks it as data"
+    data = location.head
+    if not data:
+        return "the file is empty"
+    for magic, name in _LOOKS_LIKE:
+        if data.startswith(magic):
+            return f"the file looks like {name}"
+    text = data.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    if text.startswith((b"<!doctype html", b"<html")):
+        return "the file looks like an HTML page (an error message or login form?)"
+    if text.startswith((b"<?xml", b"<error")):
+        return "the file looks like XML (an object store's error message?)"
+    if not data.strip(b"\0"):
+        return "the file begins with zeros only (an interrupted download?)"
+    if text[:1] in (b"{", b"["):
+        return "the file looks like JSON"
+    if all(32 <= byte < 127 or byte in b"\t\r\n" for byte in data[:256]):
+        return "the file looks like plain text"
+    return f"the file begins with unknown bytes {data[:8].hex(' ')}"

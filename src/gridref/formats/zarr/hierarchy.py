@@ -1,0 +1,192 @@
+"""A Zarr hierarchy -> a virtual group."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gridref.errors import (
+    InvalidRequestError,
+    Place,
+    ScanError,
+    SourceFormatError,
+    UnsupportedFeatureError,
+)
+from gridref.formats.options import ScanOptions
+from gridref.formats.zarr.arrays import virtual_array
+from gridref.formats.zarr.attributes import attributes_from_json, dimension_names
+from gridref.formats.zarr.files import ChunkFiles
+from gridref.formats.zarr.version2 import array_metadata_v2
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.scan_report import Fate, Finding, ScanReport
+from gridref.model.zarr_metadata import ArrayMetadata
+
+__all__ = ["scan_files"]
+
+
+def scan_files(files: ChunkFiles, options: ScanOptions) -> VirtualGroup:
+    """Describe a Zarr v3 or v2 hierarchy, wherever its keys are kept.
+
+    Parameters
+    ----------
+    files
+        Its keys: of metadata, of chunks, and of shards, inside of which chunks lie.
+    options
+        How it is scanned.
+
+    Returns
+    -------
+    VirtualGroup
+        A hierarchy that is one array becomes a group with that array, named as the folder.
+
+    Raises
+    ------
+    SourceFormatError
+        If metadata or a shard's index is bad.
+    UnsupportedFeatureError
+        If an array cannot be read faithfully and ``on_unsupported`` is ``"raise"``.
+    SourceUnavailableError
+        If the store cannot be read.
+    """
+    scan = _Scan(files, options)
+    root = scan.node("")
+    if root is None:
+        raise SourceFormatError("no Zarr metadata is there", Place(source=files.url))
+    if isinstance(root, _ArrayNode):
+        name = files.url.rpartition("/")[2].partition(".")[0] or "array"
+        group = scan.group_of({name: root}, {}, {}, "")
+    else:
+        scan.consolidated = root.consolidated
+        group = scan.group(root, "")
+    return group.replace(report=ScanReport(tuple(scan.findings)))
+
+
+@dataclass(frozen=True)
+class _ArrayNode:
+    path: str
+    metadata: ArrayMetadata | ScanError
+
+
+@dataclass(frozen=True)
+class _GroupNode:
+    attrs: Mapping[str, Any]
+    consolidated: Mapping[str, Mapping[str, Any]] | None = None
+
+
+@dataclass
+class _Scan:
+    """One scan under way."""
+
+    files: ChunkFiles
+    options: ScanOptions
+    consolidated: Mapping[str, Mapping[str, Any]] | None = None
+    findings: list[Finding] = field(default_factory=list)
+
+    def node(self, path: str) -> _ArrayNode | _GroupNode | None:
+        """What lies at a path."""
+        head = f"{path}/" if path else ""
+        document = self._document(f"{head}zarr.json")
+        if document is not None:
+            return self._node_v3(path, document)
+        document = self._document(f"{head}.zarray")
+        if document is not None:
+            return self._array_v2(path, document, self._document(f"{head}.zattrs") or {})
+        group = self._document(f"{head}.zgroup")
+        if group is None:
+            return None
+        merged = None if path else self._document(".zmetadata")
+        attrs = self._document(f"{head}.zattrs") or {}
+        return _GroupNode(attrs, None if merged is None else merged.get("metadata"))
+
+    def group(self, node: _GroupNode, path: str) -> VirtualGroup:
+        """Describe a group and all below."""
+        arrays: dict[str, _ArrayNode] = {}
+        groups: dict[str, VirtualGroup] = {}
+        for name in self._children(path):
+            below = f"{path}/{name}" if path else name
+            child = self.node(below)
+            if isinstance(child, _ArrayNode):
+                arrays[name] = child
+            elif child is not None:
+                groups[name] = self.group(child, below)
+        return self.group_of(arrays, groups, node.attrs, path)
+
+    def group_of(
+        self,
+        nodes: Mapping[str, _ArrayNode],
+        groups: Mapping[str, VirtualGroup],
+        attrs: Mapping[str, Any],
+        path: str,
+    ) -> VirtualGroup:
+        """A group of described arrays."""
+        phony: dict[int, list[str]] = {}
+        arrays: dict[str, VirtualArray] = {}
+        for name, node in nodes.items():
+            below = f"/{path}/{name}" if path else f"/{name}"
+            try:
+                arrays[name] = self._array(node, phony)
+                self.findings.append(Finding(below, Fate.TAKEN, "", self.files.url))
+            except ScanError as error:
+                error.located(Place(source=self.files.url, variable=below))
+                if self.options.on_unsupported == "raise" or not isinstance(
+                    error, UnsupportedFeatureError
+                ):
+                    raise
+                self.findings.append(Finding(below, Fate.SKIPPED, error.reason, self.files.url))
+        return VirtualGroup(arrays, dict(groups), attributes_from_json(attrs, None))
+
+    def _array(self, node: _ArrayNode, phony: dict[int, list[str]]) -> VirtualArray:
+        if isinstance(node.metadata, ScanError):
+            raise node.metadata
+        metadata = node.metadata
+        dims = dimension_names(metadata.dims, metadata.grid.shape, phony)
+        metadata = replace(metadata, attrs=attributes_from_json(metadata.attrs, metadata.dtype))
+        return virtual_array(self.files, node.path, metadata, dims)
+
+    def _children(self, path: str) -> list[str]:
+        if self.consolidated is None:
+            return self.files.folders(path)
+        head = f"{path}/" if path else ""
+        names = {
+            key[len(head) :].partition("/")[0] for key in self.consolidated if key.startswith(head)
+        }
+        return sorted(name for name in names if name and not name.startswith(".z"))
+
+    def _node_v3(self, path: str, document: Mapping[str, Any]) -> _ArrayNode | _GroupNode:
+        if document.get("node_type") == "group":
+            merged = document.get("consolidated_metadata") or {}
+            entries = merged.get("metadata") if not path else None
+            return _GroupNode(document.get("attributes", {}), entries or None)
+        try:
+            return _ArrayNode(path, ArrayMetadata.from_json(document))
+        except InvalidRequestError as error:
+            return _ArrayNode(path, UnsupportedFeatureError(error.reason))
+
+    def _array_v2(
+        self, path: str, document: Mapping[str, Any], attrs: Mapping[str, Any]
+    ) -> _ArrayNode:
+        try:
+            return _ArrayNode(path, array_metadata_v2(document, attrs))
+        except ScanError as error:
+            return _ArrayNode(path, error)
+
+    def _document(self, key: str) -> Mapping[str, Any] | None:
+        """A metadata document, out of the consolidated ones where there are any."""
+        if self.consolidated is not None:
+            if key in self.consolidated:
+                return self.consolidated[key]
+            return self.consolidated.get(key.removesuffix("/zarr.json"))
+        data = self.files.get(key)
+        if data is None:
+            return None
+        try:
+            document = json.loads(data)
+        except ValueError as error:
+            place = Place(source=self.files.address(key))
+            raise SourceFormatError(f"not JSON: {error}", place) from error
+        if not isinstance(document, dict):
+            place = Place(source=self.files.address(key))
+            raise SourceFormatError("not a JSON object", place)
+        return document

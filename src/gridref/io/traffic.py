@@ -1,0 +1,57 @@
+"""What a piece of work asks of files, counted where it is sent, whoever sends it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+__all__ = ["Traffic", "counted_traffic", "current_traffic"]
+
+
+class Traffic:
+    """Requests and bytes. Thread-safe.
+
+    Attributes
+    ----------
+    n_requests
+        Reads, listings and questions for size and version that were sent; of local files, reads
+        and listings only. One that is tried again counts again.
+    n_bytes
+        Bytes of files that came back.
+    """
+
+    def __init__(self) -> None:
+        self.n_requests = 0
+        self.n_bytes = 0
+        self._lock = threading.Lock()
+
+    def add(self, n_requests: int, n_bytes: int = 0) -> None:
+        """Count so many more."""
+        with self._lock:
+            self.n_requests += n_requests
+            self.n_bytes += n_bytes
+
+
+_current: ContextVar[Traffic | None] = ContextVar("gridref_traffic", default=None)
+
+
+@contextmanager
+def counted_traffic() -> Iterator[Traffic]:
+    """Count what all readers ask for that are made inside of the ``with`` block.
+
+    A reader keeps counting there when other threads use it. One that is made in another thread
+    does not: make it before the threads start.
+    """
+    traffic = Traffic()
+    token = _current.set(traffic)
+    try:
+        yield traffic
+    finally:
+        _current.reset(token)
+
+
+def current_traffic() -> Traffic:
+    """Where a reader that is made now counts what it asks for."""
+    return _current.get() or Traffic()
