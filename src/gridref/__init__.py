@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from gridref.combine import Combination as Combination
     from gridref.combine import CombineOptions as CombineOptions
     from gridref.combine import MosaicOptions as MosaicOptions
-    from gridref.combine import concat as concat
     from gridref.formats import ScanOptions as ScanOptions
     from gridref.model.array import VirtualArray as VirtualArray
     from gridref.model.array import VirtualGroup as VirtualGroup
@@ -27,9 +26,12 @@ if TYPE_CHECKING:
     from gridref.workflows.building import build as build
     from gridref.workflows.building import explain as explain
     from gridref.workflows.building import plan as plan
+    from gridref.workflows.catalogs import open_catalog as open_catalog
+    from gridref.workflows.catalogs import write_catalog as write_catalog
+    from gridref.workflows.combining import concat as concat
+    from gridref.workflows.combining import mosaic as mosaic
+    from gridref.workflows.combining import stack as stack
     from gridref.workflows.layout import Layout as Layout
-    from gridref.workflows.opening import open_catalog as open_catalog
-    from gridref.workflows.opening import write_catalog as write_catalog
     from gridref.workflows.scanning import scan as scan
     from gridref.workflows.scanning import scan_many as scan_many
     from gridref.workflows.verifying import Verification as Verification
@@ -49,9 +51,10 @@ _HOMES = {
     "VirtualArray": "gridref.model.array",
     "VirtualGroup": "gridref.model.array",
     "build": "gridref.workflows.building",
-    "concat": "gridref.combine",
+    "concat": "gridref.workflows.combining",
     "explain": "gridref.workflows.building",
-    "open_catalog": "gridref.workflows.opening",
+    "mosaic": "gridref.workflows.combining",
+    "open_catalog": "gridref.workflows.catalogs",
     "open_store": "gridref.adapters.zarr.store",
     "open_virtual_dataset": "gridref.adapters.xarray.opening",
     "open_virtual_datatree": "gridref.adapters.xarray.opening",
@@ -59,8 +62,9 @@ _HOMES = {
     "plan": "gridref.workflows.building",
     "scan": "gridref.workflows.scanning",
     "scan_many": "gridref.workflows.scanning",
+    "stack": "gridref.workflows.combining",
     "verify": "gridref.workflows.verifying",
-    "write_catalog": "gridref.workflows.opening",
+    "write_catalog": "gridref.workflows.catalogs",
 }
 
 __all__ = [
@@ -79,6 +83,7 @@ __all__ = [
     "concat",
     "errors",
     "explain",
+    "mosaic",
     "open_catalog",
     "open_store",
     "open_virtual_dataset",
@@ -87,6 +92,7 @@ __all__ = [
     "plan",
     "scan",
     "scan_many",
+    "stack",
     "verify",
     "write_catalog",
 ]

@@ -83,8 +83,10 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
     raise InvalidRequestError(f"{name} is one of {allowed}, got {value!r}{hint}")
 
 
-def check_names(whose: str, given: Iterable[str], known: Collection[str]) -> None:
-    """Check that options are known.
+def check_names(
+    whose: str, given: Iterable[str], known: Collection[str], kind: str = "option"
+) -> None:
+    """Check that names, by default those of options, are known.
 
     Raises
     ------
@@ -93,7 +95,7 @@ def check_names(whose: str, given: Iterable[str], known: Collection[str]) -> Non
     """
     for name in given:
         if name not in known:
-            raise InvalidRequestError(f"{whose} has no option {name!r}{near_names(name, known)}")
+            raise InvalidRequestError(f"{whose} has no {kind} {name!r}{near_names(name, known)}")
 
 
 def options_of(options: type, given: Mapping[str, Any]) -> dict[str, Any]:

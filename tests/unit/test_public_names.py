@@ -22,6 +22,7 @@ def test_public_names() -> None:
         "concat",
         "errors",
         "explain",
+        "mosaic",
         "open_catalog",
         "open_store",
         "open_virtual_dataset",
@@ -30,6 +31,7 @@ def test_public_names() -> None:
         "plan",
         "scan",
         "scan_many",
+        "stack",
         "verify",
         "write_catalog",
     ]

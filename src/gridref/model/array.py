@@ -10,10 +10,10 @@ these few numbers a block, so concatenating and slicing never walk chunk rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +25,11 @@ from gridref.model.encoding import EdgePolicy, Encoding, bytes_codec
 from gridref.model.grid import ChunkGrid
 from gridref.model.manifest import ChunkManifest, Manifest
 from gridref.model.scan_report import ScanReport
+from gridref.options import check_names
 
 __all__ = [
     "MISSING_BLOCK",
+    "ArrayAccess",
     "AxisTable",
     "BlockSource",
     "BlockTable",
@@ -52,6 +54,18 @@ class AxisTable:
     step: Int64Array
 
 
+class ArrayAccess(Protocol):
+    """What an array was opened with: it reads values, and selects without reading."""
+
+    def read(self, array: VirtualArray, selection: Any) -> NDArray[Any]:
+        """The values of a selection; None selects all."""
+        ...
+
+    def isel(self, array: VirtualArray, selection: Mapping[str, Any]) -> VirtualArray:
+        """The array of a selection by dimension name."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class VirtualArray:
     """An n-dimensional array whose elements lie in files.
@@ -74,6 +88,8 @@ class VirtualArray:
         The manifests that blocks point into.
     block_source
         The blocks, or what reads them; `blocks` gives them.
+    access
+        What the array was opened with; None for one made in memory.
 
     Raises
     ------
@@ -89,6 +105,7 @@ class VirtualArray:
     encodings: tuple[Encoding, ...]
     manifests: tuple[Manifest, ...]
     block_source: BlockSource
+    access: ArrayAccess | None = None
 
     def __post_init__(self) -> None:
         if len(self.dims) != self.grid.ndim:
@@ -262,6 +279,82 @@ class VirtualArray:
             changes["block_source"] = changes.pop("blocks")
         return replace(self, **changes)
 
+    def __getitem__(self, selection: Any) -> NDArray[Any]:
+        """Read a selection; see `read`."""
+        return self.read(selection)
+
+    __iter__ = None
+    """Not by accident: that would read element by element."""
+
+    def __array__(
+        self, dtype: np.dtype[Any] | None = None, copy: bool | None = None
+    ) -> NDArray[Any]:
+        """All values, read."""
+        if copy is False:
+            raise InvalidRequestError("values that lie in files cannot be had without a copy")
+        values = self.read()
+        return values if dtype is None else values.astype(dtype, copy=False)
+
+    def read(self, selection: Any = None, **by_dim: Any) -> NDArray[Any]:
+        """Read values.
+
+        Parameters
+        ----------
+        selection
+            One entry per axis, as for numpy: integers, slices of any step, masks, lists of
+            integers. Several lists select each along its own axis. None reads all.
+        **by_dim
+            The same by dimension name, like ``time=slice(0, 24)``.
+
+        Returns
+        -------
+        numpy.ndarray
+            Elements of the array's dtype, in native byte order.
+
+        Raises
+        ------
+        InvalidRequestError
+            For a bad selection, or an array that was made in memory.
+        ReadError
+            Where a chunk that exists cannot be had or decoded, saying which.
+        """
+        if by_dim and selection is not None:
+            raise InvalidRequestError("select by place or by dimension name, not both")
+        if by_dim:
+            self._check_dims(by_dim)
+            selection = tuple(by_dim.get(dim, slice(None)) for dim in self.dims)
+        return self._opened().read(self, selection)
+
+    def isel(self, **by_dim: Any) -> VirtualArray:
+        """Select along dimensions by position, without reading.
+
+        Parameters
+        ----------
+        **by_dim
+            By dimension name an integer, which drops the axis, a slice with any step, a mask, or
+            integers in any order and number.
+
+        Raises
+        ------
+        InvalidRequestError
+            For a bad selection, or an array that was made in memory.
+        NotRepresentableError
+            For integers that fall into very many runs.
+        """
+        self._check_dims(by_dim)
+        return self._opened().isel(self, by_dim)
+
+    def _check_dims(self, names: Iterable[str]) -> None:
+        check_names("the array", names, self.dims, kind="dimension")
+
+    def _opened(self) -> ArrayAccess:
+        if self.access is None:
+            raise InvalidRequestError(
+                "this array was made in memory, and knows of nothing to read with: take it out of"
+                " gridref.scan, open_catalog or concat, or open its group with open_store"
+            )
+        return self.access
+
     def __repr__(self) -> str:
         sizes = ", ".join(f"{dim}: {n}" for dim, n in zip(self.dims, self.shape, strict=True))
         return f"<VirtualArray ({sizes}) {self.dtype} in {self.n_blocks} blocks>"
@@ -305,6 +398,13 @@ class VirtualGroup:
             for path, group in self.walk()
             for name, array in group.arrays.items()
         }
+
+    def __contains__(self, path: object) -> bool:
+        """Whether there is an array or group at a path."""
+        try:
+            return isinstance(path, str) and self[path] is not None
+        except KeyError:
+            return False
 
     def __getitem__(self, path: str) -> VirtualArray | VirtualGroup:
         """The array or group at a path like ``"model/tas"``."""

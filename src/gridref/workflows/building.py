@@ -15,6 +15,7 @@ from gridref.model.array import VirtualGroup
 from gridref.options import options_of, verb, warn_of_old_name
 from gridref.workflows.layout import Layout
 from gridref.workflows.opening import reader_for
+from gridref.workflows.reading import Sources, readable
 from gridref.workflows.scanning import Address, Files, Progress, scan_each
 from gridref.workflows.units import with_converter
 
@@ -73,7 +74,7 @@ def build(
     job = _Job.of({**options, "concat_dim": concat_dim, "storage_options": storage_options})
     group = job.run(files, n_processes, progress).unwrap()
     write_catalog(group, os.fspath(catalog), storage_options)
-    return group
+    return readable(group, Sources(storage_options))
 
 
 @verb(*_OPTIONS)

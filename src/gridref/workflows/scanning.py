@@ -15,6 +15,7 @@ from gridref.formats import ScanOptions, expand_files
 from gridref.formats import scan as scan_file
 from gridref.model.array import VirtualGroup
 from gridref.options import verb
+from gridref.workflows.reading import Sources, readable
 
 __all__ = ["Address", "Files", "Progress", "scan", "scan_each", "scan_many"]
 
@@ -59,7 +60,7 @@ def scan(
     SourceUnavailableError
         If the file is not there or cannot be read.
     """
-    return scan_file(file, storage_options, **options)
+    return readable(scan_file(file, storage_options, **options), Sources(storage_options))
 
 
 @verb(ScanOptions, renamed={"urls": "files"})
@@ -97,7 +98,9 @@ def scan_many(
     """
     addresses = expand_files(files, storage_options)
     settings = ScanOptions(storage_options=storage_options, **options)
-    return list(scan_each(addresses, settings, n_processes=n_processes, progress=progress))
+    scanned = scan_each(addresses, settings, n_processes=n_processes, progress=progress)
+    sources = Sources(storage_options)
+    return [readable(group, sources) for group in scanned]
 
 
 def scan_each(

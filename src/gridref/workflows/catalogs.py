@@ -1,0 +1,95 @@
+"""Catalogs opened, so that their arrays can be read, and written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from gridref.catalog import CatalogGroup
+from gridref.catalog import open_catalog as read_catalog
+from gridref.catalog import write_catalog as put_catalog
+from gridref.model.array import VirtualGroup
+from gridref.options import verb
+from gridref.workflows.reading import Sources, readable
+
+__all__ = ["open_catalog", "write_catalog"]
+
+
+@verb(renamed={"url": "catalog"}, positional=("storage_options",))
+def open_catalog(
+    catalog: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None
+) -> CatalogGroup:
+    """Open a catalog.
+
+    Only ``gridref.json`` is read, so the cost does not grow with the number of chunks. Arrays read
+    their blocks, and blocks their chunks, when they are first looked at.
+
+    Parameters
+    ----------
+    catalog
+        Address of the catalog's directory (or of the ``gridref.json`` in it).
+    storage_options
+        Options of fsspec's filesystem of the catalog and of its sources, or of several by protocol:
+        ``{"s3": {"anon": True}, "https": {...}}``.
+
+    Raises
+    ------
+    CatalogNotFoundError
+        If there is no catalog.
+    CatalogVersionError
+        If its format version is not known.
+    CatalogCorruptError
+        If it is damaged. Damaged tables raise it later, when rows are read.
+    SourceUnavailableError
+        If it cannot be reached or read.
+    """
+    return readable(read_catalog(catalog, storage_options), Sources(storage_options))
+
+
+@verb(renamed={"url": "catalog"}, positional=("storage_options",))
+def write_catalog(
+    group: VirtualGroup,
+    catalog: str | os.PathLike[str],
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    extra: Mapping[str, Any] | None = None,
+    sources: Literal["absolute", "relative"] = "absolute",
+) -> str:
+    """Write a catalog, or replace one in one step.
+
+    A crash at any moment leaves the old catalog, or none where there was none.
+
+    Parameters
+    ----------
+    group
+        What to write. It may be a catalog that was opened from the same address.
+    catalog
+        Address of the directory, local or on any fsspec filesystem that can be written to.
+    storage_options
+        Options of fsspec's filesystem of the catalog, or of several by protocol.
+    extra
+        JSON values of the application's own, kept as they are.
+    sources
+        ``"absolute"`` stores the addresses of the sources as they are; ``"relative"`` stores them
+        as seen from the catalog where both lie on one filesystem, so that both can be moved
+        together.
+
+    Returns
+    -------
+    str
+        The content digest of the catalog.
+
+    Raises
+    ------
+    InvalidRequestError
+        If something that is not a catalog lies at the address, or the group holds something that a
+        catalog cannot keep.
+    CatalogVersionError, CatalogCorruptError
+        If a catalog lies there that cannot be understood: remove it first.
+    CatalogError
+        If writing fails: no room, no permission.
+    SourceUnavailableError
+        If a remote filesystem cannot be reached or refuses.
+    """
+    return put_catalog(group, catalog, storage_options, extra=extra, sources=sources)

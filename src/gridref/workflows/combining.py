@@ -1,0 +1,199 @@
+"""Groups and arrays combined, with the values read that the rules have to compare or change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, overload
+
+from numpy.typing import ArrayLike, NDArray
+
+from gridref.combine import CombineOptions, MosaicOptions, combine_mosaic
+from gridref.combine import concat as concat_items
+from gridref.combine import stack as stack_groups
+from gridref.combine.options import Read
+from gridref.errors import InvalidRequestError
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.options import options_of, verb
+from gridref.workflows.reading import SourceAccess, Sources, readable
+from gridref.workflows.units import with_converter
+
+__all__ = ["concat", "mosaic", "stack"]
+
+Dims = str | Sequence[str]
+
+
+@overload
+def concat(
+    items: Iterable[VirtualGroup],
+    dim: Dims,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    read: Read | None = None,
+    **options: Any,
+) -> VirtualGroup: ...
+@overload
+def concat(
+    items: Iterable[VirtualArray],
+    dim: Dims,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    read: Read | None = None,
+    **options: Any,
+) -> VirtualArray: ...
+@verb(CombineOptions)
+def concat(
+    items: Iterable[VirtualGroup] | Iterable[VirtualArray],
+    dim: Dims,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    read: Read | None = None,
+    **options: Any,
+) -> VirtualGroup | VirtualArray:
+    """Lay groups or arrays one after the other along a dimension, existing or new.
+
+    Parameters
+    ----------
+    items
+        The inputs, in order. An iterator is taken in batches, and no input is kept.
+    dim
+        Name of the dimension; a new one is put first. Several names let each of them grow (ragged
+        arrays).
+    storage_options
+        Options of fsspec's filesystems of the sources; by default those that the inputs were opened
+        with.
+    read
+        Reads all values of an array, in place of the sources.
+    **options
+        Fields of `CombineOptions`; ``convert_units=True`` converts with pint.
+
+    Returns
+    -------
+    VirtualGroup or VirtualArray
+        Of the kind of the inputs.
+
+    Raises
+    ------
+    CombineError
+        With every problem, where the inputs do not fit together.
+    InvalidRequestError
+        For inputs that were opened with different storage options, where none are given.
+    """
+    opened = _Opened(storage_options)
+    given: Iterable[Any] = items
+    done: VirtualGroup | VirtualArray = concat_items(
+        opened.noted(given),
+        dim,
+        read=read or opened.read,
+        **with_converter(options),
+    )
+    if isinstance(done, VirtualArray):
+        return done.replace(access=SourceAccess(opened.sources))
+    return readable(done, opened.sources)
+
+
+@verb(CombineOptions)
+def stack(
+    groups: Iterable[VirtualGroup],
+    dim: str,
+    *,
+    labels: ArrayLike | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> VirtualGroup:
+    """Lay groups along a new dimension, one place each.
+
+    Parameters
+    ----------
+    groups
+        The inputs, in order. An iterator is taken in batches, and no input is kept.
+    dim
+        Name of the new dimension; it is put first. Inputs may have it with length 1.
+    labels
+        One label for each input: numbers, strings or ``datetime64``. They become the coordinate of
+        the dimension.
+    storage_options, **options
+        As for `concat`.
+
+    Raises
+    ------
+    CombineError
+        With every problem, where the inputs do not fit together.
+    InvalidRequestError
+        For no inputs, an input that has the dimension with another length than 1, or labels that
+        are not one for each input.
+    """
+    opened = _Opened(storage_options)
+    rules = with_converter(options)
+    done = stack_groups(opened.noted(groups), dim, labels=labels, read=opened.read, **rules)
+    return readable(done, opened.sources)
+
+
+@verb(MosaicOptions, CombineOptions)
+def mosaic(
+    groups: Iterable[VirtualGroup],
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> VirtualGroup:
+    """Lay georeferenced groups on one grid, and their overviews on coarser ones.
+
+    An overview is left out, and the report says why, where some input has none or those of the
+    inputs do not fit on one grid. Other groups below the inputs are left out, too.
+
+    Parameters
+    ----------
+    groups
+        The inputs, each with coordinates along `x` and `y` and a ``spatial_ref``.
+    storage_options
+        As for `concat`.
+    **options
+        Fields of `MosaicOptions` and `CombineOptions`. Of pixels that several inputs cover,
+        ``overlap="first"`` and ``"last"`` show the first or last input's.
+
+    Raises
+    ------
+    CombineError
+        With every problem: inputs without georeferencing or rotated, that differ in coordinate
+        reference system, resolution, dtype or nodata, lie off the grid, or overlap.
+    InvalidRequestError
+        For no inputs.
+    """
+    opened = _Opened(storage_options)
+    places = MosaicOptions(**options_of(MosaicOptions, options))
+    rules = CombineOptions(**with_converter(options_of(CombineOptions, options)))
+    done = combine_mosaic(
+        opened.noted(groups), **vars(places), read=opened.read, options=rules
+    ).unwrap()
+    return readable(done, opened.sources)
+
+
+class _Opened:
+    """What the inputs of a call are read with: as the call says, else as they were opened."""
+
+    def __init__(self, storage_options: Mapping[str, Any] | None) -> None:
+        self._known = self._given = storage_options is not None
+        self.sources = Sources(storage_options)
+
+    def noted[T: (VirtualGroup, VirtualArray)](self, items: Iterable[T]) -> Iterator[T]:
+        """The inputs, while what they were opened with is looked at."""
+        for item in items:
+            if not self._given:
+                self._note(item)
+            yield item
+
+    def read(self, array: VirtualArray) -> NDArray[Any]:
+        """All values of an array."""
+        return self.sources.reader.read(array)
+
+    def _note(self, item: VirtualGroup | VirtualArray) -> None:
+        arrays = (item,) if isinstance(item, VirtualArray) else item.arrays.values()
+        for access in (array.access for array in arrays):
+            if not isinstance(access, SourceAccess) or access.sources is self.sources:
+                continue
+            if not self._known:
+                self.sources, self._known = access.sources, True
+            elif access.sources != self.sources:
+                raise InvalidRequestError(
+                    "the inputs were opened with different storage options: give those of all,"
+                    ' storage_options={"s3": {...}, "https": {...}}'
+                )
