@@ -4,10 +4,11 @@ The tree is sorted by what a caller would do about it::
 
     GridrefError
     ├── InvalidRequestError (ValueError)      fix the call: a bad selection, option or name
+    │   └── GroupNotFoundError (OSError)      no group of that name
     ├── ScanError                             a source file cannot be described
     │   ├── SourceFormatError                 not the format it claims, truncated or corrupt
-    │   └── UnsupportedFeatureError           valid, but not servable faithfully: skip it or ask for
-    it ├── CombineError                          inputs do not fit together: carries every problem
+    │   └── UnsupportedFeatureError           valid, but not servable faithfully
+    ├── CombineError                          inputs do not fit together: carries every problem
     ├── CatalogError                          the catalog itself is unusable
     │   ├── CatalogNotFoundError              there is none at that address
     │   ├── CatalogVersionError               written by another format version
@@ -17,8 +18,8 @@ The tree is sorted by what a caller would do about it::
     │   ├── SourceChangedError                size, ETag or mtime differ from the scan's
     │   ├── ShortReadError                    fewer bytes came than the reference promises
     │   └── DecodeError                       the bytes are not what their codecs produce
-    ├── NotRepresentableError                 the asked view, export or slice cannot express this
-    array └── ReadOnlyError (PermissionError, ValueError)   a write on a read-only store
+    ├── NotRepresentableError                 the view, export or slice cannot express this array
+    └── ReadOnlyError (PermissionError, ValueError)   a write on a read-only store
 
 None of them is a ``KeyError`` or ``FileNotFoundError``: Zarr readers take those for "this chunk
 is absent" and would fill in values that are not in the archive.
@@ -37,6 +38,7 @@ __all__ = [
     "CombineError",
     "DecodeError",
     "GridrefError",
+    "GroupNotFoundError",
     "InvalidRequestError",
     "NotRepresentableError",
     "Place",
@@ -121,6 +123,10 @@ class GridrefError(Exception):
 
 class InvalidRequestError(GridrefError, ValueError):
     """The call itself is wrong: a selection, option or name that cannot be meant."""
+
+
+class GroupNotFoundError(InvalidRequestError, OSError):
+    """No group of that name, in what was opened."""
 
 
 class ScanError(GridrefError):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import os
 from pathlib import Path
 from typing import Any
 
+import dask
 import netCDF4
 import numpy as np
 import pytest
@@ -12,6 +16,7 @@ import xarray as xr
 
 import gridref
 
+FILES = Path("/dev/fd")
 STRINGS = np.array(["alpha", "", "ä 日本", "x" * 300], object)
 
 
@@ -41,3 +46,113 @@ def test_strings_of_variable_length(tmp_path: Path, engine: Any) -> None:
         assert got.indexes["x"].dtype == expected.indexes["x"].dtype
         assert got.sel(x="c")["line"].item() == ""
         assert got["line"][2].item() == "ä 日本"
+
+
+def netcdf_of_layouts(path: Path, n_times: int = 100, first: int = 0) -> Path:
+    """Variables of every layout and filter that netCDF4 writes here."""
+    with netCDF4.Dataset(path, "w") as file:
+        file.createDimension("time", n_times)
+        file.createDimension("y", 30)
+        file.createVariable("time", "i4", ("time",))[:] = np.arange(first, first + n_times)
+        options: dict[str, dict[str, Any]] = {
+            "contiguous": {"contiguous": True},
+            "chunked": {"chunksizes": (7, 30)},
+            "deflated": {"zlib": True, "complevel": 5, "shuffle": False, "chunksizes": (10, 20)},
+            "checked": {"zlib": True, "shuffle": True, "fletcher32": True, "chunksizes": (33, 7)},
+        }
+        for name, option in options.items():
+            variable = file.createVariable(name, "f4", ("time", "y"), **option)
+            variable[:] = np.arange(first, first + n_times)[:, np.newaxis] * np.ones(30)
+        file.createGroup("inner").createVariable("scalar", "f8", ())[...] = 5
+    return path
+
+
+KEPT = ("zlib", "complevel", "shuffle", "fletcher32", "contiguous", "chunksizes")
+
+
+def test_encoding_is_that_of_netcdf4(tmp_path: Path) -> None:
+    source = netcdf_of_layouts(tmp_path / "a.nc")
+    with xr.open_dataset(source, engine="netcdf4") as expected:
+        got = xr.open_dataset(gridref.scan(source), engine="gridref")
+        for name in expected.variables:
+            theirs = {**expected[name].encoding}
+            assert theirs.pop("source")
+            assert got[name].encoding == theirs
+
+
+def test_encoding_survives_a_cube(tmp_path: Path) -> None:
+    files = [netcdf_of_layouts(tmp_path / f"{n}.nc", 40, 40 * n) for n in range(2)]
+    catalog = tmp_path / "c.gridref"
+    gridref.build(files, catalog, concat_dim="time")
+    cube = xr.open_dataset(catalog)
+    assert cube.encoding["source"] == str(catalog)
+    assert cube["checked"].encoding["source"] == str(catalog)
+    cube.to_netcdf(tmp_path / "copy.nc")
+    with (
+        xr.open_dataset(files[0], engine="netcdf4") as one,
+        xr.open_dataset(tmp_path / "copy.nc", engine="netcdf4") as copy,
+    ):
+        xr.testing.assert_equal(copy, cube)
+        for name in ("chunked", "deflated", "checked"):
+            for key in KEPT:
+                assert copy[name].encoding[key] == one[name].encoding[key], (name, key)
+
+
+def test_chunks_of_dask_follow_the_stored_ones(tmp_path: Path) -> None:
+    source = tmp_path / "a.nc"
+    shape = (2100, 500)
+    with netCDF4.Dataset(source, "w") as file:
+        file.createDimension("y", shape[0])
+        file.createDimension("x", shape[1])
+        file.createVariable("v", "f8", ("y", "x"), chunksizes=(70, 500), zlib=True)[:] = np.ones(
+            shape
+        )
+    group = gridref.scan(source)
+    with xr.open_dataset(source, engine="netcdf4", chunks={}) as expected:
+        assert xr.open_dataset(group, engine="gridref", chunks={}).chunks == expected.chunks
+    with dask.config.set({"array.chunk-size": "1MiB"}):
+        lengths = xr.open_dataset(group, engine="gridref", chunks="auto")["v"].chunks[0]
+    assert all(length % 70 == 0 for length in lengths)
+    assert len(lengths) < 30
+
+
+def test_values_are_loaded_beside_other_work(tmp_path: Path) -> None:
+    source = netcdf_of_layouts(tmp_path / "a.nc")
+    opened = xr.open_dataset(gridref.scan(source), engine="gridref")
+    loaded = asyncio.run(opened.isel(y=[3, 1]).load_async())
+    with xr.open_dataset(source, engine="netcdf4") as expected:
+        xr.testing.assert_identical(loaded, expected.isel(y=[3, 1]))
+
+
+def test_groups(tmp_path: Path) -> None:
+    source = netcdf_of_layouts(tmp_path / "a.nc")
+    group = gridref.scan(source)
+    for opener in (xr.open_dataset, xr.open_datatree):
+        with pytest.raises(OSError, match=r"no group 'nowhere'; there are \['', 'inner'\]"):
+            opener(group, engine="gridref", group="nowhere")
+    with xr.open_datatree(group, engine="gridref") as tree:
+        assert tree["inner/scalar"].item() == 5
+    with xr.open_datatree(group, engine="gridref", group="inner") as tree:
+        assert tree["scalar"].item() == 5
+
+
+def test_closing_closes_the_source_files(tmp_path: Path) -> None:
+    source = netcdf_of_layouts(tmp_path / "a.nc")
+    group = gridref.scan(source)
+    gc.collect()  # of what the scan had open
+    for opener in (xr.open_dataset, xr.open_datatree):
+        opened = opener(group, engine="gridref")
+        first = float(opened["checked"][3, 4])
+        assert is_open(source)
+        opened.close()
+        assert not is_open(source)
+        assert float(opened["checked"][4, 4]) == first + 1
+
+
+def is_open(path: Path) -> bool:
+    """Whether this process holds the file open."""
+    return any(
+        os.path.samestat(path.stat(), (FILES / name).stat())
+        for name in os.listdir(FILES)
+        if (FILES / name).exists()
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
@@ -9,20 +10,19 @@ from typing import Any, ClassVar
 import xarray as xr
 from numpy.typing import NDArray
 from xarray.backends import AbstractDataStore, BackendArray, BackendEntrypoint
+from xarray.backends.common import datatree_from_dict_with_io_cleanup
 from xarray.backends.store import StoreBackendEntrypoint
 from xarray.coding.strings import create_vlen_dtype
 from xarray.core import indexing
 
-from gridref.errors import InvalidRequestError
+from gridref.adapters.xarray.encoding import variable_encoding
+from gridref.errors import GroupNotFoundError
+from gridref.io import SourcePool
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.serve.portable_grid import block_chunks
 from gridref.serve.reader import Reader
 from gridref.workflows.opening import open_group, reader_for
 
 __all__ = ["GridrefBackendEntrypoint"]
-
-DASK_CHUNK_BYTES = 128 * 2**20
-"""Blocks above this size are given to dask in parts that follow their stored chunks."""
 
 
 class LazyVirtualArray(BackendArray):
@@ -41,6 +41,10 @@ class LazyVirtualArray(BackendArray):
             key, self.shape, indexing.IndexingSupport.OUTER, self._read
         )
 
+    async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
+        """The same, while other coroutines go on."""
+        return await asyncio.to_thread(self.__getitem__, key)
+
     def _read(self, key: tuple[Any, ...]) -> NDArray[Any]:
         values = self.reader.read(self.array, key, name=self.name)
         return values.astype(self.dtype, copy=False)
@@ -49,10 +53,13 @@ class LazyVirtualArray(BackendArray):
 class GroupDataStore(AbstractDataStore):
     """The arrays of one group, as xarray's backends present them before decoding."""
 
-    def __init__(self, group: VirtualGroup, reader: Reader, path: str = "") -> None:
+    def __init__(
+        self, group: VirtualGroup, reader: Reader, path: str = "", source: str | None = None
+    ) -> None:
         self.group = group
         self.reader = reader
         self.path = path
+        self.source = source
 
     def get_variables(self) -> Mapping[str, xr.Variable]:
         """Variables that read lazily."""
@@ -71,17 +78,18 @@ class GroupDataStore(AbstractDataStore):
         }
 
     def get_encoding(self) -> Mapping[str, Any]:
-        """Nothing."""
-        return {}
+        """Address of the catalog, if there is one."""
+        return {} if self.source is None else {"source": self.source}
+
+    def close(self) -> None:
+        """Close the source files; what is read later opens them again."""
+        if isinstance(self.reader.ranges, SourcePool):
+            self.reader.ranges.close()
 
     def _variable(self, name: str, array: VirtualArray) -> xr.Variable:
         path = f"{self.path}/{name}" if self.path else name
         lazy = indexing.LazilyIndexedArray(LazyVirtualArray(array, self.reader, path))
-        chunks = dict(zip(array.dims, block_chunks(array, DASK_CHUNK_BYTES), strict=True))
-        encoding: dict[str, Any] = {"preferred_chunks": chunks} if 0 not in array.shape else {}
-        if array.dtype.kind == "T":
-            # As xarray's netCDF engines say it; decoding then makes strings of fixed length.
-            encoding["dtype"] = str
+        encoding = variable_encoding(array, self.source)
         return xr.Variable(array.dims, lazy, dict(array.attrs), encoding)
 
 
@@ -130,11 +138,11 @@ class GridrefBackendEntrypoint(BackendEntrypoint):
         path = (group or "").strip("/")
         found = dict(root.walk()).get(path)
         if found is None:
-            raise InvalidRequestError(
+            raise GroupNotFoundError(
                 f"no group {group!r}; there are {sorted(p for p, _ in root.walk())}"
             )
         return StoreBackendEntrypoint().open_dataset(
-            GroupDataStore(found, reader_for(storage_options), path),
+            GroupDataStore(found, reader_for(storage_options), path, _address(filename_or_obj)),
             mask_and_scale=mask_and_scale,
             decode_times=decode_times,
             concat_characters=concat_characters,
@@ -162,11 +170,15 @@ class GridrefBackendEntrypoint(BackendEntrypoint):
             if not start or path == start or path.startswith(f"{start}/")
         }
         if start not in below:
-            raise InvalidRequestError(f"no group {group!r}; there are {sorted(below)}")
-        reader = reader_for(storage_options)
+            raise GroupNotFoundError(
+                f"no group {group!r}; there are {sorted(p for p, _ in root.walk())}"
+            )
+        reader, address = reader_for(storage_options), _address(filename_or_obj)
         return {
             "/" + path.removeprefix(start).strip("/"): StoreBackendEntrypoint().open_dataset(
-                GroupDataStore(member, reader, path), drop_variables=drop_variables, **decoding
+                GroupDataStore(member, reader, path, address),
+                drop_variables=drop_variables,
+                **decoding,
             )
             for path, member in below.items()
         }
@@ -177,4 +189,10 @@ class GridrefBackendEntrypoint(BackendEntrypoint):
         **options: Any,
     ) -> xr.DataTree:
         """Open a group and all groups below it, as a tree."""
-        return xr.DataTree.from_dict(self.open_groups_as_dict(filename_or_obj, **options))
+        return datatree_from_dict_with_io_cleanup(
+            self.open_groups_as_dict(filename_or_obj, **options)
+        )
+
+
+def _address(source: str | os.PathLike[str] | VirtualGroup) -> str | None:
+    return None if isinstance(source, VirtualGroup) else os.fspath(source)

@@ -1,0 +1,101 @@
+"""What xarray's netCDF engines keep in ``Variable.encoding``, of a virtual array.
+
+Source: ``NetCDF4DataStore.open_store_variable`` in ``xarray/backends/netCDF4_.py``, and
+``Variable.filters`` and ``Variable.chunking`` of netCDF4.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gridref.model.array import MISSING_BLOCK, VirtualArray
+from gridref.model.encoding import EdgePolicy, Encoding
+from gridref.serve.portable_grid import block_chunks
+
+__all__ = ["variable_encoding"]
+
+DASK_CHUNK_BYTES = 128 * 2**20
+"""Blocks above this size are given to dask in parts that follow their stored chunks."""
+
+_COMPRESSORS = {
+    "numcodecs.zlib": "zlib",
+    "zstd": "zstd",
+    "numcodecs.zstd": "zstd",
+    "gridref.hdf5_bzip2": "bzip2",
+    "numcodecs.bz2": "bzip2",
+}
+
+
+def variable_encoding(array: VirtualArray, source: str | None) -> dict[str, Any]:
+    """What files that are written from the array take over from it.
+
+    Compression, checksum and chunk lengths, as far as all blocks have them in common.
+
+    Parameters
+    ----------
+    array
+        The array.
+    source
+        Address of its catalog; None for arrays in memory.
+    """
+    used = set(np.unique(array.blocks.encoding).tolist()) - {MISSING_BLOCK}
+    found = [_filters(array.encodings[number]) for number in sorted(used)]
+    found += [_layout(array, number) for number in sorted(used)]
+    result: dict[str, Any] = {}
+    for entries in found:
+        result = {**result, **entries}
+    common = {
+        key: value
+        for key, value in result.items()
+        if all(entries.get(key, value) == value for entries in found)
+    }
+    chunks = _preferred_chunks(array, common)
+    if chunks is not None:
+        common["preferred_chunks"] = dict(zip(array.dims, chunks, strict=True))
+    if source is not None:
+        common["source"] = source
+    # As xarray's netCDF engines say of text; decoding then makes strings of fixed length.
+    dtype = str if array.dtype.kind == "T" else array.dtype
+    return {**common, "original_shape": array.shape, "dtype": dtype}
+
+
+def _filters(encoding: Encoding) -> dict[str, Any]:
+    """Which of netCDF4's filters are on, and how."""
+    filters: dict[str, Any] = {
+        **dict.fromkeys(("zlib", "szip", "zstd", "bzip2", "blosc", "shuffle"), False),
+        "complevel": 0,
+        "fletcher32": False,
+    }
+    for codec in encoding.split_codecs[2]:
+        if codec.name in _COMPRESSORS:
+            filters[_COMPRESSORS[codec.name]] = True
+            filters["complevel"] = codec.configuration.get("level", 1)
+        elif codec.name in ("numcodecs.shuffle", "numcodecs.fletcher32"):
+            filters[codec.name.removeprefix("numcodecs.")] = True
+    return filters
+
+
+def _layout(array: VirtualArray, number: int) -> dict[str, Any]:
+    """Chunk lengths of the blocks of an encoding, unless they lie in their files in one piece."""
+    encoding = array.encodings[number]
+    stored = array.blocks.stored_shape[array.blocks.encoding == number]
+    is_one_piece = encoding.edge is EdgePolicy.TRUNCATED or (stored <= encoding.chunk_shape).all()
+    if is_one_piece and not encoding.split_codecs[2]:
+        # Where it is cut nevertheless, the length of the pieces is ours.
+        return {"contiguous": True, "chunksizes": None}
+    return {"contiguous": False, "chunksizes": encoding.chunk_shape}
+
+
+def _preferred_chunks(
+    array: VirtualArray, encoding: dict[str, Any]
+) -> tuple[int | tuple[int, ...], ...] | None:
+    """The stored chunks of a single file; of many, their blocks, cut where they are too large."""
+    if 0 in array.shape:
+        return None
+    if array.n_blocks > 1:
+        return block_chunks(array, DASK_CHUNK_BYTES)
+    is_whole = not (array.blocks.origin.any() or (array.blocks.step != 1).any())
+    chunks: tuple[int, ...] | None = encoding.get("chunksizes")
+    return chunks if is_whole else block_chunks(array, DASK_CHUNK_BYTES)
