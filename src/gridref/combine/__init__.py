@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from gridref.combine.concatenation import Combination
 from gridref.combine.folding import combine, concat, merged_reports
 from gridref.combine.labelled import combine_stack, stack
 from gridref.combine.mosaic import combine_mosaic, mosaic
 from gridref.combine.options import CombineOptions, MosaicOptions
-from gridref.combine.report import Drift, DriftCase, DriftReport
+from gridref.combine.report import Combination, Drift, DriftCase, DriftReport
 
 __all__ = [
     "Combination",

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gridref.combine.options import CombineOptions
-from gridref.combine.report import Drift
+from gridref.combine.report import LEFT_OUT, Drift, DriftReport
 from gridref.errors import Problem
 from gridref.model.array import VirtualArray, VirtualGroup
 
@@ -143,6 +143,10 @@ class Notes:
             known = self.names[file] = source_name(self.inputs[file]) or self.unnamed[file]
         return known
 
+    def report(self) -> DriftReport:
+        """The drifts, with the names of all inputs."""
+        return DriftReport(tuple(self.drifts), tuple(map(self.name, range(len(self.inputs)))))
+
     def drift(
         self,
         cause: str,
@@ -162,7 +166,7 @@ class Notes:
         if drop:
             self.failed.add(variable)
         if drop and self.options.conflicts == "drop":
-            self.drift(cause, variable, {message: numbers}, "left out")
+            self.drift(cause, variable, {message: numbers}, LEFT_OUT)
             return
         names = tuple(self.name(file) for file in numbers)
         self.problems.append(Problem(cause, message, variable, names))

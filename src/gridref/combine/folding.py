@@ -6,15 +6,15 @@ import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, overload
+from typing import Any, Protocol, overload
 
-from gridref.combine.concatenation import Combination, combine_batch
+from gridref.combine.concatenation import combine_batch
 from gridref.combine.options import CombineOptions, Read
-from gridref.combine.report import Drift, DriftCase, DriftReport, grouped
+from gridref.combine.report import Combination, Drift, DriftCase, DriftReport, grouped
 from gridref.errors import InvalidRequestError, Problem
 from gridref.model.array import VirtualArray, VirtualGroup
 
-__all__ = ["BATCH_GROUPS", "combine", "concat", "merged_reports"]
+__all__ = ["BATCH_GROUPS", "combine", "concat", "fold", "merged_reports"]
 
 Dims = str | Sequence[str]
 
@@ -99,13 +99,45 @@ def combine(
         For no inputs, or no dimension.
     """
     growing = (dim,) if isinstance(dim, str) else tuple(dim)
+    if not growing:
+        raise InvalidRequestError("nothing to combine along: no dimension")
     rules = options or CombineOptions()
+    return fold(groups, partial(combine_batch, growing=growing, read=read, options=rules))
+
+
+class CombineSome(Protocol):
+    """Combines groups that are in memory, with names for those that do not know their file."""
+
+    def __call__(
+        self, groups: Sequence[VirtualGroup], unnamed: Sequence[str], /
+    ) -> Combination: ...
+
+
+def fold(
+    groups: Iterable[VirtualGroup], some: CombineSome, again: CombineSome | None = None
+) -> Combination:
+    """Combine groups batch by batch, and then what has become of the batches.
+
+    Parameters
+    ----------
+    groups
+        The inputs, in order; none is kept.
+    some
+        Combines a batch.
+    again
+        Combines what has become of the batches; by default `some`.
+
+    Raises
+    ------
+    InvalidRequestError
+        For no inputs.
+    """
     results: list[Combination] = []
     for number, batch in enumerate(itertools.batched(groups, BATCH_GROUPS)):
         names = [f"input {number * BATCH_GROUPS + place + 1}" for place in range(len(batch))]
-        results.append(combine_batch(batch, growing, read, rules, names))
-    if not results or not growing:
-        raise InvalidRequestError("nothing to combine: no inputs or no dimension")
+        results.append(some(batch, names))
+    if not results:
+        raise InvalidRequestError("nothing to combine: no inputs")
     if len(results) == 1:
         return results[0]
     problems = _united(problem for result in results for problem in result.problems)
@@ -114,7 +146,7 @@ def combine(
     if len(parts) < len(results):
         return Combination(None, merged_reports(reports, None), problems)
     names = [f"{report.files[0]} and following" for report in reports]
-    last = combine_batch(parts, growing, read, rules, names)
+    last = (again or some)(parts, names)
     problems = _united(itertools.chain(problems, last.problems))
     return Combination(last.group, merged_reports(reports, last.report), problems)
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from gridref.combine.columns import Column, Notes
 from gridref.combine.packing import Packing, unpack_all
+from gridref.combine.report import LEFT_OUT
 from gridref.model.array import VirtualArray, zero_of
-from gridref.model.joining import missing_array
 
-__all__ = ["fill_gaps", "lacking_files", "no_data_of"]
+__all__ = ["fill_for_gaps", "lacking_files", "no_data_of"]
 
 
 def lacking_files(column: Column, lengths: Mapping[int, int]) -> list[int]:
@@ -23,18 +23,30 @@ def lacking_files(column: Column, lengths: Mapping[int, int]) -> list[int]:
     return [file for file, extent in sorted(lengths.items()) if extent and file not in having]
 
 
-def fill_gaps(
-    column: Column, dim: str, lengths: Mapping[int, int], notes: Notes
+def fill_for_gaps(
+    column: Column, lacking: Sequence[int], named: str, notes: Notes, *, covered: bool
 ) -> tuple[Column, Any] | None:
-    """Put missing blocks where files lack a variable, as the rule for that says.
+    """What to show where files lack a variable, as the rule for that says.
+
+    Parameters
+    ----------
+    column
+        The variable in the files that have it.
+    lacking
+        Files that have the places along the dimension, but not the variable.
+    named
+        The dimension, whose own labels cannot be made up.
+    notes
+        Where drift is noted.
+    covered
+        Whether other files hold the variable in all places of those that lack it.
 
     Returns
     -------
     tuple or None
-        The column with all files, and the fill value that missing blocks read as (None where there
-        are none). None where the variable is left out or cannot be filled.
+        The column, unpacked to floats if need be, and the fill value that gaps read as (None where
+        there are none). None where the variable is left out or cannot be filled.
     """
-    lacking = lacking_files(column, lengths)
     if not lacking:
         return column, None
     rule = notes.options.join
@@ -42,25 +54,20 @@ def fill_gaps(
         message = "some files lack it; join='outer' fills in, join='inner' leaves it out"
         notes.problem("variable-missing", column.path, message, lacking)
         return None
-    cases = {"there": list(column.files), "missing": lacking}
+    cases = {"there": list(column.files), "missing": list(lacking)}
     if rule == "inner":
-        notes.drift("variable-missing", column.path, cases, "left out")
+        notes.drift("variable-missing", column.path, cases, LEFT_OUT)
         return None
-    if column.name == dim:
+    if column.name == named:
         message = "files without labels along the dimension cannot be filled in"
         notes.problem("variable-missing", column.path, message, lacking)
         return None
+    if covered:
+        notes.drift("variable-missing", column.path, cases, "taken from the files that have it")
+        return column, None
     column, fill = _with_fill(column)
     notes.drift("variable-missing", column.path, cases, f"missing blocks read as {fill!r}")
-    template = column.first
-    axis = template.dims.index(dim)
-    having = dict(zip(column.files, column.arrays, strict=True))
-    files = sorted([*having, *lacking])
-    arrays = [
-        having[file] if file in having else _gap(template, axis, lengths[file], fill)
-        for file in files
-    ]
-    return Column(column.name, column.path, files, arrays), fill
+    return column, fill
 
 
 def _with_fill(column: Column) -> tuple[Column, Any]:
@@ -81,10 +88,3 @@ def no_data_of(array: VirtualArray) -> Any:
     if declared is not None and Packing.of(array).fills:
         return np.asarray(declared).reshape(-1)[0].astype(dtype)
     return dtype.type(np.nan) if dtype.kind == "f" else None
-
-
-def _gap(template: VirtualArray, axis: int, extent: int, fill: Any) -> VirtualArray:
-    shape = (*template.shape[:axis], extent, *template.shape[axis + 1 :])
-    return missing_array(
-        shape, template.dtype, dims=template.dims, fill_value=fill, attrs=template.attrs
-    )

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gridref.combine.columns import source_name
-from gridref.combine.concatenation import Combination
 from gridref.combine.folding import combine
 from gridref.combine.options import CombineOptions, Read
+from gridref.combine.report import Combination
 from gridref.errors import InvalidRequestError, Place
 from gridref.model.array import VirtualArray, VirtualGroup
 

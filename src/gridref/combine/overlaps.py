@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from gridref.combine.columns import Column, Notes
 from gridref.combine.packing import Packing
 from gridref.combine.values import Values
 
-__all__ = ["Piece", "plan_pieces"]
+__all__ = ["LabelOrder", "Piece", "order_labels"]
 
 
 @dataclass(frozen=True)
@@ -26,14 +27,82 @@ class Piece:
     stop: int
 
 
-def plan_pieces(
+@dataclass(frozen=True, eq=False)
+class LabelOrder:
+    """Labels of all files, one of each of which is kept, in order.
+
+    With the labels 0, 1, 2 of file 0 and 1, 2, 3 of file 1, ``overlap="first"`` keeps the pieces
+    0..3 of file 0 and 2..3 of file 1. A variable that file 0 lacks keeps label 0 as a gap, and all
+    of file 1.
+
+    Attributes
+    ----------
+    labels
+        Labels of each file that has any, in its order.
+    files
+        Numbers of these files.
+    keep_last
+        Whether the last file that has a label shows, and not the first.
+    unlabelled
+        Files without labels; they come last.
+    """
+
+    labels: Sequence[NDArray[Any]]
+    files: Sequence[int]
+    keep_last: bool
+    unlabelled: Sequence[Piece] = ()
+
+    def pieces(self, lacking: Mapping[int, NDArray[np.bool_]]) -> list[Piece]:
+        """Which part of which file comes when.
+
+        Parameters
+        ----------
+        lacking
+            For files that lack some of the variable: whether they lack it, for each label. Such
+            elements show only where no file has that label.
+        """
+        if not any(lacks.any() for lacks in lacking.values()):
+            return self._all_pieces
+        held = [
+            lacking.get(file, np.zeros(len(part), bool))
+            for file, part in zip(self.files, self.labels, strict=True)
+        ]
+        return self._trimmed(np.concatenate(held))
+
+    @cached_property
+    def _all_pieces(self) -> list[Piece]:
+        return self._trimmed(np.zeros(sum(map(len, self.labels)), bool))
+
+    def _trimmed(self, lacks: NDArray[np.bool_]) -> list[Piece]:
+        """One element of each label, as runs of neighbours in one file."""
+        everything = np.concatenate(self.labels)
+        sizes = np.array([len(part) for part in self.labels], np.int64)
+        owner = np.repeat(np.arange(len(sizes)), sizes)
+        index = np.arange(len(everything)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        order = np.lexsort((index, -owner if self.keep_last else owner, lacks, everything))
+        ordered = everything[order]
+        order = order[np.concatenate([[True], ordered[1:] != ordered[:-1]])]
+        if _falls(self.labels):
+            order = order[::-1]
+        owners, places = owner[order], index[order]
+        cut = (owners[1:] != owners[:-1]) | (places[1:] != places[:-1] + 1)
+        heads = np.concatenate([[0], np.flatnonzero(cut) + 1])
+        tails = np.concatenate([heads[1:], [len(order)]]) - 1
+        pieces = [
+            Piece(self.files[int(owners[head])], int(places[head]), int(places[tail]) + 1)
+            for head, tail in zip(heads.tolist(), tails.tolist(), strict=True)
+        ]
+        return pieces + list(self.unlabelled)
+
+
+def order_labels(
     column: Column, values: Values, notes: Notes, lengths: Mapping[int, int]
-) -> list[Piece] | None:
+) -> LabelOrder | None:
     """Say which part of which file comes when, along the dimension of an index coordinate.
 
     Returns
     -------
-    list of Piece or None
+    LabelOrder or None
         None where all of every file follows in the given order.
     """
     labels = _labels(column, values)
@@ -60,24 +129,23 @@ def plan_pieces(
     if rule == "error":
         _report_overlap(column, everything[repeated], concerned, notes)
         return None
-    pieces = _trimmed(everything, owner, labels, files, keep_last=rule == "last")
-    if len(pieces) > 4 * len(files) + 1000:
-        message = (
-            f"labels interleave: keeping one of each takes {len(pieces)} pieces; sort them first"
-        )
+    others = [Piece(file, 0, n) for file, n in lengths.items() if n and file not in set(files)]
+    order = LabelOrder(labels, files, rule == "last", others)
+    n_pieces = len(order.pieces({}))
+    if n_pieces > 4 * len(files) + 1000:
+        message = f"labels interleave: keeping one of each takes {n_pieces} pieces; sort them first"
         notes.problem("overlap", column.path, message, concerned, drop=False)
         return None
     case = {f"{int(repeated.sum())} labels that repeat": concerned}
     notes.drift("overlap", column.path, case, f"the {rule} of each is kept")
-    unlabelled = [Piece(file, 0, n) for file, n in lengths.items() if n and file not in set(files)]
-    return pieces + unlabelled
+    return order
 
 
 def _labels(column: Column, values: Values) -> list[NDArray[Any]] | None:
     """Labels of every file that has any; None where they cannot be compared."""
     if len({Packing.of(kind.array) for kind in column.kinds}) > 1:
         return None
-    if any(kind.array.dtype.kind not in "iufS" for kind in column.kinds):
+    if any(kind.array.dtype.kind not in "iufSU" for kind in column.kinds):
         return None
     if not all(values.available(array) for array in column.arrays):
         return None
@@ -106,7 +174,7 @@ def _note_gaps(
     column: Column, labels: Sequence[NDArray[Any]], files: Sequence[int], notes: Notes
 ) -> None:
     """Note places between files where labels jump further than anywhere inside them."""
-    if labels[0].dtype.kind == "S":
+    if labels[0].dtype.kind in "SU":
         return
     inside = [np.abs(np.diff(part)).max() for part in labels if len(part) > 1]
     between = np.array([abs(b[0] - a[-1]) for a, b in itertools.pairwise(labels)])
@@ -139,34 +207,6 @@ def _report_overlap(
         " 'last' keeps one of each, 'keep' all"
     )
     notes.problem("overlap", column.path, message, concerned, drop=False)
-
-
-def _trimmed(
-    everything: NDArray[Any],
-    owner: NDArray[np.int64],
-    labels: Sequence[NDArray[Any]],
-    files: Sequence[int],
-    *,
-    keep_last: bool,
-) -> list[Piece]:
-    """One element of each label, in the order of labels, as runs of neighbours in one file."""
-    sizes = np.array([len(part) for part in labels], np.int64)
-    index = np.arange(len(everything)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    precedence = -owner if keep_last else owner
-    order = np.lexsort((index, precedence, everything))
-    ordered = everything[order]
-    first = np.concatenate([[True], ordered[1:] != ordered[:-1]])
-    order = order[first]
-    if _falls(labels):
-        order = order[::-1]
-    owners, places = owner[order], index[order]
-    cut = (owners[1:] != owners[:-1]) | (places[1:] != places[:-1] + 1)
-    heads = np.concatenate([[0], np.flatnonzero(cut) + 1])
-    tails = np.concatenate([heads[1:], [len(order)]]) - 1
-    return [
-        Piece(files[int(owners[head])], int(places[head]), int(places[tail]) + 1)
-        for head, tail in zip(heads.tolist(), tails.tolist(), strict=True)
-    ]
 
 
 def _falls(labels: Sequence[NDArray[Any]]) -> bool:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from gridref.combine.columns import Column, Kind, Notes, value_text
+from gridref.combine.columns import Column, Kind, Notes, value_keys, value_text
 from gridref.errors import NotRepresentableError
 from gridref.model.array import VirtualArray
 from gridref.model.encoding import Encoding, Unpacking
@@ -128,11 +129,26 @@ def _precision(kind: Kind) -> np.dtype[Any]:
     return float_dtype(kind.array, Packing.of(kind.array))
 
 
-def resolve_packing(column: Column, notes: Notes) -> Column:
+_BAND_PACKING = ("scales", "offsets")
+"""GDAL's numbers for each band, as rasterio and rioxarray name them: nothing here unpacks them."""
+
+
+def _attribute_text(name: str, kind: Kind) -> str:
+    return value_text(kind.array.attrs.get(name))
+
+
+def resolve_packing(column: Column, notes: Notes) -> Column | None:
     """Unpack every block with its own numbers where inputs are packed differently.
 
-    Equal numbers of different types count as different where values are rounded otherwise.
+    Equal numbers of different types count as different where values are rounded otherwise. None
+    where numbers of single bands differ, which is noted as a problem.
     """
+    for name in _BAND_PACKING:
+        if value_keys([kind.array.attrs.get(name) for kind in column.kinds]) is not None:
+            cases = column.cases(partial(_attribute_text, name))
+            advice = "numbers of single bands are not unpacked: combine alike files"
+            notes.conflict("packing-differs", column.path, name, cases, advice)
+            return None
     kinds = [kind for kind in column.kinds if kind.array.dtype.kind in "biuf"]
     if len(kinds) < len(column.kinds) or len(kinds) < 2:
         return column

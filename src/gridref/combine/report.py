@@ -6,9 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gridref.errors import Problem
+from gridref.errors import CombineError, Problem
+from gridref.model.array import VirtualGroup
 
-__all__ = ["Drift", "DriftCase", "DriftReport", "file_ranges", "grouped"]
+__all__ = ["LEFT_OUT", "Combination", "Drift", "DriftCase", "DriftReport", "file_ranges", "grouped"]
+
+
+LEFT_OUT = "left out"
+"""Resolution of what does not become a part of the result."""
 
 
 def file_ranges(files: Sequence[int]) -> list[tuple[int, int]]:
@@ -144,6 +149,11 @@ class DriftReport:
         """The drifts of one cause."""
         return tuple(drift for drift in self.drifts if drift.cause == cause)
 
+    @property
+    def left_out(self) -> tuple[Drift, ...]:
+        """What did not become a part of the result, as ``conflicts="drop"`` or a join says."""
+        return tuple(drift for drift in self.drifts if drift.resolution == LEFT_OUT)
+
     def __str__(self) -> str:
         if not self.drifts:
             return f"{len(self.files)} files, no drift"
@@ -156,6 +166,37 @@ class DriftReport:
     def to_json(self) -> dict[str, Any]:
         """JSON form."""
         return {"files": list(self.files), "drifts": [drift.to_json() for drift in self.drifts]}
+
+
+@dataclass(frozen=True, eq=False)
+class Combination:
+    """What combining gives.
+
+    Attributes
+    ----------
+    group
+        The combined group; None where problems prevent it.
+    report
+        What differed, and how it was resolved.
+    problems
+        What could not be resolved.
+    """
+
+    group: VirtualGroup | None
+    report: DriftReport
+    problems: tuple[Problem, ...] = ()
+
+    def unwrap(self) -> VirtualGroup:
+        """The combined group.
+
+        Raises
+        ------
+        CombineError
+            With every problem, where there is one.
+        """
+        if self.problems or self.group is None:
+            raise CombineError(self.problems)
+        return self.group
 
 
 def grouped(problems: Iterable[Problem]) -> tuple[Problem, ...]:

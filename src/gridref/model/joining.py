@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -23,10 +23,12 @@ from gridref.model.manifest import ChunkManifest, ChunkState, Manifest, Source
 from gridref.model.reshaping import expand_dims
 
 __all__ = [
+    "Pool",
     "cast_scalar",
     "compacted",
     "concatenate",
     "missing_array",
+    "pooled",
     "recast",
     "same_scalar",
     "stack",
@@ -253,10 +255,8 @@ def axis_key(axis: GridAxis) -> tuple[int, bytes, bytes]:
 
 def _joined(arrays: Sequence[VirtualArray], axis: int, template: VirtualArray) -> VirtualArray:
     """Concatenate arrays of equal outer grids along the other axes."""
-    joined = _joined_tables([array.blocks for array in arrays])
-    encodings, encoding = _interned_encodings(arrays, joined)
-    manifests, manifest = _interned_manifests(arrays, joined)
-    blocks = replace(joined, encoding=encoding, manifest=manifest)
+    pool = pooled(arrays)
+    blocks = pool.blocks
     axes = list(template.grid.axes)
     if len(blocks) == len(arrays):
         order = None
@@ -268,10 +268,27 @@ def _joined(arrays: Sequence[VirtualArray], axis: int, template: VirtualArray) -
         axes[axis] = joined_axis(grid_axes)
     return template.replace(
         grid=ChunkGrid(tuple(axes)),
-        encodings=encodings,
-        manifests=manifests,
+        encodings=pool.encodings,
+        manifests=pool.manifests,
         blocks=blocks if order is None else blocks.take(order),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """The blocks of several arrays in one table, with the encodings and manifests of all."""
+
+    encodings: tuple[Encoding, ...]
+    manifests: tuple[Manifest, ...]
+    blocks: BlockTable
+
+
+def pooled(arrays: Sequence[VirtualArray]) -> Pool:
+    """Put the blocks of arrays in one table, array after array, each in its own order."""
+    joined = _joined_tables([array.blocks for array in arrays])
+    encodings, encoding = _interned_encodings(arrays, joined)
+    manifests, manifest = _interned_manifests(arrays, joined)
+    return Pool(encodings, manifests, replace(joined, encoding=encoding, manifest=manifest))
 
 
 def _joined_tables(tables: Sequence[BlockTable]) -> BlockTable:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
-from gridref.combine.mosaic import Placement, mosaic, place_inputs
+from gridref.combine import CombineOptions, combine_mosaic, mosaic
 from gridref.errors import CombineError, InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import EdgePolicy
@@ -115,11 +118,11 @@ def test_all_problems_at_once() -> None:
         tile(numbers(4, 4), 100, 0, crs='PROJCS["UTM 33N"]'),
         tile(numbers(4, 4), 200, 0, step=11),
         tile(numbers(4, 4), 303, 0),
-        tile(numbers(4, 4), 400, 0, attrs={"_FillValue": 7}),
+        tile(numbers(4, 4).astype("S4"), 400, 0),
     ]
     with pytest.raises(CombineError) as error:
         mosaic([first, *bad])
-    assert causes(error) == ["crs-differs", "resolution-differs", "off-grid", "nodata-differs"]
+    assert causes(error) == ["crs-differs", "resolution-differs", "off-grid", "dtype-differs"]
     assert "0.3 columns" in str(error.value)
 
 
@@ -141,16 +144,18 @@ def test_variables_that_some_inputs_lack() -> None:
 
 
 def test_small_drift_is_forgiven() -> None:
-    places, problems = place_inputs([tile(numbers(4, 4), 0, 0), tile(numbers(4, 4), 40.05, 0)])
-    assert problems == []
-    assert places == [Placement(0, 0, 4, 4), Placement(0, 4, 4, 4)]
+    a, b = numbers(4, 4), numbers(4, 4, 100)
+    group = mosaic([tile(a, 0, 0), tile(b, 40.05, 0)])
+    np.testing.assert_array_equal(
+        read_slowly(group.arrays["band_data"])[0], np.concatenate([a, b], axis=1)
+    )
 
 
 def test_bad_calls() -> None:
     with pytest.raises(InvalidRequestError):
         mosaic([])
     with pytest.raises(InvalidRequestError):
-        mosaic([tile(numbers(2, 2), 0, 0)], overlap="mean")  # type: ignore[arg-type]
+        mosaic([tile(numbers(2, 2), 0, 0)], overlap="mean")
 
 
 def test_cost_grows_with_tiles_not_chunks() -> None:
@@ -158,3 +163,224 @@ def test_cost_grows_with_tiles_not_chunks() -> None:
     group = mosaic(tiles)
     assert group.arrays["band_data"].n_blocks == 900
     assert len(group.arrays["band_data"].encodings) == 1
+
+
+# Drift: the same rules as in a concatenation
+
+
+def test_tiles_packed_differently_are_unpacked_each_with_its_own_numbers() -> None:
+    a, b = numbers(2, 2, 10), numbers(2, 2, 20)
+    first = tile(a, 0, 0, attrs={"scale_factor": 0.5, "_FillValue": np.int32(11)})
+    other = tile(b, 20, 0, attrs={"scale_factor": 2.0, "_FillValue": np.int32(22)})
+    done = combine_mosaic([first, other])
+    assert done.group is not None
+    expected = np.concatenate([a * 0.5, b * 2.0], axis=1)
+    expected[(0, 1), (1, 2)] = np.nan
+    array = done.group.arrays["band_data"]
+    np.testing.assert_array_equal(read_slowly(array)[0], expected)
+    assert "scale_factor" not in array.attrs
+    assert [drift.cause for drift in done.report] == ["packing"]
+
+
+def test_cells_without_a_tile_are_no_data_of_unpacked_tiles() -> None:
+    first = tile(numbers(2, 2), 0, 0, attrs={"_FillValue": np.int32(1)})
+    other = tile(numbers(2, 2), 20, -20, attrs={"_FillValue": np.int32(2)})
+    values = read_slowly(mosaic([first, other]).arrays["band_data"])[0]
+    assert np.isnan(values[:2, 2:]).all()
+    assert values[0, 1] == 2
+    assert np.isnan(values[2, 3])
+
+
+def test_tiles_of_other_dtypes_are_promoted_and_reported() -> None:
+    a, b = numbers(2, 2), numbers(2, 2).astype(np.float64) + 0.5
+    done = combine_mosaic([tile(a, 0, 0), tile(b, 20, 0)])
+    assert done.group is not None
+    np.testing.assert_array_equal(
+        read_slowly(done.group.arrays["band_data"])[0], np.concatenate([a, b], axis=1)
+    )
+    assert done.report.of_cause("dtype")
+
+
+def test_gdal_scales_that_differ_between_tiles_are_a_problem() -> None:
+    first = tile(numbers(2, 2), 0, 0, attrs={"scales": [1.0, 2.0]})
+    other = tile(numbers(2, 2), 20, 0, attrs={"scales": [1.0, 3.0]})
+    with pytest.raises(CombineError) as error:
+        mosaic([first, other])
+    assert causes(error) == ["packing-differs"]
+
+
+def test_units_that_differ_are_a_problem_or_converted() -> None:
+    a, b = numbers(2, 2), numbers(2, 2)
+    tiles = [tile(a, 0, 0, attrs={"units": "km"}), tile(b, 20, 0, attrs={"units": "m"})]
+    with pytest.raises(CombineError) as error:
+        mosaic(tiles)
+    assert causes(error) == ["units-differ"]
+    group = mosaic(tiles, convert_units=lambda one, _: (1.0 if one == "km" else 0.001, 0.0))
+    np.testing.assert_allclose(
+        read_slowly(group.arrays["band_data"])[0], np.concatenate([a, b * 0.001], axis=1)
+    )
+
+
+def test_attributes_follow_their_rule() -> None:
+    tiles = [tile(numbers(2, 2), 20 * k, 0, attrs={"date": str(k)}) for k in range(2)]
+    done = combine_mosaic(tiles)
+    assert done.group is not None
+    assert done.group.arrays["band_data"].attrs["date"] == "0"
+    assert [drift.variable for drift in done.report.of_cause("attributes")] == ["band_data"]
+    dropped = mosaic(tiles, combine_attrs="drop_conflicts")
+    assert "date" not in dropped.arrays["band_data"].attrs
+    assert "GeoTransform" in dropped.arrays["spatial_ref"].attrs
+    with pytest.raises(CombineError, match="'date' differ"):
+        mosaic(tiles, combine_attrs="no_conflicts")
+
+
+def test_a_variable_that_some_tiles_lack_is_filled_in_or_left_out() -> None:
+    with_mask = tile(numbers(2, 2), 0, 0)
+    mask = chunked_array(numbers(2, 2) * 1.0, (2, 2), ("y", "x"))
+    with_mask = with_mask.replace(arrays={**with_mask.arrays, "mask": mask})
+    tiles = [with_mask, tile(numbers(2, 2), 20, 0)]
+    values = read_slowly(mosaic(tiles, join="outer").arrays["mask"])
+    np.testing.assert_array_equal(values[:, :2], numbers(2, 2))
+    assert np.isnan(values[:, 2:]).all()
+    done = combine_mosaic(tiles, options=CombineOptions(join="inner"))
+    assert done.group is not None
+    assert "mask" not in done.group.arrays
+    assert [drift.variable for drift in done.report.left_out] == ["mask"]
+
+
+def renamed(group: VirtualGroup, name: str) -> VirtualGroup:
+    arrays = {name if key == "band_data" else key: array for key, array in group.arrays.items()}
+    return group.replace(arrays=arrays)
+
+
+@pytest.mark.parametrize("overlap", ["first", "last"])
+def test_files_of_one_variable_each_hide_nothing_of_each_other(overlap: str) -> None:
+    red, blue = numbers(3, 3, 100), numbers(3, 3, 200)
+    tiles = [renamed(tile(red * 1.0, 0, 0), "red"), renamed(tile(blue * 1.0, 0, 0), "blue")]
+    group = mosaic(tiles, overlap=overlap, join="outer")
+    np.testing.assert_array_equal(read_slowly(group.arrays["red"])[0], red)
+    np.testing.assert_array_equal(read_slowly(group.arrays["blue"])[0], blue)
+
+
+def test_labels_of_other_dimensions_are_joined() -> None:
+    one, two = tile(numbers(2, 2) * 1.0, 0, 0), tile(numbers(2, 2) * 1.0, 20, 0)
+    two = two.replace(
+        arrays={**two.arrays, "band": VirtualArray.from_numpy(np.array([2]), ("band",))}
+    )
+    group = mosaic([one, two], join="outer")
+    values = read_slowly(group.arrays["band_data"])
+    assert values.shape == (2, 2, 4)
+    np.testing.assert_array_equal(values[0, :, :2], numbers(2, 2))
+    np.testing.assert_array_equal(values[1, :, 2:], numbers(2, 2))
+    assert np.isnan(values[0, :, 2:]).all()
+
+
+def test_what_lies_along_one_axis_only_is_left_out_and_reported() -> None:
+    tiles = []
+    for k in range(2):
+        lon = VirtualArray.from_numpy(np.arange(2.0), ("x",))
+        plain = tile(numbers(2, 2), 20 * k, 0)
+        tiles.append(plain.replace(arrays={**plain.arrays, "lon": lon}))
+    done = combine_mosaic(tiles)
+    assert done.group is not None
+    assert "lon" not in done.group.arrays
+    assert [drift.variable for drift in done.report.left_out] == ["lon"]
+
+
+def test_values_that_differ_without_a_place_are_a_problem() -> None:
+    tiles = []
+    for k in range(2):
+        plain = tile(numbers(2, 2), 20 * k, 0)
+        time = VirtualArray.from_numpy(np.array(k), ())
+        tiles.append(plain.replace(arrays={**plain.arrays, "time": time}))
+    with pytest.raises(CombineError, match="compat='override'") as error:
+        mosaic(tiles)
+    assert "variables='different'" not in str(error.value)
+    group = mosaic(tiles, compat="override")
+    assert read_slowly(group.arrays["time"]) == 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"overlap": "keep"}, {"variables": "all"}, {"index_variables": {"a": "b"}}, {"overlpa": 1}],
+)
+def test_options_that_mean_nothing_are_refused_by_name(options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequestError, match=next(iter(options))):
+        mosaic([tile(numbers(2, 2), 0, 0)], **options)
+
+
+# Batches: inputs need not be in memory together
+
+
+@pytest.fixture
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gridref.combine.folding.BATCH_GROUPS", 2)
+
+
+SCATTERED = [(0, 0), (30, 0), (15, -20), (40, -45), (0, -50), (20, -30), (-20, 10)]
+
+
+def scattered() -> list[VirtualGroup]:
+    return [
+        tile(numbers(4, 4, 100 * k), 5 * (x // 5), 5 * (y // 5), step=5, chunks=(3, 2))
+        for k, (x, y) in enumerate(SCATTERED)
+    ]
+
+
+@pytest.mark.parametrize("overlap", ["first", "last"])
+def test_batches_make_the_same_mosaic(overlap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = mosaic(scattered(), overlap=overlap)
+    monkeypatch.setattr("gridref.combine.folding.BATCH_GROUPS", 2)
+    parts = mosaic(iter(scattered()), overlap=overlap)
+    for name in ("band_data", "x", "y"):
+        np.testing.assert_array_equal(
+            read_slowly(parts.arrays[name]), read_slowly(whole.arrays[name])
+        )
+    transforms = {group.arrays["spatial_ref"].attrs["GeoTransform"] for group in (parts, whole)}
+    assert len(transforms) == 1
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_overlaps_between_batches_name_both_inputs() -> None:
+    done = combine_mosaic(scattered())
+    assert done.group is None
+    assert ("input 6", "input 3") in [problem.sources for problem in done.problems]
+    bounding_boxes_meet = [(0, 0), (60, -60), (60, 0), (0, -60)]
+    apart = [tile(numbers(2, 2, k), x, y) for k, (x, y) in enumerate(bounding_boxes_meet)]
+    assert combine_mosaic(apart).problems == ()
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_all_batches_lie_on_the_pixels_of_the_first_input() -> None:
+    tiles = [tile(numbers(2, 2), 20 * k + 0.06 * k, 0) for k in range(4)]
+    with pytest.raises(CombineError) as error:
+        mosaic(tiles)
+    assert causes(error) == ["off-grid", "off-grid"]
+    assert [problem.sources for problem in error.value.problems] == [("input 3",), ("input 4",)]
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_reports_of_batches_count_all_inputs() -> None:
+    tiles = [tile(numbers(2, 2), 20 * k, 0, attrs={"date": str(k // 3)}) for k in range(6)]
+    (drift,) = combine_mosaic(tiles).report
+    assert drift.cause == "attributes"
+    assert sum(case.n_files for case in drift.cases) == 6
+
+
+def test_inputs_are_taken_one_batch_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gridref.combine.folding.BATCH_GROUPS", 3)
+    alive: weakref.WeakSet[VirtualGroup] = weakref.WeakSet()
+    most = 0
+
+    def stream() -> Iterator[VirtualGroup]:
+        nonlocal most
+        for k in range(12):
+            group = tile(numbers(2, 2), 20 * k, 0)
+            alive.add(group)
+            most = max(most, len(alive))
+            yield group
+            del group
+
+    mosaic(stream())
+    gc.collect()
+    assert most <= 7

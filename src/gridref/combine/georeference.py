@@ -1,0 +1,261 @@
+"""Where georeferenced groups lie: their pixels on those of the first one.
+
+Where an input lies is read from the ``GeoTransform`` of its grid mapping variable (GDAL's order: x
+origin, x step along columns, x step along rows, y origin, y step along columns, y step along rows).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.errors import InvalidRequestError
+from gridref.model.array import VirtualGroup
+from gridref.model.placing import MAX_CELLS
+
+__all__ = [
+    "GRID_MAPPING",
+    "Misfit",
+    "Placement",
+    "Raster",
+    "extents_of",
+    "misfit",
+    "overlaps",
+    "place",
+    "read_raster",
+    "side_by_side",
+]
+
+Int64Array = NDArray[np.int64]
+
+GRID_MAPPING = "spatial_ref"
+"""Name of the variable whose attributes say where pixels lie."""
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """Why an input cannot lie beside the others: a short name of the cause, and the reason."""
+
+    cause: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Raster:
+    """What an input says about its pixels.
+
+    Attributes
+    ----------
+    name
+        Name of the input.
+    x0, y0
+        Outer corner of the first pixel, in the units of the coordinate reference system.
+    dx, dy
+        From a column, and a row, to the next.
+    n_rows, n_columns
+        Extent in pixels.
+    crs
+        Coordinate reference system, as WKT.
+    """
+
+    name: str
+    x0: float
+    dx: float
+    y0: float
+    dy: float
+    n_rows: int
+    n_columns: int
+    crs: str
+
+    @property
+    def transform(self) -> str:
+        """The ``GeoTransform``."""
+        return " ".join(repr(float(n)) for n in (self.x0, self.dx, 0, self.y0, 0, self.dy))
+
+    def moved(self, rows: int, columns: int) -> Raster:
+        """The raster that begins so many rows and columns further."""
+        return replace(self, x0=self.x0 + columns * self.dx, y0=self.y0 + rows * self.dy)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where an input lies on the mosaic's pixels.
+
+    Attributes
+    ----------
+    row, column
+        First row and column.
+    n_rows, n_columns
+        Extent.
+    """
+
+    row: int
+    column: int
+    n_rows: int
+    n_columns: int
+
+    @property
+    def row_stop(self) -> int:
+        """The row after the last one."""
+        return self.row + self.n_rows
+
+    @property
+    def column_stop(self) -> int:
+        """The column after the last one."""
+        return self.column + self.n_columns
+
+
+def read_raster(group: VirtualGroup, name: str, x: str, y: str) -> Raster | Misfit:
+    """Read the georeference of an input, along the dimensions `x` and `y`."""
+    mapping = group.arrays.get(GRID_MAPPING)
+    shape = next(
+        (
+            (array.shape[array.dims.index(y)], array.shape[array.dims.index(x)])
+            for array in group.arrays.values()
+            if x in array.dims and y in array.dims
+        ),
+        None,
+    )
+    numbers = [] if mapping is None else _floats(str(mapping.attrs.get("GeoTransform", "")))
+    if shape is None or mapping is None or len(numbers) != 6:
+        message = f"it has no variable along {y} and {x} with a georeference"
+        return Misfit("not-georeferenced", message)
+    x0, dx, skew_x, y0, skew_y, dy = numbers
+    if skew_x or skew_y or not dx or not dy:
+        return Misfit("rotated", "its pixels are rotated against the axes; warp it first")
+    crs = str(mapping.attrs.get("crs_wkt", ""))
+    return Raster(name, x0, dx, y0, dy, shape[0], shape[1], crs)
+
+
+def _floats(text: str) -> list[float]:
+    try:
+        return [float(word) for word in text.split()]
+    except ValueError:
+        return []
+
+
+def misfit(first: Raster, raster: Raster, tolerance: float) -> Misfit | None:
+    """What keeps a raster off the first one's pixels; None if nothing does.
+
+    Parameters
+    ----------
+    first, raster
+        The two.
+    tolerance
+        How far pixels may lie off each other, in pixels.
+    """
+    if raster.crs != first.crs:
+        message = (
+            f"its coordinate reference system is {_crs_name(raster.crs)}, that of {first.name} is"
+            f" {_crs_name(first.crs)}; warp it first"
+        )
+        return Misfit("crs-differs", message)
+    drift_x = abs(raster.dx / first.dx - 1) * raster.n_columns
+    drift_y = abs(raster.dy / first.dy - 1) * raster.n_rows
+    if max(drift_x, drift_y) > tolerance:
+        message = (
+            f"its pixels are {raster.dx:.12g} by {raster.dy:.12g}, those of {first.name}"
+            f" {first.dx:.12g} by {first.dy:.12g}: over its extent that is"
+            f" {max(drift_x, drift_y):.3g} pixels"
+        )
+        return Misfit("resolution-differs", message)
+    row, column = _offset(first, raster)
+    off_row, off_column = abs(row - round(row)), abs(column - round(column))
+    if max(off_row, off_column) > tolerance:
+        message = (
+            f"it lies {off_column:.3g} columns and {off_row:.3g} rows off the pixels of"
+            f" {first.name}; tolerance is {tolerance:g}"
+        )
+        return Misfit("off-grid", message)
+    return None
+
+
+def _crs_name(wkt: str) -> str:
+    """The name in a WKT: what stands between its first quotes."""
+    parts = wkt.split('"', 2)
+    return repr(parts[1]) if len(parts) > 1 else "unknown"
+
+
+def _offset(first: Raster, raster: Raster) -> tuple[float, float]:
+    """Rows and columns from the first raster's corner to another one's."""
+    return (raster.y0 - first.y0) / first.dy, (raster.x0 - first.x0) / first.dx
+
+
+def place(first: Raster, rasters: Sequence[Raster]) -> tuple[list[Placement], tuple[int, int]]:
+    """Rows and columns of rasters, counted from the outermost pixel of all.
+
+    Returns
+    -------
+    tuple
+        The placements; and the row and column of that outermost pixel on the first one's grid.
+    """
+    offsets = [_offset(first, raster) for raster in rasters]
+    rows, columns = [round(row) for row, _ in offsets], [round(column) for _, column in offsets]
+    top, left = min(rows), min(columns)
+    return [
+        Placement(row - top, column - left, raster.n_rows, raster.n_columns)
+        for row, column, raster in zip(rows, columns, rasters, strict=True)
+    ], (top, left)
+
+
+def side_by_side(placements: Sequence[Placement]) -> list[Placement]:
+    """Placements of the same sizes that share nothing, in one row."""
+    stops = np.cumsum([placement.n_columns for placement in placements]).tolist()
+    return [
+        replace(placement, row=0, column=stop - placement.n_columns)
+        for placement, stop in zip(placements, stops, strict=True)
+    ]
+
+
+def extents_of(placements: Sequence[Placement]) -> tuple[int, int]:
+    """Rows and columns that all placements take together."""
+    rows = max(placement.row_stop for placement in placements)
+    return rows, max(placement.column_stop for placement in placements)
+
+
+def overlaps(placements: Sequence[Placement]) -> list[tuple[int, int, int, int]]:
+    """Placements that share pixels with an earlier one.
+
+    Placements of rows 0..4 and 3..7 share row 3: their edges are the lines 0, 3, 4, 7, the first
+    takes the cells 0..3 and 3..4, the second finds the cell 3..4 taken.
+
+    Returns
+    -------
+    list of tuple
+        Number of the placement, that of an earlier one, and how many rows and columns they share.
+
+    Raises
+    ------
+    InvalidRequestError
+        If edges make too many cells to look at.
+    """
+    tops, lefts, bottoms, rights = np.array(
+        [(p.row, p.column, p.row_stop, p.column_stop) for p in placements], np.int64
+    ).T
+    lines, columns = np.union1d(tops, bottoms), np.union1d(lefts, rights)
+    if len(lines) * len(columns) > MAX_CELLS:
+        raise InvalidRequestError(
+            f"the edges of the inputs make a grid of {len(lines)} by {len(columns)} cells:"
+            " they hardly share any; warp them to common tiles first"
+        )
+    owner = np.full((len(lines), len(columns)), -1, np.int32)
+    rows = zip(np.searchsorted(lines, tops), np.searchsorted(lines, bottoms), strict=True)
+    cells = zip(np.searchsorted(columns, lefts), np.searchsorted(columns, rights), strict=True)
+    shared = []
+    for number, (down, across) in enumerate(zip(rows, cells, strict=True)):
+        mine = owner[slice(*down), slice(*across)]
+        taken = mine[mine >= 0]
+        if taken.size:
+            other = int(taken[0])
+            shared.append((number, other, *_shared(placements[other], placements[number])))
+        mine[mine < 0] = number
+    return shared
+
+
+def _shared(one: Placement, other: Placement) -> tuple[int, int]:
+    """Rows and columns that two placements have in common."""
+    rows = min(one.row_stop, other.row_stop) - max(one.row, other.row)
+    return rows, min(one.column_stop, other.column_stop) - max(one.column, other.column)

@@ -1,0 +1,108 @@
+"""Inputs laid beside each other on the pixels of a plane: for mosaics."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gridref.combine.columns import Column, Notes
+from gridref.combine.georeference import GRID_MAPPING, Placement, extents_of
+from gridref.combine.layout import Lengths
+from gridref.combine.report import LEFT_OUT
+from gridref.combine.values import Values
+from gridref.model.array import VirtualArray
+from gridref.model.placing import lay_out
+
+__all__ = ["PYRAMID_ATTRIBUTES", "Plane"]
+
+PYRAMID_ATTRIBUTES = ("multiscales", "zarr_conventions")
+
+_SETTLED = {GRID_MAPPING: ("GeoTransform", "crs_wkt"), "": PYRAMID_ATTRIBUTES}
+
+
+@dataclass(frozen=True, eq=False)
+class Plane:
+    """Every file at its place on common rows and columns.
+
+    Attributes
+    ----------
+    y, x
+        The dimensions of rows and columns.
+    placements
+        Where each file lies.
+    keep_last
+        Whether the last of several files that hold a pixel shows, and not the first.
+    """
+
+    y: str
+    x: str
+    placements: Sequence[Placement]
+    keep_last: bool
+    settled: Mapping[str, Collection[str]] = field(default_factory=lambda: dict(_SETTLED))
+    repeats = False
+
+    @property
+    def growing(self) -> tuple[str, ...]:
+        """Rows and columns."""
+        return self.y, self.x
+
+    def at_level(
+        self, columns: Mapping[str, Column], lengths: Lengths, values: Values, notes: Notes
+    ) -> Plane:
+        """The layout itself: labels of rows and columns say nothing that placements do not."""
+        return self
+
+    def dims_of(self, column: Column, notes: Notes) -> tuple[str, ...] | None:
+        """Both dimensions, or none; coordinates of rows and columns are made anew."""
+        dims = {dim for kind in column.kinds for dim in kind.array.dims if dim in self.growing}
+        if len(dims) != 1:
+            return self.growing if dims else ()
+        if column.name not in self.growing:
+            cases = {f"along {dims.pop()} only": list(column.files)}
+            notes.drift("dimensions", column.path, cases, LEFT_OUT)
+        return None
+
+    def with_dims(
+        self, column: Column, dims: Sequence[str], lengths: Lengths, notes: Notes
+    ) -> Column | None:
+        """Note a problem: what has no place on the plane in some files has none."""
+        cases = column.cases(lambda kind: str(kind.array.dims))
+        advice = f"only variables along {self.y} and {self.x} can be laid beside each other"
+        notes.conflict("dimensions-differ", column.path, "dimensions", cases, advice)
+        return None
+
+    def arrangement(
+        self, column: Column, dims: Sequence[str], lengths: Lengths, lacking: Sequence[int]
+    ) -> _Tiles:
+        """The placements; what no file holds is missing."""
+        return _Tiles(self)
+
+
+@dataclass(frozen=True, eq=False)
+class _Tiles:
+    """Arrays at the placements of their files."""
+
+    plane: Plane
+    covered = False
+
+    def lay(self, column: Column, dtype: np.dtype[Any], fill: Any, *, alike: bool) -> VirtualArray:
+        """Put arrays at their places; cells that none holds are missing blocks."""
+        plane, dims = self.plane, column.first.dims
+        corners = [
+            [{plane.y: place.row, plane.x: place.column}.get(dim, 0) for dim in dims]
+            for place in map(plane.placements.__getitem__, column.files)
+        ]
+        n_rows, n_columns = extents_of(plane.placements)
+        sizes = dict(zip(dims, column.first.shape, strict=True))
+        sizes |= {plane.y: n_rows, plane.x: n_columns}
+        return lay_out(
+            column.arrays,
+            corners,
+            [sizes[dim] for dim in dims],
+            keep_last=plane.keep_last,
+            dtype=dtype,
+            fill_value=fill,
+        )

@@ -1,0 +1,139 @@
+"""Virtual arrays laid at places of a larger one, which they need not fill.
+
+Two arrays of 3 elements at 0 and 2 of 7 make four cells: where a block starts or an array ends::
+
+    corner 0:  a a a            blocks start at 0, 2, 3, 5
+    corner 2:      b b b        the cell 2..3 is held by both: the first one shows
+    result:    a a a b b . .    the cell 5..7 by none: a missing block
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.errors import InvalidRequestError
+from gridref.model.array import MISSING_BLOCK, VirtualArray
+from gridref.model.grid import ChunkGrid, GridAxis
+from gridref.model.indexing import split_blocks
+from gridref.model.joining import (
+    cast_scalar,
+    common_dtype,
+    missing_array,
+    pooled,
+    recast,
+)
+
+__all__ = ["MAX_CELLS", "lay_out"]
+
+Int64Array = NDArray[np.int64]
+
+MAX_CELLS = 50_000_000
+"""More cells than that mean that the arrays hardly share any edge."""
+
+
+def lay_out(
+    arrays: Sequence[VirtualArray],
+    corners: Sequence[Sequence[int]],
+    shape: Sequence[int],
+    *,
+    keep_last: bool = False,
+    dtype: np.dtype[Any] | None = None,
+    fill_value: Any = None,
+) -> VirtualArray:
+    """Lay arrays at places of a larger array; what none of them holds is missing.
+
+    A missing block of one array never hides what another one holds. Dimension names and attributes
+    are those of the first array.
+
+    Parameters
+    ----------
+    arrays
+        One or more arrays of the same rank.
+    corners
+        Where the first element of each array lies in the result, along each axis.
+    shape
+        Shape of the result.
+    keep_last
+        Whether the last of several arrays that hold an element shows, and not the first.
+    dtype, fill_value
+        Those of the result, as for `gridref.model.joining.concatenate`.
+
+    Raises
+    ------
+    InvalidRequestError
+        If the edges of the arrays make more than `MAX_CELLS` cells.
+    """
+    first = arrays[0]
+    dtype = common_dtype(arrays) if dtype is None else dtype
+    fill_value = cast_scalar(first.fill_value if fill_value is None else fill_value, dtype)
+    parts = [recast(array, dtype, fill_value) for array in arrays]
+    starts = [_starts(parts, corners, axis, extent) for axis, extent in enumerate(shape)]
+    if np.prod([len(found) for found in starts], dtype=float) > MAX_CELLS:
+        cells = " by ".join(str(len(found)) for found in starts)
+        raise InvalidRequestError(
+            f"the edges of the inputs make a grid of {cells} cells: they hardly share any; warp"
+            " them to common tiles first"
+        )
+    parts = [_cut(part, corner, starts) for part, corner in zip(parts, corners, strict=True)]
+    nothing = missing_array((1,) * first.ndim, dtype, dims=first.dims, fill_value=fill_value)
+    pool = pooled([*parts, nothing])  # its last row is a missing block, which -1 takes
+    chosen = _chosen(parts, corners, starts, keep_last=keep_last)
+    axes = [
+        GridAxis.from_edges(np.diff(found, append=extent))
+        for found, extent in zip(starts, shape, strict=True)
+    ]
+    return first.replace(
+        grid=ChunkGrid(tuple(axes)),
+        dtype=dtype,
+        fill_value=fill_value,
+        encodings=pool.encodings,
+        manifests=pool.manifests,
+        blocks=pool.blocks.take(chosen.reshape(-1)),
+    )
+
+
+def _starts(
+    arrays: Sequence[VirtualArray], corners: Sequence[Sequence[int]], axis: int, extent: int
+) -> Int64Array:
+    """Where cells start along an axis: where a block does, and where an array ends."""
+    found = [np.zeros(1, np.int64)]
+    for array, corner in zip(arrays, corners, strict=True):
+        along = array.grid.axes[axis]
+        found += [corner[axis] + along.starts(np.arange(along.n_chunks))]
+        found += [np.array([corner[axis] + along.extent])]
+    starts = np.unique(np.concatenate(found))
+    return starts[starts < extent]
+
+
+def _cut(array: VirtualArray, corner: Sequence[int], starts: Sequence[Int64Array]) -> VirtualArray:
+    """Cut the blocks of an array where cells start."""
+    for axis, (begin, found) in enumerate(zip(corner, starts, strict=True)):
+        array = split_blocks(array, axis, found - begin)
+    return array
+
+
+def _chosen(
+    parts: Sequence[VirtualArray],
+    corners: Sequence[Sequence[int]],
+    starts: Sequence[Int64Array],
+    *,
+    keep_last: bool,
+) -> Int64Array:
+    """The row of each cell among the blocks of all parts; -1 where none holds it."""
+    chosen = np.full([len(found) for found in starts], -1, np.int64)
+    sizes = [part.n_blocks for part in parts]
+    bases = np.cumsum(sizes) - sizes
+    numbered = list(zip(parts, corners, bases.tolist(), strict=True))
+    for part, corner, base in reversed(numbered) if keep_last else numbered:
+        at = [int(np.searchsorted(f, begin)) for f, begin in zip(starts, corner, strict=True)]
+        counts = part.grid.grid_shape
+        cells = chosen[tuple(slice(k, k + n) for k, n in zip(at, counts, strict=True))]
+        held = (part.blocks.encoding != MISSING_BLOCK).reshape(counts)
+        rows = base + np.arange(part.n_blocks, dtype=np.int64).reshape(counts)
+        free = held & (cells < 0)
+        cells[free] = rows[free]
+    return chosen
