@@ -94,5 +94,5 @@ def test_drift_is_reported_as_in_a_concatenation() -> None:
 
 
 def test_unknown_options_name_the_near_ones() -> None:
-    with pytest.raises(InvalidRequestError, match="'jion' of combining; try join"):
+    with pytest.raises(InvalidRequestError, match="'jion': did you mean 'join'"):
         stack([field(0.0)], "run", jion="outer")
