@@ -14,6 +14,7 @@ import xarray as xr
 import gridref
 from gridref.adapters.xarray.duck_array import VirtualDuckArray
 from gridref.errors import CombineError, InvalidRequestError
+from tests.virtual_support import stored
 
 
 def write(path: Path, start: int, n: int, *, forecast: bool = True) -> Path:
@@ -56,7 +57,7 @@ def assert_same_trees(found: xr.DataTree, parts: list[xr.DataTree], dim: str) ->
         )
         for name, variable in expected.variables.items():
             assert own[name].dims == variable.dims
-            np.testing.assert_array_equal(own[name].values, variable.values, f"{path}/{name}")
+            np.testing.assert_array_equal(stored(own[name]), variable.values, f"{path}/{name}")
 
 
 def test_many_files_group_by_group(files: list[Path]) -> None:
@@ -92,7 +93,7 @@ def test_groups_that_some_files_lack(tmp_path: Path) -> None:
     tree = gridref.open_virtual_datatree(files, "time", join="outer")
     p = np.arange(4) * 2.0
     np.testing.assert_array_equal(
-        tree["model/forecast/p"].values, np.concatenate([p, np.full(4, np.nan), p])
+        stored(tree["model/forecast/p"]), np.concatenate([p, np.full(4, np.nan), p])
     )
     (drift,) = tree.encoding["drift"]
     assert (drift.variable, drift.cause) == ("model/forecast/p", "variable-missing")
@@ -104,7 +105,7 @@ def test_stacking_trees(files: list[Path]) -> None:
     for name in ("t", "model/q", "model/forecast/p"):
         expected = np.stack([part[name].values for part in parts])
         assert tree[name].dims[0] == "member"
-        np.testing.assert_array_equal(tree[name].values, expected)
+        np.testing.assert_array_equal(stored(tree[name]), expected)
 
 
 def test_preprocessing_and_dropping(files: list[Path]) -> None:
@@ -120,7 +121,7 @@ def test_preprocessing_and_dropping(files: list[Path]) -> None:
     ]
     assert "p" not in tree["model/forecast"].variables
     np.testing.assert_array_equal(
-        tree["model/q"].values, np.concatenate([part["model/q"].values for part in parts])
+        stored(tree["model/q"]), np.concatenate([part["model/q"].values for part in parts])
     )
     assert isinstance(tree["model/q"].variable.data, VirtualDuckArray)
 
@@ -140,7 +141,7 @@ def test_granules_of_real_groups(shared_data: Path) -> None:
     parts = [xr.open_groups(path, **raw) for path in files]
     for name in ("time", "latitude", "longitude"):
         pieces = [part["/geolocation"][name].values for part in parts]
-        np.testing.assert_array_equal(tree[f"geolocation/{name}"].values, np.concatenate(pieces))
+        np.testing.assert_array_equal(stored(tree[f"geolocation/{name}"]), np.concatenate(pieces))
     assert not tree["support_data"].data_vars
 
 
@@ -160,7 +161,7 @@ def test_ragged_groups_of_real_files(shared_data: Path) -> None:
             if path == "/":
                 continue
             pieces = [parts[0][path][name].values, variable.values]
-            found = tree[f"{path}/{name}"].values
+            found = stored(tree[f"{path}/{name}"])
             np.testing.assert_array_equal(found, np.concatenate(pieces), f"{path}/{name}")
             compared += 1
     assert compared == 21

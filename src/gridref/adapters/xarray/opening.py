@@ -12,11 +12,10 @@ from gridref.adapters.xarray.duck_array import LOAD_LIMIT_BYTES
 from gridref.adapters.xarray.virtual_dataset import (
     Loading,
     Url,
-    dataset_to_group,
     group_to_dataset,
     group_to_tree,
-    tree_to_group,
 )
+from gridref.adapters.xarray.written_groups import dataset_to_group, tree_to_group
 from gridref.combine import CombineOptions, DriftReport, combine
 from gridref.errors import CombineError, InvalidRequestError
 from gridref.formats import ScanOptions, expand_files, scan
@@ -75,7 +74,8 @@ def open_virtual_dataset(
     """
     found = scan(os.fspath(file), storage_options=storage_options, on_unsupported=on_unsupported)
     loading = Loading.of(loadable_variables, drop_variables, decode_times, load_limit)
-    return group_to_dataset(_subgroup(found, group), reader_for(storage_options), loading)
+    part = _subgroup(found, group)
+    return group_to_dataset(part, reader_for(storage_options), loading, os.fspath(file))
 
 
 @verb(CombineOptions, renamed={"urls": "files"}, hidden=("variables",))
@@ -159,16 +159,16 @@ def open_virtual_mfdataset(
         **options,
     )
 
-    def prepared(root: VirtualGroup) -> VirtualGroup:
+    def prepared(url: str, root: VirtualGroup) -> VirtualGroup:
         part = _without(_subgroup(root, group).replace(groups={}), loading.drop_variables)
         if preprocess is not None:
-            part = dataset_to_group(preprocess(group_to_dataset(part, reader, loading)))
+            part = dataset_to_group(preprocess(group_to_dataset(part, reader, loading, url)))
         return part.replace(report=root.report)
 
     tree = nested_urls(files, storage_options)
     flat = _flat(tree)
     scanned = scan_each(flat, ScanOptions(on_unsupported, storage_options))
-    parts = {url: Part(prepared(root), url) for url, root in zip(flat, scanned, strict=True)}
+    parts = {url: Part(prepared(url, root), url) for url, root in zip(flat, scanned, strict=True)}
     dims = [concat_dim] if concat_dim is None or isinstance(concat_dim, str) else list(concat_dim)
     if combine == "by_coords":
         result = by_coords(list(parts.values()), dims[0], reader, rules)

@@ -1,8 +1,7 @@
-"""Virtual datasets: xarray objects whose arrays lie in files, and the way back to groups.
+"""Virtual datasets: xarray objects whose arrays lie in files.
 
 Index coordinates are loaded and decoded, so that xarray can align and combine; all other variables
-are virtual and keep their stored form and attributes. On the way back, a coordinate that still
-shows what its file holds is the file's again, bit for bit.
+are virtual and keep their stored form and attributes. `written_groups` is the way back.
 """
 
 from __future__ import annotations
@@ -12,14 +11,13 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
 from gridref.adapters.xarray.duck_array import LOAD_LIMIT_BYTES, VirtualDuckArray
+from gridref.adapters.xarray.stored_times import StoredTimesIndex
+from gridref.adapters.xarray.written_groups import ORIGINAL, dataset_to_group, tree_to_group
 from gridref.catalog import write_catalog
 from gridref.combine.calendars import is_time_like
-from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.serve.reader import Reader
 from gridref.workflows.decoding import decoded
@@ -30,16 +28,11 @@ __all__ = [
     "GridrefTreeAccessor",
     "Loading",
     "Url",
-    "dataset_to_group",
     "group_to_dataset",
     "group_to_tree",
-    "tree_to_group",
 ]
 
 Url = str | os.PathLike[str]
-
-_ORIGINAL = "gridref_original"
-"""Key of a loaded variable's encoding that holds the virtual array that it was read from."""
 
 
 @dataclass(frozen=True)
@@ -77,31 +70,78 @@ class Loading:
 
 
 def group_to_dataset(
-    group: VirtualGroup, reader: Reader | None = None, loading: Loading | None = None
+    group: VirtualGroup,
+    reader: Reader | None = None,
+    loading: Loading | None = None,
+    source: str | None = None,
 ) -> xr.Dataset:
-    """Turn the arrays of a group into a virtual dataset; groups below are left out."""
+    """Turn the arrays of a group into a virtual dataset; groups below are left out.
+
+    Parameters
+    ----------
+    group
+        The group.
+    reader
+        What reads variables that are loaded, and stored elements that have to be compared.
+    loading
+        What is loaded.
+    source
+        The file, which xarray keeps as ``encoding["source"]``.
+    """
     reader = reader_for() if reader is None else reader
     loading = Loading() if loading is None else loading
     arrays = {
         name: array for name, array in group.arrays.items() if name not in loading.drop_variables
     }
-    coordinates = {name for name, array in arrays.items() if array.dims == (name,)}
-    loaded = loading.loadable_variables
-    loaded = coordinates if loaded is None else loaded
-    coordinates = coordinates | _named_coordinates(arrays, group.attrs)
-    hidden = _with_parents_units(arrays)
-    variables = {
-        name: _loaded_variable(name, array, reader, decode_times=loading.decode_times)
-        if name in loaded
-        else _virtual_variable(array, hidden[name], reader, loading.load_limit)
-        for name, array in arrays.items()
-    }
+    labels = {name for name, array in arrays.items() if array.dims == (name,)}
+    coordinates = labels | _named_coordinates(arrays, group.attrs)
+    variables = _variables(arrays, labels, reader, loading)
+    indexed = _indexes({name: variables[name] for name in labels})
+    plain = {name: entry for name, entry in variables.items() if name not in indexed}
     attrs = {name: value for name, value in group.attrs.items() if name != "coordinates"}
-    return xr.Dataset(
-        {name: entry for name, entry in variables.items() if name not in coordinates},
-        {name: variables[name] for name in variables if name in coordinates},
+    dataset = xr.Dataset(
+        {name: entry for name, entry in plain.items() if name not in coordinates},
+        {name: entry for name, entry in plain.items() if name in coordinates},
         attrs,
     )
+    for name, index in indexed.items():
+        indexes = {} if index is None else {name: index}
+        dataset = dataset.assign_coords(xr.Coordinates({name: variables[name]}, indexes))
+    if source is not None:
+        dataset.encoding["source"] = source
+    return dataset
+
+
+def _variables(
+    arrays: Mapping[str, VirtualArray], labels: Collection[str], reader: Reader, loading: Loading
+) -> dict[str, xr.Variable]:
+    """The variables of a dataset, virtual or loaded."""
+    wanted = labels if loading.loadable_variables is None else loading.loadable_variables
+    hidden = _with_parents_units(arrays)
+    result = {}
+    for name, array in arrays.items():
+        raw = name in wanted and not loading.decode_times and is_time_like(hidden[name].attrs)
+        if name in wanted and (name in labels or not raw):
+            result[name] = _loaded_variable(name, array, reader, decode_times=loading.decode_times)
+        else:
+            duck = VirtualDuckArray(hidden[name], reader, loading.load_limit, raw=raw)
+            result[name] = xr.Variable(array.dims, duck, _plain_attributes(array), fastpath=True)
+    return result
+
+
+def _indexes(labels: Mapping[str, xr.Variable]) -> dict[str, StoredTimesIndex | None]:
+    """Dimension coordinates with another index than xarray's own: virtual ones have none."""
+    result: dict[str, StoredTimesIndex | None] = {}
+    for name, variable in labels.items():
+        if isinstance(variable.data, VirtualDuckArray):
+            result[name] = None
+        elif is_time_like(variable.attrs):
+            result[name] = StoredTimesIndex.of(name, variable)
+    return result
+
+
+def _plain_attributes(array: VirtualArray) -> dict[str, Any]:
+    return {name: value for name, value in array.attrs.items() if name != "coordinates"}
 
 
 def group_to_tree(
@@ -134,120 +174,17 @@ def _with_parents_units(arrays: Mapping[str, VirtualArray]) -> dict[str, Virtual
     return result
 
 
-def _virtual_variable(
-    array: VirtualArray, hidden: VirtualArray, reader: Reader, load_limit: int
-) -> xr.Variable:
-    attrs = {name: value for name, value in array.attrs.items() if name != "coordinates"}
-    duck = VirtualDuckArray(hidden, reader, load_limit)
-    return xr.Variable(array.dims, duck, attrs, fastpath=True)
-
-
 def _loaded_variable(
     name: str, array: VirtualArray, reader: Reader, *, decode_times: bool
 ) -> xr.Variable:
     raw = reader.read(array, name=name)
     if raw.dtype.kind == "T":
         raw = raw.astype(object)
-    attrs = {key: value for key, value in array.attrs.items() if key != "coordinates"}
-    variable = decoded(name, xr.Variable(array.dims, raw, attrs), decode_times=decode_times)
-    variable.encoding[_ORIGINAL] = VirtualDuckArray(array, reader)
-    return variable
-
-
-def dataset_to_group(dataset: xr.Dataset) -> VirtualGroup:
-    """Turn a dataset back into a group: virtual variables as they are, others kept inline.
-
-    Raises
-    ------
-    InvalidRequestError
-        For a loaded variable of Python objects that are not strings or dates.
-    """
-    arrays = {}
-    for name, variable in dataset.variables.items():
-        arrays[str(name)] = _array_of(str(name), variable)
-    attrs = {str(name): value for name, value in dataset.attrs.items()}
-    extra = [
-        str(name)
-        for name in dataset.coords
-        if name not in dataset.dims and name not in dataset.xindexes
-    ]
-    arrays = _with_coordinates(arrays, extra, dataset)
-    return VirtualGroup(arrays, {}, attrs)
-
-
-def tree_to_group(tree: xr.DataTree) -> VirtualGroup:
-    """Turn a tree back into a group with groups below; see `dataset_to_group`."""
-    own = dataset_to_group(tree.to_dataset(inherit=False))
-    return own.replace(
-        groups={str(name): tree_to_group(child) for name, child in tree.children.items()}
+    variable = decoded(
+        name, xr.Variable(array.dims, raw, _plain_attributes(array)), decode_times=decode_times
     )
-
-
-def _with_coordinates(
-    arrays: dict[str, VirtualArray], coordinates: Collection[str], dataset: xr.Dataset
-) -> dict[str, VirtualArray]:
-    """Write which coordinates belong to which variable, as netCDF files do."""
-    result = dict(arrays)
-    for name in dataset.data_vars:
-        dims = set(dataset.variables[name].dims)
-        own = [
-            coordinate
-            for coordinate in coordinates
-            if set(dataset.variables[coordinate].dims) <= dims
-        ]
-        array = result[str(name)]
-        if own and "coordinates" not in array.attrs:
-            result[str(name)] = array.replace(
-                attrs={**array.attrs, "coordinates": " ".join(sorted(own))}
-            )
-    return result
-
-
-def _array_of(name: str, variable: xr.Variable) -> VirtualArray:
-    data = variable.variable.data if isinstance(variable, xr.DataArray) else variable.data
-    dims = tuple(map(str, variable.dims))
-    if isinstance(data, VirtualDuckArray):
-        attrs = {str(key): value for key, value in variable.attrs.items()}
-        return data.array.replace(dims=dims, attrs=attrs)
-    original = _original(name, variable)
-    if original is not None:
-        return original.replace(dims=dims)
-    encoding = {key: entry for key, entry in variable.encoding.items() if key != _ORIGINAL}
-    plain = xr.Variable(variable.dims, np.asarray(variable.values), variable.attrs, encoding)
-    if "units" in plain.attrs and plain.dtype.kind in "mM":
-        plain.attrs.pop("units")
-    encoded = xr.conventions.encode_cf_variable(plain, name=name)
-    values = _fixed_size(name, np.asarray(encoded.values))
-    return VirtualArray.from_numpy(values, dims, dict(encoded.attrs))
-
-
-def _original(name: str, variable: xr.Variable) -> VirtualArray | None:
-    """The virtual array that a variable was loaded from, if it still shows the same."""
-    duck = variable.encoding.get(_ORIGINAL)
-    if not isinstance(duck, VirtualDuckArray) or duck.shape != variable.shape:
-        return None
-    attrs = {key: value for key, value in duck.array.attrs.items() if key != "coordinates"}
-    raw = xr.Variable(variable.dims, np.asarray(duck), attrs)
-    times = variable.dtype.kind in "mM" or (variable.dtype.kind == "O" and raw.dtype.kind != "O")
-    again = decoded(name, raw, decode_times=times)
-    if not again.equals(variable):  # type: ignore[no-untyped-call]
-        return None
-    changed = {key: value for key, value in variable.attrs.items() if key not in again.attrs}
-    kept = {
-        key: value
-        for key, value in duck.array.attrs.items()
-        if key not in again.attrs or key in variable.attrs
-    }
-    kept.update({key: variable.attrs[key] for key in again.attrs if key in variable.attrs})
-    return duck.array.replace(attrs={**kept, **changed})
-
-
-def _fixed_size(name: str, values: NDArray[Any]) -> NDArray[Any]:
-    if not values.dtype.hasobject:
-        return values
-    if all(isinstance(entry, str) for entry in values.reshape(-1).tolist()):
-        return values.astype(str)
-    raise InvalidRequestError(f"variable {name!r} holds Python objects that no array can store")
+    variable.encoding[ORIGINAL] = VirtualDuckArray(array, reader)
+    return variable
 
 
 @xr.register_dataset_accessor("gridref")  # type: ignore[no-untyped-call]
