@@ -30,6 +30,9 @@ class GridrefFileSystem(AbstractFileSystem):
         fsspec protocol and options of the catalog's address, as chaining gives them.
     storage_options
         Options for the sources; by default `target_options`.
+    asynchronous
+        Given by zarr-python when it opens an address. ``view="auto"`` may then be the direct view;
+        to whoever else reads the keys as files, they are native or portable.
     **kwargs
         Fields of `ViewOptions`, as for `gridref.open_store`, and fsspec's own options.
 
@@ -49,18 +52,20 @@ class GridrefFileSystem(AbstractFileSystem):
         target_protocol: str | None = None,
         target_options: Mapping[str, Any] | None = None,
         storage_options: Mapping[str, Any] | None = None,
+        asynchronous: bool = False,
         **kwargs: Any,
     ) -> None:
         kwargs = with_new_names("gridref::", kwargs, FORMER_GRID)
         view = options_of(ViewOptions, kwargs)
-        super().__init__(**{name: value for name, value in kwargs.items() if name not in view})
+        own = {name: value for name, value in kwargs.items() if name not in view}
+        super().__init__(asynchronous=asynchronous, **own)
         if fo is None:
             raise InvalidRequestError(
                 "no catalog given: write gridref::ADDRESS, like gridref::file:///data/cube.gridref"
             )
         if isinstance(fo, str) and target_protocol not in (None, "file", "local"):
             fo = fo if "://" in fo else f"{target_protocol}://{fo}"
-        options = view_options(view)
+        options = view_options(view, in_process=asynchronous)
         catalog_options = {k: v for k, v in (target_options or {}).items() if k != "fo"}
         group = open_group(fo, catalog_options)
         self.space, self.reader = open_space(

@@ -32,7 +32,7 @@ def portable_chunk(path: str, view: ArrayView, coords: tuple[int, ...]) -> Virtu
     stored = rewrapped(view, coords)
     if stored is not None:
         return VirtualObject((stored,), digest_of(etag.encode(), b"rewrapped"), path, coords)
-    plain = [codec.name for codec in view.metadata.codecs] == ["bytes"]
+    plain = [codec.name for codec in view.chunk_codecs] == ["bytes"]
     size = math.prod(view.metadata.grid.chunk_shape(coords)) * view.metadata.dtype.itemsize
     segment = DecodedSegment(view, coords, size if plain else None)
     return VirtualObject((segment,), etag, path, coords)

@@ -208,7 +208,7 @@ def chunk_bytes(reader: Reader, view: ArrayView, coords: tuple[int, ...]) -> Buf
     """Encode one chunk of the portable view; what overhangs the array holds the fill value."""
     values = reader.read(view.array, view.region(coords))
     shape = view.metadata.grid.chunk_shape(coords)
-    return _encoded(_as_shown(values, shape, view), view.metadata.codecs)
+    return _encoded(_as_shown(values, shape, view), view.chunk_codecs)
 
 
 def packed_box(

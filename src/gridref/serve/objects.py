@@ -138,6 +138,10 @@ class KeySpace:
             return self._page(path, view, coords).chunk(path, coords)
         return portable_chunk(path, view, coords)
 
+    def chunk_of(self, key: str) -> tuple[str, ArrayView, tuple[int, ...]] | None:
+        """Array path, view and coords that the key of a chunk names; None for any other key."""
+        return self._split_chunk_key(key)
+
     def _shard(self, path: str, view: ArrayView, coords: tuple[int, ...]) -> VirtualObject | None:
         kept = self._shards.get((path, coords))
         if kept is not None:

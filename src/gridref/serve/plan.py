@@ -12,7 +12,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,14 @@ from gridref.model.projection import (
     project_progressions,
 )
 
-__all__ = ["AxisPieces", "CrossProduct", "PieceBatch", "ReadPlan", "plan_read"]
+__all__ = [
+    "AxisPieces",
+    "CrossProduct",
+    "PieceBatch",
+    "PieceSet",
+    "ReadPlan",
+    "plan_read",
+]
 
 Int64Array = NDArray[np.int64]
 Projection = SliceProjection | IndexProjection
@@ -83,6 +90,27 @@ class PieceBatch:
 
     def __len__(self) -> int:
         return len(self.row)
+
+
+class PieceSet(Protocol):
+    """Pieces of stored chunks, and where their elements go."""
+
+    @property
+    def array(self) -> VirtualArray:
+        """The array."""
+        ...
+
+    def batches(self, max_pieces: int) -> Iterator[PieceBatch]:
+        """Resolve all pieces, at most `max_pieces` at a time."""
+        ...
+
+    def in_chunk(self, piece: Int64Array) -> tuple[Any, ...]:
+        """Index of a piece's elements inside its decoded chunk."""
+        ...
+
+    def in_output(self, piece: Int64Array) -> tuple[Any, ...]:
+        """Index of a piece's elements in the output."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from gridref.model.array import VirtualArray
 from gridref.model.grid import ChunkGrid, GridAxis
 
-__all__ = ["MANY_CHUNKS", "TINY_CHUNK_BYTES", "block_chunks", "portable_grid"]
+__all__ = ["MANY_CHUNKS", "TINY_CHUNK_BYTES", "block_chunks", "commonest", "portable_grid"]
 
 Int64Array = NDArray[np.int64]
 
@@ -52,7 +52,7 @@ def portable_grid(
 
 def _grown(axes: Sequence[GridAxis], item_bytes: int) -> list[GridAxis]:
     """Several tiny chunks together, the last axis first; larger chunks stay as they are."""
-    lengths = [_commonest(axis.run_lengths, axis.run_counts) for axis in axes]
+    lengths = [commonest(axis.run_lengths, axis.run_counts) for axis in axes]
     chunk_bytes = math.prod(lengths) * max(1, item_bytes)
     if chunk_bytes >= TINY_CHUNK_BYTES:
         return list(axes)
@@ -75,7 +75,7 @@ def _portable_axis(array: VirtualArray, axis: int, *, rectilinear: bool) -> Grid
         return GridAxis.uniform(outer.extent, max(1, outer.extent))
     if tables is None:
         length = array.stored_chunk_shapes[:, axis]
-        return GridAxis.uniform(outer.extent, _commonest(length, np.ones_like(length)))
+        return GridAxis.uniform(outer.extent, commonest(length, np.ones_like(length)))
     table = tables[axis]
     stride = np.maximum(np.abs(table.step), 1)
     length = np.minimum(np.maximum(table.chunk_length // stride, 1), extents)
@@ -89,7 +89,7 @@ def _portable_axis(array: VirtualArray, axis: int, *, rectilinear: bool) -> Grid
         chunks = GridAxis.from_runs(runs, counts, outer.extent)
         if chunks.is_uniform or rectilinear:
             return chunks
-    return GridAxis.uniform(outer.extent, _commonest(length, extents))
+    return GridAxis.uniform(outer.extent, commonest(length, extents))
 
 
 def block_chunks(array: VirtualArray, max_bytes: int) -> tuple[tuple[int, ...], ...]:
@@ -120,6 +120,7 @@ def _cut(lengths: Int64Array, longest: int) -> Int64Array:
     return parts
 
 
-def _commonest(lengths: Int64Array, weights: Int64Array) -> int:
+def commonest(lengths: Int64Array, weights: Int64Array) -> int:
+    """The length with the most weight; of several, the shortest."""
     values, places = np.unique(lengths, return_inverse=True)
     return int(values[np.argmax(np.bincount(places, weights=weights))])

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from gridref.cache import LRU
 from gridref.codecs import decode_chunk, unpack
@@ -18,7 +18,8 @@ from gridref.errors import GridrefError, Place, ReadError
 from gridref.model.array import VirtualArray
 from gridref.model.encoding import Encoding
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
-from gridref.serve.plan import CrossProduct, PieceBatch, ReadPlan, is_missing_block, plan_read
+from gridref.serve.plan import PieceBatch, PieceSet, is_missing_block, plan_read
+from gridref.serve.points import plan_points
 from gridref.serve.stacking import can_stack, deliver_stacked
 
 __all__ = ["RangeReader", "Reader"]
@@ -54,7 +55,7 @@ class RangeReader(Protocol):
 class _Task:
     """Pieces that one thread works on: all of one source, or all inline."""
 
-    cross: CrossProduct
+    pieces: PieceSet
     batch: PieceBatch
     members: NDArray[np.int64]
     rows: ChunkManifest
@@ -111,21 +112,49 @@ class Reader:
             Where a chunk that exists cannot be had or decoded, saying which.
         """
         plan = plan_read(array, selection)
-        # Nothing is copied into the gaps between members of a compound.
-        allocate = np.zeros if array.dtype.names else np.empty
-        out = allocate(plan.shape, array.dtype)
-        try:
-            self._execute(plan, out)
-        except GridrefError as error:
-            raise error.located(Place(variable=name)) from error.__cause__
+        out = _allocate(plan.shape, array)
+        self._execute(plan.crosses, out, name)
         return plan.finish(out)
 
-    def _execute(self, plan: ReadPlan, out: NDArray[Any]) -> None:
+    def read_points(
+        self, array: VirtualArray, coords: Sequence[ArrayLike], *, name: str | None = None
+    ) -> NDArray[Any]:
+        """Read single points; every stored chunk that holds some is read once.
+
+        Parameters
+        ----------
+        array, coords
+            As for `gridref.serve.points.plan_points`.
+        name
+            Path of the array, for messages.
+
+        Returns
+        -------
+        numpy.ndarray
+            The points' elements, (n_points,).
+
+        Raises
+        ------
+        InvalidRequestError, ReadError
+            As `read` does.
+        """
+        points = plan_points(array, coords)
+        out = _allocate((len(points.out_index),), array)
+        self._execute((points,), out, name)
+        return out
+
+    def _execute(self, parts: Sequence[PieceSet], out: NDArray[Any], name: str | None) -> None:
+        try:
+            self._run_all(parts, out)
+        except GridrefError as error:
+            raise error.located(Place(variable=name)) from error.__cause__
+
+    def _run_all(self, parts: Sequence[PieceSet], out: NDArray[Any]) -> None:
         tasks = (
             task
-            for cross in plan.crosses
-            for batch in cross.batches(RESOLVE_PIECES)
-            for task in _tasks(cross, batch, out, TASKS_PER_THREAD * self.n_threads)
+            for pieces in parts
+            for batch in pieces.batches(RESOLVE_PIECES)
+            for task in _tasks(pieces, batch, out, TASKS_PER_THREAD * self.n_threads)
         )
         run = partial(self._run, out=out)
         first = next(tasks, None)
@@ -154,11 +183,12 @@ class Reader:
                 future.cancel()
 
     def _run(self, task: _Task, out: NDArray[Any]) -> None:
-        if can_stack(task.cross, task.batch, task.members, task.rows):
+        pieces = task.pieces
+        if can_stack(pieces, task.batch, task.members, task.rows):
             stored = self._fetch(task.rows)
-            deliver_stacked(task.cross, task.batch, task.members, stored, out)
+            deliver_stacked(pieces, task.batch, task.members, stored, out)
             return
-        array = task.cross.array
+        array = pieces.array
         waiting = []
         for place, member in enumerate(task.members.tolist()):
             decoded = self.cache.get(_cache_key(array, task.batch, member))
@@ -190,14 +220,18 @@ def _chain(first: _Task, second: _Task, rest: Iterator[_Task]) -> Iterator[_Task
     yield from rest
 
 
-def _tasks(
-    cross: CrossProduct, batch: PieceBatch, out: NDArray[Any], n_tasks: int
-) -> Iterator[_Task]:
+def _allocate(shape: tuple[int, ...], array: VirtualArray) -> NDArray[Any]:
+    # Nothing is copied into the gaps between members of a compound.
+    allocate = np.zeros if array.dtype.names else np.empty
+    return allocate(shape, array.dtype)
+
+
+def _tasks(pieces: PieceSet, batch: PieceBatch, out: NDArray[Any], n_tasks: int) -> Iterator[_Task]:
     """Cut a batch into tasks, ordered by source and offset; what is missing is filled at once."""
-    array = cross.array
+    array = pieces.array
     absent = is_missing_block(batch)
     for member in np.flatnonzero(absent).tolist():
-        out[cross.in_output(batch.piece[member])] = array.fill_value
+        out[pieces.in_output(batch.piece[member])] = array.fill_value
     present = np.flatnonzero(~absent)
     if not len(present):
         return
@@ -208,12 +242,12 @@ def _tasks(
         rows = manifest.take(batch.row[members])
         for member in members[rows.state == ChunkState.MISSING].tolist():
             encoding = array.encodings[int(batch.encoding[member])]
-            out[cross.in_output(batch.piece[member])] = absent_value(array, encoding)
-        yield from _sorted_tasks(cross, batch, members, rows, n_tasks)
+            out[pieces.in_output(batch.piece[member])] = absent_value(array, encoding)
+        yield from _sorted_tasks(pieces, batch, members, rows, n_tasks)
 
 
 def _sorted_tasks(
-    cross: CrossProduct,
+    pieces: PieceSet,
     batch: PieceBatch,
     members: NDArray[np.int64],
     rows: ChunkManifest,
@@ -235,7 +269,7 @@ def _sorted_tasks(
     for key in (group, volume, number):
         cut |= key[1:] != key[:-1]
     for part in np.split(np.arange(len(order)), np.flatnonzero(cut) + 1):
-        yield _Task(cross, batch, members[part], rows.take(part))
+        yield _Task(pieces, batch, members[part], rows.take(part))
 
 
 def absent_value(array: VirtualArray, encoding: Encoding) -> Any:
@@ -298,9 +332,9 @@ def _place(batch: PieceBatch, member: int, rows: ChunkManifest, place: int) -> P
 
 def _deliver(task: _Task, member: int, decoded: NDArray[Any], out: NDArray[Any]) -> None:
     """Copy a piece's elements from the decoded chunk to the output, unpacked and cast."""
-    cross, piece = task.cross, task.batch.piece[member]
-    values = decoded[cross.in_chunk(piece)]
-    encoding = cross.array.encodings[int(task.batch.encoding[member])]
+    pieces, piece = task.pieces, task.batch.piece[member]
+    values = decoded[pieces.in_chunk(piece)]
+    encoding = pieces.array.encodings[int(task.batch.encoding[member])]
     if encoding.unpacking is not None:
         values = unpack(values, encoding.unpacking)
-    out[cross.in_output(piece)] = values
+    out[pieces.in_output(piece)] = values

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from gridref.codecs import decode_chunk, unpack
 from gridref.model.encoding import Encoding
 from gridref.model.manifest import ChunkManifest
 from gridref.model.projection import SliceProjection
-from gridref.serve.plan import CrossProduct, PieceBatch
+from gridref.serve.plan import CrossProduct, PieceBatch, PieceSet
 
 __all__ = ["can_stack", "deliver_stacked"]
 
@@ -29,14 +29,16 @@ MOST_CHUNK_BYTES = 4096
 
 
 def can_stack(
-    cross: CrossProduct, batch: PieceBatch, members: Int64Array, rows: ChunkManifest
-) -> bool:
+    cross: PieceSet, batch: PieceBatch, members: Int64Array, rows: ChunkManifest
+) -> TypeGuard[CrossProduct]:
     """Whether pieces can be delivered by `deliver_stacked`.
 
     They can if all are selected by slices and held by small chunks of one encoding, without any
     codec but ``bytes``, of one decoded shape and stored length.
     """
     if len(members) < LEAST_PIECES or rows.length[0] > MOST_CHUNK_BYTES:
+        return False
+    if not isinstance(cross, CrossProduct):
         return False
     if not all(isinstance(axis.pieces, SliceProjection) for axis in cross.axes):
         return False

@@ -1,4 +1,7 @@
-"""How an array is shown as Zarr v3: `native` (chunks as stored) or `portable` (decoded on the way).
+"""How an array is shown as Zarr v3.
+
+`native` shows chunks as stored, `portable` decodes them on the way, and in the `direct` view
+zarr-python in this process hands whole selections to our reader.
 
 Everything here is a function of the model; nothing reads data.
 """
@@ -23,6 +26,12 @@ from gridref.model.shard import IndexLocation, ShardLayout, shard_axis
 from gridref.model.zarr_attributes import attributes_to_json
 from gridref.model.zarr_metadata import ArrayMetadata, data_type_to_json, packed_dtype
 from gridref.options import check_choices
+from gridref.serve.direct_grid import (
+    DIRECT_CODEC,
+    copied_chunk_shape,
+    copied_codecs,
+    direct_grid,
+)
 from gridref.serve.native_grid import native_grid, one_encoding
 from gridref.serve.portable_grid import MANY_CHUNKS, TINY_CHUNK_BYTES, portable_grid
 
@@ -52,6 +61,9 @@ class View(StrEnum):
     """Chunk bytes as stored, untouched."""
     PORTABLE = "portable"
     """Decoded on the way, as little-endian ``bytes``: any Zarr v3 reader can read it."""
+    DIRECT = "direct"
+    """Selections are read by our own reader: for zarr-python with gridref installed, only. Strings
+    of any length, scalars and empty arrays, for which zarr has no such way, are portable."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +80,8 @@ class ViewOptions:
         ``array.rectilinear_chunks`` says where that is at hand, else regular.
     chunks
         Chunk lengths of the portable view by dimension name; dimensions not named follow the stored
-        chunks. Asking for chunks makes an array portable under `View.AUTO`.
+        chunks. Asking for chunks makes an array portable under `View.AUTO`. In the direct view, the
+        lengths of the pieces in which zarr and dask read.
     compressor
         ``"zstd"``, ``"gzip"`` or None: compressor of portable chunks.
     shards
@@ -126,7 +139,7 @@ class ArrayView:
     array
         What is shown.
     view
-        `View.NATIVE` or `View.PORTABLE`.
+        `View.NATIVE`, `View.PORTABLE` or `View.DIRECT`.
     metadata
         Its ``zarr.json``.
     reason
@@ -152,7 +165,9 @@ class ArrayView:
 
     @cached_property
     def chunk_codecs(self) -> tuple[Codec, ...]:
-        """Codecs of the chunks; of the inner ones where there are shards."""
+        """Codecs of the chunks as they are sent; of the inner ones where there are shards."""
+        if self.view is View.DIRECT:
+            return (_serial_codec(self.array),)
         if self.shards is None:
             return self.metadata.codecs
         (outer,) = self.metadata.codecs
@@ -228,6 +243,8 @@ def show(array: VirtualArray, options: ViewOptions | None = None) -> ArrayView:
         If the native view is asked for and cannot express the array.
     """
     options = options or ViewOptions()
+    if options.view is View.DIRECT and array.size and array.ndim and array.dtype.kind != "T":
+        return _direct(array, options)
     view = _unsharded(array, options)
     if options.shards is None:
         return view
@@ -253,7 +270,7 @@ def why_not_zarr(array: VirtualArray) -> str | None:
 
 def _unsharded(array: VirtualArray, options: ViewOptions) -> ArrayView:
     reason = ""
-    if options.view is not View.PORTABLE:
+    if options.view in (View.AUTO, View.NATIVE):
         wanted = options.chunks and any(dim in options.chunks for dim in array.dims)
         if wanted and options.view is View.AUTO:
             reason = "other chunks were asked for"
@@ -350,11 +367,26 @@ def _portable(array: VirtualArray, options: ViewOptions, reason: str) -> ArrayVi
     chunks = options.chunks or {}
     grow = not chunks and not options.shards
     grid = portable_grid(array, chunks, rectilinear=options.rectilinear, grow=grow)
-    dtype = packed_dtype(array.dtype)
-    codecs = [Codec("vlen-utf8") if dtype.kind == "T" else bytes_codec(dtype)]
+    codecs = [_serial_codec(array)]
     if options.compressor is not None:
         codecs.append(COMPRESSORS[options.compressor])
     return ArrayView(array, View.PORTABLE, _metadata(array, grid, tuple(codecs)), reason)
+
+
+def _direct(array: VirtualArray, options: ViewOptions) -> ArrayView:
+    grid = direct_grid(array, options.chunks or {})
+    codec = Codec.of(
+        DIRECT_CODEC,
+        chunk_shape=copied_chunk_shape(array, grid),
+        codecs=[codec.to_json() for codec in copied_codecs(array)],
+    )
+    return ArrayView(array, View.DIRECT, _metadata(array, grid, (codec,)))
+
+
+def _serial_codec(array: VirtualArray) -> Codec:
+    """The codec of plain elements, little-endian."""
+    dtype = packed_dtype(array.dtype)
+    return Codec("vlen-utf8") if dtype.kind == "T" else bytes_codec(dtype)
 
 
 def _metadata(array: VirtualArray, grid: ChunkGrid, codecs: tuple[Codec, ...]) -> ArrayMetadata:

@@ -14,7 +14,7 @@ from gridref.io import SourcePool
 from gridref.model.array import VirtualGroup
 from gridref.serve.objects import KeySpace, ObjectReader
 from gridref.serve.reader import Reader
-from gridref.serve.views import ViewOptions
+from gridref.serve.views import View, ViewOptions
 
 __all__ = [
     "CACHE_BYTES",
@@ -57,8 +57,11 @@ def rectilinear_enabled() -> bool:
     return bool(zarr is not None and zarr.config.get("array.rectilinear_chunks", False))
 
 
-def view_options(options: Mapping[str, Any]) -> ViewOptions:
+def view_options(options: Mapping[str, Any], *, in_process: bool = False) -> ViewOptions:
     """Options of a view as users write them; ``grid="auto"`` follows zarr-python if it is loaded.
+
+    With `in_process`, what is opened is read by this process' zarr-python: ``view="auto"`` is the
+    direct view, unless chunks are asked for that only the others have: uneven, compressed, sharded.
 
     Raises
     ------
@@ -66,6 +69,9 @@ def view_options(options: Mapping[str, Any]) -> ViewOptions:
         For values that cannot be meant.
     """
     asked = ViewOptions(**options)
+    special = asked.grid == "rectilinear" or asked.compressor or asked.shards
+    if in_process and asked.view is View.AUTO and not special:
+        asked = replace(asked, view=View.DIRECT)
     if asked.grid != "auto":
         return asked
     return replace(asked, grid="rectilinear" if rectilinear_enabled() else "regular")

@@ -38,12 +38,12 @@ def test_rectilinear_follows_zarrs_flag(group: gridref.VirtualGroup) -> None:
     uneven = gridref.VirtualGroup({"v": gridref.concat(parts, "x")})
 
     def grid() -> str:
-        store = gridref.open_store(uneven)
+        store = gridref.open_store(uneven, "portable")
         return str(store.space.document("v")["chunk_grid"]["name"])
 
     with zarr.config.set({"array.rectilinear_chunks": False}):
         assert grid() == "regular"
     with zarr.config.set({"array.rectilinear_chunks": True}):
         assert grid() == "rectilinear"
-        store = gridref.open_store(uneven, grid="regular")
+        store = gridref.open_store(uneven, "portable", grid="regular")
         assert store.space.document("v")["chunk_grid"]["name"] == "regular"

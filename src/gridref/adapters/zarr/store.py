@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, NoReturn, Protocol
 
@@ -65,7 +66,9 @@ def open_store(
     catalog
         Address of a catalog (local path or fsspec URL), or a group.
     view
-        ``"auto"``, ``"native"`` or ``"portable"``.
+        ``"direct"`` hands selections to gridref's reader, ``"native"`` shows chunks as stored,
+        ``"portable"`` decodes them on the way. ``"auto"`` is direct, unless uneven, compressed or
+        sharded chunks are asked for: then native where that can be, else portable.
     storage_options
         Options of fsspec's filesystem of the catalog and of its sources, or of several by protocol:
         ``{"s3": {"anon": True}, "https": {...}}``.
@@ -85,7 +88,8 @@ def open_store(
     >>> store = gridref.open_store("cube.gridref")  # doctest: +SKIP
     >>> xr.open_zarr(store)  # doctest: +SKIP
     """
-    return _opened(catalog, view_options({**options, "view": view}), storage_options)
+    options = {**options, "view": view}
+    return _opened(catalog, view_options(options, in_process=True), storage_options)
 
 
 class GridrefStore(Store):
@@ -124,6 +128,7 @@ class GridrefStore(Store):
         self.space = space
         self.reader = reader
         self._name = name
+        self._unique = uuid.uuid4().hex
         self._recipe = recipe
 
     def __repr__(self) -> str:
@@ -147,6 +152,12 @@ class GridrefStore(Store):
         if self._recipe is None:
             return (GridrefStore, (self.space, self.reader))
         return (_opened, self._recipe)
+
+    def __dask_tokenize__(self) -> tuple[Any, ...]:
+        """What names dask's tasks: the catalog's content and how it is shown, not its address."""
+        info = getattr(getattr(self.space, "group", None), "info", None)
+        content = self._unique if info is None else (info.url, info.digest)
+        return "gridref.GridrefStore", content, repr(getattr(self.space, "options", None))
 
     def with_read_only(self, read_only: bool = False) -> GridrefStore:
         """Itself again; asking for a writable one is refused."""

@@ -1,0 +1,308 @@
+"""The codec of the direct view: zarr-python hands whole selections to our reader.
+
+Where an array's only codec decodes partially, zarr fetches no chunks: it calls the codec once for
+each chunk of the grid with the part of it that is wanted, and the codec reads that part with the
+planner, merged requests and threads of `gridref.serve.reader`.
+
+xarray copies an array's codecs to its ``encoding`` and writes copies by them. So the codec can
+encode too: it then is a sharding codec around the stored chunks and their codecs, under that
+codec's name. It is not a subclass of it, because zarr would then show shards, and xarray fails to
+write an integer index, or other pieces, of what it has read in shards.
+
+Source: zarr-python, ``ArrayBytesCodecPartialDecodeMixin``; the entry-point group ``zarr.codecs``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import operator
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from zarr.abc.codec import ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin, Codec
+from zarr.codecs import ShardingCodec, TransposeCodec
+from zarr.core.array_spec import ArraySpec
+from zarr.core.buffer import Buffer, NDBuffer
+from zarr.core.common import JSON, parse_named_configuration
+from zarr.core.metadata.v3 import parse_codecs
+from zarr.storage import FsspecStore, StorePath
+
+from gridref.adapters.fsspec import GridrefFileSystem
+from gridref.adapters.zarr.store import GridrefStore
+from gridref.serve.direct_grid import DIRECT_CODEC
+from gridref.serve.objects import KeySpace
+from gridref.serve.reader import Reader
+from gridref.serve.views import ArrayView
+
+__all__ = ["DirectCodec"]
+
+_OPENED, _READ, _COPIED = range(3)
+
+
+@dataclass(frozen=True)
+class DirectCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
+    """Reads the part of a chunk that zarr wants with gridref's own reader.
+
+    Parameters
+    ----------
+    chunk_shape
+        Shape of the stored chunks; of the inner chunks of a copy, where it divides the copy's.
+    codecs
+        Codecs of the inner chunks of a copy.
+    stage
+        Whether this was just opened, belongs to the metadata of an array that is read (metadata
+        adapt their codecs once), or to that of another array, which is a copy.
+    """
+
+    chunk_shape: tuple[int, ...]
+    codecs: tuple[Codec, ...]
+    stage: int = field(default=_OPENED, compare=False, repr=False)
+
+    is_fixed_size = False
+
+    def __init__(
+        self, chunk_shape: Iterable[int], codecs: Iterable[Any], stage: int = _OPENED
+    ) -> None:
+        object.__setattr__(self, "chunk_shape", tuple(map(operator.index, chunk_shape)))
+        object.__setattr__(self, "codecs", parse_codecs(codecs))
+        object.__setattr__(self, "stage", stage)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, JSON]) -> Self:
+        """Make from the codec entry of a ``zarr.json``."""
+        _, configuration = parse_named_configuration(data, DIRECT_CODEC)
+        return cls(**configuration)  # type: ignore[arg-type]
+
+    def to_dict(self) -> dict[str, JSON]:
+        """The codec entry of a ``zarr.json``: of a copy's, that of a sharding codec."""
+        if self.stage == _COPIED:
+            return self._sharding.to_dict()
+        codecs = tuple(codec.to_dict() for codec in self.codecs)
+        configuration: dict[str, JSON] = {"chunk_shape": self.chunk_shape, "codecs": codecs}
+        return {"name": DIRECT_CODEC, "configuration": configuration}
+
+    @cached_property
+    def _sharding(self) -> ShardingCodec:
+        return ShardingCodec(chunk_shape=self.chunk_shape, codecs=self.codecs)
+
+    def evolve_from_array_spec(self, array_spec: ArraySpec) -> Self:
+        """Adapt to an array's chunks."""
+        if self.stage == _OPENED:
+            return replace(self, stage=_READ)
+        shape = _dividing(self.chunk_shape, array_spec.shape)
+        codecs = _fitting(self.codecs, len(shape))
+        sharding = ShardingCodec(chunk_shape=shape, codecs=codecs)
+        codecs = sharding.evolve_from_array_spec(array_spec).codecs
+        return replace(self, codecs=codecs, stage=_COPIED)
+
+    def validate(self, *, shape: Any, dtype: Any, chunk_grid: Any) -> None:
+        """Take the chunks of a copy; only here does zarr say what they are.
+
+        Metadata adapt their codecs to the array's shape. This very object is theirs alone, and not
+        in use before they are complete.
+        """
+        if self.stage == _COPIED:
+            vars(self).pop("_sharding", None)
+            fitting = _dividing(self.chunk_shape, chunk_grid.chunk_shape)
+            object.__setattr__(self, "chunk_shape", fitting)
+            self._sharding.validate(shape=shape, dtype=dtype, chunk_grid=chunk_grid)
+
+    def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:
+        """Not known beforehand."""
+        raise NotImplementedError
+
+    @property
+    def _sync_capable(self) -> bool:
+        """Whether zarr may call the synchronous methods."""
+        return self._sharding._sync_capable  # noqa: SLF001 - zarr's codec protocol
+
+    async def _decode_partial_single(
+        self, byte_getter: Any, selection: Any, chunk_spec: ArraySpec
+    ) -> NDBuffer | None:
+        found = _Target.of(byte_getter)
+        if found is not None:
+            return await asyncio.to_thread(found.read, selection, chunk_spec)
+        return await self._sharding._decode_partial_single(  # noqa: SLF001
+            byte_getter, selection, chunk_spec
+        )
+
+    def _decode_partial_sync(
+        self, byte_getter: Any, selection: Any, chunk_spec: ArraySpec
+    ) -> NDBuffer | None:
+        found = _Target.of(byte_getter)
+        if found is not None:
+            return found.read(selection, chunk_spec)
+        return self._sharding._decode_partial_sync(  # noqa: SLF001
+            byte_getter, selection, chunk_spec
+        )
+
+    async def _decode_single(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> NDBuffer:
+        return await self._sharding._decode_single(chunk_data, chunk_spec)  # noqa: SLF001
+
+    def _decode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> NDBuffer:
+        return self._sharding._decode_sync(chunk_data, chunk_spec)  # noqa: SLF001
+
+    async def _encode_single(self, chunk_data: NDBuffer, chunk_spec: ArraySpec) -> Buffer | None:
+        return await self._sharding._encode_single(chunk_data, chunk_spec)  # noqa: SLF001
+
+    def _encode_sync(self, chunk_data: NDBuffer, chunk_spec: ArraySpec) -> Buffer | None:
+        return self._sharding._encode_sync(chunk_data, chunk_spec)  # noqa: SLF001
+
+
+def _dividing(wanted: Sequence[int], lengths: Sequence[int]) -> tuple[int, ...]:
+    """The wanted inner chunk lengths where they divide the chunk's; else the chunk's own."""
+    if len(wanted) != len(lengths):
+        return tuple(lengths)
+    return tuple(
+        inner if length % inner == 0 else length
+        for inner, length in zip(wanted, lengths, strict=True)
+    )
+
+
+def _fitting(codecs: Sequence[Codec], rank: int) -> tuple[Codec, ...]:
+    """The codecs without those that are made for another rank."""
+    return tuple(
+        codec
+        for codec in codecs
+        if not (isinstance(codec, TransposeCodec) and len(codec.order) != rank)
+    )
+
+
+class _Target:
+    """The outer chunk that zarr asks for, and what reads it."""
+
+    def __init__(self, reader: Reader, path: str, view: ArrayView, coords: tuple[int, ...]) -> None:
+        self.reader = reader
+        self.path = path
+        self.array = view.array
+        self.origin = view.metadata.grid.start(coords)
+
+    @classmethod
+    def of(cls, byte_getter: Any) -> Self | None:
+        """What a byte getter points to, if it is a chunk of a direct view of ours."""
+        if not isinstance(byte_getter, StorePath):
+            return None
+        opened = _space_of(byte_getter.store)
+        if opened is None:
+            return None
+        space, reader, prefix = opened
+        found = space.chunk_of(f"{prefix}/{byte_getter.path}" if prefix else byte_getter.path)
+        return None if found is None else cls(reader, *found)
+
+    def read(self, selection: Any, spec: ArraySpec) -> NDBuffer:
+        """The elements that numpy would select of the outer chunk."""
+        entries = selection if isinstance(selection, tuple) else (selection,)
+        extents = [extent - low for extent, low in zip(self.array.shape, self.origin, strict=True)]
+        orthogonal = _orthogonal(entries, extents, spec.shape)
+        if orthogonal is not None:
+            shifted = tuple(map(_shifted, orthogonal, self.origin))
+            values = self.reader.read(self.array, shifted, name=self.path)
+        elif _are_points(entries, extents):
+            coords = [along + low for along, low in zip(entries, self.origin, strict=True)]
+            values = self.reader.read_points(self.array, coords, name=self.path)
+        else:
+            values = self._whole(spec.shape)[selection]
+        return _as_buffer(values, spec)
+
+    def _whole(self, shape: tuple[int, ...]) -> NDArray[Any]:
+        """The outer chunk at its full shape; what overhangs the array holds the fill value."""
+        region = tuple(
+            slice(low, min(low + length, extent))
+            for low, length, extent in zip(self.origin, shape, self.array.shape, strict=True)
+        )
+        values = self.reader.read(self.array, region, name=self.path)
+        padded = np.empty(shape, values.dtype)
+        padded[...] = self.array.fill_value
+        padded[tuple(slice(0, extent) for extent in values.shape)] = values
+        return padded
+
+
+def _space_of(store: Any) -> tuple[KeySpace, Reader, str] | None:
+    """Key space, reader, and path in it, of a store of ours; None of any other store."""
+    while not isinstance(store, GridrefStore):
+        if isinstance(store, FsspecStore):
+            filesystem = getattr(store.fs, "sync_fs", store.fs)
+            if not isinstance(filesystem, GridrefFileSystem):
+                return None
+            return filesystem.space, filesystem.reader.reader, store.path.strip("/")
+        store = getattr(store, "_store", None)  # of zarr's stores that wrap another
+        if store is None:
+            return None
+    return (store.space, store.reader.reader, "") if isinstance(store.space, KeySpace) else None
+
+
+def _orthogonal(
+    entries: Sequence[Any], extents: Sequence[int], shape: Sequence[int]
+) -> list[Any] | None:
+    """A selection in numpy's terms as one entry an axis, each of which selects by itself.
+
+    None where it is not orthogonal, or reaches beyond the array.
+    """
+    if len(entries) != len(extents):
+        return None
+    arrays = [axis for axis, entry in enumerate(entries) if isinstance(entry, np.ndarray)]
+    mesh = bool(arrays) and all(
+        isinstance(entry, np.ndarray)
+        and entry.ndim == len(entries)
+        and entry.size == entry.shape[axis]
+        for axis, entry in enumerate(entries)
+    )
+    if mesh:
+        found: list[Any] = [entry.reshape(-1) for entry in entries]
+    elif not arrays or (
+        len(arrays) == 1
+        and entries[arrays[0]].ndim == 1
+        and all(isinstance(e, slice) for axis, e in enumerate(entries) if axis != arrays[0])
+    ):
+        found = list(entries)
+    else:
+        return None
+    found = [_plain(entry, length) for entry, length in zip(found, shape, strict=True)]
+    inside = all(map(_is_inside, found, extents))
+    return found if inside else None
+
+
+def _plain(entry: Any, length: int) -> Any:
+    """An entry without negative places, open ends or masks."""
+    if isinstance(entry, slice):
+        return slice(*entry.indices(length)) if (entry.step or 1) > 0 else np.arange(length)[entry]
+    if isinstance(entry, np.ndarray):
+        return (
+            np.flatnonzero(entry)
+            if entry.dtype == bool
+            else np.where(entry < 0, entry + length, entry)
+        )
+    return int(entry) + (length if entry < 0 else 0)
+
+
+def _is_inside(entry: Any, extent: int) -> bool:
+    if isinstance(entry, slice):
+        return bool(entry.stop <= max(extent, entry.start))
+    return not np.size(entry) or int(np.max(entry)) < extent
+
+
+def _are_points(entries: Sequence[Any], extents: Sequence[int]) -> bool:
+    """Whether a selection is one array of places inside the array for every axis, all alike."""
+    return len(entries) == len(extents) and all(
+        isinstance(entry, np.ndarray)
+        and entry.ndim == 1
+        and entry.dtype.kind in "iu"
+        and len(entry) == len(entries[0])
+        and (not len(entry) or (int(entry.min()) >= 0 and int(entry.max()) < extent))
+        for entry, extent in zip(entries, extents, strict=True)
+    )
+
+
+def _shifted(entry: Any, by: int) -> Any:
+    if isinstance(entry, slice):
+        return slice(entry.start + by, entry.stop + by, entry.step)
+    return entry + by
+
+
+def _as_buffer(values: NDArray[Any], spec: ArraySpec) -> NDBuffer:
+    shown = np.asarray(values).astype(spec.dtype.to_native_dtype(), copy=False)
+    return spec.prototype.nd_buffer.from_numpy_array(shown)

@@ -1,0 +1,154 @@
+"""How the direct view shows an array to zarr: super-chunks, and codecs that copies are written by.
+
+Nothing is ever fetched by super-chunks: they are the pieces in which zarr and dask hand selections
+over, so they are large, made of whole stored chunks, and cut where files end if equal ones can be.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.model.array import MISSING_BLOCK, VirtualArray
+from gridref.model.encoding import Codec, bytes_codec
+from gridref.model.grid import ChunkGrid
+from gridref.model.zarr_metadata import packed_dtype
+from gridref.serve.portable_grid import commonest
+
+__all__ = [
+    "DIRECT_CODEC",
+    "SUPER_CHUNK_BYTES",
+    "copied_chunk_shape",
+    "copied_codecs",
+    "direct_grid",
+]
+
+Int64Array = NDArray[np.int64]
+
+DIRECT_CODEC = "gridref.direct"
+"""Name of the array -> bytes codec of the direct view."""
+SUPER_CHUNK_BYTES = 128 * 2**20
+"""Most decoded bytes of a super-chunk, unless one stored chunk is larger."""
+SMALLEST_COPIED_BYTES = 64 * 2**10
+"""Stored chunks below this size are not kept in copies: each costs zarr-python much time."""
+
+COPIED_CODECS = frozenset(
+    {
+        "bytes",
+        "transpose",
+        "gzip",
+        "zstd",
+        "blosc",
+        "crc32c",
+        "numcodecs.zlib",
+        "numcodecs.shuffle",
+        "numcodecs.bz2",
+        "numcodecs.lzma",
+        "numcodecs.lz4",
+        "numcodecs.fletcher32",
+    }
+)
+"""Codecs that zarr-python can write, and that give back what was written."""
+PLAIN_CODECS = frozenset({"bytes", "transpose", "gridref.reverse"})
+"""Codecs that compress nothing."""
+DEFAULT_COMPRESSOR = Codec.of("zstd", level=0, checksum=False)
+"""Shown for stored forms that zarr-python cannot write: what it takes by itself."""
+
+
+def direct_grid(array: VirtualArray, chunks: Mapping[str, int]) -> ChunkGrid:
+    """The super-chunks of an array, all of one shape.
+
+    They grow from the stored chunk along the last axis first, to at most `SUPER_CHUNK_BYTES`.
+
+    Parameters
+    ----------
+    array
+        The array.
+    chunks
+        Lengths that were asked for, by dimension name.
+    """
+    extents = [max(1, extent) for extent in array.shape]
+    units = [
+        min(extent, chunks.get(dim) or _stored_length(array, axis))
+        for axis, (dim, extent) in enumerate(zip(array.dims, extents, strict=True))
+    ]
+    lengths = list(units)
+    item_bytes = max(1, array.dtype.itemsize)
+    for axis in reversed(range(array.ndim)):
+        if array.dims[axis] in chunks:
+            continue
+        others = math.prod(lengths) // lengths[axis] * item_bytes
+        most = max(units[axis], SUPER_CHUNK_BYTES // others)
+        lengths[axis] = _grown(extents[axis], units[axis], _file_length(array, axis), most)
+    return ChunkGrid.regular(array.shape, lengths)
+
+
+def _stored_length(array: VirtualArray, axis: int) -> int:
+    """The stored chunk length along an axis; the commonest, where blocks differ."""
+    edges = array.grid.axes[axis].edges()
+    if not len(edges) or not array.n_blocks:
+        return 1
+    tables = array.axis_tables
+    if tables is None:
+        length = array.stored_chunk_shapes[:, axis]
+        return commonest(length, np.ones_like(length))
+    return commonest(np.minimum(tables[axis].chunk_length, edges), edges)
+
+
+def _file_length(array: VirtualArray, axis: int) -> int | None:
+    """The length of the blocks along an axis, if all but the last are alike."""
+    edges = array.grid.axes[axis].edges()
+    if len(edges) < 2 or (edges[:-1] != edges[0]).any() or edges[-1] > edges[0]:
+        return None
+    return int(edges[0])
+
+
+def _grown(extent: int, unit: int, file_length: int | None, most: int) -> int:
+    """The length of equal pieces of an axis: at most `most`, of whole files or stored chunks."""
+    if extent <= most:
+        return extent
+    if file_length is not None and file_length <= most:
+        return _balanced(extent, file_length, most)
+    if file_length is not None and file_length % unit == 0:
+        n_units = file_length // unit
+        for n_parts in range(2, min(n_units, 4 * file_length // most) + 1):
+            if n_units % n_parts == 0 and file_length // n_parts <= most:
+                return file_length // n_parts
+    return _balanced(extent, unit, most)
+
+
+def _balanced(extent: int, unit: int, most: int) -> int:
+    """A multiple of `unit` up to `most` that cuts the extent into pieces of nearly one size."""
+    n_units = -(-extent // unit)
+    n_pieces = -(-n_units // max(1, most // unit))
+    return -(-n_units // n_pieces) * unit
+
+
+def copied_chunk_shape(array: VirtualArray, grid: ChunkGrid) -> list[int]:
+    """The shape of the inner chunks of copies: that of stored chunks, if not tiny."""
+    stored = [_stored_length(array, axis) for axis in range(array.ndim)]
+    if math.prod(stored) * array.dtype.itemsize >= SMALLEST_COPIED_BYTES:
+        return stored
+    return [axis.uniform_length for axis in grid.axes]
+
+
+def copied_codecs(array: VirtualArray) -> tuple[Codec, ...]:
+    """The codecs by which copies are written.
+
+    Those of the commonest stored form, if zarr-python can write it; else plain elements, compressed
+    if the stored ones are.
+    """
+    used = array.blocks.encoding[array.blocks.encoding != MISSING_BLOCK]
+    dtype = packed_dtype(array.dtype)
+    plain = (bytes_codec(dtype),)
+    if not len(used):
+        return plain
+    encoding = array.encodings[int(np.argmax(np.bincount(used)))]
+    names = [codec.name for codec in encoding.codecs]
+    converted = encoding.dtype != dtype or encoding.unpacking is not None
+    if not converted and COPIED_CODECS.issuperset(names):
+        return encoding.codecs
+    return plain if set(names) <= PLAIN_CODECS else (*plain, DEFAULT_COMPRESSOR)
