@@ -78,7 +78,7 @@ class Row:
     @property
     def filesystem_options(self) -> dict[str, Any]:
         """What shows the same through fsspec; the server's ``native`` is wherever it can be."""
-        return {**self.options, "view": "portable" if self.view == "portable" else "auto"}
+        return {**self.options, "view": self.view}
 
 
 @dataclass

@@ -245,7 +245,7 @@ def test_tasks_of_dask_are_named_by_content(cube: Cube) -> None:
     first = tokenize(gridref.open_store(cube.catalog))
     assert tokenize(gridref.open_store(cube.catalog)) == first
     assert tokenize(gridref.open_store(cube.catalog, chunks={"time": 3})) != first
-    gridref.build(cube.paths[:2], cube.catalog, concat_dim="time", overwrite=True)
+    gridref.build(cube.paths[:2], cube.catalog, concat_dim="time")
     assert tokenize(gridref.open_store(cube.catalog)) != first
     group = VirtualGroup({"v": chunked_array(np.zeros(3), (1,), ("t",))})
     other = VirtualGroup({"v": chunked_array(np.ones(3), (1,), ("t",))})
