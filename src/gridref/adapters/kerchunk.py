@@ -13,6 +13,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
 
@@ -79,11 +80,12 @@ def to_kerchunk(
         for name, array in group.all_arrays().items()
         if (reason := _why_not_referenced(array)) is not None
     }
-    _refuse({name: reasons[name] for name in reasons if not _is_small(group, name, inline_limit)})
+    refused = {name for name in reasons if not _is_small(group, name, inline_limit)}
     space = KeySpace(group, _NATIVE, dict.fromkeys(reasons, _PORTABLE))
-    refs, written = _references(space, ObjectReader(reader or reader_for()), inline_limit)
-    too_large = [name for name, n_bytes in written.items() if n_bytes > inline_limit]
-    _refuse({name: reasons.get(name, _IN_ARCHIVE) for name in too_large})
+    objects = ObjectReader(reader or reader_for())
+    refs, written = _references(space, objects, refused, inline_limit)
+    refused |= {name for name, n_bytes in written.items() if n_bytes > inline_limit}
+    _refuse({name: reasons.get(name, _IN_ARCHIVE) for name in sorted(refused)})
     document = {"version": 1, "refs": refs}
     if path is not None:
         Path(os.fspath(path)).write_text(json.dumps(document), encoding="utf-8")
@@ -106,7 +108,7 @@ def _is_small(group: VirtualGroup, name: str, inline_limit: int) -> bool:
 
 
 def _references(
-    space: KeySpace, reader: ObjectReader, inline_limit: int
+    space: KeySpace, reader: ObjectReader, left_out: AbstractSet[str], inline_limit: int
 ) -> tuple[dict[str, Reference], Counter[str]]:
     """What each key refers to, and the bytes written out in place of references, by array.
 
@@ -124,7 +126,7 @@ def _references(
             refs[key] = reader.read(held).decode()
         elif byte_range is not None:
             refs[key] = byte_range
-        elif written[held.variable] <= inline_limit:
+        elif held.variable not in left_out and written[held.variable] <= inline_limit:
             data = reader.read(held)
             refs[key] = "base64:" + base64.b64encode(data).decode()
             if not isinstance(segment, LiteralSegment):
