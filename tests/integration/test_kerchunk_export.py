@@ -21,7 +21,7 @@ import zarr
 import gridref
 from gridref.adapters.kerchunk import to_kerchunk
 from gridref.errors import NotRepresentableError
-from gridref.formats.hdf5 import read_original
+from gridref.formats.hdf5.original import read_original
 from gridref.model.array import VirtualGroup
 from gridref.model.indexing import getitem
 from gridref.model.zarr_metadata import packed_dtype
