@@ -42,7 +42,7 @@ def plan(*arguments: str) -> tuple[int, str]:
 def test_a_plan_shows_the_cube_each_drift_with_its_files_and_the_views(files: list[str]) -> None:
     status, text = plan(*files, "--concat-dim", "time")
     assert status == 0
-    assert "5 files, 1 drifts, 0 problems" in text
+    assert "5 files, 1 drift, 0 problems" in text
     (row,) = [line for line in text.splitlines() if "packing" in line and "files 1 to 3" in line]
     assert "scale_factor 0.5" in row
     assert "each file is unpacked with its own numbers" in text

@@ -19,7 +19,7 @@ from gridref.errors import InvalidRequestError, Problem
 from gridref.model.array import VirtualGroup
 from gridref.model.scan_report import ScanReport
 
-__all__ = ["combine_batch", "group_attributes"]
+__all__ = ["combine_batch", "group_attributes", "is_new", "no_such_dimension"]
 
 
 def combine_batch(
@@ -40,7 +40,7 @@ def combine_batch(
     """
     notes = Notes(options, groups, unnamed)
     task = Task(Along(growing), notes, Values(read))
-    stacking = _is_new(groups, growing)
+    stacking = is_new(groups, growing)
     if stacking:
         lengths = {growing[0]: dict.fromkeys(range(len(groups)), 1)}
     else:
@@ -48,23 +48,12 @@ def combine_batch(
     group = _combine_level(list(groups), "", task, Inherited(lengths), stacking=stacking)
     report = notes.report()
     if notes.problems:
-        found = [_no_such_dimension(groups, growing[0])] if stacking else []
-        return Combination(None, report, grouped([*found, *notes.problems]))
+        return Combination(None, report, grouped(notes.problems))
     scans = ScanReport.joined([item.report for item in groups])
     return Combination(group.replace(report=scans), report)
 
 
-def _dimensions(groups: Sequence[VirtualGroup]) -> list[str]:
-    """Names of all dimensions, those of the first inputs first."""
-    known: dict[str, None] = {}
-    for group in groups:
-        for _, part in group.walk():
-            for array in part.arrays.values():
-                known.update(dict.fromkeys(array.dims))
-    return list(known)
-
-
-def _is_new(groups: Sequence[VirtualGroup], growing: Sequence[str]) -> bool:
+def is_new(groups: Sequence[VirtualGroup], growing: Sequence[str]) -> bool:
     """Whether no input has the dimension."""
     is_there = any(
         not set(growing).isdisjoint(array.dims)
@@ -77,12 +66,12 @@ def _is_new(groups: Sequence[VirtualGroup], growing: Sequence[str]) -> bool:
     return not is_there
 
 
-def _no_such_dimension(groups: Sequence[VirtualGroup], dim: str) -> Problem:
+def no_such_dimension(dim: str, first: VirtualGroup) -> Problem:
     """Said first where inputs do not fit: a misspelt dimension makes a stack."""
-    known = ", ".join(_dimensions(groups)[:8]) or "none"
+    dims = dict.fromkeys(name for array in first.all_arrays().values() for name in array.dims)
     message = (
-        f"no input has a dimension {dim!r}, so that they were to be stacked along a new one;"
-        f" their dimensions are {known}"
+        f"no input has a dimension {dim!r}, so that they were to be stacked along a new one; the"
+        f" first has {', '.join(list(dims)[:8]) or 'none'}"
     )
     return Problem("dimension-missing", message)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, overload
 
-from gridref.combine.concatenation import combine_batch
+from gridref.combine.concatenation import combine_batch, is_new, no_such_dimension
 from gridref.combine.options import CombineOptions, Read
 from gridref.combine.report import Combination, Drift, DriftCase, DriftReport, grouped
 from gridref.errors import InvalidRequestError, Problem
@@ -102,7 +102,18 @@ def combine(
     if not growing:
         raise InvalidRequestError("nothing to combine along: no dimension")
     rules = options or CombineOptions()
-    return fold(groups, partial(combine_batch, growing=growing, read=read, options=rules))
+    some = partial(combine_batch, growing=growing, read=read, options=rules)
+    without: list[VirtualGroup | None] = []  # of each batch that lacks the dimension, the first
+
+    def first_batch(batch: Sequence[VirtualGroup], unnamed: Sequence[str]) -> Combination:
+        without.append(batch[0] if is_new(batch, growing) else None)
+        return some(batch, unnamed)
+
+    done = fold(groups, first_batch, some)
+    if done.problems and without[0] is not None and None not in without:
+        first = no_such_dimension(growing[0], without[0])
+        done = replace(done, problems=(first, *done.problems))
+    return done.telling_what_is_left_out()
 
 
 class CombineSome(Protocol):

@@ -36,12 +36,12 @@ from gridref.combine.layout import Task
 from gridref.combine.levels import Inherited, combine_columns
 from gridref.combine.options import CombineOptions, Read
 from gridref.combine.plane import PYRAMID_ATTRIBUTES, Plane
-from gridref.combine.report import LEFT_OUT, Combination, grouped
+from gridref.combine.report import LEFT_OUT, Combination, Drift, grouped
 from gridref.combine.values import Values
 from gridref.combine.variables import with_attributes
 from gridref.errors import InvalidRequestError, Problem
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.scan_report import Fate, Finding, ScanReport
+from gridref.model.scan_report import ScanReport
 
 __all__ = ["combine_mosaic", "mosaic"]
 
@@ -121,7 +121,8 @@ def combine_mosaic(
     rules = _checked(options or CombineOptions())
     work = _Mosaic(x, y, tolerance, read, rules)
     done = fold(groups, work.first_batch, work.combine)
-    return work.without_overlaps(done) if rules.overlap == "error" else done
+    done = work.without_overlaps(done) if rules.overlap == "error" else done
+    return done.telling_what_is_left_out()
 
 
 def _checked(rules: CombineOptions) -> CombineOptions:
@@ -171,8 +172,8 @@ class _Mosaic:
         level = self._level(groups, dims, notes, note=note)
         if level is None or notes.problems:
             return Combination(None, notes.report(), grouped(notes.problems))
-        overviews, findings = self._overviews(groups, notes, note=note)
-        report = ScanReport.joined([*(group.report for group in groups), ScanReport(findings)])
+        overviews = self._overviews(groups, notes, note=note)
+        report = ScanReport.joined([group.report for group in groups])
         attrs = _pyramid_attributes(level.attrs, overviews)
         group = VirtualGroup(level.arrays, overviews, attrs, report)
         return Combination(group, notes.report())
@@ -224,10 +225,9 @@ class _Mosaic:
 
     def _overviews(
         self, groups: Sequence[VirtualGroup], notes: Notes, *, note: bool
-    ) -> tuple[dict[str, VirtualGroup], tuple[Finding, ...]]:
-        """The mosaic at each coarser resolution, and which resolutions are left out."""
+    ) -> dict[str, VirtualGroup]:
+        """The mosaic at each coarser resolution; those that are left out are noted."""
         laid: dict[str, VirtualGroup] = {}
-        findings = []
         for dims in _level_dims(groups[0], self.x, self.y):
             own = Notes(self.rules, notes.inputs, notes.unnamed, names=notes.names)
             lacking = [k for k, group in enumerate(groups) if dims.path not in group.groups]
@@ -242,9 +242,9 @@ class _Mosaic:
             if level is not None and not own.problems:
                 laid[dims.path] = level
                 notes.drifts += own.drifts
-                continue
-            findings.append(_left_out(own.problems[0], notes))
-        return laid, tuple(findings)
+            else:
+                notes.drifts.append(_left_out(own.problems[0], notes.report().files))
+        return laid
 
     def without_overlaps(self, done: Combination) -> Combination:
         """The combination, where no pixel is in several inputs; else their problems.
@@ -260,14 +260,14 @@ class _Mosaic:
         }
         if len(overviews) == len(group.groups):
             return done
-        findings = [
-            Finding(f"/{path}", Fate.SKIPPED, self._overlaps(path)[0].message)
+        drifts = [
+            _left_out(self._overlaps(path)[0], done.report.files)
             for path in group.groups
             if path not in overviews
         ]
-        report = ScanReport.joined([group.report, ScanReport(findings)])
         attrs = _pyramid_attributes(group.attrs, overviews)
-        return replace(done, group=group.replace(groups=overviews, attrs=attrs, report=report))
+        report = replace(done.report, drifts=(*done.report.drifts, *drifts))
+        return Combination(group.replace(groups=overviews, attrs=attrs), report)
 
     def _overlaps(self, path: str) -> list[Problem]:
         rasters = self.rasters.get(path, [])
@@ -285,13 +285,10 @@ class _Mosaic:
         ]
 
 
-def _left_out(problem: Problem, notes: Notes) -> Finding:
-    """Note that an overview is left out."""
-    path = str(problem.variable)
-    files = [k for k in range(len(notes.inputs)) if notes.name(k) in problem.sources]
-    notes.drift("overview", path, {problem.message: files}, LEFT_OUT)
-    source = problem.sources[0] if problem.sources else ""
-    return Finding(f"/{path}", Fate.SKIPPED, problem.message, source)
+def _left_out(problem: Problem, files: Sequence[str]) -> Drift:
+    """An overview that is left out, and why."""
+    concerned = [number for number, name in enumerate(files) if name in problem.sources]
+    return Drift.of("overview", str(problem.variable), {problem.message: concerned}, LEFT_OUT)
 
 
 def _layout(attrs: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gridref.errors import CombineError, Problem
 from gridref.model.array import VirtualGroup
+from gridref.model.scan_report import Fate, Finding, ScanReport
 
 __all__ = ["LEFT_OUT", "Combination", "Drift", "DriftCase", "DriftReport", "file_ranges", "grouped"]
 
@@ -156,7 +157,7 @@ class DriftReport:
 
     def __str__(self) -> str:
         if not self.drifts:
-            return f"{len(self.files)} files, no drift"
+            return f"{len(self.files)} file{'' if len(self.files) == 1 else 's'}, no drift"
         lines = []
         for cause in dict.fromkeys(drift.cause for drift in self.drifts):
             lines.append(cause)
@@ -185,6 +186,29 @@ class Combination:
     group: VirtualGroup | None
     report: DriftReport
     problems: tuple[Problem, ...] = ()
+
+    @property
+    def summary(self) -> str:
+        """How many files, drifts and problems there are, in words."""
+        counts = {
+            "file": len(self.report.files),
+            "drift": len(self.report),
+            "problem": len(self.problems),
+        }
+        return ", ".join(f"{n} {name}{'' if n == 1 else 's'}" for name, n in counts.items())
+
+    def telling_what_is_left_out(self) -> Combination:
+        """The combination whose group's own report lists what was left out of it, too."""
+        if self.group is None or not self.report.left_out:
+            return self
+        findings = []
+        for drift in self.report.left_out:
+            case = drift.cases[-1]
+            reason = case.value if len(drift.cases) == 1 else "some files lack it"
+            source = self.report.files[case.ranges[0][0]] if case.ranges else ""
+            findings.append(Finding(f"/{drift.variable}", Fate.SKIPPED, reason, source))
+        report = ScanReport.joined([self.group.report, ScanReport(tuple(findings))])
+        return replace(self, group=self.group.replace(report=report))
 
     def unwrap(self) -> VirtualGroup:
         """The combined group.

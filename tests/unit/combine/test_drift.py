@@ -516,6 +516,90 @@ def test_gaps_and_disorder_are_reported() -> None:
     assert kept.group.arrays["time"].shape == (4,)
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_unevenly_spaced_labels_make_no_gap(sign: int) -> None:
+    files = [labelled(*(sign * np.array(own))) for own in ([1, 2, 9], [12, 13, 20], [27, 28])]
+    assert causes(combine(files, "time", read=read_slowly).report) == set()
+    files.append(labelled(*(sign * np.array([60, 61]))))
+    (drift,) = combine(files, "time", read=read_slowly).report
+    assert (drift.cause, drift.cases[0].ranges) == ("gap", ((3, 3),))
+
+
+def of_one_variable(name: str, labels: list[int], start: float) -> VirtualGroup:
+    values = np.arange(start, start + len(labels))
+    return VirtualGroup(
+        {"time": numbers(np.array(labels, float), chunks=[2]), name: numbers(values, chunks=[3])}
+    )
+
+
+@pytest.mark.parametrize("rule", ["first", "last"])
+@pytest.mark.parametrize("batch", [2, 1024])
+def test_files_of_one_variable_each_hide_nothing_of_each_other(
+    rule: str, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gridref.combine.folding.BATCH_GROUPS", batch)
+    files = [
+        of_one_variable("tas", [0, 1, 2], 10.0),
+        of_one_variable("pr", [0, 1, 2], 20.0),
+        of_one_variable("tas", [2, 3, 4], 30.0),
+        of_one_variable("pr", [3, 4, 5], 40.0),
+    ]
+    joined = concat(files, "time", read=read_slowly, overlap=rule, join="outer")
+    assert read_slowly(joined.arrays["time"]).tolist() == [0, 1, 2, 3, 4, 5]
+    tas, pr = (decoded(joined.arrays[name]) for name in ("tas", "pr"))
+    np.testing.assert_array_equal(tas, [10, 11, 12 if rule == "first" else 30, 31, 32, np.nan])
+    np.testing.assert_array_equal(pr, [20, 21, 22, 40, 41, 42])
+
+
+def test_integers_that_other_files_complete_stay_integers() -> None:
+    time = numbers(np.array([0.0, 1.0]))
+    files = [group(time=time, a=numbers([1, 2])), group(time=time, b=numbers([3, 4]))]
+    done = combine(
+        files, "time", read=read_slowly, options=CombineOptions(overlap="first", join="outer")
+    )
+    assert done.group is not None
+    for name, values in (("a", [1, 2]), ("b", [3, 4])):
+        assert done.group.arrays[name].dtype.kind == "i"
+        assert read_slowly(done.group.arrays[name]).tolist() == values
+    told = done.report.of_cause("variable-missing")
+    assert {drift.resolution for drift in told} == {"taken from the files that have it"}
+
+
+@pytest.mark.parametrize("batch", [1, 1024])
+def test_a_dimension_that_no_file_has_is_said_first(
+    batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gridref.combine.folding.BATCH_GROUPS", batch)
+    files = [labelled(1, 2, 3), labelled(4, 5)]
+    with pytest.raises(CombineError) as error:
+        concat(files, "tmie", read=read_slowly)
+    first = error.value.problems[0]
+    assert first.cause == "dimension-missing"
+    assert "'tmie'" in first.message
+    assert "time" in first.message
+    assert concat([labelled(1, 2), labelled(1, 2)], "member").arrays["v"].shape == (2, 2)
+
+
+def test_what_dropped_conflicts_leave_out_is_told() -> None:
+    one = group(a=numbers([1.0]), b=numbers(np.array([b"x"])))
+    other = group(a=numbers([2.0]), b=numbers([1]))
+    done = combine([one, other], "time", options=CombineOptions(conflicts="drop"))
+    assert done.group is not None
+    assert list(done.group.arrays) == ["a"]
+    assert [drift.variable for drift in done.report.left_out] == ["b"]
+    (finding,) = done.group.report.skipped
+    assert finding.path == "/b"
+    assert "dtypes differ" in finding.reason
+
+
+def test_counts_are_written_as_they_are_said() -> None:
+    done = combine([group(a=numbers([1.0]))], "time")
+    assert done.summary == "1 file, 0 drifts, 0 problems"
+    assert str(done.report) == "1 file, no drift"
+    bad = combine([group(a=numbers([1.0])), group(a=numbers(np.array([b"x"])))], "time")
+    assert bad.summary == "2 files, 0 drifts, 1 problem"
+
+
 # Variables without the dimension
 
 

@@ -34,10 +34,7 @@ def print_plan(console: Console, combination: Combination, *, as_json: bool) -> 
         console.print(_drifts(combination))
     for problem in combination.problems:
         console.print(Text.assemble(("problem ", "bold red"), str(problem)))
-    n_drifts, n_problems = len(combination.report), len(combination.problems)
-    console.print(
-        f"{len(combination.report.files)} files, {n_drifts} drifts, {n_problems} problems"
-    )
+    console.print(combination.summary)
     return not combination.problems
 
 
