@@ -3,23 +3,26 @@
 The tree is sorted by what a caller would do about it::
 
     GridrefError
-    ├── InvalidRequestError (ValueError)      fix the call: a bad selection, option or name
-    │   └── GroupNotFoundError (OSError)      no group of that name
-    ├── ScanError                             a source file cannot be described
-    │   ├── SourceFormatError                 not the format it claims, truncated or corrupt
-    │   └── UnsupportedFeatureError           valid, but not servable faithfully
-    ├── CombineError                          inputs do not fit together: carries every problem
-    ├── CatalogError                          the catalog itself is unusable
-    │   ├── CatalogNotFoundError              there is none at that address
-    │   ├── CatalogVersionError               written by another format version
-    │   └── CatalogCorruptError               cut, missing or contradictory parts
-    ├── ReadError                             data exists but could not be delivered
-    │   ├── SourceUnavailableError            vanished, unreachable, or not permitted
-    │   ├── SourceChangedError                size, ETag or mtime differ from the scan's
-    │   ├── ShortReadError                    fewer bytes came than the reference promises
-    │   └── DecodeError                       the bytes are not what their codecs produce
-    ├── NotRepresentableError                 the view, export or slice cannot express this array
-    └── ReadOnlyError (PermissionError, ValueError)   a write on a read-only store
+    ├── InvalidRequestError (ValueError)    fix the call: a bad selection, option or name
+    │   └── GroupNotFoundError (OSError)    no group of that name
+    ├── ScanError                           a source file cannot be described
+    │   ├── SourceFormatError               not the format it claims, truncated or corrupt
+    │   └── UnsupportedFeatureError         valid, but not servable faithfully: skip or ask for it
+    ├── CombineError                        inputs do not fit together: carries every problem
+    ├── CatalogError                        the catalog itself is unusable
+    │   ├── CatalogNotFoundError            there is none at that address
+    │   ├── CatalogVersionError             written by another format version
+    │   └── CatalogCorruptError             cut, missing or contradictory parts
+    ├── ReadError                           data exists but could not be delivered
+    │   ├── SourceUnavailableError          vanished, unreachable, or not permitted
+    │   ├── SourceChangedError              size, ETag or mtime differ from the scan's
+    │   ├── ShortReadError                  fewer bytes came than the reference promises
+    │   └── DecodeError                     the bytes are not what their codecs produce
+    ├── NotRepresentableError               the asked view, export or slice cannot express it
+    └── ReadOnlyError (PermissionError)     a write on a read-only store
+
+Each class has a `kind`, a short name for programs and logs that stays the same when classes are
+moved or renamed. Kinds, like the causes of problems (`PROBLEM_CAUSES`), are only ever added.
 
 None of them is a ``KeyError`` or ``FileNotFoundError``: Zarr readers take those for "this chunk
 is absent" and would fill in values that are not in the archive.
@@ -29,8 +32,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 __all__ = [
+    "PROBLEM_CAUSES",
     "CatalogCorruptError",
     "CatalogError",
     "CatalogNotFoundError",
@@ -106,6 +111,9 @@ class GridrefError(Exception):
         Where it is wrong. It is written behind the reason.
     """
 
+    kind: ClassVar[str] = "gridref"
+    """Stable name of the class of errors."""
+
     def __init__(self, reason: str, place: Place | None = None) -> None:
         super().__init__(reason)
         self.reason = reason
@@ -116,7 +124,7 @@ class GridrefError(Exception):
         return f"{self.reason} [{where}]" if where else self.reason
 
     def located(self, place: Place) -> GridrefError:
-        """The same error, knowing more about where it happened."""
+        """Add what is known of where it happened, and return this error, to be raised on."""
         self.place = self.place.within(place)
         return self
 
@@ -124,65 +132,124 @@ class GridrefError(Exception):
 class InvalidRequestError(GridrefError, ValueError):
     """The call itself is wrong: a selection, option or name that cannot be meant."""
 
+    kind: ClassVar[str] = "invalid-request"
+
 
 class GroupNotFoundError(InvalidRequestError, OSError):
     """No group of that name, in what was opened."""
+
+    kind: ClassVar[str] = "group-not-found"
 
 
 class ScanError(GridrefError):
     """A source file cannot be described."""
 
+    kind: ClassVar[str] = "scan"
+
 
 class SourceFormatError(ScanError):
     """The file is not of the format it claims to be, or is truncated or corrupt."""
+
+    kind: ClassVar[str] = "source-format"
 
 
 class UnsupportedFeatureError(ScanError):
     """The file is valid, but holds something that gridref cannot serve faithfully."""
 
+    kind: ClassVar[str] = "unsupported-feature"
+
 
 class CatalogError(GridrefError):
     """A catalog is unusable."""
+
+    kind: ClassVar[str] = "catalog"
 
 
 class CatalogNotFoundError(CatalogError):
     """No catalog at the address."""
 
+    kind: ClassVar[str] = "catalog-not-found"
+
 
 class CatalogVersionError(CatalogError):
     """The catalog is of a format version that this gridref does not know."""
+
+    kind: ClassVar[str] = "catalog-version"
 
 
 class CatalogCorruptError(CatalogError):
     """Parts of the catalog are cut, missing or contradict each other."""
 
+    kind: ClassVar[str] = "catalog-corrupt"
+
 
 class ReadError(GridrefError):
     """Data that exists could not be delivered."""
+
+    kind: ClassVar[str] = "read"
 
 
 class SourceUnavailableError(ReadError):
     """A source vanished, cannot be reached, or must not be read."""
 
+    kind: ClassVar[str] = "source-unavailable"
+
 
 class SourceChangedError(ReadError):
     """A source is not the file that was scanned."""
+
+    kind: ClassVar[str] = "source-changed"
 
 
 class ShortReadError(ReadError):
     """A source delivered fewer bytes than a chunk reference promises."""
 
+    kind: ClassVar[str] = "short-read"
+
 
 class DecodeError(ReadError):
     """Stored bytes are not what their codec chain produces."""
+
+    kind: ClassVar[str] = "decode"
 
 
 class NotRepresentableError(GridrefError):
     """What was asked for cannot express this array."""
 
+    kind: ClassVar[str] = "not-representable"
+
 
 class ReadOnlyError(GridrefError, PermissionError, ValueError):
     """Catalogs are served read-only."""
+
+    kind: ClassVar[str] = "read-only"
+
+
+PROBLEM_CAUSES = frozenset(
+    {
+        "attributes",
+        "calendar-differs",
+        "crs-differs",
+        "dimension-missing",
+        "dimensions-differ",
+        "dtype-differs",
+        "index-shift",
+        "labels-differ",
+        "nodata-differs",
+        "not-georeferenced",
+        "off-grid",
+        "overlap",
+        "packing-differs",
+        "resolution-differs",
+        "rotated",
+        "shape-differs",
+        "time-units-differ",
+        "units-differ",
+        "values-differ",
+        "variable-missing",
+    }
+)
+"""Every `Problem.cause`; names are added, never changed or taken away."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +259,7 @@ class Problem:
     Attributes
     ----------
     cause
-        Short stable name of the kind of problem, like ``"shape-differs"``.
+        Short stable name of the kind of problem: one of `PROBLEM_CAUSES`.
     message
         What differs, with the values, and what to do.
     variable
@@ -205,6 +272,9 @@ class Problem:
     message: str
     variable: str | None = None
     sources: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        assert self.cause in PROBLEM_CAUSES, f"add {self.cause!r} to PROBLEM_CAUSES"
 
     def __str__(self) -> str:
         head = f"{self.variable}: " if self.variable else ""
@@ -222,6 +292,8 @@ class CombineError(GridrefError):
     problems
         Every problem found, in the order of the inputs.
     """
+
+    kind: ClassVar[str] = "combine"
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)

@@ -1,0 +1,116 @@
+"""Kinds of errors and causes of problems are names that others rely on: only ever added."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+
+import pytest
+
+from gridref import errors
+from gridref.errors import (
+    PROBLEM_CAUSES,
+    CombineError,
+    GridrefError,
+    InvalidRequestError,
+    Place,
+    Problem,
+)
+
+KINDS = {
+    "CatalogCorruptError": "catalog-corrupt",
+    "CatalogError": "catalog",
+    "CatalogNotFoundError": "catalog-not-found",
+    "CatalogVersionError": "catalog-version",
+    "CombineError": "combine",
+    "DecodeError": "decode",
+    "GridrefError": "gridref",
+    "GroupNotFoundError": "group-not-found",
+    "InvalidRequestError": "invalid-request",
+    "NotRepresentableError": "not-representable",
+    "ReadError": "read",
+    "ReadOnlyError": "read-only",
+    "ScanError": "scan",
+    "ShortReadError": "short-read",
+    "SourceChangedError": "source-changed",
+    "SourceFormatError": "source-format",
+    "SourceUnavailableError": "source-unavailable",
+    "UnsupportedFeatureError": "unsupported-feature",
+}
+"""Every kind there ever was. Add lines; never change or remove one."""
+
+CAUSES = {
+    "attributes",
+    "calendar-differs",
+    "crs-differs",
+    "dimension-missing",
+    "dimensions-differ",
+    "dtype-differs",
+    "index-shift",
+    "labels-differ",
+    "nodata-differs",
+    "not-georeferenced",
+    "off-grid",
+    "overlap",
+    "packing-differs",
+    "resolution-differs",
+    "rotated",
+    "shape-differs",
+    "time-units-differ",
+    "units-differ",
+    "values-differ",
+    "variable-missing",
+}
+"""Every cause there ever was. Add lines; never change or remove one."""
+
+
+def error_classes() -> dict[str, type[GridrefError]]:
+    return {
+        name: member
+        for name, member in inspect.getmembers(errors, inspect.isclass)
+        if issubclass(member, GridrefError)
+    }
+
+
+def test_kinds_are_only_added() -> None:
+    assert {name: kind.kind for name, kind in error_classes().items()} == KINDS
+
+
+def test_every_class_states_a_kind_of_its_own() -> None:
+    classes = error_classes().values()
+    assert all("kind" in vars(member) for member in classes)
+    assert len({member.kind for member in classes}) == len(classes)
+
+
+def test_causes_are_only_added() -> None:
+    assert PROBLEM_CAUSES == CAUSES
+
+
+def test_a_cause_that_is_not_listed_is_noticed() -> None:
+    with pytest.raises(AssertionError, match="add 'new-one'"):
+        Problem("new-one", "it is new")
+
+
+def test_every_public_class_stands_in_the_tree() -> None:
+    lines = str(errors.__doc__).splitlines()
+    tree = [line for line in lines if "├──" in line or "└──" in line or line == "    GridrefError"]
+    named = [line.replace("│", " ").strip(" ├└─").split()[0] for line in tree]
+    assert sorted(named) == sorted(error_classes())
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        InvalidRequestError("bad", Place("a.nc", "tas", (1, 2), 3, 4)),
+        CombineError([Problem("overlap", "twice", "tas", ("a.nc", "b.nc"))]),
+    ],
+)
+def test_errors_travel_between_processes(error: GridrefError) -> None:
+    copy = pickle.loads(pickle.dumps(error))
+    assert (type(copy), str(copy), vars(copy)) == (type(error), str(error), vars(error))
+
+
+def test_a_place_is_filled_in_and_what_is_known_stays() -> None:
+    error = InvalidRequestError("bad", Place(variable="tas"))
+    assert error.located(Place("a.nc", "group")) is error
+    assert error.place == Place("a.nc", "tas")
