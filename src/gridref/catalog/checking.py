@@ -48,7 +48,7 @@ def check_catalog(
 
 
 def _check_table(address: str, table: TableEntry, options: Mapping[str, Any] | None) -> None:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     try:
         source = describe_source(address, options)
         if source.size_bytes != table.n_bytes:
@@ -56,14 +56,14 @@ def _check_table(address: str, table: TableEntry, options: Mapping[str, Any] | N
         with SourcePool(options) as pool:
             for start in range(0, table.n_bytes, _PIECE_BYTES):
                 length = min(_PIECE_BYTES, table.n_bytes - start)
-                found.update(pool.read(source, start, length))
+                digest.update(pool.read(source, start, length))
     except ShortReadError as error:
         raise _corrupt("it is cut", address) from error
     except SourceUnavailableError as error:
         if not is_absent(error):
             raise
         raise _corrupt("it is missing", address) from error
-    if found.hexdigest() != table.sha256:
+    if digest.hexdigest() != table.sha256:
         raise _corrupt("its SHA-256 is not the one that the catalog states", address)
 
 

@@ -250,6 +250,8 @@ class CatalogDocument:
         Name and version of the writer.
     extra
         JSON values of the application's own.
+    format_version
+        Version of the format that it is written in.
     """
 
     root: GroupEntry
@@ -258,6 +260,7 @@ class CatalogDocument:
     source_urls: SourceUrls
     created_by: str
     extra: Mapping[str, Any]
+    format_version: int = FORMAT_VERSIONS[-1]
 
     @property
     def digest(self) -> str:
@@ -282,7 +285,7 @@ class CatalogDocument:
             _dump(
                 {
                     "format": FORMAT_NAME,
-                    "format_version": FORMAT_VERSIONS[-1],
+                    "format_version": self.format_version,
                     "created_by": self.created_by,
                     "digest": self.digest,
                     "tables": {name: asdict(table) for name, table in self.tables.items()},
@@ -306,18 +309,19 @@ class CatalogDocument:
         place = Place(source=address)
         document = _parse(content, place)
         try:
-            found = cls(
+            catalog = cls(
                 GroupEntry.from_json(document["root"]),
                 Interned.from_json(document),
                 {name: TableEntry(**table) for name, table in document["tables"].items()},
                 document["source_urls"],
                 document["created_by"],
                 document["extra"],
+                document["format_version"],
             )
-            missing = {"sources", "blocks", "chunks"} - set(found.tables)
+            missing = {"sources", "blocks", "chunks"} - set(catalog.tables)
             if missing:
                 raise ValueError(f"no table {', '.join(sorted(missing))}")
-            return found, str(document["digest"])
+            return catalog, str(document["digest"])
         except CatalogError:
             raise
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:

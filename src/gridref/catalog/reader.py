@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, override
 
 from gridref.catalog.document import (
-    FORMAT_VERSIONS,
     ROOT_FILE,
     ArrayEntry,
     CatalogDocument,
@@ -42,7 +41,7 @@ class CatalogInfo:
         SHA-256 of its content, ``sha256:...``. It changes exactly when the catalog is rebuilt with
         another content.
     format_version
-        Version of the format.
+        Version of the format that it is written in.
     created_by
         Name and version of what wrote it.
     n_sources, n_blocks, n_chunks
@@ -130,7 +129,7 @@ def open_catalog(
     info = CatalogInfo(
         url=folder.url,
         digest=digest,
-        format_version=FORMAT_VERSIONS[-1],
+        format_version=document.format_version,
         created_by=document.created_by,
         n_sources=tables["sources"].n_rows,
         n_blocks=tables["blocks"].n_rows,

@@ -112,13 +112,13 @@ class ChunkTable:
         order = np.argsort(groups, kind="stable")
         bounds = np.append(np.searchsorted(groups[order], numbers), rows.size)
         for position, number in enumerate(numbers.tolist()):
-            places = order[bounds[position] : bounds[position + 1]]
-            part, payload = self._taken(number, rows[places] - starts[number])
+            wanted = order[bounds[position] : bounds[position + 1]]
+            part, payload = self._taken(number, rows[wanted] - starts[number])
             part.offset[part.state == ChunkState.INLINE] += n_inline
             n_inline += len(payload)
             payloads.append(payload)
             for column, values in zip(_columns(result), _columns(part), strict=True):
-                column[places] = values
+                column[wanted] = values
         return self._manifest(result, b"".join(payloads))
 
     def _manifest(self, rows: _Rows, payload: bytes) -> ChunkManifest:

@@ -187,12 +187,12 @@ class RemoteFolder:
         """Names of what lies in it; None if there is nothing."""
         self._filesystem.invalidate_cache(self._path)
         try:
-            entries = self._call(lambda: self._filesystem.ls(self._path, detail=False))
+            paths = self._call(lambda: self._filesystem.ls(self._path, detail=False))
         except SourceUnavailableError as error:
             if is_absent(error):
                 return None
             raise
-        return [str(entry).rstrip("/").rpartition("/")[2] for entry in entries]
+        return [str(path).rstrip("/").rpartition("/")[2] for path in paths]
 
     def read(self, name: str) -> bytes:
         """Content of a file."""
@@ -270,19 +270,19 @@ def _unusable(path: str, error: OSError) -> GridrefError:
     return SourceUnavailableError(f"{error.strerror or error}", Place(source=path))
 
 
-_NETWORK_PLACE = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://[^/]*)(/.*|)$")
+_SERVER_AND_PATH = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://[^/]*)(/.*|)$")
 
 
 def relative_url(url: str, folder: str) -> str:
     """The address of a source as seen from a folder; unchanged if they have no root in common."""
     if is_local(url) and is_local(folder):
         return os.path.relpath(url, folder).replace(os.sep, "/")
-    places = [_NETWORK_PLACE.match(address) for address in (url, folder)]
-    if "::" in url or "::" in folder or places[0] is None or places[1] is None:
+    of_url, of_folder = _SERVER_AND_PATH.match(url), _SERVER_AND_PATH.match(folder)
+    if "::" in url or "::" in folder or of_url is None or of_folder is None:
         return url
-    if places[0][1] != places[1][1]:
+    if of_url[1] != of_folder[1]:
         return url
-    return posixpath.relpath(places[0][2] or "/", places[1][2] or "/")
+    return posixpath.relpath(of_url[2] or "/", of_folder[2] or "/")
 
 
 def resolved_url(url: str, folder: str) -> str:
@@ -291,7 +291,7 @@ def resolved_url(url: str, folder: str) -> str:
         return url
     if is_local(folder):
         return os.path.normpath(os.path.join(folder, url))
-    place = _NETWORK_PLACE.match(folder)
-    if place is None:
+    of_folder = _SERVER_AND_PATH.match(folder)
+    if of_folder is None:
         return url
-    return place[1] + posixpath.normpath(posixpath.join(place[2] or "/", url))
+    return of_folder[1] + posixpath.normpath(posixpath.join(of_folder[2] or "/", url))

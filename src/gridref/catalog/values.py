@@ -58,11 +58,11 @@ def value_to_json(value: Any) -> Any:
     if isinstance(value, bytes):
         return {"$bytes": _base64(value)}
     if isinstance(value, list):
-        return [value_to_json(entry) for entry in value]
+        return [value_to_json(item) for item in value]
     if isinstance(value, tuple):
-        return {"$tuple": [value_to_json(entry) for entry in value]}
+        return {"$tuple": [value_to_json(item) for item in value]}
     if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
-        members = {name: value_to_json(entry) for name, entry in value.items()}
+        members = {name: value_to_json(item) for name, item in value.items()}
         return {"$dict": members} if any(name[:1] == "$" for name in members) else members
     raise InvalidRequestError(f"a catalog cannot keep a value of type {type(value).__name__}")
 
@@ -76,12 +76,12 @@ def value_from_json(document: Any) -> Any:
         If the form is not one that `value_to_json` makes.
     """
     if isinstance(document, list):
-        return [value_from_json(entry) for entry in document]
+        return [value_from_json(item) for item in document]
     if not isinstance(document, Mapping):
         return document
     tag = next(iter(document)) if len(document) == 1 else ""
     if tag[:1] != "$":
-        return {name: value_from_json(entry) for name, entry in document.items()}
+        return {name: value_from_json(item) for name, item in document.items()}
     return _READERS[tag](document[tag])
 
 
@@ -144,18 +144,18 @@ def _numpy_from_json(body: Mapping[str, Any]) -> Any:
 
 def _flat(nested: Any, depth: int) -> list[Any]:
     """The elements of lists nested `depth` deep."""
-    entries = [nested]
+    elements = [nested]
     for _ in range(depth):
-        entries = [inner for entry in entries for inner in entry]
-    return entries
+        elements = [inner for element in elements for inner in element]
+    return elements
 
 
 _READERS: dict[str, Callable[[Any], Any]] = {
     "$float": float,
     "$complex": _complex_from_json,
     "$bytes": lambda text: base64.b64decode(text, validate=True),
-    "$tuple": lambda entries: tuple(map(value_from_json, entries)),
-    "$dict": lambda members: {name: value_from_json(entry) for name, entry in members.items()},
+    "$tuple": lambda items: tuple(map(value_from_json, items)),
+    "$dict": lambda members: {name: value_from_json(item) for name, item in members.items()},
     "$numpy": _numpy_from_json,
 }
 
@@ -257,7 +257,7 @@ def encoding_from_json(document: Mapping[str, Any]) -> Encoding:
     return Encoding(
         tuple(int(length) for length in document["chunk_shape"]),
         dtype_from_json(document["data_type"]),
-        tuple(_codec_from_json(entry) for entry in document["codecs"]),
+        tuple(_codec_from_json(codec) for codec in document["codecs"]),
         EdgePolicy(document["edge"]),
         base64.b64decode(document.get("prefix", ""), validate=True),
         None if fill is None else base64.b64decode(fill, validate=True),

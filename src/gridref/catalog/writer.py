@@ -172,7 +172,7 @@ def _to_be_replaced(folder: Folder) -> list[str]:
             f"not a catalog, and not empty (it holds {others[0]!r}): choose another place",
             Place(source=folder.url),
         )
-    # What is young may belong to a write under way.
+    # Other files that were made lately may be tables that another process is writing right now.
     old = [n for n in ours if n not in current and (folder.age(n) or 0) > LEFT_OVER_SECONDS]
     return [*current, *old]
 

@@ -247,7 +247,7 @@ def _metadata_keys(arrays: Sequence[VirtualArray]) -> Iterator[list[Any] | None]
 
 
 def _plainly_equal(values: list[Any]) -> bool:
-    """Whether all compare equal to the first; dtypes are not compared. False may be wrong."""
+    """Whether all equal the first, dtypes aside; False too where that is not known."""
     try:
         return values.count(values[0]) == len(values)
     except ValueError:  # arrays among them

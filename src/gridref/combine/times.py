@@ -1,4 +1,4 @@
-"""Time coordinates with different units or reference dates, put on one.
+"""Time coordinates with different units or reference dates, all expressed in the first file's.
 
 Numbers are changed exactly or not at all: integers by integer arithmetic, floats where the sum has
 no rounding error (the error term of Knuth's TwoSum, The Art of Computer Programming 2, 4.2.2), and

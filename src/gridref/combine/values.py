@@ -1,4 +1,4 @@
-"""Values of arrays that rules have to see: kept inline, or read by whoever called."""
+"""Values that rules of combining have to see: inline in the array, or read by a function given."""
 
 from __future__ import annotations
 

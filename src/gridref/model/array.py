@@ -19,7 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.errors import InvalidRequestError
-from gridref.model.blocks import MISSING_BLOCK, BlockSource, BlockTable
+from gridref.model.blocks import (
+    MISSING_BLOCK,
+    AxisTable,
+    BlockSource,
+    BlockTable,
+    common_along,
+)
 from gridref.model.display import html_of
 from gridref.model.encoding import EdgePolicy, Encoding, bytes_codec
 from gridref.model.grid import ChunkGrid
@@ -40,18 +46,6 @@ __all__ = [
 ]
 
 Int64Array = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class AxisTable:
-    """What an axis' blocks have in common across the other axes, where they do.
-
-    Each field is an int64 array with one entry a block coordinate along the axis.
-    """
-
-    chunk_length: Int64Array
-    origin: Int64Array
-    step: Int64Array
 
 
 class ArrayAccess(Protocol):
@@ -227,11 +221,9 @@ class VirtualArray:
     def block_shapes(self) -> Int64Array:
         """int64 (n_blocks, ndim), shape of each block."""
         edges = np.meshgrid(*(axis.edges() for axis in self.grid.axes), indexing="ij")
-        return (
-            np.stack([lengths.reshape(-1) for lengths in edges], axis=-1)
-            if edges
-            else (np.zeros((1, 0), np.int64))
-        )
+        if not edges:
+            return np.zeros((1, 0), np.int64)
+        return np.stack([lengths.reshape(-1) for lengths in edges], axis=-1)
 
     def decoded_shapes(self, block: Int64Array, chunk: Int64Array) -> Int64Array:
         """int64 (n, ndim), shape that stored chunks have when they are decoded.
@@ -386,10 +378,10 @@ class VirtualGroup:
 
     def walk(self, path: str = "") -> list[tuple[str, VirtualGroup]]:
         """Itself and all groups below as (path, group); the root's path is ``""``."""
-        found = [(path, self)]
+        groups = [(path, self)]
         for name, group in self.groups.items():
-            found += group.walk(f"{path}/{name}" if path else name)
-        return found
+            groups += group.walk(f"{path}/{name}" if path else name)
+        return groups
 
     def all_arrays(self) -> dict[str, VirtualArray]:
         """Every array at any depth by path, like ``"model/tas"``."""
@@ -456,15 +448,3 @@ def zero_of(dtype: np.dtype[Any]) -> Any:
     if dtype.kind == "T":
         return ""
     return np.zeros((), dtype)[()]
-
-
-def common_along(values: Int64Array, present: NDArray[np.bool_], axis: int) -> Int64Array | None:
-    """Values per place along `axis` if they agree over the other axes; absent ones always do."""
-    if not values.size:
-        return np.ones(values.shape[axis], np.int64)
-    moved = np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1)
-    mask = np.moveaxis(present, axis, 0).reshape(moved.shape)
-    first = moved[np.arange(len(moved)), np.argmax(mask, axis=1)]
-    if ((moved != first[:, np.newaxis]) & mask).any():
-        return None
-    return first

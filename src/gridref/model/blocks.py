@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gridref.errors import InvalidRequestError
 
-__all__ = ["MISSING_BLOCK", "BlockSource", "BlockTable"]
+__all__ = ["MISSING_BLOCK", "AxisTable", "BlockSource", "BlockTable", "common_along"]
 
 Int64Array = NDArray[np.int64]
 
@@ -148,3 +148,29 @@ class BlockTable:
         for axis, k in zip(all_axes if axes is None else axes, chunk, strict=True):
             row = row + k * self.row_stride[block, axis]
         return row
+
+
+@dataclass(frozen=True)
+class AxisTable:
+    """What an axis' blocks have in common across the other axes, where they do.
+
+    Each field is an int64 array with one element for each block coordinate along the axis.
+    """
+
+    chunk_length: Int64Array
+    origin: Int64Array
+    step: Int64Array
+
+
+def common_along(values: Int64Array, present: NDArray[np.bool_], axis: int) -> Int64Array | None:
+    """Values per place along `axis` if they agree over the other axes; absent ones always do."""
+    if not values.size:
+        return np.ones(values.shape[axis], np.int64)
+    # Steps [[1, 1], [9, 2]] of 2 x 2 blocks, along axis 0, where the block of the 9 is missing: the
+    # first present ones are [1, 2], and no present one differs: the result is [1, 2].
+    moved = np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1)
+    mask = np.moveaxis(present, axis, 0).reshape(moved.shape)
+    first = moved[np.arange(len(moved)), np.argmax(mask, axis=1)]
+    if ((moved != first[:, np.newaxis]) & mask).any():
+        return None
+    return first

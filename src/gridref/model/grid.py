@@ -104,14 +104,14 @@ class GridAxis:
         return cls(extent, _frozen(length[heads]), _frozen(np.add.reduceat(count, heads)))
 
     @classmethod
-    def from_json(cls, entry: int | Sequence[Any], extent: int) -> Self:
-        """Read one entry of a ``rectilinear`` or ``rectangular`` grid document."""
-        if isinstance(entry, bool) or not isinstance(entry, int | list | tuple):
-            raise InvalidRequestError(f"chunk edges must be an integer or a list, got {entry!r}")
-        if isinstance(entry, int):
-            return cls.uniform(extent, entry)
+    def from_json(cls, edges: int | Sequence[Any], extent: int) -> Self:
+        """Read one axis of a ``rectilinear`` or ``rectangular`` grid document."""
+        if isinstance(edges, bool) or not isinstance(edges, int | list | tuple):
+            raise InvalidRequestError(f"chunk edges must be an integer or a list, got {edges!r}")
+        if isinstance(edges, int):
+            return cls.uniform(extent, edges)
         lengths, counts = [], []
-        for item in entry:
+        for item in edges:
             pair = item if isinstance(item, list | tuple) else (item, 1)
             if len(pair) != 2 or not all(type(number) is int for number in pair):
                 raise InvalidRequestError(f"chunk edge must be N or [N, count], got {item!r}")
@@ -331,19 +331,19 @@ class ChunkGrid:
             kind = configuration.get("kind")
             if kind != "inline":
                 raise InvalidRequestError(f"rectilinear grid of unknown kind {kind!r}")
-            entries = configuration["chunk_shapes"]
+            edges_by_axis = configuration["chunk_shapes"]
         elif name == "rectangular":
-            entries = configuration["chunk_shape"]
+            edges_by_axis = configuration["chunk_shape"]
         else:
             raise InvalidRequestError(f"unknown chunk grid {name!r}")
-        if len(entries) != len(shape):
+        if len(edges_by_axis) != len(shape):
             raise InvalidRequestError(
-                f"chunk grid of rank {len(entries)} for an array of rank {len(shape)}"
+                f"chunk grid of rank {len(edges_by_axis)} for an array of rank {len(shape)}"
             )
-        grid = cls(tuple(map(GridAxis.from_json, entries, shape)))
+        grid = cls(tuple(map(GridAxis.from_json, edges_by_axis, shape)))
         if name == "rectangular":
-            for axis, entry in zip(grid.axes, entries, strict=True):
-                if not isinstance(entry, int) and not axis.is_exact:
+            for axis, edges in zip(grid.axes, edges_by_axis, strict=True):
+                if not isinstance(edges, int) and not axis.is_exact:
                     raise InvalidRequestError("edges of a rectangular grid must sum to the extent")
         return grid
 

@@ -56,7 +56,7 @@ def getitem(array: VirtualArray, key: Any) -> VirtualArray:
     NotRepresentableError
         For an array of integers that falls into more than `MAX_RUNS` runs.
     """
-    if any(entry is None for entry in (key if isinstance(key, tuple) else (key,))):
+    if any(index is None for index in (key if isinstance(key, tuple) else (key,))):
         raise NotRepresentableError("a new axis in an index: use expand_dims")
     return isel(array, dict(enumerate(expand_ellipsis(key, array.ndim))))
 
@@ -85,11 +85,11 @@ def isel(array: VirtualArray, selection: Mapping[str, Any] | Mapping[int, Any]) 
         For an array of integers that falls into more than `MAX_RUNS` runs.
     """
     dropped = []
-    for key, entry in selection.items():
+    for key, chosen in selection.items():
         axis = key if isinstance(key, int) else axis_of(array, key)
-        normal = normalize_selection(entry, array.shape[axis], axis)
+        normal = normalize_selection(chosen, array.shape[axis], axis)
         if isinstance(normal, Progression):
-            if not isinstance(entry, slice):
+            if not isinstance(chosen, slice):
                 dropped.append(axis)
             array = _select_slice(array, axis, normal)
         else:

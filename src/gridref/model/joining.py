@@ -19,7 +19,12 @@ from gridref.model.array import MISSING_BLOCK, BlockTable, VirtualArray
 from gridref.model.encoding import Encoding, bytes_codec
 from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.indexing import split_blocks
-from gridref.model.manifest import ChunkManifest, ChunkState, Manifest, Source
+from gridref.model.manifest import (
+    ChunkManifest,
+    Manifest,
+    distinct_objects,
+    identity_numbers,
+)
 from gridref.model.reshaping import expand_dims
 
 __all__ = [
@@ -117,7 +122,7 @@ def missing_array(
 def _checked_lengths(grids: Sequence[ChunkGrid], axis: int) -> list[int]:
     """Lengths along the axis; the extents along the others are checked."""
     expected = grids[0].shape
-    for grid in _distinct(grids):
+    for grid in distinct_objects(grids):
         shape = grid.shape
         if shape[:axis] != expected[:axis] or shape[axis + 1 :] != expected[axis + 1 :]:
             raise InvalidRequestError(
@@ -125,11 +130,6 @@ def _checked_lengths(grids: Sequence[ChunkGrid], axis: int) -> list[int]:
                 f" dimension {axis}"
             )
     return [grid.shape[axis] for grid in grids]
-
-
-def _distinct[T](items: Sequence[T]) -> list[T]:
-    """Objects without repetitions of the very same ones, which alike files often share."""
-    return list(dict(zip(map(id, items), items, strict=True)).values())
 
 
 def common_dtype(arrays: Sequence[VirtualArray]) -> np.dtype[Any]:
@@ -186,7 +186,7 @@ def recast(array: VirtualArray, dtype: np.dtype[Any], fill_value: Any) -> Virtua
         )
     if not same_scalar(cast_scalar(array.fill_value, dtype), fill_value, dtype):
         array = _with_real_blocks(array)
-    encodings = tuple(_with_fill(entry, array.fill_value) for entry in array.encodings)
+    encodings = tuple(_with_fill(encoding, array.fill_value) for encoding in array.encodings)
     return array.replace(dtype=dtype, fill_value=fill_value, encodings=encodings)
 
 
@@ -233,7 +233,7 @@ def _with_real_blocks(array: VirtualArray) -> VirtualArray:
 
 def _refined(arrays: list[VirtualArray], axis: int) -> list[VirtualArray]:
     """Cut blocks so that all arrays have the same outer grid along the other axes."""
-    if all(len(table.encoding) == 1 for table in _distinct([array.blocks for array in arrays])):
+    if all(array.n_blocks == 1 for array in arrays):
         return arrays
     for other in range(arrays[0].ndim):
         if other == axis:
@@ -242,7 +242,7 @@ def _refined(arrays: list[VirtualArray], axis: int) -> list[VirtualArray]:
         if len(distinct) == 1:
             continue
         starts = np.unique(
-            np.concatenate([entry.starts(np.arange(entry.n_chunks)) for entry in distinct.values()])
+            np.concatenate([cut.starts(np.arange(cut.n_chunks)) for cut in distinct.values()])
         )
         arrays = [split_blocks(array, other, starts) for array in arrays]
     return arrays
@@ -263,7 +263,7 @@ def _joined(arrays: Sequence[VirtualArray], axis: int, template: VirtualArray) -
         axes[axis] = GridAxis.from_edges([array.grid.shape[axis] for array in arrays])
     else:
         grid_axes = [array.grid.axes[axis] for array in arrays]
-        counts = [entry.n_chunks for entry in grid_axes]
+        counts = [grid_axis.n_chunks for grid_axis in grid_axes]
         order = _joined_order(counts, template.grid.grid_shape, axis)
         axes[axis] = joined_axis(grid_axes)
     return template.replace(
@@ -293,21 +293,20 @@ def pooled(arrays: Sequence[VirtualArray]) -> Pool:
 
 def _joined_tables(tables: Sequence[BlockTable]) -> BlockTable:
     """The rows of all tables; tables of one row that many arrays share are read once."""
-    distinct = _distinct(tables)
+    distinct = distinct_objects(tables)
     shared = 4 * len(distinct) <= len(tables) and all(
         len(table.encoding) == 1 for table in distinct
     )
     columns = [vars(table) for table in (distinct if shared else tables)]
     joined = BlockTable(
         *(
-            np.concatenate([column[entry.name] for column in columns])
-            for entry in fields(BlockTable)
+            np.concatenate([column[field.name] for column in columns])
+            for field in fields(BlockTable)
         )
     )
     if not shared:
         return joined
-    places = dict(zip(map(id, distinct), range(len(distinct)), strict=True))
-    return joined.take(np.fromiter(map(places.__getitem__, map(id, tables)), np.int64, len(tables)))
+    return joined.take(np.array(identity_numbers(tables)[1], np.int64))
 
 
 def joined_axis(axes: Sequence[GridAxis]) -> GridAxis:
@@ -324,6 +323,9 @@ def _joined_order(counts: list[int], grid_shape: tuple[int, ...], axis: int) -> 
     if outer == 1:
         return None
     inner = int(np.prod(grid_shape[axis + 1 :], dtype=np.int64))
+    # Inputs of 1 and 2 blocks along axis 1 of 2 x (1 + 2) blocks have the rows 0 1 and 2 3 4 5. Row
+    # 0 of the result is 0 | 2 3, its row 1 is 1 | 4 5: in C order of the result, 0 2 3 1 4 5.
+    # Here count = [1, 2], base = [0, 2], first = [0, 2, 3], and stride = [1, 2, 2].
     count = np.array(counts, np.int64) * inner
     base = (np.cumsum(count) - count) * outer
     within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
@@ -357,9 +359,7 @@ def _interned_manifests(
     sizes = [len(array.blocks.encoding) for array in arrays]
     if len(set(map(id, listed))) == len(arrays) == n_held.count(1):
         return tuple(listed), np.repeat(np.arange(len(listed), dtype=np.int32), sizes)
-    distinct = _distinct(listed)
-    places = dict(zip(map(id, distinct), range(len(distinct)), strict=True))
-    known = list(map(places.__getitem__, map(id, listed)))
+    distinct, known = identity_numbers(listed)
     column = _renumbered(joined.manifest, sizes, n_held, known)
     return tuple(distinct), np.maximum(column, 0)
 
@@ -371,6 +371,9 @@ def _renumbered(
 
     Numbers that an array has no entry for (missing blocks) become `MISSING_BLOCK`.
     """
+    # Arrays of 2 and 1 encodings: known = [0, 1, 0] says that the second's is the first's first.
+    # Of rows [1, -1] of one and [0] of the other, the numbers in `known` are [1, none, 2]: the
+    # common numbers are [1, MISSING_BLOCK, 0].
     sizes = np.array(n_rows, np.int64)
     base = np.cumsum(n_known) - n_known
     own = joined.astype(np.int64)
@@ -399,7 +402,7 @@ def compacted(array: VirtualArray) -> VirtualArray:
         shift = np.cumsum(sizes) - sizes
     blocks = array.blocks
     return array.replace(
-        manifests=(*kept.values(), _one_manifest(small, sizes)),
+        manifests=(*kept.values(), ChunkManifest.concatenate(small)),
         blocks=replace(
             blocks,
             manifest=number[blocks.manifest],
@@ -411,63 +414,12 @@ def compacted(array: VirtualArray) -> VirtualArray:
 def _small_manifests(
     manifests: Sequence[Manifest],
 ) -> tuple[list[ChunkManifest], dict[int, Manifest]]:
-    """Small manifests, and the others by their place."""
+    """Small manifests, and the others by their number."""
     small: list[ChunkManifest] = []
     kept: dict[int, Manifest] = {}
-    for place, manifest in enumerate(manifests):
+    for number, manifest in enumerate(manifests):
         if isinstance(manifest, ChunkManifest) and len(manifest.state) <= SMALL_MANIFEST_ROWS:
             small.append(manifest)
         else:
-            kept[place] = manifest
+            kept[number] = manifest
     return small, kept
-
-
-def _one_manifest(manifests: Sequence[ChunkManifest], counts: Int64Array) -> ChunkManifest:
-    """All rows of very many manifests, without work per manifest beyond the listing."""
-    state = np.concatenate([manifest.state for manifest in manifests])
-    sources, source = _one_source_table(manifests, counts, state)
-    offset = np.concatenate([manifest.offset for manifest in manifests])
-    inline = [manifest.inline for manifest in manifests]
-    if any(inline):
-        n_inline = np.fromiter(map(len, inline), np.int64, len(inline))
-        shift = np.repeat(np.cumsum(n_inline) - n_inline, counts)
-        offset = offset + np.where(state == ChunkState.INLINE, shift, 0)
-    return ChunkManifest(
-        sources,
-        source,
-        offset,
-        np.concatenate([manifest.length for manifest in manifests]),
-        state,
-        _joined_masks(manifests),
-        b"".join(inline) if any(inline) else b"",
-    )
-
-
-def _one_source_table(
-    manifests: Sequence[ChunkManifest], counts: Int64Array, state: NDArray[np.uint8]
-) -> tuple[tuple[Source, ...], NDArray[np.int32]]:
-    """The distinct sources of all manifests, and the source of every row."""
-    held = [manifest.sources for manifest in manifests]
-    listed = list(itertools.chain.from_iterable(held))
-    n_sources = np.fromiter(map(len, held), np.int64, len(held))
-    own = np.concatenate([manifest.source for manifest in manifests])
-    known = own + np.repeat(np.cumsum(n_sources) - n_sources, counts)
-    known[state != ChunkState.RANGE] = 0
-    if not listed or len(set(map(id, listed))) == len(listed):
-        return tuple(listed), known.astype(np.int32)
-    distinct = _distinct(listed)
-    places = dict(zip(map(id, distinct), range(len(distinct)), strict=True))
-    ids = np.fromiter(map(places.__getitem__, map(id, listed)), np.int32, len(listed))
-    return tuple(distinct), ids[known]
-
-
-def _joined_masks(manifests: Sequence[ChunkManifest]) -> NDArray[np.uint32] | None:
-    masks = [manifest.filter_mask for manifest in manifests]
-    if set(map(type, masks)) == {type(None)}:
-        return None
-    return np.concatenate(
-        [
-            np.zeros(manifest.n_rows, np.uint32) if mask is None else mask
-            for manifest, mask in zip(manifests, masks, strict=True)
-        ]
-    )

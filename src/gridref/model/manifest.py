@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -13,7 +14,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from gridref.errors import InvalidRequestError
 
-__all__ = ["ChunkManifest", "ChunkState", "Manifest", "Source"]
+__all__ = [
+    "ChunkManifest",
+    "ChunkState",
+    "Manifest",
+    "Source",
+    "distinct_objects",
+    "identity_numbers",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +100,8 @@ class ChunkManifest:
     Raises
     ------
     InvalidRequestError
-        If columns differ in length or a row points outside of `sources` or `inline`.
+        If columns differ in length. Whether rows point inside of `sources` and `inline` is for
+        whoever makes them to check: looking at every row would take longer than most operations.
     """
 
     sources: tuple[Source, ...]
@@ -169,35 +178,28 @@ class ChunkManifest:
     def concatenate(cls, manifests: Sequence[ChunkManifest]) -> Self:
         """All rows of `manifests`, one after the other, with one table of sources.
 
-        The cost grows with the number of rows.
+        The cost grows with the number of rows; per manifest only lists are made.
         """
-        sources: dict[Source, int] = {}
-        columns: list[NDArray[np.int32]] = []
-        offsets: list[NDArray[np.int64]] = []
-        inline_size = 0
-        for manifest in manifests:
-            ids = [sources.setdefault(entry, len(sources)) for entry in manifest.sources]
-            lookup = np.array([*ids, 0], dtype=np.int32)
-            is_range = manifest.state == ChunkState.RANGE
-            columns.append(lookup[np.where(is_range, manifest.source, len(ids))])
-            shift = np.where(manifest.state == ChunkState.INLINE, inline_size, 0)
-            offsets.append(manifest.offset + shift)
-            inline_size += len(manifest.inline)
-        masks = [
-            np.zeros(manifest.n_rows, np.uint32)
-            if manifest.filter_mask is None
-            else manifest.filter_mask
-            for manifest in manifests
-        ]
-        empty = np.zeros(0, np.int64)
-        return cls.from_columns(
+        if not manifests:
+            return cls.missing(0)
+        n_rows = np.fromiter((manifest.n_rows for manifest in manifests), np.int64, len(manifests))
+        state = np.concatenate([manifest.state for manifest in manifests])
+        sources, source = _joined_sources(manifests, n_rows, state)
+        offset = np.concatenate([manifest.offset for manifest in manifests])
+        inline = [manifest.inline for manifest in manifests]
+        if any(inline):
+            # After a manifest with 3 inline bytes, offsets of inline rows of the next grow by 3.
+            n_inline = np.fromiter(map(len, inline), np.int64, len(inline))
+            before = np.repeat(np.cumsum(n_inline) - n_inline, n_rows)
+            offset = offset + np.where(state == ChunkState.INLINE, before, 0)
+        return cls(
             sources,
-            source=np.concatenate([np.zeros(0, np.int32), *columns]),
-            offset=np.concatenate([empty, *offsets]),
-            length=np.concatenate([empty, *(manifest.length for manifest in manifests)]),
-            state=np.concatenate([np.zeros(0, np.uint8), *(m.state for m in manifests)]),
-            filter_mask=np.concatenate([np.zeros(0, np.uint32), *masks]),
-            inline=b"".join(manifest.inline for manifest in manifests),
+            source,
+            offset,
+            np.concatenate([manifest.length for manifest in manifests]),
+            state,
+            _joined_masks(manifests),
+            b"".join(inline),
         )
 
     @property
@@ -248,3 +250,47 @@ def _one_inline_row(
     for column in columns:
         column.flags.writeable = False
     return columns
+
+
+def _joined_sources(
+    manifests: Sequence[ChunkManifest], n_rows: NDArray[np.int64], state: NDArray[np.uint8]
+) -> tuple[tuple[Source, ...], NDArray[np.int32]]:
+    """The distinct sources of all manifests, and the source of every row.
+
+    Sources [a], [b, c] and [a] listed together are [a, b, c, a]: row 1 of the second manifest, of
+    its source 1, is of number 1 + 1 = 2 there, and numbers 0 and 3 both become source 0.
+    """
+    held = [manifest.sources for manifest in manifests]
+    listed = list(itertools.chain.from_iterable(held))
+    n_sources = np.fromiter(map(len, held), np.int64, len(held))
+    own = np.concatenate([manifest.source for manifest in manifests])
+    in_list = own + np.repeat(np.cumsum(n_sources) - n_sources, n_rows)
+    in_list[state != ChunkState.RANGE] = 0
+    distinct, numbers = identity_numbers(listed)
+    if len(distinct) == len(listed):
+        return tuple(listed), in_list.astype(np.int32)
+    return tuple(distinct), np.array(numbers, np.int32)[in_list]
+
+
+def _joined_masks(manifests: Sequence[ChunkManifest]) -> NDArray[np.uint32] | None:
+    masks = [manifest.filter_mask for manifest in manifests]
+    if all(mask is None for mask in masks):
+        return None
+    return np.concatenate(
+        [
+            np.zeros(manifest.n_rows, np.uint32) if mask is None else mask
+            for manifest, mask in zip(manifests, masks, strict=True)
+        ]
+    )
+
+
+def distinct_objects[T](items: Sequence[T]) -> list[T]:
+    """Objects without repetitions of the very same ones, which alike files often share."""
+    return list(dict(zip(map(id, items), items, strict=True)).values())
+
+
+def identity_numbers[T](items: Sequence[T]) -> tuple[list[T], list[int]]:
+    """The distinct objects, and for each item the number of its object among them."""
+    distinct = distinct_objects(items)
+    numbers = dict(zip(map(id, distinct), range(len(distinct)), strict=True))
+    return distinct, list(map(numbers.__getitem__, map(id, items)))

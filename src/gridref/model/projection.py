@@ -244,6 +244,9 @@ def project_slice(axis: GridAxis, selection: Progression) -> SliceProjection:
     first = int(axis.locate(start))
     chunk_start = axis.starts_between(first, int(axis.locate(last)))
     chunk = np.arange(first, first + len(chunk_start))
+    # Elements 3, 5, 7, 9 (start 3, step 2, count 4) on chunks that begin at 0, 4 and 8:
+    # before = [0, 1, 3] of them lie before each chunk, so that the chunks hold [1, 2, 1] of them,
+    # the first of which inside its chunk is start - chunk_start + before * step = [3, 1, 1].
     # Selected elements before each chunk; the difference to the next chunk's is the chunk's own.
     before = chunk_start - start if step == 1 else -((start - chunk_start) // step)
     np.maximum(before, 0, out=before)
@@ -284,6 +287,8 @@ def group_indices(
     tuple
         The keys before the last of every piece, and the pieces.
     """
+    # Chunks [1, 0, 1] of elements [5, 6, 7]: sorted by chunk they are elements [6, 5, 7], in order
+    # [1, 0, 2]. A piece begins where the chunk changes: heads = [0, 1], so splits = [0, 1, 3].
     order = np.lexsort(keys[::-1])
     ordered = [key[order] for key in keys]
     changed = np.zeros(max(0, len(index) - 1), dtype=bool)
@@ -316,6 +321,9 @@ def project_progressions(
         Which progression each piece belongs to, and the pieces; `SliceProjection.out_start` counts
         from the progression's first element.
     """
+    # Start 7, step -3, count 3 on chunks of 4: elements 7, 4, 1, in ascending order 1, 4, 7. They
+    # span chunks 0 to 1. Chunk 0 holds j = 0 (element 1), chunk 1 holds j = 1, 2 (elements 4, 7).
+    # Counted backwards, out_start is [2, 0], and in_chunk is [1, 3]: 7 - 3 * 2 - 0 and 7 - 0 - 4.
     span = step * (count - 1)
     low = start + np.minimum(span, 0)
     high = start + np.maximum(span, 0)

@@ -4,7 +4,7 @@ The stored chunks stay as they are; their encodings learn how to show them. A pe
 ``transpose`` codec at the head of the chain (Zarr v3 core). Where a chain's result depends on the
 shape of its chunks (image codecs, predictors), an added axis is a ``reshape`` codec there
 (zarr-extensions), and a dropped axis whose stored chunks are longer than 1 is a ``gridref.select``
-codec, which decodes to one place along an axis of its input.
+codec, which decodes to one index along an axis of its input.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ def transpose(array: VirtualArray, order: Sequence[int]) -> VirtualArray:
 
 def _transposed(encoding: Encoding, order: tuple[int, ...]) -> Encoding:
     head, rest = _split_transpose(encoding)
-    place = {axis: position for position, axis in enumerate(order)}
-    stored = tuple(place[axis] for axis in head)
+    position_of = {axis: position for position, axis in enumerate(order)}
+    stored = tuple(position_of[axis] for axis in head)
     return replace(
         encoding,
         chunk_shape=tuple(encoding.chunk_shape[axis] for axis in order),
@@ -156,8 +156,8 @@ def _merging_reshape(axis: int, ndim: int) -> Codec:
     groups = [[other] for other in range(ndim) if other != axis]
     if not groups:
         return Codec.of("reshape", shape=[])
-    place = min(axis, len(groups) - 1)
-    groups[place] = sorted([*groups[place], axis])
+    neighbour = min(axis, len(groups) - 1)
+    groups[neighbour] = sorted([*groups[neighbour], axis])
     return Codec.of("reshape", shape=groups)
 
 
@@ -219,18 +219,18 @@ def _reencode(
     column = np.full(len(present), MISSING_BLOCK, np.int32)
     if len(rows) == 0:
         return (), column
-    found, number = np.unique(rows, axis=0, return_inverse=True)
+    distinct, number = np.unique(rows, axis=0, return_inverse=True)
     interned: dict[Encoding, int] = {}
     ids = [
         interned.setdefault(_squeezed(array.encodings[old], axis, index, length), len(interned))
-        for old, index, length in found.tolist()
+        for old, index, length in distinct.tolist()
     ]
     column[present] = np.array(ids, np.int32)[number.reshape(-1)]
     return tuple(interned), column
 
 
 def _squeezed(encoding: Encoding, axis: int, index: int, length: int) -> Encoding:
-    """The encoding of the chunks at one place along an axis that they have."""
+    """The encoding of the chunks at one index along an axis that they have."""
     shape = encoding.chunk_shape
     rest_shape = (*shape[:axis], *shape[axis + 1 :])
     if length == 1 and _is_shape_free(encoding):

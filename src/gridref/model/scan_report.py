@@ -71,38 +71,38 @@ class FindingRuns(Sequence[Finding]):
         known: dict[Found, Found] = {}
         runs: list[tuple[Found, list[str]]] = []
         for part in parts:
-            for found, sources in _runs_of(part):
-                if runs and runs[-1][0] == found:
+            for findings, sources in _runs_of(part):
+                if runs and runs[-1][0] == findings:
                     runs[-1][1].extend(sources)
                 else:
-                    runs.append((known.setdefault(found, found), list(sources)))
-        return cls(tuple((found, tuple(sources)) for found, sources in runs))
+                    runs.append((known.setdefault(findings, findings), list(sources)))
+        return cls(tuple((findings, tuple(sources)) for findings, sources in runs))
 
     def __len__(self) -> int:
-        return sum(len(found[0]) * len(sources) for found, sources in self.runs)
+        return sum(len(findings[0]) * len(sources) for findings, sources in self.runs)
 
     def __iter__(self) -> Iterator[Finding]:
-        for found, sources in self.runs:
+        for findings, sources in self.runs:
             for source in sources:
-                yield from map(Finding, *found, repeat(source))
+                yield from map(Finding, *findings, repeat(source))
 
     @overload
     def __getitem__(self, index: int) -> Finding: ...
     @overload
     def __getitem__(self, index: slice) -> tuple[Finding, ...]: ...
     def __getitem__(self, index: int | slice) -> Finding | tuple[Finding, ...]:
-        places = range(len(self))[index]
-        if isinstance(places, range):
-            return tuple(map(self._at, places))
-        return self._at(places)
+        numbers = range(len(self))[index]
+        if isinstance(numbers, range):
+            return tuple(map(self._at, numbers))
+        return self._at(numbers)
 
-    def _at(self, place: int) -> Finding:
+    def _at(self, number: int) -> Finding:
         for (paths, fates, reasons), sources in self.runs:
-            if place < len(paths) * len(sources):
-                file, row = divmod(place, len(paths))
+            if number < len(paths) * len(sources):
+                file, row = divmod(number, len(paths))
                 return Finding(paths[row], fates[row], reasons[row], sources[file])
-            place -= len(paths) * len(sources)
-        raise IndexError(place)
+            number -= len(paths) * len(sources)
+        raise IndexError(number)
 
 
 def _runs_of(findings: Sequence[Finding]) -> Iterable[tuple[Found, tuple[str, ...]]]:

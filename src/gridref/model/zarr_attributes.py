@@ -69,9 +69,9 @@ def attribute_from_numpy(value: Any) -> Any:
     if isinstance(value, np.generic):
         return attribute_from_numpy(value.item())
     if isinstance(value, list | tuple):
-        return [attribute_from_numpy(entry) for entry in value]
+        return [attribute_from_numpy(item) for item in value]
     if isinstance(value, Mapping):
-        return {str(key): attribute_from_numpy(entry) for key, entry in value.items()}
+        return {str(key): attribute_from_numpy(item) for key, item in value.items()}
     if isinstance(value, bytes):
         return (
             value.decode("utf-8", errors="surrogateescape")

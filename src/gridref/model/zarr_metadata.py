@@ -115,7 +115,7 @@ class ArrayMetadata:
             return cls(
                 dtype,
                 ChunkGrid.from_json(document["chunk_grid"], shape),
-                tuple(Codec.from_json(entry) for entry in document["codecs"]),
+                tuple(Codec.from_json(codec) for codec in document["codecs"]),
                 fill_value_from_json(document["fill_value"], dtype),
                 None if dims is None else tuple(dims),
                 dict(document.get("attributes", {})),
@@ -253,10 +253,10 @@ def data_type_from_json(document: Any) -> np.dtype[Any]:
         return np.dtype(f"V{int(name[1:]) // 8}")
     if name in ("struct", "structured"):
         fields = [
-            (entry["name"], data_type_from_json(entry["data_type"]))
-            if isinstance(entry, Mapping)
-            else (entry[0], data_type_from_json(entry[1]))
-            for entry in configuration["fields"]
+            (field["name"], data_type_from_json(field["data_type"]))
+            if isinstance(field, Mapping)
+            else (field[0], data_type_from_json(field[1]))
+            for field in configuration["fields"]
         ]
         return np.dtype(fields)
     if name in _TIMES.values():
@@ -308,7 +308,7 @@ def fill_value_from_json(document: Any, dtype: np.dtype[Any]) -> Any:
         return _float_from_json(document, dtype)
     if kind == "c":
         part = np.dtype(f"f{dtype.itemsize // 2}")
-        real, imag = (_float_from_json(entry, part) for entry in document)
+        real, imag = (_float_from_json(number, part) for number in document)
         return np.array([real, imag], part).view(dtype)[0]
     if kind == "S":
         return np.asarray(base64.standard_b64decode(document), dtype)[()]

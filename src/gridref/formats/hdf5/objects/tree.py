@@ -99,7 +99,7 @@ class _TooMuchError(UnsupportedFeatureError):
 
 
 class _Walk:
-    """State of reading one tree: what was seen, and how much more may be."""
+    """State of reading one tree: the objects read so far, and the limits on how many are read."""
 
     def __init__(self, file: OpenFile, max_objects: int) -> None:
         self.file = file

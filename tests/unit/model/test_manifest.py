@@ -1,0 +1,55 @@
+"""Manifests joined into one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gridref.model.manifest import ChunkManifest, ChunkState, Source
+
+A, B, C = (Source(f"/data/{name}.nc") for name in "abc")
+
+
+def ranges(sources: tuple[Source, ...], source: list[int], offset: list[int]) -> ChunkManifest:
+    return ChunkManifest.from_columns(sources, source=source, offset=offset, length=[10])
+
+
+def located(manifest: ChunkManifest) -> list[tuple[str, int]]:
+    return [
+        (manifest.sources[source].url, offset)
+        for source, offset in zip(manifest.source.tolist(), manifest.offset.tolist(), strict=True)
+    ]
+
+
+def test_rows_keep_their_sources_and_shared_sources_are_kept_once() -> None:
+    parts = [ranges((A,), [0, 0], [1, 2]), ranges((B, C), [1, 0], [3, 4]), ranges((A,), [0], [5])]
+    joined = ChunkManifest.concatenate(parts)
+    expected = [(A.url, 1), (A.url, 2), (C.url, 3), (B.url, 4), (A.url, 5)]
+    assert located(joined) == expected
+    assert len(joined.sources) == 3
+
+
+def test_inline_and_missing_rows_between_ranges() -> None:
+    parts = [
+        ChunkManifest.from_inline([b"one", b"three"]),
+        ranges((A,), [0], [7]),
+        ChunkManifest.missing(1),
+        ChunkManifest.from_inline([b"four"]),
+    ]
+    joined = ChunkManifest.concatenate(parts)
+    inline = np.flatnonzero(joined.state == ChunkState.INLINE).tolist()
+    assert [joined.inline_bytes(row) for row in inline] == [b"one", b"three", b"four"]
+    assert joined.state.tolist() == [2, 2, 1, 0, 2]
+    assert located(joined)[2] == (A.url, 7)
+
+
+def test_masks_of_some() -> None:
+    masked = ChunkManifest.from_columns((A,), offset=[0, 1], length=[1], filter_mask=[0, 2])
+    joined = ChunkManifest.concatenate([ChunkManifest.missing(1), masked])
+    assert joined.filter_mask is not None
+    assert joined.filter_mask.tolist() == [0, 0, 2]
+    assert ChunkManifest.concatenate([ChunkManifest.missing(2)]).filter_mask is None
+
+
+def test_nothing_and_one() -> None:
+    assert ChunkManifest.concatenate([]).n_rows == 0
+    assert located(ChunkManifest.concatenate([ranges((A, B), [1], [3])])) == [(B.url, 3)]
