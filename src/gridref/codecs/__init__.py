@@ -127,11 +127,30 @@ from gridref.codecs.encode import (
     gzip_from_zlib,
 )
 from gridref.codecs.pipeline import decode_chunk
-from gridref.codecs.registry import decodable, why_not
+from gridref.codecs.registry import codec_named, decodable, why_not
+from gridref.codecs.stage import (
+    ArrayCodec,
+    ArraySpec,
+    BytesCodec,
+    Config,
+    Raw,
+    SerialCodec,
+    as_bytes,
+    as_u1,
+)
 from gridref.codecs.unpacking import unpack
 
 __all__ = [
     "REWRAP_BYTES",
+    "ArrayCodec",
+    "ArraySpec",
+    "BytesCodec",
+    "Config",
+    "Raw",
+    "SerialCodec",
+    "as_bytes",
+    "as_u1",
+    "codec_named",
     "decodable",
     "decode_chunk",
     "encode_bytes_codecs",

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.codecs.registry import ARRAY_CODECS, SERIAL_CODECS, bytes_codec_named, why_not
-from gridref.codecs.stage import ArraySpec, Raw
+from gridref.codecs.registry import codec_named, why_not
+from gridref.codecs.stage import ArrayCodec, ArraySpec, BytesCodec, Raw, SerialCodec
 from gridref.errors import DecodeError
 from gridref.model.encoding import Codec, Encoding
 
@@ -84,10 +84,17 @@ def _split(encoding: Encoding) -> tuple[tuple[Codec, ...], Codec, tuple[Codec, .
         if reason is not None:
             raise DecodeError(reason)
     for position, codec in enumerate(encoding.codecs):
-        if codec.name in SERIAL_CODECS:
+        if isinstance(codec_named(codec.name), SerialCodec):
             return encoding.codecs[:position], codec, encoding.codecs[position + 1 :]
     names = [codec.name for codec in encoding.codecs]
     raise DecodeError(f"codec chain {names} has no array -> bytes codec")
+
+
+def _of_kind[Kind](kind: type[Kind], name: str) -> Kind:
+    codec = codec_named(name)
+    if not isinstance(codec, kind):
+        raise KeyError(name)
+    return codec
 
 
 @lru_cache(maxsize=4096)
@@ -100,11 +107,11 @@ def _resolve(encoding: Encoding, shape: tuple[int, ...], filter_mask: int) -> _P
         array_stages = []
         for codec in array_codecs:
             name = codec.name
-            kind = ARRAY_CODECS[name]
+            kind = _of_kind(ArrayCodec, name)
             array_stages.append((name, kind.decoder(codec.configuration, spec)))
             spec = kind.stored(codec.configuration, spec)
         name = serial_codec.name
-        serial = SERIAL_CODECS[name]
+        serial = _of_kind(SerialCodec, name)
         to_array = serial.decoder(serial_codec.configuration, spec)
         n_bytes = serial.stored_bytes(serial_codec.configuration, spec)
         bytes_stages = []
@@ -112,9 +119,7 @@ def _resolve(encoding: Encoding, shape: tuple[int, ...], filter_mask: int) -> _P
             if filter_mask >> position & 1:
                 continue
             name = codec.name
-            step = bytes_codec_named(name)
-            if step is None:
-                raise KeyError(name)
+            step = _of_kind(BytesCodec, name)
             decode = step.decoder(codec.configuration, n_bytes, spec)
             bytes_stages.append((name, decode, n_bytes))
             n_bytes = step.stored_bytes(codec.configuration, n_bytes, spec)

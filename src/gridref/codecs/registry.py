@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from gridref.codecs import (
     arithmetic,
     axes,
@@ -17,17 +19,22 @@ from gridref.codecs import (
     tiff,
     tiff_images,
 )
-from gridref.codecs.stage import ArrayCodec, BytesCodec, SerialCodec
+from gridref.codecs.stage import AnyCodec, ArrayCodec, BytesCodec, SerialCodec
 from gridref.model.encoding import Codec
+from gridref.plugins import plugins
 
 __all__ = [
     "ARRAY_CODECS",
     "BYTES_CODECS",
+    "GROUP",
     "SERIAL_CODECS",
-    "bytes_codec_named",
+    "codec_named",
     "decodable",
     "why_not",
 ]
+
+GROUP = "gridref.codecs"
+"""The entry-point group by which other packages add codecs: the name is the codec's."""
 
 ARRAY_CODECS: dict[str, ArrayCodec] = (
     core.ARRAY_CODECS
@@ -61,9 +68,31 @@ BYTES_CODECS: dict[str, BytesCodec] = (
 """Bytes -> bytes codecs."""
 
 
-def bytes_codec_named(name: str) -> BytesCodec | None:
-    """The bytes -> bytes codec of that name; None if no decoder is known."""
-    return BYTES_CODECS.get(name) or numcodecs_codecs.fallback(name)
+OWN: dict[str, AnyCodec] = {**ARRAY_CODECS, **SERIAL_CODECS, **BYTES_CODECS}
+"""All of gridref's own codecs."""
+
+
+def codec_named(name: str) -> AnyCodec | None:
+    """How a codec is decoded; None if nothing is known.
+
+    Raises
+    ------
+    InvalidRequestError
+        Naming the package, for a codec of another package that cannot be used.
+    """
+    return OWN.get(name) or numcodecs_codecs.fallback(name) or _added(name)
+
+
+@cache
+def _added(name: str) -> AnyCodec | None:
+    """The codec that another package adds."""
+    plugin = plugins(GROUP, frozenset(OWN)).get(name)
+    if plugin is None:
+        return None
+    codec = plugin.load()
+    if not isinstance(codec, ArrayCodec | SerialCodec | BytesCodec):
+        raise plugin.broken("it is no ArrayCodec, SerialCodec or BytesCodec of gridref.codecs")
+    return codec
 
 
 def why_not(codec: Codec) -> str | None:
@@ -74,11 +103,7 @@ def why_not(codec: Codec) -> str | None:
     str or None
         The reason, with the codec's name; None if it can be decoded.
     """
-    kind = (
-        ARRAY_CODECS.get(codec.name)
-        or SERIAL_CODECS.get(codec.name)
-        or bytes_codec_named(codec.name)
-    )
+    kind = codec_named(codec.name)
     if kind is None:
         return f"codec {codec.name}: no decoder is known"
     missing = [key for key in kind.required if key not in codec.configuration]

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 __all__ = [
     "MAX_UNKNOWN_BYTES",
+    "AnyCodec",
     "ArrayCodec",
     "ArraySpec",
     "BytesCodec",
@@ -139,6 +140,10 @@ class ArrayCodec:
     stored: Callable[[Config, ArraySpec], ArraySpec] = _same_spec
     required: tuple[str, ...] = ()
     problem: Callable[[Config], str | None] = _no_problem
+
+
+type AnyCodec = ArrayCodec | SerialCodec | BytesCodec
+"""A codec of any kind."""
 
 
 def as_u1(raw: Raw) -> NDArray[np.uint8]:

@@ -1,0 +1,151 @@
+"""gridref's own formats pass the suite that other formats must pass."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, override
+
+import h5py
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import tifffile
+import zarr
+from numpy.typing import NDArray
+
+from gridref.formats.hdf5.scanner import HDF5Scanner
+from gridref.formats.kerchunk.scanner import KerchunkScanner
+from gridref.formats.tiff.scanner import TIFFScanner
+from gridref.formats.zarr.scanner import ZarrScanner
+from gridref.testing.formats import Sample, ScannerTests
+
+VALUES = np.random.default_rng(3).integers(0, 30_000, (50, 70)).astype("<i4")
+
+
+class TestHDF5(ScannerTests):
+    scanner = HDF5Scanner()
+
+    @override
+    def write_sample(self, folder: Path) -> Sample:
+        with h5py.File(folder / "a.h5", "w", libver="latest") as file:
+            group = file.create_group("model")
+            group.create_dataset(
+                "t", data=VALUES, chunks=(16, 20), compression=4, shuffle=True, fletcher32=True
+            )
+            file["plain"] = VALUES[0].astype("f8")
+            file["none"] = h5py.Empty("f4")
+        return Sample(folder / "a.h5", {"model/t": VALUES, "plain": VALUES[0].astype("f8")})
+
+
+class TestHDF5OfOldVersions(ScannerTests):
+    scanner = HDF5Scanner()
+
+    @override
+    def write_sample(self, folder: Path) -> Sample:
+        with h5py.File(folder / "a.nc", "w", libver="earliest", userblock_size=512) as file:
+            file.create_dataset("t", data=VALUES.astype(">f4"), chunks=(16, 20), compression="lzf")
+        return Sample(folder / "a.nc", {"t": VALUES.astype("<f4")})
+
+
+class TestTIFF(ScannerTests):
+    scanner = TIFFScanner()
+
+    @override
+    def write_sample(self, folder: Path) -> Sample:
+        image = VALUES.astype("u2")
+        tifffile.imwrite(folder / "a.tif", image, tile=(16, 32), compression="zlib", predictor=2)
+        return Sample(folder / "a.tif", {"image": image})
+
+
+class TestOMESet(ScannerTests):
+    scanner = TIFFScanner()
+
+    @override
+    def write_sample(self, folder: Path) -> Sample:
+        planes = np.stack([VALUES, VALUES[::-1]]).astype("u2")
+        names = ["one.ome.tif", "two.ome.tif"]
+        held = "".join(
+            f'<TiffData FirstT="{n}" IFD="0" PlaneCount="1">'
+            f'<UUID FileName="{name}">urn:uuid:{n}</UUID></TiffData>'
+            for n, name in enumerate(names)
+        )
+        for number, name in enumerate(names):
+            xml = (
+                '<?xml version="1.0" encoding="UTF-8"?><OME'
+                ' xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06"'
+                f' UUID="urn:uuid:{number}"><Image ID="Image:0"><Pixels ID="Pixels:0"'
+                ' DimensionOrder="XYZCT" Type="uint16" SizeX="70" SizeY="50" SizeZ="1" SizeC="1"'
+                f' SizeT="2">{held}</Pixels></Image></OME>'
+            )
+            tifffile.imwrite(folder / name, planes[number], description=xml, metadata=None)
+        return Sample(folder / "one.ome.tif", {"image": planes})
+
+
+class TestZarr(ScannerTests):
+    scanner = ZarrScanner()
+
+    @override
+    def write_sample(self, folder: Path) -> Sample:
+        root = zarr.create_group(folder / "a.zarr")
+        root.create_array("plain", data=VALUES, chunks=(16, 20))
+        root.create_array("model/sharded", data=VALUES, chunks=(5, 7), shards=(25, 35))
+        return Sample(folder / "a.zarr", {"plain": VALUES, "model/sharded": VALUES})
+
+
+class TestZarrV2(ScannerTests):
+    scanner = ZarrScanner()
+
+    @override
+    def write_sample(self, folder: Path) -> Sample:
+        root = zarr.create_group(folder / "a.zarr", zarr_format=2)
+        root.create_array("t", data=VALUES, chunks=(16, 20))
+        return Sample(folder / "a.zarr", {"t": VALUES})
+
+
+def array_document(values: NDArray[Any]) -> dict[str, Any]:
+    return {
+        "zarr_format": 2,
+        "shape": values.shape,
+        "chunks": values.shape,
+        "dtype": values.dtype.str,
+        "order": "C",
+        "compressor": None,
+        "filters": None,
+        "fill_value": None,
+    }
+
+
+class TestKerchunkJSON(ScannerTests):
+    scanner = KerchunkScanner()
+
+    @override
+    def write_sample(self, folder: Path) -> Sample:
+        (folder / "data.bin").write_bytes(b"head" + VALUES.tobytes())
+        references = {
+            ".zgroup": '{"zarr_format": 2}',
+            "t/.zarray": json.dumps(array_document(VALUES)),
+            "t/0.0": ["data.bin", 4, VALUES.nbytes],
+        }
+        (folder / "a.json").write_text(json.dumps({"version": 1, "refs": references}))
+        return Sample(folder / "a.json", {"t": VALUES})
+
+
+class TestKerchunkParquet(ScannerTests):
+    scanner = KerchunkScanner()
+
+    @override
+    def write_sample(self, folder: Path) -> Sample:
+        (folder / "data.bin").write_bytes(b"head" + VALUES.tobytes())
+        table = folder / "a.parq"
+        (table / "t").mkdir(parents=True)
+        metadata = {".zgroup": {"zarr_format": 2}, "t/.zarray": array_document(VALUES)}
+        (table / ".zmetadata").write_text(json.dumps({"metadata": metadata, "record_size": 10}))
+        columns = {
+            "path": ["data.bin"],
+            "offset": [4],
+            "size": [VALUES.nbytes],
+            "raw": pa.array([None], pa.binary()),
+        }
+        pq.write_table(pa.table(columns), table / "t" / "refs.0.parq")
+        return Sample(table, {"t": VALUES})
