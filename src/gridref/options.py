@@ -80,7 +80,7 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
     allowed = ", ".join(repr(str(choice)) for choice in choices)
     near = difflib.get_close_matches(str(value), choices, n=1)
     hint = f": did you mean {str(near[0])!r}?" if near else ""
-    raise InvalidRequestError(f"{name} is one of {allowed}, got {value!r}{hint}")
+    raise InvalidRequestError(f"{name}={value!r} is none of {allowed}{hint}")
 
 
 def check_names(

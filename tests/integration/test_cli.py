@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -119,15 +121,105 @@ def test_debug_shows_the_traceback(folder: Path) -> None:
     assert "Traceback" in loud.stderr
 
 
-@pytest.mark.parametrize("command", ["build", "info", "verify", "demo"])
+@pytest.mark.parametrize("command", ["build", "info", "verify", "demo", "plan", "serve"])
 def test_help_shows_examples(command: str) -> None:
     done = CliRunner().invoke(app, [command, "--help"])
     assert done.exit_code == 0
-    if command != "demo":
-        assert f"gridref {command} " in done.output
+    assert f"  gridref {command}" in done.output
 
 
 def test_demo(folder: Path, sample_data: Path) -> None:
     done = run("demo", "--data", str(sample_data), cwd=folder)
     assert done.returncode == 0, done.stderr
     assert "0 differ" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["build", "data", "-o", "x.gridref", "--jion", "outer"], 2, "No such option: --jion"),
+        (["build", "data"], 2, "-o CATALOG"),
+        (["plan", "data", "--tolerance", "much"], 2, "--tolerance"),
+        (["serv"], 2, "No such command"),
+        (["build", "data", "-o", "x", "--join", "outre"], 1, "--join outre is none of"),
+        (["build", "data", "-o", "x", "--mosaic", "--join", "outer"], 1, "a mosaic takes no join"),
+        (["plan", "data"], 1, "--concat-dim time"),
+        (["build", "nothing.nc", "-o", "x.gridref"], 1, "no file matches"),
+        (["info", "cube.gridref", "--view", "natve"], 1, "did you mean 'native'?"),
+        (["info", "cube.gridref", "--shards", "time=none"], 1, "time=24,lat=180"),
+        (["info", "cube.gridref", "-O", "anon"], 1, "KEY=VALUE"),
+    ],
+)
+def test_bad_input_is_one_line(
+    folder: Path, arguments: list[str], status: int, message: str
+) -> None:
+    done = run(*arguments, cwd=folder)
+    assert done.returncode == status
+    assert message in done.stderr
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+    assert not (folder / "x.gridref").exists()
+
+
+def test_advice_is_spelled_as_the_face_that_was_used(tmp_path: Path) -> None:
+    import gridref
+
+    (tmp_path / "a").mkdir()
+    files = [str(file) for file in write_months(tmp_path / "a", lengths=[3])]
+    twice = [*files, shutil.copy(files[0], tmp_path / "again.nc")]
+    with pytest.raises(gridref.errors.CombineError, match="overlap='first'"):
+        gridref.build(twice, tmp_path / "x.gridref", "time")
+    done = run("build", *twice, "--concat-dim", "time", "-o", "x.gridref", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "--overlap first" in done.stderr
+    assert "overlap=" not in done.stderr
+    shown = run("plan", *twice, "--concat-dim", "time", cwd=tmp_path)
+    assert shown.returncode == 1
+    assert "--overlap first" in shown.stdout
+    followed = run(
+        "build", *twice, "--concat-dim", "time", "--overlap", "first", "-o", "x.gridref",
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert followed.returncode == 0, followed.stderr
+
+
+def test_plan_shows_stacks_and_one_file(folder: Path) -> None:
+    stacked = run(
+        "plan", "data/month_00.nc", "data/month_00.nc", "--stack", "member", "--json", cwd=folder
+    )
+    assert stacked.returncode == 0, stacked.stderr
+    assert json.loads(stacked.stdout)["arrays"]["tas"]["dims"][0] == "member"
+    one = run("plan", "data/month_00.nc", "--json", cwd=folder)
+    assert one.returncode == 0, one.stderr
+    assert json.loads(one.stdout)["arrays"]["tas"]["shape"] == [31, 13, 17]
+
+
+def test_a_relative_catalog_moves_with_its_files(tmp_path: Path) -> None:
+    import gridref
+
+    (tmp_path / "here" / "data").mkdir(parents=True)
+    write_months(tmp_path / "here" / "data", lengths=[3, 4])
+    done = run(
+        "build", "data", "--concat-dim", "time", "--relative", "-o", "cube.gridref",
+        cwd=tmp_path / "here",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "here").rename(tmp_path / "there")
+    assert gridref.verify(tmp_path / "there" / "cube.gridref").ok
+
+
+def test_python_dash_m(folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "gridref", "--version"],
+        cwd=folder, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.strip() == f"gridref {__import__('gridref').__version__}"
+
+
+def test_former_options_go_on_working(folder: Path) -> None:
+    done = run(
+        "build", "data", "--concat-dim", "time", "--output", "old.gridref", "--jobs", "1",
+        "--skip-unsupported", "--option", "anon=true", cwd=folder,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert (folder / "old.gridref").exists()

@@ -129,7 +129,7 @@ def test_preprocessing_and_dropping(files: list[Path]) -> None:
 def test_several_files_need_a_dimension(files: list[Path]) -> None:
     with pytest.raises(InvalidRequestError, match="3 files need a dimension"):
         gridref.open_virtual_datatree(files)
-    with pytest.raises(InvalidRequestError, match="join is one of"):
+    with pytest.raises(InvalidRequestError, match="join='no' is none of"):
         gridref.open_virtual_datatree(files, "time", join="no")
 
 

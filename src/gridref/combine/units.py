@@ -62,7 +62,7 @@ def _factors(column: Column, notes: Notes) -> dict[str, Factor]:
     convert = notes.options.convert_units
     target = str(column.first.attrs.get("units"))
     if convert is None:
-        advice = "convert_units=True (--convert-units), or a converter, brings them on the first's"
+        advice = "convert_units=True, or a converter, brings them on the first's"
     else:
         found = {unit: _SAME if unit == target else convert(unit, target) for unit in units}
         factors = {unit: pair for unit, pair in found.items() if pair is not None}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from gridref.catalog import write_catalog
 from gridref.combine import Combination, CombineOptions, MosaicOptions
@@ -31,6 +31,7 @@ def build(
     concat_dim: str | Sequence[str] | None = None,
     *,
     storage_options: Mapping[str, Any] | None = None,
+    relative: bool = False,
     n_processes: int | None = 1,
     progress: Progress | None = None,
     **options: Any,
@@ -48,6 +49,9 @@ def build(
     storage_options
         Options of fsspec's filesystem of files and catalog, or of several by protocol:
         ``{"s3": {"anon": True}, "https": {...}}``.
+    relative
+        Keep the addresses of the files as seen from the catalog where both lie on one filesystem,
+        so that both can be moved together.
     n_processes
         Processes that scan; None takes one for each core, if there are files enough. More than one
         need a main module that can be imported, as ever with `multiprocessing`.
@@ -73,7 +77,8 @@ def build(
     """
     job = _Job.of({**options, "concat_dim": concat_dim, "storage_options": storage_options})
     group = job.run(files, n_processes, progress).unwrap()
-    write_catalog(group, os.fspath(catalog), storage_options)
+    sources: Literal["absolute", "relative"] = "relative" if relative else "absolute"
+    write_catalog(group, os.fspath(catalog), storage_options, sources=sources)
     return readable(group, Sources(storage_options))
 
 
@@ -83,6 +88,7 @@ def plan(
     concat_dim: str | Sequence[str] | None = None,
     *,
     storage_options: Mapping[str, Any] | None = None,
+    relative: bool = False,
     n_processes: int | None = 1,
     progress: Progress | None = None,
     **options: Any,
@@ -93,6 +99,8 @@ def plan(
     ----------
     files, concat_dim, storage_options, n_processes, progress, **options
         As for `build`.
+    relative
+        As for `build`: it changes nothing of a plan.
 
     Returns
     -------

@@ -68,8 +68,8 @@ class Layout:
         """The files in the order in which they are combined, as far as their names tell."""
         if len(files) > 1 and not (self.concat_dim or self.stack or self.mosaic):
             raise InvalidRequestError(
-                f"{len(files)} files need a dimension to lie along: name it (concat_dim,"
-                " --concat-dim), stack them (stack, --stack) or ask for a mosaic (--mosaic)"
+                f"{len(files)} files need a dimension to lie along: name it (concat_dim='time'),"
+                " stack them along a new one (stack='time') or by their place (mosaic=True)"
             )
         pattern = self._parsed_pattern()
         if pattern is None or self.pattern_of is not None:

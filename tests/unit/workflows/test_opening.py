@@ -21,7 +21,7 @@ def group() -> gridref.VirtualGroup:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"view": "pretty"}, "view is one of 'auto', 'native', 'portable'"),
+        ({"view": "pretty"}, "view='pretty' is none of 'auto', 'native', 'portable'"),
         ({"compressor": "rar"}, "compressor must be one of"),
         ({"chunks": {"y": 3}}, "no array has a dimension y; there are x"),
         ({"shards": {"z": 3}}, "no array has a dimension z"),

@@ -6,23 +6,32 @@ import sys
 import tempfile
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TextColumn,
-    TimeRemainingColumn,
-)
 from rich.text import Text
 
-from gridref.adapters.cli.options import parse_options, parse_shards
-from gridref.adapters.cli.serve import register as register_serve
+from gridref.adapters.cli.options import (
+    BUILD_OPTIONS,
+    Catalog,
+    Chunks,
+    Compressor,
+    Files,
+    Grid,
+    IndexLocation,
+    Quiet,
+    Shards,
+    StorageOptions,
+    ViewName,
+    as_on_the_command_line,
+    parse_lengths,
+    parse_options,
+    parse_shards,
+    takes,
+)
+from gridref.adapters.cli.progress import ScanProgress
+from gridref.adapters.cli.serve import serve_command
 from gridref.errors import GridrefError
 
 if TYPE_CHECKING:
@@ -41,53 +50,35 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Files = Annotated[
-    list[str], typer.Argument(help="Files, URLs, globs or directories.", show_default=False)
-]
-Catalog = Annotated[
-    str, typer.Argument(help="Address of a catalog: a path or URL.", show_default=False)
-]
-Options = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--option", "-O", metavar="KEY=VALUE", help="fsspec option of remote files; repeatable."
-    ),
-]
-Join = Annotated[
-    str | None,
-    typer.Option(
-        help="Variables and labels that some files lack: exact (a problem), outer, inner, left,"
-        " right, override."
-    ),
-]
-Overlap = Annotated[
-    str | None,
-    typer.Option(help="Labels in several files: error, first, last, keep."),
-]
-Conflicts = Annotated[
-    str | None,
-    typer.Option(help="Variables that do not fit together: raise, drop."),
-]
-ConvertUnits = Annotated[
-    bool, typer.Option("--convert-units", help="Bring units that differ on the first file's.")
-]
+_UsageError: Any = typer.BadParameter.__mro__[1]
+"""What typer raises for a line that it cannot take apart; click's own, or typer's copy of it."""
 
 
 def main() -> None:
-    """Run the command line; errors of ours are one message and exit status 1.
+    """Run the command line.
 
-    ``--debug``, anywhere on the line, shows the traceback too.
+    Errors of ours are one message and exit status 1, a line that cannot be taken apart is one and
+    exit status 2. ``--debug``, anywhere on the line, shows the traceback too.
     """
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     debug = len(arguments) < len(sys.argv) - 1
     try:
-        app(args=arguments, prog_name="gridref")
+        sys.exit(app(args=arguments, prog_name="gridref", standalone_mode=False) or 0)
     except GridrefError as error:
         if debug:
             raise
-        message = Text.assemble(("error: ", "bold red"), str(error))
-        Console(stderr=True).print(message, soft_wrap=True)
-        sys.exit(1)
+        _end(as_on_the_command_line(str(error)), 1)
+    except _UsageError as error:
+        if not arguments:
+            sys.exit(2)  # the help that was shown says it all
+        path = error.ctx.command_path if error.ctx is not None else "gridref"
+        _end(f"{error.format_message()} (see {path} --help)", 2)
+
+
+def _end(message: str, status: int) -> None:
+    text = Text.assemble(("error: ", "bold red"), message)
+    Console(stderr=True).print(text, soft_wrap=True)
+    sys.exit(status)
 
 
 def _print_version(wanted: bool) -> None:
@@ -109,40 +100,20 @@ def _common(
 
 
 @app.command()
+@takes(BUILD_OPTIONS)
 def build(
     files: Files,
-    output: Annotated[str, typer.Option("--output", "-o", help="Where the catalog goes.")],
-    concat_dim: Annotated[
+    catalog: Annotated[
         str | None,
-        typer.Option(help="Dimension to lay the files along: an existing or a new one."),
+        typer.Option("--catalog", "-o", help="Where the catalog goes.", show_default=False),
     ] = None,
-    stack: Annotated[
-        str | None, typer.Option(help="New dimension to stack the files along.")
-    ] = None,
-    pattern: Annotated[
-        str | None,
-        typer.Option(help="Where labels of a stack stand in file names: '{time:%Y%m%d}'."),
-    ] = None,
-    pattern_of: Annotated[
-        str | None,
-        typer.Option(help="Attribute to find labels in, not file names: TIFFTAG_DATETIME."),
-    ] = None,
-    mosaic: Annotated[
-        bool, typer.Option("--mosaic", help="Lay the files out by their georeferencing.")
-    ] = False,
-    join: Join = None,
-    overlap: Overlap = None,
-    conflicts: Conflicts = None,
-    convert_units: ConvertUnits = False,
-    skip_unsupported: Annotated[
-        bool, typer.Option(help="Leave out what cannot be served faithfully, and say so.")
-    ] = False,
+    output: Annotated[str | None, typer.Option("--output", hidden=True)] = None,
+    skip_unsupported: Annotated[bool, typer.Option("--skip-unsupported", hidden=True)] = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="Compare a sample with the original reader.")
     ] = False,
-    jobs: Annotated[int | None, typer.Option(help="Processes that scan.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
-    option: Options = None,
+    quiet: Quiet = False,
+    **options: Any,
 ) -> None:
     """Index files and write a catalog.
 
@@ -161,49 +132,34 @@ def build(
     from gridref.adapters.cli.inspecting import skipped_summary
     from gridref.workflows.building import build as build_catalog
 
+    if (catalog or output) is None:
+        raise typer.BadParameter("say where the catalog goes: -o CATALOG")
+    address = str(catalog or output)
+    if skip_unsupported:
+        options.setdefault("on_unsupported", "skip")
     console = Console(stderr=True)
-    options = parse_options(option)
     with ScanProgress(console, quiet) as progress:
-        group = build_catalog(
-            files,
-            output,
-            concat_dim,
-            stack=stack,
-            pattern=pattern,
-            pattern_of=pattern_of,
-            mosaic=mosaic,
-            storage_options=options,
-            on_unsupported="skip" if skip_unsupported else "raise",
-            n_processes=jobs,
-            progress=progress,
-            **given(
-                join=join,
-                overlap=overlap,
-                conflicts=conflicts,
-                convert_units=convert_units or None,
-            ),
-        )
+        group = build_catalog(files, address, progress=progress, **{"n_processes": None, **options})
     for line in skipped_summary(group.report):
         console.print(Text.assemble(("skipped ", "yellow"), line))
     arrays = group.all_arrays()
     console.print(
-        f"{output}: {len(arrays)} arrays, {sum(a.n_blocks for a in arrays.values())} blocks"
+        f"{address}: {len(arrays)} arrays, {sum(a.n_blocks for a in arrays.values())} blocks"
     )
     if verify:
-        _verify(output, everything=False, options=options)
+        _verify(address, everything=False, options=options.get("storage_options"), quiet=quiet)
 
 
 @app.command()
 def info(
     catalog: Catalog,
-    view: Annotated[
-        str, typer.Option(help="How chunks are shown: auto, native, portable.")
-    ] = "auto",
-    shards: Annotated[
-        str | None,
-        typer.Option(help="Show shards: blocks, auto, or lengths like time=120,lat=60."),
-    ] = None,
-    option: Options = None,
+    view: ViewName = "auto",
+    grid: Grid = "auto",
+    chunks: Chunks = None,
+    compressor: Compressor = None,
+    shards: Shards = None,
+    index_location: IndexLocation = "end",
+    storage_options: StorageOptions = None,
 ) -> None:
     """Show what is in a catalog: tree, chunk grids, codecs, sources, and how each array is shown.
 
@@ -215,13 +171,22 @@ def info(
     """
     from gridref.adapters.cli.drawing import describe_arrays, draw_grid, draw_tree
     from gridref.adapters.cli.inspecting import source_summary
-    from gridref.workflows.opening import open_group
+    from gridref.workflows.opening import open_group, view_options
 
+    views = view_options(
+        {
+            "view": view,
+            "grid": grid,
+            "chunks": None if chunks is None else parse_lengths(chunks),
+            "compressor": compressor,
+            "shards": parse_shards(shards),
+            "index_location": index_location,
+        }
+    )
     console = Console()
-    group = open_group(catalog, parse_options(option))
+    group = open_group(catalog, parse_options(storage_options))
     console.print(draw_tree(group, catalog))
     console.print()
-    views = _view_options(view, shards)
     console.print(describe_arrays(group, views))
     _print_reasons(console, group, views)
     console.print()
@@ -232,12 +197,6 @@ def info(
         path, largest = max(uneven.items(), key=lambda item: (item[1].ndim, item[1].nbytes))
         console.print()
         console.print(draw_grid(largest, path, min(console.width, 100)))
-
-
-def _view_options(view: str, shards: str | None) -> ViewOptions:
-    from gridref.workflows.opening import view_options
-
-    return view_options({"view": view, "shards": parse_shards(shards)})
 
 
 def _print_reasons(console: Console, group: VirtualGroup, views: ViewOptions) -> None:
@@ -259,25 +218,29 @@ def verify(
     everything: Annotated[
         bool, typer.Option("--all", help="Compare every chunk, not a sample.")
     ] = False,
-    option: Options = None,
+    quiet: Quiet = False,
+    storage_options: StorageOptions = None,
 ) -> None:
     """Compare a catalog with what the original readers (h5py, tifffile) return.
 
     By default corners, edges and a random sample of chunks of every array. Exit status 1 on any
     difference.
 
-    Example:
+    Examples
+    --------
+        gridref verify cube.gridref
 
         gridref verify cube.gridref --all
     """
-    _verify(catalog, everything=everything, options=parse_options(option))
+    options = parse_options(storage_options)
+    _verify(catalog, everything=everything, options=options, quiet=quiet)
 
 
-def _verify(catalog: str, *, everything: bool, options: dict[str, Any]) -> None:
+def _verify(catalog: str, *, everything: bool, options: dict[str, Any] | None, quiet: bool) -> None:
     from gridref.workflows.verifying import verify as verify_catalog
 
     console = Console()
-    with ScanProgress(Console(stderr=True), quiet=False, what="chunks") as progress:
+    with ScanProgress(Console(stderr=True), quiet, what="chunks") as progress:
         result = verify_catalog(
             catalog, everything=everything, storage_options=options, progress=progress
         )
@@ -299,7 +262,12 @@ def demo(
         Path | None, typer.Option(help="Folder of sample files; by default that of the checkout.")
     ] = None,
 ) -> None:
-    """Build a catalog of the sample data, open it with xarray, and compare every value."""
+    """Build a catalog of the sample data, open it with xarray, and compare every value.
+
+    Examples
+    --------
+        gridref demo
+    """
     from gridref.adapters.cli.demo import run_demo
 
     with tempfile.TemporaryDirectory() as folder:
@@ -308,85 +276,32 @@ def demo(
 
 
 @app.command()
+@takes(BUILD_OPTIONS)
 def plan(
     files: Files,
-    concat_dim: Annotated[str, typer.Option(help="Dimension to lay the files along.")],
-    join: Join = None,
-    overlap: Overlap = None,
-    conflicts: Conflicts = None,
-    convert_units: ConvertUnits = False,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
-    option: Options = None,
+    quiet: Quiet = False,
+    **options: Any,
 ) -> None:
-    """Say what combining files would do; reads metadata only and writes nothing.
+    """Say what building a catalog would do; reads metadata only and writes nothing.
 
-    Shows what the cube would be, each drift between the files and how it would be resolved, and
-    which arrays are shown as stored. Exit status 1 if there are problems.
+    Takes what `gridref build` takes. Shows what the cube would be, each drift between the files and
+    how it would be resolved, and which arrays are shown as stored. Exit status 1 if there are
+    problems.
 
-    Example:
-
+    Examples
+    --------
         gridref plan data/*.nc --concat-dim time
+
+        gridref plan tiles/*.tif --mosaic --overlap first --json
     """
     from gridref.adapters.cli.plan import print_plan
     from gridref.workflows.building import plan as plan_files
 
-    combination = plan_files(
-        files,
-        concat_dim,
-        storage_options=parse_options(option),
-        **given(
-            join=join,
-            overlap=overlap,
-            conflicts=conflicts,
-            convert_units=convert_units or None,
-        ),
-    )
+    with ScanProgress(Console(stderr=True), quiet) as progress:
+        combination = plan_files(files, progress=progress, **{"n_processes": None, **options})
     if not print_plan(Console(), combination, as_json=as_json):
         raise typer.Exit(1)
 
 
-def given(**options: Any) -> dict[str, Any]:
-    """The options that were given."""
-    return {name: value for name, value in options.items() if value is not None}
-
-
-class _SpeedColumn(ProgressColumn):
-    """Things per second."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__()
-        self.what = what
-
-    def render(self, task: Task) -> Text:
-        speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{speed:.0f} {self.what}/s", style="dim")
-
-
-class ScanProgress:
-    """A progress bar with speed and remaining time; calls with (done, total) move it."""
-
-    def __init__(self, console: Console, quiet: bool, what: str = "files") -> None:
-        self._bar = Progress(
-            TextColumn(what),
-            BarColumn(),
-            MofNCompleteColumn(),
-            _SpeedColumn(what),
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-            disable=quiet or not console.is_terminal,
-        )
-        self._task = self._bar.add_task(what, total=None)
-
-    def __enter__(self) -> Self:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._bar.stop()
-
-    def __call__(self, done: int, total: int) -> None:
-        self._bar.update(self._task, completed=done, total=total)
-
-
-register_serve(app)
+app.command("serve")(serve_command)

@@ -1,26 +1,245 @@
-"""What the words of a command line mean."""
+"""The options of the commands: what they are called, and what the words behind them mean.
+
+Options that `gridref.build` takes in Python stand here once, for all commands that have them. One
+that was not given is not passed on: defaults, and the check of values, are those of the dataclasses
+`Layout`, `CombineOptions`, `MosaicOptions`, `ScanOptions` and `ViewOptions`.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
 
 import typer
 
 from gridref.errors import InvalidRequestError
 
-__all__ = ["parse_lengths", "parse_options", "parse_shards"]
+__all__ = [
+    "BUILD_OPTIONS",
+    "Catalog",
+    "Chunks",
+    "Compressor",
+    "Files",
+    "Grid",
+    "IndexLocation",
+    "Quiet",
+    "Shards",
+    "StorageOptions",
+    "ViewName",
+    "as_on_the_command_line",
+    "parse_lengths",
+    "parse_options",
+    "parse_shards",
+    "takes",
+]
+
+_LAYOUT, _COMBINING, _SCANNING = "How files are laid out", "How drift is resolved", "Scanning"
+
+Files = Annotated[
+    list[str], typer.Argument(help="Files, URLs, globs or directories.", show_default=False)
+]
+Catalog = Annotated[
+    str, typer.Argument(help="Address of a catalog: a path or URL.", show_default=False)
+]
+StorageOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--storage-options",
+        "-O",
+        "--option",
+        metavar="KEY=VALUE",
+        help="fsspec option of remote files, of one protocol only as s3.anon=true; repeatable.",
+    ),
+]
+ViewName = Annotated[str, typer.Option(help="How chunks are shown: auto, native, portable.")]
+Shards = Annotated[
+    str | None,
+    typer.Option(help="Show shards: blocks, auto, or lengths like time=120,lat=60."),
+]
+Grid = Annotated[
+    str, typer.Option(help="Chunk grids that may be shown: auto, regular, rectilinear.")
+]
+Chunks = Annotated[
+    str | None, typer.Option(help="Chunks of the portable view, like time=24,lat=180.")
+]
+Compressor = Annotated[
+    str | None, typer.Option(help="Compressor of the portable view: zstd or gzip.")
+]
+IndexLocation = Annotated[str, typer.Option(help="Where in a shard its index lies: start, end.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
+
+
+def _text(help_text: str, panel: str, **settings: Any) -> Any:
+    option = typer.Option(help=help_text, rich_help_panel=panel, show_default=False, **settings)
+    return Annotated[str | None, option]
+
+
+def _number(kind: type, help_text: str, panel: str) -> Any:
+    option = typer.Option(help=help_text, rich_help_panel=panel, show_default=False)
+    return Annotated[kind | None, option]
+
+
+def _flag(name: str, help_text: str, panel: str | None) -> Any:
+    option = typer.Option(name, help=help_text, rich_help_panel=panel, show_default=False)
+    return Annotated[bool | None, option]
+
+
+def _words(metavar: str, help_text: str, panel: str) -> Any:
+    option = typer.Option(
+        metavar=metavar, help=help_text, rich_help_panel=panel, show_default=False
+    )
+    return Annotated[list[str] | None, option]
+
+
+BUILD_OPTIONS: Mapping[str, Any] = {
+    "concat_dim": _words(
+        "DIM", "Dimension to lay the files along: an existing or a new one; repeatable.", _LAYOUT
+    ),
+    "stack": _text("New dimension to stack the files along.", _LAYOUT),
+    "pattern": _text("Where labels of a stack stand in file names: '{time:%Y%m%d}'.", _LAYOUT),
+    "pattern_of": _text("Attribute to find labels in, not file names: TIFFTAG_DATETIME.", _LAYOUT),
+    "mosaic": _flag("--mosaic", "Lay the files out by their georeferencing.", _LAYOUT),
+    "x": _text("Dimension of the columns of a mosaic: x.", _LAYOUT),
+    "y": _text("Dimension of the rows of a mosaic: y.", _LAYOUT),
+    "tolerance": _number(
+        float, "How far, in pixels, files may lie off a mosaic's grid: 0.01.", _LAYOUT
+    ),
+    "join": _text(
+        "Variables and labels that some files lack: exact (a problem), outer, inner, left, right,"
+        " override.",
+        _COMBINING,
+    ),
+    "overlap": _text("Labels or pixels in several files: error, first, last, keep.", _COMBINING),
+    "variables": _text(
+        "Variables without the dimension: minimal (kept once), different (repeated where they"
+        " differ), all.",
+        _COMBINING,
+    ),
+    "compat": _text(
+        "Variables without the dimension have the same values: equals (compared), override (taken"
+        " from the first file).",
+        _COMBINING,
+    ),
+    "combine_attrs": _text(
+        "Attributes that differ: override (the first file's), drop_conflicts, drop, no_conflicts,"
+        " identical.",
+        _COMBINING,
+    ),
+    "conflicts": _text("Variables that do not fit together: raise, drop.", _COMBINING),
+    "lossy": _flag("--lossy", "Dtypes may become one that rounds some values.", _COMBINING),
+    "convert_units": _flag(
+        "--convert-units", "Bring units that differ on the first file's.", _COMBINING
+    ),
+    "index_variables": _text(
+        "Variables that count along a dimension that grows, like count=obs.",
+        _COMBINING,
+        metavar="NAME=DIM,...",
+    ),
+    "on_unsupported": _text(
+        "What cannot be served faithfully: raise, skip (left out, and said so).", _SCANNING
+    ),
+    "phony_dims": _text(
+        "How dimensions without a name are numbered: sort (netCDF4), access (h5netcdf).", _SCANNING
+    ),
+    "max_chunk_bytes": _number(
+        int, "Contiguous data is split into chunks of so many bytes: 4194304.", _SCANNING
+    ),
+    "max_inline_bytes": _number(
+        int, "Most bytes of an array's values kept in the catalog: 16777216.", _SCANNING
+    ),
+    "max_objects": _number(int, "Most objects and links followed in a file: 1000000.", _SCANNING),
+    "n_processes": Annotated[
+        int | None,
+        typer.Option(
+            "--n-processes",
+            "--jobs",
+            help="Processes that scan; as many as pay off by default.",
+            rich_help_panel=_SCANNING,
+            show_default=False,
+        ),
+    ],
+    "relative": _flag("--relative", "Addresses of files are kept relative to the catalog's.", None),
+    "storage_options": StorageOptions,
+}
+"""Type of each option of `gridref.build` and `gridref.plan` by its name in Python."""
+
+
+def takes(options: Mapping[str, Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command options for its ``**`` parameter, which gets those that were given, parsed.
+
+    Parameters
+    ----------
+    options
+        Types by name, like `BUILD_OPTIONS`.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def call(**given: Any) -> None:
+            asked = {name: given.pop(name) for name in options}
+            command(
+                **given,
+                **{
+                    name: _parsed(name, value)
+                    for name, value in asked.items()
+                    if value is not None and value != []
+                },
+            )
+
+        signature = inspect.signature(command, eval_str=True)
+        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        added = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+            for name, kind in options.items()
+        ]
+        as_keywords = [p.replace(kind=p.KEYWORD_ONLY) for p in own]
+        call.__signature__ = signature.replace(parameters=[*as_keywords, *added])  # type: ignore[attr-defined]
+        return call
+
+    return decorate
+
+
+def _parsed(name: str, value: Any) -> Any:
+    """What was written for an option, as Python takes it."""
+    if name == "concat_dim":
+        return value[0] if len(value) == 1 else value
+    if name == "index_variables":
+        return _pairs(value, "count=obs,start=obs")
+    return parse_options(value) if name == "storage_options" else value
 
 
 def parse_options(entries: list[str] | None) -> dict[str, Any]:
-    """Fsspec options from ``key=value`` entries; true, false and numbers are read as such."""
+    """Fsspec options from ``key=value`` entries; true, false and numbers are read as such.
+
+    A dot in a key makes options inside options: ``s3.anon=true``, which also is how the options of
+    one protocol are written.
+
+    Raises
+    ------
+    InvalidRequestError
+        For an entry of another form.
+    """
     options: dict[str, Any] = {}
     for entry in entries or []:
         key, separator, text = entry.partition("=")
-        if not separator:
-            raise typer.BadParameter(f"write KEY=VALUE, got {entry!r}")
-        words = {"true": True, "false": False, "none": None}
-        options[key] = words.get(text.lower(), int(text) if text.isdigit() else text)
+        *outer, name = key.split(".")
+        if not separator or not all((*outer, name)):
+            raise InvalidRequestError(f"--storage-options is written KEY=VALUE, got {entry!r}")
+        inner = options
+        for part in outer:
+            inner = inner.setdefault(part, {})
+            if not isinstance(inner, dict):
+                raise InvalidRequestError(f"--storage-options {part} is a value and holds others")
+        inner[name] = _value(text)
     return options
+
+
+def _value(text: str) -> Any:
+    words = {"true": True, "false": False, "none": None}
+    return words.get(text.lower(), int(text) if text.isdecimal() else text)
 
 
 def parse_shards(text: str | None) -> str | dict[str, int] | None:
@@ -37,9 +256,41 @@ def parse_lengths(text: str) -> dict[str, int]:
         If the text is not of this form.
     """
     lengths = {}
-    for part in text.split(","):
-        dim, separator, length = part.strip().rpartition("=")
-        if not separator or not dim or not length.isdecimal():
+    for dim, length in _pairs(text, "time=24,lat=180").items():
+        if not length.isdecimal():
             raise InvalidRequestError(f"lengths are written like time=24,lat=180, got {text!r}")
         lengths[dim] = int(length)
     return lengths
+
+
+def _pairs(text: str, example: str) -> dict[str, str]:
+    """Names and what stands behind them."""
+    found = {}
+    for part in text.split(","):
+        name, separator, value = part.strip().rpartition("=")
+        if not separator or not name or not value:
+            raise InvalidRequestError(f"write it like {example}, got {text!r}")
+        found[name] = value
+    return found
+
+
+_OPTION = re.compile(r"""\b([a-z_]+)=(?:"([^"]*)"|'([^']*)'|(True|False|None|\.\.\.|-?\d[\w.]*))""")
+_SPELLED_OTHERWISE = {"everything": "all"}
+_KNOWN = {*BUILD_OPTIONS, "view", "grid", "shards", "chunks", "compressor", "everything"}
+
+
+def as_on_the_command_line(message: str) -> str:
+    """A message of ours with options spelled as here: ``overlap="first"`` is ``--overlap first``.
+
+    Messages spell options as in Python.
+    """
+    return _OPTION.sub(_respelled, message)
+
+
+def _respelled(match: re.Match[str]) -> str:
+    name = match[1]
+    if name not in _KNOWN:
+        return match[0]
+    option = f"--{_SPELLED_OTHERWISE.get(name, name).replace('_', '-')}"
+    value = next(text for text in match.groups()[1:] if text is not None)
+    return option if value == "True" else f"{option} {value}"

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from gridref.adapters.cli.drawing import describe_arrays, draw_tree
 from gridref.adapters.cli.inspecting import decoded_because
+from gridref.adapters.cli.options import as_on_the_command_line
 from gridref.combine import Combination
 from gridref.serve.views import ViewOptions, show
 
@@ -33,7 +34,8 @@ def print_plan(console: Console, combination: Combination, *, as_json: bool) -> 
         console.print()
         console.print(_drifts(combination))
     for problem in combination.problems:
-        console.print(Text.assemble(("problem ", "bold red"), str(problem)))
+        message = as_on_the_command_line(str(problem))
+        console.print(Text.assemble(("problem ", "bold red"), message))
     console.print(combination.summary)
     return not combination.problems
 

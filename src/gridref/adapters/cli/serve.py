@@ -6,14 +6,19 @@ from typing import Annotated
 
 import typer
 
-from gridref.adapters.cli.options import parse_lengths, parse_options, parse_shards
+from gridref.adapters.cli.options import (
+    Chunks,
+    Compressor,
+    Grid,
+    IndexLocation,
+    Shards,
+    StorageOptions,
+    parse_lengths,
+    parse_options,
+    parse_shards,
+)
 
-__all__ = ["register"]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to a command line."""
-    app.command("serve")(serve_command)
+__all__ = ["serve_command"]
 
 
 def serve_command(
@@ -24,19 +29,11 @@ def serve_command(
     port: Annotated[int, typer.Option(help="Port to listen at.")] = 8000,
     host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
     workers: Annotated[int, typer.Option(help="Processes.")] = 1,
-    shards: Annotated[
-        str | None,
-        typer.Option(help="Show shards: blocks, auto, or lengths like time=120,lat=60."),
-    ] = None,
-    grid: Annotated[
-        str, typer.Option(help="Chunk grids that may be shown: regular, rectilinear.")
-    ] = ("regular"),
-    chunks: Annotated[
-        str | None, typer.Option(help="Chunks of the portable view, like time=24,lat=180.")
-    ] = None,
-    compressor: Annotated[
-        str | None, typer.Option(help="Compressor of the portable view: zstd or gzip.")
-    ] = None,
+    shards: Shards = None,
+    grid: Grid = "regular",
+    index_location: IndexLocation = "end",
+    chunks: Chunks = None,
+    compressor: Compressor = None,
     allow_source: Annotated[
         list[str] | None,
         typer.Option(
@@ -47,12 +44,7 @@ def serve_command(
     ] = None,
     max_age: Annotated[int, typer.Option(help="Seconds for which answers stay fresh.")] = 0,
     access_log: Annotated[bool, typer.Option(help="Log each request as a line of JSON.")] = True,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--option", "-O", metavar="KEY=VALUE", help="fsspec option of remote files; repeatable."
-        ),
-    ] = None,
+    storage_options: StorageOptions = None,
 ) -> None:
     """Serve catalogs over HTTP to any Zarr v3 client.
 
@@ -74,11 +66,12 @@ def serve_command(
         workers=workers,
         shards=parse_shards(shards),
         grid=grid,
+        index_location=index_location,
         chunks=None if chunks is None else parse_lengths(chunks),
         compressor=compressor,
         allow_source=allow_source or (),
         max_age=max_age,
         access_log=access_log,
-        storage_options=parse_options(option),
+        storage_options=parse_options(storage_options),
         on_ready=lambda url: typer.echo(f"Serving on {url} (stop with Ctrl+C)", err=True),
     )

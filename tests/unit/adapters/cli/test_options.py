@@ -1,0 +1,92 @@
+"""The command line has the options that Python has, with the same choices and defaults."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import MISSING, fields
+from typing import Any, get_args
+
+import pytest
+
+import gridref
+from gridref.adapters.cli.options import (
+    BUILD_OPTIONS,
+    as_on_the_command_line,
+    parse_lengths,
+    parse_options,
+)
+from gridref.errors import InvalidRequestError
+from gridref.options import choices_of
+
+DATACLASSES = (
+    gridref.Layout,
+    gridref.CombineOptions,
+    gridref.MosaicOptions,
+    gridref.ScanOptions,
+)
+
+
+def help_of(name: str) -> str:
+    return str(get_args(BUILD_OPTIONS[name])[1].help)
+
+
+def test_build_and_plan_take_the_same_and_the_command_line_takes_all_of_it() -> None:
+    build = dict(inspect.signature(gridref.build).parameters)
+    plan = dict(inspect.signature(gridref.plan).parameters)
+    assert {*build} - {"catalog"} == {*plan}
+    assert {*plan} - {"files", "progress"} == {*BUILD_OPTIONS}
+    for name, parameter in plan.items():
+        assert parameter.default == build[name].default
+        assert parameter.annotation == build[name].annotation
+
+
+@pytest.mark.parametrize("options", DATACLASSES)
+def test_help_names_the_choices_and_defaults(options: Any) -> None:
+    for name, choices in choices_of(options).items():
+        for choice in choices:
+            assert choice in help_of(name), name
+    for option in fields(options):
+        default: Any = option.default
+        if default not in (MISSING, None, False) and option.name not in choices_of(options):
+            assert f"{default}" in help_of(option.name), option.name
+
+
+@pytest.mark.parametrize("options", DATACLASSES)
+def test_dataclasses_document_each_field(options: Any) -> None:
+    for option in fields(options):
+        assert option.name in (options.__doc__ or ""), option.name
+
+
+def test_fsspec_options() -> None:
+    entries = ["anon=true", "n=3", "key=a=b", "s3.client_kwargs.endpoint_url=http://x:1", "s3.k=1"]
+    assert parse_options(entries) == {
+        "anon": True,
+        "n": 3,
+        "key": "a=b",
+        "s3": {"client_kwargs": {"endpoint_url": "http://x:1"}, "k": 1},
+    }
+    for bad in (["anon"], ["=1"], ["a..b=1"], ["a=1", "a.b=2"]):
+        with pytest.raises(InvalidRequestError, match="--storage-options"):
+            parse_options(bad)
+
+
+@pytest.mark.parametrize("text", ["time", "time=", "=3", "time=x", "time=1,lat"])
+def test_lengths_that_are_none(text: str) -> None:
+    assert parse_lengths("time=24, lat=180") == {"time": 24, "lat": 180}
+    with pytest.raises(InvalidRequestError, match="got"):
+        parse_lengths(text)
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("join='outer' fills in, join=\"inner\" does not", "--join outer fills in, --join inner"),
+        ("lossy=True allows it", "--lossy allows it"),
+        ("combine_attrs='drop' or max_objects=7", "--combine-attrs drop or --max-objects 7"),
+        ("concat_dim=... names it", "--concat-dim ... names it"),
+        ("everything=True", "--all"),
+        ("a file with units=None and depth=3", "a file with units=None and depth=3"),
+    ],
+)
+def test_options_in_messages_are_spelled_as_on_the_command_line(message: str, shown: str) -> None:
+    assert as_on_the_command_line(message).startswith(shown)
