@@ -1,4 +1,7 @@
-"""Source files read by their original readers, h5py and tifffile, for comparison."""
+"""Source files read by their original readers, h5py and tifffile, for comparison.
+
+These are imported where a file of theirs is opened: both take long to load.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,9 @@ from functools import lru_cache
 from typing import Any, Protocol, cast
 
 import numpy as np
-import tifffile
-import zarr
 from numpy.typing import NDArray
 
 from gridref.errors import GridrefError, SourceFormatError, UnsupportedFeatureError
-from gridref.formats.hdf5.original import OriginalFile
 from gridref.io import open_for_scan
 from gridref.model.array import VirtualArray
 
@@ -35,6 +35,8 @@ class _HDF5Original:
     def __init__(self, url: str, storage_options: Mapping[str, Any] | None) -> None:
         with suppress(ImportError):
             import hdf5plugin  # noqa: F401 - importing it gives h5py more filters
+        from gridref.formats.hdf5.original import OriginalFile
+
         self.file = OriginalFile(url, storage_options)
 
     def read(
@@ -72,6 +74,8 @@ class _HDF5Original:
 
 class _TIFFOriginal:
     def __init__(self, file: Any) -> None:
+        import tifffile
+
         self.stream = file
         self.file = tifffile.TiffFile(file)
         self._image = lru_cache(maxsize=2)(self._load)
@@ -92,6 +96,8 @@ class _TIFFOriginal:
             image = self.file.series[series]
             if image.levels[level].keyframe.jpegheader is not None:
                 # Decoded as one stream, chroma would be smoothed over the edges of its tiles.
+                import zarr
+
                 return np.asarray(zarr.open_array(image.aszarr(level=level), mode="r")[...])
             return np.asarray(image.levels[level].asarray())
         except Exception as error:  # whatever decoder tifffile calls

@@ -1,0 +1,84 @@
+"""What is loaded when: heavy packages wait until they are needed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import tifffile
+
+HEAVY = {
+    "dask", "fsspec", "h5py", "imagecodecs", "numcodecs", "pandas", "pyarrow", "tifffile",
+    "xarray", "zarr",
+}  # fmt: skip
+
+
+def loaded_by(code: str, cwd: Path) -> set[str]:
+    """Top-level names of the packages that a new process has loaded after running some code."""
+    tell = "import sys, json; print(json.dumps(sorted({n.partition('.')[0] for n in sys.modules})))"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\n{tell}"],
+        cwd=cwd, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("imports")
+    with h5py.File(folder / "a.h5", "w") as file:
+        file["v"] = np.arange(6.0)
+    tifffile.imwrite(folder / "a.tif", np.arange(64, dtype=np.uint8).reshape(8, 8), tile=(16, 16))
+    return folder
+
+
+def test_importing_gridref_loads_nothing_heavy(folder: Path) -> None:
+    loaded = loaded_by("import gridref; gridref.__version__; gridref.errors.ScanError", folder)
+    assert not loaded & {*HEAVY, "numpy", "rich", "typer"}
+    assert "gridref" in loaded
+
+
+def test_help_loads_nothing_heavy(folder: Path) -> None:
+    for arguments in (["--help"], ["build", "--help"], ["--version"]):
+        code = (
+            f"import sys; sys.argv[1:] = {arguments}\n"
+            "from gridref.adapters.cli import main\n"
+            "try: main()\nexcept SystemExit: pass"
+        )
+        assert not loaded_by(code, folder) & {*HEAVY, "numpy"}
+
+
+def test_readers_of_a_format_are_loaded_with_a_file_of_it(folder: Path) -> None:
+    scanned = "import gridref; group = gridref.scan({!r})"
+    hdf5, tiff = (loaded_by(scanned.format(name), folder) for name in ("a.h5", "a.tif"))
+    assert not hdf5 & {"h5py", "tifffile", "xarray", "zarr", "pandas"}
+    assert "tifffile" in tiff
+    assert not tiff & {"h5py", "xarray", "zarr", "pandas"}
+
+
+def test_original_readers_are_loaded_with_a_file_to_compare(folder: Path) -> None:
+    verified = "import gridref; assert gridref.verify(gridref.scan({!r})).n_chunks"
+    hdf5, tiff = (loaded_by(verified.format(name), folder) for name in ("a.h5", "a.tif"))
+    assert "h5py" in hdf5
+    assert "tifffile" not in hdf5
+    assert "tifffile" in tiff
+    assert "h5py" not in tiff
+
+
+def test_no_package_hides_behind_a_call_of_its_name(folder: Path) -> None:
+    """`gridref.scan` is a call, whatever is imported before or after it."""
+    code = (
+        "import gridref.formats.hdf5.scanner, gridref.catalog, gridref.combine.mosaic\n"
+        "import gridref\n"
+        "assert gridref.scan('a.h5')['v'][2] == 2\n"
+        "import gridref.formats.hdf5, gridref.workflows.scanning\n"
+        "for name in gridref.__all__:\n"
+        "    if name not in ('errors', '__version__'):\n"
+        "        assert callable(getattr(gridref, name)), name"
+    )
+    loaded_by(code, folder)
