@@ -54,8 +54,8 @@ def test_an_option_that_nobody_knows_is_our_error_with_one_file_too(name: str, f
             {"on_unsupported": "ignore"},
             "on_unsupported='ignore' is none of",
         ),
-        ("build", {"mosaic": True, "join": "outer"}, "a mosaic takes no join"),
-        ("build", {"tolerance": 0.1}, "only a mosaic takes tolerance"),
+        ("build", {"mosaic": True, "overlap": "keep"}, "a mosaic shows one input"),
+        ("build", {"tolerance": 0.1}, "tolerance: only for files laid out by mosaic=True"),
         ("build", {"mosaic": True, "tolerance": 7}, "tolerance must be from 0 to 0.5, got 7"),
         (
             "scan",

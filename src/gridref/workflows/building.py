@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -143,12 +143,15 @@ class _Job:
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> _Job:
         layout = Layout(**options_of(Layout, options))
-        asked = options_of(CombineOptions, options)
-        _check_that_options_fit(layout, {*asked}, {*options_of(MosaicOptions, options)})
+        places = options_of(MosaicOptions, options)
+        if places and not layout.mosaic:
+            raise InvalidRequestError(
+                f"{', '.join(places)}: only for files laid out by mosaic=True"
+            )
         return cls(
             layout,
-            CombineOptions(**with_converter(asked)),
-            MosaicOptions(**options_of(MosaicOptions, options)),
+            CombineOptions(**with_converter(options_of(CombineOptions, options))),
+            MosaicOptions(**places),
             ScanOptions(**options_of(ScanOptions, options)),
         )
 
@@ -158,13 +161,3 @@ class _Job:
         scanned = scan_each(ordered, self.scanning, n_processes=n_processes, progress=progress)
         read = reader_for(storage_options).read
         return self.layout.combine(ordered, scanned, read, self.rules, self.mosaic)
-
-
-def _check_that_options_fit(
-    layout: Layout, combining: Iterable[str], placing: Iterable[str]
-) -> None:
-    """Refuse options that the way of laying out would not look at."""
-    alien = sorted({*combining} - {"overlap"} if layout.mosaic else {*placing})
-    if alien:
-        what = "a mosaic takes" if layout.mosaic else "only a mosaic takes"
-        raise InvalidRequestError(f"{what} {'no ' if layout.mosaic else ''}{', '.join(alien)}")

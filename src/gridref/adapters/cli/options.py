@@ -54,7 +54,9 @@ StorageOptions = Annotated[
         help="fsspec option of remote files, of one protocol only as s3.anon=true; repeatable.",
     ),
 ]
-ViewName = Annotated[str, typer.Option(help="How chunks are shown: auto, native, portable.")]
+ViewName = Annotated[
+    str, typer.Option(help="How chunks are shown: auto, native, portable, direct (in Python only).")
+]
 Shards = Annotated[
     str | None,
     typer.Option(help="Show shards: blocks, auto, or lengths like time=120,lat=60."),

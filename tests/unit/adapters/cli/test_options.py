@@ -11,6 +11,9 @@ import pytest
 import gridref
 from gridref.adapters.cli.options import (
     BUILD_OPTIONS,
+    Grid,
+    IndexLocation,
+    ViewName,
     as_on_the_command_line,
     parse_lengths,
     parse_options,
@@ -49,6 +52,14 @@ def test_help_names_the_choices_and_defaults(options: Any) -> None:
         default: Any = option.default
         if default not in (MISSING, None, False) and option.name not in choices_of(options):
             assert f"{default}" in help_of(option.name), option.name
+
+
+def test_help_names_the_choices_of_views() -> None:
+    helps = {"view": ViewName, "grid": Grid, "index_location": IndexLocation}
+    assert {*helps} == {*choices_of(gridref.ViewOptions)}
+    for name, choices in choices_of(gridref.ViewOptions).items():
+        for choice in choices:
+            assert choice in get_args(helps[name])[1].help, (name, choice)
 
 
 @pytest.mark.parametrize("options", DATACLASSES)
