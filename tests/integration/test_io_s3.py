@@ -151,3 +151,16 @@ def test_a_catalog_on_the_server_is_served(bucket: Bucket, months: xr.Dataset) -
         answer = httpx.get(f"{url}/c/native/tas/c/0/0")
     assert answer.status_code == 502
     assert f"s3://{BUCKET}/data/0.nc" in answer.json()["reason"]
+
+
+def test_a_catalog_has_options_of_its_own(
+    bucket: Bucket, months: xr.Dataset, tmp_path: Path
+) -> None:
+    nowhere = {"key": "x", "secret": "x", "client_kwargs": {"endpoint_url": "http://127.0.0.1:9"}}
+    options = {"catalog": bucket.options["s3"], "s3": nowhere}
+    catalog = f"s3://{BUCKET}/own.gridref"
+    gridref.build(tmp_path / "*.nc", catalog, "time", storage_options=options)
+    assert bucket.keys("own.gridref/")
+    cube = gridref.open_catalog(catalog, storage_options=options)
+    np.testing.assert_array_equal(cube["tas"][...], months["tas"].values)
+    assert gridref.verify(catalog, storage_options=options).ok

@@ -10,7 +10,7 @@ from typing import Any
 from gridref.catalog.document import ROOT_FILE, CatalogDocument, TableEntry, stated_digest
 from gridref.catalog.storage import open_folder
 from gridref.errors import CatalogCorruptError, Place, ShortReadError, SourceUnavailableError
-from gridref.io import SourcePool, absolute_url, describe_source, is_absent
+from gridref.io import SourcePool, absolute_url, catalog_options, describe_source, is_absent
 
 __all__ = ["check_catalog"]
 
@@ -38,6 +38,7 @@ def check_catalog(
     CatalogNotFoundError, CatalogVersionError, SourceUnavailableError
         As `open_catalog`.
     """
+    storage_options = catalog_options(storage_options)
     folder = open_folder(absolute_url(url).removesuffix(f"/{ROOT_FILE}"), storage_options)
     content = folder.read(ROOT_FILE)
     document, digest = CatalogDocument.from_bytes(content, folder.address(ROOT_FILE))

@@ -20,7 +20,7 @@ from gridref.catalog.table_file import TableFile
 from gridref.catalog.tables import BLOCK_SCHEMA, CHUNK_SCHEMA, SOURCE_SCHEMA
 from gridref.catalog.values import attributes_from_json
 from gridref.errors import CatalogCorruptError, GridrefError, Place
-from gridref.io import absolute_url
+from gridref.io import absolute_url, catalog_options
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.manifest import Source
 
@@ -114,6 +114,7 @@ def open_catalog(
     SourceUnavailableError
         If it cannot be reached or read.
     """
+    storage_options = catalog_options(storage_options)
     address = absolute_url(url).removesuffix(f"/{ROOT_FILE}")
     folder = open_folder(address, storage_options)
     document, digest = CatalogDocument.from_bytes(folder.read(ROOT_FILE), folder.address(ROOT_FILE))

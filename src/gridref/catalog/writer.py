@@ -45,6 +45,7 @@ from gridref.errors import (
     InvalidRequestError,
     Place,
 )
+from gridref.io import catalog_options
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.manifest import ChunkState
 
@@ -105,6 +106,7 @@ def write_catalog(
     """
     if sources not in ("absolute", "relative"):
         raise InvalidRequestError(f'sources must be "absolute" or "relative", got {sources!r}')
+    storage_options = catalog_options(storage_options)
     folder = open_folder(url, storage_options)
     try:
         return write_to_folder(group, folder, dict(extra or {}), sources)

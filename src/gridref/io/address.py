@@ -21,6 +21,7 @@ __all__ = [
     "DataNames",
     "absolute_url",
     "beside",
+    "catalog_options",
     "expand_urls",
     "is_local",
     "open_filesystem",
@@ -29,6 +30,7 @@ __all__ = [
 
 _PROTOCOL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)(://|::)")
 _GLOB = re.compile(r"[*?\[]")
+_CATALOG = "catalog"
 _HTTP_TIMEOUTS = {"sock_connect": 20, "sock_read": 60}
 
 
@@ -114,20 +116,47 @@ def options_for(url: str, storage_options: Mapping[str, Any] | None) -> dict[str
 
     `storage_options` are either options of the filesystem, or a mapping of protocol to such
     options: ``{"s3": {"anon": True}, "https": {...}}``. A chained URL gets the latter whole, as
-    fsspec wants it.
+    fsspec wants it. ``"catalog"`` among the protocols is for `catalog_options`.
+
+    Raises
+    ------
+    InvalidRequestError
+        For options of both forms at once.
     """
     options = dict(storage_options or {})
     match = _PROTOCOL.match(url)
     protocol = match[1] if match else "file"
-    by_protocol = bool(options) and all(
-        isinstance(value, Mapping) and name in fsspec.available_protocols()
-        for name, value in options.items()
-    )
-    if by_protocol and "::" not in url:
+    if "::" in url:
+        options.pop(_CATALOG, None)
+    elif _is_by_protocol(options):
         options = dict(options.get(protocol, {}))
     if protocol in ("http", "https") and "::" not in url:
         options["client_kwargs"] = {"timeout": _http_timeout(), **options.get("client_kwargs", {})}
     return options
+
+
+def catalog_options(storage_options: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """The options of a catalog's own address: those under ``"catalog"``, else those of all."""
+    options = dict(storage_options or {})
+    if _CATALOG in options and _is_by_protocol(options):
+        return dict(options[_CATALOG])
+    return options
+
+
+def _is_by_protocol(options: Mapping[str, Any]) -> bool:
+    """Whether these are options by protocol, and not those of one filesystem."""
+    named = [
+        name
+        for name, value in options.items()
+        if isinstance(value, Mapping) and (name == _CATALOG or name in fsspec.available_protocols())
+    ]
+    if named and len(named) < len(options):
+        others = ", ".join(sorted({*options} - {*named}))
+        raise InvalidRequestError(
+            f"storage_options hold those of {', '.join(named)} and, beside them, {others}: write"
+            ' either the options of one filesystem, or all by protocol, {"s3": {...}}'
+        )
+    return bool(named)
 
 
 @functools.cache

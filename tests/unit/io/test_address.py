@@ -7,7 +7,15 @@ import fsspec
 import pytest
 
 from gridref.errors import InvalidRequestError
-from gridref.io import DataNames, absolute_url, beside, expand_urls, is_local, options_for
+from gridref.io import (
+    DataNames,
+    absolute_url,
+    beside,
+    catalog_options,
+    expand_urls,
+    is_local,
+    options_for,
+)
 
 
 def test_absolute_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,6 +68,21 @@ def test_options_by_protocol_or_plain() -> None:
     http = options_for("https://h/a", {"https": {"client_kwargs": {"trust_env": True}}})
     assert http["client_kwargs"]["trust_env"]
     assert http["client_kwargs"]["timeout"].sock_read
+
+
+def test_options_of_the_catalog_alone() -> None:
+    options = {"catalog": {"anon": False}, "s3": {"anon": True}}
+    assert catalog_options(options) == {"anon": False}
+    assert options_for("s3://b/a", options) == {"anon": True}
+    assert options_for("/a", {"catalog": {"anon": False}}) == {}
+    assert options_for("zip://a::s3://b/x.zip", options) == {"s3": {"anon": True}}
+    assert catalog_options({"s3": {"anon": True}}) == {"s3": {"anon": True}}
+    assert catalog_options(None) == {}
+
+
+def test_options_of_both_forms_at_once_are_refused() -> None:
+    with pytest.raises(InvalidRequestError, match="those of s3 and, beside them, anon"):
+        options_for("s3://b/a", {"s3": {"anon": True}, "anon": True})
 
 
 @pytest.fixture
