@@ -8,7 +8,7 @@ The tree is sorted by what a caller would do about it::
     ├── ScanError                           a source file cannot be described
     │   ├── SourceFormatError               not the format it claims, truncated or corrupt
     │   └── UnsupportedFeatureError         valid, but not servable faithfully: skip or ask for it
-    ├── CombineError                        inputs do not fit together: carries every problem
+    ├── CombineError (ValueError)           inputs do not fit together: carries every problem
     ├── CatalogError                        the catalog itself is unusable
     │   ├── CatalogNotFoundError            there is none at that address
     │   ├── CatalogVersionError             written by another format version
@@ -284,7 +284,7 @@ class Problem:
         return f"{head}{self.message}{tail}"
 
 
-class CombineError(GridrefError):
+class CombineError(GridrefError, ValueError):
     """Inputs cannot be combined; all problems are listed at once.
 
     Attributes

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from numpy.typing import NDArray
 
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray
-from gridref.options import check_choices, check_names
+from gridref.options import check_choice, check_choices, check_names
 
 __all__ = ["CombineOptions", "ConvertUnits", "MosaicOptions", "Read"]
 
@@ -19,6 +19,9 @@ Read = Callable[[VirtualArray], NDArray[Any]]
 
 ConvertUnits = Callable[[str, str], tuple[float, float] | None]
 """Factor and offset that turn values of one unit into another; None where there are none."""
+
+Repeat = Literal["minimal", "different", "all"]
+"""What becomes of a variable without the dimension; see `CombineOptions`."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,8 @@ class CombineOptions:
         Variables without the dimension: ``"minimal"`` keeps one, and differing values are a
         problem; ``"different"`` repeats those that differ along the dimension; ``"all"`` repeats
         all of them.
+    repeated
+        The same rules for single variables, by name.
     compat
         How variables without the dimension are compared: ``"equals"`` by value where values can be
         read, ``"override"`` takes the first unseen.
@@ -62,7 +67,8 @@ class CombineOptions:
 
     join: Literal["exact", "outer", "inner", "left", "right", "override"] = "exact"
     overlap: Literal["error", "first", "last", "keep"] = "error"
-    variables: Literal["minimal", "different", "all"] = "minimal"
+    variables: Repeat = "minimal"
+    repeated: Mapping[str, Repeat] = field(default_factory=dict)
     compat: Literal["equals", "override"] = "equals"
     combine_attrs: Literal["override", "drop_conflicts", "drop", "no_conflicts", "identical"] = (
         "override"
@@ -86,6 +92,12 @@ class CombineOptions:
 
     def __post_init__(self) -> None:
         check_choices(self)
+        for name, rule in self.repeated.items():
+            check_choice(f"repeated[{name!r}]", rule, get_args(Repeat))
+
+    def repeat_rule(self, name: str) -> Repeat:
+        """What becomes of a variable without the dimension."""
+        return self.repeated.get(name, self.variables)
 
 
 @dataclass(frozen=True)

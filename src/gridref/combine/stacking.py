@@ -34,8 +34,13 @@ def stack_columns(columns: Mapping[str, Column], dim: str, notes: Notes) -> dict
     for name, column in columns.items():
         array = column.first
         is_label = name == dim and array.ndim == 0
-        coordinate = array.dims == (name,) or name in referred or array.ndim == 0
-        if is_label or not coordinate or notes.options.variables == "all":
+        is_index = array.dims == (name,)
+        kept = is_index or name in referred or array.ndim == 0
+        if name in notes.options.repeated:
+            kept = is_index or notes.options.repeated[name] != "all"
+        elif notes.options.variables == "all":
+            kept = is_index
+        if is_label or not kept:
             stacked = [expand_dims(entry, 0, dim) for entry in column.arrays]
             result[name] = column.with_arrays(stacked)
         else:

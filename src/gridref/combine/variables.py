@@ -37,7 +37,8 @@ def _combine_static(column: Column, lengths: Lengths, task: Task) -> VirtualArra
     """A variable without the dimension: one for all files, or repeated where that is asked for."""
     notes = task.notes
     _note_absent(column, column.files, "kept from the files that have it", notes)
-    if notes.options.variables == "all" and task.layout.repeats:
+    rule = "minimal" if _is_index(column) else notes.options.repeat_rule(column.name)
+    if rule == "all" and task.layout.repeats:
         return _repeat(column, lengths, task)
     if not extents_agree(column, (), notes):
         return None
@@ -48,16 +49,22 @@ def _combine_static(column: Column, lengths: Lengths, task: Task) -> VirtualArra
         return None
     if not differing:
         return with_attributes(column.first, column, task)
-    if notes.options.variables == "different" and task.layout.repeats:
+    if rule == "different" and task.layout.repeats:
         return _repeat(column, lengths, task)
     _note_differing(column, differing, task)
     return None
 
 
+def _is_index(column: Column) -> bool:
+    """Whether a variable holds a dimension's labels: ``join`` says what becomes of those."""
+    return column.first.dims == (column.name,)
+
+
 def _note_differing(column: Column, differing: Sequence[int], task: Task) -> None:
     alike = {dim.lower() for dim in task.growing}
     written = [f" (but {dim!r})" for dim in column.first.dims if dim.lower() in alike]
-    repeat = "variables='different' repeats it along the dimension, " if task.layout.repeats else ""
+    repeats = task.layout.repeats and not _is_index(column)
+    repeat = "variables='different' repeats it along the dimension, " if repeats else ""
     task.notes.problem(
         "values-differ",
         column.path,

@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import xarray as xr
 
-__all__ = ["decoded"]
+from gridref.model.array import VirtualArray
+
+__all__ = ["coordinate_names", "decoded"]
+
+
+def coordinate_names(arrays: Mapping[str, VirtualArray], attrs: Mapping[str, Any]) -> set[str]:
+    """Coordinates of a group: labels of dimensions, and what ``coordinates`` attributes name.
+
+    See the CF conventions, 5; `attrs` are those of the group.
+    """
+    texts = [array.attrs.get("coordinates") for array in arrays.values()]
+    texts.append(attrs.get("coordinates"))
+    words = {word for text in texts if isinstance(text, str) for word in text.split()}
+    labels = {name for name, array in arrays.items() if array.dims == (name,)}
+    return labels | (words & set(arrays))
 
 
 def decoded(name: str, variable: xr.Variable, *, decode_times: bool) -> xr.Variable:

@@ -3,20 +3,78 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, get_args
 
 import xarray as xr
 
 from gridref.combine import CombineOptions, DriftReport, combine, merged_reports
+from gridref.combine.options import Repeat
 from gridref.errors import CombineError, InvalidRequestError
 from gridref.formats import expand_files
 from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.options import check_choice, check_names
 from gridref.serve.reader import Reader
-from gridref.workflows.decoding import decoded
+from gridref.workflows.decoding import coordinate_names, decoded
 
-__all__ = ["Part", "by_coords", "nested", "nested_urls"]
+__all__ = ["Part", "Rules", "by_coords", "nested", "nested_urls"]
+
+Repeated = str | Collection[str] | None
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How files are combined, data variables and coordinates told apart as in xarray.
+
+    Attributes
+    ----------
+    options
+        All other rules.
+    data_vars, coords
+        Which variables without the dimension are repeated along it: ``"minimal"``, ``"different"``
+        or ``"all"``, or the names of those that are. With `data_vars` None data variables are
+        stacked along a new dimension, and none is repeated along an existing one.
+
+    Raises
+    ------
+    InvalidRequestError
+        For another text.
+    """
+
+    options: CombineOptions = field(default_factory=CombineOptions)
+    data_vars: Repeated = None
+    coords: Repeated = "minimal"
+
+    def __post_init__(self) -> None:
+        for name in ("data_vars", "coords"):
+            if isinstance(getattr(self, name), str):
+                check_choice(name, getattr(self, name), get_args(Repeat))
+
+    def of(self, groups: Sequence[VirtualGroup]) -> CombineOptions:
+        """The options for some groups.
+
+        Raises
+        ------
+        InvalidRequestError
+            For the name of a variable that no group has.
+        """
+        if self.data_vars is None and self.coords == "minimal":
+            return self.options
+        known = {name for group in groups for name in group.arrays}
+        coordinates = set().union(*(coordinate_names(g.arrays, g.attrs) for g in groups))
+        repeated = _rules_of("coords", self.coords, coordinates)
+        if self.data_vars is not None:
+            repeated |= _rules_of("data_vars", self.data_vars, known - coordinates)
+        return replace(self.options, repeated={**repeated, **self.options.repeated})
+
+
+def _rules_of(option: str, wanted: Repeated, names: Collection[str]) -> dict[str, Any]:
+    if isinstance(wanted, str):
+        return dict.fromkeys(names, wanted)
+    listed = list(wanted or ())
+    check_names(option, listed, names, "variable")
+    return {**dict.fromkeys(names, "minimal"), **dict.fromkeys(listed, "all")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +109,7 @@ def nested(
     dims: Sequence[str | None],
     parts: Mapping[str, Part],
     reader: Reader,
-    rules: CombineOptions,
+    rules: Rules,
 ) -> Part:
     """Combine lists of lists of files, the innermost along the last dimension first.
 
@@ -68,12 +126,12 @@ def nested(
     ]
     if not dims or (dims[0] is None and len(found) > 1):
         raise InvalidRequestError("combine='nested' needs a concat_dim for every level")
+    if dims[0] is None:
+        return found[0]
     return _combined(found, str(dims[0]), reader, rules)
 
 
-def by_coords(
-    parts: Sequence[Part], dim: str | None, reader: Reader, rules: CombineOptions
-) -> Part:
+def by_coords(parts: Sequence[Part], dim: str | None, reader: Reader, rules: Rules) -> Part:
     """Order by index coordinates, and combine along each that differs, the last one first.
 
     Labels rise, or fall where they do in every file that has two of them.
@@ -128,24 +186,28 @@ def _joined_along(
     axes: Sequence[_Axis],
     parts: Sequence[Part],
     reader: Reader,
-    rules: CombineOptions,
+    rules: Rules,
 ) -> Part:
     """Combine files along several dimensions, the last one first."""
     axis, *inner = axes
     ordered = sorted(files, key=axis.places.__getitem__)
     if not inner:
-        return _combined([parts[file] for file in ordered], axis.name, reader, rules)
+        return _joined_files([parts[file] for file in ordered], axis.name, reader, rules)
     rows: dict[int, list[int]] = {}
     for file in ordered:
         rows.setdefault(axis.places[file], []).append(file)
     joined = [_joined_along(row, inner, parts, reader, rules) for row in rows.values()]
-    return _combined(joined, axis.name, reader, rules)
+    return _joined_files(joined, axis.name, reader, rules)
 
 
-def _combined(parts: Sequence[Part], dim: str, reader: Reader, rules: CombineOptions) -> Part:
-    if len(parts) == 1:
-        return parts[0]
-    done = combine([part.group for part in parts], dim, read=reader.read, options=rules)
+def _joined_files(parts: Sequence[Part], dim: str, reader: Reader, rules: Rules) -> Part:
+    """One part alone is what it is: its labels say that it has no neighbour."""
+    return parts[0] if len(parts) == 1 else _combined(parts, dim, reader, rules)
+
+
+def _combined(parts: Sequence[Part], dim: str, reader: Reader, rules: Rules) -> Part:
+    groups = [part.group for part in parts]
+    done = combine(groups, dim, read=reader.read, options=rules.of(groups))
     if done.group is None:
         raise CombineError(done.problems)
     reports = [DriftReport((), (part.name,)) if part.name else part.report for part in parts]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Literal
 
 import xarray as xr
@@ -17,23 +18,26 @@ from gridref.adapters.xarray.virtual_dataset import (
 )
 from gridref.adapters.xarray.written_groups import dataset_to_group, tree_to_group
 from gridref.combine import CombineOptions, DriftReport, combine
-from gridref.errors import CombineError, InvalidRequestError
+from gridref.errors import CombineError, GroupNotFoundError, InvalidRequestError
 from gridref.formats import ScanOptions, expand_files, scan
 from gridref.formats.options import OnUnsupported
 from gridref.model.array import VirtualGroup
 from gridref.options import check_choice, verb
-from gridref.workflows.file_order import Part, by_coords, nested, nested_urls
+from gridref.workflows.file_order import Part, Rules, by_coords, nested, nested_urls
 from gridref.workflows.opening import reader_for
 from gridref.workflows.scanning import scan_each
 from gridref.workflows.units import with_converter
 
 __all__ = ["open_virtual_dataset", "open_virtual_datatree", "open_virtual_mfdataset"]
 
-_REPEATS = ("minimal", "different", "all")
 _COMPARISONS = (
     "equals", "no_conflicts", "override", "identical", "broadcast_equals", "minimal"
 )  # fmt: skip
 """What xarray's ``compat`` can be."""
+
+
+class CombiningError(CombineError, xr.MergeError, xr.AlignmentError):
+    """Files cannot be combined, as those who know xarray catch it."""
 
 
 @verb(renamed={"url": "file"})
@@ -78,7 +82,7 @@ def open_virtual_dataset(
     return group_to_dataset(part, reader_for(storage_options), loading, os.fspath(file))
 
 
-@verb(CombineOptions, renamed={"urls": "files"}, hidden=("variables",))
+@verb(CombineOptions, renamed={"urls": "files"}, hidden=("variables", "repeated"))
 def open_virtual_mfdataset(
     files: Url | Iterable[Url] | Sequence[Any],
     concat_dim: str | Sequence[str | None] | None = None,
@@ -86,8 +90,8 @@ def open_virtual_mfdataset(
     combine: Literal["by_coords", "nested"] = "by_coords",
     preprocess: Callable[[xr.Dataset], xr.Dataset] | None = None,
     group: str | None = None,
-    data_vars: str = "minimal",
-    coords: str = "minimal",
+    data_vars: str | Collection[str] | None = None,
+    coords: str | Collection[str] = "minimal",
     compat: str = "equals",
     join: str = "exact",
     combine_attrs: str = "override",
@@ -118,8 +122,11 @@ def open_virtual_mfdataset(
     group
         Path of the group to open in each file.
     data_vars, coords
-        Whether variables without the dimension are kept once (``"minimal"``), repeated where they
-        differ (``"different"``) or always (``"all"``).
+        Whether data variables and coordinates without the dimension are kept once (``"minimal"``),
+        repeated where they differ (``"different"``) or always (``"all"``), or the names of those
+        that are repeated, as in xarray. Labels of other dimensions never are: see `join`. With
+        `data_vars` None data variables are put along a new dimension, and kept once beside an
+        existing one.
     compat
         ``"override"`` takes variables without the dimension from the first file, anything else
         compares them.
@@ -144,7 +151,8 @@ def open_virtual_mfdataset(
     Raises
     ------
     CombineError
-        With every problem, where the files do not fit together.
+        With every problem, where the files do not fit together. It is an `xarray.MergeError` and an
+        `xarray.AlignmentError` too.
     """
     check_choice("combine", combine, ("by_coords", "nested"))
     reader = reader_for(storage_options)
@@ -170,23 +178,26 @@ def open_virtual_mfdataset(
     scanned = scan_each(flat, ScanOptions(on_unsupported, storage_options))
     parts = {url: Part(prepared(url, root), url) for url, root in zip(flat, scanned, strict=True)}
     dims = [concat_dim] if concat_dim is None or isinstance(concat_dim, str) else list(concat_dim)
-    if combine == "by_coords":
-        result = by_coords(list(parts.values()), dims[0], reader, rules)
-    else:
-        result = nested(tree, dims, parts, reader, rules)
+    try:
+        if combine == "by_coords":
+            result = by_coords(list(parts.values()), dims[0], reader, rules)
+        else:
+            result = nested(tree, dims, parts, reader, rules)
+    except CombineError as error:
+        raise CombiningError(error.problems) from None
     dataset = group_to_dataset(result.group, reader, loading)
     dataset.encoding["drift"] = result.report
     return dataset
 
 
-@verb(CombineOptions, renamed={"urls": "files"}, hidden=("variables",))
+@verb(CombineOptions, renamed={"urls": "files"}, hidden=("variables", "repeated"))
 def open_virtual_datatree(
     files: Url | Iterable[Url],
     concat_dim: str | Sequence[str] | None = None,
     *,
     preprocess: Callable[[xr.DataTree], xr.DataTree] | None = None,
-    data_vars: str = "minimal",
-    coords: str = "minimal",
+    data_vars: str | Collection[str] | None = None,
+    coords: str | Collection[str] = "minimal",
     compat: str = "equals",
     overlap: str = "keep",
     loadable_variables: Iterable[str] | None = None,
@@ -244,9 +255,12 @@ def open_virtual_datatree(
     if concat_dim is None:
         (group,), report = prepared(), DriftReport((), tuple(urls))
     else:
-        done = combine(prepared(), concat_dim, read=reader.read, options=rules)
+        parts = prepared()
+        first = next(parts)
+        named = rules.of([part for _, part in first.walk()])
+        done = combine(chain([first], parts), concat_dim, read=reader.read, options=named)
         if done.group is None:
-            raise CombineError(done.problems)
+            raise CombiningError(done.problems)
         group, report = done.group, done.report
     tree = group_to_tree(group, reader, loading)
     tree.encoding["drift"] = report
@@ -257,7 +271,7 @@ def _subgroup(root: VirtualGroup, path: str | None) -> VirtualGroup:
     groups = dict(root.walk())
     found = groups.get((path or "").strip("/"))
     if found is None:
-        raise InvalidRequestError(f"no group {path!r}; there are {sorted(groups)}")
+        raise GroupNotFoundError(f"no group {path!r}; there are {sorted(groups)}")
     return found
 
 
@@ -272,24 +286,15 @@ def _without(group: VirtualGroup, dropped: Iterable[str]) -> VirtualGroup:
 
 def _rules(
     *,
-    data_vars: str = "minimal",
-    coords: str = "minimal",
+    data_vars: str | Collection[str] | None = None,
+    coords: str | Collection[str] = "minimal",
     compat: str = "equals",
     **options: Any,
-) -> CombineOptions:
+) -> Rules:
     """Rules of combining out of xarray's words for them."""
-    for name, value, choices in (
-        ("data_vars", data_vars, _REPEATS),
-        ("coords", coords, _REPEATS),
-        ("compat", compat, _COMPARISONS),
-    ):
-        check_choice(name, value, choices)
-    wanted = {data_vars, coords}
-    return CombineOptions(
-        variables=next((rule for rule in ("all", "different") if rule in wanted), "minimal"),
-        compat="override" if compat == "override" else "equals",
-        **with_converter(options),
-    )
+    check_choice("compat", compat, _COMPARISONS)
+    seen: Any = "override" if compat == "override" else "equals"
+    return Rules(CombineOptions(compat=seen, **with_converter(options)), data_vars, coords)
 
 
 def _flat(tree: Sequence[Any]) -> list[str]:

@@ -20,7 +20,7 @@ from gridref.catalog import write_catalog
 from gridref.combine.calendars import is_time_like
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.serve.reader import Reader
-from gridref.workflows.decoding import decoded
+from gridref.workflows.decoding import coordinate_names, decoded
 from gridref.workflows.opening import reader_for
 
 __all__ = [
@@ -94,7 +94,7 @@ def group_to_dataset(
         name: array for name, array in group.arrays.items() if name not in loading.drop_variables
     }
     labels = {name for name, array in arrays.items() if array.dims == (name,)}
-    coordinates = labels | _named_coordinates(arrays, group.attrs)
+    coordinates = coordinate_names(arrays, group.attrs)
     variables = _variables(arrays, labels, reader, loading)
     indexed = _indexes({name: variables[name] for name in labels})
     plain = {name: entry for name, entry in variables.items() if name not in indexed}
@@ -152,14 +152,6 @@ def group_to_tree(
     return xr.DataTree.from_dict(
         {f"/{path}": group_to_dataset(part, reader, loading) for path, part in group.walk()}
     )
-
-
-def _named_coordinates(arrays: Mapping[str, VirtualArray], attrs: Mapping[str, Any]) -> set[str]:
-    """Variables that ``coordinates`` attributes name (CF conventions, 5)."""
-    texts = [array.attrs.get("coordinates") for array in arrays.values()]
-    texts.append(attrs.get("coordinates"))
-    words = {word for text in texts if isinstance(text, str) for word in text.split()}
-    return words & set(arrays)
 
 
 def _with_parents_units(arrays: Mapping[str, VirtualArray]) -> dict[str, VirtualArray]:
