@@ -119,7 +119,7 @@ class ObjectReader:
 
     def _whole(self, segment: Segment) -> list[Buffer]:
         if isinstance(segment, DecodedSegment):
-            return [chunk_bytes(self.reader, segment.view, segment.coords)]
+            return [chunk_bytes(self.reader, segment)]
         if isinstance(segment, RewrappedSegment):
             return [self._rewrapped(segment)]
         assert segment.n_bytes is not None
@@ -147,7 +147,7 @@ class ObjectReader:
         if isinstance(segment, DecodedRunSegment):
             return self._decoded_run(segment, low, high)
         assert isinstance(segment, DecodedSegment)
-        data = chunk_bytes(self.reader, segment.view, segment.coords)
+        data = chunk_bytes(self.reader, segment)
         return [data if low == 0 and high == len(data) else data[low:high]]
 
     def _rewrapped(self, segment: RewrappedSegment) -> bytes:
@@ -204,11 +204,12 @@ def _is_made_whole(found: VirtualObject) -> bool:
     )
 
 
-def chunk_bytes(reader: Reader, view: ArrayView, coords: tuple[int, ...]) -> Buffer:
+def chunk_bytes(reader: Reader, segment: DecodedSegment) -> Buffer:
     """Encode one chunk of the portable view; what overhangs the array holds the fill value."""
-    values = reader.read(view.array, view.region(coords))
-    shape = view.metadata.grid.chunk_shape(coords)
-    return _encoded(_as_shown(values, shape, view), view.chunk_codecs)
+    view = segment.view
+    held = view.metadata.grid.data_shape(segment.coords)
+    values = reader.read_looked_up(view.array, held, segment.below)
+    return _encoded(_as_shown(values, segment.shape, view), view.chunk_codecs)
 
 
 def packed_box(

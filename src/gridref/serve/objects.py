@@ -17,7 +17,7 @@ from gridref.errors import GridrefError, Place
 from gridref.model.array import VirtualGroup
 from gridref.model.zarr_attributes import attributes_to_json
 from gridref.model.zarr_metadata import group_document
-from gridref.serve.chunks import portable_chunk
+from gridref.serve.decoded_pages import DecodedPage
 from gridref.serve.object_reader import ObjectReader
 from gridref.serve.pages import ReferencePage, page_of, place_of
 from gridref.serve.presence import digest_of, keys_present
@@ -32,7 +32,7 @@ from gridref.serve.segments import (
     VirtualObject,
 )
 from gridref.serve.shards import shard_object
-from gridref.serve.views import ArrayView, View, ViewOptions, show, why_not_zarr
+from gridref.serve.views import ArrayView, ViewOptions, show, why_not_zarr
 
 __all__ = [
     "DecodedRunSegment",
@@ -54,6 +54,9 @@ KEPT_SHARDS_BYTES = 64 * 2**20
 """Size of the layouts of shards that are kept between the requests for one shard's parts."""
 KEPT_PAGES_BYTES = 16 * 2**20
 """Size of the references that are kept between the requests for neighbouring chunks."""
+
+
+type Page = ReferencePage | DecodedPage
 
 
 class KeySpace:
@@ -81,7 +84,7 @@ class KeySpace:
         self._views: dict[str, ArrayView] = {}
         self._documents: dict[str, VirtualObject] = {}
         self._shards = LRU[VirtualObject](KEPT_SHARDS_BYTES, _layout_bytes, keeps_last=1)
-        self._pages = LRU[ReferencePage](KEPT_PAGES_BYTES, _page_bytes, keeps_last=1)
+        self._pages = LRU[Page](KEPT_PAGES_BYTES, _page_bytes, keeps_last=1)
 
     @cached_property
     def _groups(self) -> dict[str, VirtualGroup]:
@@ -134,9 +137,7 @@ class KeySpace:
         path, view, coords = found
         if view.shards is not None:
             return self._shard(path, view, coords)
-        if view.view is View.NATIVE:
-            return self._page(path, view, coords).chunk(path, coords)
-        return portable_chunk(path, view, coords)
+        return self._page(path, view, coords).chunk(path, coords)
 
     def chunk_of(self, key: str) -> tuple[str, ArrayView, tuple[int, ...]] | None:
         """Array path, view and coords that the key of a chunk names; None for any other key."""
@@ -149,7 +150,7 @@ class KeySpace:
         found = shard_object(path, view, coords)
         return None if found is None else self._shards.put((path, coords), found)
 
-    def _page(self, path: str, view: ArrayView, coords: tuple[int, ...]) -> ReferencePage:
+    def _page(self, path: str, view: ArrayView, coords: tuple[int, ...]) -> Page:
         place = place_of(view, coords)
         return self._pages.get_or_load((path, place), lambda: page_of(view, place))
 
@@ -291,7 +292,7 @@ def _layout_bytes(found: VirtualObject) -> int:
     return size
 
 
-def _page_bytes(page: ReferencePage) -> int:
+def _page_bytes(page: Page) -> int:
     return page.n_bytes
 
 

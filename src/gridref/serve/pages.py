@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+from gridref.serve.decoded_pages import DecodedPage, decoded_page
 from gridref.serve.presence import References, digest_of, native_references
 from gridref.serve.segments import LiteralSegment, SourceSegment, VirtualObject
 from gridref.serve.views import ArrayView
@@ -17,10 +18,14 @@ ROW_BYTES = 200
 """About what a row takes, in numbers of Python."""
 
 
+PAGE_STORED_CHUNKS = 8192
+"""The same for chunks that are decoded, of the stored chunks below them."""
+
+
 @lru_cache(maxsize=1024)
-def page_shape(grid_shape: tuple[int, ...]) -> tuple[int, ...]:
+def page_shape(grid_shape: tuple[int, ...], most: int = PAGE_CHUNKS) -> tuple[int, ...]:
     """Number of chunks of a page along each axis: whole rows in C order, as many as fit."""
-    left = PAGE_CHUNKS
+    left = most
     lengths = []
     for n_chunks in reversed(grid_shape):
         lengths.append(max(1, min(n_chunks, left)))
@@ -28,9 +33,16 @@ def page_shape(grid_shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(lengths))
 
 
+def _page_shape_of(view: ArrayView) -> tuple[int, ...]:
+    most = PAGE_CHUNKS
+    if not view.as_stored:
+        most = max(1, min(most, PAGE_STORED_CHUNKS // view.stored_chunks_below))
+    return page_shape(view.metadata.grid.grid_shape, most)
+
+
 def place_of(view: ArrayView, coords: tuple[int, ...]) -> tuple[int, ...]:
     """Coords of the page that holds a chunk."""
-    shape = page_shape(view.metadata.grid.grid_shape)
+    shape = _page_shape_of(view)
     return tuple(k // n for k, n in zip(coords, shape, strict=True))
 
 
@@ -81,12 +93,14 @@ class ReferencePage:
         return VirtualObject((segment,), etag, path, coords)
 
 
-def page_of(view: ArrayView, place: tuple[int, ...]) -> ReferencePage:
-    """Look up the references of a page of a native view without shards."""
+def page_of(view: ArrayView, place: tuple[int, ...]) -> ReferencePage | DecodedPage:
+    """Plan a page of a view without shards."""
     grid_shape = view.metadata.grid.grid_shape
-    shape = page_shape(grid_shape)
+    shape = _page_shape_of(view)
     first = tuple(k * n for k, n in zip(place, shape, strict=True))
     counts = tuple(
         min(n, n_chunks - low) for n, n_chunks, low in zip(shape, grid_shape, first, strict=True)
     )
+    if not view.as_stored:
+        return decoded_page(view, first, counts)
     return ReferencePage(first, counts, native_references(view, first, counts))

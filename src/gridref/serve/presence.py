@@ -13,11 +13,19 @@ from numpy.typing import NDArray
 from gridref.model.array import VirtualArray
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
 from gridref.model.projection import SliceProjection
-from gridref.serve.plan import CrossProduct, is_missing_block, plan_read
+from gridref.serve.lookup import identify, look_up
+from gridref.serve.plan import CrossProduct, plan_read
 from gridref.serve.reader import absent_value
-from gridref.serve.views import ArrayView, View
+from gridref.serve.views import ArrayView
 
-__all__ = ["References", "digest_of", "held_below", "keys_present", "native_references"]
+__all__ = [
+    "References",
+    "digest_of",
+    "fills_differ",
+    "held_below",
+    "keys_present",
+    "native_references",
+]
 
 Int64Array = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
@@ -149,35 +157,20 @@ def held_below(
 
 def _pieces_present(cross: CrossProduct, digest: hashlib.blake2b) -> BoolArray:
     """Which pieces' stored chunks are there; what identifies them goes into the digest."""
-    array = cross.array
-    differs = _fills_differ(array)
+    differs = fills_differ(cross.array)
     present = np.zeros(cross.n_pieces, bool)
     done = 0
     for batch in cross.batches(RESOLVE_PIECES):
-        held = np.flatnonzero(~is_missing_block(batch))
-        for number in np.unique(batch.manifest[held]).tolist():
-            members = held[batch.manifest[held] == number]
-            rows = array.manifests[number].take(batch.row[members])
-            stored = rows.state != ChunkState.MISSING
-            present[done + members] = stored | differs[batch.encoding[members]]
-            _identify(rows, members, digest)
-        for number in np.unique(batch.encoding[held]).tolist():
-            digest.update(repr(array.encodings[number]).encode())
+        looked_up = look_up(cross, batch)
+        identify((looked_up,), digest)
+        for each in looked_up.references:
+            stored = each.rows.state != ChunkState.MISSING
+            present[done + each.members] = stored | differs[batch.encoding[each.members]]
         done += len(batch)
     return present.reshape(tuple(len(axis.pieces) for axis in cross.axes))
 
 
-def _identify(rows: ChunkManifest, members: Int64Array, digest: hashlib.blake2b) -> None:
-    for number in np.unique(rows.source[rows.state == ChunkState.RANGE]).tolist():
-        digest.update(repr((number, rows.sources[number])).encode())
-    for column in (members, rows.source, rows.offset, rows.length, rows.state, rows.filter_mask):
-        if column is not None:
-            digest.update(column.tobytes())
-    if (rows.state == ChunkState.INLINE).any():
-        digest.update(rows.inline)
-
-
-def _fills_differ(array: VirtualArray) -> BoolArray:
+def fills_differ(array: VirtualArray) -> BoolArray:
     """Of each encoding, whether its missing chunks read as another value than the array's."""
     if array.dtype.kind == "T":
         return np.zeros(len(array.encodings), bool)
@@ -270,6 +263,6 @@ def _presence(view: ArrayView, first: Sequence[int], counts: Sequence[int]) -> B
 
 def chunks_present(view: ArrayView, first: Sequence[int], counts: Sequence[int]) -> BoolArray:
     """Which chunks (inner ones where there are shards) of a box are there."""
-    if view.view is View.NATIVE:
+    if view.as_stored:
         return native_references(view, first, counts).present.reshape(tuple(counts))
     return held_below(view, first, counts)[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +18,7 @@ from gridref.errors import GridrefError, Place, ReadError
 from gridref.model.array import VirtualArray
 from gridref.model.encoding import Encoding
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
+from gridref.serve.lookup import LookedUp, look_up
 from gridref.serve.plan import PieceBatch, PieceSet, is_missing_block, plan_read
 from gridref.serve.points import plan_points
 from gridref.serve.stacking import can_stack, deliver_stacked
@@ -113,8 +114,22 @@ class Reader:
         """
         plan = plan_read(array, selection)
         out = _allocate(plan.shape, array)
-        self._execute(plan.crosses, out, name)
+        self._execute(_looked_up(plan.crosses), out, name)
         return plan.finish(out)
+
+    def read_looked_up(
+        self, array: VirtualArray, shape: Sequence[int], looked_up: Iterable[LookedUp[PieceSet]]
+    ) -> NDArray[Any]:
+        """Read what was planned and looked up before: an array of `shape`, as `read` gives it.
+
+        Raises
+        ------
+        ReadError
+            As `read` does.
+        """
+        out = _allocate(shape, array)
+        self._execute(looked_up, out, None)
+        return out
 
     def read_points(
         self, array: VirtualArray, coords: Sequence[ArrayLike], *, name: str | None = None
@@ -140,21 +155,22 @@ class Reader:
         """
         points = plan_points(array, coords)
         out = _allocate((len(points.out_index),), array)
-        self._execute((points,), out, name)
+        self._execute(_looked_up((points,)), out, name)
         return out
 
-    def _execute(self, parts: Sequence[PieceSet], out: NDArray[Any], name: str | None) -> None:
+    def _execute(
+        self, looked_up: Iterable[LookedUp[PieceSet]], out: NDArray[Any], name: str | None
+    ) -> None:
         try:
-            self._run_all(parts, out)
+            self._run_all(looked_up, out)
         except GridrefError as error:
             raise error.located(Place(variable=name)) from error.__cause__
 
-    def _run_all(self, parts: Sequence[PieceSet], out: NDArray[Any]) -> None:
+    def _run_all(self, looked_up: Iterable[LookedUp[PieceSet]], out: NDArray[Any]) -> None:
         tasks = (
             task
-            for pieces in parts
-            for batch in pieces.batches(RESOLVE_PIECES)
-            for task in _tasks(pieces, batch, out, TASKS_PER_THREAD * self.n_threads)
+            for part in looked_up
+            for task in _tasks(part, out, TASKS_PER_THREAD * self.n_threads)
         )
         run = partial(self._run, out=out)
         first = next(tasks, None)
@@ -220,30 +236,29 @@ def _chain(first: _Task, second: _Task, rest: Iterator[_Task]) -> Iterator[_Task
     yield from rest
 
 
-def _allocate(shape: tuple[int, ...], array: VirtualArray) -> NDArray[Any]:
+def _allocate(shape: Sequence[int], array: VirtualArray) -> NDArray[Any]:
     # Nothing is copied into the gaps between members of a compound.
     allocate = np.zeros if array.dtype.names else np.empty
     return allocate(shape, array.dtype)
 
 
-def _tasks(pieces: PieceSet, batch: PieceBatch, out: NDArray[Any], n_tasks: int) -> Iterator[_Task]:
+def _looked_up(parts: Iterable[PieceSet]) -> Iterator[LookedUp[PieceSet]]:
+    """Look up the stored chunks of a plan, a bounded number at a time."""
+    for pieces in parts:
+        for batch in pieces.batches(RESOLVE_PIECES):
+            yield look_up(pieces, batch)
+
+
+def _tasks(part: LookedUp[PieceSet], out: NDArray[Any], n_tasks: int) -> Iterator[_Task]:
     """Cut a batch into tasks, ordered by source and offset; what is missing is filled at once."""
-    array = pieces.array
-    absent = is_missing_block(batch)
-    for member in np.flatnonzero(absent).tolist():
+    pieces, batch, array = part.pieces, part.batch, part.pieces.array
+    for member in np.flatnonzero(is_missing_block(batch)).tolist():
         out[pieces.in_output(batch.piece[member])] = array.fill_value
-    present = np.flatnonzero(~absent)
-    if not len(present):
-        return
-    order = present[np.argsort(batch.manifest[present], kind="stable")]
-    manifests = batch.manifest[order]
-    for members in np.split(order, np.flatnonzero(manifests[1:] != manifests[:-1]) + 1):
-        manifest = array.manifests[int(batch.manifest[members[0]])]
-        rows = manifest.take(batch.row[members])
-        for member in members[rows.state == ChunkState.MISSING].tolist():
+    for each in part.references:
+        for member in each.members[each.rows.state == ChunkState.MISSING].tolist():
             encoding = array.encodings[int(batch.encoding[member])]
             out[pieces.in_output(batch.piece[member])] = absent_value(array, encoding)
-        yield from _sorted_tasks(pieces, batch, members, rows, n_tasks)
+        yield from _sorted_tasks(pieces, batch, each.members, each.rows, n_tasks)
 
 
 def _sorted_tasks(

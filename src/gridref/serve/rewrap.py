@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from gridref.model.array import VirtualArray
 from gridref.model.encoding import Codec, Encoding, bytes_codec
-from gridref.model.manifest import ChunkState
-from gridref.serve.plan import CrossProduct, PieceBatch, is_missing_block, plan_read
+from gridref.model.manifest import ChunkManifest, ChunkState
+from gridref.serve.lookup import LookedUp
+from gridref.serve.plan import CrossProduct, PieceBatch
 from gridref.serve.segments import LiteralSegment, RewrappedSegment, SourceSegment
 from gridref.serve.views import ArrayView
 
 __all__ = ["rewrapped"]
 
 
-def rewrapped(view: ArrayView, coords: tuple[int, ...]) -> RewrappedSegment | None:
+def rewrapped(
+    view: ArrayView, coords: tuple[int, ...], below: Sequence[LookedUp[CrossProduct]]
+) -> RewrappedSegment | None:
     """The stored chunk that a chunk of a portable gzip view is, but for its wrapper.
 
     Only a chunk that has all of a stored chunk's elements in their order and encoding qualifies.
@@ -28,6 +32,8 @@ def rewrapped(view: ArrayView, coords: tuple[int, ...]) -> RewrappedSegment | No
         A portable view without shards.
     coords
         Coords of the chunk, inside the grid.
+    below
+        The stored chunks that it is made of.
 
     Returns
     -------
@@ -37,19 +43,17 @@ def rewrapped(view: ArrayView, coords: tuple[int, ...]) -> RewrappedSegment | No
     if [codec.name for codec in view.metadata.codecs] != ["bytes", "gzip"]:
         return None
     array = view.array
-    crosses = plan_read(array, view.region(coords)).crosses
-    if len(crosses) != 1 or crosses[0].n_pieces != 1:
+    if len(below) != 1 or len(below[0].batch) != 1 or not below[0].references:
         return None
-    batch = crosses[0].resolve(np.zeros(1, np.int64))
-    if is_missing_block(batch)[0]:
-        return None
+    (part,) = below
+    batch = part.batch
     shape = view.metadata.grid.chunk_shape(coords)
     encoding = array.encodings[int(batch.encoding[0])]
-    whole = tuple(batch.shape[0].tolist()) == shape and _in_order(crosses[0], batch)
+    whole = tuple(batch.shape[0].tolist()) == shape and _in_order(part.pieces, batch)
     alike = view.metadata.dtype == array.dtype
     if not whole or not alike or not _is_zlib_only(array, encoding):
         return None
-    held = _held(array, batch)
+    held = _held(part.references[0].rows)
     if held is None:
         return None
     n_bytes = math.prod(shape) * array.dtype.itemsize
@@ -74,9 +78,8 @@ def _is_zlib_only(array: VirtualArray, encoding: Encoding) -> bool:
     )
 
 
-def _held(array: VirtualArray, batch: PieceBatch) -> SourceSegment | LiteralSegment | None:
+def _held(row: ChunkManifest) -> SourceSegment | LiteralSegment | None:
     """The stored bytes; None where the chunk is missing or was left uncompressed."""
-    row = array.manifests[int(batch.manifest[0])].take(batch.row)
     masked = row.filter_mask is not None and bool(row.filter_mask[0])
     if masked or row.state[0] == ChunkState.MISSING:
         return None

@@ -15,6 +15,8 @@ from gridref.codecs import REWRAP_BYTES
 from gridref.errors import Place
 from gridref.model.encoding import Encoding
 from gridref.model.manifest import Source
+from gridref.serve.lookup import LookedUp
+from gridref.serve.plan import CrossProduct
 from gridref.serve.views import ArrayView
 
 __all__ = [
@@ -86,12 +88,15 @@ class PackedSegment:
 class DecodedSegment:
     """A chunk of the portable view, to be decoded and encoded on reading.
 
-    `n_bytes` is None where compression makes the size unknown beforehand.
+    It has `shape`, and may overhang the array. `n_bytes` is None where compression makes the size
+    unknown beforehand; `below` are the stored chunks that it is made of.
     """
 
     view: ArrayView
     coords: tuple[int, ...]
+    shape: tuple[int, ...]
     n_bytes: int | None
+    below: tuple[LookedUp[CrossProduct], ...] = field(repr=False)
 
 
 @dataclass(frozen=True)

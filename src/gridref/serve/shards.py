@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from gridref.codecs import encode_chunk
 from gridref.model.shard import INDEX_CODECS, IndexLocation, PackedShard, ShardLayout
-from gridref.serve.chunks import view_identity
+from gridref.serve.decoded_pages import view_identity
 from gridref.serve.presence import References, digest_of, held_below, native_references
 from gridref.serve.segments import (
     DecodedRunSegment,
@@ -18,7 +18,7 @@ from gridref.serve.segments import (
     Segment,
     VirtualObject,
 )
-from gridref.serve.views import ArrayView, View
+from gridref.serve.views import ArrayView
 
 __all__ = ["shard_object"]
 
@@ -45,7 +45,7 @@ def shard_object(path: str, view: ArrayView, coords: tuple[int, ...]) -> Virtual
         for low, n, n_chunks in zip(first, counts, view.chunk_grid.grid_shape, strict=True)
     )
     segment: PackedSegment | DecodedRunSegment
-    if view.view is View.NATIVE:
+    if view.as_stored:
         found = native_references(view, first, inside)
         packed, segment, identity = _native(layout, found, inside, counts)
     else:

@@ -149,6 +149,9 @@ class ArrayView:
         that of the shards.
     shard_reason
         Why there are no shards; empty where there are, or none were wanted.
+    as_stored
+        Whether chunks are sent as they are stored: all native ones, and portable ones of plain
+        bytes on the grid of the stored chunks.
     """
 
     array: VirtualArray
@@ -157,6 +160,7 @@ class ArrayView:
     reason: str = ""
     shards: ShardLayout | None = None
     shard_reason: str = ""
+    as_stored: bool = False
 
     @property
     def chunk_grid(self) -> ChunkGrid:
@@ -172,6 +176,14 @@ class ArrayView:
             return self.metadata.codecs
         (outer,) = self.metadata.codecs
         return tuple(Codec.from_json(entry) for entry in outer.configuration["codecs"])
+
+    @cached_property
+    def stored_chunks_below(self) -> int:
+        """About the most stored chunks that one chunk touches."""
+        stored = self.array.stored_chunk_shapes
+        least = stored.min(axis=0).tolist() if len(stored) else [1] * self.array.ndim
+        longest = [int(axis.run_lengths.max(initial=1)) for axis in self.chunk_grid.axes]
+        return math.prod(-(-n // max(1, k)) for n, k in zip(longest, least, strict=True))
 
     def chunk_exists_at(self, coords: Sequence[int]) -> bool:
         """Whether the coords of a key (a chunk, or a shard) lie inside the grid."""
@@ -360,7 +372,8 @@ def _native(array: VirtualArray, *, rectilinear: bool) -> ArrayView:
     grid = native_grid(array, encoding)
     if not rectilinear and not grid.is_regular:
         raise NotRepresentableError("chunks are uneven and the reader knows regular grids only")
-    return ArrayView(array, View.NATIVE, _metadata(array, grid, encoding.codecs))
+    metadata = _metadata(array, grid, encoding.codecs)
+    return ArrayView(array, View.NATIVE, metadata, as_stored=True)
 
 
 def _portable(array: VirtualArray, options: ViewOptions, reason: str) -> ArrayView:
@@ -370,7 +383,18 @@ def _portable(array: VirtualArray, options: ViewOptions, reason: str) -> ArrayVi
     codecs = [_serial_codec(array)]
     if options.compressor is not None:
         codecs.append(COMPRESSORS[options.compressor])
-    return ArrayView(array, View.PORTABLE, _metadata(array, grid, tuple(codecs)), reason)
+    metadata = _metadata(array, grid, tuple(codecs))
+    as_stored = _is_stored_so(array, metadata)
+    return ArrayView(array, View.PORTABLE, metadata, reason, as_stored=as_stored)
+
+
+def _is_stored_so(array: VirtualArray, metadata: ArrayMetadata) -> bool:
+    """Whether stored chunks are, byte for byte, what a view says that its chunks are."""
+    try:
+        stored = _native(array, rectilinear=True).metadata
+    except NotRepresentableError:
+        return False
+    return stored.codecs == metadata.codecs and stored.grid == metadata.grid
 
 
 def _direct(array: VirtualArray, options: ViewOptions) -> ArrayView:
