@@ -7,6 +7,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any
 
+from gridref.forks import new_lock, tell_in_children
+
 __all__ = ["LRU", "nbytes_of"]
 
 
@@ -40,7 +42,8 @@ class LRU[Value]:
         self._kept: OrderedDict[Hashable, tuple[Value, int]] = OrderedDict()
         self._loads: dict[Hashable, _Load[Value]] = {}
         self._n_bytes = 0
-        self._lock = threading.Lock()
+        self._lock = new_lock()
+        tell_in_children(self)
 
     def __getstate__(self) -> tuple[Any, ...]:
         return self.max_bytes, self._size_of, self._keeps_last
@@ -48,6 +51,10 @@ class LRU[Value]:
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         max_bytes, size_of, keeps_last = state
         LRU.__init__(self, max_bytes, size_of, keeps_last=keeps_last)
+
+    def after_fork(self) -> None:
+        """Wait for no load of another thread: in a child process it never ends."""
+        self._loads.clear()
 
     def __len__(self) -> int:
         return len(self._kept)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,6 +16,7 @@ from gridref.catalog.document import ChunkCounts, RowRange
 from gridref.catalog.storage import resolved_url
 from gridref.catalog.table_file import TableFile
 from gridref.errors import InvalidRequestError
+from gridref.forks import new_lock
 from gridref.model.array import BlockTable
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
 
@@ -254,7 +254,7 @@ class ParquetBlocks:
         self._rows = rows
         self._ndim = ndim
         self._n_encodings = n_encodings
-        self._loading = threading.Lock()
+        self._loading = new_lock()
         self._loaded: BlockTable | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -20,6 +19,7 @@ from gridref.errors import (
     ShortReadError,
     SourceUnavailableError,
 )
+from gridref.forks import new_lock
 from gridref.io import ScanFile, is_absent, open_for_scan
 
 __all__ = ["TableFile"]
@@ -53,7 +53,7 @@ class TableFile:
         self.entry = entry
         self._columns = tuple(columns)
         self._storage_options = dict(storage_options or {})
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._file: ScanFile | None = None
         self._parquet: Any = None
         self._starts = np.zeros(0, np.int64)

@@ -8,15 +8,16 @@ for the other for ever (h5py documentation, "Python file-like objects").
 from __future__ import annotations
 
 import gc
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import fsspec.asyn
 
+from gridref.forks import new_lock
+
 __all__ = ["collector_paused"]
 
-_lock = threading.Lock()
+_lock = new_lock()
 _n_pauses = 0
 _was_enabled = False
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 
+from gridref.forks import new_lock
 from gridref.io.faults import unavailable
 from gridref.model.manifest import Source
 
@@ -110,7 +110,7 @@ class LocalFiles:
     def __init__(self, max_open_files: int = 128) -> None:
         self._max_open_files = max(1, max_open_files)
         self._files: OrderedDict[str, OpenFile] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def open(self, path: str) -> OpenFile:
         """The open file of a path."""

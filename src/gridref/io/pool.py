@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gridref.errors import InvalidRequestError, Place, ShortReadError, SourceChangedError
+from gridref.forks import new_lock
 from gridref.io.address import is_local
 from gridref.io.coalesce import LOCAL_MERGING, REMOTE_MERGING, Merging, ReadPlan, plan_reads
 from gridref.io.faults import RetryPolicy
@@ -70,7 +70,7 @@ class SourcePool:
         self._local = LocalFiles(max_open_files)
         self._remote = RemoteFiles(storage_options, retry)
         self._checked: set[Source] = set()
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._n_requests = 0
         self._n_bytes = 0
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from gridref.cache import LRU
 from gridref.errors import Place, SourceUnavailableError
+from gridref.forks import tell_in_children
 from gridref.io.address import open_filesystem
 from gridref.io.faults import RetryPolicy, is_transient, status_of, unavailable
 from gridref.io.identity import source_of_info
@@ -37,7 +38,12 @@ class RemoteFiles:
         self._storage_options = dict(storage_options or {})
         self._retry = retry or RetryPolicy()
         self._traffic = current_traffic()
+        tell_in_children(self)
         self._located = LRU[tuple[Any, str]](_KEPT_BYTES, lambda located: 200 + 2 * len(located[1]))
+
+    def after_fork(self) -> None:
+        """Open filesystems anew: their connections belong to the parent's event loop."""
+        self._located.clear()
 
     def locate(self, url: str) -> tuple[Any, str]:
         """Filesystem, and path in it, of a URL."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import os
-import threading
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, override
@@ -23,6 +22,7 @@ from gridref.errors import (
     ShortReadError,
     SourceUnavailableError,
 )
+from gridref.forks import new_rlock
 from gridref.io.address import absolute_url, is_local
 from gridref.io.coalesce import LOCAL_MERGING, REMOTE_MERGING, Merging, plan_reads
 from gridref.io.faults import RetryPolicy
@@ -281,7 +281,7 @@ class RemoteScanFile(ScanFile):
         self._blocks = LRU[bytes](max_cached_bytes, len, keeps_last=1)
         self._readahead = 1
         self._next_block = 0
-        self._lock = threading.RLock()
+        self._lock = new_rlock()
 
     @override
     def _read_many(self, offsets: Sequence[int], lengths: Sequence[int]) -> list[bytes]:

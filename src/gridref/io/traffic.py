@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+
+from gridref.forks import new_lock
 
 __all__ = ["Traffic", "counted_traffic", "current_traffic"]
 
@@ -25,7 +26,7 @@ class Traffic:
     def __init__(self) -> None:
         self.n_requests = 0
         self.n_bytes = 0
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def add(self, n_requests: int, n_bytes: int = 0) -> None:
         """Count so many more."""

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from gridref.cache import LRU
 from gridref.codecs import decode_chunk, unpack
 from gridref.errors import GridrefError, Place, ReadError
+from gridref.forks import tell_in_children
 from gridref.model.array import VirtualArray
 from gridref.model.encoding import Encoding
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
@@ -82,9 +83,18 @@ class Reader:
         self.n_threads = n_threads or min(32, (os.cpu_count() or 1) + 4)
         self.cache = LRU[NDArray[Any]](cache_bytes)
         self._threads: ThreadPoolExecutor | None = None
+        tell_in_children(self)
+
+    def after_fork(self) -> None:
+        """Forget the threads, which do not live in a child process."""
+        self._threads = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_threads": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        tell_in_children(self)
 
     def read(
         self, array: VirtualArray, selection: Any = None, *, name: str | None = None
