@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy_format
 
-from gridref.errors import InvalidRequestError
+from gridref.errors import InvalidRequestError, NotRepresentableError
 from gridref.model.encoding import Codec, EdgePolicy, Encoding, Unpacking
 from gridref.model.zarr_metadata import (
     data_type_from_json,
@@ -172,7 +172,7 @@ def dtype_to_json(dtype: np.dtype[Any]) -> Any:
         document = data_type_to_json(dtype)
         if data_type_from_json(document) == dtype:
             return document
-    except InvalidRequestError:
+    except (InvalidRequestError, NotRepresentableError):
         pass  # Zarr has no such data type
     if dtype.hasobject and dtype.kind != "T":
         raise InvalidRequestError(f"a catalog cannot keep elements of dtype {dtype}")
@@ -193,12 +193,37 @@ def _descr_of(dtype: np.dtype[Any]) -> Any:
     with warnings.catch_warnings():
         # What h5py hangs on dtypes as metadata says nothing about the elements.
         warnings.simplefilter("ignore", UserWarning)
-        return npy_format.dtype_to_descr(dtype)
+        try:
+            return npy_format.dtype_to_descr(dtype)
+        except ValueError:
+            return _layout_of(dtype)
+
+
+def _layout_of(dtype: np.dtype[Any]) -> Any:
+    """Numpy's other description, with offsets: for fields that overlap or are out of order."""
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        return {"base": _layout_of(base), "shape": list(shape)}
+    if dtype.names is None or dtype.fields is None:
+        return dtype.str
+    members = [dtype.fields[name] for name in dtype.names]
+    return {
+        "names": list(dtype.names),
+        "formats": [_layout_of(member[0]) for member in members],
+        "offsets": [member[1] for member in members],
+        "itemsize": dtype.itemsize,
+    }
 
 
 def _dtype_of(descr: Any) -> np.dtype[Any]:
     if descr == "T":
         return np.dtype(np.dtypes.StringDType())
+    if isinstance(descr, Mapping) and "base" in descr:
+        return np.dtype((_dtype_of(descr["base"]), tuple(descr["shape"])))
+    if isinstance(descr, Mapping):
+        members: Any = {**descr, "formats": [_dtype_of(entry) for entry in descr["formats"]]}
+        structure: np.dtype[Any] = np.dtype(members)
+        return structure
     return npy_format.descr_to_dtype(_descr_from_json(descr))
 
 
@@ -222,7 +247,7 @@ def scalar_to_json(value: Any, dtype: np.dtype[Any]) -> Any:
         json.dumps(document, allow_nan=False)
         if np.asarray(fill_value_from_json(document, dtype), dtype).tobytes() == exact.tobytes():
             return document
-    except (InvalidRequestError, TypeError, ValueError, KeyError):
+    except (InvalidRequestError, NotRepresentableError, TypeError, ValueError, KeyError):
         pass  # not in the form that Zarr has for it
     return {"$raw": _base64(exact.tobytes())}
 
