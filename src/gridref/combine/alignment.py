@@ -62,14 +62,14 @@ def find_places(
     """The dimensions along which files have unlike labels that the join brings together."""
     if notes.options.join == "exact":
         return {}
-    found = {}
+    places_of = {}
     for name, column in columns.items():
         if name in growing or any(kind.array.dims != (name,) for kind in column.kinds):
             continue
         places = _places(column, notes, values)
         if places is not None:
-            found[name] = places
-    return found
+            places_of[name] = places
+    return places_of
 
 
 def _places(column: Column, notes: Notes, values: Values) -> Places | None:
@@ -201,15 +201,15 @@ def _reindexed(column: Column, dim: str, places: Places) -> Column:
     number = dict(zip(column.files, range(len(column.files)), strict=True))
     arrays = list(column.arrays)
     fills = {
-        place: fill
+        position: fill
         for kind in column.kinds
         for fill in (no_data_of(kind.array),)
-        for place in kind.members
+        for position in kind.members
     }
     for file, indices in places.by_file.items():
         if file in number and dim in arrays[number[file]].dims:
-            place = number[file]
-            arrays[place] = reindex(arrays[place], dim, indices, fills[place])
+            position = number[file]
+            arrays[position] = reindex(arrays[position], dim, indices, fills[position])
     return column.with_arrays(arrays)
 
 
@@ -246,18 +246,18 @@ def _laid_by_label(column: Column, dim: str, places: Places, values: Values) -> 
     n_labels = places.labels.shape[0]
     every = np.arange(n_labels)
     owner = np.full(n_labels, -1, np.int64)
-    for place, file in enumerate(column.files):
+    for position, file in enumerate(column.files):
         own = places.by_file.get(file, every) >= 0
-        owner[own & (owner < 0)] = place
+        owner[own & (owner < 0)] = position
     if (owner < 0).any() or not all(map(values.available, column.arrays)):
         return None
     axis = column.first.dims.index(dim)
     heads = np.flatnonzero(np.concatenate([[True], owner[1:] != owner[:-1]])).tolist()
     parts = []
     for start, stop in zip(heads, [*heads[1:], n_labels], strict=True):
-        place = int(owner[start])
-        indices = places.by_file.get(column.files[place], every)
-        parts.append(isel(column.arrays[place], {dim: indices[start:stop]}))
+        position = int(owner[start])
+        indices = places.by_file.get(column.files[position], every)
+        parts.append(isel(column.arrays[position], {dim: indices[start:stop]}))
     whole = concatenate(parts, axis).replace(attrs=column.first.attrs)
     shown = values.of(whole)
     for file, array in zip(column.files, column.arrays, strict=True):

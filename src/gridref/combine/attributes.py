@@ -38,24 +38,24 @@ def combine_attributes(
     for name in dict.fromkeys(itertools.chain.from_iterable(attrs for attrs, _ in cases)):
         if name in resolved:
             continue
-        found = _values(cases, name)
-        if found is None:
+        values = _values(cases, name)
+        if values is None:
             continue
-        if rule == "identical" or (rule == "no_conflicts" and found.n_present > 1):
+        if rule == "identical" or (rule == "no_conflicts" and values.n_present > 1):
             notes.conflict(
                 "attributes",
                 path,
                 f"attributes {name!r}",
-                found.files,
+                values.files,
                 "combine_attrs='override' allows it",
             )
-        elif rule == "drop_conflicts" and found.n_present > 1:
+        elif rule == "drop_conflicts" and values.n_present > 1:
             first.pop(name, None)
-            notes.drift("attributes", path, found.named(name), f"{name} left out", found.n_values)
+            notes.drift("attributes", path, values.named(name), f"{name} left out", values.n_values)
         elif rule in ("no_conflicts", "drop_conflicts"):
             first.setdefault(name, next(attrs[name] for attrs, _ in cases if name in attrs))
         else:
-            notes.drift("attributes", path, found.named(name), "the first file's", found.n_values)
+            notes.drift("attributes", path, values.named(name), "the first file's", values.n_values)
     return first
 
 
@@ -89,28 +89,28 @@ def _values(cases: Cases, name: str) -> _Values | None:
     keys = value_keys(values)
     if keys is None:
         return None
-    found: dict[Any, tuple[Any, list[int]]] = {}
+    by_key: dict[Any, tuple[Any, list[int]]] = {}
     others: list[int] = []
     for key, value, (_, files) in zip(keys, values, cases, strict=True):
-        held = found.get(key)
+        held = by_key.get(key)
         if held is not None:
             held[1].extend(files)
-        elif len(found) < Drift.MAX_CASES:
-            found[key] = (value, list(files))
+        elif len(by_key) < Drift.MAX_CASES:
+            by_key[key] = (value, list(files))
         else:
             others.extend(files)
     n_values = len(set(keys))
-    texts = _texts(found.values())
+    texts = _texts(by_key.values())
     if others:
-        texts[f"{n_values - len(found)} more values"] = others
+        texts[f"{n_values - len(by_key)} more values"] = others
     return _Values(texts, n_values, n_values - any(value is _ABSENT for value in values))
 
 
-def _texts(found: Iterable[tuple[Any, list[int]]]) -> dict[str, list[int]]:
+def _texts(values: Iterable[tuple[Any, list[int]]]) -> dict[str, list[int]]:
     """Files by the text of their value, told apart where texts are the same."""
     shown: dict[str, list[int]] = {}
     first_of: dict[str, Any] = {}
-    for held_value, files in found:
+    for held_value, files in values:
         value = None if held_value is _ABSENT else held_value
         text = value_text(value)
         if text in first_of:

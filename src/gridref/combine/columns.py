@@ -71,19 +71,19 @@ class Column:
     @cached_property
     def kinds(self) -> list[Kind]:
         """Files grouped by metadata, in the order of first occurrence."""
-        found: dict[Any, list[int]] = {}
+        members: dict[Any, list[int]] = {}
         differing = [keys for keys in _metadata_keys(self.arrays) if keys is not None]
         if not differing:
             return [Kind(self.first, range(len(self.arrays)))]
-        for place, key in enumerate(zip(*differing, strict=True)):
-            found.setdefault(key, []).append(place)
-        return [Kind(self.arrays[places[0]], places) for places in found.values()]
+        for position, key in enumerate(zip(*differing, strict=True)):
+            members.setdefault(key, []).append(position)
+        return [Kind(self.arrays[places[0]], places) for places in members.values()]
 
     def files_of(self, kind: Kind) -> Sequence[int]:
         """Numbers of the inputs of one kind."""
         if len(kind.members) == len(self.files):
             return self.files
-        return [self.files[place] for place in kind.members]
+        return [self.files[position] for position in kind.members]
 
     @property
     def first(self) -> VirtualArray:
@@ -105,8 +105,8 @@ class Column:
         """Change every array, knowing its kind."""
         arrays = list(self.arrays)
         for kind in self.kinds:
-            for place in kind.members:
-                arrays[place] = change(kind, arrays[place])
+            for position in kind.members:
+                arrays[position] = change(kind, arrays[position])
         return self.with_arrays(arrays)
 
 
@@ -243,7 +243,7 @@ def _metadata_keys(arrays: Sequence[VirtualArray]) -> Iterator[list[Any] | None]
         yield list(map(_attribute_key, attrs))
         return
     for name in names:
-        yield value_keys([entry[name] for entry in attrs])
+        yield value_keys([own[name] for own in attrs])
 
 
 def _plainly_equal(values: list[Any]) -> bool:
@@ -287,7 +287,7 @@ def _value_key(value: Any) -> Any:
             return value.dtype.kind, value.shape, repr(value)
         return value.dtype.str, value.shape, value.tobytes()
     if isinstance(value, list | tuple):
-        return tuple(_value_key(entry) for entry in value)
+        return tuple(_value_key(item) for item in value)
     return type(value).__name__, repr(value)
 
 
@@ -304,8 +304,8 @@ def text_beside(value: Any, other: Any) -> str:
         dtype = getattr(value, "dtype", type(value).__name__)
         return f"{value_text(value)} ({dtype})"
     alike = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(text, known, strict=False))
-    place = max(0, sum(1 for _ in alike) - 20)
-    return f"...{text[place : place + 54]}..."
+    start = max(0, sum(1 for _ in alike) - 20)
+    return f"...{text[start : start + 54]}..."
 
 
 def _one_line(value: Any) -> str:

@@ -117,7 +117,7 @@ def lengths_along(
             for file, array in zip(column.files, column.arrays, strict=True):
                 if dim in array.dims:
                     lengths_found.setdefault(file, array.shape[array.dims.index(dim)])
-    return {dim: {**known.get(dim, {}), **found} for dim, found in lengths.items()}
+    return {dim: {**known.get(dim, {}), **own} for dim, own in lengths.items()}
 
 
 def find_flips(
@@ -134,12 +134,12 @@ def find_flips(
             continue
         if array.dtype.kind not in "iuf" or not values.available(array):
             continue
-        found = _reversed_files(column, values)
-        if found:
-            flips[name] = dict.fromkeys(found, array.shape[0])
+        reversed_files = _reversed_files(column, values)
+        if reversed_files:
+            flips[name] = dict.fromkeys(reversed_files, array.shape[0])
             cases = {
-                "as the first": [file for file in column.files if file not in found],
-                "reversed": sorted(found),
+                "as the first": [file for file in column.files if file not in reversed_files],
+                "reversed": sorted(reversed_files),
             }
             notes.drift("direction", column.path, cases, "flipped to the first file's")
     return flips
@@ -149,7 +149,7 @@ def _reversed_files(column: Column, values: Values) -> set[int]:
     first = column.first
     first_key = content_key(first)
     verdicts: dict[object, bool] = {} if first_key is None else {first_key: False}
-    found = set()
+    reversed_files = set()
     for file, array in zip(column.files, column.arrays, strict=True):
         if array is first or array.shape != first.shape or not values.available(array):
             continue
@@ -164,8 +164,8 @@ def _reversed_files(column: Column, values: Values) -> set[int]:
             if key is not None:
                 verdicts[key] = verdict
         if verdict:
-            found.add(file)
-    return found
+            reversed_files.add(file)
+    return reversed_files
 
 
 def flip_files(column: Column, flips: Mapping[str, Mapping[int, int]]) -> Column:
@@ -174,13 +174,13 @@ def flip_files(column: Column, flips: Mapping[str, Mapping[int, int]]) -> Column
     if not concerned:
         return column
     arrays = list(column.arrays)
-    for place, file in enumerate(column.files):
+    for position, file in enumerate(column.files):
         for dim in concerned:
-            if file in flips[dim] and dim in arrays[place].dims:
-                axis = arrays[place].dims.index(dim)
+            if file in flips[dim] and dim in arrays[position].dims:
+                axis = arrays[position].dims.index(dim)
                 # Another length is another dimension, of a group below.
-                if arrays[place].shape[axis] == flips[dim][file]:
-                    arrays[place] = flip(arrays[place], axis)
+                if arrays[position].shape[axis] == flips[dim][file]:
+                    arrays[position] = flip(arrays[position], axis)
     return column.with_arrays(arrays)
 
 
@@ -192,13 +192,13 @@ def extents_agree(column: Column, growing: Sequence[str], notes: Notes) -> bool:
         distinct = dict(zip(map(id, grids), grids, strict=True))  # alike files mostly share one
         if len({tuple(grid.shape[axis] for axis in kept) for grid in distinct.values()}) == 1:
             return True
-    found: dict[tuple[tuple[str, int], ...], list[int]] = {}
+    by_sizes: dict[tuple[tuple[str, int], ...], list[int]] = {}
     for file, array in zip(column.files, column.arrays, strict=True):
         sizes = tuple(
             pair for pair in zip(array.dims, array.shape, strict=True) if pair[0] not in growing
         )
-        found.setdefault(sizes, []).append(file)
-    cases = {str(dict(sizes)): files for sizes, files in found.items()}
+        by_sizes.setdefault(sizes, []).append(file)
+    cases = {str(dict(sizes)): files for sizes, files in by_sizes.items()}
     if len(cases) == 1:
         return True
     notes.conflict(

@@ -145,7 +145,7 @@ def fold(
     """
     results: list[Combination] = []
     for number, batch in enumerate(itertools.batched(groups, BATCH_GROUPS)):
-        names = [f"input {number * BATCH_GROUPS + place + 1}" for place in range(len(batch))]
+        names = [f"input {number * BATCH_GROUPS + within + 1}" for within in range(len(batch))]
         results.append(some(batch, names))
     if not results:
         raise InvalidRequestError("nothing to combine: no inputs")
@@ -164,13 +164,13 @@ def fold(
 
 def _united(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     """Problems of different batches that say the same, as one."""
-    found: dict[tuple[str, str, str | None], list[str]] = {}
+    sources_of: dict[tuple[str, str, str | None], list[str]] = {}
     for problem in problems:
         key = (problem.cause, problem.message, problem.variable)
-        found.setdefault(key, []).extend(problem.sources)
+        sources_of.setdefault(key, []).extend(problem.sources)
     return grouped(
         Problem(cause, message, variable, tuple(dict.fromkeys(sources)))
-        for (cause, message, variable), sources in found.items()
+        for (cause, message, variable), sources in sources_of.items()
     )
 
 
@@ -238,8 +238,8 @@ def _joined(drifts: Sequence[Drift]) -> Drift:
             ranges.setdefault(case.value, []).extend(case.ranges)
     hidden = sum(drift.n_cases - len(drift.cases) for drift in drifts)
     cases = tuple(
-        DriftCase(value, _touching(sorted(found)))
-        for value, found in list(ranges.items())[: Drift.MAX_CASES]
+        DriftCase(value, _touching(sorted(spans)))
+        for value, spans in list(ranges.items())[: Drift.MAX_CASES]
     )
     return replace(drifts[0], cases=cases, n_cases=len(ranges) + hidden)
 

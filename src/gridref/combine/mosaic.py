@@ -295,8 +295,8 @@ def _layout(attrs: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Entries of the layout in a ``multiscales`` attribute; none if there is no such thing."""
     pyramid = attrs.get("multiscales")
     layout = pyramid.get("layout") if isinstance(pyramid, Mapping) else None
-    entries = layout if isinstance(layout, list) else []
-    return [entry for entry in entries if isinstance(entry, Mapping) and "asset" in entry]
+    levels = layout if isinstance(layout, list) else []
+    return [level for level in levels if isinstance(level, Mapping) and "asset" in level]
 
 
 @dataclass(frozen=True)
@@ -311,8 +311,8 @@ class _Dims:
 def _level_dims(group: VirtualGroup, x: str, y: str) -> list[_Dims]:
     """The overviews of an input."""
     levels = []
-    for entry in _layout(group.attrs):
-        path, _, variable = str(entry["asset"]).rpartition("/")
+    for level in _layout(group.attrs):
+        path, _, variable = str(level["asset"]).rpartition("/")
         fine = group.arrays.get(variable)
         coarse = group.groups[path].arrays.get(variable) if path in group.groups else None
         if fine is not None and coarse is not None and {x, y} <= {*fine.dims}:
@@ -331,9 +331,9 @@ def _pyramid_attributes(
     if not overviews:
         return {name: value for name, value in attrs.items() if name not in PYRAMID_ATTRIBUTES}
     layout = [
-        entry
-        for entry in _layout(attrs)
-        if "/" not in str(entry["asset"]) or str(entry["asset"]).rpartition("/")[0] in overviews
+        level
+        for level in _layout(attrs)
+        if "/" not in str(level["asset"]) or str(level["asset"]).rpartition("/")[0] in overviews
     ]
     return {**attrs, "multiscales": {**attrs["multiscales"], "layout": layout}}
 

@@ -97,13 +97,13 @@ def _unsigned(value: Any, dtype: np.dtype[Any]) -> bool | None:
 def _fills(value: Any, dtype: np.dtype[Any], unsigned: bool | None) -> set[float | int]:
     if value is None:
         return set()
-    found = np.asarray(value).reshape(-1)
-    if found.dtype.kind not in "biuf":
+    declared = np.asarray(value).reshape(-1)
+    if declared.dtype.kind not in "biuf":
         return set()
-    if unsigned is not None and found.dtype.kind in "iu":
+    if unsigned is not None and declared.dtype.kind in "iu":
         kind = "u" if unsigned else "i"
-        found = found.astype(dtype).view(f"{kind}{dtype.itemsize}")
-    return {entry for entry in found.tolist() if entry == entry}
+        declared = declared.astype(dtype).view(f"{kind}{dtype.itemsize}")
+    return {fill for fill in declared.tolist() if fill == fill}
 
 
 def float_dtype(array: VirtualArray, packing: Packing) -> np.dtype[Any]:

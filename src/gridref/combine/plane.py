@@ -92,8 +92,8 @@ class _Tiles:
         """Put arrays at their places; cells that none holds are missing blocks."""
         plane, dims = self.plane, column.first.dims
         corners = [
-            [{plane.y: place.row, plane.x: place.column}.get(dim, 0) for dim in dims]
-            for place in map(plane.placements.__getitem__, column.files)
+            [{plane.y: placement.row, plane.x: placement.column}.get(dim, 0) for dim in dims]
+            for placement in map(plane.placements.__getitem__, column.files)
         ]
         n_rows, n_columns = extents_of(plane.placements)
         sizes = dict(zip(dims, column.first.shape, strict=True))

@@ -228,4 +228,4 @@ def grouped(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     by_cause: dict[str, list[Problem]] = {}
     for problem in problems:
         by_cause.setdefault(problem.cause, []).append(problem)
-    return tuple(problem for found in by_cause.values() for problem in found)
+    return tuple(problem for alike in by_cause.values() for problem in alike)

@@ -41,7 +41,7 @@ def stack_columns(columns: Mapping[str, Column], dim: str, notes: Notes) -> dict
         elif notes.options.variables == "all":
             kept = is_index
         if is_label or not kept:
-            stacked = [expand_dims(entry, 0, dim) for entry in column.arrays]
+            stacked = [expand_dims(own, 0, dim) for own in column.arrays]
             result[name] = column.with_arrays(stacked)
         else:
             result[name] = column
@@ -59,10 +59,10 @@ def stacked_attributes(attrs: Mapping[str, Any], dim: str) -> dict[str, Any]:
     pyramid = result.get("multiscales")
     if isinstance(pyramid, Mapping) and isinstance(pyramid.get("layout"), list):
         layout = [
-            {**entry, "transform": _with_leading_axis(entry["transform"])}
-            if isinstance(entry, Mapping) and isinstance(entry.get("transform"), Mapping)
-            else entry
-            for entry in pyramid["layout"]
+            {**level, "transform": _with_leading_axis(level["transform"])}
+            if isinstance(level, Mapping) and isinstance(level.get("transform"), Mapping)
+            else level
+            for level in pyramid["layout"]
         ]
         result["multiscales"] = {**pyramid, "layout": layout}
     if isinstance(result.get("ome"), Mapping) and "multiscales" in result["ome"]:
@@ -119,11 +119,11 @@ def _referred(columns: Mapping[str, Column]) -> set[str]:
 def repeated_along(column: Column, dim: str, lengths: Mapping[int, int], axis: int = 0) -> Column:
     """Repeat the arrays that lack a dimension along it, as long as it is in their file."""
     arrays = list(column.arrays)
-    for place, file in enumerate(column.files):
-        array = arrays[place]
+    for position, file in enumerate(column.files):
+        array = arrays[position]
         if dim not in array.dims:
             at = min(axis, array.ndim)
-            arrays[place] = broadcast_axis(expand_dims(array, at, dim), at, lengths.get(file, 1))
+            arrays[position] = broadcast_axis(expand_dims(array, at, dim), at, lengths.get(file, 1))
     return column.with_arrays(arrays)
 
 

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.combine.calendars import (
-    GREGORIAN_START_NS,
     UNIT_NAMES,
     TimeBase,
     is_time_like,
@@ -25,14 +24,21 @@ from gridref.combine.calendars import (
 )
 from gridref.combine.columns import Column, Notes, value_text
 from gridref.combine.packing import Packing, without_packing
+from gridref.combine.time_numbers import (
+    NO_TIME,
+    TimePart,
+    all_gregorian,
+    factors,
+    in_ticks,
+    in_units,
+    sums_exactly,
+)
 from gridref.combine.values import Values
 from gridref.model.array import VirtualArray
 from gridref.model.encoding import Unpacking
 from gridref.model.joining import recast
 
 __all__ = ["resolve_times"]
-
-_INT64 = np.iinfo(np.int64)
 
 INLINE_LIMIT_BYTES = 2**20
 """Above this size in any input times stay where they lie, and are scaled and shifted on reading.
@@ -42,16 +48,6 @@ Inputs are files, or what batches of files have become.
 
 REWRITTEN_LIMIT_BYTES = 2**28
 """Above this size in all, times that would round on reading are a problem and not rewritten."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Entry:
-    """One file's part of a time coordinate or of its bounds."""
-
-    column: int
-    place: int
-    base: TimeBase
-    array: VirtualArray
 
 
 def resolve_times(columns: Mapping[str, Column], notes: Notes, values: Values) -> dict[str, Column]:
@@ -92,23 +88,23 @@ def _resolve(columns: list[Column], notes: Notes, values: Values) -> list[Column
         advice = "their dates do not mean the same days"
         notes.conflict("calendar-differs", main.path, "calendars", cases, advice)
         return columns
-    entries = [
-        _Entry(number, place, bases[file], array)
+    parts = [
+        TimePart(number, position, bases[file], array)
         for number, column in enumerate(columns)
-        for place, (file, array) in enumerate(zip(column.files, column.arrays, strict=True))
+        for position, (file, array) in enumerate(zip(column.files, column.arrays, strict=True))
         if file in bases
     ]
     target = bases[main.files[0]]
-    needed = [entry for entry in entries if len(calendars) > 1 or entry.base != target]
-    if not all(values.available(entry.array) for entry in needed):
-        advice = "bringing them on one needs their values, and nothing can read them"
+    needed = [part for part in parts if len(calendars) > 1 or part.base != target]
+    if not all(values.available(part.array) for part in needed):
+        advice = "changing them needs their values, and nothing can read them"
         notes.conflict("time-units-differ", main.path, "units", cases, advice)
         return columns
-    if len(calendars) > 1 and not _all_gregorian(entries, values):
+    if len(calendars) > 1 and not all_gregorian(parts, values):
         advice = "dates before 1582-10-15 are not the same days in both"
         notes.conflict("calendar-differs", main.path, "calendars", cases, advice)
         return columns
-    return _reencode(columns, entries, target, notes, values, cases)
+    return _Times(columns, parts, target, cases, notes, values).reencoded()
 
 
 def _bases(column: Column, notes: Notes) -> dict[int, TimeBase] | None:
@@ -135,125 +131,106 @@ def _described(attrs: Mapping[str, Any]) -> str:
     return units if calendar is None else f"{units} ({value_text(calendar)})"
 
 
-def _valid(entry: _Entry, values: Values) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Values, and which of them are times."""
-    data = values.of(entry.array)
-    valid = np.ones(data.shape, bool) if data.dtype.kind != "f" else ~np.isnan(data)
-    for fill in Packing.of(entry.array).fills:
-        valid &= data != fill
-    return data, valid
+@dataclass(frozen=True, eq=False)
+class _Times:
+    """A time coordinate and its bounds in all files, and the units that they are to have.
 
+    Attributes
+    ----------
+    columns
+        The coordinate, then its bounds.
+    parts
+        Each file's part of them.
+    target
+        Units and reference date of the first file.
+    cases
+        Files by their units, in words.
+    """
 
-def _all_gregorian(entries: Sequence[_Entry], values: Values) -> bool:
-    for entry in entries:
-        data, valid = _valid(entry, values)
-        if valid.any():
-            first = data[valid].min()
-            if int(first * 1.0) * entry.base.unit_ns + entry.base.epoch_ns < GREGORIAN_START_NS:
-                return False
-    return True
+    columns: list[Column]
+    parts: list[TimePart]
+    target: TimeBase
+    cases: dict[str, list[int]]
+    notes: Notes
+    values: Values
 
+    def reencoded(self) -> list[Column]:
+        """The columns in the same units; unchanged, with a problem noted, where that cannot be."""
+        if all(map(self._is_same, self.parts)):
+            self._note("they mean the same")
+            return _with_units(self.columns, self.parts, {}, self.target.unit_ns, {})
+        if any(part.array.nbytes > INLINE_LIMIT_BYTES for part in self.parts):
+            kept = self._kept_virtual()
+            if kept is not None:
+                return kept
+            if sum(part.array.nbytes for part in self.parts) > REWRITTEN_LIMIT_BYTES:
+                return self._refused(
+                    "so many times cannot be given one reference date exactly; combine parts of"
+                    " the files"
+                )
+        return self._rewritten()
 
-def _reencode(
-    columns: list[Column],
-    entries: list[_Entry],
-    target: TimeBase,
-    notes: Notes,
-    values: Values,
-    cases: dict[str, list[int]],
-) -> list[Column]:
-    same = [entry.base.epoch_ns == target.epoch_ns and entry.base.unit_ns == target.unit_ns
-            for entry in entries]  # fmt: skip
-    if all(same):
-        notes.drift("time-units", columns[0].path, cases, "they mean the same")
-        return _with_units(columns, entries, {}, target.unit_ns, {})
-    if any(entry.array.nbytes > INLINE_LIMIT_BYTES for entry in entries):
-        kept = _kept_virtual(columns, entries, target, notes, values, cases)
-        if kept is not None:
-            return kept
-        if sum(entry.array.nbytes for entry in entries) > REWRITTEN_LIMIT_BYTES:
-            advice = (
-                "so many times cannot be brought on one epoch exactly; combine parts of the files"
-            )
-            notes.conflict("time-units-differ", columns[0].path, "units", cases, advice)
-            return columns
-    has_fill = [bool(Packing.of(column.first).fills) for column in columns]
-    converted = {
-        number: _converted(entry, target, values, has_fill=has_fill[entry.column])
-        for number, entry in enumerate(entries)
-        if not same[number]
-    }
-    units = columns[0].first.attrs["units"]
-    if all(result is not None for result in converted.values()):
-        notes.drift("time-units", columns[0].path, cases, f"re-encoded exactly as {units!r}")
-        return _with_units(columns, entries, converted, target.unit_ns, {})
-    for unit_ns in (10**9, 10**6, 10**3, 1):
-        ticks = {
-            number: _ticks(entry, target.in_unit(unit_ns), values)
-            for number, entry in enumerate(entries)
+    def _is_same(self, part: TimePart) -> bool:
+        base, target = part.base, self.target
+        return base.epoch_ns == target.epoch_ns and base.unit_ns == target.unit_ns
+
+    def _note(self, resolution: str) -> None:
+        self.notes.drift("time-units", self.columns[0].path, self.cases, resolution)
+
+    def _refused(self, advice: str) -> list[Column]:
+        path = self.columns[0].path
+        self.notes.conflict("time-units-differ", path, "units", self.cases, advice)
+        return self.columns
+
+    def _rewritten(self) -> list[Column]:
+        """New values in the first file's units, or in whole ticks of a finer one."""
+        has_fill = [bool(Packing.of(column.first).fills) for column in self.columns]
+        converted = {
+            number: in_units(part, self.target, self.values, has_fill=has_fill[part.column])
+            for number, part in enumerate(self.parts)
+            if not self._is_same(part)
         }
-        if all(result is not None for result in ticks.values()):
-            new_units = units_with(units, unit_ns)
-            notes.drift("time-units", columns[0].path, cases, f"re-encoded as {new_units!r}")
-            return _with_units(columns, entries, ticks, unit_ns, {"_FillValue": _INT64.min})
-    advice = "they have no common unit that holds every value in 64 bits"
-    notes.conflict("time-units-differ", columns[0].path, "units", cases, advice)
-    return columns
+        units = self.columns[0].first.attrs["units"]
+        if all(result is not None for result in converted.values()):
+            self._note(f"re-encoded exactly as {units!r}")
+            return _with_units(self.columns, self.parts, converted, self.target.unit_ns, {})
+        for unit_ns in (10**9, 10**6, 10**3, 1):
+            ticks = {
+                number: in_ticks(part, self.target.in_unit(unit_ns), self.values)
+                for number, part in enumerate(self.parts)
+            }
+            if all(result is not None for result in ticks.values()):
+                self._note(f"re-encoded as {units_with(units, unit_ns)!r}")
+                fill = {"_FillValue": NO_TIME}
+                return _with_units(self.columns, self.parts, ticks, unit_ns, fill)
+        return self._refused("they have no common unit that holds every value in 64 bits")
+
+    def _kept_virtual(self) -> list[Column] | None:
+        """Scale and shift every block on reading; None if that would round."""
+        target, bases = self.target, [part.base for part in self.parts]
+        shifts = {base.epoch_ns - target.epoch_ns for base in bases}
+        wanted = math.gcd(target.unit_ns, *(base.unit_ns for base in bases), *shifts)
+        unit_ns = max((ns for ns in UNIT_NAMES if wanted % ns == 0), default=1)
+        base = target.in_unit(unit_ns)
+        if not all(sums_exactly(part, base, self.values) for part in self.parts):
+            return None
+        arrays = [list(column.arrays) for column in self.columns]
+        units = units_with(self.columns[0].first.attrs["units"], unit_ns)
+        for part in self.parts:
+            first = self.columns[part.column].first
+            attrs = without_packing(_attrs(part.array, first, unit_ns, {}), np.dtype("f8"))
+            if "units" in attrs:
+                attrs["units"] = units
+            arrays[part.column][part.position] = _shifted(part, base).replace(attrs=attrs)
+        self._note(f"shifted exactly on reading, as {units!r}")
+        pairs = zip(self.columns, arrays, strict=True)
+        return [column.with_arrays(changed) for column, changed in pairs]
 
 
-def _kept_virtual(
-    columns: list[Column],
-    entries: Sequence[_Entry],
-    target: TimeBase,
-    notes: Notes,
-    values: Values,
-    cases: dict[str, list[int]],
-) -> list[Column] | None:
-    """Scale and shift every block to one unit and epoch on reading; None if that would round."""
-    shifts = {entry.base.epoch_ns - target.epoch_ns for entry in entries}
-    wanted = math.gcd(target.unit_ns, *(entry.base.unit_ns for entry in entries), *shifts)
-    unit_ns = max((ns for ns in UNIT_NAMES if wanted % ns == 0), default=1)
-    base = target.in_unit(unit_ns)
-    if not all(_is_exact(entry, base, values) for entry in entries):
-        return None
-    arrays = [list(column.arrays) for column in columns]
-    units = units_with(columns[0].first.attrs["units"], unit_ns)
-    for entry in entries:
-        first = columns[entry.column].first
-        attrs = without_packing(_attrs(entry.array, first, unit_ns, {}), np.dtype("f8"))
-        if "units" in attrs:
-            attrs["units"] = units
-        arrays[entry.column][entry.place] = _shifted(entry, base).replace(attrs=attrs)
-    notes.drift("time-units", columns[0].path, cases, f"shifted exactly on reading, as {units!r}")
-    return [column.with_arrays(new) for column, new in zip(columns, arrays, strict=True)]
-
-
-def _factors(base: TimeBase, target: TimeBase) -> tuple[int, int]:
-    return base.unit_ns // target.unit_ns, (base.epoch_ns - target.epoch_ns) // target.unit_ns
-
-
-def _is_exact(entry: _Entry, target: TimeBase, values: Values) -> bool:
-    """Whether scaling and shifting in float64 never rounds."""
-    if any(encoding.unpacking is not None for encoding in entry.array.encodings):
-        return False  # shifted already, with other files: one sum more might round
-    ratio, shift = _factors(entry.base, target)
-    dtype = entry.array.dtype
-    if dtype.kind in "iu" and dtype.itemsize <= 4:
-        return 2**32 * ratio + abs(shift) < 2**53
-    data, valid = _valid(entry, values)
-    if dtype.kind in "iu":
-        largest = (
-            max(abs(int(data[valid].min())), abs(int(data[valid].max()))) if valid.any() else 0
-        )
-        return largest * ratio + abs(shift) < 2**53
-    wide = np.where(valid, data, 0).astype(np.float64)
-    return _sum_without_rounding(wide, valid, ratio, float(shift)) is not None
-
-
-def _shifted(entry: _Entry, target: TimeBase) -> VirtualArray:
+def _shifted(part: TimePart, target: TimeBase) -> VirtualArray:
     """The same stored chunks, unpacked to the target's unit and epoch."""
-    ratio, shift = _factors(entry.base, target)
-    packing = Packing.of(entry.array)
+    ratio, shift = factors(part.base, target)
+    packing = Packing.of(part.array)
     unpacking = Unpacking(
         None if ratio == 1 else float(ratio),
         None if shift == 0 else float(shift),
@@ -261,7 +238,7 @@ def _shifted(entry: _Entry, target: TimeBase) -> VirtualArray:
         packing.unsigned,
         "float64",
     )
-    floats = recast(entry.array, np.dtype("f8"), np.float64(np.nan))
+    floats = recast(part.array, np.dtype("f8"), np.float64(np.nan))
     if unpacking == Unpacking():
         return floats
     return floats.replace(
@@ -269,115 +246,25 @@ def _shifted(entry: _Entry, target: TimeBase) -> VirtualArray:
     )
 
 
-def _converted(
-    entry: _Entry, target: TimeBase, values: Values, *, has_fill: bool
-) -> NDArray[Any] | None:
-    """Values in the target's units, in the file's own kind of number; None if that would round."""
-    data, valid = _valid(entry, values)
-    if not has_fill and data.dtype.kind != "f" and not valid.all():
-        return None
-    ratio, rest = divmod(entry.base.unit_ns, target.unit_ns)
-    shift, shift_rest = divmod(entry.base.epoch_ns - target.epoch_ns, target.unit_ns)
-    if rest or (shift_rest and data.dtype.kind != "f"):
-        return None
-    if data.dtype.kind in "iu":
-        return _scaled_integers(data, valid, ratio, shift)
-    delta = shift + shift_rest / target.unit_ns
-    if shift_rest and delta * target.unit_ns != shift * target.unit_ns + shift_rest:
-        return None
-    wide = np.where(valid, data, 0).astype(np.float64)
-    return _sum_without_rounding(wide, valid, ratio, delta)
-
-
-def _sum_without_rounding(
-    wide: NDArray[np.float64], valid: NDArray[np.bool_], ratio: int, delta: float
-) -> NDArray[np.float64] | None:
-    """``wide * ratio + delta``, NaN where not valid; None if any step would round."""
-    scaled = wide * ratio
-    total = scaled + delta
-    back = total - scaled
-    error = (scaled - (total - back)) + (delta - back)
-    if (error[valid] != 0).any() or (scaled / ratio != wide).any() or not _exact(scaled, ratio):
-        return None
-    return np.where(valid, total, np.nan)
-
-
-def _exact(scaled: NDArray[np.float64], ratio: int) -> bool:
-    """Whether products with a ratio are surely exact: whole numbers below 2^53, or no product."""
-    return ratio == 1 or bool(
-        ((scaled == np.rint(scaled)) & (np.abs(scaled) < 2.0**53) & (ratio < 2**53)).all()
-    )
-
-
-def _scaled_integers(
-    data: NDArray[Any], valid: NDArray[np.bool_], ratio: int, shift: int
-) -> NDArray[np.int64] | None:
-    held = data[valid]
-    if held.size:
-        ends = (int(held.min()) * ratio + shift, int(held.max()) * ratio + shift)
-        extreme = max(map(abs, (*ends, ends[0] - shift, ends[1] - shift, shift)))
-        if extreme > _INT64.max:
-            return None
-    result = np.full(data.shape, _INT64.min, np.int64)
-    result[valid] = held.astype(np.int64) * ratio + shift
-    return result
-
-
-def _ticks(entry: _Entry, target: TimeBase, values: Values) -> NDArray[np.int64] | None:
-    """Values as whole ticks of the target; None if they are none."""
-    data, valid = _valid(entry, values)
-    shift = entry.base.epoch_ns - target.epoch_ns
-    if data.dtype.kind == "f":
-        nanoseconds = _whole_nanoseconds(np.where(valid, data, 0), entry.base)
-        if nanoseconds is None:
-            return None
-        whole: NDArray[Any] = nanoseconds
-        ratio = 1
-    else:
-        whole, ratio = data, entry.base.unit_ns
-    common = np.gcd.reduce(whole[valid].astype(np.int64)) if valid.any() else 0
-    if (int(common) * ratio) % target.unit_ns or shift % target.unit_ns:
-        return None
-    if ratio % target.unit_ns:
-        if ratio != 1:
-            return None
-        return _scaled_integers(whole // target.unit_ns, valid, 1, shift // target.unit_ns)
-    return _scaled_integers(whole, valid, ratio // target.unit_ns, shift // target.unit_ns)
-
-
-def _whole_nanoseconds(data: NDArray[Any], base: TimeBase) -> NDArray[np.int64] | None:
-    """Floating times as the nanoseconds that readers show; None if they are too many.
-
-    xarray cuts times of the standard calendars at the nanosecond, cftime rounds others to the
-    microsecond.
-    """
-    wide = data.astype(np.float64)
-    if base.calendar in ("standard", "proleptic_gregorian"):
-        ns = np.trunc(wide * base.unit_ns)
-    else:
-        ns = np.rint(wide * (base.unit_ns / 1000)) * 1000
-    return None if (np.abs(ns) >= 2.0**63).any() else ns.astype(np.int64)
-
-
 def _with_units(
     columns: list[Column],
-    entries: Sequence[_Entry],
+    parts: Sequence[TimePart],
     converted: Mapping[int, NDArray[Any] | None],
     unit_ns: int,
     extra: Mapping[str, Any],
 ) -> list[Column]:
-    """Put new values and units in place."""
+    """Put new values and units in position."""
     arrays = [list(column.arrays) for column in columns]
     reference = [column.first for column in columns]
-    for number, entry in enumerate(entries):
-        first = reference[entry.column]
-        attrs = _attrs(entry.array, first, unit_ns, extra)
+    for number, part in enumerate(parts):
+        first = reference[part.column]
+        attrs = _attrs(part.array, first, unit_ns, extra)
         data = converted.get(number)
         if data is None:
-            changed = entry.array.replace(attrs=attrs)
+            changed = part.array.replace(attrs=attrs)
         else:
-            changed = _inline(data, entry.array.dims, attrs, first, extra)
-        arrays[entry.column][entry.place] = changed
+            changed = _inline(data, part.array.dims, attrs, first, extra)
+        arrays[part.column][part.position] = changed
     return [column.with_arrays(new) for column, new in zip(columns, arrays, strict=True)]
 
 
@@ -408,7 +295,7 @@ def _inline(
     fills = Packing.of(first).fills
     if not extra and fills:
         fill = next(iter(fills))
-        absent = np.isnan(data) if data.dtype.kind == "f" else data == _INT64.min
+        absent = np.isnan(data) if data.dtype.kind == "f" else data == NO_TIME
         data = np.where(absent, np.asarray(fill, data.dtype), data)
     narrow = data
     if not extra and first.dtype.kind in "iuf":

@@ -64,9 +64,9 @@ def _factors(column: Column, notes: Notes) -> dict[str, Factor]:
     if convert is None:
         advice = "convert_units=True, or a converter, brings them on the first's"
     else:
-        found = {unit: _SAME if unit == target else convert(unit, target) for unit in units}
-        factors = {unit: pair for unit, pair in found.items() if pair is not None}
-        advice = _obstacle(column, found)
+        factor_of = {unit: _SAME if unit == target else convert(unit, target) for unit in units}
+        factors = {unit: pair for unit, pair in factor_of.items() if pair is not None}
+        advice = _obstacle(column, factor_of)
         if not advice and all(pair == _SAME for pair in factors.values()):
             notes.drift("units", column.path, cases, "they mean the same; the first file's")
             return {}
@@ -77,15 +77,15 @@ def _factors(column: Column, notes: Notes) -> dict[str, Factor]:
     return {}
 
 
-def _obstacle(column: Column, found: Mapping[str, Factor | None]) -> str:
+def _obstacle(column: Column, factor_of: Mapping[str, Factor | None]) -> str:
     """Why units cannot be converted; empty where they can."""
-    if None in found.values():
+    if None in factor_of.values():
         return "they cannot be converted"
     if any("units" not in kind.array.attrs for kind in column.kinds):
         return "files without units cannot be converted"
     if any(kind.array.dtype.kind not in "biuf" for kind in column.kinds):
         return "only numbers can be converted"
-    shifted = any(pair is not None and pair[1] for pair in found.values())
+    shifted = any(pair is not None and pair[1] for pair in factor_of.values())
     if shifted and any(_is_difference(kind.array.attrs) for kind in column.kinds):
         return "differences have no zero to shift: convert them before combining"
     return ""
