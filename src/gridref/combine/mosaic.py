@@ -74,7 +74,8 @@ def mosaic(
     **options
         As for `CombineOptions`. Pixels that several inputs hold are an overlap: ``"error"`` makes
         them a problem, ``"first"`` and ``"last"`` show the first or last input, ``"keep"`` cannot
-        be meant. `variables` and `index_variables` need one dimension to lie along.
+        be meant. `variables`, `repeated` and `index_variables` need
+        one dimension to lie along.
 
     Returns
     -------
@@ -132,7 +133,7 @@ def _checked(rules: CombineOptions) -> CombineOptions:
             "overlap='keep' keeps what repeats side by side, and a mosaic shows one input at each"
             " pixel: take 'error', 'first' or 'last'"
         )
-    for name in ("variables", "index_variables"):
+    for name in ("variables", "repeated", "index_variables"):
         value = getattr(rules, name)
         if value != getattr(CombineOptions(), name):
             raise InvalidRequestError(

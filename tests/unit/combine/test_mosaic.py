@@ -302,7 +302,13 @@ def test_values_that_differ_without_a_place_are_a_problem() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"overlap": "keep"}, {"variables": "all"}, {"index_variables": {"a": "b"}}, {"overlpa": 1}],
+    [
+        {"overlap": "keep"},
+        {"variables": "all"},
+        {"index_variables": {"a": "b"}},
+        {"repeated": {"a": "all"}},
+        {"overlpa": 1},
+    ],
 )
 def test_options_that_mean_nothing_are_refused_by_name(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequestError, match=next(iter(options))):
