@@ -20,7 +20,7 @@ from gridref.errors import (
     SourceUnavailableError,
 )
 from gridref.forks import new_lock
-from gridref.io import ScanFile, is_absent, open_for_scan
+from gridref.io import is_absent, open_for_scan
 
 __all__ = ["TableFile"]
 
@@ -54,7 +54,6 @@ class TableFile:
         self._columns = tuple(columns)
         self._storage_options = dict(storage_options or {})
         self._lock = new_lock()
-        self._file: ScanFile | None = None
         self._parquet: Any = None
         self._starts = np.zeros(0, np.int64)
 
@@ -65,11 +64,6 @@ class TableFile:
     def n_rows(self) -> int:
         """Number of rows."""
         return self.entry.n_rows
-
-    @property
-    def n_bytes_read(self) -> int:
-        """Bytes read of the file so far."""
-        return self._file.n_bytes if self._file is not None else 0
 
     @property
     def row_group_starts(self) -> NDArray[np.int64]:
@@ -114,7 +108,7 @@ class TableFile:
                 raise self.corrupt(f"it has {file.size} bytes instead of {self.entry.n_bytes}")
             parquet = pq.ParquetFile(file, page_checksum_verification=True)
             self._starts = self._checked_starts(parquet)
-            self._file, self._parquet = file, parquet
+            self._parquet = parquet
         return self._parquet
 
     def _checked_starts(self, parquet: Any) -> NDArray[np.int64]:

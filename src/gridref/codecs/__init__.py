@@ -127,7 +127,7 @@ from gridref.codecs.encode import (
     gzip_from_zlib,
 )
 from gridref.codecs.pipeline import decode_chunk
-from gridref.codecs.registry import codec_named, decodable, why_not
+from gridref.codecs.registry import codec_named, why_not
 from gridref.codecs.stage import (
     ArrayCodec,
     ArraySpec,
@@ -151,7 +151,6 @@ __all__ = [
     "as_bytes",
     "as_u1",
     "codec_named",
-    "decodable",
     "decode_chunk",
     "encode_bytes_codecs",
     "encode_chunk",

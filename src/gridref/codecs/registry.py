@@ -29,7 +29,6 @@ __all__ = [
     "GROUP",
     "SERIAL_CODECS",
     "codec_named",
-    "decodable",
     "why_not",
 ]
 
@@ -111,8 +110,3 @@ def why_not(codec: Codec) -> str | None:
         return f"codec {codec.name}: configuration lacks {', '.join(missing)}"
     problem = kind.problem(codec.configuration)
     return None if problem is None else f"codec {codec.name}: {problem}"
-
-
-def decodable(codec: Codec) -> bool:
-    """Whether `codec` can be decoded here."""
-    return why_not(codec) is None

@@ -14,14 +14,13 @@ from gridref.io.coalesce import Merging, ReadPlan, plan_reads
 from gridref.io.collector import collector_paused
 from gridref.io.faults import RetryPolicy, is_absent
 from gridref.io.pool import IdentityCheck, SourcePool
-from gridref.io.protocols import Buffer, Describer, RangeReader
+from gridref.io.protocols import Buffer, RangeReader
 from gridref.io.scan_file import ScanFile, describe_source, open_for_scan
 from gridref.io.traffic import Traffic, counted_traffic, current_traffic
 
 __all__ = [
     "Buffer",
     "DataNames",
-    "Describer",
     "IdentityCheck",
     "Merging",
     "RangeReader",

@@ -5,25 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from gridref.model.manifest import Source
-
-__all__ = ["Buffer", "Describer", "RangeReader"]
+__all__ = ["Buffer", "RangeReader"]
 
 type Buffer = bytes | memoryview
-
-
-class Describer(Protocol):
-    """Can say what a file looks like now."""
-
-    def describe(self, url: str) -> Source:
-        """Size and version of a file.
-
-        Raises
-        ------
-        SourceUnavailableError
-            If there is none, or it cannot be reached or read.
-        """
-        ...
 
 
 class RangeReader(Protocol):

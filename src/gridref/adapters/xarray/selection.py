@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from gridref.adapters.xarray.arrangement import fresh_dim
 from gridref.errors import NotRepresentableError
 from gridref.model.array import VirtualArray
 from gridref.model.indexing import getitem
+from gridref.model.projection import expand_ellipsis
 from gridref.model.reshaping import expand_dims, squeeze
 
 __all__ = ["select"]
@@ -23,9 +25,9 @@ def select(array: VirtualArray, key: Any) -> VirtualArray:
     NotRepresentableError
         If it is a selection of points.
     """
-    written = key if isinstance(key, tuple) else (key,)
-    entries = _without_ellipsis(tuple(map(_plain_entry, written)), array.ndim)
-    n_new = sum(entry is None for entry in entries)
+    written = tuple(map(_plain_entry, key if isinstance(key, tuple) else (key,)))
+    n_new = sum(entry is None for entry in written)
+    entries = expand_ellipsis(written, array.ndim + n_new)
     plain = tuple(entry for entry in entries if entry is not None)
     arrays = [entry for entry in plain if isinstance(entry, np.ndarray) and entry.ndim > 0]
     if len(arrays) > 1 and any(entry.dtype == np.bool_ for entry in arrays):
@@ -49,16 +51,7 @@ def _plain_entry(entry: Any) -> Any:
     return np.asarray(entry, None if entry else np.int64) if isinstance(entry, list) else entry
 
 
-def _without_ellipsis(entries: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
-    """The same index with the ellipsis written out."""
-    at = [place for place, entry in enumerate(entries) if entry is Ellipsis]
-    if len(at) != 1:
-        return entries
-    n_given = sum(entry is not None for entry in entries) - 1
-    return (*entries[: at[0]], *[slice(None)] * (ndim - n_given), *entries[at[0] + 1 :])
-
-
-def _with_new_axes(array: VirtualArray, entries: tuple[Any, ...]) -> VirtualArray:
+def _with_new_axes(array: VirtualArray, entries: Sequence[Any]) -> VirtualArray:
     axis = 0
     for entry in entries:
         if entry is None:

@@ -19,7 +19,6 @@ from gridref.model.zarr_metadata import ArrayMetadata
 
 __all__ = ["array_metadata_v2"]
 
-_SERIAL_FILTERS = {"vlen-utf8", "vlen-bytes"}
 _BYTES_FILTERS = {"shuffle", "fletcher32", "zlib", "gzip", "zstd", "blosc", "lz4", "bz2", "lzma"}
 _BLOSC_SHUFFLE = ("noshuffle", "shuffle", "bitshuffle")
 

@@ -11,18 +11,17 @@ import numpy as np
 import pytest
 
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
-from gridref.formats.hdf5.format.bytes_view import BufferReader, LocalReader
 from gridref.formats.hdf5.format.data_layout import (
     ChunkedLayout,
     ChunkIndexKind,
     CompactLayout,
     ContiguousLayout,
     VirtualLayout,
-    read_data_layout,
 )
 from gridref.formats.hdf5.format.superblock import read_superblock
 from gridref.formats.hdf5.storage.chunk_index import ALL_FILTERS_OFF, walk_chunks
 from gridref.model.manifest import ChunkState, Source
+from gridref.testing.hdf5_bytes import BufferReader, LocalReader, read_data_layout
 from tests.unit.formats.hdf5.chunk_index_oracle import (
     Fill,
     assert_walked_rightly,

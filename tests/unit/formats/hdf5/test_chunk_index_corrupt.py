@@ -22,12 +22,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gridref.errors import GridrefError, SourceFormatError, UnsupportedFeatureError
-from gridref.formats.hdf5.format.bytes_view import BufferReader
 from gridref.formats.hdf5.format.checksum import lookup3
-from gridref.formats.hdf5.format.data_layout import ChunkedLayout, ChunkIndexKind, read_data_layout
+from gridref.formats.hdf5.format.data_layout import ChunkedLayout, ChunkIndexKind
 from gridref.formats.hdf5.format.superblock import Hdf5Bytes, read_superblock
 from gridref.formats.hdf5.storage.chunk_index import ChunkTable, walk_chunks
 from gridref.formats.registry import scan
+from gridref.testing.hdf5_bytes import BufferReader, read_data_layout
 from tests.unit.formats.hdf5.chunk_index_oracle import is_filtered, rows_of
 
 MOST_SECONDS = 5

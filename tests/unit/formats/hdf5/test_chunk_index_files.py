@@ -10,7 +10,7 @@ import h5py
 import pytest
 
 from gridref.errors import GridrefError
-from gridref.formats.hdf5.format.bytes_view import LocalReader
+from gridref.testing.hdf5_bytes import LocalReader
 from tests.shared_data import shared_files
 from tests.unit.formats.hdf5.chunk_index_oracle import (
     assert_direct_reads_agree,

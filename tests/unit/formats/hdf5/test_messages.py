@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gridref.errors import ScanError, SourceFormatError, UnsupportedFeatureError
-from gridref.formats.hdf5.format.bytes_view import BufferReader
 from gridref.formats.hdf5.format.data_layout import data_layout_of
 from gridref.formats.hdf5.format.dataspace import Dataspace, read_dataspace
 from gridref.formats.hdf5.format.datatype_message import read_datatype
@@ -29,6 +28,7 @@ from gridref.formats.hdf5.storage.fill import fill_value, stored_fill
 from gridref.formats.hdf5.storage.filters import filter_codecs, read_filters
 from gridref.formats.options import ScanOptions
 from gridref.io import open_for_scan
+from gridref.testing.hdf5_bytes import BufferReader
 
 LIBVERS = ["earliest", "latest"]
 FILE = Hdf5Bytes(BufferReader(bytes(4096)), 0, 8, 8)

@@ -13,12 +13,12 @@ from h5py import h5f, h5p
 
 from gridref import scan
 from gridref.errors import SourceFormatError
-from gridref.formats.hdf5.format.bytes_view import BufferReader, LocalReader
 from gridref.formats.hdf5.format.dense_attributes import attribute_info, dense_attribute_messages
 from gridref.formats.hdf5.format.object_header import HeaderMessage, read_header
 from gridref.formats.hdf5.format.shared_messages import resolved
 from gridref.formats.hdf5.format.superblock import Hdf5Bytes, read_superblock
 from gridref.formats.hdf5.original import read_original
+from gridref.testing.hdf5_bytes import BufferReader, LocalReader
 from gridref.testing.reference_reader import read_slowly
 
 DATASPACE, DATATYPE, FILL, ATTRIBUTE_INFO, ATTRIBUTE = 0x01, 0x03, 0x05, 0x15, 0x0C

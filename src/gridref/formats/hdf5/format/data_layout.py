@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
-from gridref.formats.hdf5.format.object_header import HeaderMessage, read_messages
+from gridref.formats.hdf5.format.object_header import HeaderMessage
 from gridref.formats.hdf5.format.superblock import FieldCursor, Hdf5Bytes
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "DataLayout",
     "VirtualLayout",
     "data_layout_of",
-    "read_data_layout",
 ]
 
 _LAYOUT_MESSAGE = 0x08
@@ -124,8 +123,10 @@ class ChunkedLayout:
 DataLayout = CompactLayout | ContiguousLayout | ChunkedLayout | VirtualLayout
 
 
-def read_data_layout(file: Hdf5Bytes, header_address: int) -> DataLayout:
-    """The layout of the dataset whose object header lies at `header_address`.
+def data_layout_of(
+    file: Hdf5Bytes, messages: Iterable[HeaderMessage], header_address: int
+) -> DataLayout:
+    """The layout of a dataset: one of the messages of the object header at `header_address`.
 
     HDF5 File Format Specification v3, IV.A.2.i; version 5 of the message (HDF5 2.0) differs from
     version 4 only in the width of stored sizes inside chunk indexes.
@@ -133,17 +134,10 @@ def read_data_layout(file: Hdf5Bytes, header_address: int) -> DataLayout:
     Raises
     ------
     SourceFormatError
-        If the header or the message is corrupt, or there is not exactly one.
+        If the message is corrupt, or there is not exactly one.
     UnsupportedFeatureError
         If it is of an unknown version or class.
     """
-    return data_layout_of(file, read_messages(file, header_address), header_address)
-
-
-def data_layout_of(
-    file: Hdf5Bytes, messages: Iterable[HeaderMessage], header_address: int
-) -> DataLayout:
-    """The layout among the messages of an object header, as `read_data_layout`."""
     found = [m for m in messages if m.kind == _LAYOUT_MESSAGE]
     if len(found) != 1:
         raise SourceFormatError(

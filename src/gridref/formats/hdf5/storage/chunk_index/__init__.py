@@ -1,6 +1,6 @@
 """Where the chunks of an HDF5 dataset lie, read from the file's own indexes without a loop.
 
-Give `read_superblock` a reader of the file, `read_data_layout` the address of a dataset's object
+Give `read_superblock` a reader of the file, `data_layout_of` the address of a dataset's object
 header (`h5py.h5o.get_info(dataset.id).addr`), and `walk_chunks` the layout, if it is a
 `ChunkedLayout`. The result is checked: whatever is not possible in a valid file is an error.
 """
