@@ -280,7 +280,7 @@ class CatalogDocument:
         }
 
     def to_bytes(self) -> bytes:
-        """The file."""
+        """The bytes of ``gridref.json``."""
         return (
             _dump(
                 {

@@ -43,7 +43,7 @@ class SourceTable:
 
     @cached_property
     def sources(self) -> tuple[Source, ...]:
-        """All of them."""
+        """All sources, in the order that chunk rows number them in."""
         columns = self._table.read_rows(0, len(self)).to_pydict()
         return tuple(
             Source(resolved_url(url, self._folder_url), size_bytes, mtime_ns, etag)

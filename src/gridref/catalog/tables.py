@@ -165,7 +165,7 @@ class _DigestingSink:
         return self.n_bytes
 
     def flush(self) -> None:
-        """Flushed on closing."""
+        """Nothing: the file is flushed when it is closed."""
 
     def readable(self) -> bool:
         return False

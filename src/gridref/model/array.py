@@ -248,7 +248,7 @@ class VirtualArray:
 
     @cached_property
     def axis_tables(self) -> tuple[AxisTable, ...] | None:
-        """One table per axis where chunk length, origin and step depend on the place along it only.
+        """One table per axis where chunk length, origin and step depend on the index along it only.
 
         None where they do not: blocks are then projected one by one. Missing blocks agree with
         everything.

@@ -152,7 +152,7 @@ class BlockTable:
 
 @dataclass(frozen=True)
 class AxisTable:
-    """What an axis' blocks have in common across the other axes, where they do.
+    """Properties of blocks that depend on their index along one axis only.
 
     Each field is an int64 array with one element for each block coordinate along the axis.
     """
@@ -163,7 +163,7 @@ class AxisTable:
 
 
 def common_along(values: Int64Array, present: NDArray[np.bool_], axis: int) -> Int64Array | None:
-    """Values per place along `axis` if they agree over the other axes; absent ones always do."""
+    """The value at each index along `axis`, if all present blocks there agree; None if not."""
     if not values.size:
         return np.ones(values.shape[axis], np.int64)
     # Steps [[1, 1], [9, 2]] of 2 x 2 blocks, along axis 0, where the block of the 9 is missing: the

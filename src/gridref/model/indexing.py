@@ -245,7 +245,7 @@ def _axis_of_pieces(counts: Int64Array, before: GridAxis) -> GridAxis:
 
 
 def _tightened(array: VirtualArray, axis: int) -> VirtualArray:
-    """Forget the stored chunks along an axis that no element of a block lies in."""
+    """Shrink stored arrays along an axis to the stored chunks that blocks show elements of."""
     if array.n_blocks == 0:
         return array
     blocks = array.blocks
@@ -285,7 +285,7 @@ def pruned(array: VirtualArray) -> VirtualArray:
 def _used(
     column: NDArray[np.int32], present: NDArray[np.bool_], n_known: int, absent: int
 ) -> tuple[list[int], NDArray[np.int32]]:
-    """Which numbers a column uses, and the column counting into those only."""
+    """The numbers that occur in a column, and the column counting among those only."""
     used = np.zeros(n_known, bool)
     used[column[present]] = True
     renumbered = np.append(np.cumsum(used) - 1, 0).astype(np.int32)

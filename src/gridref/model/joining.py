@@ -191,7 +191,7 @@ def recast(array: VirtualArray, dtype: np.dtype[Any], fill_value: Any) -> Virtua
 
 
 def _with_fill(encoding: Encoding, fill_value: Any) -> Encoding:
-    """The encoding with the fill value of its missing chunks written down."""
+    """The encoding, stating the fill value that its missing chunks read as."""
     if encoding.fill is not None:
         return encoding
     scalar = np.asarray(fill_value)
@@ -249,7 +249,7 @@ def _refined(arrays: list[VirtualArray], axis: int) -> list[VirtualArray]:
 
 
 def axis_key(axis: GridAxis) -> tuple[int, bytes, bytes]:
-    """What is equal exactly if two axes are; cheaper than comparing many of them."""
+    """A key that axes share exactly if they are equal; keys are compared faster than axes."""
     return axis.extent, axis.run_lengths.tobytes(), axis.run_counts.tobytes()
 
 
@@ -318,7 +318,7 @@ def joined_axis(axes: Sequence[GridAxis]) -> GridAxis:
 
 
 def _joined_order(counts: list[int], grid_shape: tuple[int, ...], axis: int) -> Int64Array | None:
-    """Rows in C order of the joined grid, of rows that lie input by input; None if as they are."""
+    """The order that puts rows from input after input in C order; None if they are in it."""
     outer = int(np.prod(grid_shape[:axis], dtype=np.int64))
     if outer == 1:
         return None

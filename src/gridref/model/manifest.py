@@ -100,8 +100,8 @@ class ChunkManifest:
     Raises
     ------
     InvalidRequestError
-        If columns differ in length. Whether rows point inside of `sources` and `inline` is for
-        whoever makes them to check: looking at every row would take longer than most operations.
+        If columns differ in length. That rows point inside of `sources` and `inline` is checked
+        where files and catalogs are read, not here: it would cost more than most operations do.
     """
 
     sources: tuple[Source, ...]
@@ -285,7 +285,7 @@ def _joined_masks(manifests: Sequence[ChunkManifest]) -> NDArray[np.uint32] | No
 
 
 def distinct_objects[T](items: Sequence[T]) -> list[T]:
-    """Objects without repetitions of the very same ones, which alike files often share."""
+    """The objects, each one once; equal ones that are not the same object are all kept."""
     return list(dict(zip(map(id, items), items, strict=True)).values())
 
 

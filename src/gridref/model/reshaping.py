@@ -230,7 +230,7 @@ def _reencode(
 
 
 def _squeezed(encoding: Encoding, axis: int, index: int, length: int) -> Encoding:
-    """The encoding of the chunks at one index along an axis that they have."""
+    """The encoding of blocks that show one index along an axis, without that axis."""
     shape = encoding.chunk_shape
     rest_shape = (*shape[:axis], *shape[axis + 1 :])
     if length == 1 and _is_shape_free(encoding):
