@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from gridref.adapters.xarray.opening import open_virtual_dataset as open_virtual_dataset
     from gridref.adapters.xarray.opening import open_virtual_datatree as open_virtual_datatree
     from gridref.adapters.xarray.opening import open_virtual_mfdataset as open_virtual_mfdataset
+    from gridref.adapters.xarray.virtual_dataset import Loading as Loading
     from gridref.adapters.zarr.store import GridrefStore as GridrefStore
     from gridref.adapters.zarr.store import open_store as open_store
     from gridref.combine import Combination as Combination
@@ -44,6 +45,7 @@ _HOMES = {
     "CombineOptions": "gridref.combine",
     "GridrefStore": "gridref.adapters.zarr.store",
     "Layout": "gridref.workflows.layout",
+    "Loading": "gridref.adapters.xarray.virtual_dataset",
     "MosaicOptions": "gridref.combine",
     "ScanOptions": "gridref.formats",
     "Verification": "gridref.workflows.verifying",
@@ -72,6 +74,7 @@ __all__ = [
     "CombineOptions",
     "GridrefStore",
     "Layout",
+    "Loading",
     "MosaicOptions",
     "ScanOptions",
     "Verification",

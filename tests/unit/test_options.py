@@ -27,6 +27,11 @@ CALLS: dict[str, Callable[..., Any]] = {
     "scan_many": lambda file, **options: gridref.scan_many([file], **options),
     "plan": gridref.plan,
     "build": lambda file, **options: gridref.build(file, f"{file}.gridref", **options),
+    "concat": lambda file, **options: gridref.concat([gridref.scan(file)] * 2, "t", **options),
+    "stack": lambda file, **options: gridref.stack([gridref.scan(file)] * 2, "t", **options),
+    "write_catalog": lambda file, **options: gridref.write_catalog(
+        gridref.scan(file), f"{file}.gridref", **options
+    ),
     "open_store": lambda file, **options: gridref.open_store(gridref.scan(file), **options),
     "verify": lambda file, **options: gridref.verify(gridref.scan(file), **options),
     "open_virtual_dataset": gridref.open_virtual_dataset,
@@ -55,6 +60,8 @@ def test_an_option_that_nobody_knows_is_our_error_with_one_file_too(name: str, f
             "on_unsupported='ignore' is none of",
         ),
         ("build", {"mosaic": True, "overlap": "keep"}, "a mosaic shows one input"),
+        ("concat", {"compt": "equals"}, "'compt': did you mean 'compat'"),
+        ("stack", {"lables": [1, 2]}, "'lables': did you mean 'labels'"),
         ("build", {"tolerance": 0.1}, "tolerance: only for files laid out by mosaic=True"),
         ("build", {"mosaic": True, "tolerance": 7}, "tolerance must be from 0 to 0.5, got 7"),
         (
@@ -71,6 +78,9 @@ def test_an_option_that_nobody_knows_is_our_error_with_one_file_too(name: str, f
             {"coords": "al"},
             "'al' is none of .*: did you mean 'all'",
         ),
+        ("open_virtual_dataset", {"load_limit": -1}, "load_limit=-1 must be >= 0"),
+        ("open_virtual_dataset", {"phony_dims": "sorted"}, "did you mean 'sort'"),
+        ("open_virtual_mfdataset", {"variables": "all"}, "no option 'variables'"),
         ("open_store", {"grid": "reglar"}, "grid='reglar' is none of .*: did you mean 'regular'"),
         (
             "open_store",
@@ -109,3 +119,8 @@ def test_former_names_go_on_working_with_a_warning(file: str, tmp_path: Path) ->
 def test_a_former_name_beside_the_new_one_is_an_error(file: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidRequestError, match="was given catalog and its former name output"):
         gridref.build(file, catalog=tmp_path / "a", output=tmp_path / "b")  # type: ignore[call-arg]
+
+
+def test_one_name_to_leave_out_is_a_name_and_not_its_letters(file: str) -> None:
+    assert list(gridref.open_virtual_dataset(file, drop_variables="v").variables) == []
+    assert list(gridref.open_virtual_dataset(file, drop_variables="vw").variables) == ["v"]

@@ -34,6 +34,7 @@ def test_public_names() -> None:
         "CombineOptions",
         "GridrefStore",
         "Layout",
+        "Loading",
         "MosaicOptions",
         "ScanOptions",
         "Verification",

@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 import xarray as xr
 
-from gridref.adapters.xarray.duck_array import LOAD_LIMIT_BYTES
 from gridref.adapters.xarray.virtual_dataset import (
     Loading,
     Url,
@@ -20,9 +19,8 @@ from gridref.adapters.xarray.written_groups import dataset_to_group, tree_to_gro
 from gridref.combine import CombineOptions, DriftReport, combine
 from gridref.errors import CombineError, GroupNotFoundError, InvalidRequestError
 from gridref.formats import ScanOptions, expand_files, scan
-from gridref.formats.options import OnUnsupported
 from gridref.model.array import VirtualGroup
-from gridref.options import check_choice, verb
+from gridref.options import check_choice, options_of, verb
 from gridref.workflows.file_order import Part, Rules, by_coords, nested, nested_urls
 from gridref.workflows.opening import reader_for
 from gridref.workflows.scanning import scan_each
@@ -40,17 +38,13 @@ class CombiningError(CombineError, xr.MergeError, xr.AlignmentError):
     """Files cannot be combined, as those who know xarray catch it."""
 
 
-@verb(renamed={"url": "file"})
+@verb(Loading, ScanOptions, renamed={"url": "file"})
 def open_virtual_dataset(
     file: Url,
     group: str | None = None,
     *,
-    loadable_variables: Iterable[str] | None = None,
-    drop_variables: Iterable[str] = (),
-    decode_times: bool = True,
     storage_options: Mapping[str, Any] | None = None,
-    on_unsupported: OnUnsupported = "raise",
-    load_limit: int = LOAD_LIMIT_BYTES,
+    **options: Any,
 ) -> xr.Dataset:
     """Open one group of a file as a dataset of virtual arrays.
 
@@ -60,29 +54,30 @@ def open_virtual_dataset(
         A local path or an fsspec URL.
     group
         Path of the group; the root by default.
-    loadable_variables
-        Variables to load and decode; by default the index coordinates.
-    drop_variables
-        Variables to leave out.
-    decode_times
-        Whether loaded times become dates.
-    storage_options, on_unsupported
+    storage_options
         As for `gridref.scan`.
-    load_limit
-        Size in bytes up to which operations that need values load them.
+    **options
+        Fields of `Loading` (``loadable_variables``, ``drop_variables``, ``decode_times``,
+        ``load_limit``) and of `ScanOptions` (``on_unsupported``).
 
     Returns
     -------
     xarray.Dataset
         Virtual variables keep their stored dtype and attributes.
     """
-    found = scan(os.fspath(file), storage_options=storage_options, on_unsupported=on_unsupported)
-    loading = Loading.of(loadable_variables, drop_variables, decode_times, load_limit)
-    part = _subgroup(found, group)
+    loading = Loading(**options_of(Loading, options))
+    root = scan(os.fspath(file), storage_options, **options_of(ScanOptions, options))
+    part = _subgroup(root, group)
     return group_to_dataset(part, reader_for(storage_options), loading, os.fspath(file))
 
 
-@verb(CombineOptions, renamed={"urls": "files"}, hidden=("variables", "repeated"))
+@verb(
+    Loading,
+    ScanOptions,
+    CombineOptions,
+    renamed={"urls": "files"},
+    hidden=("variables", "repeated"),
+)
 def open_virtual_mfdataset(
     files: Url | Iterable[Url] | Sequence[Any],
     concat_dim: str | Sequence[str | None] | None = None,
@@ -93,15 +88,8 @@ def open_virtual_mfdataset(
     data_vars: str | Collection[str] | None = None,
     coords: str | Collection[str] = "minimal",
     compat: str = "equals",
-    join: str = "exact",
-    combine_attrs: str = "override",
-    overlap: str | None = None,
-    loadable_variables: Iterable[str] | None = None,
-    drop_variables: Iterable[str] = (),
-    decode_times: bool = True,
+    overlap: Literal["error", "first", "last", "keep"] | None = None,
     storage_options: Mapping[str, Any] | None = None,
-    on_unsupported: OnUnsupported = "raise",
-    load_limit: int = LOAD_LIMIT_BYTES,
     **options: Any,
 ) -> xr.Dataset:
     """Open many files as one virtual dataset, resolving drift between them.
@@ -130,18 +118,14 @@ def open_virtual_mfdataset(
     compat
         ``"override"`` takes variables without the dimension from the first file, anything else
         compares them.
-    join
-        As in xarray for the labels of other dimensions. Variables that some files lack are filled
-        in (``"outer"``, ``"left"``, ``"right"``), left out (``"inner"``) or a problem.
-    combine_attrs
-        As in xarray.
     overlap
         Labels that repeat: ``"error"``, ``"first"``, ``"last"`` or ``"keep"``; by default an error
         for ``"by_coords"``, and all are kept for ``"nested"``.
-    loadable_variables, drop_variables, decode_times, storage_options, on_unsupported, load_limit
-        As for `open_virtual_dataset`.
+    storage_options
+        As for `gridref.scan`.
     **options
-        More of `gridref.CombineOptions`; ``convert_units=True`` converts with pint.
+        Fields of `Loading`, as for `open_virtual_dataset`, of `ScanOptions` and of `CombineOptions`
+        but for ``variables``; ``convert_units=True`` converts with pint.
 
     Returns
     -------
@@ -156,16 +140,10 @@ def open_virtual_mfdataset(
     """
     check_choice("combine", combine, ("by_coords", "nested"))
     reader = reader_for(storage_options)
-    loading = Loading.of(loadable_variables, drop_variables, decode_times, load_limit)
-    rules = _rules(
-        data_vars=data_vars,
-        coords=coords,
-        compat=compat,
-        join=join,
-        combine_attrs=combine_attrs,
-        overlap=overlap or ("error" if combine == "by_coords" else "keep"),
-        **options,
-    )
+    loading = Loading(**options_of(Loading, options))
+    overlap = overlap or ("error" if combine == "by_coords" else "keep")
+    rules = _rules(data_vars, coords, compat, {**options, "overlap": overlap})
+    scanning = ScanOptions(**options_of(ScanOptions, options), storage_options=storage_options)
 
     def prepared(url: str, root: VirtualGroup) -> VirtualGroup:
         part = _without(_subgroup(root, group).replace(groups={}), loading.drop_variables)
@@ -175,7 +153,7 @@ def open_virtual_mfdataset(
 
     tree = nested_urls(files, storage_options)
     flat = _flat(tree)
-    scanned = scan_each(flat, ScanOptions(on_unsupported, storage_options))
+    scanned = scan_each(flat, scanning)
     parts = {url: Part(prepared(url, root), url) for url, root in zip(flat, scanned, strict=True)}
     dims = [concat_dim] if concat_dim is None or isinstance(concat_dim, str) else list(concat_dim)
     try:
@@ -190,7 +168,13 @@ def open_virtual_mfdataset(
     return dataset
 
 
-@verb(CombineOptions, renamed={"urls": "files"}, hidden=("variables", "repeated"))
+@verb(
+    Loading,
+    ScanOptions,
+    CombineOptions,
+    renamed={"urls": "files"},
+    hidden=("variables", "repeated"),
+)
 def open_virtual_datatree(
     files: Url | Iterable[Url],
     concat_dim: str | Sequence[str] | None = None,
@@ -199,14 +183,9 @@ def open_virtual_datatree(
     data_vars: str | Collection[str] | None = None,
     coords: str | Collection[str] = "minimal",
     compat: str = "equals",
-    overlap: str = "keep",
-    loadable_variables: Iterable[str] | None = None,
-    drop_variables: Iterable[str] = (),
-    decode_times: bool = True,
+    overlap: Literal["error", "first", "last", "keep"] = "keep",
     storage_options: Mapping[str, Any] | None = None,
-    on_unsupported: OnUnsupported = "raise",
-    load_limit: int = LOAD_LIMIT_BYTES,
-    **combining: Any,
+    **options: Any,
 ) -> xr.DataTree:
     """Open all groups of a file, or of many files group by group, as a tree of virtual datasets.
 
@@ -218,12 +197,10 @@ def open_virtual_datatree(
         Dimension to combine along, existing or new; several for ragged groups, each of which grows.
     preprocess
         Applied to each file's virtual tree first.
-    loadable_variables, drop_variables, decode_times, storage_options, on_unsupported, load_limit
-        As for `open_virtual_dataset`, in every group.
     data_vars, coords, compat, overlap
         As for `open_virtual_mfdataset`; labels that repeat are kept by default.
-    **combining
-        More of `gridref.CombineOptions`; ``convert_units=True`` converts with pint.
+    storage_options, **options
+        As for `open_virtual_mfdataset`, in every group.
 
     Returns
     -------
@@ -238,15 +215,16 @@ def open_virtual_datatree(
         With every problem, where the files do not fit together.
     """
     reader = reader_for(storage_options)
-    loading = Loading.of(loadable_variables, drop_variables, decode_times, load_limit)
-    rules = _rules(data_vars=data_vars, coords=coords, compat=compat, overlap=overlap, **combining)
+    loading = Loading(**options_of(Loading, options))
+    rules = _rules(data_vars, coords, compat, {**options, "overlap": overlap})
+    scanning = ScanOptions(**options_of(ScanOptions, options), storage_options=storage_options)
     alone = concat_dim is None and isinstance(files, str | os.PathLike)
     urls = [os.fspath(files)] if alone else expand_files(files, storage_options)  # type: ignore[arg-type]
     if concat_dim is None and len(urls) > 1:
         raise InvalidRequestError(f"{len(urls)} files need a dimension to lie along: concat_dim")
 
     def prepared() -> Iterator[VirtualGroup]:
-        for root in scan_each(urls, ScanOptions(on_unsupported, storage_options)):
+        for root in scan_each(urls, scanning):
             part = _without(root, loading.drop_variables)
             if preprocess is not None:
                 part = tree_to_group(preprocess(group_to_tree(part, reader, loading)))
@@ -285,16 +263,16 @@ def _without(group: VirtualGroup, dropped: Iterable[str]) -> VirtualGroup:
 
 
 def _rules(
-    *,
-    data_vars: str | Collection[str] | None = None,
-    coords: str | Collection[str] = "minimal",
-    compat: str = "equals",
-    **options: Any,
+    data_vars: str | Collection[str] | None,
+    coords: str | Collection[str],
+    compat: str,
+    options: Mapping[str, Any],
 ) -> Rules:
     """Rules of combining out of xarray's words for them."""
     check_choice("compat", compat, _COMPARISONS)
     seen: Any = "override" if compat == "override" else "equals"
-    return Rules(CombineOptions(compat=seen, **with_converter(options)), data_vars, coords)
+    given = with_converter(options_of(CombineOptions, options))
+    return Rules(CombineOptions(compat=seen, **given), data_vars, coords)
 
 
 def _flat(tree: Sequence[Any]) -> list[str]:

@@ -7,7 +7,7 @@ are virtual and keep their stored form and attributes. `written_groups` is the w
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from gridref.adapters.xarray.stored_times import StoredTimesIndex
 from gridref.adapters.xarray.written_groups import ORIGINAL, dataset_to_group, tree_to_group
 from gridref.catalog import write_catalog
 from gridref.combine.calendars import is_time_like
+from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.serve.reader import Reader
 from gridref.workflows.decoding import coordinate_names, decoded
@@ -49,6 +50,11 @@ class Loading:
         Whether loaded times become dates.
     load_limit
         Size in bytes up to which operations that need values load them.
+
+    Raises
+    ------
+    InvalidRequestError
+        For a limit below 0.
     """
 
     loadable_variables: Collection[str] | None = None
@@ -56,17 +62,14 @@ class Loading:
     decode_times: bool = True
     load_limit: int = LOAD_LIMIT_BYTES
 
-    @classmethod
-    def of(
-        cls,
-        loadable_variables: Iterable[str] | None,
-        drop_variables: Iterable[str],
-        decode_times: bool,
-        load_limit: int,
-    ) -> Loading:
-        """Build from what a caller gave; iterators are taken once."""
-        loadable = None if loadable_variables is None else frozenset(loadable_variables)
-        return cls(loadable, frozenset(drop_variables), decode_times, load_limit)
+    def __post_init__(self) -> None:
+        for name in ("loadable_variables", "drop_variables"):
+            given = getattr(self, name)
+            if given is not None:
+                names = (given,) if isinstance(given, str) else given
+                object.__setattr__(self, name, frozenset(names))
+        if self.load_limit < 0:
+            raise InvalidRequestError(f"load_limit={self.load_limit} must be >= 0")
 
 
 def group_to_dataset(
