@@ -14,20 +14,13 @@ from rich.text import Text
 
 from gridref.adapters.cli.options import (
     BUILD_OPTIONS,
+    VIEW_OPTIONS,
     Catalog,
-    Chunks,
-    Compressor,
     Files,
-    Grid,
-    IndexLocation,
     Quiet,
-    Shards,
     StorageOptions,
-    ViewName,
     as_on_the_command_line,
-    parse_lengths,
     parse_options,
-    parse_shards,
     takes,
 )
 from gridref.adapters.cli.progress import ScanProgress
@@ -151,15 +144,10 @@ def build(
 
 
 @app.command()
+@takes(VIEW_OPTIONS)
 def info(
     catalog: Catalog,
-    view: ViewName = "auto",
-    grid: Grid = "auto",
-    chunks: Chunks = None,
-    compressor: Compressor = None,
-    shards: Shards = None,
-    index_location: IndexLocation = "end",
-    storage_options: StorageOptions = None,
+    **options: Any,
 ) -> None:
     """Show what is in a catalog: tree, chunk grids, codecs, sources, and how each array is shown.
 
@@ -173,18 +161,10 @@ def info(
     from gridref.adapters.cli.inspecting import source_summary
     from gridref.workflows.opening import open_group, view_options
 
-    views = view_options(
-        {
-            "view": view,
-            "grid": grid,
-            "chunks": None if chunks is None else parse_lengths(chunks),
-            "compressor": compressor,
-            "shards": parse_shards(shards),
-            "index_location": index_location,
-        }
-    )
+    storage_options = options.pop("storage_options", None)
+    views = view_options(options)
+    group = open_group(catalog, storage_options)
     console = Console()
-    group = open_group(catalog, parse_options(storage_options))
     console.print(draw_tree(group, catalog))
     console.print()
     console.print(describe_arrays(group, views))

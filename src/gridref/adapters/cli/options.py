@@ -19,16 +19,12 @@ from gridref.errors import InvalidRequestError
 
 __all__ = [
     "BUILD_OPTIONS",
+    "SERVED_VIEW_OPTIONS",
+    "VIEW_OPTIONS",
     "Catalog",
-    "Chunks",
-    "Compressor",
     "Files",
-    "Grid",
-    "IndexLocation",
     "Quiet",
-    "Shards",
     "StorageOptions",
-    "ViewName",
     "as_on_the_command_line",
     "parse_lengths",
     "parse_options",
@@ -54,23 +50,6 @@ StorageOptions = Annotated[
         help="fsspec option of remote files, of one protocol only as s3.anon=true; repeatable.",
     ),
 ]
-ViewName = Annotated[
-    str, typer.Option(help="How chunks are shown: auto, native, portable, direct (in Python only).")
-]
-Shards = Annotated[
-    str | None,
-    typer.Option(help="Show shards: blocks, auto, or lengths like time=120,lat=60."),
-]
-Grid = Annotated[
-    str, typer.Option(help="Chunk grids that may be shown: auto, regular, rectilinear.")
-]
-Chunks = Annotated[
-    str | None, typer.Option(help="Chunks of the portable view, like time=24,lat=180.")
-]
-Compressor = Annotated[
-    str | None, typer.Option(help="Compressor of the portable view: zstd or gzip.")
-]
-IndexLocation = Annotated[str, typer.Option(help="Where in a shard its index lies: start, end.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 
 
@@ -169,6 +148,25 @@ BUILD_OPTIONS: Mapping[str, Any] = {
 """Type of each option of `gridref.build` and `gridref.plan` by its name in Python."""
 
 
+_VIEW = "How arrays are shown"
+
+SERVED_VIEW_OPTIONS: Mapping[str, Any] = {
+    "grid": _text("Chunk grids that may be shown: auto, regular, rectilinear.", _VIEW),
+    "chunks": _text("Chunks of the portable view, like time=24,lat=180.", _VIEW),
+    "compressor": _text("Compressor of the portable view: zstd or gzip.", _VIEW),
+    "shards": _text("Show shards: blocks, auto, or lengths like time=120,lat=60.", _VIEW),
+    "index_location": _text("Where in a shard its index lies: start, end.", _VIEW),
+    "storage_options": StorageOptions,
+}
+"""Type of each option of views that a server shows, which are all of them."""
+
+VIEW_OPTIONS: Mapping[str, Any] = {
+    "view": _text("How chunks are shown: auto, native, portable, direct (in Python only).", _VIEW),
+    **SERVED_VIEW_OPTIONS,
+}
+"""Type of each option of `gridref.open_store` by its name in Python."""
+
+
 def takes(options: Mapping[str, Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command options for its ``**`` parameter, which gets those that were given, parsed.
 
@@ -210,6 +208,10 @@ def _parsed(name: str, value: Any) -> Any:
         return value[0] if len(value) == 1 else value
     if name == "index_variables":
         return _pairs(value, "count=obs,start=obs")
+    if name == "chunks":
+        return parse_lengths(value)
+    if name == "shards":
+        return parse_shards(value)
     return parse_options(value) if name == "storage_options" else value
 
 
@@ -278,7 +280,7 @@ def _pairs(text: str, example: str) -> dict[str, str]:
 
 _OPTION = re.compile(r"""\b([a-z_]+)=(?:"([^"]*)"|'([^']*)'|(True|False|None|\.\.\.|-?\d[\w.]*))""")
 _SPELLED_OTHERWISE = {"everything": "all"}
-_KNOWN = {*BUILD_OPTIONS, "view", "grid", "shards", "chunks", "compressor", "everything"}
+_KNOWN = {*BUILD_OPTIONS, *VIEW_OPTIONS, *_SPELLED_OTHERWISE}
 
 
 def as_on_the_command_line(message: str) -> str:

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from gridref.adapters.cli.options import (
-    Chunks,
-    Compressor,
-    Grid,
-    IndexLocation,
-    Shards,
-    StorageOptions,
-    parse_lengths,
-    parse_options,
-    parse_shards,
-)
+from gridref.adapters.cli.options import SERVED_VIEW_OPTIONS, takes
 
 __all__ = ["serve_command"]
 
 
+@takes(SERVED_VIEW_OPTIONS)
 def serve_command(
     catalogs: Annotated[
         list[str],
@@ -29,11 +20,6 @@ def serve_command(
     port: Annotated[int, typer.Option(help="Port to listen at.")] = 8000,
     host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
     workers: Annotated[int, typer.Option(help="Processes.")] = 1,
-    shards: Shards = None,
-    grid: Grid = "regular",
-    index_location: IndexLocation = "end",
-    chunks: Chunks = None,
-    compressor: Compressor = None,
     allow_source: Annotated[
         list[str] | None,
         typer.Option(
@@ -44,7 +30,7 @@ def serve_command(
     ] = None,
     max_age: Annotated[int, typer.Option(help="Seconds for which answers stay fresh.")] = 0,
     access_log: Annotated[bool, typer.Option(help="Log each request as a line of JSON.")] = True,
-    storage_options: StorageOptions = None,
+    **options: Any,
 ) -> None:
     """Serve catalogs over HTTP to any Zarr v3 client.
 
@@ -64,14 +50,9 @@ def serve_command(
         host=host,
         port=port,
         workers=workers,
-        shards=parse_shards(shards),
-        grid=grid,
-        index_location=index_location,
-        chunks=None if chunks is None else parse_lengths(chunks),
-        compressor=compressor,
         allow_source=allow_source or (),
         max_age=max_age,
         access_log=access_log,
-        storage_options=parse_options(storage_options),
         on_ready=lambda url: typer.echo(f"Serving on {url} (stop with Ctrl+C)", err=True),
+        **options,
     )

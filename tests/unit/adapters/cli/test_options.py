@@ -11,9 +11,7 @@ import pytest
 import gridref
 from gridref.adapters.cli.options import (
     BUILD_OPTIONS,
-    Grid,
-    IndexLocation,
-    ViewName,
+    VIEW_OPTIONS,
     as_on_the_command_line,
     parse_lengths,
     parse_options,
@@ -55,11 +53,10 @@ def test_help_names_the_choices_and_defaults(options: Any) -> None:
 
 
 def test_help_names_the_choices_of_views() -> None:
-    helps = {"view": ViewName, "grid": Grid, "index_location": IndexLocation}
-    assert {*helps} == {*choices_of(gridref.ViewOptions)}
+    assert {*VIEW_OPTIONS} == {*(o.name for o in fields(gridref.ViewOptions)), "storage_options"}
     for name, choices in choices_of(gridref.ViewOptions).items():
         for choice in choices:
-            assert choice in get_args(helps[name])[1].help, (name, choice)
+            assert choice in get_args(VIEW_OPTIONS[name])[1].help, (name, choice)
 
 
 @pytest.mark.parametrize("options", DATACLASSES)
