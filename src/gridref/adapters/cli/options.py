@@ -99,6 +99,11 @@ BUILD_OPTIONS: Mapping[str, Any] = {
         " differ), all.",
         _COMBINING,
     ),
+    "repeated": _text(
+        "The same for some of them, by name: minimal, different, all.",
+        _COMBINING,
+        metavar="NAME=RULE,...",
+    ),
     "compat": _text(
         "Variables without the dimension have the same values: equals (compared), override (taken"
         " from the first file).",
@@ -206,6 +211,8 @@ def _parsed(name: str, value: Any) -> Any:
     """What was written for an option, as Python takes it."""
     if name == "concat_dim":
         return value[0] if len(value) == 1 else value
+    if name == "repeated":
+        return _pairs(value, "mask=all,area=minimal")
     if name == "index_variables":
         return _pairs(value, "count=obs,start=obs")
     if name == "chunks":
