@@ -120,7 +120,7 @@ async def load(
         while time.perf_counter() < stop:
             began = time.perf_counter()
             path = paths[turn % len(paths)]
-            writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n{extra}\r\n".encode())
+            writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{extra}\r\n".encode())
             head = await reader.readuntil(b"\r\n\r\n")
             fields = head.lower()
             assert fields[9:12] in (b"200", b"206"), head
@@ -272,7 +272,7 @@ def download(url: str, path: str) -> float:
     window = memoryview(bytearray(MIB))
     with socket.create_connection((host, int(port))) as connection:
         began = time.perf_counter()
-        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         head = b""
         while b"\r\n\r\n" not in head:
             head += connection.recv(65536)

@@ -57,8 +57,8 @@ TAG = st.sampled_from(['"x"', 'W/"x"', "*", "", "ETAG", 'W/ETAG, "y"', '"', "\x7
 def ask(app: Any, method: str, path: str, headers: dict[str, str]) -> httpx.Response:
     async def go() -> httpx.Response:
         transport = httpx.ASGITransport(app=app, raise_app_exceptions=True)
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-            url = httpx.URL("http://test").copy_with(raw_path=path.encode())
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            url = httpx.URL("http://localhost").copy_with(raw_path=path.encode())
             return await client.request(method, url, headers=headers)
 
     return asyncio.run(go())
@@ -151,7 +151,8 @@ def test_a_failing_source_is_a_502_that_names_it(
         return
     assert response.status_code in (200, 206, 304, 404, 412, 416, 502)
     if response.status_code == 502 and method == "GET":
-        assert "/gone/away.nc" in response.json()["reason"]
+        assert "away.nc" in response.json()["reason"]
+        assert "gone/" not in response.text
         assert response.headers["cache-control"] == "no-store"
     if response.status_code == 200 and method == "GET":
         assert key.endswith("zarr.json")
@@ -170,7 +171,7 @@ LINE = st.one_of(
             b"GET /cube/native/a/zarr.json HTTP/1.1",
             b"HEAD /cube/portable/a/c/0/0 HTTP/1.0",
             b"OPTIONS * HTTP/1.1",
-            b"Host: x",
+            b"Host: localhost",
             b"Content-Length: 3",
             b"Transfer-Encoding: chunked",
             b"Range: bytes=0-1,5-",

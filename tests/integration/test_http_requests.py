@@ -213,7 +213,8 @@ def test_what_is_no_key_is_not_found(cube, key):
     address = urlparse(cube)
     with socket.create_connection((address.hostname, address.port)) as connection:
         connection.sendall(
-            f"GET /cube/native/{key} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode()
+            f"GET /cube/native/{key} HTTP/1.1\r\n".encode()
+            + b"Host: localhost\r\nConnection: close\r\n\r\n"
         )
         answer = b"".join(iter(lambda: connection.recv(65536), b""))
     assert answer.startswith(b"HTTP/1.1 404"), answer[:200]
@@ -229,7 +230,27 @@ def test_missing_chunks_are_absent(tmp_path):
             assert httpx.get(f"{url}/m/{view}/a/c/0/1").status_code == 200
 
 
-def test_browsers_may_read(cube):
+def test_web_pages_may_read_where_they_are_allowed(cube):
+    group, origin = VirtualGroup({}), {"Origin": "https://example.org"}
+    response = httpx.get(f"{cube}/cube/native/zarr.json", headers=origin)
+    assert "access-control-allow-origin" not in response.headers  # the loopback device
+    for allowed, told in (
+        (["*"], "*"),
+        (["https://example.org/"], "https://example.org"),
+        (["https://example.com"], None),
+    ):
+        with running(create_app({"m": group}, allow_origin=allowed)) as url:
+            response = httpx.get(f"{url}/m/native/zarr.json", headers=origin)
+            assert response.headers.get("access-control-allow-origin") == told
+            assert ("Origin" in response.headers.get("vary", "")) == (allowed != ["*"])
+
+
+def test_browsers_get_what_they_need_to_know():
+    with running(create_app({"cube": VirtualGroup({})}, allow_origin=["*"])) as cube:
+        check_browser(cube)
+
+
+def check_browser(cube):
     response = httpx.get(f"{cube}/cube/native/zarr.json", headers={"Origin": "https://example.org"})
     assert response.headers["access-control-allow-origin"] == "*"
     assert "ETag" in response.headers["access-control-expose-headers"]
@@ -270,6 +291,7 @@ def test_a_failing_source_is_a_502_that_names_it(tmp_path):
             response = httpx.get(f"{url}/c/{view}/a/c/0")
             assert response.status_code == 502
             assert "data.bin" in response.json()["reason"]
+            assert str(tmp_path) not in response.text
             assert response.headers["cache-control"] == "no-store"
         assert httpx.get(f"{url}/c/native/a/c/0", headers={"Range": "bytes=0-3"}).status_code == 502
         assert httpx.get(f"{url}/c/native/a/zarr.json").status_code == 200
@@ -312,7 +334,7 @@ def test_clients_that_leave_half_way_stop_the_reading(tmp_path):
         address = urlparse(url)
         for _ in range(10):
             with socket.create_connection((address.hostname, address.port)) as connection:
-                connection.sendall(b"GET /c/native/a/c/0 HTTP/1.1\r\nHost: x\r\n\r\n")
+                connection.sendall(b"GET /c/native/a/c/0 HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 assert connection.recv(100).startswith(b"HTTP/1.1 200")
         wait_until(lambda: httpx.get(f"{url}/metrics").text.count('status="200"} 10'))
         assert httpx.get(f"{url}/c/native/a/c/0").status_code == 200
@@ -401,7 +423,54 @@ def test_a_catalog_that_breaks_stays_as_it_was(tmp_path):
         assert httpx.get(f"{url}/one/native/a/c/0").status_code == 200
         (address / "gridref.json").write_text("{}")
         wait_until(lambda: httpx.get(url).json()["problems"])
+        assert str(tmp_path) not in httpx.get(url).text
         assert httpx.get(f"{url}/one/native/a/c/0").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        (["localhost"], 200),
+        (["LOCALHOST:80"], 200),
+        (["127.0.0.1:9"], 200),
+        (["[::1]:8000"], 200),
+        (["app.localhost"], 200),
+        (["cube.example.org"], 200),
+        (["evil.example.org"], 421),
+        (["169.254.169.254"], 421),
+        ([], 400),
+        (["localhost", "localhost"], 400),
+        (["localhost/x"], 400),
+        (["local host"], 400),
+    ],
+)
+def test_it_answers_to_names_that_it_knows(fields, status):
+    app = create_app({"m": VirtualGroup({})}, allow_host=["cube.example.org"])
+    with running(app) as url:
+        address = urlparse(url)
+        head = "".join(f"Host: {field}\r\n" for field in fields)
+        with socket.create_connection((address.hostname, address.port)) as connection:
+            connection.sendall(f"GET /healthz HTTP/1.1\r\n{head}Connection: close\r\n\r\n".encode())
+            assert connection.recv(100).startswith(f"HTTP/1.1 {status}".encode())
+
+
+@pytest.mark.parametrize(
+    ("accepted", "is_packed"),
+    [
+        ("gzip", True),
+        ("br;q=1, gzip;q=0.001", True),
+        ("*", True),
+        ("gzip; q=0", False),
+        ("gzip;q=0.0", False),
+        ("gzip;Q=0.000, *", False),
+        ("*;q=0", False),
+        ("gzip;q=-1", False),
+        ("identity", False),
+    ],
+)
+def test_weights_of_codings(cube, accepted, is_packed):
+    response = httpx.get(f"{cube}/cube/native/zarr.json", headers={"Accept-Encoding": accepted})
+    assert (response.headers.get("content-encoding") == "gzip") == is_packed
 
 
 def test_names_of_catalogs_may_not_collide(tmp_path):
@@ -416,7 +485,7 @@ def test_names_of_catalogs_may_not_collide(tmp_path):
 
 def test_a_thousand_connections(cube):
     address = urlparse(cube)
-    request = b"GET /cube/native/a/c/0/0 HTTP/1.1\r\nHost: x\r\nRange: bytes=-4\r\n\r\n"
+    request = b"GET /cube/native/a/c/0/0 HTTP/1.1\r\nHost: localhost\r\nRange: bytes=-4\r\n\r\n"
     connections = [socket.create_connection((address.hostname, address.port)) for _ in range(1000)]
     try:
         for connection in connections:
@@ -435,7 +504,7 @@ def test_slow_clients_do_not_hold_up_others(tmp_path):
         slow = []
         for _ in range(40):
             connection = socket.create_connection((address.hostname, address.port))
-            connection.sendall(b"GET /c/native/a/c/0 HTTP/1.1\r\nHost: x\r\n\r\n")
+            connection.sendall(b"GET /c/native/a/c/0 HTTP/1.1\r\nHost: localhost\r\n\r\n")
             slow.append(connection)
         with ThreadPoolExecutor(4) as threads:
             answers = list(
@@ -467,16 +536,20 @@ def test_requests_that_never_end_do_not_hold_up_others(cube):
     "request_bytes",
     [
         (
-            b"GET /cube/native/zarr.json HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n"
-            b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+            b"GET /cube/native/zarr.json HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+            b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
         ),
         (
-            b"GET /cube/native/zarr.json HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n"
+            b"GET /cube/native/zarr.json HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n"
             b"Content-Length: 6\r\n\r\nhello!"
         ),
-        b"GET /cube/native/zarr.json HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: xchunked\r\n\r\n",
-        b"GET /cube/native/zarr.json HTTP/1.1\r\n Host: x\r\n\r\n",
-        b"GET http://other/cube/native/zarr.json HTTP/1.1\r\nHost: x\r\n\r\n",
+        (
+            b"GET /cube/native/zarr.json HTTP/1.1\r\nHost: localhost\r\n"
+            b"Transfer-Encoding: xchunked\r\n\r\n"
+        ),
+        b"GET /cube/native/zarr.json HTTP/1.1\r\n Host: localhost\r\n\r\n",
+        b"GET http://other/cube/native/zarr.json HTTP/1.1\r\nHost: localhost\r\n\r\n",
         b"\x00\x01\x02\r\n\r\n",
     ],
 )
@@ -493,7 +566,7 @@ def test_smuggling_shapes_do_no_harm(cube, request_bytes):
     assert httpx.get(f"{cube}/healthz").status_code == 200
 
 
-HIDDEN = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+HIDDEN = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 @pytest.mark.parametrize(
@@ -507,7 +580,7 @@ HIDDEN = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 )
 def test_a_body_is_not_the_next_request(cube, fields, body):
     address = urlparse(cube)
-    request = b"GET /cube/native/a/zarr.json HTTP/1.1\r\nHost: x\r\n"
+    request = b"GET /cube/native/a/zarr.json HTTP/1.1\r\nHost: localhost\r\n"
     last = request + b"Connection: close\r\n\r\n"
     with socket.create_connection((address.hostname, address.port)) as connection:
         connection.settimeout(5)
@@ -535,7 +608,7 @@ def test_a_body_is_not_the_next_request(cube, fields, body):
 )
 def test_lengths_that_can_be_read_in_two_ways_hide_no_request(cube, fields):
     address = urlparse(cube)
-    request = b"GET /nowhere HTTP/1.1\r\nHost: x\r\n" + fields + b"\r\nhello"
+    request = b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n" + fields + b"\r\nhello"
     answer = b""
     with socket.create_connection((address.hostname, address.port)) as connection:
         connection.settimeout(5)

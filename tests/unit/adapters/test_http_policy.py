@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from gridref.adapters.http.policy import AllowedSources, folders_of, without_secrets
+from gridref.adapters.http.policy import AllowedSources, folders_of, public_text, without_secrets
 from gridref.adapters.http.requests import Preconditions, UnsatisfiableError, parse_range
-from gridref.errors import SourceUnavailableError
+from gridref.errors import Place, SourceUnavailableError
 from gridref.model.manifest import Source
 
 
@@ -56,6 +56,31 @@ def test_nothing_is_allowed_by_default():
 def test_folders_that_a_catalog_was_built_from():
     sources = [Source("s3://b/x/1.nc"), Source("s3://b/x/2.nc"), Source("s3://b/y/1.nc")]
     assert folders_of(sources) == {"s3://b/x", "s3://b/y"}
+
+
+def test_a_source_in_the_root_folder_allows_itself_only():
+    reader = AllowedSources(Everything(), folders_of([Source("/one.nc")]))
+    ranges = np.zeros(1, np.int64), np.ones(1, np.int64)
+    assert reader.read_ranges(Source("/one.nc"), *ranges) == [b""]
+    for other in ("/two.nc", "/etc/passwd", "/one.nc.txt"):
+        with pytest.raises(SourceUnavailableError):
+            reader.read_ranges(Source(other), *ranges)
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        (
+            SourceUnavailableError("gone: '/my data/x/a.nc'", Place(source="/my data/x/a.nc")),
+            "gone: 'a.nc' [file a.nc]",
+        ),
+        (SourceUnavailableError("cannot read file:///srv/x/a.nc"), "cannot read a.nc"),
+        (SourceUnavailableError("no https://u:p@h/x/a.nc?k=1"), "no https://h/x/a.nc"),
+        (FileNotFoundError(2, "No such file", "/my data/b/root.json"), "'root.json'"),
+    ],
+)
+def test_folders_of_this_machine_are_not_shown(error, shown):
+    assert public_text(error).endswith(shown)
 
 
 def test_messages_show_no_secrets():

@@ -28,6 +28,22 @@ def serve_command(
             " Default: the folders that each catalog was built from.",
         ),
     ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Answer to this name too; repeatable, * for any."
+            " Default: names of the loopback device, and the address that is listened at.",
+        ),
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ORIGIN",
+            help="Let web pages of this origin read, like https://example.org; repeatable,"
+            " * for all. Default: all, but none on the loopback device.",
+        ),
+    ] = None,
     max_age: Annotated[int, typer.Option(help="Seconds for which answers stay fresh.")] = 0,
     access_log: Annotated[bool, typer.Option(help="Log each request as a line of JSON.")] = True,
     **options: Any,
@@ -51,6 +67,8 @@ def serve_command(
         port=port,
         workers=workers,
         allow_source=allow_source or (),
+        allow_host=allow_host or (),
+        allow_origin=allow_origin,
         max_age=max_age,
         access_log=access_log,
         on_ready=lambda url: typer.echo(f"Serving on {url} (stop with Ctrl+C)", err=True),

@@ -23,8 +23,9 @@ from gridref.adapters.http.pages import (
     index_document,
     index_page,
 )
-from gridref.adapters.http.policy import without_secrets
+from gridref.adapters.http.policy import public_text, without_secrets
 from gridref.adapters.http.site import VIEWS, Entry, Site, SiteOptions
+from gridref.adapters.http.visitors import Visitors
 from gridref.errors import GridrefError
 from gridref.model.array import VirtualGroup
 from gridref.serve.objects import VirtualObject
@@ -35,19 +36,14 @@ if TYPE_CHECKING:
 
 __all__ = ["GridrefApp", "create_app"]
 
+type Fields = tuple[tuple[bytes, bytes], ...]
+
 ACCESS_LOG = logging.getLogger("gridref.access")
 ERROR_LOG = logging.getLogger("gridref.http")
 N_THREADS = 32
 METHODS = "GET, HEAD, OPTIONS"
 
-_COMMON = (
-    (b"access-control-allow-origin", b"*"),
-    (
-        b"access-control-expose-headers",
-        b"Accept-Ranges, Content-Length, Content-Range, ETag",
-    ),
-    (b"x-content-type-options", b"nosniff"),
-)
+_COMMON = ((b"x-content-type-options", b"nosniff"),)
 _PREFLIGHT = (
     (b"access-control-allow-methods", METHODS.encode()),
     (b"access-control-allow-headers", b"Range, If-Match, If-None-Match, If-Range, Cache-Control"),
@@ -61,6 +57,8 @@ def create_app(
     *,
     storage_options: Mapping[str, Any] | None = None,
     allow_source: Iterable[str] = (),
+    allow_host: Iterable[str] = (),
+    allow_origin: Iterable[str] | None = None,
     shards: str | Mapping[str, int] | None = None,
     grid: str = "regular",
     index_location: str = "end",
@@ -81,6 +79,12 @@ def create_app(
     allow_source
         Folders and URL prefixes below which sources may be read. By default each catalog may read
         the folders that it was built from when the server opened it.
+    allow_host
+        Names under which the server may be asked, besides those of the loopback device and the
+        address at which a request arrives; ``"*"`` allows any.
+    allow_origin
+        Origins of web pages that may read, like ``https://example.org``; ``"*"`` allows all. By
+        default all may, but none on the loopback device.
     shards, grid, index_location
         As for `gridref.open_store`, in both views.
     chunks, compressor
@@ -110,6 +114,7 @@ def create_app(
     )
     return GridrefApp(
         Site(catalogs, options),
+        visitors=Visitors.of(allow_host, allow_origin),
         max_age=max_age,
         reload_seconds=reload_seconds,
         access_log=access_log,
@@ -123,6 +128,8 @@ class GridrefApp:
     ----------
     site
         The catalogs.
+    visitors
+        Whom it answers.
     max_age, reload_seconds, access_log
         See `create_app`.
     """
@@ -131,12 +138,14 @@ class GridrefApp:
         self,
         site: Site,
         *,
+        visitors: Visitors | None = None,
         max_age: int = 0,
         reload_seconds: float = 2.0,
         access_log: bool = True,
     ) -> None:
         self.site = site
         self.metrics = Metrics()
+        self._visitors = visitors or Visitors()
         self._reload_seconds = reload_seconds
         self._access_log = access_log
         self._cache_control = (f"public, max-age={max_age}" if max_age else "no-cache").encode()
@@ -170,7 +179,7 @@ class GridrefApp:
 
     async def _request(self, scope: Scope, receive: Receive, send: Send) -> None:
         start = time.perf_counter()
-        sender = _Sender(scope, send)
+        sender = _Sender(scope, send, self._visitors.headers(scope))
         route = "other"
         try:
             route = await self._respond(scope, receive, sender)
@@ -188,6 +197,10 @@ class GridrefApp:
     async def _respond(self, scope: Scope, receive: Receive, sender: _Sender) -> str:
         """Send the response; returns the name of the route, for the counters."""
         method = scope["method"]
+        refusal = self._visitors.refusal(scope)
+        if refusal is not None:
+            await sender.plain(*refusal)
+            return "other"
         if method == "OPTIONS":
             await sender.send(Answer(204, _PREFLIGHT))
             return "other"
@@ -305,12 +318,11 @@ class GridrefApp:
 
     async def _failed(self, error: GridrefError, scope: Scope, sender: _Sender) -> None:
         """A 502 that says what failed; once bytes are out, the connection is broken instead."""
-        reason = without_secrets(str(error))
         ERROR_LOG.error("%s %s: %s", scope["method"], scope["path"], error)
         if sender.started:
             self.metrics.count_aborted()
-            raise ConnectionAbortedError(reason) from error
-        body = as_json({"error": type(error).__name__, "reason": reason})
+            raise ConnectionAbortedError(without_secrets(str(error))) from error
+        body = as_json({"error": type(error).__name__, "reason": public_text(error)})
         await sender.page(502, body, b"application/json", (b"cache-control", b"no-store"))
 
     async def _in_thread(self, function: Any, *arguments: Any) -> Any:
@@ -321,8 +333,9 @@ class GridrefApp:
 class _Sender:
     """Sends one response, and remembers what went out."""
 
-    def __init__(self, scope: Scope, send: Send) -> None:
+    def __init__(self, scope: Scope, send: Send, headers: Fields) -> None:
         self._send = send
+        self._common = (*headers, *_COMMON)
         self._is_head = scope["method"] == "HEAD"
         self.status = 500
         self.n_bytes = 0
@@ -331,7 +344,7 @@ class _Sender:
     async def start(self, response: Answer) -> None:
         self.started = True
         self.status = response.status
-        headers = [*response.headers, *_COMMON]
+        headers = [*response.headers, *self._common]
         await self._send(
             {"type": "http.response.start", "status": response.status, "headers": headers}
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -16,6 +17,7 @@ __all__ = ["Answer", "Representation", "answer", "representation"]
 METADATA_TYPE = "application/json"
 CHUNK_TYPE = "application/octet-stream"
 MIN_GZIP_BYTES = 1_024
+_WEIGHT = re.compile(r"[01](\.[0-9]{0,3})?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -87,11 +89,18 @@ def _gzipped(etag: str, data: bytes) -> bytes:
 
 
 def _takes_gzip(accepted: str) -> bool:
-    for entry in accepted.split(","):
-        name, _, parameters = entry.partition(";")
-        if name.strip().lower() == "gzip":
-            return parameters.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
-    return False
+    """Whether ``Accept-Encoding`` allows gzip: RFC 9110, section 12.5.3."""
+    weights = dict(map(_weight_of, accepted.split(",")))
+    return weights.get("gzip", weights.get("*", 0)) > 0
+
+
+def _weight_of(entry: str) -> tuple[str, float]:
+    """A coding and its weight; what is no number means that it is not wanted."""
+    name, _, parameter = entry.partition(";")
+    key, _, value = parameter.strip().lower().partition("=")
+    if key.strip() != "q":
+        return name.strip().lower(), 1
+    return name.strip().lower(), float(value) if _WEIGHT.fullmatch(value.strip()) else 0
 
 
 def answer(

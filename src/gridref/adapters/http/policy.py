@@ -9,18 +9,25 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.errors import Place, SourceUnavailableError
+from gridref.errors import GridrefError, Place, SourceUnavailableError
 from gridref.io import Buffer, SourcePool, absolute_url, is_local
 from gridref.model.manifest import Source
 
-__all__ = ["AllowedSources", "folders_of", "without_secrets"]
+__all__ = ["AllowedSources", "folders_of", "public_text", "without_secrets"]
 
 _SECRETS = re.compile(r"(?<=://)[^/@\s]*@|(?<=\w)\?[^\s,\]]+")
 
+_FOLDERS = re.compile(r"(?:file://|(?<![\w/:.]))/(?:[^/\s'\"]+/)+")
+"""The folders of an absolute path, and not those of a URL."""
+
 
 def folders_of(sources: Iterable[Source]) -> frozenset[str]:
-    """The folders that sources lie in: what a catalog was built from."""
-    return frozenset(_resolved(source.url).rpartition("/")[0] for source in sources)
+    """The folders that sources lie in: what a catalog was built from.
+
+    A source in the root folder stands for itself: below the root lies everything.
+    """
+    addresses = [_resolved(source.url) for source in sources]
+    return frozenset(address.rpartition("/")[0] or address for address in addresses)
 
 
 def _resolved(url: str) -> str:
@@ -38,6 +45,17 @@ def without_secrets(text: str) -> str:
     return _SECRETS.sub("", text)
 
 
+def public_text(error: Exception) -> str:
+    """What a stranger may read of an error: no credentials, and no folders of this machine."""
+    text = str(error)
+    place = error.place.source if isinstance(error, GridrefError) else None
+    for path in (place, getattr(error, "filename", None)):
+        if isinstance(path, str) and is_local(absolute_url(path)):
+            local = path.removeprefix("file://")
+            text = text.replace(path, local).replace(local, local.rpartition("/")[2])
+    return _FOLDERS.sub("", without_secrets(text))
+
+
 class AllowedSources:
     """Reads ranges of sources below allowed prefixes only.
 
@@ -46,13 +64,15 @@ class AllowedSources:
     pool
         What reads.
     prefixes
-        Folders; a source must lie in or below one of them. A prefix is a whole number of path
-        components: ``/data`` does not allow ``/database``.
+        Folders, or single files; a source must be one, or lie in or below one. A prefix is a whole
+        number of path components: ``/data`` does not allow ``/database``.
     """
 
     def __init__(self, pool: SourcePool, prefixes: Iterable[str]) -> None:
         self.pool = pool
-        self._prefixes = tuple(f"{_resolved(prefix).rstrip('/')}/" for prefix in prefixes)
+        resolved = [_resolved(prefix).rstrip("/") for prefix in prefixes]
+        self._prefixes = tuple(f"{prefix}/" for prefix in resolved)
+        self._files = frozenset(resolved)
         self._allowed: set[str] = set()
 
     def read_ranges(
@@ -84,7 +104,9 @@ class AllowedSources:
     def _check(self, url: str) -> None:
         resolved = _resolved(url)
         remote = not is_local(absolute_url(url))
-        if (remote and _climbs(resolved)) or not resolved.startswith(self._prefixes):
+        if (remote and _climbs(resolved)) or not (
+            resolved in self._files or resolved.startswith(self._prefixes)
+        ):
             raise SourceUnavailableError(
                 "this server does not read from there: see --allow-source", Place(source=url)
             )

@@ -66,6 +66,7 @@ def serve(
     _log_to_stderr()
     keep_freed_memory()
     named = [os.fspath(catalog) for catalog in catalogs]
+    options["allow_host"] = [*options.get("allow_host", ()), host]
     # Everything wrong with the catalogs and options shows here, before any process is started.
     app: Any = create_app(named, **options)
     if workers > 1:

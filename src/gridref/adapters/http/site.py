@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from gridref.adapters.http.policy import AllowedSources, folders_of, without_secrets
+from gridref.adapters.http.policy import AllowedSources, folders_of, public_text
 from gridref.catalog import ROOT_FILE, CatalogGroup, open_catalog
 from gridref.errors import GridrefError, InvalidRequestError
 from gridref.io import SourcePool, absolute_url, describe_source, is_local
@@ -146,7 +146,7 @@ class Site:
             action()
             self.problems.pop(name, None)
         except (GridrefError, OSError) as error:
-            self.problems[name] = without_secrets(str(error))
+            self.problems[name] = public_text(error)
 
     def _named(self, catalogs: Iterable[str | os.PathLike[str]]) -> dict[str, str]:
         named: dict[str, str] = {}
