@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gridref.combine.folding import combine, concat, merged_reports
 from gridref.combine.labelled import combine_stack, stack
-from gridref.combine.mosaic import combine_mosaic, mosaic
+from gridref.combine.mosaic import combine_mosaic
 from gridref.combine.options import CombineOptions, MosaicOptions
 from gridref.combine.report import Combination, Drift, DriftCase, DriftReport
 
@@ -20,6 +20,5 @@ __all__ = [
     "combine_stack",
     "concat",
     "merged_reports",
-    "mosaic",
     "stack",
 ]

@@ -1,6 +1,6 @@
 """How the inputs' versions of a variable are laid beside each other: what all ways have in common.
 
-Rules of drift do not know how inputs are laid out. They ask a `Layout`, of which there are two:
+Rules of drift do not know how inputs are laid out. They ask `LayoutRules`, of which there are two:
 along a dimension (`gridref.combine.along`), and on a plane (`gridref.combine.plane`).
 """
 
@@ -16,7 +16,7 @@ from gridref.combine.columns import Column, Notes
 from gridref.combine.values import Values
 from gridref.model.array import VirtualArray
 
-__all__ = ["Arrangement", "Layout", "Lengths", "Task"]
+__all__ = ["Arrangement", "LayoutRules", "Lengths", "Task"]
 
 Lengths = Mapping[str, Mapping[int, int]]
 """Length of each growing dimension in each file that says it."""
@@ -47,7 +47,7 @@ class Arrangement(Protocol):
         ...
 
 
-class Layout(Protocol):
+class LayoutRules(Protocol):
     """A way to lay inputs beside each other."""
 
     @property
@@ -92,7 +92,7 @@ class Layout(Protocol):
 class Task:
     """What the rules share: how inputs are laid out, their values, and what is found."""
 
-    layout: Layout
+    layout: LayoutRules
     notes: Notes
     values: Values
 

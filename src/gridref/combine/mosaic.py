@@ -43,19 +43,19 @@ from gridref.errors import InvalidRequestError, Problem
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.scan_report import ScanReport
 
-__all__ = ["combine_mosaic", "mosaic"]
+__all__ = ["combine_mosaic"]
 
 
-def mosaic(
+def combine_mosaic(
     groups: Iterable[VirtualGroup],
     *,
     x: str = "x",
     y: str = "y",
     tolerance: float = 0.01,
     read: Read | None = None,
-    **options: Any,
-) -> VirtualGroup:
-    """Lay georeferenced groups on one grid, and their overviews on coarser ones.
+    options: CombineOptions | None = None,
+) -> Combination:
+    """Lay georeferenced groups, and their overviews, on one grid; report what differed.
 
     An overview is left out, and the report says why, where some input has none or those of the
     inputs do not fit on one grid. Other groups below the inputs are left out, too.
@@ -71,53 +71,23 @@ def mosaic(
         How far, in pixels, an input may lie off the grid of the first one.
     read
         Reads values of an array, as for `gridref.combine.concat`.
-    **options
-        As for `CombineOptions`. Pixels that several inputs hold are an overlap: ``"error"`` makes
-        them a problem, ``"first"`` and ``"last"`` show the first or last input, ``"keep"`` cannot
-        be meant. `variables`, `repeated` and `index_variables` need
-        one dimension to lie along.
+    options
+        How drift is resolved. Pixels that several inputs hold are an overlap: ``"error"`` makes
+        them a problem, ``"first"`` and ``"last"`` show the first or last input.
 
     Returns
     -------
-    VirtualGroup
-        Every variable with both dimensions, as a mosaic; new coordinates; variables without them.
-
-    Raises
-    ------
-    CombineError
-        With every problem: inputs without georeferencing or rotated, that differ in coordinate
-        reference system or resolution, lie off the grid, or overlap; and drift that no rule
-        resolves.
-    InvalidRequestError
-        For no inputs, or an option that means nothing for a mosaic.
-    """
-    rules = CombineOptions.of(options)
-    done = combine_mosaic(groups, x=x, y=y, tolerance=tolerance, read=read, options=rules)
-    return done.unwrap()
-
-
-def combine_mosaic(
-    groups: Iterable[VirtualGroup],
-    *,
-    x: str = "x",
-    y: str = "y",
-    tolerance: float = 0.01,
-    read: Read | None = None,
-    options: CombineOptions | None = None,
-) -> Combination:
-    """Lay georeferenced groups on one grid and report what differed, without raising.
-
-    Parameters
-    ----------
-    groups, x, y, tolerance, read
-        As for `mosaic`.
-    options
-        How drift is resolved.
+    Combination
+        Every variable with both dimensions, as a mosaic; new coordinates; variables without the
+        dimensions. Problems are inputs without georeferencing or rotated, that differ in
+        coordinate reference system or resolution, lie off the grid, or overlap; and drift that no
+        rule resolves.
 
     Raises
     ------
     InvalidRequestError
-        For no inputs, or an option that means nothing for a mosaic.
+        For no inputs, or an option that means nothing for a mosaic: ``overlap="keep"``, and
+        `variables`, `repeated` and `index_variables`, which need one dimension to lie along.
     """
     rules = _checked(options or CombineOptions())
     work = _Mosaic(x, y, tolerance, read, rules)

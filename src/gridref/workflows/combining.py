@@ -143,7 +143,7 @@ def mosaic(
     Parameters
     ----------
     groups
-        The inputs, each with coordinates along `x` and `y` and a ``spatial_ref``.
+        The inputs, each with a ``spatial_ref``. An iterator is taken in batches.
     storage_options
         As for `concat`.
     **options
@@ -154,9 +154,10 @@ def mosaic(
     ------
     CombineError
         With every problem: inputs without georeferencing or rotated, that differ in coordinate
-        reference system, resolution, dtype or nodata, lie off the grid, or overlap.
+        reference system or resolution, lie off the grid, or overlap; and drift that no rule
+        resolves.
     InvalidRequestError
-        For no inputs.
+        For no inputs, or an option that means nothing for a mosaic, like ``overlap="keep"``.
     """
     opened = _Opened(storage_options)
     places = MosaicOptions(**options_of(MosaicOptions, options))

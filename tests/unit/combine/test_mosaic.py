@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gridref.combine import CombineOptions, combine_mosaic, mosaic
+from gridref import mosaic
+from gridref.combine import CombineOptions, combine_mosaic
 from gridref.errors import CombineError, InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import EdgePolicy
