@@ -394,7 +394,7 @@ def test_truncated_files(tmp_path: Path) -> None:
     path, cut = tmp_path / "a.h5", tmp_path / "cut.h5"
     with h5py.File(path, "w") as file:
         file.create_dataset("x", data=numbers(1000), chunks=(100,), compression="gzip")
-        file.create_dataset("y", data=numbers(1000))
+        file.create_dataset("y", data=numbers(8000))
     whole = path.read_bytes()
     expected = scan(path)
     for size in range(0, len(whole), 97):

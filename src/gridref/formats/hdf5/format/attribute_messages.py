@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.format.dense_attributes import attribute_info, dense_attribute_messages
 from gridref.formats.hdf5.format.object_header import HeaderMessage
-from gridref.formats.hdf5.format.shared_messages import resolved
-from gridref.formats.hdf5.format.superblock import Hdf5Bytes
+from gridref.formats.hdf5.format.shared_messages import SharedMessages
 
 __all__ = [
     "StoredAttribute",
@@ -53,7 +52,7 @@ class StoredAttribute:
 
 
 def attribute_messages(
-    file: Hdf5Bytes, messages: Sequence[HeaderMessage]
+    shared: SharedMessages, messages: Sequence[HeaderMessage]
 ) -> Iterator[tuple[bytes, int]]:
     """Bodies of the attribute messages of an object, and about where they lie.
 
@@ -64,11 +63,11 @@ def attribute_messages(
     """
     for message in messages:
         if message.kind == _ATTRIBUTE:
-            yield resolved(file, message).data, message.address
+            yield shared.resolved(message).data, message.address
         elif message.kind == _ATTRIBUTE_INFO:
-            info = attribute_info(file, message.data)
+            info = attribute_info(shared.file, message.data)
             if info.heap_address is not None:
-                for body in dense_attribute_messages(file, info):
+                for body in dense_attribute_messages(shared, info):
                     yield body, info.heap_address
 
 
@@ -95,19 +94,21 @@ def cut_attribute(data: bytes) -> StoredAttribute:
     if position > len(data):
         raise SourceFormatError("an attribute message is cut off")
     name, datatype, dataspace = parts
-    shared = (False, False)
+    is_shared = (False, False)
     if version > 1:
-        shared = bool(flags & _SHARED_DATATYPE), bool(flags & _SHARED_DATASPACE)
-    return StoredAttribute(name.partition(b"\0")[0], datatype, dataspace, shared, data[position:])
+        is_shared = bool(flags & _SHARED_DATATYPE), bool(flags & _SHARED_DATASPACE)
+    return StoredAttribute(
+        name.partition(b"\0")[0], datatype, dataspace, is_shared, data[position:]
+    )
 
 
-def datatype_of(file: Hdf5Bytes, attribute: StoredAttribute, address: int) -> bytes:
+def datatype_of(shared: SharedMessages, attribute: StoredAttribute, address: int) -> bytes:
     """The message about the elements of an attribute."""
     message = HeaderMessage(_DATATYPE, attribute.datatype, address, attribute.is_shared[0])
-    return resolved(file, message).data
+    return shared.resolved(message).data
 
 
-def dataspace_of(file: Hdf5Bytes, attribute: StoredAttribute, address: int) -> bytes:
+def dataspace_of(shared: SharedMessages, attribute: StoredAttribute, address: int) -> bytes:
     """The message about the number of elements of an attribute."""
     message = HeaderMessage(_DATASPACE, attribute.dataspace, address, attribute.is_shared[1])
-    return resolved(file, message).data
+    return shared.resolved(message).data

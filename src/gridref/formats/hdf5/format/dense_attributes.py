@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from gridref.formats.hdf5.format.btree_v2 import records_of
 from gridref.formats.hdf5.format.fractal_heap import FractalHeap
-from gridref.formats.hdf5.format.shared_messages import shared_in_heap
+from gridref.formats.hdf5.format.shared_messages import SharedMessages
 from gridref.formats.hdf5.format.superblock import FieldCursor, Hdf5Bytes
 
 __all__ = ["AttributeInfo", "attribute_info", "dense_attribute_messages"]
@@ -39,7 +39,7 @@ def attribute_info(file: Hdf5Bytes, data: bytes) -> AttributeInfo:
     return AttributeInfo(None if heap == undefined else heap, None if index == undefined else index)
 
 
-def dense_attribute_messages(file: Hdf5Bytes, info: AttributeInfo) -> list[bytes]:
+def dense_attribute_messages(shared: SharedMessages, info: AttributeInfo) -> list[bytes]:
     """The attribute messages in a fractal heap, in order of creation.
 
     Raises
@@ -49,9 +49,9 @@ def dense_attribute_messages(file: Hdf5Bytes, info: AttributeInfo) -> list[bytes
     """
     if info.heap_address is None or info.index_address is None:
         return []
-    heap = FractalHeap(file, info.heap_address)
+    heap = FractalHeap(shared.file, info.heap_address)
     records = records_of(
-        file,
+        shared.file,
         info.index_address,
         "the index of attributes",
         record_type=_NAME_INDEX,
@@ -60,8 +60,6 @@ def dense_attribute_messages(file: Hdf5Bytes, info: AttributeInfo) -> list[bytes
     # Heap id, message flags, order of creation, hash of the name.
     records.sort(key=lambda record: record[12:8:-1])
     return [
-        shared_in_heap(file, _ATTRIBUTE, record[:8])
-        if record[8] & _SHARED_FLAG
-        else heap.get(record[:8])
+        shared.in_heap(_ATTRIBUTE, record[:8]) if record[8] & _SHARED_FLAG else heap.get(record[:8])
         for record in records
     ]

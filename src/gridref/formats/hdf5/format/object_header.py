@@ -33,7 +33,7 @@ class HeaderMessage:
         Where the body lies.
     is_shared
         The body only says where the message really is: see
-        `gridref.formats.hdf5.format.shared_messages.resolved`.
+        `gridref.formats.hdf5.format.shared_messages.SharedMessages`.
     """
 
     kind: int

@@ -7,14 +7,15 @@ that stands for a shared message.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from gridref.errors import SourceFormatError, UnsupportedFeatureError
+from gridref.errors import ScanError, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.format.fractal_heap import FractalHeap
 from gridref.formats.hdf5.format.object_header import HeaderMessage, read_header
 from gridref.formats.hdf5.format.superblock import FieldCursor, Hdf5Bytes
 
-__all__ = ["resolved", "shared_in_heap"]
+__all__ = ["SharedMessages"]
 
 _TABLE_MESSAGE = 0x0F
 _IN_HEAP = 1
@@ -23,59 +24,94 @@ _INDEX_BYTES = 14  # of an index in the table, without its two addresses
 _MOST_INDEXES = 8
 
 
-def resolved(file: Hdf5Bytes, message: HeaderMessage) -> HeaderMessage:
-    """The message that a shared one stands for; the message itself if it is not shared.
+class SharedMessages:
+    """Header messages, wherever they really lie; what is shared is looked up once.
 
-    Looked up once for each body: many datasets may share one datatype.
-
-    Raises
-    ------
-    SourceFormatError
-        If it is not where it should be.
-    UnsupportedFeatureError
-        If it is shared in an unknown way.
+    Parameters
+    ----------
+    file
+        The file.
     """
-    if not message.is_shared:
-        return message
-    key = message.kind, message.data
-    found = file.resolved.get(key)
-    if found is None:
-        found = file.resolved[key] = _resolve(file, message)
-    return found
 
+    def __init__(self, file: Hdf5Bytes) -> None:
+        self.file = file
+        self._resolved: dict[tuple[int, bytes], HeaderMessage] = {}
+        self._heaps: dict[int, FractalHeap] = {}
 
-def _resolve(file: Hdf5Bytes, message: HeaderMessage) -> HeaderMessage:
-    place = file.place(message.address, len(message.data))
-    cursor = FieldCursor(message.data, "a shared message", place)
-    version, kind = cursor.take(1), cursor.take(1)
-    if version not in (1, 2, 3):
-        raise UnsupportedFeatureError(f"a shared message has the unknown version {version}", place)
-    if version == 3 and kind == _IN_HEAP:
-        data = shared_in_heap(file, message.kind, cursor.take_bytes(_HEAP_ID_BYTES))
-        return replace(message, data=data, is_shared=False)
-    if version == 1:
-        cursor.take_bytes(6 + file.length_bytes)
-    address = cursor.take(file.offset_bytes)
-    found = read_header(file, address).first(message.kind)
-    if found is None or found.is_shared:
-        raise SourceFormatError(
-            f"the object header has no message of type {message.kind} to share", file.place(address)
-        )
-    return found
+    def resolved(self, message: HeaderMessage) -> HeaderMessage:
+        """The message that a shared one stands for; the message itself if it is not shared.
 
+        Looked up once for each body: many datasets may share one datatype.
 
-def shared_in_heap(file: Hdf5Bytes, kind: int, heap_id: bytes) -> bytes:
-    """The body of a message of some type in the heap for shared messages of this type.
+        Raises
+        ------
+        SourceFormatError
+            If it is not where it should be.
+        UnsupportedFeatureError
+            If it is shared in an unknown way.
+        """
+        if not message.is_shared:
+            return message
+        key = message.kind, message.data
+        found = self._resolved.get(key)
+        if found is None:
+            found = self._resolved[key] = self._resolve(message)
+        return found
 
-    Raises
-    ------
-    SourceFormatError
-        If it is not there.
-    """
-    heap = file.shared_heaps.get(kind)
-    if heap is None:
-        heap = file.shared_heaps[kind] = FractalHeap(file, _heap_address(file, kind))
-    return heap.get(heap_id)
+    def decoded[T](
+        self, messages: Iterable[HeaderMessage], kind: int, decode: Callable[[bytes], T]
+    ) -> T | None:
+        """What the first message of a kind says; None if there is none.
+
+        Raises
+        ------
+        SourceFormatError, UnsupportedFeatureError
+            What `decode` raises, with the message's place in the file.
+        """
+        for message in messages:
+            if message.kind == kind:
+                try:
+                    return decode(self.resolved(message).data)
+                except ScanError as error:
+                    place = self.file.place(message.address, len(message.data))
+                    raise error.located(place) from error.__cause__
+        return None
+
+    def in_heap(self, kind: int, heap_id: bytes) -> bytes:
+        """The body of a message of some type in the heap for shared messages of this type.
+
+        Raises
+        ------
+        SourceFormatError
+            If it is not there.
+        """
+        heap = self._heaps.get(kind)
+        if heap is None:
+            heap = self._heaps[kind] = FractalHeap(self.file, _heap_address(self.file, kind))
+        return heap.get(heap_id)
+
+    def _resolve(self, message: HeaderMessage) -> HeaderMessage:
+        file = self.file
+        place = file.place(message.address, len(message.data))
+        cursor = FieldCursor(message.data, "a shared message", place)
+        version, kind = cursor.take(1), cursor.take(1)
+        if version not in (1, 2, 3):
+            raise UnsupportedFeatureError(
+                f"a shared message has the unknown version {version}", place
+            )
+        if version == 3 and kind == _IN_HEAP:
+            data = self.in_heap(message.kind, cursor.take_bytes(_HEAP_ID_BYTES))
+            return replace(message, data=data, is_shared=False)
+        if version == 1:
+            cursor.take_bytes(6 + file.length_bytes)
+        address = cursor.take(file.offset_bytes)
+        found = read_header(file, address).first(message.kind)
+        if found is None or found.is_shared:
+            raise SourceFormatError(
+                f"the object header has no message of type {message.kind} to share",
+                file.place(address),
+            )
+        return found
 
 
 def _heap_address(file: Hdf5Bytes, kind: int) -> int:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +10,6 @@ from numpy.typing import NDArray
 from gridref.errors import Place, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.format.bytes_view import ByteReader
 from gridref.formats.hdf5.format.checksum import lookup3
-
-if TYPE_CHECKING:
-    from gridref.formats.hdf5.format.fractal_heap import FractalHeap
-    from gridref.formats.hdf5.format.object_header import HeaderMessage
 
 __all__ = ["SIGNATURE", "FieldCursor", "Hdf5Bytes", "check_driver", "read_superblock"]
 
@@ -50,9 +45,6 @@ class Hdf5Bytes:
         First address behind what the superblock says belongs to the file.
     extension
         Address of the header of the superblock extension; None if there is none.
-    resolved, shared_heaps
-        Shared messages that were looked up, by type and body, and the heaps that they lie in, by
-        type: see `gridref.formats.hdf5.format.shared_messages`.
     """
 
     reader: ByteReader
@@ -63,8 +55,6 @@ class Hdf5Bytes:
     root: int = 0
     declared_end: int = _ENDLESS
     extension: int | None = None
-    resolved: dict[tuple[int, bytes], HeaderMessage] = field(default_factory=dict, repr=False)
-    shared_heaps: dict[int, FractalHeap] = field(default_factory=dict, repr=False)
 
     @property
     def undefined_address(self) -> int:

@@ -95,7 +95,7 @@ def _read(file: OpenFile, header: ObjectHeader) -> ObjectAttributes:
     result = ObjectAttributes()
     found = [
         _found(file, body, address)
-        for body, address in attribute_messages(file.bytes, header.messages)
+        for body, address in attribute_messages(file.shared, header.messages)
     ]
     if not header.tracks_attribute_order:
         found.sort(key=lambda attribute: attribute.name)
@@ -122,14 +122,14 @@ def _found(file: OpenFile, body: bytes, address: int) -> _Found:
         return known
     try:
         attribute = cut_attribute(body)
-        space = dataspace_of(file.bytes, attribute, address)
+        space = dataspace_of(file.shared, attribute, address)
         shape = read_dataspace(space, file.bytes.length_bytes).shape
     except ScanError as error:
         raise error.located(file.bytes.place(address, len(body))) from None
     if attribute.name in _UNREAD:
         return _Found(attribute.name, None)
     try:
-        element = element_type(datatype_of(file.bytes, attribute, address))
+        element = element_type(datatype_of(file.shared, attribute, address))
         if element.form in _WITHOUT_HEAP:
             return _Found(attribute.name, _value(attribute, element, shape))
         return _Found(attribute.name, _heap_value(attribute, element, shape, file))

@@ -12,13 +12,14 @@ from gridref.errors import (
     Place,
     SourceFormatError,
     SourceUnavailableError,
+    UnsupportedFeatureError,
 )
 from gridref.formats.hdf5.format.block_reader import BlockReader
 from gridref.formats.hdf5.format.global_heap import GlobalHeap
 from gridref.formats.hdf5.format.links import GroupLinks, Link, read_links
 from gridref.formats.hdf5.format.object_header import ObjectHeader, read_header
-from gridref.formats.hdf5.format.superblock import Hdf5Bytes, read_superblock
-from gridref.formats.hdf5.format.superblock_extension import check_extension
+from gridref.formats.hdf5.format.shared_messages import SharedMessages
+from gridref.formats.hdf5.format.superblock import Hdf5Bytes, check_driver, read_superblock
 from gridref.formats.hdf5.objects.references import ObjectPaths
 from gridref.formats.hdf5.objects.related import linked_file
 from gridref.formats.options import ScanOptions
@@ -26,6 +27,8 @@ from gridref.io import ScanFile, is_absent, is_local, open_for_scan
 from gridref.model.manifest import Source
 
 __all__ = ["OpenFile", "open_file"]
+
+_DRIVER, _CACHE_IMAGE = 0x14, 0x18
 
 
 class OpenFile:
@@ -48,6 +51,8 @@ class OpenFile:
         Which of the open files it is.
     bytes
         Its bytes by its own addresses.
+    shared
+        Its header messages, wherever they lie.
 
     Raises
     ------
@@ -71,7 +76,8 @@ class OpenFile:
         self._external: dict[bytes, OpenFile | None] = {}
         self.reader = BlockReader(scan_file)
         self.bytes: Hdf5Bytes = read_superblock(self.reader)
-        check_extension(self.bytes)
+        _check_extension(self.bytes)
+        self.shared = SharedMessages(self.bytes)
         self._files[_true_name(scan_file.name)] = self
 
     @property
@@ -212,3 +218,31 @@ def _opened(scan_file: ScanFile, options: ScanOptions, files: dict[str, OpenFile
 def _true_name(url: str) -> str:
     """The same for all names of a file, as far as that can be known."""
     return os.path.realpath(url) if is_local(url) else url
+
+
+def _check_extension(file: Hdf5Bytes) -> None:
+    """Raise if a file has an extension that says it must be read in another way.
+
+    Source: HDF5 File Format Specification v3, II.C "Superblock Extension", IV.A.2.u "Driver Info",
+    and HDF5 1.10 on, "Metadata Cache Image".
+
+    Raises
+    ------
+    SourceFormatError
+        If the extension is corrupt.
+    UnsupportedFeatureError
+        If the file is one of several parts, or keeps an image of the library's cache, in which
+        metadata may be newer than in its place.
+    """
+    if file.extension is None:
+        return
+    header = read_header(file, file.extension)
+    driver = header.first(_DRIVER)
+    if driver is not None:
+        check_driver(driver.data[1:9])
+    image = header.first(_CACHE_IMAGE)
+    if image is not None:
+        raise UnsupportedFeatureError(
+            "the file keeps an image of HDF5's metadata cache; write it again with h5repack",
+            file.place(image.address, len(image.data)),
+        )

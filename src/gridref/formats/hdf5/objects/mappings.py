@@ -17,7 +17,6 @@ from gridref.formats.hdf5.format.data_layout import VirtualLayout, data_layout_o
 from gridref.formats.hdf5.format.dataspace import Dataspace, read_dataspace
 from gridref.formats.hdf5.format.object_header import ObjectHeader
 from gridref.formats.hdf5.format.selections import AxisHyperslab, Selection, read_selection
-from gridref.formats.hdf5.format.shared_messages import resolved
 from gridref.formats.hdf5.format.superblock import FieldCursor
 from gridref.formats.hdf5.objects.files import OpenFile
 from gridref.formats.hdf5.objects.paths import Location, Nowhere, find_object
@@ -190,7 +189,7 @@ def _stored_extents(file: OpenFile, header: ObjectHeader) -> Dataspace:
     message = header.first(_DATASPACE)
     if message is None:
         raise SourceFormatError("the dataset has no dataspace", file.bytes.place(header.address))
-    return read_dataspace(resolved(file.bytes, message).data, file.bytes.length_bytes)
+    return read_dataspace(file.shared.resolved(message).data, file.bytes.length_bytes)
 
 
 def is_virtual(header: ObjectHeader) -> bool:

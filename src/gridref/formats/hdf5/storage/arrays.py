@@ -14,7 +14,6 @@ from gridref.formats.hdf5.format.data_layout import (
     VirtualLayout,
     data_layout_of,
 )
-from gridref.formats.hdf5.format.message_bodies import decoded_message
 from gridref.formats.hdf5.objects.dtypes import ElementType, Form, element_type
 from gridref.formats.hdf5.objects.tree import Address, DatasetNode
 from gridref.formats.hdf5.storage.fill import fill_value
@@ -141,7 +140,7 @@ def _layout(dataset: DatasetNode) -> DataLayout:
 
 
 def _element(dataset: DatasetNode) -> ElementType:
-    element = decoded_message(dataset.file.bytes, dataset.messages, _DATATYPE, element_type)
+    element = dataset.file.shared.decoded(dataset.messages, _DATATYPE, element_type)
     if element is None:
         raise SourceFormatError("the dataset has no datatype")
     return element

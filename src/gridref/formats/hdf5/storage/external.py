@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from gridref.errors import Place, SourceUnavailableError, UnsupportedFeatureError
 from gridref.formats.hdf5.format.local_heap import LocalHeap
-from gridref.formats.hdf5.format.message_bodies import decoded_message
 from gridref.formats.hdf5.format.superblock import FieldCursor, Hdf5Bytes
 from gridref.formats.hdf5.objects.dtypes import ElementType
 from gridref.formats.hdf5.objects.related import external_file
@@ -84,8 +83,8 @@ def external_files(dataset: DatasetNode) -> tuple[ExternalFile, ...]:
         If the message or the heap of names is corrupt.
     """
     file = dataset.file.bytes
-    found = decoded_message(
-        file, dataset.messages, _EXTERNAL_FILES, lambda message: _decode(file, message)
+    found = dataset.file.shared.decoded(
+        dataset.messages, _EXTERNAL_FILES, lambda message: _decode(file, message)
     )
     return found or ()
 

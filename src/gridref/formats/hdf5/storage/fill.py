@@ -10,7 +10,6 @@ from functools import lru_cache
 from typing import Any
 
 from gridref.errors import Place, SourceFormatError, UnsupportedFeatureError
-from gridref.formats.hdf5.format.message_bodies import decoded_message
 from gridref.formats.hdf5.format.superblock import FieldCursor
 from gridref.formats.hdf5.objects.conversion import converted
 from gridref.formats.hdf5.objects.dtypes import ElementType, Form
@@ -48,9 +47,9 @@ def stored_fill(dataset: DatasetNode) -> bytes:
     SourceFormatError
         If its message is corrupt.
     """
-    file, messages = dataset.file.bytes, dataset.messages
-    raw = decoded_message(file, messages, _FILL, _decode)
-    return decoded_message(file, messages, _OLD_FILL, _decode_old) or b"" if raw is None else raw
+    shared, messages = dataset.file.shared, dataset.messages
+    raw = shared.decoded(messages, _FILL, _decode)
+    return shared.decoded(messages, _OLD_FILL, _decode_old) or b"" if raw is None else raw
 
 
 @lru_cache(_CACHED_FILLS)

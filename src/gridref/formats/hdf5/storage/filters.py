@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from gridref.codecs import why_not
 from gridref.errors import Place, UnsupportedFeatureError
-from gridref.formats.hdf5.format.message_bodies import decoded_message
 from gridref.formats.hdf5.format.object_header import HeaderMessage
-from gridref.formats.hdf5.format.superblock import FieldCursor, Hdf5Bytes
+from gridref.formats.hdf5.format.shared_messages import SharedMessages
+from gridref.formats.hdf5.format.superblock import FieldCursor
 from gridref.model.encoding import Codec
 
 __all__ = ["FILTERS", "Filter", "filter_codecs", "read_filters"]
@@ -126,7 +126,7 @@ class Filter(NamedTuple):
     values: Parameters
 
 
-def read_filters(file: Hdf5Bytes, messages: Iterable[HeaderMessage]) -> tuple[Filter, ...]:
+def read_filters(shared: SharedMessages, messages: Iterable[HeaderMessage]) -> tuple[Filter, ...]:
     """The filters among the messages of a dataset, in the order in which they were applied.
 
     Raises
@@ -134,7 +134,7 @@ def read_filters(file: Hdf5Bytes, messages: Iterable[HeaderMessage]) -> tuple[Fi
     SourceFormatError
         If their message is corrupt.
     """
-    return decoded_message(file, messages, _FILTER_PIPELINE, _decode) or ()
+    return shared.decoded(messages, _FILTER_PIPELINE, _decode) or ()
 
 
 @lru_cache(_CACHED_PIPELINES)

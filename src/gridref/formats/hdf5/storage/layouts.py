@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from gridref.errors import SourceFormatError, UnsupportedFeatureError
+from gridref.errors import ScanError, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.format.data_layout import (
     ChunkedLayout,
     CompactLayout,
@@ -14,7 +14,7 @@ from gridref.formats.hdf5.format.data_layout import (
 )
 from gridref.formats.hdf5.objects.dtypes import ElementType
 from gridref.formats.hdf5.objects.tree import DatasetNode
-from gridref.formats.hdf5.storage.chunks import chunk_table
+from gridref.formats.hdf5.storage.chunk_index import ChunkTable, walk_chunks
 from gridref.formats.hdf5.storage.contiguous import contiguous_chunks
 from gridref.formats.hdf5.storage.external import external_chunks, external_files
 from gridref.formats.hdf5.storage.filters import filter_codecs, read_filters
@@ -57,7 +57,7 @@ def stored_chunks(
 
 
 def _chunked(dataset: DatasetNode, element: ElementType, layout: ChunkedLayout) -> Stored | None:
-    filters = read_filters(dataset.file.bytes, dataset.messages)
+    filters = read_filters(dataset.file.shared, dataset.messages)
     codecs = filter_codecs(filters)
     element_bytes = math.prod(element.subshape) * element.itemsize
     if layout.element_bytes != element_bytes:
@@ -65,7 +65,7 @@ def _chunked(dataset: DatasetNode, element: ElementType, layout: ChunkedLayout) 
             f"the data layout has elements of {layout.element_bytes} bytes, the datatype has"
             f" {element_bytes}"
         )
-    table = chunk_table(dataset, layout, is_filtered=bool(filters))
+    table = _chunk_table(dataset, layout, is_filtered=bool(filters))
     if table.n_stored == 0:
         return None
     chunk_shape = layout.chunk_shape + element.subshape
@@ -127,3 +127,17 @@ def refuse_if_large(n_bytes: int, max_bytes: int, what: str) -> None:
             f"{what} have to be read and kept in the references, and take {n_bytes} bytes;"
             f" raise max_inline_bytes (now {max_bytes}) to keep them"
         )
+
+
+def _chunk_table(dataset: DatasetNode, layout: ChunkedLayout, *, is_filtered: bool) -> ChunkTable:
+    """The chunks that a chunked dataset holds."""
+    try:
+        return walk_chunks(
+            dataset.file.bytes,
+            layout,
+            shape=dataset.shape or (),
+            max_shape=dataset.maxshape,
+            is_filtered=is_filtered,
+        )
+    except ScanError as error:
+        raise error.located(dataset.file.place(dataset.path)) from error.__cause__

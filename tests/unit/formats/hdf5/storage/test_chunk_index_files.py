@@ -12,7 +12,7 @@ import pytest
 from gridref.errors import GridrefError
 from gridref.testing.hdf5_bytes import LocalReader
 from tests.shared_data import shared_files
-from tests.unit.formats.hdf5.chunk_index_oracle import (
+from tests.unit.formats.hdf5.storage.chunk_index_oracle import (
     assert_direct_reads_agree,
     is_listed_rightly,
     rows_by_library,

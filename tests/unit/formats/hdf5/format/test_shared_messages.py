@@ -15,7 +15,7 @@ from gridref import scan
 from gridref.errors import SourceFormatError
 from gridref.formats.hdf5.format.dense_attributes import attribute_info, dense_attribute_messages
 from gridref.formats.hdf5.format.object_header import HeaderMessage, read_header
-from gridref.formats.hdf5.format.shared_messages import resolved
+from gridref.formats.hdf5.format.shared_messages import SharedMessages
 from gridref.formats.hdf5.format.superblock import Hdf5Bytes, read_superblock
 from gridref.formats.hdf5.original import read_original
 from gridref.testing.hdf5_bytes import BufferReader, LocalReader
@@ -94,10 +94,11 @@ def test_committed_datatypes(tmp_path: Path) -> None:
         message = read_header(view, dataset).first(DATATYPE)
         assert message is not None
         assert message.is_shared
-        found = resolved(view, message)
+        shared = SharedMessages(view)
+        found = shared.resolved(message)
         assert found == read_header(view, address).first(DATATYPE)
-        assert resolved(view, message) is found  # looked up once
-        assert resolved(view, found) is found
+        assert shared.resolved(message) is found  # looked up once
+        assert shared.resolved(found) is found
 
 
 def test_what_is_shared_is_not_there(tmp_path: Path) -> None:
@@ -109,7 +110,7 @@ def test_what_is_shared_is_not_there(tmp_path: Path) -> None:
     at_group = b"\3\2" + group.to_bytes(8, "little")
     for body in (at_group, b"\3\1" + bytes(8), b"\2\0", b"\3\2" + b"\xff" * 8):
         with pytest.raises(SourceFormatError):
-            resolved(view, HeaderMessage(DATATYPE, body, 0, is_shared=True))
+            SharedMessages(view).resolved(HeaderMessage(DATATYPE, body, 0, is_shared=True))
 
 
 # ---- attributes in fractal heaps --------------------------------------------------------
@@ -135,7 +136,7 @@ def test_dense_attributes(
     header = read_header(view, address)
     info = header.first(ATTRIBUTE_INFO)
     assert info is not None
-    bodies = dense_attribute_messages(view, attribute_info(view, info.data))
+    bodies = dense_attribute_messages(SharedMessages(view), attribute_info(view, info.data))
     assert len(bodies) == len(expected)
     assert header.tracks_attribute_order == track_order
     attrs = scan(path).arrays["x"].attrs

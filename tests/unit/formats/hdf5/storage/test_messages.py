@@ -18,6 +18,7 @@ from gridref.formats.hdf5.format.data_layout import data_layout_of
 from gridref.formats.hdf5.format.dataspace import Dataspace, read_dataspace
 from gridref.formats.hdf5.format.datatype_message import read_datatype
 from gridref.formats.hdf5.format.object_header import HeaderMessage
+from gridref.formats.hdf5.format.shared_messages import SharedMessages
 from gridref.formats.hdf5.format.superblock import Hdf5Bytes
 from gridref.formats.hdf5.objects.dtypes import element_type
 from gridref.formats.hdf5.objects.files import OpenFile, open_file
@@ -120,7 +121,7 @@ def test_filters_are_those_that_h5py_lists(tmp_path: Path, libver: str) -> None:
             expected[name] = [(number, tuple(values)) for number, _, values, _ in filters]
     with open_file(open_for_scan(path), ScanOptions()) as opened:
         for name, filters in expected.items():
-            found = read_filters(opened.bytes, node_of(opened, name).messages)
+            found = read_filters(opened.shared, node_of(opened, name).messages)
             assert [(entry.number, entry.values) for entry in found] == filters
 
 
@@ -130,7 +131,9 @@ def test_unknown_filters_are_named() -> None:
         message = bytes([version, 1]) + (bytes(6) if version == 1 else b"")
         message += struct.pack("<4H", 400, 10, 0, 1) + name + struct.pack("<I", 5)
         message += bytes(4) if version == 1 else b""
-        (entry,) = read_filters(FILE, [HeaderMessage(0x0B, message, 0, is_shared=False)])
+        (entry,) = read_filters(
+            SharedMessages(FILE), [HeaderMessage(0x0B, message, 0, is_shared=False)]
+        )
         assert entry == (400, "someone's", (5,))
         with pytest.raises(UnsupportedFeatureError, match="filter 400 \\(someone's\\)"):
             filter_codecs((entry,))
@@ -139,7 +142,7 @@ def test_unknown_filters_are_named() -> None:
 @given(message=st.binary(max_size=60))
 def test_any_bytes_are_filters_or_refused(message: bytes) -> None:
     try:
-        read_filters(FILE, [HeaderMessage(0x0B, message, 0, is_shared=False)])
+        read_filters(SharedMessages(FILE), [HeaderMessage(0x0B, message, 0, is_shared=False)])
     except SourceFormatError:
         return
 
@@ -152,6 +155,7 @@ def node_with(kind: int, message: bytes) -> DatasetNode:
 
     class File:
         bytes = FILE
+        shared = SharedMessages(FILE)
 
     messages = (HeaderMessage(kind, message, 0, is_shared=False),)
     made: Any = DatasetNode("x", "/x", File(), (0, 0), (), (), None, messages)  # type: ignore[arg-type]
