@@ -7,13 +7,15 @@ import math
 import numpy as np
 import pytest
 
+import gridref.serve.decoded_pages
 from gridref.model.array import VirtualGroup
 from gridref.model.joining import concatenate
-from gridref.serve.objects import KeySpace
+from gridref.serve.objects import KeySpace, ObjectReader
 from gridref.serve.pages import PAGE_CHUNKS, page_of, page_shape, place_of
 from gridref.serve.presence import native_references
 from gridref.serve.views import View, ViewOptions
 from gridref.testing.builders import chunked_array
+from gridref.workflows.opening import reader_for
 
 VALUES = np.arange(40 * 30, dtype="i4").reshape(40, 30)
 NATIVE = ViewOptions(View.NATIVE)
@@ -66,3 +68,23 @@ def test_a_page_is_looked_up_once(monkeypatch):
     assert space.peek("a/c/1/4").etag == space.resolve("a/c/1/4").etag
     assert space.peek("a/c/1/15") is None  # beyond the grid, though its place is on the page
     assert space.peek("a/c/99/0") is None
+
+
+def test_decoded_chunks_are_planned_once_a_page(monkeypatch):
+    calls = []
+    planned = gridref.serve.decoded_pages.plan_read
+    monkeypatch.setattr(
+        "gridref.serve.decoded_pages.plan_read", lambda *a: calls.append(a) or planned(*a)
+    )
+    options = ViewOptions(View.PORTABLE, chunks={"t": 3, "x": 7})  # straddle stored chunks
+    space = KeySpace(cube().group, options)
+    reader = ObjectReader(reader_for())
+    assert space.peek("a/c/0/0") is None
+    for t in range(27):
+        for x in range(5):
+            key = f"a/c/{t}/{x}"
+            held = space.resolve(key)
+            assert held is not None
+            assert space.peek(key).etag == held.etag
+            reader.read(held)
+    assert len(calls) == 1

@@ -201,6 +201,7 @@ class GridrefStore(Store):
             data = self.reader.at_hand(found, start, end)
             if data is not None:
                 return _buffer(data, prototype)
+            return _buffer(await asyncio.to_thread(self._read, found, byte_range), prototype)
         return await asyncio.to_thread(
             self.get_sync, key, prototype=prototype, byte_range=byte_range
         )
