@@ -51,11 +51,11 @@ def test_strings_of_variable_length(tmp_path: Path, engine: Any) -> None:
 def netcdf_of_layouts(path: Path, n_times: int = 100, first: int = 0) -> Path:
     """Variables of every layout and filter that netCDF4 writes here."""
     with netCDF4.Dataset(path, "w") as file:
-        file.createDimension("time", n_times)
+        file.createDimension("time", None)
         file.createDimension("y", 30)
         file.createVariable("time", "i4", ("time",))[:] = np.arange(first, first + n_times)
         options: dict[str, dict[str, Any]] = {
-            "contiguous": {"contiguous": True},
+            "plain": {"chunksizes": (20, 30)},
             "chunked": {"chunksizes": (7, 30)},
             "deflated": {"zlib": True, "complevel": 5, "shuffle": False, "chunksizes": (10, 20)},
             "checked": {"zlib": True, "shuffle": True, "fletcher32": True, "chunksizes": (33, 7)},
@@ -74,6 +74,7 @@ def test_encoding_is_that_of_netcdf4(tmp_path: Path) -> None:
     source = netcdf_of_layouts(tmp_path / "a.nc")
     with xr.open_dataset(source, engine="netcdf4") as expected:
         got = xr.open_dataset(gridref.scan(source), engine="gridref")
+        assert got.encoding["unlimited_dims"] == expected.encoding["unlimited_dims"] == {"time"}
         for name in expected.variables:
             theirs = {**expected[name].encoding}
             assert theirs.pop("source")
@@ -87,12 +88,14 @@ def test_encoding_survives_a_cube(tmp_path: Path) -> None:
     cube = xr.open_dataset(catalog)
     assert cube.encoding["source"] == str(catalog)
     assert cube["checked"].encoding["source"] == str(catalog)
+    assert cube.encoding["unlimited_dims"] == {"time"}
     cube.to_netcdf(tmp_path / "copy.nc")
     with (
         xr.open_dataset(files[0], engine="netcdf4") as one,
         xr.open_dataset(tmp_path / "copy.nc", engine="netcdf4") as copy,
     ):
         xr.testing.assert_equal(copy, cube)
+        assert copy.encoding["unlimited_dims"] == {"time"}
         for name in ("chunked", "deflated", "checked"):
             for key in KEPT:
                 assert copy[name].encoding[key] == one[name].encoding[key], (name, key)

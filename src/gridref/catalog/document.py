@@ -124,17 +124,20 @@ class ArrayEntry:
 
 @dataclass(frozen=True)
 class GroupEntry:
-    """A group: its attributes, and what is in it by name."""
+    """A group: its attributes, what is in it by name, and its dimensions that may grow."""
 
     attrs: Mapping[str, Any]
     groups: Mapping[str, GroupEntry]
     arrays: Mapping[str, ArrayEntry]
+    unlimited_dims: frozenset[str] = frozenset()
 
     def to_json(self) -> dict[str, Any]:
         """The JSON form."""
+        unlimited = sorted(self.unlimited_dims)
         return {
             "node_type": "group",
             "attributes": self.attrs,
+            **({"unlimited_dims": unlimited} if unlimited else {}),
             "arrays": {name: array.to_json() for name, array in self.arrays.items()},
             "groups": {name: group.to_json() for name, group in self.groups.items()},
         }
@@ -146,6 +149,7 @@ class GroupEntry:
             document["attributes"],
             {name: cls.from_json(group) for name, group in document["groups"].items()},
             {name: ArrayEntry.from_json(array) for name, array in document["arrays"].items()},
+            frozenset(map(str, document.get("unlimited_dims", ()))),
         )
 
 

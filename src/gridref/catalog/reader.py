@@ -142,6 +142,7 @@ def open_catalog(
         arrays=root.arrays,
         groups=root.groups,
         attrs=root.attrs,
+        unlimited_dims=root.unlimited_dims,
         info=info,
         source_table=sources,
     )
@@ -215,7 +216,8 @@ def _group(entry: GroupEntry, contents: _Contents, path: str) -> VirtualGroup:
             f"the attributes of a group are damaged ({error}): build the catalog again",
             Place(source=contents.address, variable=path or "/"),
         ) from error
-    return VirtualGroup(_LazyArrays(entry.arrays, contents, path), groups, attrs)
+    arrays = _LazyArrays(entry.arrays, contents, path)
+    return VirtualGroup(arrays, groups, attrs, unlimited_dims=entry.unlimited_dims)
 
 
 def _array(entry: ArrayEntry, contents: _Contents, path: str) -> VirtualArray:

@@ -287,6 +287,7 @@ def _group_entry(group: VirtualGroup, path: str, entries: Mapping[str, ArrayEntr
         attributes_to_json(group.attrs, path),
         {name: _group_entry(child, below(name), entries) for name, child in group.groups.items()},
         {name: entries[below(name)] for name in group.arrays},
+        group.unlimited_dims,
     )
 
 

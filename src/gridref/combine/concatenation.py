@@ -102,7 +102,10 @@ def _combine_level(
     }
     attrs = group_attributes(groups, path, task)
     return VirtualGroup(
-        arrays, subgroups, stacked_attributes(attrs, task.growing[0]) if stacking else attrs
+        arrays,
+        subgroups,
+        stacked_attributes(attrs, task.growing[0]) if stacking else attrs,
+        unlimited_dims=frozenset().union(*(group.unlimited_dims for group in groups if group)),
     )
 
 

@@ -369,12 +369,15 @@ class VirtualGroup:
         Attributes of the group.
     report
         What the scan found, for groups that a scanner made.
+    unlimited_dims
+        Dimensions of the group that may grow, as its files declare them: copies keep them so.
     """
 
     arrays: Mapping[str, VirtualArray] = field(default_factory=dict)
     groups: Mapping[str, VirtualGroup] = field(default_factory=dict)
     attrs: Mapping[str, Any] = field(default_factory=dict)
     report: ScanReport = field(default_factory=ScanReport)
+    unlimited_dims: frozenset[str] = frozenset()
 
     def walk(self, path: str = "") -> list[tuple[str, VirtualGroup]]:
         """Itself and all groups below as (path, group); the root's path is ``""``."""

@@ -81,7 +81,7 @@ def _layout(array: VirtualArray, number: int) -> dict[str, Any]:
     """Chunk lengths of the blocks of an encoding, unless they lie in their files in one piece."""
     encoding = array.encodings[number]
     stored = array.blocks.stored_shape[array.blocks.encoding == number]
-    is_one_piece = encoding.edge is EdgePolicy.TRUNCATED or (stored <= encoding.chunk_shape).all()
+    is_one_piece = encoding.edge is EdgePolicy.TRUNCATED or (stored == encoding.chunk_shape).all()
     if is_one_piece and not encoding.split_codecs[2]:
         # Where it is cut nevertheless, the length of the pieces is ours.
         return {"contiguous": True, "chunksizes": None}

@@ -78,8 +78,9 @@ class GroupDataStore(AbstractDataStore):
         }
 
     def get_encoding(self) -> Mapping[str, Any]:
-        """Address of the catalog, if there is one."""
-        return {} if self.source is None else {"source": self.source}
+        """Dimensions that may grow, and the address of the catalog, if there is one."""
+        source = {} if self.source is None else {"source": self.source}
+        return {"unlimited_dims": set(self.group.unlimited_dims), **source}
 
     def close(self) -> None:
         """Close the source files; what is read later opens them again."""

@@ -58,7 +58,8 @@ class _Scan:
             else:
                 self.note(skipped.path, Fate.SKIPPED, skipped.reason)
         groups = {name: self.group(child) for name, child in node.groups.items()}
-        return VirtualGroup(arrays, groups, node.attributes.public)
+        unlimited = self.dimensions.unlimited.get(node.path, frozenset())
+        return VirtualGroup(arrays, groups, node.attributes.public, unlimited_dims=unlimited)
 
     def dataset(self, dataset: DatasetNode, group: GroupNode) -> ScannedArray | None:
         path = dataset.path

@@ -54,10 +54,13 @@ class DimensionNames:
         Dimension names by path of the dataset.
     sizes
         Sizes by path of the dataset: larger than its extents where an unlimited dimension grew.
+    unlimited
+        Names of the unlimited dimensions by path of the group that declares them.
     """
 
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    unlimited: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 def is_not_a_variable(dataset: DatasetNode) -> bool:
@@ -69,7 +72,7 @@ def name_dimensions(root: GroupNode, mode: PhonyDims) -> DimensionNames:
     """Find names and sizes of the dimensions of every dataset."""
     naming = _Naming(root, mode)
     naming.declare(root, {})
-    return DimensionNames(naming.names, naming.sizes)
+    return DimensionNames(naming.names, naming.sizes, naming.unlimited)
 
 
 class _Naming:
@@ -77,6 +80,7 @@ class _Naming:
         self.mode = mode
         self.names: dict[str, tuple[str, ...]] = {}
         self.sizes: dict[str, tuple[int, ...]] = {}
+        self.unlimited: dict[str, frozenset[str]] = {}
         self.max_dimid = -1
         self.n_phony = 0
         self.by_address: dict[Address, DatasetNode] = {}
@@ -129,6 +133,9 @@ class _Naming:
                 number = self.n_phony + (self.max_dimid + 1 if self.mode == "sort" else 0)
                 own[f"phony_dim_{number}"] = Dimension(f"phony_dim_{number}", size)
                 self.n_phony += 1
+        self.unlimited[group.path] = frozenset(
+            name for name, dimension in own.items() if dimension.unlimited
+        )
         scope = {**outer, **own}
         for dataset in group.datasets.values():
             self.name(dataset, own, scope)
