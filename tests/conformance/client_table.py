@@ -20,6 +20,16 @@ from tests.conformance.cases import Case, all_cases
 from tests.conformance.clients import JS, THROUGH_FSSPEC, Client, all_clients
 from tests.uvicorn_server import running
 
+VISITORS = """\
+### Names and web pages
+
+The server answers to `localhost`, to the address that it listens at, and to the names of
+`--allow-host` (also behind a proxy); asked under another name it says 421, and without exactly
+one `Host` field 400. Clients in web pages, like zarrita.js, may read from any page, but on the
+loopback device only from those of `--allow-origin`: else any page could read a server on its
+visitor's machine. `*` allows all.
+"""
+
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "clients.md"
 SERVED: tuple[dict[str, Any], ...] = (
     {"grid": "regular"},
@@ -196,7 +206,7 @@ def render(results: Results) -> str:
     served = [name for name in names if not name.endswith(THROUGH_FSSPEC)]
     opened = [name for name in names if name.endswith(THROUGH_FSSPEC)]
     lines = [INTRODUCTION, _versions(), "", "## Over HTTP", "", *_table(results, served)]
-    lines += ["", "## Through fsspec", "", *_table(results, opened)]
+    lines += ["", VISITORS, "## Through fsspec", "", *_table(results, opened)]
     lines += [
         "",
         "## Requests of one chunk read",
