@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 import xarray as xr
@@ -49,6 +50,26 @@ FACES = {
     "filesystem": lambda catalog: xr.open_zarr(f"gridref::file://{catalog}", chunks=None),
     "engine": lambda catalog: xr.open_dataset(catalog, engine="gridref"),
 }
+
+
+def test_a_point_of_a_large_contiguous_variable_costs_little(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).random((40, 300, 200))
+    with h5py.File(tmp_path / "large.h5", "w") as file:
+        file["v"] = values
+    raw = (tmp_path / "large.h5").read_bytes()
+    with serving(Site({"/large.h5": raw}, {"/large.h5": '"1"'})) as site:
+        gridref.build(f"{site.url}/large.h5", tmp_path / "c.gridref")
+        for opened in (
+            xr.open_dataset(tmp_path / "c.gridref"),
+            xr.open_zarr(f"gridref::file://{tmp_path / 'c.gridref'}", chunks=None),
+        ):
+            site.requests.clear()
+            assert opened["v"][7, 8, 9].values == values[7, 8, 9]
+            assert np.array_equal(opened["v"][3:5].values, values[3:5])
+            data = [asked for asked in site.requests if asked[1] == "/large.h5"]
+            assert [method for method, _, _ in data] == ["GET", "GET"]
+            sizes = [1 - eval(str(wanted).removeprefix("bytes=")) for _, _, wanted in data]
+            assert sizes == [8, 2 * 300 * 200 * 8]
 
 
 @pytest.mark.parametrize("face", FACES)

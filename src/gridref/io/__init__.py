@@ -13,12 +13,14 @@ from gridref.io.address import (
 from gridref.io.coalesce import Merging, ReadPlan, plan_reads
 from gridref.io.collector import collector_paused
 from gridref.io.faults import RetryPolicy, is_absent
+from gridref.io.limit import MAX_REQUESTS
 from gridref.io.pool import IdentityCheck, SourcePool
 from gridref.io.protocols import Buffer, RangeReader
 from gridref.io.scan_file import ScanFile, describe_source, open_for_scan
 from gridref.io.traffic import Traffic, counted_traffic, current_traffic
 
 __all__ = [
+    "MAX_REQUESTS",
     "Buffer",
     "DataNames",
     "IdentityCheck",

@@ -134,15 +134,25 @@ class SourcePool:
         plan = plan_reads(offset, length, self._local_merging if local else self._remote_merging)
         if len(plan) == 0:
             return [b""] * offset.size
-        reader = self._open_local(source) if local else self._remote
         if self._checks_identity:
-            if not local:
-                self._check_remote(source)
             _check_inside(source, offset, length)
-        parts = reader.fetch(source.url, plan.start.tolist(), plan.stop.tolist())
+        parts = self._fetch(source, plan.start.tolist(), plan.stop.tolist())
         self._count(len(parts), sum(map(len, parts)), local=local)
         _check_complete(source, plan, parts, offset, length)
         return _cut(plan, parts, length)
+
+    def _fetch(self, source: Source, starts: list[int], stops: list[int]) -> list[bytes]:
+        if is_local(source.url):
+            return self._open_local(source).fetch(source.url, starts, stops)
+        if not self._checks_identity:
+            return self._remote.fetch(source.url, starts, stops)
+        if not self._remote.checks(source.url):
+            self._check_remote(source)
+        parts = self._remote.fetch(source.url, starts, stops, source)
+        if any(len(part) < b - a for part, a, b in zip(parts, starts, stops, strict=True)):
+            # An answer that there are no such bytes says nothing else of the file.
+            self._check_remote(source)
+        return parts
 
     def at_hand(self, source: Source, offset: int, length: int) -> Buffer | None:
         """The bytes of one range of an open local file, if no disk has to be waited for.

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from itertools import batched
 from typing import Any
 
 from gridref.cache import LRU
 from gridref.errors import Place, SourceUnavailableError
 from gridref.forks import tell_in_children
 from gridref.io.address import open_filesystem
+from gridref.io.answers import ask_described, describes_answers
 from gridref.io.faults import RetryPolicy, is_transient, status_of, unavailable
-from gridref.io.identity import source_of_info
+from gridref.io.identity import check_identity, source_of_info
+from gridref.io.limit import MAX_REQUESTS, requests_in_flight
 from gridref.io.traffic import current_traffic
 from gridref.model.manifest import Source
 
@@ -63,23 +66,36 @@ class RemoteFiles:
 
         return source_of_info(url, self._retry.call(ask, url))
 
-    def fetch(self, url: str, starts: Sequence[int], stops: Sequence[int]) -> list[bytes]:
-        """The bytes of half-open ranges; fewer only where the file ends."""
-        filesystem, path = self.locate(url)
+    def checks(self, url: str) -> bool:
+        """Whether `fetch` can compare a file with what was recorded by itself."""
+        return describes_answers(self.locate(url)[0])
+
+    def fetch(
+        self,
+        url: str,
+        starts: Sequence[int],
+        stops: Sequence[int],
+        recorded: Source | None = None,
+    ) -> list[bytes]:
+        """The bytes of half-open ranges; fewer only where the file ends.
+
+        Every answer is compared with what was `recorded`, where the server says what it is of.
+        """
         parts: dict[int, bytes] = {}
         pending = list(range(len(starts)))
         delays = self._retry.delays()
         while pending:
-            self._traffic.add(len(pending))
-            results = _ask(
-                filesystem, path, [starts[i] for i in pending], [stops[i] for i in pending]
-            )
             failures: dict[int, BaseException] = {}
-            for i, result in zip(pending, results, strict=True):
-                if isinstance(result, BaseException):
-                    failures[i] = result
-                else:
-                    parts[i] = _not_too_long(url, bytes(result), starts[i], stops[i])
+            for some in batched(pending, MAX_REQUESTS):
+                results = self._ask(url, [starts[i] for i in some], [stops[i] for i in some])
+                for i, result in zip(some, results, strict=True):
+                    if isinstance(result, BaseException):
+                        failures[i] = result
+                        continue
+                    part, found = result
+                    if recorded is not None and found is not None:
+                        check_identity(recorded, found)
+                    parts[i] = _not_too_long(url, part, starts[i], stops[i])
                     self._traffic.add(0, len(parts[i]))
             pending = list(failures)
             if pending:
@@ -91,18 +107,32 @@ class RemoteFiles:
                 time.sleep(delay)
         return [parts[i] for i in range(len(starts))]
 
+    def _ask(self, url: str, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
+        """One result a range: bytes and the file they are of, if known; or what was raised."""
+        filesystem, path = self.locate(url)
+        self._traffic.add(len(starts))
+        with requests_in_flight.going(len(starts)):
+            try:
+                if describes_answers(filesystem):
+                    results: list[Any] = ask_described(filesystem, path, url, starts, stops)
+                else:
+                    results = _plain(filesystem, path, starts, stops)
+            except Exception as error:  # noqa: BLE001 - handed on as the result of every range
+                return [error] * len(starts)
+        return [
+            (b"", None)
+            if isinstance(result, Exception) and status_of(result) == _RANGE_NOT_SATISFIABLE
+            else result
+            for result in results
+        ]
 
-def _ask(filesystem: Any, path: str, starts: list[int], stops: list[int]) -> list[Any]:
-    """One result a range: bytes, or what was raised."""
-    try:
-        results = filesystem.cat_ranges([path] * len(starts), starts, stops, on_error="return")
-    except Exception as error:  # noqa: BLE001 - handed on as the result of every range
-        return [error] * len(starts)
+
+def _plain(filesystem: Any, path: str, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
+    results = filesystem.cat_ranges(
+        [path] * len(starts), list(starts), list(stops), on_error="return"
+    )
     return [
-        b""
-        if isinstance(result, Exception) and status_of(result) == _RANGE_NOT_SATISFIABLE
-        else result
-        for result in results
+        result if isinstance(result, BaseException) else (bytes(result), None) for result in results
     ]
 
 

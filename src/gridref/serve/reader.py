@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -16,12 +16,14 @@ from gridref.cache import LRU
 from gridref.codecs import decode_chunk, unpack
 from gridref.errors import GridrefError, Place, ReadError
 from gridref.forks import tell_in_children
+from gridref.io import MAX_REQUESTS, is_local
 from gridref.model.array import VirtualArray
 from gridref.model.encoding import Encoding
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
 from gridref.serve.lookup import LookedUp, look_up
 from gridref.serve.plan import PieceBatch, PieceSet, is_missing_block, plan_read
 from gridref.serve.points import plan_points
+from gridref.serve.runs import LEAST_BYTES, runs_of
 from gridref.serve.stacking import can_stack, deliver_stacked
 
 __all__ = ["RangeReader", "Reader"]
@@ -82,15 +84,15 @@ class Reader:
         self.ranges = ranges
         self.n_threads = n_threads or min(32, (os.cpu_count() or 1) + 4)
         self.cache = LRU[NDArray[Any]](cache_bytes)
-        self._threads: ThreadPoolExecutor | None = None
+        self._threads: dict[int, ThreadPoolExecutor] = {}
         tell_in_children(self)
 
     def after_fork(self) -> None:
         """Forget the threads, which do not live in a child process."""
-        self._threads = None
+        self._threads = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_threads": None}
+        return {**vars(self), "_threads": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -192,15 +194,25 @@ class Reader:
             return
         self._run_in_threads(run, _chain(first, second, tasks))
 
+    def _threads_for(self, task: _Task) -> ThreadPoolExecutor:
+        """Threads for decoding; more of them where most wait for a server."""
+        waits = task.rows.state[0] == ChunkState.RANGE and not is_local(
+            task.rows.sources[int(task.rows.source[0])].url
+        )
+        n_threads = max(MAX_REQUESTS, self.n_threads) if waits else self.n_threads
+        threads = self._threads.get(n_threads)
+        if threads is None:
+            threads = ThreadPoolExecutor(n_threads, thread_name_prefix="gridref-read")
+            self._threads[n_threads] = threads
+        return threads
+
     def _run_in_threads(self, run: Any, tasks: Iterator[_Task]) -> None:
         """Keep all threads busy, but never plan far ahead of them. The first error wins."""
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(self.n_threads, thread_name_prefix="gridref-read")
         pending: list[Future[None]] = []
         try:
             for task in tasks:
-                pending.append(self._threads.submit(run, task))
-                if len(pending) >= 2 * self.n_threads:
+                pending.append(self._threads_for(task).submit(run, task))
+                if len(pending) >= 2 * max(self._threads):
                     pending.pop(0).result()
             for future in pending:
                 future.result()
@@ -218,20 +230,39 @@ class Reader:
         waiting = []
         for place, member in enumerate(task.members.tolist()):
             decoded = self.cache.get(_cache_key(array, task.batch, member))
-            if decoded is None:
-                waiting.append((place, member))
-            else:
+            if decoded is not None:
                 _deliver(task, member, decoded, out)
+            elif not self._read_runs(task, member, place, out):
+                waiting.append((place, member))
         if not waiting:
             return
-        places = np.array([place for place, _ in waiting])
-        rows = task.rows.take(places)
-        for (_, member), place, data in zip(
-            waiting, range(len(waiting)), self._fetch(rows), strict=True
-        ):
+        rows = task.rows.take(np.array([place for place, _ in waiting]))
+        for place, ((_, member), data) in enumerate(zip(waiting, self._fetch(rows), strict=True)):
             decoded = _decode(array, task.batch, member, rows, place, data)
-            self.cache.put(_cache_key(array, task.batch, member), decoded)
-            _deliver(task, member, decoded, out)
+            if not _deliver(task, member, decoded, out):
+                # The rest may be asked for next. Of what is not compressed, only this is kept.
+                shared = np.may_share_memory(decoded, np.frombuffer(data, np.uint8))
+                kept = decoded.copy() if shared else decoded
+                self.cache.put(_cache_key(array, task.batch, member), kept)
+
+    def _read_runs(self, task: _Task, member: int, place: int, out: NDArray[Any]) -> bool:
+        """Read no more of a large uncompressed chunk than is wanted; False if that is not so."""
+        rows, batch, pieces = task.rows, task.batch, task.pieces
+        if rows.length[place] < LEAST_BYTES or rows.state[place] == ChunkState.INLINE:
+            return False
+        encoding = pieces.array.encodings[int(batch.encoding[member])]
+        shape = tuple(batch.shape[member].tolist())
+        index = pieces.in_chunk(batch.piece[member])
+        runs = runs_of(encoding, shape, int(rows.length[place]), index)
+        if runs is None or (rows.filter_mask is not None and rows.filter_mask[place]):
+            return False
+        source = rows.sources[int(rows.source[place])]
+        offset = int(rows.offset[place]) + runs.offset
+        parts = self.ranges.read_ranges(source, offset, np.full_like(offset, runs.n_bytes))
+        whole = replace(encoding, chunk_shape=runs.shape)
+        values = decode_chunk(b"".join(parts), whole, runs.shape)
+        out[pieces.in_output(batch.piece[member])] = _converted(values, encoding)
+        return True
 
     def _fetch(self, rows: ChunkManifest) -> Sequence[Buffer]:
         if rows.state[0] == ChunkState.INLINE:
@@ -355,11 +386,17 @@ def _place(batch: PieceBatch, member: int, rows: ChunkManifest, place: int) -> P
     return Place(source=source, chunk=chunk, start=start, stop=start + int(rows.length[place]))
 
 
-def _deliver(task: _Task, member: int, decoded: NDArray[Any], out: NDArray[Any]) -> None:
-    """Copy a piece's elements from the decoded chunk to the output, unpacked and cast."""
+def _deliver(task: _Task, member: int, decoded: NDArray[Any], out: NDArray[Any]) -> bool:
+    """Copy a piece's elements from the decoded chunk to the output, unpacked and cast.
+
+    Returns whether they were all of the chunk.
+    """
     pieces, piece = task.pieces, task.batch.piece[member]
     values = decoded[pieces.in_chunk(piece)]
     encoding = pieces.array.encodings[int(task.batch.encoding[member])]
-    if encoding.unpacking is not None:
-        values = unpack(values, encoding.unpacking)
-    out[pieces.in_output(piece)] = values
+    out[pieces.in_output(piece)] = _converted(values, encoding)
+    return bool(values.size >= decoded.size)
+
+
+def _converted(values: NDArray[Any], encoding: Encoding) -> NDArray[Any]:
+    return values if encoding.unpacking is None else unpack(values, encoding.unpacking)

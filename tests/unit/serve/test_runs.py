@@ -1,0 +1,68 @@
+"""The bytes that a part of an uncompressed chunk needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gridref.model.encoding import Codec, Encoding, bytes_codec
+from gridref.serve.runs import runs_of
+
+I4 = np.dtype("i4")
+
+
+def encoding(shape: tuple[int, ...], *codecs: Codec) -> Encoding:
+    return Encoding(shape, I4, (bytes_codec(I4), *codecs))
+
+
+@given(st.data())
+def test_runs_hold_exactly_what_numpy_selects(data: st.DataObject) -> None:
+    shape = tuple(data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=4)))
+    values = np.arange(np.prod(shape), dtype=I4).reshape(shape)
+    kind = data.draw(st.sampled_from(["slices", "mesh", "points"]))
+    indices = [st.lists(st.integers(0, n - 1), min_size=1, max_size=4) for n in shape]
+    index: tuple[Any, ...]
+    if kind == "slices":
+        index = tuple(
+            slice(a, a + data.draw(st.integers(1, n)), data.draw(st.integers(1, 3)))
+            for n in shape
+            for a in [data.draw(st.integers(0, n - 1))]
+        )
+    elif kind == "mesh":
+        index = np.ix_(*(data.draw(entry) for entry in indices))
+    else:
+        index = tuple(np.array([data.draw(st.integers(0, n - 1)) for _ in "abc"]) for n in shape)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gridref.serve.runs.RUN_BYTES", 0)
+        runs = runs_of(encoding(shape), shape, values.nbytes, index)
+    expected = values[index]
+    if runs is None:
+        assert expected.nbytes > values.nbytes
+        return
+    raw = values.tobytes()
+    got = b"".join(raw[at : at + runs.n_bytes] for at in runs.offset.tolist())
+    assert np.array_equal(np.frombuffer(got, I4).reshape(runs.shape), expected)
+
+
+def test_whole_rows_are_one_run() -> None:
+    shape = (1000, 500, 500)
+    runs = runs_of(encoding(shape), shape, 10**9, (slice(3, 40), slice(None), slice(None)))
+    assert runs is not None
+    assert (runs.offset.tolist(), runs.n_bytes) == ([3 * 10**6], 37 * 10**6)
+
+
+@pytest.mark.parametrize(
+    ("codecs", "n_bytes", "index"),
+    [
+        ((Codec("crc32c"),), 4 * 10**6, (slice(0, 1), slice(0, 1))),
+        ((), 4 * 10**6 - 1, (slice(0, 1), slice(0, 1))),
+        ((), 4 * 10**6, (slice(None), slice(0, 999))),
+    ],
+    ids=["encoded", "short", "nearly all"],
+)
+def test_read_whole(codecs: Any, n_bytes: int, index: Any) -> None:
+    assert runs_of(encoding((1000, 1000), *codecs), (1000, 1000), n_bytes, index) is None
