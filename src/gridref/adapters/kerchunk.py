@@ -20,6 +20,7 @@ from typing import Any
 from gridref.errors import NotRepresentableError
 from gridref.io import is_local
 from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.serve.native_grid import one_encoding
 from gridref.serve.objects import (
     KeySpace,
     LiteralSegment,
@@ -95,6 +96,7 @@ def to_kerchunk(
 def _why_not_referenced(array: VirtualArray) -> str | None:
     """Why stored chunks cannot be shown as they are; None where they can."""
     try:
+        one_encoding(array)
         show(array, _NATIVE)
     except NotRepresentableError as error:
         return error.reason

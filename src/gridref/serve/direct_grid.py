@@ -52,6 +52,7 @@ COPIED_CODECS = frozenset(
     }
 )
 """Codecs that zarr-python can write, and that give back what was written."""
+CHECKSUM_CODECS = frozenset({"crc32c", "numcodecs.fletcher32"})
 PLAIN_CODECS = frozenset({"bytes", "transpose", "gridref.reverse"})
 """Codecs that compress nothing."""
 DEFAULT_COMPRESSOR = Codec.of("zstd", level=0, checksum=False)
@@ -150,5 +151,13 @@ def copied_codecs(array: VirtualArray) -> tuple[Codec, ...]:
     names = [codec.name for codec in encoding.codecs]
     converted = encoding.dtype != dtype or encoding.unpacking is not None
     if not converted and COPIED_CODECS.issuperset(names):
-        return encoding.codecs
+        return _checksums_last(encoding.codecs)
     return plain if set(names) <= PLAIN_CODECS else (*plain, DEFAULT_COMPRESSOR)
+
+
+def _checksums_last(codecs: tuple[Codec, ...]) -> tuple[Codec, ...]:
+    """The same codecs, checksums behind all others.
+
+    Files may take a checksum before shuffling; zarr-python cannot shuffle what it makes uneven.
+    """
+    return tuple(sorted(codecs, key=lambda codec: codec.name in CHECKSUM_CODECS))

@@ -13,7 +13,7 @@ from gridref.model.encoding import EdgePolicy, Encoding
 from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.zarr_metadata import data_type_from_json, data_type_to_json
 
-__all__ = ["native_grid", "one_encoding"]
+__all__ = ["SHUFFLE_CODEC", "has_uneven_shuffle", "native_grid", "one_encoding"]
 
 Int64Array = NDArray[np.int64]
 
@@ -29,10 +29,15 @@ READER_CODECS = frozenset(
     }
 )
 """Codecs that zarr-python has of itself: one that it lacks would make a whole group unreadable."""
+SHUFFLE_CODEC = "gridref.shuffle"
+"""HDF5's shuffle, which takes any number of bytes; known where gridref is installed."""
 
 
-def one_encoding(array: VirtualArray) -> Encoding:
-    """The encoding that all blocks share but for the chunk shape, if a Zarr reader can apply it."""
+def one_encoding(array: VirtualArray, *, own_codecs: bool = False) -> Encoding:
+    """The encoding that all blocks share but for the chunk shape, if a Zarr reader can apply it.
+
+    With `own_codecs`, one that needs gridref to be installed counts as a Zarr reader.
+    """
     used = np.unique(array.blocks.encoding)
     used = used[used != MISSING_BLOCK]
     shared = {
@@ -57,7 +62,8 @@ def one_encoding(array: VirtualArray) -> Encoding:
     for codec in encoding.codecs:
         if codec.name not in READER_CODECS:
             raise NotRepresentableError(f"no Zarr reader knows the codec {codec.name}")
-    _refuse_uneven_shuffle(encoding)
+    if has_uneven_shuffle(encoding):
+        encoding = _with_own_shuffle(encoding, own_codecs)
     if array.dtype.kind == "V" and data_type_from_json(data_type_to_json(array.dtype)) != (
         array.dtype
     ):
@@ -65,15 +71,30 @@ def one_encoding(array: VirtualArray) -> Encoding:
     return encoding
 
 
-def _refuse_uneven_shuffle(encoding: Encoding) -> None:
-    """HDF5 leaves the bytes behind the last whole element where they are; numcodecs gives up."""
+def has_uneven_shuffle(encoding: Encoding) -> bool:
+    """Whether what is shuffled may not be a whole number of elements.
+
+    HDF5 leaves the bytes behind the last whole element where they are; numcodecs gives up. It
+    happens where a checksum is taken before shuffling, as netCDF-C writes fletcher32.
+    """
     even = True
     for codec in encoding.codecs:
         if codec.name == "numcodecs.shuffle":
             if not even or encoding.dtype.itemsize % codec.configuration["elementsize"]:
-                raise NotRepresentableError("it is shuffled by parts of elements")
+                return True
         elif codec.name not in ("bytes", "transpose"):
             even = False  # of whatever size
+    return False
+
+
+def _with_own_shuffle(encoding: Encoding, own_codecs: bool) -> Encoding:
+    if not own_codecs:
+        raise NotRepresentableError("it is shuffled by parts of elements")
+    codecs = tuple(
+        replace(codec, name=SHUFFLE_CODEC) if codec.name == "numcodecs.shuffle" else codec
+        for codec in encoding.codecs
+    )
+    return replace(encoding, codecs=codecs)
 
 
 def native_grid(array: VirtualArray, encoding: Encoding) -> ChunkGrid:

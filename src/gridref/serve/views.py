@@ -288,7 +288,11 @@ def _unsharded(array: VirtualArray, options: ViewOptions) -> ArrayView:
             reason = "other chunks were asked for"
         else:
             try:
-                native = _native(array, rectilinear=options.rectilinear)
+                native = _native(
+                    array,
+                    rectilinear=options.rectilinear,
+                    own_codecs=options.view is View.NATIVE,
+                )
                 if options.view is View.NATIVE or options.shards or not _is_tiny(native):
                     return native
                 reason = "its stored chunks are tiny: one request for each would cost too much"
@@ -367,8 +371,8 @@ def _auto_shards(chunks: ChunkGrid, item_bytes: int) -> ChunkGrid:
     return ChunkGrid.regular(chunks.shape, lengths)
 
 
-def _native(array: VirtualArray, *, rectilinear: bool) -> ArrayView:
-    encoding = one_encoding(array)
+def _native(array: VirtualArray, *, rectilinear: bool, own_codecs: bool) -> ArrayView:
+    encoding = one_encoding(array, own_codecs=own_codecs)
     grid = native_grid(array, encoding)
     if not rectilinear and not grid.is_regular:
         raise NotRepresentableError("chunks are uneven and the reader knows regular grids only")
@@ -391,7 +395,7 @@ def _portable(array: VirtualArray, options: ViewOptions, reason: str) -> ArrayVi
 def _is_stored_so(array: VirtualArray, metadata: ArrayMetadata) -> bool:
     """Whether stored chunks are, byte for byte, what a view says that its chunks are."""
     try:
-        stored = _native(array, rectilinear=True).metadata
+        stored = _native(array, rectilinear=True, own_codecs=False).metadata
     except NotRepresentableError:
         return False
     return stored.codecs == metadata.codecs and stored.grid == metadata.grid
