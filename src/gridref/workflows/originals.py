@@ -13,7 +13,12 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.errors import GridrefError, SourceFormatError, UnsupportedFeatureError
+from gridref.errors import (
+    GridrefError,
+    InvalidRequestError,
+    SourceFormatError,
+    UnsupportedFeatureError,
+)
 from gridref.io import open_for_scan
 from gridref.model.array import VirtualArray
 
@@ -25,7 +30,12 @@ Shape = tuple[int, ...]
 
 class _Original(Protocol):
     def read(
-        self, path: str, array: VirtualArray, region: Region, stored_shape: Shape
+        self,
+        path: str,
+        array: VirtualArray,
+        region: Region,
+        stored_shape: Shape,
+        offset: int | None,
     ) -> NDArray[Any]: ...
 
     def close(self) -> None: ...
@@ -40,21 +50,52 @@ class _HDF5Original:
         self.file = OriginalFile(url, storage_options)
 
     def read(
-        self, path: str, array: VirtualArray, region: Region, stored_shape: Shape
+        self,
+        path: str,
+        array: VirtualArray,
+        region: Region,
+        stored_shape: Shape,
+        offset: int | None,
     ) -> NDArray[Any]:
         try:
-            # An ellipsis keeps arrays of no dimensions arrays.
-            ahead: Any = (*_reversal(region), ...)
-            values: NDArray[Any] = self.file.read(path, _ascending(region))[ahead]
+            if offset is not None:
+                path, region = self._located(path, region, stored_shape, offset)
+            return self.file.read(path, region)
         except (SourceFormatError, ValueError) as error:
             if 1 in stored_shape:  # perhaps of another rank: axes may have been added
-                return self._without_unit_axes(path, array, region, stored_shape)
+                return self._without_unit_axes(path, array, region, stored_shape, offset)
             reason = error.reason if isinstance(error, GridrefError) else str(error)
             raise UnsupportedFeatureError(reason) from error
-        return values
+
+    def _located(
+        self, path: str, region: Region, stored_shape: Shape, offset: int
+    ) -> tuple[str, Region]:
+        """Where the file itself has a chunk that references may have put elsewhere.
+
+        That is so where the file has no dataset like the stored array. Where it has one, a chunk is
+        compared with what is at its own place: that it is found there is to be verified.
+        """
+        with suppress(InvalidRequestError):
+            if self.file.shape_of(path) == stored_shape:
+                return path, region
+        start = tuple(entry.start for entry in region)
+        found = self.file.place_of(path, start, offset)
+        shape = self.file.shape_of(path if found is None else found[0])
+        if len(shape) != len(region):
+            raise ValueError(f"its dataset has {len(shape)} axes, not {len(region)}")
+        if found is None:
+            raise UnsupportedFeatureError("its dataset has another shape")
+        own = (*found[1], *start[len(found[1]) :])
+        lengths = [entry.stop - entry.start for entry in region]
+        return found[0], tuple(slice(at, at + n) for at, n in zip(own, lengths, strict=True))
 
     def _without_unit_axes(
-        self, path: str, array: VirtualArray, region: Region, stored_shape: Shape
+        self,
+        path: str,
+        array: VirtualArray,
+        region: Region,
+        stored_shape: Shape,
+        offset: int | None,
     ) -> NDArray[Any]:
         """Read a dataset that has no axes of length 1, as before its files were stacked."""
         kept = [axis for axis, extent in enumerate(stored_shape) if extent != 1]
@@ -63,10 +104,9 @@ class _HDF5Original:
             array,
             tuple(region[axis] for axis in kept),
             tuple(stored_shape[axis] for axis in kept),
+            offset,
         )
-        return values.reshape(
-            [len(range(n)[entry]) for n, entry in zip(stored_shape, region, strict=True)]
-        )
+        return values.reshape([entry.stop - entry.start for entry in region])
 
     def close(self) -> None:
         self.file.close()
@@ -77,11 +117,20 @@ class _TIFFOriginal:
         import tifffile
 
         self.stream = file
-        self.file = tifffile.TiffFile(file)
+        try:
+            self.file = tifffile.TiffFile(file)
+        except Exception as error:  # raw data that begins like a TIFF file
+            file.close()
+            raise UnsupportedFeatureError(f"tifffile cannot open its source: {error}") from error
         self._image = lru_cache(maxsize=2)(self._load)
 
     def read(
-        self, path: str, array: VirtualArray, region: Region, stored_shape: Shape
+        self,
+        path: str,
+        array: VirtualArray,
+        region: Region,
+        stored_shape: Shape,
+        offset: int | None,
     ) -> NDArray[Any]:
         if "tiff_series" not in array.attrs:
             raise UnsupportedFeatureError("it is not an image of the file")
@@ -122,7 +171,13 @@ class Originals:
         self._open: tuple[str, _Original] | None = None
 
     def read(
-        self, url: str, path: str, array: VirtualArray, region: Region, stored_shape: Shape
+        self,
+        url: str,
+        path: str,
+        array: VirtualArray,
+        region: Region,
+        stored_shape: Shape,
+        offset: int | None = None,
     ) -> NDArray[Any]:
         """Stored elements of an array, as its original reader returns them.
 
@@ -135,9 +190,12 @@ class Originals:
         array
             The array; its attributes say which image of a TIFF file it is.
         region
-            Elements of the stored array, a slice for each axis.
+            A chunk of the stored array, a slice of step 1 for each axis.
         stored_shape
             Shape of the stored array; it may have axes of length 1 that the file does not.
+        offset
+            Where the chunk lies in the source, in bytes. It tells which chunk of which dataset it
+            is, where several files make up one stored array; None where it lies nowhere.
 
         Raises
         ------
@@ -147,7 +205,7 @@ class Originals:
         if self._open is None or self._open[0] != url:
             self.close()
             self._open = (url, _open_original(url, self.storage_options))
-        return self._open[1].read(path, array, region, stored_shape)
+        return self._open[1].read(path, array, region, stored_shape, offset)
 
     def close(self) -> None:
         """Close what is open."""
@@ -167,20 +225,3 @@ def _open_original(url: str, storage_options: Mapping[str, Any] | None) -> _Orig
         return _HDF5Original(url, storage_options)
     except SourceFormatError as error:
         raise UnsupportedFeatureError(f"h5py cannot open its source: {error.reason}") from error
-
-
-def _ascending(region: Region) -> Region:
-    """The same elements in ascending order: h5py knows no negative steps."""
-    return tuple(
-        entry if entry.step > 0 else slice(_last(entry), entry.start + 1, -entry.step)
-        for entry in region
-    )
-
-
-def _last(entry: slice) -> int:
-    stop = -1 if entry.stop is None else entry.stop
-    return int(range(entry.start, stop, entry.step)[-1])
-
-
-def _reversal(region: Region) -> Region:
-    return tuple(slice(None, None, 1 if entry.step > 0 else -1) for entry in region)

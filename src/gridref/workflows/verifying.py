@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -82,10 +83,12 @@ def verify(
     storage_options: Mapping[str, Any] | None = None,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
+    announce: Callable[[int, int], None] | None = None,
 ) -> Verification:
     """Compare chunks of every array with what h5py or tifffile returns for them.
 
-    A catalog's own files are compared with the hashes that it states first.
+    A catalog's own files are compared with the hashes that it states first. Each stored chunk is
+    read once by gridref and once by the original reader, however often it is shown.
 
     Parameters
     ----------
@@ -100,6 +103,9 @@ def verify(
         Seed of the sample.
     progress
         Called with the number of chunks compared, and of all to compare.
+    announce
+        Called before anything is read, with the number of stored chunks to compare and of their
+        bytes.
 
     Raises
     ------
@@ -111,25 +117,26 @@ def verify(
     if not isinstance(catalog, VirtualGroup):
         check_catalog(catalog, storage_options)
     group = open_group(catalog, storage_options)
-    arrays = group.all_arrays()
     random = np.random.default_rng(seed)
-    chosen = {
-        path: [(cross, _choose(cross, everything, random)) for cross in plan_read(array).crosses]
-        for path, array in arrays.items()
-    }
-    total = sum(len(numbers) for picks in chosen.values() for _, numbers in picks)
+    chosen = [
+        _Choice.of(path, cross, _choose(cross, everything, random))
+        for path, array in group.all_arrays().items()
+        for cross in plan_read(array).crosses
+    ]
+    total = sum(len(choice.batch) for choice in chosen)
+    if announce is not None:
+        announce(sum(choice.n_chunks for choice in chosen), sum(c.stored_bytes for c in chosen))
     tally = _Tally()
     reader = reader_for(storage_options)
     originals = Originals(storage_options)
     try:
         done = 0
-        for path, picks in chosen.items():
-            for cross, numbers in picks:
-                for batch, member in _pieces(cross, numbers):
-                    _compare(path, cross, batch, member, reader, originals, tally)
-                    done += 1
-                    if progress is not None:
-                        progress(done, total)
+        for choice in chosen:
+            for piece in choice.pieces():
+                _compare(piece, reader, originals, tally)
+                done += 1
+                if progress is not None:
+                    progress(done, total)
     finally:
         originals.close()
     return Verification(
@@ -163,38 +170,116 @@ def _along(counts: tuple[int, ...], axis: int, random: np.random.Generator) -> N
     return np.asarray(np.ravel_multi_index(coords, counts))
 
 
-def _pieces(cross: CrossProduct, numbers: NDArray[np.int64]) -> Iterator[tuple[PieceBatch, int]]:
-    for part in np.array_split(numbers, max(1, len(numbers) // 4096)):
-        batch = cross.resolve(part)
-        for member in range(len(batch)):
-            yield batch, member
+@dataclass(frozen=True, eq=False)
+class _Choice:
+    """Pieces of one array that are compared, in the order of their stored chunks."""
+
+    path: str
+    cross: CrossProduct
+    batch: PieceBatch
+
+    @classmethod
+    def of(cls, path: str, cross: CrossProduct, numbers: NDArray[np.int64]) -> _Choice:
+        batch = cross.resolve(numbers)
+        order = np.lexsort((batch.row, batch.manifest))
+        return cls(path, cross, cross.resolve(numbers[order]))
+
+    @cached_property
+    def _rows(self) -> NDArray[np.int64]:
+        """Manifest and row of every stored chunk."""
+        there = self.batch.encoding != MISSING_BLOCK
+        pairs = np.stack([self.batch.manifest[there], self.batch.row[there]], axis=1)
+        return np.unique(pairs, axis=0)
+
+    @property
+    def n_chunks(self) -> int:
+        """Number of stored chunks."""
+        return len(self._rows)
+
+    @property
+    def stored_bytes(self) -> int:
+        """Sum of the stored sizes of the chunks."""
+        manifests = self.cross.array.manifests
+        return sum(
+            manifests[number].take(self._rows[self._rows[:, 0] == number, 1]).stored_bytes
+            for number in np.unique(self._rows[:, 0]).tolist()
+        )
+
+    def pieces(self) -> Iterator[_Piece]:
+        """The pieces, each with the original's values of its chunk, which neighbours share."""
+        shared: dict[tuple[int, int, int], NDArray[Any]] = {}
+        for member in range(len(self.batch)):
+            yield _Piece(self.path, self.cross, self.batch, member, shared)
 
 
-def _compare(
-    path: str,
-    cross: CrossProduct,
-    batch: PieceBatch,
-    member: int,
-    reader: Reader,
-    originals: Originals,
-    tally: _Tally,
-) -> None:
-    array = cross.array
+@dataclass(frozen=True, eq=False)
+class _Piece:
+    """Elements that one stored chunk gives to an array.
+
+    Attributes
+    ----------
+    shared
+        Values of the last chunk as the original reader returns them.
+    """
+
+    path: str
+    cross: CrossProduct
+    batch: PieceBatch
+    member: int
+    shared: dict[tuple[int, int, int], NDArray[Any]]
+
+    @property
+    def key(self) -> tuple[int, int, int]:
+        """What only pieces of one stored chunk have in common."""
+        at, batch = self.member, self.batch
+        return int(batch.manifest[at]), int(batch.row[at]), int(batch.encoding[at])
+
+    @property
+    def encoding(self) -> Encoding:
+        """Encoding of the chunk."""
+        return self.cross.array.encodings[int(self.batch.encoding[self.member])]
+
+    def chunk_region(self) -> tuple[tuple[slice, ...], tuple[int, ...]]:
+        """The elements of the chunk, and the shape of the stored array, in the file's order."""
+        array, block = self.cross.array, int(self.batch.block[self.member])
+        shape = array.blocks.stored_shape[block].tolist()
+        region = [
+            slice(at * length, min((at + 1) * length, extent))
+            for at, length, extent in zip(
+                self.batch.chunk[self.member].tolist(),
+                self.encoding.chunk_shape,
+                shape,
+                strict=True,
+            )
+        ]
+        order = _axis_order(self.encoding)
+        return tuple(region[axis] for axis in order), tuple(shape[axis] for axis in order)
+
+
+def _axis_order(encoding: Encoding) -> Sequence[int]:
+    """The place in the array of every axis of the file."""
+    head = encoding.codecs[0]
+    if head.name in ("reshape", "gridref.select"):
+        raise UnsupportedFeatureError("its axes were added or dropped after scanning")
+    order: Sequence[int] = range(len(encoding.chunk_shape))
+    return head.configuration["order"] if head.name == "transpose" else order
+
+
+def _compare(piece: _Piece, reader: Reader, originals: Originals, tally: _Tally) -> None:
+    array, batch, member = piece.cross.array, piece.batch, piece.member
     if batch.encoding[member] == MISSING_BLOCK:
         return
-    encoding = array.encodings[int(batch.encoding[member])]
-    url = _source_of(array, int(batch.block[member]), int(batch.row[member]))
-    region = cross.in_output(batch.piece[member])
-    place = Place(source=url, variable=path, chunk=tuple(batch.chunk[member].tolist()))
+    url, offset = _source_of(array, int(batch.block[member]), int(batch.row[member]))
+    place = Place(source=url, variable=piece.path, chunk=tuple(batch.chunk[member].tolist()))
     try:
         if url is None:
             raise UnsupportedFeatureError("its values are inline and name no file")
-        expected = _original(originals, url, path, array, encoding, cross, batch, member)
+        expected = _original(originals, url, offset, piece)
     except UnsupportedFeatureError as error:
-        tally.not_compared[path, error.reason] = None
+        tally.not_compared[piece.path, error.reason] = None
         return
-    got = reader.read(array, region, name=path)
-    tally.arrays.add(path)
+    got = reader.read(array, piece.cross.in_output(batch.piece[member]), name=piece.path)
+    tally.arrays.add(piece.path)
     tally.n_chunks += 1
     tally.n_values += got.size
     message = _difference(got, expected)
@@ -202,30 +287,16 @@ def _compare(
         tally.differences.append(Difference(place, message))
 
 
-def _original(
-    originals: Originals,
-    url: str,
-    path: str,
-    array: VirtualArray,
-    encoding: Encoding,
-    cross: CrossProduct,
-    batch: PieceBatch,
-    member: int,
-) -> NDArray[Any]:
+def _original(originals: Originals, url: str, offset: int | None, piece: _Piece) -> NDArray[Any]:
     """What the array should hold, worked out from the original reader's values."""
-    stored = _stored_region(cross, batch, member, encoding)
-    head = encoding.codecs[0]
-    if head.name in ("reshape", "gridref.select"):
-        raise UnsupportedFeatureError("its axes were added or dropped after scanning")
-    shape = array.blocks.stored_shape[int(batch.block[member])].tolist()
-    order = head.configuration["order"] if head.name == "transpose" else range(array.ndim)
-    values = originals.read(
-        url,
-        path,
-        array,
-        tuple(stored[axis] for axis in order),
-        tuple(shape[axis] for axis in order),
-    ).transpose(np.argsort(order))
+    array, encoding = piece.cross.array, piece.encoding
+    if piece.key not in piece.shared:
+        region, shape = piece.chunk_region()
+        whole = originals.read(url, piece.path, array, region, shape, offset)
+        piece.shared.clear()
+        piece.shared[piece.key] = whole.transpose(np.argsort(_axis_order(encoding)))
+    chosen: Any = (*piece.cross.in_chunk(piece.batch.piece[piece.member]), ...)
+    values: NDArray[Any] = piece.shared[piece.key][chosen]
     if encoding.unpacking is not None:
         values = unpack(values, encoding.unpacking)
     if array.dtype.kind == "T":
@@ -233,38 +304,24 @@ def _original(
     return values.astype(array.dtype, copy=False)
 
 
-def _stored_region(
-    cross: CrossProduct, batch: PieceBatch, member: int, encoding: Encoding
-) -> tuple[slice, ...]:
-    region = []
-    for length, chunk, entry in zip(
-        encoding.chunk_shape,
-        batch.chunk[member].tolist(),
-        cross.in_chunk(batch.piece[member]),
-        strict=True,
-    ):
-        base, step = chunk * length, entry.step or 1
-        stop = None if entry.stop is None else base + entry.stop
-        if entry.stop is None and base:
-            stop = base - 1
-        region.append(slice(base + entry.start, stop, step))
-    return tuple(region)
+def _source_of(array: VirtualArray, block: int, row: int) -> tuple[str | None, int | None]:
+    """The file behind a chunk, and the place in it.
 
-
-def _source_of(array: VirtualArray, block: int, row: int) -> str | None:
-    """The file behind a chunk; if it is missing or inline, that of its block's other chunks."""
+    If it is missing or inline, the file of its block's other chunks, where that is one, and no
+    place.
+    """
     manifest = array.manifests[int(array.blocks.manifest[block])]
     entry = manifest.take(np.array([row], np.int64))
     if entry.state[0] == ChunkState.RANGE:
-        return entry.sources[int(entry.source[0])].url
+        return entry.sources[int(entry.source[0])].url, int(entry.offset[0])
     n_chunks = -(-array.blocks.stored_shape[block] // array.stored_chunk_shapes[block])
     first = int(array.blocks.first_row[block])
     last = int(array.blocks.manifest_row(block, np.maximum(n_chunks - 1, 0)))
     rows = manifest.take(np.arange(first, last + 1))
     used = np.unique(rows.source[rows.state == ChunkState.RANGE])
     if len(used) == 1:
-        return rows.sources[int(used[0])].url
-    return rows.sources[0].url if len(rows.sources) == 1 else None
+        return rows.sources[int(used[0])].url, None
+    return (rows.sources[0].url if len(rows.sources) == 1 else None), None
 
 
 def _strings(values: NDArray[Any]) -> NDArray[Any]:

@@ -220,9 +220,18 @@ def _verify(catalog: str, *, everything: bool, options: dict[str, Any] | None, q
     from gridref.workflows.verifying import verify as verify_catalog
 
     console = Console()
+
+    def announce(n_chunks: int, n_bytes: int) -> None:
+        size = f"{n_bytes / 1e6:.1f} MB"
+        console.print(f"{n_chunks} stored chunks to compare: {size}, read twice", style="dim")
+
     with ScanProgress(Console(stderr=True), quiet, what="chunks") as progress:
         result = verify_catalog(
-            catalog, everything=everything, storage_options=options, progress=progress
+            catalog,
+            everything=everything,
+            storage_options=options,
+            progress=progress,
+            announce=announce,
         )
     for difference in result.differences[:20]:
         console.print(Text.assemble(("differs ", "bold red"), str(difference)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import h5py
@@ -128,6 +128,70 @@ class OriginalFile:
                 self._opened = path, _open(self._file, path, place)
             return _read(*self._opened, selection)
 
+    def place_of(
+        self, path: str, start: tuple[int, ...], offset: int
+    ) -> tuple[str, tuple[int, ...]] | None:
+        """Which dataset the bytes from an offset on belong to, and from which element on.
+
+        Parameters
+        ----------
+        path
+            The dataset that is looked at first.
+        start
+            The element of it that is looked at first.
+        offset
+            Place in the file, in bytes.
+
+        Returns
+        -------
+        tuple or None
+            Path and coordinates; None where no chunk, or element of contiguous data, lies there.
+        """
+        with self._reading(Place(self._url, variable=path), "find a chunk with h5py"):
+            did = _open_named(self._file, path)
+            if did is not None and _starts_at(did, start, offset):
+                return path, start
+            chunks, contiguous = self._places
+        if offset in chunks:
+            name, origin = chunks[offset]
+            return name, tuple(origin)
+        for name, first, n_bytes, shape, itemsize in contiguous:
+            if first <= offset < first + n_bytes:
+                at = np.unravel_index((offset - first) // itemsize, shape)
+                return name, tuple(int(place) for place in at)
+        return None
+
+    def shape_of(self, path: str) -> tuple[int, ...]:
+        """Shape of a dataset, the axes of an array datatype included."""
+        place = Place(self._url, variable=path)
+        with self._reading(place, "read it with h5py"):
+            dataset = _open(self._file, path, place)
+            shape: tuple[int, ...] = dataset.shape + _element(dataset.id).subshape
+            return shape
+
+    @cached_property
+    def _places(self) -> tuple[dict[int, Any], list[Any]]:
+        """Where the chunks and the contiguous data of all datasets lie."""
+        chunks: dict[int, Any] = {}
+        contiguous: list[Any] = []
+
+        def visit(name: str, found: Any) -> None:
+            if not isinstance(found, h5py.Dataset):
+                return
+            if found.chunks is not None:
+
+                def note(chunk: Any) -> None:  # to return anything would end the iteration
+                    chunks.setdefault(chunk.byte_offset, (name, chunk.chunk_offset))
+
+                found.id.chunk_iter(note)
+            elif found.id.get_offset() is not None and found.size:
+                itemsize = found.id.get_type().get_size()
+                size = found.id.get_storage_size()
+                contiguous.append((name, found.id.get_offset(), size, found.shape, itemsize))
+
+        self._file.visititems(visit)
+        return chunks, contiguous
+
     def close(self) -> None:
         """Close it."""
         with self._waiting(), suppress(*_HDF5_ERRORS):  # where it is corrupt
@@ -175,6 +239,17 @@ def _open_named(file: h5py.File, path: str) -> Any:
         did.close()  # an open dataset keeps the folder that it was opened with
         return h5d.open(file.id, full, access)
     return None
+
+
+def _starts_at(did: Any, start: tuple[int, ...], offset: int) -> bool:
+    """Whether an element of a chunked dataset is the first one of the chunk at a byte."""
+    start = start[: did.rank]  # without the axes of an array datatype
+    if did.get_create_plist().get_layout() != h5d.CHUNKED or len(start) != did.rank:
+        return False
+    if any(at >= extent for at, extent in zip(start, did.shape, strict=True)):
+        return False
+    found = did.get_chunk_info_by_coord(start)
+    return bool(found.byte_offset == offset and found.chunk_offset == start)
 
 
 def _element(did: Any) -> ElementType:

@@ -1,0 +1,128 @@
+"""Verifying what several files make up, or files refer to, finds the right values to compare."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import gridref
+from gridref.adapters.cli.app import app
+from gridref.formats.hdf5.original import OriginalFile
+from gridref.model.array import VirtualGroup
+from gridref.model.indexing import isel
+from gridref.model.joining import concatenate
+
+
+def write_parts(folder: Path, n_files: int, chunks: Any) -> list[Path]:
+    files = []
+    for number in range(n_files):
+        path = folder / f"part{number}.h5"
+        with h5py.File(path, "w") as file:
+            file["other"] = np.arange(3)
+            values = 100 * number + np.arange(24, dtype="i4").reshape(4, 6)
+            file.create_dataset("t", data=values, chunks=chunks)
+        files.append(path)
+    return files
+
+
+def combined_references(files: list[Path]) -> dict[str, Any]:
+    """Kerchunk references of the files' array ``t``, one after the other."""
+    refs: dict[str, Any] = {".zgroup": json.dumps({"zarr_format": 2})}
+    for number, path in enumerate(files):
+        with h5py.File(path) as file:
+            dataset = file["t"]
+            if dataset.chunks is None:
+                refs[f"t/{number}.0"] = [str(path), dataset.id.get_offset(), 96]
+                continue
+            for index in range(dataset.id.get_num_chunks()):
+                info = dataset.id.get_chunk_info(index)
+                row, column = (at // n for at, n in zip(info.chunk_offset, (2, 3), strict=True))
+                refs[f"t/{row + 2 * number}.{column}"] = [str(path), info.byte_offset, info.size]
+    chunks = [2, 3] if "t/1.1" in refs else [4, 6]
+    metadata = {
+        "zarr_format": 2, "shape": [4 * len(files), 6], "chunks": chunks, "dtype": "<i4",
+        "compressor": None, "filters": None, "fill_value": 0, "order": "C",
+    }  # fmt: skip
+    refs["t/.zarray"] = json.dumps(metadata)
+    refs["t/.zattrs"] = json.dumps({"_ARRAY_DIMENSIONS": ["y", "x"]})
+    return {"version": 1, "refs": refs}
+
+
+@pytest.mark.parametrize("chunks", [(2, 3), None])
+def test_combined_references_are_compared_with_their_own_file(tmp_path: Path, chunks: Any) -> None:
+    files = write_parts(tmp_path, 3, chunks)
+    references = combined_references(files)
+    (tmp_path / "refs.json").write_text(json.dumps(references))
+    group = gridref.scan(tmp_path / "refs.json")
+    result = gridref.verify(group, everything=True)
+    assert result.ok
+    assert result.n_values == 72
+    assert not result.not_compared
+
+
+def test_chunks_in_each_others_place_are_found(tmp_path: Path) -> None:
+    (path,) = write_parts(tmp_path, 1, (2, 3))
+    references = combined_references([path])
+    refs = references["refs"]
+    refs["t/0.0"], refs["t/1.1"] = refs["t/1.1"], refs["t/0.0"]
+    (tmp_path / "refs.json").write_text(json.dumps(references))
+    result = gridref.verify(gridref.scan(tmp_path / "refs.json"), everything=True)
+    assert [difference.place.chunk for difference in result.differences] == [(0, 0), (1, 1)]
+
+
+def test_sources_of_virtual_datasets_have_other_names(tmp_path: Path) -> None:
+    files = write_parts(tmp_path, 2, (2, 3))
+    layout = h5py.VirtualLayout((8, 6), "i4")
+    for number, path in enumerate(files):
+        layout[4 * number : 4 * number + 4] = h5py.VirtualSource(path, "t", (4, 6))
+    with h5py.File(tmp_path / "whole.h5", "w") as file:
+        file.create_virtual_dataset("cube", layout)
+    result = gridref.verify(gridref.scan(tmp_path / "whole.h5"), everything=True)
+    assert result.ok
+    assert result.n_values == 48
+
+
+def test_external_data_that_begins_like_tiff_is_not_compared(tmp_path: Path) -> None:
+    (tmp_path / "raw.bin").write_bytes(b"IIxx" + bytes(60))
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("t", (16,), "i4", external=[(str(tmp_path / "raw.bin"), 0, 64)])
+    result = gridref.verify(gridref.scan(tmp_path / "a.h5"), everything=True)
+    assert result.ok
+    assert [reason for _, reason in result.not_compared if "tifffile cannot open" in reason]
+
+
+def test_each_chunk_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (path,) = write_parts(tmp_path, 1, (4, 6))
+    array = gridref.scan(path).arrays["t"]
+    rows = [isel(array, {0: slice(k, k + 1)}) for k in (0, 3, 1, 2, 0, 3)]
+    cube = VirtualGroup({"t": concatenate(rows, 0)})
+    reads = []
+    read = OriginalFile.read
+
+    def counted(self: OriginalFile, path: str, selection: Any = None) -> Any:
+        reads.append((path, selection))
+        return read(self, path, selection)
+
+    monkeypatch.setattr(OriginalFile, "read", counted)
+    said: list[tuple[int, int]] = []
+    result = gridref.verify(
+        cube, everything=True, announce=lambda n, n_bytes: said.append((n, n_bytes))
+    )
+    assert result.ok
+    assert result.n_values == 36
+    assert len(reads) == 1
+    assert said == [(1, 96)]
+
+
+def test_the_command_says_how_much_it_reads(tmp_path: Path) -> None:
+    files = write_parts(tmp_path, 1, (2, 3))
+    gridref.build(files, tmp_path / "cube.gridref")
+    shown = CliRunner().invoke(app, ["verify", str(tmp_path / "cube.gridref"), "--all"])
+    assert shown.exit_code == 0, shown.output
+    assert "stored chunks to compare: 0.0 MB, read twice" in shown.output
