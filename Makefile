@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test lint types check clients fuzz fuzz-hdf5 bench constraints clean
+.PHONY: help env demo test lint types check clients doors fuzz fuzz-hdf5 bench constraints clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ check: lint types test ## lint, types and test
 
 clients: env ## write docs/clients.md: which Zarr client reads what (needs Node and npm)
 	$(BIN)/python -m tests.conformance.client_table
+
+doors: env ## write docs/doors.md: every array through every way in (needs the shared data)
+	$(BIN)/python -m tests.conformance.door_table
 
 fuzz: env ## the property tests with many more examples
 	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -n $(JOBS) --timeout=3600 tests/property $(ARGS)

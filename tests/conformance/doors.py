@@ -1,0 +1,194 @@
+"""Doors to a catalog: each opens one group of an archive as a dataset of stored values."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import xarray as xr
+import zarr
+
+import gridref
+from gridref.adapters.http import create_app
+from gridref.adapters.kerchunk import to_kerchunk
+from gridref.model.array import VirtualArray, VirtualGroup
+from tests.conformance.door_archives import Archive
+from tests.uvicorn_server import running
+
+RAW: dict[str, Any] = {"decode_cf": False, "mask_and_scale": False}
+"""Stored values: decoding is xarray's own, behind every door."""
+PIPELINES = {
+    "batched": "zarr.core.codec_pipeline.BatchedCodecPipeline",
+    "fused": "zarr.core.codec_pipeline.FusedCodecPipeline",
+    "zarrs": "zarrs.ZarrsCodecPipeline",
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the doors find the archives.
+
+    Attributes
+    ----------
+    folder
+        Folder of the catalogs.
+    url
+        Address of the server.
+    """
+
+    folder: Path
+    url: str
+
+    def catalog(self, archive: Archive) -> Path:
+        """Its catalog."""
+        return self.folder / f"{archive.name}.gridref"
+
+
+Open = Callable[[Archive, Place, str], xr.Dataset]
+"""Opens the group at a path."""
+Refuse = Callable[[VirtualArray], Any]
+"""Raises where an array is refused by name."""
+
+
+@dataclass(frozen=True)
+class Door:
+    """One way in.
+
+    Attributes
+    ----------
+    name, about
+        Its name, and what a user calls.
+    open
+        Opens a group.
+    pipeline
+        zarr-python's codec pipeline.
+    samples
+        Whether one array of each kind is tried only: what the door adds to another one is the same
+        for all.
+    refuse
+        How an array is refused before: the others are tried without it. None tries all.
+    """
+
+    name: str
+    about: str
+    open: Open
+    pipeline: str = "batched"
+    samples: bool = False
+    refuse: Refuse | None = None
+
+    def configured(self) -> Any:
+        """zarr-python as this door wants it."""
+        settings = {"codec_pipeline.path": PIPELINES[self.pipeline]}
+        return zarr.config.set({**settings, "array.rectilinear_chunks": self.name == "kerchunk"})
+
+
+def _engine(archive: Archive, place: Place, group: str) -> xr.Dataset:
+    return xr.open_dataset(place.catalog(archive), engine="gridref", group=group, **RAW)
+
+
+def _open_zarr(store: Any, group: str, **options: Any) -> xr.Dataset:
+    return xr.open_zarr(
+        store, group=group or None, zarr_format=3, chunks=None, consolidated=True, **RAW, **options
+    )
+
+
+def _store(**options: Any) -> Open:
+    def opened(archive: Archive, place: Place, group: str) -> xr.Dataset:
+        return _open_zarr(gridref.open_store(archive.group, **options), group)
+
+    return opened
+
+
+def _url(archive: Archive, place: Place, group: str) -> xr.Dataset:
+    return _open_zarr(f"gridref::file://{place.catalog(archive)}", group)
+
+
+def _http(view: str) -> Open:
+    return lambda archive, place, group: _open_zarr(f"{place.url}/{archive.name}/{view}", group)
+
+
+def _kerchunk(archive: Archive, place: Place, group: str) -> xr.Dataset:
+    references = to_kerchunk(archive.group)
+    return _open_zarr("reference://", group, storage_options={"fo": references})
+
+
+def _virtual(archive: Archive, place: Place, group: str) -> xr.Dataset:
+    catalog = place.folder / f"{archive.name}-virtual-{group.replace('/', '-')}.gridref"
+    options: dict[str, Any] = {
+        "group": group or None,
+        "loadable_variables": (),
+        "decode_times": False,
+        "on_unsupported": "skip",
+    }
+    if len(archive.sources) > 1:
+        virtual = gridref.open_virtual_mfdataset(
+            archive.sources, "time", combine="nested", **options
+        )
+    else:
+        virtual = gridref.open_virtual_dataset(archive.sources[0], **options)
+    virtual.gridref.to_catalog(catalog)
+    return xr.open_dataset(catalog, engine="gridref", **RAW)
+
+
+def _natively(array: VirtualArray) -> None:
+    zarr.open_group(gridref.open_store(VirtualGroup({"a": array}), "native"), mode="r")
+
+
+def _as_references(array: VirtualArray) -> None:
+    to_kerchunk(VirtualGroup({"a": array}))
+
+
+DOORS = (
+    Door("engine", '`xr.open_dataset("cube.gridref")`', _engine),
+    Door(
+        "native", '`xr.open_zarr(open_store(c, "native"))`', _store(view="native"), refuse=_natively
+    ),
+    Door("portable", '`xr.open_zarr(open_store(c, "portable"))`', _store(view="portable")),
+    Door("auto", "`xr.open_zarr(open_store(c))`", _store()),
+    Door("fused", "the same, zarr's fused codec pipeline", _store(), "fused", samples=True),
+    Door("shards", '`xr.open_zarr(open_store(c, shards="auto"))`', _store(shards="auto")),
+    Door(
+        "shards, portable",
+        '`xr.open_zarr(open_store(c, "portable", shards="auto"))`',
+        _store(view="portable", shards="auto"),
+        "fused",
+        samples=True,
+    ),
+    Door("URL", '`xr.open_zarr("gridref::file://cube.gridref")`', _url, samples=True),
+    Door("kerchunk", "`to_kerchunk` read by fsspec", _kerchunk, refuse=_as_references),
+    Door("HTTP, native", "`gridref serve`, native", _http("native"), samples=True),
+    Door("HTTP, portable", "`gridref serve`, portable", _http("portable"), samples=True),
+    Door(
+        "zarrs",
+        "`gridref serve`, portable, by zarrs-python",
+        _http("portable"),
+        "zarrs",
+        samples=True,
+    ),
+    Door("virtual", "`open_virtual_dataset(f).gridref.to_catalog(c)`, engine", _virtual),
+)
+
+
+@contextmanager
+def served(catalogs: Mapping[str, str]) -> Iterator[str]:
+    """Serve catalogs from another process: some clients hold the GIL while they wait."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(dict(catalogs), theirs), daemon=True)
+    process.start()
+    try:
+        yield ours.recv()
+    finally:
+        ours.send("stop")
+        process.join(20)
+
+
+def _serve(catalogs: dict[str, str], pipe: Connection) -> None:
+    with running(create_app(catalogs)) as url:
+        pipe.send(url)
+        pipe.recv()
