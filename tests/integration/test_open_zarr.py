@@ -21,6 +21,7 @@ import gridref
 from gridref.codecs.registry import ARRAY_CODECS, BYTES_CODECS, SERIAL_CODECS
 from gridref.errors import GridrefError
 from gridref.model.encoding import Codec
+from gridref.model.zarr_metadata import packed_dtype
 from gridref.serve.native_grid import READER_CODECS
 
 VIEWS = ["native", "portable", "auto"]
@@ -199,3 +200,28 @@ def test_what_is_masked_is_what_netcdf_masks(tmp_path: Path) -> None:
                     data[name].where(expected[name].notnull(), 0) for data in (dataset, expected)
                 )
                 np.testing.assert_array_equal(here, there, err_msg=f"{view} {name}")
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (3, 2)])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        [("a", "i2", (3,))],
+        [("a", "u1"), ("b", "f8", (2, 2)), ("c", "S3")],
+        {"names": ["a", "b"], "formats": ["i1", ("f4", (2,))], "offsets": [3, 8], "itemsize": 20},
+    ],
+    ids=str,
+)
+def test_compounds_with_arrays_are_their_bytes(
+    tmp_path: Path, dtype: Any, shape: tuple[int, ...]
+) -> None:
+    kind = np.dtype(dtype)
+    raw = np.random.default_rng(3).integers(1, 99, kind.itemsize * int(np.prod(shape)), "u1")
+    values = np.frombuffer(raw.tobytes(), kind).reshape(shape)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("v", data=values)
+    group = gridref.scan(tmp_path / "a.h5")
+    expected = values.astype(packed_dtype(kind)).tobytes()
+    for view in ("portable", "auto"):
+        shown = xr.open_zarr(gridref.open_store(group, view), consolidated=False)["v"]
+        assert np.asarray(shown.values).tobytes() == expected, view

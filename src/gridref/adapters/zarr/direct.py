@@ -33,6 +33,7 @@ from zarr.storage import FsspecStore, StorePath
 
 from gridref.adapters.fsspec import GridrefFileSystem
 from gridref.adapters.zarr.store import GridrefStore
+from gridref.model.zarr_metadata import packed_dtype
 from gridref.serve.direct_grid import DIRECT_CODEC
 from gridref.serve.objects import KeySpace
 from gridref.serve.reader import Reader
@@ -304,5 +305,9 @@ def _shifted(entry: Any, by: int) -> Any:
 
 
 def _as_buffer(values: NDArray[Any], spec: ArraySpec) -> NDBuffer:
-    shown = np.asarray(values).astype(spec.dtype.to_native_dtype(), copy=False)
+    shown, dtype = np.asarray(values), spec.dtype.to_native_dtype()
+    if dtype.names is None and shown.dtype.names is not None:
+        # Raw bytes, where Zarr has no such compound: a cast would keep the first member only.
+        shown = np.asarray(shown.astype(packed_dtype(shown.dtype)), order="C").view(dtype)
+    shown = shown.astype(dtype, copy=False)
     return spec.prototype.nd_buffer.from_numpy_array(shown)
