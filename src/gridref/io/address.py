@@ -15,7 +15,7 @@ import fsspec
 import fsspec.core
 
 from gridref.errors import InvalidRequestError, SourceUnavailableError
-from gridref.io.faults import RetryPolicy
+from gridref.io.faults import RetryPolicy, is_absent
 
 __all__ = [
     "DataNames",
@@ -197,6 +197,8 @@ def expand_urls(
     ------
     InvalidRequestError
         Naming the pattern that stands for nothing.
+    SourceUnavailableError
+        If a server cannot be reached, or does not say.
     """
     if isinstance(patterns, str | os.PathLike):
         patterns = [patterns]
@@ -271,11 +273,14 @@ def _expand_remote(
             and retry.call(lambda: filesystem.info(path), url)["type"] == "file"
         ):
             return [url]
+        found = retry.call(lambda: filesystem.find(path), url)
+        if not found:  # fsspec finds nothing, too, where it reaches nobody
+            retry.call(lambda: filesystem.ls(path), url)
     except SourceUnavailableError as error:
-        if isinstance(error.__cause__, FileNotFoundError):
+        if is_absent(error):
             return []
         raise
-    return named(filter(names.is_file, retry.call(lambda: filesystem.find(path), url)))
+    return named(filter(names.is_file, found))
 
 
 def _full_url(filesystem: Any, pattern: str, path: str) -> str:

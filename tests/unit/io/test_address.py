@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Any
 
 import fsspec
 import pytest
 
-from gridref.errors import InvalidRequestError
+from gridref.errors import InvalidRequestError, SourceUnavailableError
 from gridref.io import (
     DataNames,
     absolute_url,
@@ -157,3 +158,15 @@ def test_a_directory_without_data_says_what_it_looked_for(tmp_path: Path) -> Non
         expand(tmp_path)
     with pytest.raises(InvalidRequestError, match="no files given"):
         expand([])
+
+
+@pytest.mark.parametrize("pattern", ["a.nc", "*.nc", "folder/", "folder"])
+def test_a_host_that_cannot_be_reached_is_no_missing_file(
+    pattern: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gridref.io.faults.time.sleep", lambda seconds: None)
+    with socket.socket() as taken:  # bound, and not listening
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/{pattern}"
+        with pytest.raises(SourceUnavailableError, match="Connect"):
+            expand_urls(url)
