@@ -392,7 +392,7 @@ def _deliver(task: _Task, member: int, decoded: NDArray[Any], out: NDArray[Any])
     Returns whether they were all of the chunk.
     """
     pieces, piece = task.pieces, task.batch.piece[member]
-    values = decoded[pieces.in_chunk(piece)]
+    values = decoded[(*pieces.in_chunk(piece), ...)]  # an array, also of a single element
     encoding = pieces.array.encodings[int(task.batch.encoding[member])]
     out[pieces.in_output(piece)] = _converted(values, encoding)
     return bool(values.size >= decoded.size)
