@@ -1,5 +1,5 @@
 # Needs git, make and a Python >= 3.12; the rest goes into .venv.
-# Variables: PYTHON (the interpreter to build with), VENV, JOBS (test processes), ARGS (more for pytest), MINUTES (of fuzz-hdf5).
+# Variables: PYTHON (the interpreter to build with), VENV, JOBS (test processes), ARGS (more for pytest), MINUTES (of fuzz-hdf5 and soak).
 
 VENV ?= .venv
 JOBS ?= 2
@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test lint types check clients doors fuzz fuzz-hdf5 bench constraints clean
+.PHONY: help env demo test lint types check clients doors fuzz fuzz-hdf5 soak bench constraints clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ fuzz: env ## the property tests with many more examples
 
 fuzz-hdf5: env ## fuzz the HDF5 scanner, guided by coverage, for MINUTES; see docs/fuzzing.md
 	$(BIN)/python -m tests.fuzz.fuzz_hdf5_scan --minutes $(MINUTES)
+
+soak: env ## random selections through all doors for MINUTES, with flat memory
+	$(BIN)/python -m tests.soak --minutes $(MINUTES)
 
 bench: env ## run the benchmarks
 	$(BIN)/python -m benchmarks

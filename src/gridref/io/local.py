@@ -12,7 +12,7 @@ from gridref.forks import new_lock
 from gridref.io.faults import unavailable
 from gridref.model.manifest import Source
 
-__all__ = ["LocalFiles", "OpenFile", "read_cached", "read_fully"]
+__all__ = ["LocalFiles", "OpenFile", "read_cached", "read_fully", "read_into"]
 
 _NO_WAIT = getattr(os, "RWF_NOWAIT", None)
 
@@ -81,6 +81,26 @@ def read_fully(file: OpenFile, start: int, stop: int) -> bytes:
         return b"".join(parts)
     except OSError as error:
         raise unavailable(file.path, error, start, stop) from error
+
+
+def read_into(file: OpenFile, start: int, buffer: memoryview) -> bool:
+    """Fill a buffer with the bytes from `start` on; False where the file ends before.
+
+    Raises
+    ------
+    SourceUnavailableError
+        If reading fails.
+    """
+    done = 0
+    try:
+        while done < len(buffer):
+            n_read = os.preadv(file.descriptor, [buffer[done:]], start + done)
+            if not n_read:
+                return False
+            done += n_read
+    except OSError as error:
+        raise unavailable(file.path, error, start, start + len(buffer)) from error
+    return True
 
 
 def read_cached(file: OpenFile, start: int, stop: int) -> memoryview | None:

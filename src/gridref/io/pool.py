@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
@@ -14,13 +15,15 @@ from gridref.io.address import is_local
 from gridref.io.coalesce import LOCAL_MERGING, REMOTE_MERGING, Merging, ReadPlan, plan_reads
 from gridref.io.faults import RetryPolicy
 from gridref.io.identity import check_identity
-from gridref.io.local import LocalFiles, OpenFile, read_cached, read_fully
+from gridref.io.local import LocalFiles, OpenFile, read_cached, read_fully, read_into
 from gridref.io.protocols import Buffer
 from gridref.io.remote import RemoteFiles
 from gridref.io.traffic import current_traffic
 from gridref.model.manifest import Source
 
 __all__ = ["IdentityCheck", "SourcePool"]
+
+_HAS_PREADV = hasattr(os, "preadv")
 
 type IdentityCheck = Literal["check", "skip"]
 
@@ -153,6 +156,19 @@ class SourcePool:
             # An answer that there are no such bytes says nothing else of the file.
             self._check_remote(source)
         return parts
+
+    def read_into(self, source: Source, offset: int, buffer: memoryview) -> bool:
+        """Fill a buffer from a local file, without a copy on the way.
+
+        False, with anything in the buffer, for whatever is not as it should be or not local:
+        `read_ranges` then says what.
+        """
+        if not _HAS_PREADV or not self._is_plain(source, offset, len(buffer)):
+            return False
+        if not read_into(self._open_local(source), offset, buffer):
+            return False
+        self._counted(buffer)
+        return True
 
     def at_hand(self, source: Source, offset: int, length: int) -> Buffer | None:
         """The bytes of one range of an open local file, if no disk has to be waited for.

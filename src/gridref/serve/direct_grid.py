@@ -92,6 +92,9 @@ def _stored_length(array: VirtualArray, axis: int) -> int:
     edges = array.grid.axes[axis].edges()
     if not len(edges) or not array.n_blocks:
         return 1
+    lengths = {encoding.chunk_shape[axis] for encoding in array.encodings}
+    if len(lengths) == 1:  # without a look at the blocks, which opening many arrays would load
+        return commonest(np.minimum(edges, lengths.pop()), edges)
     tables = array.axis_tables
     if tables is None:
         length = array.stored_chunk_shapes[:, axis]
@@ -136,18 +139,24 @@ def copied_chunk_shape(array: VirtualArray, grid: ChunkGrid) -> list[int]:
     return [axis.uniform_length for axis in grid.axes]
 
 
+def _commonest_encoding(array: VirtualArray) -> int:
+    if len(array.encodings) == 1:
+        return 0
+    used = array.blocks.encoding[array.blocks.encoding != MISSING_BLOCK]
+    return int(np.argmax(np.bincount(used))) if len(used) else 0
+
+
 def copied_codecs(array: VirtualArray) -> tuple[Codec, ...]:
     """The codecs by which copies are written.
 
     Those of the commonest stored form, if zarr-python can write it; else plain elements, compressed
     if the stored ones are.
     """
-    used = array.blocks.encoding[array.blocks.encoding != MISSING_BLOCK]
     dtype = packed_dtype(array.dtype)
     plain = (bytes_codec(dtype),)
-    if not len(used):
+    if not array.encodings:
         return plain
-    encoding = array.encodings[int(np.argmax(np.bincount(used)))]
+    encoding = array.encodings[_commonest_encoding(array)]
     names = [codec.name for codec in encoding.codecs]
     converted = encoding.dtype != dtype or encoding.unpacking is not None
     if not converted and COPIED_CODECS.issuperset(names):

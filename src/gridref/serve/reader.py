@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ from gridref.errors import GridrefError, Place, ReadError
 from gridref.forks import tell_in_children
 from gridref.io import MAX_REQUESTS, is_local
 from gridref.model.array import VirtualArray
-from gridref.model.encoding import Encoding
+from gridref.model.encoding import Encoding, bytes_codec
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
 from gridref.serve.lookup import LookedUp, look_up
 from gridref.serve.plan import PieceBatch, PieceSet, is_missing_block, plan_read
@@ -48,6 +49,10 @@ class RangeReader(Protocol):
         self, source: Source, offsets: NDArray[np.int64], lengths: NDArray[np.int64]
     ) -> Sequence[Buffer]:
         """The bytes of every range, in order; raises a `ReadError` where any cannot be had."""
+        ...
+
+    def read_into(self, source: Source, offset: int, buffer: memoryview) -> bool:
+        """Fill a buffer, if that spares a copy; else False."""
         ...
 
     def at_hand(self, source: Source, offset: int, length: int) -> Buffer | None:
@@ -253,16 +258,38 @@ class Reader:
         encoding = pieces.array.encodings[int(batch.encoding[member])]
         shape = tuple(batch.shape[member].tolist())
         index = pieces.in_chunk(batch.piece[member])
+        if rows.filter_mask is not None and rows.filter_mask[place]:
+            return False
         runs = runs_of(encoding, shape, int(rows.length[place]), index)
-        if runs is None or (rows.filter_mask is not None and rows.filter_mask[place]):
+        if runs is None:
             return False
         source = rows.sources[int(rows.source[place])]
         offset = int(rows.offset[place]) + runs.offset
+        if len(offset) == 1 and self._read_in_place(task, member, source, int(offset[0]), out):
+            return True
+        if runs.is_whole:
+            return False
         parts = self.ranges.read_ranges(source, offset, np.full_like(offset, runs.n_bytes))
         whole = replace(encoding, chunk_shape=runs.shape)
         values = decode_chunk(b"".join(parts), whole, runs.shape)
         out[pieces.in_output(batch.piece[member])] = _converted(values, encoding)
         return True
+
+    def _read_in_place(
+        self, task: _Task, member: int, source: Source, offset: int, out: NDArray[Any]
+    ) -> bool:
+        """Read elements that lie in the file as they do in the output, straight into it."""
+        pieces, batch = task.pieces, task.batch
+        encoding = pieces.array.encodings[int(batch.encoding[member])]
+        stored_so = encoding.codecs == (bytes_codec(encoding.dtype),) and sys.byteorder == "little"
+        numbers = encoding.dtype.kind in "iufc" and encoding.unpacking is None
+        if not (stored_so and numbers and encoding.dtype == out.dtype):
+            return False
+        target = out[pieces.in_output(batch.piece[member])]
+        if not np.may_share_memory(target, out) or not target.flags.c_contiguous:
+            return False
+        buffer = memoryview(target.reshape(-1).view(np.uint8))
+        return self.ranges.read_into(source, offset, buffer)
 
     def _fetch(self, rows: ChunkManifest) -> Sequence[Buffer]:
         if rows.state[0] == ChunkState.INLINE:

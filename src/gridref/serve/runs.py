@@ -38,11 +38,14 @@ class Runs:
         int64 (n_runs,), first byte of each run in the chunk.
     n_bytes
         Size of each run.
+    is_whole
+        Whether it is the whole chunk.
     """
 
     shape: tuple[int, ...]
     offset: Int64Array
     n_bytes: int
+    is_whole: bool = False
 
 
 def runs_of(
@@ -71,10 +74,10 @@ def runs_of(
         found = _of_arrays(shape, index)
     if found is None:
         return None
-    wanted_bytes = len(found.offset) * (found.n_bytes * item_bytes + RUN_BYTES)
-    if wanted_bytes > stored_bytes:
+    n_bytes = found.n_bytes * item_bytes
+    if len(found.offset) > 1 and len(found.offset) * (n_bytes + RUN_BYTES) > stored_bytes:
         return None
-    return Runs(found.shape, found.offset * item_bytes, found.n_bytes * item_bytes)
+    return Runs(found.shape, found.offset * item_bytes, n_bytes, n_bytes == stored_bytes)
 
 
 def _of_slices(shape: tuple[int, ...], index: tuple[slice, ...]) -> Runs | None:

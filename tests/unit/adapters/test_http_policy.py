@@ -16,6 +16,9 @@ class Everything:
     def at_hand(self, source, offset, length):
         return b""
 
+    def read_into(self, source, offset, buffer):
+        return True
+
 
 @pytest.mark.parametrize(
     ("prefix", "url", "allowed"),
@@ -41,11 +44,14 @@ def test_prefixes(prefix, url, allowed):
     if allowed:
         assert reader.read_ranges(Source(url), *ranges) == [b""]
         assert reader.at_hand(Source(url), 0, 1) == b""
+        assert reader.read_into(Source(url), 0, memoryview(bytearray(1)))
     else:
         with pytest.raises(SourceUnavailableError, match="--allow-source"):
             reader.read_ranges(Source(url), *ranges)
         with pytest.raises(SourceUnavailableError, match="--allow-source"):
             reader.at_hand(Source(url), 0, 1)
+        with pytest.raises(SourceUnavailableError, match="--allow-source"):
+            reader.read_into(Source(url), 0, memoryview(bytearray(1)))
 
 
 def test_nothing_is_allowed_by_default():

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import gridref
+from gridref.errors import ReadError
+from gridref.io import SourcePool
 from gridref.model.encoding import Codec, Encoding, bytes_codec
+from gridref.serve.reader import Reader
 from gridref.serve.runs import runs_of
 
 I4 = np.dtype("i4")
@@ -66,3 +72,31 @@ def test_whole_rows_are_one_run() -> None:
 )
 def test_read_whole(codecs: Any, n_bytes: int, index: Any) -> None:
     assert runs_of(encoding((1000, 1000), *codecs), (1000, 1000), n_bytes, index) is None
+
+
+@pytest.mark.parametrize("dtype", ["<f8", ">f8", "<i2", "<c8"])
+def test_parts_of_a_contiguous_variable_of_a_file(tmp_path: Path, dtype: str) -> None:
+    values = np.arange(2 * 10**5).reshape(50, 40, 100).astype(dtype)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["v"] = values
+    array = gridref.scan(tmp_path / "a.h5")["v"]
+    reader = Reader(SourcePool())
+    for index in (
+        ...,
+        (slice(3, 40),),
+        (7, slice(2, 9)),
+        (slice(None), slice(1, None, 2), 5),
+        (slice(None, None, -1),),
+        (np.array([1, 1, 30]), slice(None), slice(90, 95)),
+    ):
+        assert np.array_equal(reader.read(array, index), values[index])
+
+
+def test_a_file_that_was_cut_is_never_read_in_place(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["v"] = np.ones(10**5)
+    array = gridref.scan(tmp_path / "a.h5")["v"]
+    with open(tmp_path / "a.h5", "r+b") as opened:
+        opened.truncate(5 * 10**5)
+    with pytest.raises(ReadError):
+        Reader(SourcePool(identity="skip")).read(array)

@@ -93,6 +93,11 @@ class AllowedSources:
         self._require(source.url)
         return self.pool.at_hand(source, offset, length)
 
+    def read_into(self, source: Source, offset: int, buffer: memoryview) -> bool:
+        """As the pool does, for allowed sources only."""
+        self._require(source.url)
+        return self.pool.read_into(source, offset, buffer)
+
     def _require(self, url: str) -> None:
         """Refuse a source that is not allowed."""
         if url in self._allowed:
