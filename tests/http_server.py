@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -29,8 +30,14 @@ class Site:
         Whether ranges are ignored, as simple servers do.
     cuts_bodies
         How many bodies to break off in the middle.
+    awaits
+        Answers are held back, two seconds at most, until so many requests are there at once.
+    delay_seconds
+        How long each answer is held back.
     requests
         What was asked for: (method, path, range).
+    most_at_once
+        Most requests that were there at once.
     """
 
     files: dict[str, bytes] = field(default_factory=dict)
@@ -39,8 +46,24 @@ class Site:
     statuses: list[int] = field(default_factory=list)
     ignores_ranges: bool = False
     cuts_bodies: int = 0
+    awaits: int = 0
+    delay_seconds: float = 0
     requests: list[tuple[str, str, str | None]] = field(default_factory=list)
+    most_at_once: int = 0
     url: str = ""
+    _n_there: int = 0
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def hold(self) -> None:
+        """Count a request that is there, and hold it back."""
+        with self._changed:
+            self._n_there += 1
+            self.most_at_once = max(self.most_at_once, self._n_there)
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self.most_at_once >= self.awaits, timeout=2)
+        time.sleep(self.delay_seconds)
+        with self._changed:
+            self._n_there -= 1
 
 
 @contextmanager
@@ -56,9 +79,11 @@ def serving(site: Site) -> Iterator[Site]:
             """Say nothing."""
 
         def do_HEAD(self) -> None:
+            site.hold()
             self.answer(with_body=False)
 
         def do_GET(self) -> None:
+            site.hold()
             self.answer(with_body=True)
 
         def answer(self, *, with_body: bool) -> None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from gridref.workflows.combining import mosaic as mosaic
     from gridref.workflows.combining import stack as stack
     from gridref.workflows.layout import Layout as Layout
+    from gridref.workflows.outcomes import RunOptions as RunOptions
     from gridref.workflows.scanning import scan as scan
     from gridref.workflows.scanning import scan_many as scan_many
     from gridref.workflows.verifying import Verification as Verification
@@ -47,6 +48,7 @@ _HOMES = {
     "Layout": "gridref.workflows.layout",
     "Loading": "gridref.adapters.xarray.virtual_dataset",
     "MosaicOptions": "gridref.combine",
+    "RunOptions": "gridref.workflows.outcomes",
     "ScanOptions": "gridref.formats",
     "Verification": "gridref.workflows.verifying",
     "ViewOptions": "gridref.serve.views",
@@ -76,6 +78,7 @@ __all__ = [
     "Layout",
     "Loading",
     "MosaicOptions",
+    "RunOptions",
     "ScanOptions",
     "Verification",
     "ViewOptions",

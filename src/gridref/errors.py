@@ -6,6 +6,7 @@ The tree is sorted by what a caller would do about it::
     ├── InvalidRequestError (ValueError)    fix the call: a bad selection, option or name
     │   └── GroupNotFoundError (OSError)    no group of that name
     ├── ScanError                           a source file cannot be described
+    │   ├── FilesFailedError                several files at once: carries every reason
     │   ├── SourceFormatError               not the format it claims, truncated or corrupt
     │   └── UnsupportedFeatureError         valid, but not servable faithfully: skip or ask for it
     ├── CombineError (ValueError)           inputs do not fit together: carries every problem
@@ -32,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 __all__ = [
     "PROBLEM_CAUSES",
@@ -42,6 +43,7 @@ __all__ = [
     "CatalogVersionError",
     "CombineError",
     "DecodeError",
+    "FilesFailedError",
     "GridrefError",
     "GroupNotFoundError",
     "InvalidRequestError",
@@ -52,6 +54,7 @@ __all__ = [
     "ReadOnlyError",
     "ScanError",
     "ShortReadError",
+    "SkippedFilesWarning",
     "SourceChangedError",
     "SourceFormatError",
     "SourceUnavailableError",
@@ -151,6 +154,34 @@ class SourceFormatError(ScanError):
     """The file is not of the format it claims to be, or is truncated or corrupt."""
 
     kind: ClassVar[str] = "source-format"
+
+
+class FilesFailedError(ScanError):
+    """Several files cannot be described; all reasons are listed at once.
+
+    Attributes
+    ----------
+    failures
+        The error of each file, in the order of the files.
+    why
+        Of how many files they are, or why no more were looked at.
+    """
+
+    kind: ClassVar[str] = "files-failed"
+
+    def __init__(self, failures: Sequence[GridrefError], why: str = "") -> None:
+        self.failures = tuple(failures)
+        self.why = why
+        lines = "\n".join(f"  - {failure}" for failure in self.failures)
+        tail = f" ({why})" if why else ""
+        super().__init__(f"{len(self.failures)} files cannot be scanned{tail}:\n{lines}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.failures, self.why)
+
+
+class SkippedFilesWarning(UserWarning):
+    """Files were left out, as ``on_error="skip"`` asks for: says which, and why."""
 
 
 class UnsupportedFeatureError(ScanError):

@@ -11,6 +11,7 @@ from gridref import errors
 from gridref.errors import (
     PROBLEM_CAUSES,
     CombineError,
+    FilesFailedError,
     GridrefError,
     InvalidRequestError,
     Place,
@@ -24,6 +25,7 @@ KINDS = {
     "CatalogVersionError": "catalog-version",
     "CombineError": "combine",
     "DecodeError": "decode",
+    "FilesFailedError": "files-failed",
     "GridrefError": "gridref",
     "GroupNotFoundError": "group-not-found",
     "InvalidRequestError": "invalid-request",
@@ -103,6 +105,7 @@ def test_every_public_class_stands_in_the_tree() -> None:
     [
         InvalidRequestError("bad", Place("a.nc", "tas", (1, 2), 3, 4)),
         CombineError([Problem("overlap", "twice", "tas", ("a.nc", "b.nc"))]),
+        FilesFailedError([]),
     ],
 )
 def test_errors_travel_between_processes(error: GridrefError) -> None:

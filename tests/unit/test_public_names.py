@@ -36,6 +36,7 @@ def test_public_names() -> None:
         "Layout",
         "Loading",
         "MosaicOptions",
+        "RunOptions",
         "ScanOptions",
         "Verification",
         "ViewOptions",

@@ -181,11 +181,14 @@ class Combination:
         What differed, and how it was resolved.
     problems
         What could not be resolved.
+    failed
+        Files that were left out because they could not be scanned, with the reasons.
     """
 
     group: VirtualGroup | None
     report: DriftReport
     problems: tuple[Problem, ...] = ()
+    failed: tuple[Finding, ...] = ()
 
     @property
     def summary(self) -> str:

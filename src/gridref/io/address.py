@@ -258,6 +258,8 @@ def _expand_remote(
 ) -> list[str]:
     if names.is_folder(url) and not _GLOB.search(url):
         return [url.rstrip("/")]
+    if names.is_file(url.partition("?")[0]) and not url.endswith("/") and not _GLOB.search(url):
+        return [url]  # its name tells; to ask for each of many files would take long
     filesystem, path = open_filesystem(url, storage_options)
     retry = RetryPolicy()
 

@@ -14,6 +14,11 @@ __all__ = ["Traffic", "counted_traffic", "current_traffic"]
 class Traffic:
     """Requests and bytes. Thread-safe.
 
+    Parameters
+    ----------
+    whole
+        The traffic that this is a part of: what is counted here is counted there too.
+
     Attributes
     ----------
     n_requests
@@ -23,7 +28,8 @@ class Traffic:
         Bytes of files that came back.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, whole: Traffic | None = None) -> None:
+        self._whole = whole
         self.n_requests = 0
         self.n_bytes = 0
         self._lock = new_lock()
@@ -33,6 +39,8 @@ class Traffic:
         with self._lock:
             self.n_requests += n_requests
             self.n_bytes += n_bytes
+        if self._whole is not None:
+            self._whole.add(n_requests, n_bytes)
 
 
 _current: ContextVar[Traffic | None] = ContextVar("gridref_traffic", default=None)
@@ -42,10 +50,11 @@ _current: ContextVar[Traffic | None] = ContextVar("gridref_traffic", default=Non
 def counted_traffic() -> Iterator[Traffic]:
     """Count what all readers ask for that are made inside of the ``with`` block.
 
-    A reader keeps counting there when other threads use it. One that is made in another thread
-    does not: make it before the threads start.
+    What is counted in a block inside of another one counts for both. A reader keeps counting there
+    when other threads use it. One that is made in another thread does not, unless that runs in a
+    copy of the context: make it before the threads start.
     """
-    traffic = Traffic()
+    traffic = Traffic(_current.get())
     token = _current.set(traffic)
     try:
         yield traffic

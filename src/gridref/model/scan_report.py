@@ -21,6 +21,8 @@ class Fate(StrEnum):
     """Its values were read and are kept in the references."""
     SKIPPED = "skipped"
     """It is left out; the reason says why."""
+    FAILED = "failed"
+    """It is a whole file that could not be described, and is left out; the reason says why."""
     NAMED = "named"
     """It holds no values of its own: a dimension, say, whose name and length others carry."""
 
@@ -151,5 +153,10 @@ class ScanReport:
 
     @property
     def skipped(self) -> tuple[Finding, ...]:
-        """What is missing from the result."""
+        """What of the files is missing from the result."""
         return self.with_fate(Fate.SKIPPED)
+
+    @property
+    def failed(self) -> tuple[Finding, ...]:
+        """The files that are missing from the result, as ``on_error="skip"`` leaves them out."""
+        return self.with_fate(Fate.FAILED)

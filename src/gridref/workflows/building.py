@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from gridref.catalog import write_catalog
@@ -12,16 +12,19 @@ from gridref.combine import Combination, CombineOptions, MosaicOptions
 from gridref.errors import InvalidRequestError
 from gridref.formats import ScanOptions, expand_files
 from gridref.model.array import VirtualGroup
+from gridref.model.scan_report import Finding, ScanReport
 from gridref.options import options_of, verb, warn_of_old_name
+from gridref.workflows.failures import Failures
 from gridref.workflows.layout import Layout
 from gridref.workflows.opening import reader_for
+from gridref.workflows.outcomes import RunOptions
 from gridref.workflows.reading import Sources, readable
 from gridref.workflows.scanning import Address, Files, Progress, scan_each
 from gridref.workflows.units import with_converter
 
 __all__ = ["build", "explain", "plan"]
 
-_OPTIONS = (Layout, CombineOptions, MosaicOptions, ScanOptions)
+_OPTIONS = (RunOptions, Layout, CombineOptions, MosaicOptions, ScanOptions)
 
 
 @verb(*_OPTIONS, renamed={"output": "catalog"})
@@ -32,7 +35,6 @@ def build(
     *,
     storage_options: Mapping[str, Any] | None = None,
     relative: bool = False,
-    n_processes: int | None = 1,
     progress: Progress | None = None,
     **options: Any,
 ) -> VirtualGroup:
@@ -52,31 +54,30 @@ def build(
     relative
         Keep the addresses of the files as seen from the catalog where both lie on one filesystem,
         so that both can be moved together.
-    n_processes
-        Processes that scan; None takes one for each core, if there are files enough. More than one
-        need a main module that can be imported, as ever with `multiprocessing`.
     progress
-        Called with the number of files scanned, and of all files.
+        Called with the number of files done, and of all files.
     **options
-        Fields of `Layout` (``stack``, ``pattern``, ``mosaic``), of `CombineOptions`
-        (``convert_units=True`` converts with pint), of `MosaicOptions` and of `ScanOptions`.
+        Fields of `RunOptions` (``max_in_flight``, ``n_processes``, ``on_error``), of `Layout`
+        (``stack``, ``pattern``, ``mosaic``), of `CombineOptions` (``convert_units=True`` converts
+        with pint), of `MosaicOptions` and of `ScanOptions`.
 
     Returns
     -------
     VirtualGroup
-        What was written. Its ``report`` lists every object of every file.
+        What was written. Its ``report`` lists every object of every file, and the files that
+        ``on_error="skip"`` left out; of these a `SkippedFilesWarning` tells too.
 
     Raises
     ------
     InvalidRequestError
         If a pattern matches nothing, or several files come with no way to be combined.
-    ScanError
-        If a file cannot be described.
+    ScanError, SourceUnavailableError
+        If a file cannot be described; a `FilesFailedError` with all of them, if several cannot.
     CombineError
         If the files do not fit together: all problems at once.
     """
     job = _Job.of({**options, "concat_dim": concat_dim, "storage_options": storage_options})
-    group = job.run(files, n_processes, progress).unwrap()
+    group = job.run(files, progress).unwrap()
     sources: Literal["absolute", "relative"] = "relative" if relative else "absolute"
     write_catalog(group, os.fspath(catalog), storage_options, sources=sources)
     return readable(group, Sources(storage_options))
@@ -89,7 +90,6 @@ def plan(
     *,
     storage_options: Mapping[str, Any] | None = None,
     relative: bool = False,
-    n_processes: int | None = 1,
     progress: Progress | None = None,
     **options: Any,
 ) -> Combination:
@@ -97,7 +97,7 @@ def plan(
 
     Parameters
     ----------
-    files, concat_dim, storage_options, n_processes, progress, **options
+    files, concat_dim, storage_options, progress, **options
         As for `build`.
     relative
         As for `build`: it changes nothing of a plan.
@@ -111,11 +111,11 @@ def plan(
     ------
     InvalidRequestError
         If a pattern matches nothing, or several files come with no way to be combined.
-    ScanError
-        If a file cannot be described.
+    ScanError, SourceUnavailableError
+        If a file cannot be described; a `FilesFailedError` with all of them, if several cannot.
     """
     job = _Job.of({**options, "concat_dim": concat_dim, "storage_options": storage_options})
-    return job.run(files, n_processes, progress)
+    return job.run(files, progress)
 
 
 @verb(CombineOptions, renamed={"urls": "files"})
@@ -139,6 +139,7 @@ class _Job:
     rules: CombineOptions
     mosaic: MosaicOptions
     scanning: ScanOptions
+    options: RunOptions
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> _Job:
@@ -153,11 +154,25 @@ class _Job:
             CombineOptions(**with_converter(options_of(CombineOptions, options))),
             MosaicOptions(**places),
             ScanOptions(**options_of(ScanOptions, options)),
+            RunOptions(**options_of(RunOptions, options)),
         )
 
-    def run(self, files: Files, n_processes: int | None, progress: Progress | None) -> Combination:
+    def run(self, files: Files, progress: Progress | None) -> Combination:
         storage_options = self.scanning.storage_options
         ordered = self.layout.ordered(expand_files(files, storage_options))
-        scanned = scan_each(ordered, self.scanning, n_processes=n_processes, progress=progress)
+        failures = Failures(self.options)
+        scanned = scan_each(
+            ordered, self.scanning, self.options, failures=failures, progress=progress
+        )
         read = reader_for(storage_options).read
-        return self.layout.combine(ordered, scanned, read, self.rules, self.mosaic)
+        done = self.layout.combine(scanned, read, self.rules, self.mosaic)
+        failures.warn()
+        return _with_failed(done, failures.findings)
+
+
+def _with_failed(done: Combination, failed: tuple[Finding, ...]) -> Combination:
+    """What was combined, saying what was not; its group's report says so too."""
+    if done.group is None or not failed:
+        return replace(done, failed=failed)
+    report = ScanReport.joined([done.group.report, ScanReport(failed)])
+    return replace(done, group=done.group.replace(report=report), failed=failed)

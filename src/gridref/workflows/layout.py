@@ -78,25 +78,25 @@ class Layout:
 
     def combine(
         self,
-        files: Sequence[str],
-        groups: Iterable[VirtualGroup],
+        scanned: Iterable[tuple[str, VirtualGroup]],
         read: Read,
         rules: CombineOptions,
         mosaic_options: MosaicOptions,
     ) -> Combination:
-        """One group of all, or the problems that prevent it."""
-        if self.mosaic:
-            return combine_mosaic(groups, **vars(mosaic_options), read=read, options=rules)
+        """One group of all files, which come with their addresses; or what prevents it."""
         if self.stack is not None:
-            labelled = self._labelled(self.stack, files, groups)
+            labelled = self._labelled(self.stack, scanned)
             done = combine_stack(labelled, self.stack, read=read, options=rules)
             if done.group is None or self.pattern is None:
                 return done
             return replace(done, group=_in_one_chunk(done.group, self.stack, read))
+        groups = (group for _, group in scanned)
+        if self.mosaic:
+            return combine_mosaic(groups, **vars(mosaic_options), read=read, options=rules)
         if self.concat_dim:
             return combine(groups, self.concat_dim, read=read, options=rules)
-        (group,) = groups
-        return Combination(group, DriftReport((), tuple(files)))
+        ((file, group),) = scanned
+        return Combination(group, DriftReport((), (file,)))
 
     def _parsed_pattern(self) -> LabelPattern | None:
         if self.stack is None or self.pattern is None:
@@ -104,19 +104,19 @@ class Layout:
         return LabelPattern.parse(self.pattern, self.stack)
 
     def _labelled(
-        self, dim: str, files: Sequence[str], groups: Iterable[VirtualGroup]
+        self, dim: str, scanned: Iterable[tuple[str, VirtualGroup]]
     ) -> Iterable[VirtualGroup]:
         """Groups with their labels, in the order of the labels."""
         pattern = self._parsed_pattern()
         if pattern is None:
-            return groups
+            return (group for _, group in scanned)
         if self.pattern_of is None:
             return (
                 with_label(group, dim, pattern.label_of_name(file), pattern.attrs)
-                for file, group in zip(files, groups, strict=True)
+                for file, group in scanned
             )
         labelled = []
-        for file, group in zip(files, groups, strict=True):
+        for file, group in scanned:
             label = pattern.label_of_attribute(group.attrs, self.pattern_of, file)
             others = {name: text for name, text in group.attrs.items() if name != self.pattern_of}
             rest = group.replace(attrs=others)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
-from gridref.errors import InvalidRequestError
+from gridref.errors import GridrefError
 from gridref.formats import ScanOptions, expand_files
 from gridref.formats import scan as scan_file
 from gridref.model.array import VirtualGroup
-from gridref.options import verb
+from gridref.options import options_of, verb
+from gridref.workflows.failures import Failures
+from gridref.workflows.outcomes import RunOptions, outcomes
 from gridref.workflows.reading import Sources, readable
 
 __all__ = ["Address", "Files", "Progress", "scan", "scan_each", "scan_many"]
@@ -25,9 +23,6 @@ Files = Address | Iterable[Address]
 """Paths, URLs, globs or directories."""
 Progress = Callable[[int, int], None]
 """Called with how much is done, and of how much."""
-
-FILES_PER_WORKER = 16
-"""Starting another process pays off from about so many files on."""
 
 
 @verb(ScanOptions, renamed={"url": "file"}, positional=("storage_options", "on_unsupported"))
@@ -63,12 +58,11 @@ def scan(
     return readable(scan_file(file, storage_options, **options), Sources(storage_options))
 
 
-@verb(ScanOptions, renamed={"urls": "files"})
+@verb(RunOptions, ScanOptions, renamed={"urls": "files"})
 def scan_many(
     files: Files,
     *,
     storage_options: Mapping[str, Any] | None = None,
-    n_processes: int | None = 1,
     progress: Progress | None = None,
     **options: Any,
 ) -> list[VirtualGroup]:
@@ -81,62 +75,63 @@ def scan_many(
     storage_options
         Options of fsspec's filesystem of remote files, or of several by protocol:
         ``{"s3": {"anon": True}}``.
-    n_processes
-        Processes that scan; None takes one for each core, if there are files enough. More than one
-        need a main module that can be imported, as ever with `multiprocessing`.
     progress
-        Called with the number of files scanned, and of all files.
+        Called with the number of files done, and of all files.
     **options
-        Fields of `ScanOptions`, like ``on_unsupported="skip"``.
+        Fields of `RunOptions`, like ``max_in_flight=16``, and of `ScanOptions`, like
+        ``on_unsupported="skip"``. With ``on_error="skip"`` files that cannot be scanned are left
+        out of the list, and a `SkippedFilesWarning` says which and why.
 
     Raises
     ------
     InvalidRequestError
         If a path or pattern matches nothing.
     ScanError, SourceUnavailableError
-        As `scan` raises them.
+        As `scan` raises them, if one file fails.
+    FilesFailedError
+        With the reasons of all, if several do.
     """
     addresses = expand_files(files, storage_options)
-    settings = ScanOptions(storage_options=storage_options, **options)
-    scanned = scan_each(addresses, settings, n_processes=n_processes, progress=progress)
+    settings = ScanOptions(**options_of(ScanOptions, options), storage_options=storage_options)
+    run = RunOptions(**options_of(RunOptions, options))
+    failures = Failures(run)
     sources = Sources(storage_options)
-    return [readable(group, sources) for group in scanned]
+    scanned = scan_each(addresses, settings, run, failures=failures, progress=progress)
+    groups = [readable(group, sources) for _, group in scanned]
+    failures.warn()
+    return groups
 
 
 def scan_each(
     addresses: Sequence[str],
     options: ScanOptions,
+    run: RunOptions | None = None,
     *,
-    n_processes: int | None = 1,
+    failures: Failures | None = None,
     progress: Progress | None = None,
-) -> Iterator[VirtualGroup]:
-    """Scan files one after the other, or in several processes; see `scan_many`."""
-    if n_processes is None:
-        n_processes = min(os.cpu_count() or 1, len(addresses) // FILES_PER_WORKER)
-    elif n_processes < 1:
-        raise InvalidRequestError(f"n_processes must be >= 1, got {n_processes}")
-    with _mapped(partial(_scan, options=options), addresses, n_processes) as results:
-        for number, group in enumerate(results, start=1):
-            if progress is not None:
-                progress(number, len(addresses))
-            yield group
+) -> Iterator[tuple[str, VirtualGroup]]:
+    """Scan files, several at a time, and yield those that could be in order, with their addresses.
 
+    Parameters
+    ----------
+    addresses, options, run, progress
+        As for `scan_many`.
+    failures
+        Where those are noted that could not be.
 
-def _scan(address: str, options: ScanOptions) -> VirtualGroup:
-    return scan_file(address, **vars(options))
-
-
-@contextmanager
-def _mapped(
-    scan_one: Callable[[str], VirtualGroup], addresses: Sequence[str], n_processes: int
-) -> Iterator[Iterable[VirtualGroup]]:
-    if n_processes < 2:
-        yield map(scan_one, addresses)
-        return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(n_processes, mp_context=context) as pool:
-        try:
-            yield pool.map(scan_one, addresses, chunksize=4)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    Raises
+    ------
+    GridrefError
+        As `Failures.add` and `Failures.close` do.
+    """
+    run = run or RunOptions()
+    failures = failures or Failures(run)
+    done = 0
+    for done, (address, outcome) in enumerate(outcomes(addresses, options, run), start=1):
+        if isinstance(outcome, GridrefError):
+            failures.add(address, outcome)
+        if progress is not None:
+            progress(done, len(addresses))
+        if not isinstance(outcome, GridrefError) and not failures.fatal:
+            yield address, outcome
+    failures.close(done)

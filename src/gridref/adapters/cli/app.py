@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import os
+import signal
 import sys
 import tempfile
+import warnings
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,10 +29,13 @@ from gridref.adapters.cli.options import (
 )
 from gridref.adapters.cli.progress import ScanProgress
 from gridref.adapters.cli.serve import serve_command
-from gridref.errors import GridrefError
+from gridref.errors import GridrefError, SkippedFilesWarning
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gridref.model.array import VirtualGroup
+    from gridref.model.scan_report import Finding
     from gridref.serve.views import ViewOptions
 
 __all__ = ["app", "main"]
@@ -51,12 +58,17 @@ def main() -> None:
     """Run the command line.
 
     Errors of ours are one message and exit status 1, a line that cannot be taken apart is one and
-    exit status 2. ``--debug``, anywhere on the line, shows the traceback too.
+    exit status 2, an interrupt (Ctrl-C) ends it at once with exit status 130. ``--debug``, anywhere
+    on the line, shows the traceback too.
     """
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     debug = len(arguments) < len(sys.argv) - 1
+    warnings.simplefilter("ignore", SkippedFilesWarning)  # the commands tell it themselves
     try:
-        sys.exit(app(args=arguments, prog_name="gridref", standalone_mode=False) or 0)
+        status = app(args=arguments, prog_name="gridref", standalone_mode=False) or 0
+        if status == _INTERRUPTED:  # what typer makes of a KeyboardInterrupt
+            _end_at_once("interrupted", status)
+        sys.exit(status)
     except GridrefError as error:
         if debug:
             raise
@@ -66,6 +78,18 @@ def main() -> None:
             sys.exit(2)  # the help that was shown says it all
         path = error.ctx.command_path if error.ctx is not None else "gridref"
         _end(f"{error.format_message()} (see {path} --help)", 2)
+
+
+_INTERRUPTED = 128 + signal.SIGINT
+"""Exit status that shells give to a program that was interrupted."""
+
+
+def _end_at_once(message: str, status: int) -> None:
+    """End without waiting for threads, which may wait for servers; everything else has ended."""
+    gc.collect()  # semaphores of process pools, which would be called leaked
+    print(message, file=sys.stderr, flush=True)
+    sys.stdout.flush()
+    os._exit(status)
 
 
 def _end(message: str, status: int) -> None:
@@ -121,6 +145,8 @@ def build(
         gridref build tiles/*.tif --mosaic -o map.gridref
 
         gridref build lst_*.tif --stack time --pattern '{time:%Y%m%d}' -o lst.gridref
+
+    Exit status 1 if files were left out, as --on-error skip asks for.
     """
     from gridref.adapters.cli.inspecting import skipped_summary
     from gridref.workflows.building import build as build_catalog
@@ -141,6 +167,16 @@ def build(
     )
     if verify:
         _verify(address, everything=False, options=options.get("storage_options"), quiet=quiet)
+    if _told_failed(console, group.report.failed):
+        raise typer.Exit(1)
+
+
+def _told_failed(console: Console, failed: Sequence[Finding]) -> bool:
+    """Say which files were left out; returns whether there are any."""
+    for finding in failed:
+        line = f"{finding.source}: {finding.reason}"
+        console.print(Text.assemble(("left out ", "bold red"), line), soft_wrap=True)
+    return bool(failed)
 
 
 @app.command()
@@ -289,7 +325,8 @@ def plan(
 
     with ScanProgress(Console(stderr=True), quiet) as progress:
         combination = plan_files(files, progress=progress, **{"n_processes": None, **options})
-    if not print_plan(Console(), combination, as_json=as_json):
+    failed = _told_failed(Console(stderr=True), combination.failed)
+    if not print_plan(Console(), combination, as_json=as_json) or failed:
         raise typer.Exit(1)
 
 

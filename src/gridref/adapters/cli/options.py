@@ -137,6 +137,7 @@ BUILD_OPTIONS: Mapping[str, Any] = {
         int, "Most bytes of an array's values kept in the catalog: 16777216.", _SCANNING
     ),
     "max_objects": _number(int, "Most objects and links followed in a file: 1000000.", _SCANNING),
+    "max_in_flight": _number(int, "Remote files that are scanned at a time: 64.", _SCANNING),
     "n_processes": Annotated[
         int | None,
         typer.Option(
@@ -147,6 +148,12 @@ BUILD_OPTIONS: Mapping[str, Any] = {
             show_default=False,
         ),
     ],
+    "on_error": _text(
+        "Files that cannot be scanned: raise (the end, told with all others), skip (left out, and"
+        " said so).",
+        _SCANNING,
+    ),
+    "max_errors": _number(int, "Files that fail before the job ends at once: 100.", _SCANNING),
     "relative": _flag("--relative", "Addresses of files are kept relative to the catalog's.", None),
     "storage_options": StorageOptions,
 }

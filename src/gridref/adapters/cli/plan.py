@@ -63,6 +63,7 @@ def _document(combination: Combination) -> dict[str, Any]:
     views = {path: show(array, ViewOptions()) for path, array in arrays.items()}
     return {
         "files": list(combination.report.files),
+        "failed": [{"file": each.source, "reason": each.reason} for each in combination.failed],
         "drifts": [drift.to_json() for drift in combination.report],
         "problems": [
             {

@@ -154,7 +154,7 @@ def open_virtual_mfdataset(
     tree = nested_urls(files, storage_options)
     flat = _flat(tree)
     scanned = scan_each(flat, scanning)
-    parts = {url: Part(prepared(url, root), url) for url, root in zip(flat, scanned, strict=True)}
+    parts = {url: Part(prepared(url, root), url) for url, root in scanned}
     dims = [concat_dim] if concat_dim is None or isinstance(concat_dim, str) else list(concat_dim)
     try:
         if combine == "by_coords":
@@ -224,7 +224,7 @@ def open_virtual_datatree(
         raise InvalidRequestError(f"{len(urls)} files need a dimension to lie along: concat_dim")
 
     def prepared() -> Iterator[VirtualGroup]:
-        for root in scan_each(urls, scanning):
+        for _, root in scan_each(urls, scanning):
             part = _without(root, loading.drop_variables)
             if preprocess is not None:
                 part = tree_to_group(preprocess(group_to_tree(part, reader, loading)))

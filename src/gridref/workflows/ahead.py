@@ -1,0 +1,81 @@
+"""Calls that run ahead of whoever takes their results, in order and never far."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from contextvars import copy_context
+from functools import partial
+from queue import SimpleQueue
+from typing import Any
+
+__all__ = ["daemon_threads", "run_ahead"]
+
+type _Task = tuple[Future[Any], Callable[[], Any]]
+
+
+def run_ahead[T, R](
+    submit: Callable[[T], Future[R]], items: Iterable[T], n_ahead: int
+) -> Iterator[R]:
+    """Results of calls in the order of their items, of which `n_ahead` at most are not taken yet.
+
+    Parameters
+    ----------
+    submit
+        Starts the call for an item somewhere else.
+    items
+        What the calls are for.
+    n_ahead
+        Calls that are started before the first result is taken. Those that have not begun when
+        the iterator is closed never do.
+    """
+    pending: deque[Future[R]] = deque()
+    try:
+        for item in items:
+            pending.append(submit(item))
+            if len(pending) >= n_ahead:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        for future in pending:
+            future.cancel()
+
+
+@contextmanager
+def daemon_threads[T, R](call: Callable[[T], R], n_threads: int) -> Iterator[Callable[[T], Any]]:
+    """Threads that make a call for each item that is submitted, in the context of who submits it.
+
+    They are daemons, unlike those of `concurrent.futures`: a program that is interrupted ends
+    without waiting for the servers that they wait for. Leaving the ``with`` block does not wait
+    either.
+    """
+    tasks: SimpleQueue[_Task | None] = SimpleQueue()
+    for number in range(n_threads):
+        name = f"gridref-scan-{number}"
+        threading.Thread(target=_work, args=(tasks,), name=name, daemon=True).start()
+
+    def submit(item: T) -> Future[R]:
+        future: Future[R] = Future()
+        tasks.put((future, partial(copy_context().run, call, item)))
+        return future
+
+    try:
+        yield submit
+    finally:
+        for _ in range(n_threads):
+            tasks.put(None)
+
+
+def _work(tasks: SimpleQueue[_Task | None]) -> None:
+    while (task := tasks.get()) is not None:
+        future, call = task
+        if future.set_running_or_notify_cancel():
+            try:
+                future.set_result(call())
+            except BaseException as error:  # noqa: BLE001 - raised again where it is asked for
+                future.set_exception(error)
+        del task, future, call  # results are not kept while the thread waits for the next task

@@ -1,0 +1,90 @@
+"""Files that could not be scanned: noted, and told all together at the end."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import replace
+
+from gridref.errors import FilesFailedError, GridrefError, Place, SkippedFilesWarning
+from gridref.model.scan_report import Fate, Finding
+from gridref.workflows.outcomes import RunOptions
+
+__all__ = ["Failures"]
+
+_OURS = os.path.dirname(os.path.dirname(__file__))
+"""Where a warning must not point at."""
+
+
+class Failures:
+    """Files that could not be scanned, each with its reason.
+
+    Parameters
+    ----------
+    options
+        Whether they end the job, and how many are too many.
+    """
+
+    def __init__(self, options: RunOptions) -> None:
+        self._options = options
+        self._found: list[tuple[str, GridrefError]] = []
+
+    @property
+    def fatal(self) -> bool:
+        """Whether the job will end with an error: what is scanned from now on is not needed."""
+        return bool(self._found) and self._options.on_error == "raise"
+
+    def add(self, address: str, error: GridrefError) -> None:
+        """Note a failure.
+
+        Raises
+        ------
+        GridrefError
+            If these are ``max_errors``: what is wrong with so many is wrong with the job.
+        """
+        self._found.append((address, error))
+        if len(self._found) >= self._options.max_errors:
+            self._raise(f"the job ends after so many (max_errors={self._options.max_errors})")
+
+    def close(self, n_files: int) -> None:
+        """Say that all of `n_files` were tried.
+
+        Raises
+        ------
+        GridrefError
+            The failure, or a `FilesFailedError` with all, if they end the job or nothing is left.
+        """
+        if self._found and (self.fatal or len(self._found) == n_files):
+            self._raise(f"of {n_files} files")
+
+    def warn(self) -> None:
+        """Warn the caller of a public call of what was left out, if anything was."""
+        if self._found:
+            lines = [f"  - {finding.source}: {finding.reason}" for finding in self.findings]
+            warnings.warn(
+                "\n".join(["files that cannot be scanned were left out:", *lines]),
+                SkippedFilesWarning,
+                skip_file_prefixes=(_OURS,),
+            )
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What a report says of them."""
+        return tuple(
+            Finding("/", Fate.FAILED, _reason(error, address), address)
+            for address, error in self._found
+        )
+
+    def _raise(self, why: str) -> None:
+        errors = [error.located(Place(source=address)) for address, error in self._found]
+        if len(errors) == 1:
+            raise errors[0]
+        raise FilesFailedError(errors, why)
+
+
+def _reason(error: GridrefError, address: str) -> str:
+    """The message without the address of the file, which is told beside it."""
+    if error.place.source != address:
+        return str(error)
+    where = str(replace(error.place, source=None))
+    return f"{error.reason} [{where}]" if where else error.reason

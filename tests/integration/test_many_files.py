@@ -1,0 +1,219 @@
+"""Many files at a time: what the server sees, what comes out, what becomes of those that fail."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+import gridref
+from gridref.errors import (
+    FilesFailedError,
+    InvalidRequestError,
+    SkippedFilesWarning,
+    SourceFormatError,
+    SourceUnavailableError,
+)
+from tests.http_server import Site, serving
+
+pytest.importorskip("aiohttp", reason="HTTP needs aiohttp: install gridref[remote]")
+
+N_FILES = 12
+
+
+def content(number: int, folder: Path) -> bytes:
+    path = folder / "one.h5"
+    with h5py.File(path, "w") as file:
+        file["time"] = np.arange(number * 3, number * 3 + 3.0)
+        file["time"].make_scale()
+        file["x"] = np.arange(12.0).reshape(3, 4) + number
+        file["x"].dims[0].attach_scale(file["time"])
+    return path.read_bytes()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    files = {f"/f{number}.h5": content(number, tmp_path) for number in range(N_FILES)}
+    with serving(Site(files, etags={path: f'"{path}"' for path in files})) as site:
+        yield site
+
+
+def content_of(catalog: Path) -> dict[str, bytes]:
+    """The files of a catalog; names and mentions of them do not tell one writing from another."""
+    return {
+        re.sub("-[0-9a-f]+", "", path.name): re.sub(
+            rb'-[0-9a-f]+(?=\.parquet)|"sha256": *"[0-9a-f]+"', b"", path.read_bytes()
+        )
+        for path in catalog.iterdir()
+    }
+
+
+def urls(site: Site) -> list[str]:
+    return [f"{site.url}{path}" for path in site.files]
+
+
+def test_files_are_in_flight_together(site: Site) -> None:
+    site.awaits = 6
+    groups = gridref.scan_many(urls(site))
+    assert site.most_at_once >= 6
+    found = [group["x"][0, 0] for group in groups]
+    np.testing.assert_array_equal(found, np.arange(N_FILES))  # in the order of the files
+
+
+def test_no_more_files_are_in_flight_than_asked_for(site: Site) -> None:
+    site.awaits, site.delay_seconds = 3, 0.01
+    gridref.scan_many(urls(site), max_in_flight=3)
+    assert site.most_at_once == 3
+    site.most_at_once = site.awaits = 0
+    gridref.scan_many(urls(site), max_in_flight=1)
+    assert site.most_at_once == 1
+
+
+@pytest.mark.parametrize("options", [{"max_in_flight": 1}, {"max_in_flight": 5}, {}])
+def test_plan_and_build_are_the_same_however_many_are_in_flight(
+    site: Site, tmp_path: Path, options: dict[str, int]
+) -> None:
+    site.awaits = options.get("max_in_flight", 6)
+    assert gridref.plan(urls(site), "time", **options).group is not None
+    assert site.most_at_once >= site.awaits
+    gridref.build(urls(site), tmp_path / "many", "time", **options)
+    gridref.build(urls(site), tmp_path / "one", "time", max_in_flight=1)
+    assert content_of(tmp_path / "many") == content_of(tmp_path / "one")
+
+
+def test_throttling_and_resets_give_the_same_catalog(site: Site, tmp_path: Path) -> None:
+    gridref.build(urls(site), tmp_path / "calm", "time", max_in_flight=1)
+    site.statuses = [503, 503, 429, 500, 503]
+    site.cuts_bodies = 3
+    gridref.build(urls(site), tmp_path / "stormy", "time")
+    assert not site.statuses
+    assert not site.cuts_bodies
+    assert content_of(tmp_path / "calm") == content_of(tmp_path / "stormy")
+
+
+def test_processes_find_the_same(site: Site, tmp_path: Path) -> None:
+    gridref.build(urls(site), tmp_path / "one", "time")
+    gridref.build(urls(site), tmp_path / "two", "time", n_processes=2)
+    assert content_of(tmp_path / "one") == content_of(tmp_path / "two")
+
+
+def damage(site: Site) -> None:
+    site.files["/f3.h5"] = site.files["/f3.h5"][:1000]
+    site.files["/f7.h5"] = b"<html>not here</html>"
+    site.forbidden.add("/f9.h5")
+
+
+def test_all_failures_come_at_once(site: Site, tmp_path: Path) -> None:
+    damage(site)
+    with pytest.raises(FilesFailedError, match="3 files cannot be scanned") as raised:
+        gridref.build(urls(site), tmp_path / "c", "time")
+    kinds = [type(error) for error in raised.value.failures]
+    assert kinds == [SourceFormatError, SourceFormatError, SourceUnavailableError]
+    assert all(f"/f{number}.h5" in str(raised.value) for number in (3, 7, 9))
+    assert not (tmp_path / "c").exists()
+
+
+def test_one_failure_is_raised_as_it_is(site: Site) -> None:
+    site.files["/f3.h5"] = site.files["/f3.h5"][:1000]
+    with pytest.raises(SourceFormatError, match=r"/f3\.h5"):
+        gridref.scan_many(urls(site))
+
+
+@pytest.mark.parametrize("n_processes", [1, 2])
+def test_what_is_skipped_is_said(site: Site, tmp_path: Path, n_processes: int) -> None:
+    damage(site)
+    with pytest.warns(SkippedFilesWarning, match="HTML page") as warned:
+        group = gridref.build(
+            urls(site), tmp_path / "c", "time", on_error="skip", n_processes=n_processes
+        )
+    assert warned[0].filename == __file__
+    assert [finding.source for finding in group.report.failed] == [
+        f"{site.url}/f{number}.h5" for number in (3, 7, 9)
+    ]
+    left = [number for number in range(N_FILES) if number not in (3, 7, 9)]
+    np.testing.assert_array_equal(gridref.open_catalog(tmp_path / "c")["x"][::3, 0], left)
+    with pytest.warns(SkippedFilesWarning):
+        assert len(gridref.plan(urls(site), "time", on_error="skip").failed) == 3
+    with pytest.warns(SkippedFilesWarning):
+        assert len(gridref.scan_many(urls(site), on_error="skip")) == 9
+
+
+def test_too_many_failures_end_the_job_early(site: Site) -> None:
+    site.forbidden.update(site.files)
+    with pytest.raises(FilesFailedError, match="max_errors=2") as raised:
+        gridref.scan_many(urls(site), on_error="skip", max_errors=2, max_in_flight=1)
+    assert len(raised.value.failures) == 2
+    assert {path for _, path, _ in site.requests} == {"/f0.h5", "/f1.h5"}
+
+
+def test_nothing_left_is_an_error(site: Site) -> None:
+    site.forbidden.update(site.files)
+    with pytest.raises(FilesFailedError, match="of 12 files"):
+        gridref.plan(urls(site), "time", on_error="skip")
+
+
+@pytest.mark.parametrize("name", ["max_in_flight", "n_processes", "max_errors"])
+def test_numbers_that_cannot_be_meant_are_refused(name: str, site: Site) -> None:
+    with pytest.raises(InvalidRequestError, match=f"{name} must be >= 1, got 0"):
+        gridref.scan_many(urls(site), **{name: 0})
+
+
+def command(*arguments: str) -> list[str]:
+    return [str(Path(sys.executable).with_name("gridref")), *arguments]
+
+
+def test_the_command_tells_what_it_left_out(site: Site, tmp_path: Path) -> None:
+    damage(site)
+    catalog = str(tmp_path / "c")
+    line = command("build", *urls(site), "--concat-dim", "time", "-o", catalog, "--on-error")
+    done = subprocess.run([*line, "skip"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    lines = [text for text in done.stderr.splitlines() if text.startswith("left out ")]
+    assert [line.partition(": ")[0].rpartition("/")[2] for line in lines] == [
+        "f3.h5",
+        "f7.h5",
+        "f9.h5",
+    ]
+    assert gridref.open_catalog(catalog)["x"].shape == (27, 4)
+    done = subprocess.run([*line, "raise"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "3 files cannot be scanned" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_an_interrupt_ends_the_command_and_leaves_nothing(
+    site: Site, tmp_path: Path, jobs: str
+) -> None:
+    site.statuses = [503] * 10_000
+    catalog = tmp_path / "c"
+    line = command("build", *urls(site), "--concat-dim", "time", "-o", str(catalog), "--jobs", jobs)
+    process = subprocess.Popen(line, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    while len(site.requests) < 2 and process.poll() is None:
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all processes of the job
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert said.strip().splitlines()[-1] == "interrupted"
+    assert "Traceback" not in said
+    assert not catalog.exists()
+    while is_there(process.pid):  # no worker lives on: a test that hangs here has failed
+        time.sleep(0.01)
+
+
+def is_there(process_group: int) -> bool:
+    try:
+        os.killpg(process_group, 0)
+    except ProcessLookupError:
+        return False
+    return True
