@@ -191,7 +191,8 @@ def expand_urls(
 
     A directory that `names` takes for one piece of data stands for itself, any other for all data
     in it and below. What one pattern stands for is sorted naturally (``f2`` before ``f10``);
-    patterns keep their order, and a file named twice is taken once.
+    patterns keep their order, and a file named twice is taken once. Of several remote addresses,
+    those that are named as data files are taken without asking whether they are there.
 
     Raises
     ------
@@ -200,13 +201,14 @@ def expand_urls(
     SourceUnavailableError
         If a server cannot be reached, or does not say.
     """
-    if isinstance(patterns, str | os.PathLike):
-        patterns = [patterns]
+    patterns = [patterns] if isinstance(patterns, str | os.PathLike) else list(patterns)
     found: dict[str, None] = {}
     for pattern in patterns:
         url = absolute_url(pattern)
         if is_local(url):
             urls = _expand_local(url, names)
+        elif len(patterns) > 1 and _is_named_as_file(url, names):
+            urls = [url]  # to ask for each of many files would take long
         else:
             urls = _expand_remote(url, storage_options, names)
         if not urls:
@@ -215,6 +217,10 @@ def expand_urls(
     if not found:
         raise InvalidRequestError("no files given")
     return list(found)
+
+
+def _is_named_as_file(url: str, names: DataNames) -> bool:
+    return names.is_file(url.partition("?")[0]) and not url.endswith("/") and not _GLOB.search(url)
 
 
 def _hint(url: str, names: DataNames) -> str:
@@ -258,8 +264,6 @@ def _expand_remote(
 ) -> list[str]:
     if names.is_folder(url) and not _GLOB.search(url):
         return [url.rstrip("/")]
-    if names.is_file(url.partition("?")[0]) and not url.endswith("/") and not _GLOB.search(url):
-        return [url]  # its name tells; to ask for each of many files would take long
     filesystem, path = open_filesystem(url, storage_options)
     retry = RetryPolicy()
 
