@@ -6,26 +6,19 @@ Source: ``NetCDF4DataStore.open_store_variable`` in ``xarray/backends/netCDF4_.p
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from gridref.model.array import MISSING_BLOCK, VirtualArray
-from gridref.model.encoding import EdgePolicy, Encoding
+from gridref.model.encoding import Codec, EdgePolicy, Encoding
 from gridref.serve.portable_grid import block_chunks
 
 __all__ = ["variable_encoding"]
 
 DASK_CHUNK_BYTES = 128 * 2**20
 """Blocks above this size are given to dask in parts that follow their stored chunks."""
-
-_COMPRESSORS = {
-    "numcodecs.zlib": "zlib",
-    "zstd": "zstd",
-    "numcodecs.zstd": "zstd",
-    "gridref.hdf5_bzip2": "bzip2",
-    "numcodecs.bz2": "bzip2",
-}
 
 
 def variable_encoding(array: VirtualArray, source: str | None) -> dict[str, Any]:
@@ -69,12 +62,54 @@ def _filters(encoding: Encoding) -> dict[str, Any]:
         "fletcher32": False,
     }
     for codec in encoding.split_codecs[2]:
-        if codec.name in _COMPRESSORS:
-            filters[_COMPRESSORS[codec.name]] = True
-            filters["complevel"] = codec.configuration.get("level", 1)
-        elif codec.name in ("numcodecs.shuffle", "numcodecs.fletcher32"):
-            filters[codec.name.removeprefix("numcodecs.")] = True
+        filters.update(_FILTERS[codec.name](codec) if codec.name in _FILTERS else {})
     return filters
+
+
+def _compressor(name: str) -> Callable[[Codec], dict[str, Any]]:
+    return lambda codec: {name: True, "complevel": codec.configuration.get("level", 1)}
+
+
+def _hdf5_bzip2(codec: Codec) -> dict[str, Any]:
+    values = codec.configuration["cd_values"]
+    return {"bzip2": True, "complevel": values[0] if values else 1}
+
+
+_SZIP_NEAREST_NEIGHBOUR = 32
+
+
+def _szip(codec: Codec) -> dict[str, Any]:
+    options, pixels = codec.configuration["cd_values"][:2]
+    coding = "nn" if options & _SZIP_NEAREST_NEIGHBOUR else "ec"
+    return {"szip": {"coding": coding, "pixels_per_block": pixels}}
+
+
+_BLOSC_COMPRESSORS = {"blosclz": "lz"}
+_BLOSC_SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
+
+
+def _blosc(codec: Codec) -> dict[str, Any]:
+    settings = codec.configuration
+    compressor = _BLOSC_COMPRESSORS.get(settings["cname"], settings["cname"])
+    shuffle = _BLOSC_SHUFFLES.index(settings["shuffle"])
+    return {
+        "blosc": {"compressor": f"blosc_{compressor}", "shuffle": shuffle},
+        "complevel": settings["clevel"],
+    }
+
+
+_FILTERS: Mapping[str, Callable[[Codec], dict[str, Any]]] = {
+    "numcodecs.zlib": _compressor("zlib"),
+    "zstd": _compressor("zstd"),
+    "numcodecs.zstd": _compressor("zstd"),
+    "numcodecs.bz2": _compressor("bzip2"),
+    "gridref.hdf5_bzip2": _hdf5_bzip2,
+    "gridref.hdf5_szip": _szip,
+    "blosc": _blosc,
+    "numcodecs.shuffle": lambda _: {"shuffle": True},
+    "numcodecs.fletcher32": lambda _: {"fletcher32": True},
+}
+"""What netCDF4 says of the filters that it knows."""
 
 
 def _layout(array: VirtualArray, number: int) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from xarray.coding.strings import create_vlen_dtype
 from xarray.core import indexing
 
 from gridref.adapters.xarray.encoding import variable_encoding
-from gridref.errors import GroupNotFoundError
+from gridref.errors import GroupNotFoundError, InvalidRequestError
 from gridref.io import SourcePool
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.serve.reader import Reader
@@ -29,7 +29,8 @@ class LazyVirtualArray(BackendArray):
     """A virtual array that xarray indexes lazily."""
 
     def __init__(self, array: VirtualArray, reader: Reader, name: str) -> None:
-        self.array = array
+        # Not `array`: xarray takes that for a wrapped array to be looked into.
+        self.virtual = array
         self.reader = reader
         self.name = name
         self.shape = array.shape
@@ -46,7 +47,7 @@ class LazyVirtualArray(BackendArray):
         return await asyncio.to_thread(self.__getitem__, key)
 
     def _read(self, key: tuple[Any, ...]) -> NDArray[Any]:
-        values = self.reader.read(self.array, key, name=self.name)
+        values = self.reader.read(self.virtual, key, name=self.name)
         return values.astype(self.dtype, copy=False)
 
 
@@ -135,8 +136,8 @@ class GridrefBackendEntrypoint(BackendEntrypoint):
         storage_options: Mapping[str, Any] | None = None,
     ) -> xr.Dataset:
         """Open one group of a catalog."""
+        path = _group_path(group)
         root = open_group(filename_or_obj, storage_options)
-        path = (group or "").strip("/")
         found = dict(root.walk()).get(path)
         if found is None:
             raise GroupNotFoundError(
@@ -163,8 +164,8 @@ class GridrefBackendEntrypoint(BackendEntrypoint):
         **decoding: Any,
     ) -> dict[str, xr.Dataset]:
         """Open a group and all groups below it, by path."""
+        start = _group_path(group)
         root = open_group(filename_or_obj, storage_options)
-        start = (group or "").strip("/")
         below = {
             path: member
             for path, member in root.walk()
@@ -193,6 +194,12 @@ class GridrefBackendEntrypoint(BackendEntrypoint):
         return datatree_from_dict_with_io_cleanup(
             self.open_groups_as_dict(filename_or_obj, **options)
         )
+
+
+def _group_path(group: str | None) -> str:
+    if not isinstance(group, str | None):
+        raise InvalidRequestError(f"group must be a string or None, got {group!r}")
+    return (group or "").strip("/")
 
 
 def _address(source: str | os.PathLike[str] | VirtualGroup) -> str | None:

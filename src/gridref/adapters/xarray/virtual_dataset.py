@@ -110,6 +110,7 @@ def group_to_dataset(
     for name, index in indexed.items():
         indexes = {} if index is None else {name: index}
         dataset = dataset.assign_coords(xr.Coordinates({name: variables[name]}, indexes))
+    dataset.encoding["unlimited_dims"] = set(group.unlimited_dims)
     if source is not None:
         dataset.encoding["source"] = source
     return dataset
@@ -128,7 +129,8 @@ def _variables(
             result[name] = _loaded_variable(name, array, reader, decode_times=loading.decode_times)
         else:
             duck = VirtualDuckArray(hidden[name], reader, loading.load_limit, raw=raw)
-            result[name] = xr.Variable(array.dims, duck, _plain_attributes(array), fastpath=True)
+            attrs, encoding = _plain_attributes(array), _named_coordinates(array)
+            result[name] = xr.Variable(array.dims, duck, attrs, encoding, fastpath=True)
     return result
 
 
@@ -145,6 +147,11 @@ def _indexes(labels: Mapping[str, xr.Variable]) -> dict[str, StoredTimesIndex | 
 
 def _plain_attributes(array: VirtualArray) -> dict[str, Any]:
     return {name: value for name, value in array.attrs.items() if name != "coordinates"}
+
+
+def _named_coordinates(array: VirtualArray) -> dict[str, Any]:
+    """Where xarray keeps the coordinates that a file names for a variable."""
+    return {name: value for name, value in array.attrs.items() if name == "coordinates"}
 
 
 def group_to_tree(

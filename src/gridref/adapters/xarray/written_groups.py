@@ -6,7 +6,7 @@ variables keep the attributes that say what their stored numbers mean, whatever 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,7 +48,8 @@ def dataset_to_group(dataset: xr.Dataset) -> VirtualGroup:
     attrs = {str(name): value for name, value in dataset.attrs.items()}
     if others and "coordinates" not in attrs:
         attrs["coordinates"] = " ".join(others)
-    return VirtualGroup(arrays, {}, attrs)
+    unlimited = frozenset(map(str, dataset.encoding.get("unlimited_dims", ())))
+    return VirtualGroup(arrays, {}, attrs, unlimited_dims=unlimited & set(dataset.dims))
 
 
 def tree_to_group(tree: xr.DataTree) -> VirtualGroup:
@@ -112,14 +113,24 @@ def _with_coordinates(
     left = dict.fromkeys(coordinates)
     result = dict(arrays)
     for name in map(str, dataset.data_vars):
-        dims = set(dataset.variables[name].dims)
-        own = [word for word in coordinates if set(dataset.variables[word].dims) <= dims]
+        own = _coordinates_of(dataset.variables[name], dataset, coordinates)
         array = result[name]
         if own and "coordinates" not in array.attrs:
             result[name] = array.replace(attrs={**array.attrs, "coordinates": " ".join(own)})
         for word in str(result[name].attrs.get("coordinates", "")).split():
             left.pop(word, None)
     return result, list(left)
+
+
+def _coordinates_of(
+    variable: xr.Variable, dataset: xr.Dataset, coordinates: Sequence[str]
+) -> list[str]:
+    """The coordinates of a variable: those that its file named and that are left, else all."""
+    named = variable.encoding.get("coordinates")
+    if named is not None:
+        return [word for word in str(named).split() if word in coordinates]
+    dims = set(variable.dims)
+    return [word for word in coordinates if set(dataset.variables[word].dims) <= dims]
 
 
 def _array_of(name: str, variable: xr.Variable, units: Mapping[str, Any]) -> VirtualArray:

@@ -1,0 +1,39 @@
+"""What the tests of xarray expect of their configuration, and what of them cannot apply."""
+
+from __future__ import annotations
+
+import pytest
+from xarray.tests.conftest import create_test_datatree, simple_datatree, time_unit, use_dask
+from xarray.tests.test_backends_datatree import unaligned_datatree_nc
+
+from tests.conformance.xarray_suite.exceptions import exception_of
+
+__all__ = [
+    "create_test_datatree",
+    "simple_datatree",
+    "time_unit",
+    "unaligned_datatree_nc",
+    "use_dask",
+]
+
+_MARKERS = (
+    "flaky: may fail by chance",
+    "network: asks the internet",
+    "slow: takes long",
+    "skip_if_param: not with parameters",
+    "skip_with_dask_array: not with dask",
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for marker in _MARKERS:
+        config.addinivalue_line("markers", marker)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What is listed has to fail: the list cannot name what has come to pass."""
+    for item in items:
+        if "xarray_suite/" in item.nodeid:
+            exception = exception_of(item.nodeid)
+            if exception is not None:
+                item.add_marker(pytest.mark.xfail(reason=exception.reason, strict=True))
