@@ -235,3 +235,21 @@ def test_tree(shared_data: Path) -> None:
     np.testing.assert_array_equal(tree[path].data.load(), expected[path].values)
     again = tree.gridref.to_group()
     assert set(again.all_arrays()) == set(gridref.scan(str(file)).all_arrays())
+
+
+def test_files_say_which_dimensions_grow_and_which_coordinates_belong_where(tmp_path: Path) -> None:
+    written = xr.Dataset(
+        {"a": ("t", [0.0, 1.0]), "b": ("t", [2.0, 3.0])},
+        {"lat": ("t", [4.0, 5.0]), "lon": ("t", [6.0, 7.0])},
+    )
+    written["a"].encoding["coordinates"] = "lat"
+    written["b"].encoding["coordinates"] = "lat"
+    written.to_netcdf(tmp_path / "a.nc", unlimited_dims=["t"])
+    virtual = gridref.open_virtual_dataset(tmp_path / "a.nc")
+    group = virtual.assign_coords(new=("t", [8.0, 9.0])).gridref.to_group()
+    assert group.unlimited_dims == {"t"}
+    assert [group[name].attrs["coordinates"] for name in "ab"] == ["lat", "lat"]
+    assert group.attrs["coordinates"].split() == ["lon", "new"]
+    without = virtual.drop_vars("lat").isel(t=0).gridref.to_group()
+    assert without.unlimited_dims == set()
+    assert "coordinates" not in without["a"].attrs

@@ -81,6 +81,71 @@ def test_encoding_is_that_of_netcdf4(tmp_path: Path) -> None:
             assert got[name].encoding == theirs
 
 
+COMPRESSIONS: tuple[dict[str, Any], ...] = (
+    {"compression": "szip", "szip_coding": "ec", "szip_pixels_per_block": 16},
+    {"compression": "bzip2", "complevel": 3},
+    {"compression": "zstd", "complevel": 2},
+    *({"compression": f"blosc_{name}", "complevel": 7} for name in ("lz", "lz4", "lz4hc", "zlib")),
+    {"compression": "blosc_zstd", "complevel": 3, "blosc_shuffle": 2},
+)
+
+
+@pytest.mark.parametrize("options", COMPRESSIONS, ids=lambda options: options["compression"])
+def test_encoding_has_the_settings_of_each_compression(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        kind = options["compression"].partition("_")[0]
+        if not getattr(file, f"has_{kind}_filter")():
+            pytest.skip(f"this netCDF library cannot write {kind}")
+        file.createDimension("x", 4000)
+        variable = file.createVariable("v", "i4", ("x",), chunksizes=(1000,), **options)
+        variable[:] = np.arange(4000) // 7
+    got = xr.open_dataset(gridref.scan(tmp_path / "a.nc"), engine="gridref")
+    with xr.open_dataset(tmp_path / "a.nc", engine="netcdf4") as expected:
+        theirs = {**expected["v"].encoding}
+        del theirs["source"]
+        assert got["v"].encoding == theirs
+        xr.testing.assert_identical(got.load(), expected)
+
+
+def netcdf_of_an_enumeration(path: Path, members: dict[str, int], values: Any) -> Path:
+    with netCDF4.Dataset(path, "w") as file:
+        file.createDimension("time", None)
+        file.createEnumType("u1", "other", {"no": 0, "yes": 1})
+        clouds = file.createEnumType("u1", "cloud_type", members)
+        file.createVariable("clouds", clouds, ("time",), fill_value=255)[:] = values
+    return path
+
+
+CLOUDS = {"clear": 0, "cloudy": 1, "missing": 255}
+
+
+def test_enumerations_survive_a_cube(tmp_path: Path) -> None:
+    files = [netcdf_of_an_enumeration(tmp_path / f"{n}.nc", CLOUDS, [n, 255, 0]) for n in (0, 1)]
+    catalog = tmp_path / "c.gridref"
+    gridref.build(files, catalog, concat_dim="time")
+    cube = xr.open_dataset(catalog)
+    cube.to_netcdf(tmp_path / "copy.nc")
+    with netCDF4.Dataset(tmp_path / "copy.nc") as copy:
+        assert copy["clouds"].datatype.name == "cloud_type"
+        assert copy["clouds"].datatype.enum_dict == CLOUDS
+        copy.set_auto_mask(False)
+        assert copy["clouds"][:].tolist() == [0, 255, 0, 1, 255, 0]
+
+
+def test_unlike_enumerations_are_numbers(tmp_path: Path) -> None:
+    files = [
+        netcdf_of_an_enumeration(tmp_path / "0.nc", CLOUDS, [0, 1]),
+        netcdf_of_an_enumeration(tmp_path / "1.nc", {**CLOUDS, "rain": 2}, [2, 0]),
+    ]
+    groups = [gridref.scan(file) for file in files]
+    assert groups[1]["clouds"].enumeration.members[-2:] == (("missing", 255), ("rain", 2))
+    both = gridref.concat(groups, "time", conflicts="drop")
+    assert both["clouds"].enumeration is None
+    assert both["clouds"].read().tolist() == [0, 1, 2, 0]
+
+
 def test_encoding_survives_a_cube(tmp_path: Path) -> None:
     files = [netcdf_of_layouts(tmp_path / f"{n}.nc", 40, 40 * n) for n in range(2)]
     catalog = tmp_path / "c.gridref"
@@ -133,6 +198,8 @@ def test_groups(tmp_path: Path) -> None:
     for opener in (xr.open_dataset, xr.open_datatree):
         with pytest.raises(OSError, match=r"no group 'nowhere'; there are \['', 'inner'\]"):
             opener(group, engine="gridref", group="nowhere")
+        with pytest.raises(gridref.errors.InvalidRequestError, match="must be a string or None"):
+            opener(group, engine="gridref", group=("inner",))
     with xr.open_datatree(group, engine="gridref") as tree:
         assert tree["inner/scalar"].item() == 5
     with xr.open_datatree(group, engine="gridref", group="inner") as tree:

@@ -28,6 +28,7 @@ from gridref.errors import (
 )
 from gridref.model.array import VirtualArray
 from gridref.model.encoding import Encoding
+from gridref.model.enumeration import Enumeration
 from gridref.model.grid import ChunkGrid, GridAxis
 
 __all__ = [
@@ -119,6 +120,7 @@ class ArrayEntry:
             "dims": tuple(self.document["dimension_names"]),
             "attrs": attributes_from_json(self.document["attributes"]),
             "encodings": tuple(shared.encodings[i] for i in self.document["encodings"]),
+            "enumeration": _enumeration_from_json(self.document.get("enumeration")),
         }
 
 
@@ -217,10 +219,25 @@ def array_entry(
             "attributes": attributes_to_json(array.attrs, path),
             "axes": [shared.axis(axis) for axis in array.grid.axes],
             "encodings": [shared.encoding(encoding) for encoding in array.encodings],
+            **_enumeration_to_json(array.enumeration),
         }
     except GridrefError as error:
         raise error.located(Place(variable=path)) from None
     return ArrayEntry(document, blocks, chunks, counts)
+
+
+def _enumeration_to_json(enumeration: Enumeration | None) -> dict[str, Any]:
+    if enumeration is None:
+        return {}
+    members = [list(member) for member in enumeration.members]
+    return {"enumeration": {"name": enumeration.name, "members": members}}
+
+
+def _enumeration_from_json(document: Mapping[str, Any] | None) -> Enumeration | None:
+    if document is None:
+        return None
+    members = tuple((str(name), int(value)) for name, value in document["members"])
+    return Enumeration(str(document["name"]), members)
 
 
 def attributes_to_json(attrs: Mapping[str, Any], path: str) -> dict[str, Any]:

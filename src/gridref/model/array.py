@@ -28,6 +28,7 @@ from gridref.model.blocks import (
 )
 from gridref.model.display import html_of
 from gridref.model.encoding import EdgePolicy, Encoding, bytes_codec
+from gridref.model.enumeration import Enumeration
 from gridref.model.grid import ChunkGrid
 from gridref.model.manifest import ChunkManifest, Manifest
 from gridref.model.scan_report import ScanReport
@@ -84,6 +85,8 @@ class VirtualArray:
         The blocks, or what reads them; `blocks` gives them.
     access
         What the array was opened with; None for one made in memory.
+    enumeration
+        What the elements are members of, where their file says so; gone with another dtype.
 
     Raises
     ------
@@ -100,6 +103,7 @@ class VirtualArray:
     manifests: tuple[Manifest, ...]
     block_source: BlockSource
     access: ArrayAccess | None = None
+    enumeration: Enumeration | None = None
 
     def __post_init__(self) -> None:
         if len(self.dims) != self.grid.ndim:
@@ -269,6 +273,8 @@ class VirtualArray:
         """A copy with some attributes replaced; `blocks` takes the place of `block_source`."""
         if "blocks" in changes:
             changes["block_source"] = changes.pop("blocks")
+        if changes.get("dtype", self.dtype) != self.dtype:
+            changes.setdefault("enumeration", None)
         return replace(self, **changes)
 
     def __getitem__(self, selection: Any) -> NDArray[Any]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from gridref.errors import InvalidRequestError, NotRepresentableError
 from gridref.model.array import MISSING_BLOCK, BlockTable, VirtualArray
 from gridref.model.encoding import Encoding, bytes_codec
+from gridref.model.enumeration import Enumeration
 from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.indexing import split_blocks
 from gridref.model.manifest import (
@@ -271,7 +272,14 @@ def _joined(arrays: Sequence[VirtualArray], axis: int, template: VirtualArray) -
         encodings=pool.encodings,
         manifests=pool.manifests,
         blocks=blocks if order is None else blocks.take(order),
+        enumeration=_common_enumeration(arrays),
     )
+
+
+def _common_enumeration(arrays: Sequence[VirtualArray]) -> Enumeration | None:
+    """The one enumeration of all arrays that files hold anything of."""
+    found = {array.enumeration for array in arrays if array.encodings}
+    return found.pop() if len(found) == 1 else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from gridref.catalog import open_catalog
-from gridref.errors import InvalidRequestError
+from gridref.errors import GroupNotFoundError, InvalidRequestError
 from gridref.io import SourcePool
 from gridref.model.array import VirtualGroup
 from gridref.serve.objects import KeySpace, ObjectReader
@@ -19,10 +19,12 @@ from gridref.serve.views import View, ViewOptions
 __all__ = [
     "CACHE_BYTES",
     "FORMER_GRID",
+    "group_path",
     "open_group",
     "open_space",
     "reader_for",
     "rectilinear_enabled",
+    "subgroup",
     "view_options",
 ]
 
@@ -42,6 +44,34 @@ def open_group(
     if isinstance(catalog, VirtualGroup):
         return catalog
     return open_catalog(os.fspath(catalog), storage_options)
+
+
+def group_path(group: str | None) -> str:
+    """The path of a group as `VirtualGroup.walk` has it: ``""`` is the root.
+
+    Raises
+    ------
+    InvalidRequestError
+        If it is no text.
+    """
+    if not isinstance(group, str | None):
+        raise InvalidRequestError(f"group must be a string or None, got {group!r}")
+    return (group or "").strip("/")
+
+
+def subgroup(root: VirtualGroup, group: str | None) -> VirtualGroup:
+    """The group at a path below another one.
+
+    Raises
+    ------
+    GroupNotFoundError
+        If there is none.
+    """
+    groups = dict(root.walk())
+    found = groups.get(group_path(group))
+    if found is None:
+        raise GroupNotFoundError(f"no group {group!r}; there are {sorted(groups)}")
+    return found
 
 
 def reader_for(

@@ -49,9 +49,19 @@ def variable_encoding(array: VirtualArray, source: str | None) -> dict[str, Any]
         common["preferred_chunks"] = dict(zip(array.dims, chunks, strict=True))
     if source is not None:
         common["source"] = source
-    # As xarray's netCDF engines say of text; decoding then makes strings of fixed length.
-    dtype = str if array.dtype.kind == "T" else array.dtype
-    return {**common, "original_shape": array.shape, "dtype": dtype}
+    return {**common, "original_shape": array.shape, "dtype": _dtype(array)}
+
+
+def _dtype(array: VirtualArray) -> Any:
+    """The dtype, and of an enumeration its name and members."""
+    if array.dtype.kind == "T":
+        # As xarray's netCDF engines say of text; decoding then makes strings of fixed length.
+        return str
+    enumeration = array.enumeration
+    if enumeration is None:
+        return array.dtype
+    metadata = {"enum": dict(enumeration.members), "enum_name": enumeration.name}
+    return np.dtype(array.dtype, metadata=metadata)
 
 
 def _filters(encoding: Encoding) -> dict[str, Any]:

@@ -16,11 +16,10 @@ from xarray.coding.strings import create_vlen_dtype
 from xarray.core import indexing
 
 from gridref.adapters.xarray.encoding import variable_encoding
-from gridref.errors import GroupNotFoundError, InvalidRequestError
 from gridref.io import SourcePool
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.serve.reader import Reader
-from gridref.workflows.opening import open_group, reader_for
+from gridref.workflows.opening import group_path, open_group, reader_for, subgroup
 
 __all__ = ["GridrefBackendEntrypoint"]
 
@@ -136,13 +135,8 @@ class GridrefBackendEntrypoint(BackendEntrypoint):
         storage_options: Mapping[str, Any] | None = None,
     ) -> xr.Dataset:
         """Open one group of a catalog."""
-        path = _group_path(group)
-        root = open_group(filename_or_obj, storage_options)
-        found = dict(root.walk()).get(path)
-        if found is None:
-            raise GroupNotFoundError(
-                f"no group {group!r}; there are {sorted(p for p, _ in root.walk())}"
-            )
+        path = group_path(group)
+        found = subgroup(open_group(filename_or_obj, storage_options), group)
         return StoreBackendEntrypoint().open_dataset(
             GroupDataStore(found, reader_for(storage_options), path, _address(filename_or_obj)),
             mask_and_scale=mask_and_scale,
@@ -164,17 +158,8 @@ class GridrefBackendEntrypoint(BackendEntrypoint):
         **decoding: Any,
     ) -> dict[str, xr.Dataset]:
         """Open a group and all groups below it, by path."""
-        start = _group_path(group)
-        root = open_group(filename_or_obj, storage_options)
-        below = {
-            path: member
-            for path, member in root.walk()
-            if not start or path == start or path.startswith(f"{start}/")
-        }
-        if start not in below:
-            raise GroupNotFoundError(
-                f"no group {group!r}; there are {sorted(p for p, _ in root.walk())}"
-            )
+        start = group_path(group)
+        below = subgroup(open_group(filename_or_obj, storage_options), group).walk(start)
         reader, address = reader_for(storage_options), _address(filename_or_obj)
         return {
             "/" + path.removeprefix(start).strip("/"): StoreBackendEntrypoint().open_dataset(
@@ -182,7 +167,7 @@ class GridrefBackendEntrypoint(BackendEntrypoint):
                 drop_variables=drop_variables,
                 **decoding,
             )
-            for path, member in below.items()
+            for path, member in below
         }
 
     def open_datatree(  # type: ignore[override]
@@ -194,12 +179,6 @@ class GridrefBackendEntrypoint(BackendEntrypoint):
         return datatree_from_dict_with_io_cleanup(
             self.open_groups_as_dict(filename_or_obj, **options)
         )
-
-
-def _group_path(group: str | None) -> str:
-    if not isinstance(group, str | None):
-        raise InvalidRequestError(f"group must be a string or None, got {group!r}")
-    return (group or "").strip("/")
 
 
 def _address(source: str | os.PathLike[str] | VirtualGroup) -> str | None:

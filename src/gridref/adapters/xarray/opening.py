@@ -17,12 +17,12 @@ from gridref.adapters.xarray.virtual_dataset import (
 )
 from gridref.adapters.xarray.written_groups import dataset_to_group, tree_to_group
 from gridref.combine import CombineOptions, DriftReport, combine
-from gridref.errors import CombineError, GroupNotFoundError, InvalidRequestError
+from gridref.errors import CombineError, InvalidRequestError
 from gridref.formats import ScanOptions, expand_files, scan
 from gridref.model.array import VirtualGroup
 from gridref.options import check_choice, options_of, verb
 from gridref.workflows.file_order import Part, Rules, by_coords, nested, nested_urls
-from gridref.workflows.opening import reader_for
+from gridref.workflows.opening import reader_for, subgroup
 from gridref.workflows.scanning import scan_each
 from gridref.workflows.units import with_converter
 
@@ -67,7 +67,7 @@ def open_virtual_dataset(
     """
     loading = Loading(**options_of(Loading, options))
     root = scan(os.fspath(file), storage_options, **options_of(ScanOptions, options))
-    part = _subgroup(root, group)
+    part = subgroup(root, group)
     return group_to_dataset(part, reader_for(storage_options), loading, os.fspath(file))
 
 
@@ -146,7 +146,7 @@ def open_virtual_mfdataset(
     scanning = ScanOptions(**options_of(ScanOptions, options), storage_options=storage_options)
 
     def prepared(url: str, root: VirtualGroup) -> VirtualGroup:
-        part = _without(_subgroup(root, group).replace(groups={}), loading.drop_variables)
+        part = _without(subgroup(root, group).replace(groups={}), loading.drop_variables)
         if preprocess is not None:
             part = dataset_to_group(preprocess(group_to_dataset(part, reader, loading, url)))
         return part.replace(report=root.report)
@@ -243,14 +243,6 @@ def open_virtual_datatree(
     tree = group_to_tree(group, reader, loading)
     tree.encoding["drift"] = report
     return tree
-
-
-def _subgroup(root: VirtualGroup, path: str | None) -> VirtualGroup:
-    groups = dict(root.walk())
-    found = groups.get((path or "").strip("/"))
-    if found is None:
-        raise GroupNotFoundError(f"no group {path!r}; there are {sorted(groups)}")
-    return found
 
 
 def _without(group: VirtualGroup, dropped: Iterable[str]) -> VirtualGroup:

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 
 from gridref.errors import (
     GridrefError,
     Place,
+    ScanError,
     SourceFormatError,
     SourceUnavailableError,
     UnsupportedFeatureError,
 )
 from gridref.formats.hdf5.format.block_reader import BlockReader
 from gridref.formats.hdf5.format.global_heap import GlobalHeap
-from gridref.formats.hdf5.format.links import GroupLinks, Link, read_links
+from gridref.formats.hdf5.format.links import GroupLinks, Link, LinkKind, read_links
 from gridref.formats.hdf5.format.object_header import ObjectHeader, read_header
 from gridref.formats.hdf5.format.shared_messages import SharedMessages
 from gridref.formats.hdf5.format.superblock import Hdf5Bytes, check_driver, read_superblock
+from gridref.formats.hdf5.objects.dtypes import ElementType, element_type
 from gridref.formats.hdf5.objects.references import ObjectPaths
 from gridref.formats.hdf5.objects.related import linked_file
 from gridref.formats.options import ScanOptions
@@ -28,7 +30,7 @@ from gridref.model.manifest import Source
 
 __all__ = ["OpenFile", "open_file"]
 
-_DRIVER, _CACHE_IMAGE = 0x14, 0x18
+_DATATYPE, _LAYOUT, _DRIVER, _CACHE_IMAGE = 0x03, 0x08, 0x14, 0x18
 
 
 class OpenFile:
@@ -134,6 +136,24 @@ class OpenFile:
             members = {link.name: link for link in self.links(address).stored}
             self._members[address] = members
         return members
+
+    @cached_property
+    def type_names(self) -> dict[ElementType, str]:
+        """Names of the named datatypes among the objects that were read; the first of equal ones.
+
+        Which of them a dataset has is told by equality, as netCDF-C does: datasets need not point
+        to them.
+        """
+        names: dict[ElementType, str] = {}
+        for link in (link for group in self._links.values() for link in group.stored):
+            header = self._headers.get(link.address) if link.kind == LinkKind.HARD else None
+            if header is None or _DATATYPE not in header.kinds or _LAYOUT in header.kinds:
+                continue
+            with suppress(ScanError):
+                element = self.shared.decoded(header.messages, _DATATYPE, element_type)
+                if element is not None:
+                    names.setdefault(element, link.name.decode("utf-8", "backslashreplace"))
+        return names
 
     def prefetch(self, links: tuple[Link, ...]) -> None:
         """Read what hard links lead to all at once, where reading is slow."""

@@ -23,6 +23,7 @@ from gridref.formats.hdf5.storage.ragged import ROW_SIZE, ragged_arrays
 from gridref.formats.hdf5.storage.vds import virtual_blocks
 from gridref.formats.options import ScanOptions
 from gridref.model.array import VirtualArray
+from gridref.model.enumeration import Enumeration
 from gridref.model.joining import concatenate, missing_array
 from gridref.model.scan_report import Fate
 
@@ -108,7 +109,9 @@ def scan_array(
     scanned = _scan(dataset, element, options, _Sources())
     array = _padded(scanned.array, sizes + element.subshape)
     attrs = _with_flags(dataset.attributes.public, element)
-    return replace(scanned, array=array.replace(dims=names, attrs=attrs))
+    enumeration = _enumeration(dataset, element)
+    array = array.replace(dims=names, attrs=attrs, enumeration=enumeration)
+    return replace(scanned, array=array)
 
 
 def _ragged(
@@ -227,6 +230,13 @@ def _padded(array: VirtualArray, sizes: tuple[int, ...]) -> VirtualArray:
             tail = missing_array(shape, array.dtype, dims=array.dims, fill_value=array.fill_value)
             array = concatenate([array, tail], axis)
     return array
+
+
+def _enumeration(dataset: DatasetNode, element: ElementType) -> Enumeration | None:
+    """The enumeration that the elements are members of, if the file gives it a name."""
+    name = dataset.file.type_names.get(element) if element.enum else None
+    is_plain = len(dict(element.enum)) == len(element.enum)
+    return Enumeration(name, element.enum) if name and is_plain else None
 
 
 def _with_flags(attrs: dict[str, Any], element: ElementType) -> dict[str, Any]:

@@ -1,0 +1,28 @@
+"""``docs/conformance.md`` shows the tests that there are, and the exceptions that are listed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from tests.conformance.xarray_suite.exceptions import EXCEPTIONS
+from tests.conformance.xarray_suite.page import PAGE, SUITES, counted, listed, rows_of
+
+ROOT = PAGE.parents[1]
+HOW = "run `python -m tests.conformance.xarray_suite.page`"
+
+
+def test_page_is_that_of_the_tests() -> None:
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-W", "ignore"]
+    command += map(str, SUITES)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
+    nodeids = [line for line in done.stdout.splitlines() if "::Test" in line]
+    tests, reasons = listed(nodeids)
+    text = PAGE.read_text(encoding="utf-8")
+    numbers = counted(text)
+    assert {name: row[0] for name, row in numbers.items()} == tests, HOW
+    assert all(row[0] == sum(row[1:]) for row in numbers.values()), HOW
+    assert sum(row[3] for row in numbers.values()) == sum(reasons.values()), HOW
+    assert "\n".join(rows_of(reasons)) in text, HOW
+    unused = [exception.tests for exception in EXCEPTIONS if not reasons[exception.reason]]
+    assert not unused
