@@ -19,42 +19,11 @@ import gridref
 from gridref.adapters.zarr.store import GridrefStore
 from gridref.errors import ReadOnlyError
 from gridref.io import SourcePool
-from gridref.serve.objects import LiteralSegment, ObjectReader, VirtualObject
+from gridref.serve.objects import ObjectReader
 from gridref.serve.reader import Reader
+from tests.conformance.filled_space import FilledSpace
 
 PARITY = "test_get_sync_byte_range_parity"
-
-
-def _known(number: int) -> FilledSpace:
-    return FilledSpace.known[number]
-
-
-class FilledSpace:
-    """An object space of bytes in memory. Its pickled form stands for itself."""
-
-    known: dict[int, FilledSpace] = {}  # noqa: RUF012
-
-    def __init__(self) -> None:
-        self.held: dict[str, bytes] = {}
-        self.known[id(self)] = self
-
-    def __reduce__(self) -> Any:
-        return _known, (id(self),)
-
-    def peek(self, key: str) -> VirtualObject | None:
-        return self.resolve(key)
-
-    def resolve(self, key: str) -> VirtualObject | None:
-        if key not in self.held:
-            return None
-        return VirtualObject((LiteralSegment(self.held[key]),), "etag")
-
-    def keys(self, prefix: str = "") -> list[str]:
-        return [key for key in self.held if key.startswith(prefix)]
-
-    def list_dir(self, prefix: str) -> list[str]:
-        head = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
-        return sorted({key[len(head) :].split("/")[0] for key in self.keys(head)})
 
 
 class FilledStore(GridrefStore):
