@@ -1,15 +1,18 @@
 # Needs git, make and a Python >= 3.12; the rest goes into .venv.
-# Variables: PYTHON (the interpreter to build with), VENV, JOBS (test processes), ARGS (more for pytest), MINUTES (of fuzz-hdf5 and soak).
+# Variables: PYTHON (the interpreter to build with), VENV, JOBS (test processes), ARGS (more for pytest), MINUTES (of fuzz-hdf5 and soak),
+# MUTANTS (of each package) and SEED (of mutate).
 
 VENV ?= .venv
 JOBS ?= 2
 ARGS ?=
 MINUTES ?= 10
+MUTANTS ?= 40
+SEED ?= 0
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test lint types check clients doors fuzz fuzz-hdf5 soak bench constraints clean
+.PHONY: help env demo test lint types check clients doors fuzz fuzz-hdf5 mutate soak bench constraints clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +57,9 @@ fuzz: env ## the property tests with many more examples
 
 fuzz-hdf5: env ## fuzz the HDF5 scanner, guided by coverage, for MINUTES; see docs/fuzzing.md
 	$(BIN)/python -m tests.fuzz.fuzz_hdf5_scan --minutes $(MINUTES)
+
+mutate: env ## try the tests on small wrong changes to the code: MUTANTS a package, drawn by SEED
+	$(BIN)/python -m tests.mutation --mutants $(MUTANTS) --seed $(SEED) $(ARGS)
 
 soak: env ## random selections through all doors for MINUTES, with flat memory
 	$(BIN)/python -m tests.soak --minutes $(MINUTES)

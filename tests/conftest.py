@@ -8,7 +8,7 @@ from pathlib import Path
 # First of all: the plugins bind to the HDF5 library that was loaded first, and netCDF4 has its own.
 import hdf5plugin  # noqa: F401
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from tests.shared_data import missing_reason, shared_data_folder, skip_or_fail
 
@@ -22,6 +22,14 @@ settings.register_profile(
 )
 settings.register_profile(
     "thorough", settings.get_profile("default"), max_examples=5000, print_blob=True
+)
+# `make mutate` runs the same examples on each mutant, and only asks whether one fails.
+settings.register_profile(
+    "mutation",
+    settings.get_profile("default"),
+    derandomize=True,
+    database=None,
+    phases=[Phase.explicit, Phase.generate],
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 

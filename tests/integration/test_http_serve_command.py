@@ -37,14 +37,12 @@ def serving(*arguments):
     )
     url = f"http://127.0.0.1:{port}"
     try:
-        give_up = time.monotonic() + 60
         while True:
             try:
                 httpx.get(f"{url}/healthz")
                 break
             except httpx.TransportError:
                 assert process.poll() is None, process.stderr.read()
-                assert time.monotonic() < give_up
                 time.sleep(0.1)
         yield url, process
     finally:

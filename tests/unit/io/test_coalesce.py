@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,6 +7,7 @@ from hypothesis import strategies as st
 
 from gridref.errors import InvalidRequestError
 from gridref.io.coalesce import Merging, plan_reads
+from tests.work import counted_work
 
 
 @st.composite
@@ -58,11 +57,11 @@ def test_a_long_range_takes_along_what_lies_inside_it() -> None:
     assert len(plan) == 1
 
 
-def test_a_million_ranges_are_planned_in_well_under_a_second() -> None:
+def test_a_million_ranges_are_planned_without_a_step_for_each() -> None:
     offsets = np.arange(1_000_000) * 64
-    began = time.perf_counter()
-    plan = plan_reads(offsets, np.full(offsets.size, 32), Merging(64, 2**20))
-    assert time.perf_counter() - began < 1
+    with counted_work() as work:
+        plan = plan_reads(offsets, np.full(offsets.size, 32), Merging(64, 2**20))
+    assert 0 < work.n_lines < 50 + 5 * len(plan)
     assert len(plan) == -(-64_000_000 // 2**20)
 
 

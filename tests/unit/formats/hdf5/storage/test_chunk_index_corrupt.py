@@ -6,7 +6,6 @@ import io
 import math
 import re
 import struct
-import time
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -29,8 +28,9 @@ from gridref.formats.hdf5.storage.chunk_index import ChunkTable, walk_chunks
 from gridref.formats.registry import scan
 from gridref.testing.hdf5_bytes import BufferReader, read_data_layout
 from tests.unit.formats.hdf5.storage.chunk_index_oracle import is_filtered, rows_of
+from tests.work import counted_work
 
-MOST_SECONDS = 5
+MOST_LINES = 50_000
 MOST_BYTES = 64 << 20
 
 
@@ -119,14 +119,13 @@ def good(name: str) -> Good:
 def within_bounds(*, in_memory: bool = True) -> Iterator[None]:
     if in_memory:
         tracemalloc.start()
-    start = time.perf_counter()
     try:
-        yield
+        with counted_work() as work:
+            yield
     finally:
-        seconds = time.perf_counter() - start
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-    assert seconds < MOST_SECONDS
+    assert work.n_lines < MOST_LINES
     assert peak < MOST_BYTES
 
 

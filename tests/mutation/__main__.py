@@ -1,0 +1,102 @@
+"""Mutation tests: how many small wrong changes the tests notice.
+
+``python -m tests.mutation --packages model serve --mutants 40 --seed 0`` draws mutants of each
+package (see `tests.mutation.mutants`), runs the tests on them, lists what survives, and prints a
+table. Mutants that nobody could notice are named, with the reason, in ``equivalent.toml``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.mutation.mutants import Mutant, mutants_of
+from tests.mutation.runner import SOURCE, Runner
+
+EQUIVALENT = Path(__file__).with_name("equivalent.toml")
+TESTS = [
+    "tests/unit/model",
+    "tests/unit/serve",
+    "tests/unit/combine",
+    "tests/unit/codecs",
+    "tests/property",
+]
+
+
+def main() -> int:
+    options = arguments()
+    os.environ["HYPOTHESIS_PROFILE"] = "mutation"
+    chosen = {package: choose(package, options) for package in options.packages}
+    runner = Runner(lambda: [mutant for mutants in chosen.values() for mutant in mutants])
+    with tempfile.TemporaryDirectory() as folder:
+        quiet = [
+            "-q",
+            "--no-header",
+            "--no-summary",
+            "-p",
+            "no:cacheprovider",
+            "-W",
+            "ignore::pytest.PytestWarning",
+        ]
+        place = [f"--basetemp={folder}/t", "-o", "tmp_path_retention_policy=none"]
+        status = pytest.main([*quiet, *place, *options.tests], plugins=[runner])
+    if status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        return int(status)
+    return report(runner, options)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--packages", nargs="+", default=["model", "serve", "combine", "codecs"])
+    parser.add_argument("--mutants", type=int, default=40, help="of each package")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--least", type=float, default=92, help="percent to be killed of each")
+    parser.add_argument("--tests", nargs="+", default=TESTS)
+    return parser.parse_args()
+
+
+def choose(package: str, options: argparse.Namespace) -> list[Mutant]:
+    """The same for a seed and source text, whatever is listed as equivalent."""
+    mutants = list(all_mutants(package))
+    random.Random(f"{options.seed} {package}").shuffle(mutants)
+    left_out = known()
+    return [each for each in mutants if text_of(each) not in left_out][: options.mutants]
+
+
+def all_mutants(package: str) -> Iterator[Mutant]:
+    for path in sorted((SOURCE / package).rglob("*.py")):
+        yield from mutants_of(path.relative_to(SOURCE).as_posix(), path.read_text())
+
+
+def known() -> set[tuple[str, str, str]]:
+    """Path, statement and changed statement of the mutants that nobody could notice."""
+    listed = tomllib.loads(EQUIVALENT.read_text())["mutant"]
+    return {(each["path"], each["before"], each["after"]) for each in listed}
+
+
+def text_of(mutant: Mutant) -> tuple[str, str, str]:
+    return mutant.path, mutant.before, mutant.after
+
+
+def report(runner: Runner, options: argparse.Namespace) -> int:
+    print(f"\nseed {options.seed}\n{'package':10} {'killed':>7} {'survived':>9} {'%':>7}")
+    enough = True
+    for package in options.packages:
+        mine = [each for each in runner.outcomes if each.mutant.path.startswith(f"{package}/")]
+        killed = sum(each.killed_by is not None for each in mine)
+        percent = 100 * killed / max(1, len(mine))
+        enough &= percent >= options.least
+        print(f"{package:10} {killed:7} {len(mine) - killed:9} {percent:7.1f}")
+    return 0 if enough else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+"""The mutants themselves: each is one change, compiles, and leaves the rest as it is."""
+
+from __future__ import annotations
+
+from tests.mutation.__main__ import all_mutants, known, text_of
+from tests.mutation.mutants import mutants_of, mutated_code
+
+SOURCE = '''
+class Box:
+    """A box."""
+
+    @staticmethod
+    def first(values, limit):
+        """The first."""
+        if not values and limit < 3:
+            raise ValueError("none" + "at all")
+        return max(values)[1:]
+'''
+
+
+def test_what_is_changed_in_a_function() -> None:
+    found = {(mutant.before, mutant.after) for mutant in mutants_of("box.py", SOURCE)}
+    condition = "if not values and limit < 3:"
+    returned = "return max(values)[1:]"
+    assert found == {
+        (condition, "if values and limit < 3:"),
+        (condition, "if not values or limit < 3:"),
+        (condition, "if not values and limit <= 3:"),
+        (condition, "if not values and limit >= 3:"),
+        (condition, "if not values and limit < 4:"),
+        (condition, "if not values and limit < 2:"),
+        ("raise ValueError('none' + 'at all')", "pass"),
+        (returned, "return None"),
+        (returned, "return min(values)[1:]"),
+        (returned, "return max(values)[:]"),
+        (returned, "return max(values)[2:]"),
+        (returned, "return max(values)[0:]"),
+    }
+
+
+def test_the_changed_code_does_what_its_text_says() -> None:
+    def first(values: list[str]) -> str:
+        raise NotImplementedError
+
+    for mutant in mutants_of("box.py", SOURCE):
+        if "min" in mutant.after:
+            assert (mutant.function, mutant.first_line, mutant.lines) == ("Box.first", 5, (10, 10))
+            code = mutated_code(mutant, SOURCE, "box.py")
+            assert code is not None
+            space: dict[str, object] = {}
+            function = type(first)(code, {"__builtins__": __builtins__, **space})
+            assert function(["abc", "xyz"], 1) == "bc"
+
+
+def test_what_is_listed_as_equivalent_is_there() -> None:
+    """An entry whose code has changed says nothing any more."""
+    packages = {path.partition("/")[0] for path, _, _ in known()}
+    there = {text_of(mutant) for package in packages for mutant in all_mutants(package)}
+    assert known() - there == set()
