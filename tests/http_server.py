@@ -2,14 +2,76 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, override
+
+ENDLESS_BYTES = 2**30
+"""Of an answer that goes on for as long as anybody reads."""
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What is sent for a range."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+    is_endless: bool = False
+
+
+def _faulty(fault: str, content: bytes, start: int, stop: int) -> _Answer:
+    """A wrong answer to the range ``start:stop`` of a file."""
+    total, size, body = len(content), stop - start, content[start:stop]
+    stated = {"Content-Range": f"bytes {start}-{stop - 1}/{total}"}
+    moved = (start + total // 2) % max(1, total - size)
+    there = f"bytes {moved}-{moved + size - 1}/{total}"
+    elsewhere = content[moved : moved + size]
+    noise = bytes(255 - byte for byte in body)
+    answers = {
+        "another range": _Answer(206, {"Content-Range": there}, elsewhere),
+        "a range of nothing said": _Answer(206, {}, elsewhere),
+        "a range that is none": _Answer(206, {"Content-Range": "bytes */x"}, elsewhere),
+        "all instead of a range": _Answer(200, {}, content),
+        "the beginning as all": _Answer(200, {}, content[:size] if start else noise),
+        "another success": _Answer(203, stated, noise),
+        "compressed": _Answer(
+            206, {**stated, "Content-Encoding": "gzip"}, gzip.compress(noise, mtime=0)
+        ),
+        "longer": _Answer(206, stated, body + noise),
+        "endless": _Answer(206, stated, body, is_endless=True),
+        "shorter": _Answer(206, stated, body[: size // 2]),
+        "nothing": _Answer(206, stated, b""),
+        "of a longer file": _Answer(
+            206, {"Content-Range": f"bytes {start}-{stop - 1}/{total + 1}"}, noise
+        ),
+        "several parts": _Answer(206, {"Content-Type": "multipart/byteranges; boundary=x"}, noise),
+    }
+    return answers[fault]
+
+
+RANGE_FAULTS = (
+    "another range",
+    "a range of nothing said",
+    "a range that is none",
+    "all instead of a range",
+    "the beginning as all",
+    "another success",
+    "compressed",
+    "longer",
+    "endless",
+    "shorter",
+    "nothing",
+    "of a longer file",
+    "several parts",
+)
+"""What can be wrong with the answer to a range."""
 
 
 @dataclass
@@ -34,6 +96,10 @@ class Site:
         Answers are held back, two seconds at most, until so many requests are there at once.
     delay_seconds
         How long each answer is held back.
+    failing
+        Status that every request for a path gets, whatever else is set.
+    fault
+        What is wrong with each answer to a range: one of `RANGE_FAULTS`.
     requests
         What was asked for: (method, path, range).
     most_at_once
@@ -48,9 +114,12 @@ class Site:
     cuts_bodies: int = 0
     awaits: int = 0
     delay_seconds: float = 0
+    failing: dict[str, int] = field(default_factory=dict)
+    fault: str | None = None
     requests: list[tuple[str, str, str | None]] = field(default_factory=list)
     most_at_once: int = 0
     url: str = ""
+    n_sent: int = 0
     _n_there: int = 0
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
@@ -89,6 +158,8 @@ def serving(site: Site) -> Iterator[Site]:
         def answer(self, *, with_body: bool) -> None:
             path = self.path.partition("?")[0]
             site.requests.append((self.command, path, self.headers.get("Range")))
+            if path in site.failing:
+                return self.refuse(site.failing[path])
             if with_body and site.statuses:
                 return self.refuse(site.statuses.pop(0))
             if path in site.forbidden:
@@ -103,6 +174,8 @@ def serving(site: Site) -> Iterator[Site]:
                 stop = min(stop, int(wanted[2]) + 1) if wanted[2] else stop
                 if start >= len(content):
                     return self.refuse(416)
+                if with_body and site.fault:
+                    return self.send_faulty(_faulty(site.fault, content, start, stop), path)
             self.send_response(status)
             self.send_header("Content-Length", str(stop - start))
             if not site.ignores_ranges:
@@ -115,6 +188,20 @@ def serving(site: Site) -> Iterator[Site]:
             if with_body:
                 self.send_body(content[start:stop])
             return None
+
+        def send_faulty(self, answer: _Answer, path: str) -> None:
+            self.send_response(answer.status)
+            size = ENDLESS_BYTES if answer.is_endless else len(answer.body)
+            etag = {"ETag": site.etags[path]} if path in site.etags else {}
+            for name, value in {**etag, **answer.headers, "Content-Length": str(size)}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            with suppress(ConnectionError):
+                self.wfile.write(answer.body)
+                site.n_sent = len(answer.body)
+                while answer.is_endless and site.n_sent < ENDLESS_BYTES:
+                    site.n_sent += self.wfile.write(bytes(2**16))
+            self.close_connection = answer.is_endless
 
         def send_body(self, body: bytes) -> None:
             if site.cuts_bodies:

@@ -11,7 +11,15 @@ from datetime import datetime
 from typing import Any, Protocol, Self
 
 from gridref.errors import CatalogNotFoundError, GridrefError, Place, SourceUnavailableError
-from gridref.io import RetryPolicy, absolute_url, is_absent, is_local, open_filesystem
+from gridref.io import (
+    RetryPolicy,
+    absolute_url,
+    is_absent,
+    is_local,
+    open_filesystem,
+    read_file,
+    within_limit,
+)
 
 __all__ = [
     "Folder",
@@ -105,12 +113,11 @@ class LocalFolder:
     def read(self, name: str) -> bytes:
         """Content of a file."""
         try:
-            with open(self.address(name), "rb") as file:
-                return file.read()
-        except (FileNotFoundError, NotADirectoryError) as error:
-            raise _not_found(self.url, name) from error
-        except OSError as error:
-            raise _unusable(self.address(name), error) from error
+            return read_file(self.address(name))
+        except SourceUnavailableError as error:
+            if is_absent(error):
+                raise _not_found(self.url, name) from error
+            raise
 
     def create(self, name: str) -> WritableFile:
         """A new file to write, which is on the disk when it has been closed."""
@@ -187,7 +194,7 @@ class RemoteFolder:
         """Names of what lies in it; None if there is nothing."""
         self._filesystem.invalidate_cache(self._path)
         try:
-            paths = self._call(lambda: self._filesystem.ls(self._path, detail=False))
+            paths = self._call(lambda: self._within_limit("ls")(self._path, detail=False))
         except SourceUnavailableError as error:
             if is_absent(error):
                 return None
@@ -197,7 +204,7 @@ class RemoteFolder:
     def read(self, name: str) -> bytes:
         """Content of a file."""
         try:
-            content: bytes = self._call(lambda: self._filesystem.cat_file(self._key(name)))
+            content: bytes = self._call(lambda: self._within_limit("cat_file")(self._key(name)))
         except SourceUnavailableError as error:
             if is_absent(error):
                 raise _not_found(self.url, name) from error
@@ -236,6 +243,9 @@ class RemoteFolder:
 
     def _key(self, name: str) -> str:
         return f"{self._path}/{name}"
+
+    def _within_limit(self, method: str) -> Callable[..., Any]:
+        return within_limit(self._filesystem, method)
 
     def _call[Result](self, action: Callable[[], Result]) -> Result:
         return self._retry.call(action, self.url)

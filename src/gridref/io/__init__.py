@@ -13,7 +13,8 @@ from gridref.io.address import (
 from gridref.io.coalesce import Merging, ReadPlan, plan_reads
 from gridref.io.collector import collector_paused
 from gridref.io.faults import RetryPolicy, is_absent
-from gridref.io.limit import MAX_REQUESTS
+from gridref.io.limit import MAX_REQUESTS, within_limit
+from gridref.io.local import read_file
 from gridref.io.pool import IdentityCheck, SourcePool
 from gridref.io.protocols import Buffer, RangeReader
 from gridref.io.scan_file import ScanFile, describe_source, open_for_scan
@@ -45,4 +46,6 @@ __all__ = [
     "open_for_scan",
     "options_for",
     "plan_reads",
+    "read_file",
+    "within_limit",
 ]

@@ -15,7 +15,8 @@ import fsspec
 import fsspec.core
 
 from gridref.errors import InvalidRequestError, SourceUnavailableError
-from gridref.io.faults import RetryPolicy, is_absent
+from gridref.io.faults import RetryPolicy, is_absent, unavailable
+from gridref.io.limit import within_limit
 
 __all__ = [
     "DataNames",
@@ -174,11 +175,16 @@ def open_filesystem(url: str, storage_options: Mapping[str, Any] | None) -> tupl
     ------
     InvalidRequestError
         If no filesystem can be made for the URL: unknown protocol, package missing, bad options.
+    SourceUnavailableError
+        If the archive that the filesystem is in cannot be opened.
     """
     try:
         filesystem, path = fsspec.core.url_to_fs(url, **options_for(url, storage_options))
     except (ImportError, TypeError, ValueError) as error:
         raise InvalidRequestError(f"cannot open the filesystem of {url}: {error}") from error
+    except Exception as error:
+        # Archives are opened here: one that is gone must not look like a chunk that never was.
+        raise unavailable(url, error) from error
     return filesystem, path
 
 
@@ -271,17 +277,17 @@ def _expand_remote(
         return [_full_url(filesystem, url, found) for found in paths]
 
     if _GLOB.search(path.partition("?")[0] if url.startswith("http") else path):
-        matches = retry.call(lambda: filesystem.glob(path, detail=True), url)
+        matches = retry.call(lambda: within_limit(filesystem, "glob")(path, detail=True), url)
         return named(name for name, info in matches.items() if info.get("type") != "directory")
     try:
         if (
             not url.endswith("/")
-            and retry.call(lambda: filesystem.info(path), url)["type"] == "file"
+            and retry.call(lambda: within_limit(filesystem, "info")(path), url)["type"] == "file"
         ):
             return [url]
-        found = retry.call(lambda: filesystem.find(path), url)
+        found = retry.call(lambda: within_limit(filesystem, "find")(path), url)
         if not found:  # fsspec finds nothing, too, where it reaches nobody
-            retry.call(lambda: filesystem.ls(path), url)
+            retry.call(lambda: within_limit(filesystem, "ls")(path), url)
     except SourceUnavailableError as error:
         if is_absent(error):
             return []

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from gridref.errors import Place, SourceUnavailableError
+from gridref.errors import GridrefError, Place, SourceUnavailableError
 
 __all__ = ["RetryPolicy", "is_absent", "is_transient", "status_of", "unavailable"]
 
@@ -81,6 +81,8 @@ class RetryPolicy:
         while True:
             try:
                 return action()
+            except GridrefError:
+                raise
             except Exception as error:
                 delay = next(delays, None) if is_transient(error) else None
                 if delay is None:

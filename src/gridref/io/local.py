@@ -12,9 +12,10 @@ from gridref.forks import new_lock
 from gridref.io.faults import unavailable
 from gridref.model.manifest import Source
 
-__all__ = ["LocalFiles", "OpenFile", "read_cached", "read_fully", "read_into"]
+__all__ = ["LocalFiles", "OpenFile", "read_cached", "read_file", "read_fully", "read_into"]
 
 _NO_WAIT = getattr(os, "RWF_NOWAIT", None)
+_OPENING = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 class OpenFile:
@@ -26,7 +27,7 @@ class OpenFile:
     Raises
     ------
     SourceUnavailableError
-        If the path cannot be opened, or is not a file.
+        If the path cannot be opened, or is not a file: a directory, pipe, socket or device.
     """
 
     __slots__ = ("descriptor", "path")
@@ -35,9 +36,10 @@ class OpenFile:
         self.descriptor = -1
         self.path = path
         try:
-            self.descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-            if stat.S_ISDIR(os.fstat(self.descriptor).st_mode):
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+            # Looked at first, as opening alone waits for a pipe's writer and can move a device.
+            _refuse_other_than_files(path, os.stat(path).st_mode)
+            self.descriptor = os.open(path, os.O_RDONLY | _OPENING)
+            _refuse_other_than_files(path, os.fstat(self.descriptor).st_mode)
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 raise
@@ -55,6 +57,25 @@ class OpenFile:
     def fetch(self, url: str, starts: Sequence[int], stops: Sequence[int]) -> list[bytes]:
         """The bytes of half-open ranges; fewer only where the file ends."""
         return [read_fully(self, start, stop) for start, stop in zip(starts, stops, strict=True)]
+
+
+def _refuse_other_than_files(path: str, mode: int) -> None:
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "a pipe, socket or device, not a file", path)
+
+
+def read_file(path: str) -> bytes:
+    """All of a small file.
+
+    Raises
+    ------
+    SourceUnavailableError
+        If it cannot be opened or read, or is not a file.
+    """
+    file = OpenFile(path)
+    return read_fully(file, 0, os.fstat(file.descriptor).st_size)
 
 
 def read_fully(file: OpenFile, start: int, stop: int) -> bytes:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from itertools import batched
 from typing import Any
 
+from fsspec.archive import AbstractArchiveFileSystem
+
 from gridref.cache import LRU
-from gridref.errors import Place, SourceUnavailableError
-from gridref.forks import tell_in_children
+from gridref.errors import GridrefError, Place, SourceUnavailableError
+from gridref.forks import new_lock, tell_in_children
 from gridref.io.address import open_filesystem
 from gridref.io.answers import ask_described, describes_answers
 from gridref.io.faults import RetryPolicy, is_transient, status_of, unavailable
 from gridref.io.identity import check_identity, source_of_info
-from gridref.io.limit import MAX_REQUESTS, requests_in_flight
+from gridref.io.limit import MAX_REQUESTS, requests_in_flight, within_limit
 from gridref.io.traffic import current_traffic
 from gridref.model.manifest import Source
 
@@ -22,6 +25,8 @@ __all__ = ["RemoteFiles"]
 
 _KEPT_BYTES = 16 * 2**20
 _RANGE_NOT_SATISFIABLE = 416
+_one_at_a_time = new_lock()
+"""Members of an archive are read through one open file, whose position threads would share."""
 
 
 class RemoteFiles:
@@ -56,15 +61,15 @@ class RemoteFiles:
         """Size and version of a file, asked of the server and not of a kept listing."""
         filesystem, path = self.locate(url)
 
-        def ask() -> Mapping[str, Any]:
+        def ask() -> Source:
             filesystem.invalidate_cache(path.rpartition("/")[0])
             self._traffic.add(1)
-            info: Mapping[str, Any] = filesystem.info(path)
+            info: Mapping[str, Any] = within_limit(filesystem, "info")(path)
             if info.get("type") == "directory":
                 raise IsADirectoryError(path)
-            return info
+            return source_of_info(url, info)
 
-        return source_of_info(url, self._retry.call(ask, url))
+        return self._retry.call(ask, url)
 
     def checks(self, url: str) -> bool:
         """Whether `fetch` can compare a file with what was recorded by itself."""
@@ -103,7 +108,7 @@ class RemoteFiles:
                 delay = None if lasting else next(delays, None)
                 if delay is None:
                     i = (lasting or pending)[0]
-                    raise unavailable(url, failures[i], starts[i], stops[i]) from failures[i]
+                    raise _ours(url, failures[i], starts[i], stops[i])
                 time.sleep(delay)
         return [parts[i] for i in range(len(starts))]
 
@@ -128,12 +133,21 @@ class RemoteFiles:
 
 
 def _plain(filesystem: Any, path: str, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
-    results = filesystem.cat_ranges(
-        [path] * len(starts), list(starts), list(stops), on_error="return"
-    )
+    ask = within_limit(filesystem, "cat_ranges", sum(stops) - sum(starts))
+    with _one_at_a_time if isinstance(filesystem, AbstractArchiveFileSystem) else nullcontext():
+        results = ask([path] * len(starts), list(starts), list(stops), on_error="return")
     return [
         result if isinstance(result, BaseException) else (bytes(result), None) for result in results
     ]
+
+
+def _ours(url: str, failure: BaseException, start: int, stop: int) -> GridrefError:
+    """The error of ours for what was raised instead of a range."""
+    if isinstance(failure, GridrefError):
+        return failure.located(Place(source=url, start=start, stop=stop))
+    error = unavailable(url, failure, start, stop)
+    error.__cause__ = failure
+    return error
 
 
 def _not_too_long(url: str, part: bytes, start: int, stop: int) -> bytes:

@@ -15,6 +15,7 @@ from gridref.codecs import decode_chunk, encode_chunk, gzip_from_zlib
 from gridref.errors import GridrefError, Place, ReadError
 from gridref.model.encoding import Codec, bytes_codec
 from gridref.model.shard import boxes_of_interval
+from gridref.serve.absence import never_absent
 from gridref.serve.reader import Buffer, Reader
 from gridref.serve.segments import (
     DecodedRunSegment,
@@ -67,6 +68,7 @@ class ObjectReader:
         parts = self.read_parts(found, start, stop)
         return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
 
+    @never_absent()
     def at_hand(self, found: VirtualObject, start: int, stop: int) -> Buffer | None:
         """The bytes ``start:stop`` if nothing has to be waited for; else None.
 
@@ -98,6 +100,7 @@ class ObjectReader:
         except GridrefError as error:
             raise error.located(found.place) from error.__cause__
 
+    @never_absent()
     def read_parts(
         self, found: VirtualObject, start: int = 0, stop: int | None = None
     ) -> list[Buffer]:

@@ -17,6 +17,7 @@ from gridref.errors import GridrefError, Place
 from gridref.model.array import VirtualGroup
 from gridref.model.zarr_attributes import attributes_to_json
 from gridref.model.zarr_metadata import group_document
+from gridref.serve.absence import never_absent
 from gridref.serve.decoded_pages import DecodedPage
 from gridref.serve.object_reader import ObjectReader
 from gridref.serve.pages import ReferencePage, page_of, place_of
@@ -126,6 +127,7 @@ class KeySpace:
             warnings.warn(f"{path} is left out: {reason}", UserWarning, stacklevel=2)
         return reasons
 
+    @never_absent()
     def resolve(self, key: str) -> VirtualObject | None:
         """What answers for a key; None where nothing does (an unknown key or a missing chunk)."""
         parent, _, name = key.rpartition("/")
@@ -139,6 +141,7 @@ class KeySpace:
             return self._shard(path, view, coords)
         return self._page(path, view, coords).chunk(path, coords)
 
+    @never_absent()
     def chunk_of(self, key: str) -> tuple[str, ArrayView, tuple[int, ...]] | None:
         """Array path, view and coords that the key of a chunk names; None for any other key."""
         return self._split_chunk_key(key)
@@ -154,6 +157,7 @@ class KeySpace:
         place = place_of(view, coords)
         return self._pages.get_or_load((path, place), lambda: page_of(view, place))
 
+    @never_absent()
     def peek(self, key: str) -> VirtualObject | None:
         """What `resolve` says, if that is at hand without any work; else None."""
         parent, _, name = key.rpartition("/")

@@ -21,6 +21,7 @@ from gridref.io import MAX_REQUESTS, is_local
 from gridref.model.array import VirtualArray
 from gridref.model.encoding import Encoding, bytes_codec
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
+from gridref.serve.absence import never_absent
 from gridref.serve.lookup import LookedUp, look_up
 from gridref.serve.plan import PieceBatch, PieceSet, is_missing_block, plan_read
 from gridref.serve.points import plan_points
@@ -103,6 +104,7 @@ class Reader:
         vars(self).update(state)
         tell_in_children(self)
 
+    @never_absent()
     def read(
         self, array: VirtualArray, selection: Any = None, *, name: str | None = None
     ) -> NDArray[Any]:
@@ -148,6 +150,7 @@ class Reader:
         self._execute(looked_up, out, None)
         return out
 
+    @never_absent()
     def read_points(
         self, array: VirtualArray, coords: Sequence[ArrayLike], *, name: str | None = None
     ) -> NDArray[Any]:

@@ -9,9 +9,20 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gridref.errors import Place, SourceUnavailableError
-from gridref.io import Buffer, SourcePool, absolute_url, current_traffic, is_local
+from gridref.errors import SourceUnavailableError
+from gridref.io import (
+    Buffer,
+    RetryPolicy,
+    SourcePool,
+    absolute_url,
+    current_traffic,
+    is_absent,
+    is_local,
+    read_file,
+    within_limit,
+)
 from gridref.io.address import open_filesystem
+from gridref.io.faults import unavailable
 from gridref.io.identity import source_of_info
 from gridref.io.remote import RemoteFiles
 from gridref.model.manifest import Source
@@ -83,28 +94,32 @@ class StoreFiles:
         """All of a small file; None where there is none."""
         self._traffic.add(1)
         try:
-            if self._local:
-                with open(self.address(key), "rb") as file:
-                    data = file.read()
-            else:
-                data = bytes(self._filesystem.cat_file(f"{self._path}/{key}"))
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            return None
-        except OSError as error:
-            raise SourceUnavailableError(
-                f"cannot read the file: {error}", Place(source=self.address(key))
-            ) from error
+            data = self._read(key)
+        except SourceUnavailableError as error:
+            if is_absent(error) or isinstance(error.__cause__, IsADirectoryError):
+                return None
+            raise
         self._traffic.add(0, len(data))
         return data
+
+    def _read(self, key: str) -> bytes:
+        if self._local:
+            return read_file(self.address(key))
+        path = f"{self._path}/{key}"
+        return bytes(self._asked(key, "cat_file", path))
+
+    def _asked(self, key: str, method: str, path: str, **options: Any) -> Any:
+        """What the filesystem answers; whatever it raises becomes an error of ours."""
+        ask = within_limit(self._filesystem, method)
+        return RetryPolicy().call(lambda: ask(path, **options), self.address(key))
 
     def folders(self, key: str) -> list[str]:
         """Names of the folders right below a key, sorted."""
         self._traffic.add(1)
         if self._local:
-            with os.scandir(self.address(key)) as entries:
-                return sorted(entry.name for entry in entries if entry.is_dir())
+            return _folders_in(self.address(key))
         path = f"{self._path}/{key}".rstrip("/")
-        entries_below = self._filesystem.ls(path, detail=True)
+        entries_below = self._asked(key, "ls", path, detail=True)
         names = (
             str(entry["name"]).rstrip("/").rpartition("/")[2]
             for entry in entries_below
@@ -148,23 +163,37 @@ class StoreFiles:
         if self._filesystem.protocol in ("http", "https", ("http", "https")):
             return None
         self._traffic.add(1)
-        listed = self._filesystem.find(f"{self._path}/{below}".rstrip("/"), detail=True)
+        path = f"{self._path}/{below}".rstrip("/")
+        listed = self._asked(below, "find", path, detail=True)
+        if not listed and not self._is_empty(path, below):
+            return None
         if not all("ETag" in info for info in listed.values()):
             return None
         return {str(path).rstrip("/"): info for path, info in listed.items()}
+
+    def _is_empty(self, path: str, key: str) -> bool:
+        """Whether there is nothing: fsspec finds nothing, too, where it reaches nobody."""
+        try:
+            return not self._asked(key, "ls", path, detail=False)
+        except SourceUnavailableError as error:
+            if is_absent(error):
+                return True
+            raise
 
     def _local_source(self, key: str) -> Source | None:
         try:
             status = os.stat(self.address(key))
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError as error:
+            raise unavailable(self.address(key), error) from error
         return Source(self.address(key), status.st_size, status.st_mtime_ns)
 
     def _remote_source(self, key: str) -> Source | None:
         try:
             return self._remote.describe(self.address(key))
         except SourceUnavailableError as error:
-            if isinstance(error.__cause__, FileNotFoundError):
+            if is_absent(error):
                 return None
             raise
 
@@ -187,6 +216,14 @@ class StoreFiles:
                 for number, buffer in zip(members, buffers, strict=True):
                     parts[number] = bytes(buffer)
         return parts
+
+
+def _folders_in(path: str) -> list[str]:
+    try:
+        with os.scandir(path) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir())
+    except OSError as error:
+        raise unavailable(path, error) from error
 
 
 def _found(keys: Iterable[str], sources: Iterable[Source | None]) -> dict[str, Source]:
