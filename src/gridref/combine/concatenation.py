@@ -66,14 +66,14 @@ def is_new(groups: Sequence[VirtualGroup], growing: Sequence[str]) -> bool:
     return not is_there
 
 
-def no_such_dimension(dim: str, first: VirtualGroup) -> Problem:
+def no_such_dimension(dim: str, first: VirtualGroup, files: Sequence[str]) -> Problem:
     """Said first where inputs do not fit: a misspelt dimension makes a stack."""
     dims = dict.fromkeys(name for array in first.all_arrays().values() for name in array.dims)
     message = (
         f"no input has a dimension {dim!r}, so that they were to be stacked along a new one; the"
         f" first has {', '.join(list(dims)[:8]) or 'none'}"
     )
-    return Problem("dimension-missing", message)
+    return Problem("dimension-missing", message, sources=tuple(files))
 
 
 def _combine_level(

@@ -111,7 +111,7 @@ def combine(
 
     done = fold(groups, first_batch, some)
     if done.problems and without[0] is not None and None not in without:
-        first = no_such_dimension(growing[0], without[0])
+        first = no_such_dimension(growing[0], without[0], done.report.files)
         done = replace(done, problems=(first, *done.problems))
     return done.telling_what_is_left_out()
 

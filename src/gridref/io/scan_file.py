@@ -6,6 +6,7 @@ read in aligned blocks that are kept, with a readahead that doubles while readin
 
 from __future__ import annotations
 
+import copy
 import io
 import os
 from abc import abstractmethod
@@ -104,8 +105,8 @@ class ScanFile(io.RawIOBase):
     n_requests, n_bytes
         Reads sent, and bytes read.
     last_error
-        What the last failed read raised. Libraries written in C may replace an exception with
-        one of their own: see `raise_last_error`.
+        A copy of what the last failed read raised. Libraries written in C may replace an exception
+        with one of their own: see `raise_last_error`.
     """
 
     def __init__(self, source: Source) -> None:
@@ -190,7 +191,9 @@ class ScanFile(io.RawIOBase):
                     )
             return self._read_many(offsets, lengths)
         except GridrefError as error:
-            self.last_error = error
+            # Not the error itself: its traceback would keep the objects of the library that reads
+            # through this file, and they this file. h5py's may not outlive the interpreter.
+            self.last_error = copy.copy(error)
             raise
 
     def raise_last_error(self) -> None:

@@ -10,6 +10,31 @@ from gridref.adapters.cli.options import SERVED_VIEW_OPTIONS, takes
 
 __all__ = ["serve_command"]
 
+AllowedSources = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="PREFIX",
+        help="Read sources below these folders or URLs only; repeatable."
+        " Default: the folders that each catalog was built from.",
+    ),
+]
+AllowedHosts = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        help="Answer to this name too; repeatable, * for any."
+        " Default: names of the loopback device, and the address that is listened at.",
+    ),
+]
+AllowedOrigins = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="ORIGIN",
+        help="Let web pages of this origin read, like https://example.org; repeatable,"
+        " * for all. Default: all, but none on the loopback device.",
+    ),
+]
+
 
 @takes(SERVED_VIEW_OPTIONS)
 def serve_command(
@@ -20,30 +45,9 @@ def serve_command(
     port: Annotated[int, typer.Option(help="Port to listen at.")] = 8000,
     host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
     workers: Annotated[int, typer.Option(help="Processes.")] = 1,
-    allow_source: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="PREFIX",
-            help="Read sources below these folders or URLs only; repeatable."
-            " Default: the folders that each catalog was built from.",
-        ),
-    ] = None,
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Answer to this name too; repeatable, * for any."
-            " Default: names of the loopback device, and the address that is listened at.",
-        ),
-    ] = None,
-    allow_origin: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="ORIGIN",
-            help="Let web pages of this origin read, like https://example.org; repeatable,"
-            " * for all. Default: all, but none on the loopback device.",
-        ),
-    ] = None,
+    allow_source: AllowedSources = None,
+    allow_host: AllowedHosts = None,
+    allow_origin: AllowedOrigins = None,
     max_age: Annotated[int, typer.Option(help="Seconds for which answers stay fresh.")] = 0,
     access_log: Annotated[bool, typer.Option(help="Log each request as a line of JSON.")] = True,
     **options: Any,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import traceback
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cache, cached_property
@@ -42,11 +45,22 @@ def _hdf5_errors(place: Place, doing: str) -> Iterator[None]:
     """Turn what h5py raises into a `SourceFormatError` about `place`."""
     try:
         yield
-    except GridrefError:
+    except GridrefError as error:
+        _release_frames(error)
         raise
     except _HDF5_ERRORS as error:
+        _release_frames(error)
         detail = str(error.args[0] if error.args else error) or type(error).__name__
         raise SourceFormatError(f"cannot {doing}: {detail}", place) from error
+
+
+def _release_frames(error: BaseException) -> None:
+    """Let go of what the functions that an error went through hold.
+
+    An error may be kept until the interpreter ends. Objects of h5py that are alive then are freed
+    by HDF5, which calls the Python file object below them, and the process crashes.
+    """
+    traceback.clear_frames(error.__traceback__)
 
 
 def read_original(
@@ -119,6 +133,7 @@ class OriginalFile:
         except GridrefError:
             self._stream.close()
             raise
+        _open_files.add(self)
 
     def read(self, path: str, selection: tuple[slice, ...] | None = None) -> NDArray[Any]:
         """Values of a dataset; see `read_original`."""
@@ -211,6 +226,16 @@ class OriginalFile:
     def _waiting(self) -> AbstractContextManager[None]:
         """Around what h5py may wait for fsspec in."""
         return nullcontext() if is_local(self._url) else collector_paused()
+
+
+_open_files = weakref.WeakSet[OriginalFile]()
+
+
+@atexit.register
+def _close_files() -> None:
+    """Close what is still open, while Python can still be called: see `_release_frames`."""
+    for file in list(_open_files):
+        file.close()
 
 
 def _open(file: h5py.File, path: str, place: Place) -> h5py.Dataset:

@@ -154,13 +154,8 @@ def _metadata(directory: Directory) -> dict[int, Any]:
 
 def _page(directory: Directory, number: int) -> Page:
     """Read what a directory says about its pixels."""
-    entries = directory.entries
+    _check_tags(directory)
     compression = directory.integer(Tag.COMPRESSION, 1)
-    if not entries.keys() <= _ORDINARY_TAGS or compression in _UNUSUAL_COMPRESSIONS:
-        raise _NotOrdinaryError
-    single = [entries[code] for code in _SINGLE_INTEGERS if code in entries]
-    if any(entry.n_values != 1 or entry.kind not in _INTEGER_KINDS for entry in single):
-        raise _NotOrdinaryError
     samples = directory.integer(Tag.SAMPLES_PER_PIXEL, 1)
     bits = _uniform(directory, Tag.BITS_PER_SAMPLE, samples)
     sample_format = _uniform(directory, Tag.SAMPLE_FORMAT, samples)
@@ -171,10 +166,9 @@ def _page(directory: Directory, number: int) -> Page:
     dtype = None if name is None else np.dtype(name)
     offsets, counts = _segments(directory, layout)
     predictor = directory.integer(Tag.PREDICTOR, 1)
-    subsampling = directory.integers(Tag.YCBCR_SUBSAMPLING)
     tables = directory.array(Tag.JPEG_TABLES)
     fill_order = directory.integer(Tag.FILL_ORDER, 1)
-    subsampled = subsampling != (1, 1) if subsampling else photometric == 6
+    subsampled = _is_subsampled(directory, photometric)
     plain = compression == 1 and predictor == 1 and fill_order == 1 and not subsampled
     if plain and len(counts) == 1 and bool(counts[0]) != bool(offsets[0]):
         raise _NotOrdinaryError  # not missing, to most readers
@@ -208,6 +202,22 @@ def _page(directory: Directory, number: int) -> Page:
         and layout.in_row_order
         and _follow_each_other(offsets, counts, math.prod(layout.shape) * bits // 8),
     )
+
+
+def _check_tags(directory: Directory) -> None:
+    entries = directory.entries
+    if not entries.keys() <= _ORDINARY_TAGS:
+        raise _NotOrdinaryError
+    if directory.integer(Tag.COMPRESSION, 1) in _UNUSUAL_COMPRESSIONS:
+        raise _NotOrdinaryError
+    single = [entries[code] for code in _SINGLE_INTEGERS if code in entries]
+    if any(entry.n_values != 1 or entry.kind not in _INTEGER_KINDS for entry in single):
+        raise _NotOrdinaryError
+
+
+def _is_subsampled(directory: Directory, photometric: int) -> bool:
+    factors = directory.integers(Tag.YCBCR_SUBSAMPLING)
+    return factors != (1, 1) if factors else photometric == 6
 
 
 def _is_planar(directory: Directory) -> bool:

@@ -1,0 +1,86 @@
+"""Processes in which a read below h5py failed end as others do."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+SETTING = """
+import io, sys
+import fsspec, h5py, numpy as np
+from gridref.errors import SourceUnavailableError
+from gridref.formats.hdf5.original import OriginalFile, read_original
+from gridref.io import open_for_scan, scan_file
+
+content = io.BytesIO()
+with h5py.File(content, "w") as written:
+    written["x"] = np.arange(100_000)
+fsspec.filesystem("memory").pipe_file("/a.h5", content.getvalue())
+
+def cut(*arguments):
+    raise SourceUnavailableError("the cable was cut")
+
+def cut_the_cable():
+    scan_file.RemoteScanFile._read_many = cut
+
+kept = []
+"""
+
+WHILE_OPENING = """
+cut_the_cable()
+try:
+    read_original("memory://a.h5", "x")
+except SourceUnavailableError as error:
+    kept.append(error)
+"""
+
+WHILE_READING = """
+file = OriginalFile("memory://a.h5")
+cut_the_cable()
+try:
+    file.read("x")
+except SourceUnavailableError as error:
+    kept.append(error)
+"""
+
+BELOW_PLAIN_H5PY = """
+file = open_for_scan("memory://a.h5")
+cut_the_cable()
+try:
+    h5py.File(file)
+except SourceUnavailableError as error:
+    kept.append(file)
+"""
+
+UNHANDLED = """
+cut_the_cable()
+read_original("memory://a.h5", "x")
+"""
+
+
+def ended(program: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", SETTING + program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    "program",
+    [WHILE_OPENING, WHILE_READING, WHILE_READING + "file.close()", BELOW_PLAIN_H5PY],
+    ids=["opening", "reading", "reading, closed", "plain h5py"],
+)
+def test_an_error_that_is_kept_until_the_end_does_no_harm(program: str) -> None:
+    done = ended(program + "\nassert len(kept) == 1\n")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_error_that_nothing_catches_ends_with_its_message() -> None:
+    done = ended(UNHANDLED)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].endswith("SourceUnavailableError: the cable was cut")
