@@ -82,3 +82,24 @@ def test_no_package_hides_behind_a_call_of_its_name(folder: Path) -> None:
         "        assert callable(getattr(gridref, name)), name"
     )
     loaded_by(code, folder)
+
+
+def test_importing_the_test_helpers_loads_nothing_heavy(folder: Path) -> None:
+    assert not loaded_by("import gridref.testing", folder) & {
+        *HEAVY,
+        "numpy",
+        "hypothesis",
+        "pytest",
+    }
+
+
+@pytest.mark.parametrize(
+    ("module", "package"),
+    [("strategies", "hypothesis"), ("codecs", "pytest"), ("formats", "pytest")],
+)
+def test_test_helpers_name_the_extra_that_is_missing(module: str, package: str) -> None:
+    code = f"import sys; sys.modules[{package!r}] = None; import gridref.testing.{module}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1] == (
+        f"ModuleNotFoundError: gridref.testing.{module} needs {package}: pip install gridref[test]"
+    )

@@ -12,10 +12,11 @@ from hypothesis import given
 
 from gridref.catalog import open_catalog, write_catalog
 from gridref.model.array import VirtualGroup
-from tests.property.catalog_groups import GROUPS, assert_same_group
+from gridref.testing.invariants import assert_same_group
+from gridref.testing.strategies import groups
 
 
-@given(GROUPS)
+@given(groups())
 def test_a_local_catalog_holds_the_group(group: VirtualGroup) -> None:
     folder = Path(tempfile.mkdtemp())
     try:
@@ -33,7 +34,7 @@ def test_a_local_catalog_holds_the_group(group: VirtualGroup) -> None:
         shutil.rmtree(folder)
 
 
-@given(GROUPS)
+@given(groups())
 def test_a_catalog_on_another_filesystem_holds_the_group(group: VirtualGroup) -> None:
     url = f"memory://catalogs/{uuid.uuid4().hex}"
     try:

@@ -20,30 +20,13 @@ from gridref.model.projection import (
     project,
     project_progressions,
 )
+from gridref.testing.strategies import selections
 
 
 @st.composite
 def grid_axes(draw: st.DrawFn) -> GridAxis:
     edges = draw(st.lists(st.integers(1, 7), min_size=1, max_size=10))
     return GridAxis.from_edges(edges, draw(st.integers(0, sum(edges))))
-
-
-def selections(extent: int) -> st.SearchStrategy[Any]:
-    slices = st.builds(
-        slice,
-        st.none() | st.integers(-extent - 3, extent + 3),
-        st.none() | st.integers(-extent - 3, extent + 3),
-        st.none() | st.integers(-9, 9).filter(bool),
-    )
-    if extent == 0:
-        return slices
-    indices = st.lists(st.integers(-extent, extent - 1), max_size=12).map(
-        lambda values: np.array(values, dtype=np.int64)
-    )
-    masks = st.lists(st.booleans(), min_size=extent, max_size=extent).map(
-        lambda values: np.array(values, dtype=bool)
-    )
-    return slices | indices | masks
 
 
 def carry_out(
@@ -62,7 +45,7 @@ def carry_out(
 @given(st.data())
 def test_one_axis(data: st.DataObject) -> None:
     axis = data.draw(grid_axes())
-    selection = data.draw(selections(axis.extent))
+    selection = data.draw(selections(axis.extent, keep=True))
     values = np.arange(axis.extent)
     expected = values[selection]
     normal = normalize_selection(selection, axis.extent)
@@ -75,7 +58,7 @@ def test_one_axis(data: st.DataObject) -> None:
 @given(st.data())
 def test_no_chunk_twice_and_none_in_vain(data: st.DataObject) -> None:
     axis = data.draw(grid_axes())
-    selection = data.draw(selections(axis.extent))
+    selection = data.draw(selections(axis.extent, keep=True))
     projection = project(axis, normalize_selection(selection, axis.extent))
     touched = np.unique(axis.locate(np.arange(axis.extent)[selection]))
     assert projection.chunk.tolist() == touched.tolist()

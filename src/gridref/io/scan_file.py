@@ -191,9 +191,7 @@ class ScanFile(io.RawIOBase):
                     )
             return self._read_many(offsets, lengths)
         except GridrefError as error:
-            # Not the error itself: its traceback would keep the objects of the library that reads
-            # through this file, and they this file. h5py's may not outlive the interpreter.
-            self.last_error = copy.copy(error)
+            self.last_error = _alone(error)
             raise
 
     def raise_last_error(self) -> None:
@@ -230,6 +228,17 @@ class ScanFile(io.RawIOBase):
                 plan.read_of.tolist(), plan.offset_in_read.tolist(), lengths, strict=True
             )
         ]
+
+
+def _alone(error: GridrefError) -> GridrefError:
+    """A copy that keeps nothing of where the error came from.
+
+    A traceback would keep the objects of the library that reads through a file, and they the file;
+    those of h5py may not outlive the interpreter.
+    """
+    copied = copy.copy(error)  # with its traceback, where tblib is loaded
+    copied.__cause__ = copied.__context__ = None
+    return copied.with_traceback(None)
 
 
 class LocalScanFile(ScanFile):

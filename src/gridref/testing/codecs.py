@@ -11,12 +11,17 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 
 from gridref.codecs import codec_named, decode_chunk, why_not
 from gridref.errors import DecodeError
 from gridref.model.encoding import Codec, Encoding
+
+try:
+    import pytest
+except ModuleNotFoundError as error:
+    message = "gridref.testing.codecs needs pytest: pip install gridref[test]"
+    raise ModuleNotFoundError(message, name=error.name) from None
 
 __all__ = ["CodecTests"]
 

@@ -16,7 +16,6 @@ from typing import Any, get_args
 
 import fsspec
 import numpy as np
-import pytest
 import zarr
 from numpy.typing import NDArray
 
@@ -26,6 +25,12 @@ from gridref.formats import Scanner, expand_files
 from gridref.formats.location import open_location
 from gridref.formats.registry import data_names, scanner_of
 from gridref.formats.scanner import Reach
+
+try:
+    import pytest
+except ModuleNotFoundError as error:
+    message = "gridref.testing.formats needs pytest: pip install gridref[test]"
+    raise ModuleNotFoundError(message, name=error.name) from None
 
 __all__ = ["Sample", "ScannerTests"]
 

@@ -54,6 +54,11 @@ except SourceUnavailableError as error:
     kept.append(file)
 """
 
+COPIED_WITH_TRACEBACKS = """
+import tblib.pickling_support  # as dask.distributed does
+tblib.pickling_support.install()
+"""
+
 UNHANDLED = """
 cut_the_cable()
 read_original("memory://a.h5", "x")
@@ -72,8 +77,14 @@ def ended(program: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize(
     "program",
-    [WHILE_OPENING, WHILE_READING, WHILE_READING + "file.close()", BELOW_PLAIN_H5PY],
-    ids=["opening", "reading", "reading, closed", "plain h5py"],
+    [
+        WHILE_OPENING,
+        WHILE_READING,
+        WHILE_READING + "file.close()",
+        BELOW_PLAIN_H5PY,
+        COPIED_WITH_TRACEBACKS + BELOW_PLAIN_H5PY,
+    ],
+    ids=["opening", "reading", "reading, closed", "plain h5py", "tblib"],
 )
 def test_an_error_that_is_kept_until_the_end_does_no_harm(program: str) -> None:
     done = ended(program + "\nassert len(kept) == 1\n")
