@@ -146,7 +146,7 @@ def test_what_is_asked_for_again_counts_again(tmp_path: Path, make: Callable[[Pa
     name = make(tmp_path)
     with serving(Site(served(tmp_path), statuses=[503, 503])) as site:
         report = gridref.scan(f"{site.url}/{name}").report
-        assert report.n_requests == len(site.requests) >= 4
+        assert report.n_requests == len(site.requests) >= 3  # two of them refused
 
 
 @pytest.mark.parametrize("make", CASES)

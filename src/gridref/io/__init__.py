@@ -13,6 +13,7 @@ from gridref.io.address import (
 from gridref.io.coalesce import Merging, ReadPlan, plan_reads
 from gridref.io.collector import collector_paused
 from gridref.io.faults import RetryPolicy, is_absent
+from gridref.io.layouts import Layouts, learning_layouts
 from gridref.io.limit import MAX_REQUESTS, within_limit
 from gridref.io.local import read_file
 from gridref.io.pool import IdentityCheck, SourcePool
@@ -25,6 +26,7 @@ __all__ = [
     "Buffer",
     "DataNames",
     "IdentityCheck",
+    "Layouts",
     "Merging",
     "RangeReader",
     "ReadPlan",
@@ -42,6 +44,7 @@ __all__ = [
     "expand_urls",
     "is_absent",
     "is_local",
+    "learning_layouts",
     "open_filesystem",
     "open_for_scan",
     "options_for",

@@ -71,6 +71,42 @@ class RemoteFiles:
 
         return self._retry.call(ask, url)
 
+    def begin(
+        self, url: str, starts: Sequence[int], stops: Sequence[int]
+    ) -> tuple[Source, list[bytes]]:
+        """Size and version of a file with bytes of it, out of one answer where they are in it.
+
+        The first range starts at 0. Bytes of ranges that did not come whole are empty.
+        """
+        if self.checks(url):
+
+            def ask() -> list[Any]:
+                results = self._ask(url, starts, stops)
+                if isinstance(results[0], BaseException):
+                    raise results[0]
+                return results
+
+            results = self._retry.call(ask, url)
+            source = results[0][1]
+            if source is not None and source.size_bytes is not None:
+                return source, [
+                    self._beginning(source, result, start, stop)
+                    for result, start, stop in zip(results, starts, stops, strict=True)
+                ]
+        return self.describe(url), [b""] * len(starts)
+
+    def _beginning(self, source: Source, result: Any, start: int, stop: int) -> bytes:
+        """The bytes of a range, if they are all there and of that file."""
+        if isinstance(result, BaseException) or result[1] is None:
+            return b""
+        part, found = result
+        check_identity(source, found)
+        self._traffic.add(0, len(part))
+        whole = len(_not_too_long(source.url, part, start, stop)) == (
+            min(stop, source.size_bytes or 0) - start
+        )
+        return bytes(part) if whole else b""
+
     def checks(self, url: str) -> bool:
         """Whether `fetch` can compare a file with what was recorded by itself."""
         return describes_answers(self.locate(url)[0])

@@ -27,6 +27,7 @@ from gridref.forks import new_rlock
 from gridref.io.address import absolute_url, is_local
 from gridref.io.coalesce import LOCAL_MERGING, REMOTE_MERGING, Merging, plan_reads
 from gridref.io.faults import RetryPolicy
+from gridref.io.layouts import Layouts, current_layouts
 from gridref.io.local import OpenFile
 from gridref.io.protocols import RangeReader
 from gridref.io.remote import RemoteFiles
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 __all__ = ["LocalScanFile", "RemoteScanFile", "ScanFile", "describe_source", "open_for_scan"]
+
+MAX_FIRST_RANGES = 4
+"""Ranges of a file that are asked for before anything of it is known."""
 
 
 def describe_source(
@@ -86,13 +90,26 @@ def open_for_scan(
     if is_local(address):
         return LocalScanFile(address)
     files = RemoteFiles(storage_options, retry)
-    return RemoteScanFile(
+    layouts = current_layouts()
+    starts, stops = _runs(layouts.expected(address), block_bytes)
+    source, parts = files.begin(address, starts, stops)
+    file = RemoteScanFile(
         files,
-        files.describe(address),
+        source,
         block_bytes=block_bytes,
         max_readahead_bytes=max_readahead_bytes,
         max_cached_bytes=max_cached_bytes,
+        layouts=layouts,
     )
+    file.begin_with(starts, parts)
+    return file
+
+
+def _runs(blocks: list[int], block_bytes: int) -> tuple[list[int], list[int]]:
+    """Few byte ranges that hold blocks, and what lies between near ones."""
+    offsets = [number * block_bytes for number in blocks]
+    plan = plan_reads(offsets, [block_bytes] * len(blocks), REMOTE_MERGING)
+    return plan.start.tolist()[:MAX_FIRST_RANGES], plan.stop.tolist()[:MAX_FIRST_RANGES]
 
 
 class ScanFile(io.RawIOBase):
@@ -275,6 +292,8 @@ class RemoteScanFile(ScanFile):
         The file.
     block_bytes, max_readahead_bytes, max_cached_bytes
         Unit of reading, most that is read ahead, and most that is kept.
+    layouts
+        Where is noted, when the file is closed, what was used of it.
     """
 
     def __init__(
@@ -285,8 +304,11 @@ class RemoteScanFile(ScanFile):
         block_bytes: int,
         max_readahead_bytes: int,
         max_cached_bytes: int,
+        layouts: Layouts | None = None,
     ) -> None:
         super().__init__(source)
+        self._layouts = layouts
+        self._used: set[int] = set()
         self._reader = reader
         self._block_bytes = block_bytes
         self._max_readahead = max(1, max_readahead_bytes // block_bytes)
@@ -294,6 +316,21 @@ class RemoteScanFile(ScanFile):
         self._readahead = 1
         self._next_block = 0
         self._lock = new_rlock()
+
+    def begin_with(self, starts: Sequence[int], parts: Sequence[bytes]) -> None:
+        """Keep bytes that came with the description of the file; they start at whole blocks."""
+        unit = self._block_bytes
+        for start, part in zip(starts, parts, strict=True):
+            for offset in range(0, len(part), unit):
+                self._blocks.put((start + offset) // unit, part[offset : offset + unit])
+            self.n_requests += bool(part)
+            self.n_bytes += len(part)
+
+    @override
+    def close(self) -> None:
+        if not self.closed and self._layouts is not None and self.last_error is None:
+            self._layouts.learn(self.name, self._used)
+        super().close()
 
     @override
     def _read_many(self, offsets: Sequence[int], lengths: Sequence[int]) -> list[bytes]:
@@ -321,6 +358,7 @@ class RemoteScanFile(ScanFile):
 
     def _load(self, wanted: list[int]) -> dict[int, bytes]:
         """The blocks, the absent ones read as few runs together with what is read ahead."""
+        self._used.update(wanted)
         kept = ((number, self._blocks.get(number)) for number in wanted)
         blocks = {number: block for number, block in kept if block is not None}
         missing = [number for number in wanted if number not in blocks]

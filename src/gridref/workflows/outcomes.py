@@ -20,7 +20,15 @@ from typing import Literal
 from gridref.errors import GridrefError, InvalidRequestError
 from gridref.formats import ScanOptions
 from gridref.formats import scan as scan_file
-from gridref.io import MAX_REQUESTS, absolute_url, counted_traffic, current_traffic, is_local
+from gridref.io import (
+    MAX_REQUESTS,
+    Layouts,
+    absolute_url,
+    counted_traffic,
+    current_traffic,
+    is_local,
+    learning_layouts,
+)
 from gridref.model.array import VirtualGroup
 from gridref.options import check_choices
 from gridref.workflows.ahead import daemon_threads, run_ahead
@@ -99,7 +107,7 @@ def _in_threads(
     addresses: Sequence[str], options: ScanOptions, max_in_flight: int
 ) -> Iterator[Outcome]:
     """Remote files in threads; where all are local, one after the other."""
-    scan_one = partial(_outcome, options=options)
+    scan_one = partial(_outcome, options=options, layouts=Layouts())
     n_remote = sum(not is_local(absolute_url(address)) for address in addresses)
     n_threads = min(max_in_flight, n_remote)
     if n_threads < 2:
@@ -109,9 +117,10 @@ def _in_threads(
         yield from run_ahead(submit, addresses, 2 * n_threads)
 
 
-def _outcome(address: str, options: ScanOptions) -> Outcome:
+def _outcome(address: str, options: ScanOptions, layouts: Layouts) -> Outcome:
     try:
-        return scan_file(address, **vars(options))
+        with learning_layouts(layouts):
+            return scan_file(address, **vars(options))
     except InvalidRequestError:
         raise
     except GridrefError as error:

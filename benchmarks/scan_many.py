@@ -1,0 +1,115 @@
+"""Scanning many NetCDF4 files on a server with latency: gridref beside virtualizarr.
+
+Run with ``python -m benchmarks.scan_many [--delay MS] [--files N]``. A server of its own process on
+the loopback device holds back each answer and counts requests and bytes. virtualizarr scans in 16
+threads. Both are warmed up with one file; times are of the wall clock, one run each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import platform
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import gridref
+from benchmarks.hdf5_scan import N_VARIABLES, build
+from tests.http_server import Site, serving
+
+N_DIFFERENT = 24
+
+
+def serve_files(folder: str, n_files: int, delay_seconds: float, pipe: Connection) -> None:
+    """Serve the files of a folder under many names; tell what was asked for when told to."""
+    contents = [path.read_bytes() for path in sorted(Path(folder).iterdir())]
+    files = {f"/{n:05}.nc": contents[n % len(contents)] for n in range(n_files)}
+    etags = {path: f'"{path}"' for path in files}
+    with serving(Site(files, etags, delay_seconds=delay_seconds)) as site:
+        pipe.send(site.url)
+        while pipe.recv():
+            pipe.send((len(site.requests), site.most_at_once))
+            site.requests.clear()
+            site.most_at_once = 0
+
+
+@contextmanager
+def server(folder: str, n_files: int, delay_seconds: float) -> Iterator[tuple[str, Connection]]:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=serve_files, args=(folder, n_files, delay_seconds, theirs))
+    process.start()
+    try:
+        yield ours.recv(), ours
+    finally:
+        ours.send(False)
+        process.join()
+
+
+def by_gridref(urls: Sequence[str]) -> None:
+    gridref.scan_many(urls)
+
+
+def by_virtualizarr(urls: Sequence[str]) -> None:
+    from obspec_utils.registry import ObjectStoreRegistry
+    from obstore.store import HTTPStore
+    from virtualizarr.parsers import HDFParser
+
+    root = urls[0].rpartition("/")[0]
+    store = HTTPStore.from_url(root, client_options={"allow_http": True})
+    registry = ObjectStoreRegistry({root: store})
+    parser = HDFParser()
+
+    def scan(url: str) -> Any:
+        return parser(url=url, registry=registry)
+
+    with ThreadPoolExecutor(16) as threads:
+        list(threads.map(scan, urls))
+
+
+def measure(
+    scan_all: Callable[[Sequence[str]], None], urls: Sequence[str], pipe: Connection
+) -> tuple[float, float, int]:
+    """Milliseconds a file, requests a file, most requests at once."""
+    scan_all(urls[:1])
+    pipe.send(True)
+    pipe.recv()
+    started = time.perf_counter()
+    scan_all(urls)
+    spent = time.perf_counter() - started
+    pipe.send(True)
+    n_requests, most = pipe.recv()
+    return 1000 * spent / len(urls), n_requests / len(urls), most
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--files", type=int, default=500)
+    parser.add_argument("--delay", type=float, default=25, help="milliseconds an answer waits")
+    asked = parser.parse_args()
+    print(f"{platform.platform()}, Python {platform.python_version()}")
+    print(f"NetCDF4 files of {N_VARIABLES + 3} variables, {asked.delay:g} ms an answer\n")
+    print("| files | scanned by | ms a file | requests a file | most at once |")
+    print("|---:|---|---:|---:|---:|")
+    with tempfile.TemporaryDirectory() as folder:
+        for seed in range(N_DIFFERENT):
+            build(Path(folder) / f"{seed:02}.nc", seed)
+        with server(folder, asked.files, asked.delay / 1000) as (root, pipe):
+            urls = [f"{root}/{number:05}.nc" for number in range(asked.files)]
+            runs = [(urls[:24], by_virtualizarr), (urls[:24], by_gridref), (urls, by_gridref)]
+            for some, run in runs:
+                spent, requests, most = measure(run, some, pipe)
+                name = run.__name__.removeprefix("by_")
+                print(
+                    f"| {len(some)} | {name} | {spent:.1f} | {requests:.1f} | {most} |", flush=True
+                )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""Files that lie beside each other take one request each, and what was learnt is a hint only."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+import gridref
+from gridref.io.layouts import MAX_BLOCKS, MAX_MISSES, Layouts
+from tests.http_server import Site, serving
+
+pytest.importorskip("aiohttp", reason="HTTP needs aiohttp: install gridref[remote]")
+
+
+def content(folder: Path, n_variables: int, seed: int = 0) -> bytes:
+    path = folder / "one.h5"
+    with h5py.File(path, "w") as file:
+        for number in range(n_variables):
+            values = np.arange(900.0).reshape(30, 30) + seed
+            file.create_dataset(f"x{number}", data=values, chunks=(5, 30))
+    return path.read_bytes()
+
+
+def scanned(files: dict[str, bytes]) -> tuple[list[int], Counter[str]]:
+    with serving(Site(files, {path: f'"{path}"' for path in files})) as site:
+        groups = gridref.scan_many([f"{site.url}{path}" for path in files], max_in_flight=1)
+        n_requests = Counter(path for _, path, _ in site.requests)
+        assert [group.report.n_requests for group in groups] == [n_requests[path] for path in files]
+        for group, data in zip(groups, files.values(), strict=True):
+            with h5py.File(io.BytesIO(data), "r") as file:
+                for name, array in group.all_arrays().items():
+                    np.testing.assert_array_equal(array[...], file[name][...])
+    return [len(group.all_arrays()) for group in groups], n_requests
+
+
+def test_siblings_take_one_request(tmp_path: Path) -> None:
+    files = {f"/f{n}.h5": content(tmp_path, 30, seed=n) for n in range(6)}
+    _, n_requests = scanned(files)
+    assert n_requests["/f0.h5"] > 1
+    assert {n_requests[f"/f{n}.h5"] for n in range(1, 6)} == {1}
+
+
+def test_a_wrong_hint_changes_no_value(tmp_path: Path) -> None:
+    counts = [40, 1, 2, 40, 1, 40]
+    files = {f"/f{n}.h5": content(tmp_path, count) for n, count in enumerate(counts)}
+    found, _ = scanned(files)
+    assert found == counts
+
+
+def test_a_hint_is_dropped_after_misses() -> None:
+    layouts = Layouts()
+    layouts.learn("http://a/f.nc", set(range(20)))
+    assert layouts.expected("http://a/g.nc") == list(range(20))
+    assert layouts.expected("http://a/g.tif") == layouts.expected("http://b/g.nc") == [0]
+    for _ in range(MAX_MISSES - 1):
+        layouts.learn("http://a/g.nc", {0, 30})
+        assert set(range(20)) < set(layouts.expected("http://a/h.nc"))
+    layouts.learn("http://a/g.nc", {0, 30})
+    assert layouts.expected("http://a/h.nc") == [0, 30]
+
+
+def test_a_hint_stays_small() -> None:
+    layouts = Layouts()
+    layouts.learn("http://a/f.nc", set(range(10 * MAX_BLOCKS)))
+    assert layouts.expected("http://a/g.nc") == list(range(MAX_BLOCKS))
