@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -10,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from functools import partial
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, ClassVar
 
 __all__ = ["daemon_threads", "run_ahead"]
 
@@ -53,29 +54,60 @@ def daemon_threads[T, R](call: Callable[[T], R], n_threads: int) -> Iterator[Cal
     without waiting for the servers that they wait for. Leaving the ``with`` block does not wait
     either.
     """
-    tasks: SimpleQueue[_Task | None] = SimpleQueue()
-    for number in range(n_threads):
-        name = f"gridref-scan-{number}"
-        threading.Thread(target=_work, args=(tasks,), name=name, daemon=True).start()
+    crew = _Crew(n_threads)
 
     def submit(item: T) -> Future[R]:
         future: Future[R] = Future()
-        tasks.put((future, partial(copy_context().run, call, item)))
+        crew.tasks.put((future, partial(copy_context().run, call, item)))
         return future
 
     try:
         yield submit
     finally:
-        for _ in range(n_threads):
-            tasks.put(None)
+        crew.stop()
 
 
-def _work(tasks: SimpleQueue[_Task | None]) -> None:
-    while (task := tasks.get()) is not None:
-        future, call = task
-        if future.set_running_or_notify_cancel():
-            try:
-                future.set_result(call())
-            except BaseException as error:  # noqa: BLE001 - raised again where it is asked for
-                future.set_exception(error)
-        del task, future, call  # results are not kept while the thread waits for the next task
+class _Crew:
+    """Some threads, and what they are to do."""
+
+    live: ClassVar[set[_Crew]] = set()
+
+    def __init__(self, n_threads: int) -> None:
+        self.tasks: SimpleQueue[_Task | None] = SimpleQueue()
+        self.stopped = False
+        self.threads = [
+            threading.Thread(target=self._work, name=f"gridref-scan-{number}", daemon=True)
+            for number in range(n_threads)
+        ]
+        self.live.add(self)
+        for thread in self.threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Let no thread begin another task."""
+        self.live.discard(self)
+        self.stopped = True
+        for _ in self.threads:
+            self.tasks.put(None)
+
+    def _work(self) -> None:
+        while (task := self.tasks.get()) is not None and not self.stopped:
+            future, call = task
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(call())
+                except BaseException as error:  # noqa: BLE001 - raised where it is asked for
+                    future.set_exception(error)
+            del task, future, call  # results are not kept while the thread waits
+
+
+def _stop_all() -> None:
+    """At the end of the program: idle threads must not wake up while the interpreter is cleared."""
+    for crew in list(_Crew.live):
+        crew.stop()
+        for thread in crew.threads:
+            thread.join(_PATIENCE_SECONDS / len(crew.threads))
+
+
+_PATIENCE_SECONDS = 0.5
+atexit.register(_stop_all)
