@@ -61,6 +61,7 @@ def assert_same_array(got: VirtualArray, expected: VirtualArray) -> None:
     assert got.grid == expected.grid
     assert got.dtype == expected.dtype
     assert got.dims == expected.dims
+    assert got.enumeration == expected.enumeration
     assert_same_value(dict(got.attrs), dict(expected.attrs))
     if expected.dtype.kind == "T":
         assert got.fill_value == expected.fill_value

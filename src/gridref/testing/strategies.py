@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from gridref.model.array import MISSING_BLOCK, BlockTable, VirtualArray, VirtualGroup
 from gridref.model.encoding import Codec, EdgePolicy, Encoding, Unpacking
+from gridref.model.enumeration import Enumeration
 from gridref.model.grid import ChunkGrid
 from gridref.model.indexing import isel
 from gridref.model.joining import concatenate
@@ -226,7 +227,16 @@ def arrays(draw: st.DrawFn) -> VirtualArray:
         tuple(kinds),
         tuple(tables),
         blocks,
+        enumeration=draw(st.none() | enumerations()),
     )
+
+
+def enumerations() -> st.SearchStrategy[Enumeration]:
+    """Enumerations of any names and numbers."""
+    numbers = st.integers(-(2**63), 2**64 - 1)
+    members = st.dictionaries(st.text(max_size=3), numbers, max_size=3)
+    items = members.map(lambda found: tuple(found.items()))
+    return st.builds(Enumeration, st.text(min_size=1, max_size=3), items)
 
 
 def _block(
