@@ -1,0 +1,64 @@
+"""How long apart failures are tried again, with a clock that nobody waits for."""
+
+from __future__ import annotations
+
+import pytest
+
+from gridref.errors import SourceUnavailableError
+from gridref.io import RetryPolicy, faults
+
+
+@pytest.fixture
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds that were slept, with no chance in them."""
+    seconds: list[float] = []
+    monkeypatch.setattr(faults.time, "sleep", seconds.append)
+    monkeypatch.setattr(faults.random, "random", lambda: 0.0)
+    return seconds
+
+
+class Failing:
+    def __init__(self, n_failures: int, error: Exception) -> None:
+        self.n_failures, self.error, self.n_calls = n_failures, error, 0
+
+    def __call__(self) -> str:
+        self.n_calls += 1
+        if self.n_calls <= self.n_failures:
+            raise self.error
+        return "there"
+
+
+def test_delays_double_up_to_the_maximum(slept: list[float]) -> None:
+    assert list(RetryPolicy(6, first_delay=0.5, max_delay=3).delays()) == [0.5, 1, 2, 3, 3]
+    assert list(RetryPolicy(1).delays()) == []
+    assert list(RetryPolicy(2, first_delay=9, max_delay=5).delays()) == [5]
+
+
+@pytest.mark.parametrize(("chance", "factor"), [(0.0, 1.0), (0.5, 1.125), (1.0, 1.25)])
+def test_up_to_a_quarter_is_added(
+    monkeypatch: pytest.MonkeyPatch, chance: float, factor: float
+) -> None:
+    monkeypatch.setattr(faults.random, "random", lambda: chance)
+    assert list(RetryPolicy(3, first_delay=2, max_delay=3).delays()) == [2 * factor, 3 * factor]
+
+
+@pytest.mark.parametrize("n_failures", [0, 1, 3])
+def test_each_failure_is_waited_for_once(slept: list[float], n_failures: int) -> None:
+    action = Failing(n_failures, ConnectionResetError("gone"))
+    assert RetryPolicy(4, first_delay=1).call(action, "s3://a") == "there"
+    assert slept == [1, 2, 4][:n_failures]
+    assert action.n_calls == n_failures + 1
+
+
+def test_the_last_failure_is_not_waited_for(slept: list[float]) -> None:
+    action = Failing(9, TimeoutError("late"))
+    with pytest.raises(SourceUnavailableError, match="late"):
+        RetryPolicy(3, first_delay=1).call(action, "s3://a")
+    assert (slept, action.n_calls) == ([1, 2], 3)
+
+
+def test_lasting_failures_are_not_waited_for(slept: list[float]) -> None:
+    action = Failing(1, PermissionError("no"))
+    with pytest.raises(SourceUnavailableError, match="no permission"):
+        RetryPolicy(3).call(action, "s3://a")
+    assert (slept, action.n_calls) == ([], 1)
