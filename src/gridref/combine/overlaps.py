@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -176,14 +175,23 @@ def _note_gaps(
     """Note places between files where labels jump further than anywhere inside them."""
     if labels[0].dtype.kind in "SU":
         return
-    inside = [np.abs(np.diff(part)).max() for part in labels if len(part) > 1]
-    between = np.array([abs(b[0] - a[-1]) for a, b in itertools.pairwise(labels)])
+    inside = [_distances(part[:-1], part[1:]).max() for part in labels if len(part) > 1]
+    firsts, lasts = (np.array([part[place] for part in labels]) for place in (0, -1))
+    between = _distances(lasts[:-1], firsts[1:])
     if not inside or not len(between):
         return
     wide = np.flatnonzero(between > 1.5 * max(inside))
     if len(wide):
         case = {"labels jump before": [files[number + 1] for number in wide.tolist()]}
         notes.drift("gap", column.path, case, "left as they are")
+
+
+def _distances(one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
+    """How far apart numbers are; exact for integers of any size and sign."""
+    low, high = np.minimum(one, other), np.maximum(one, other)
+    if low.dtype.kind == "i":  # as the difference may be too large for the dtype with a sign
+        low, high = (part.view(f"u{part.dtype.itemsize}") for part in (low, high))
+    return np.asarray(high - low)
 
 
 def _note_disorder(
