@@ -28,6 +28,8 @@ TESTS = [
     "tests/unit/combine",
     "tests/unit/codecs",
     "tests/property",
+    "tests/integration/test_direct_view.py",
+    "tests/integration/test_mosaics.py",
 ]
 
 
