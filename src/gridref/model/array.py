@@ -19,13 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.errors import InvalidRequestError
-from gridref.model.blocks import (
-    MISSING_BLOCK,
-    AxisTable,
-    BlockSource,
-    BlockTable,
-    common_along,
-)
+from gridref.model.blocks import MISSING_BLOCK, AxisTable, BlockSource, BlockTable, common_along
 from gridref.model.display import html_of
 from gridref.model.encoding import EdgePolicy, Encoding, bytes_codec
 from gridref.model.enumeration import Enumeration
@@ -37,12 +31,9 @@ from gridref.options import check_names
 __all__ = [
     "MISSING_BLOCK",
     "ArrayAccess",
-    "AxisTable",
-    "BlockSource",
     "BlockTable",
     "VirtualArray",
     "VirtualGroup",
-    "common_along",
     "zero_of",
 ]
 

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.errors import NotRepresentableError
-from gridref.model.array import MISSING_BLOCK, VirtualArray, common_along
+from gridref.model.array import MISSING_BLOCK, VirtualArray
+from gridref.model.blocks import common_along
 from gridref.model.encoding import EdgePolicy, Encoding
 from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.zarr_metadata import data_type_from_json, data_type_to_json
