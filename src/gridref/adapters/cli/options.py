@@ -117,7 +117,7 @@ BUILD_OPTIONS: Mapping[str, Any] = {
     "conflicts": _text("Variables that do not fit together: raise, drop.", _COMBINING),
     "lossy": _flag("--lossy", "Dtypes may become one that rounds some values.", _COMBINING),
     "convert_units": _flag(
-        "--convert-units", "Bring units that differ on the first file's.", _COMBINING
+        "--convert-units", "Convert units that differ to the first file's.", _COMBINING
     ),
     "index_variables": _text(
         "Variables that count along a dimension that grows, like count=obs.",
