@@ -12,10 +12,11 @@ __all__ = ["EXCEPTIONS", "ExpectedFailure", "exception_of", "suite_and_test"]
 
 @dataclass(frozen=True)
 class ExpectedFailure:
-    """Tests by patterns of ``Class::test[parameters]``, and why they fail."""
+    """Tests by patterns of ``Class::test[parameters]``, why they fail, and whether they are run."""
 
     tests: tuple[str, ...]
     reason: str
+    run: bool = True
 
     def matches(self, test: str) -> bool:
         return any(_matches(test, pattern) for pattern in self.tests)
@@ -29,7 +30,9 @@ def _matches(test: str, pattern: str) -> bool:
 def _listed() -> tuple[ExpectedFailure, ...]:
     text = Path(__file__).with_name("exceptions.toml").read_text(encoding="utf-8")
     return tuple(
-        ExpectedFailure(tuple(entry["tests"]), " ".join(entry["reason"].split()))
+        ExpectedFailure(
+            tuple(entry["tests"]), " ".join(entry["reason"].split()), entry.get("run", True)
+        )
         for entry in tomllib.loads(text)["exceptions"]
     )
 
