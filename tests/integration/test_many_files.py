@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import signal
@@ -14,8 +15,11 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from rich.console import Console
 
 import gridref
+from gridref.adapters.cli.drawing import human_bytes
+from gridref.adapters.cli.progress import ScanProgress
 from gridref.errors import (
     FilesFailedError,
     InvalidRequestError,
@@ -188,6 +192,19 @@ def test_the_command_tells_what_it_left_out(site: Site, tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "3 files cannot be scanned" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("n_processes", [1, 2])
+def test_the_progress_bar_shows_what_the_server_counted(site: Site, n_processes: int) -> None:
+    shown = io.StringIO()
+    console = Console(file=shown, force_terminal=True, width=160, color_system=None)
+    with ScanProgress(console, quiet=False) as progress:
+        gridref.scan_many(urls(site), progress=progress, n_processes=n_processes)
+        n_bytes = sum(map(len, site.files.values()))
+    last = shown.getvalue()
+    assert f"{N_FILES}/{N_FILES}" in last
+    assert f"{len(site.requests)} requests, {human_bytes(n_bytes)}" in last
+    assert "files/s" in last
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")

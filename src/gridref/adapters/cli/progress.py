@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Self
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
 from rich.progress import (
@@ -15,6 +16,9 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.text import Text
+
+if TYPE_CHECKING:
+    from gridref.io import Traffic
 
 __all__ = ["ScanProgress"]
 
@@ -31,14 +35,36 @@ class _SpeedColumn(ProgressColumn):
         return Text("" if speed is None else f"{speed:.0f} {self.what}/s", style="dim")
 
 
+class _TrafficColumn(ProgressColumn):
+    """What was asked of files so far, and what came."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.traffic: Traffic | None = None
+
+    def render(self, task: Task) -> Text:
+        from gridref.adapters.cli.drawing import human_bytes
+
+        if self.traffic is None:
+            return Text()
+        n_bytes = human_bytes(self.traffic.n_bytes)
+        return Text(f"{self.traffic.n_requests} requests, {n_bytes}", style="dim")
+
+
 class ScanProgress:
-    """A progress bar with speed and remaining time; calls with (done, total) move it."""
+    """A progress bar with requests, bytes, speed and time left; calls with (done, total) move it.
+
+    Requests and bytes are those of all readers that are made inside of the ``with`` block.
+    """
 
     def __init__(self, console: Console, quiet: bool, what: str = "files") -> None:
+        self._traffic = _TrafficColumn()
+        self._counting = ExitStack()
         self._bar = Progress(
             TextColumn(what),
             BarColumn(),
             MofNCompleteColumn(),
+            self._traffic,
             _SpeedColumn(what),
             TimeRemainingColumn(),
             console=console,
@@ -48,11 +74,15 @@ class ScanProgress:
         self._task = self._bar.add_task(what, total=None)
 
     def __enter__(self) -> Self:
+        from gridref.io import counted_traffic
+
+        self._traffic.traffic = self._counting.enter_context(counted_traffic())
         self._bar.start()
         return self
 
     def __exit__(self, *exception: object) -> None:
         self._bar.stop()
+        self._counting.close()
 
     def __call__(self, done: int, total: int) -> None:
         """Show that so much is done."""
