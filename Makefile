@@ -6,13 +6,14 @@ VENV ?= .venv
 JOBS ?= 2
 ARGS ?=
 MINUTES ?= 10
+SEED ?= 0
 MUTANTS ?= 40
 SEED ?= 0
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test lint types check clients doors fuzz fuzz-hdf5 mutate soak bench constraints clean
+.PHONY: attack help env demo test lint types check clients doors fuzz fuzz-hdf5 mutate soak bench constraints clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +58,9 @@ fuzz: env ## the property tests with many more examples
 
 fuzz-hdf5: env ## fuzz the HDF5 scanner, guided by coverage, for MINUTES; see docs/fuzzing.md
 	$(BIN)/python -m tests.fuzz.fuzz_hdf5_scan --minutes $(MINUTES)
+
+attack: env ## attack catalogs and reads for MINUTES, with SEED; see docs/security.md
+	$(BIN)/python -m tests.fuzz.attack --minutes $(MINUTES) --seed $(SEED)
 
 mutate: env ## try the tests on small wrong changes to the code: MUTANTS a package, drawn by SEED
 	$(BIN)/python -m tests.mutation --mutants $(MUTANTS) --seed $(SEED) $(ARGS)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from gridref.catalog.damage import found_damaged
 from gridref.catalog.values import (
     attributes_from_json,
     dtype_from_json,
@@ -20,7 +21,6 @@ from gridref.catalog.values import (
 )
 from gridref.errors import (
     CatalogCorruptError,
-    CatalogError,
     CatalogVersionError,
     GridrefError,
     InvalidRequestError,
@@ -53,6 +53,14 @@ FORMAT_VERSIONS = (1,)
 type SourceUrls = Literal["absolute", "relative"]
 
 
+def _check_counts(entry: Any) -> None:
+    """Refuse counts that are no counts: members called ``n_``, ``first_`` or ``_bytes``."""
+    for name, value in vars(entry).items():
+        counts = name.startswith(("n_", "first_")) or name.endswith("_bytes")
+        if counts and (type(value) is not int or not 0 <= value < 2**63):
+            raise ValueError(f"{name} is {value!r}")
+
+
 @dataclass(frozen=True)
 class TableEntry:
     """One Parquet file: its name in the catalog, number of rows, size and SHA-256."""
@@ -62,6 +70,11 @@ class TableEntry:
     n_bytes: int
     sha256: str
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.file, str) or not isinstance(self.sha256, str):
+            raise ValueError(f"a table is called {self.file!r}, and its hash {self.sha256!r}")
+        _check_counts(self)
+
 
 @dataclass(frozen=True)
 class RowRange:
@@ -69,6 +82,9 @@ class RowRange:
 
     first_row: int
     n_rows: int
+
+    def __post_init__(self) -> None:
+        _check_counts(self)
 
 
 @dataclass(frozen=True)
@@ -80,6 +96,9 @@ class ChunkCounts:
     n_missing: int = 0
     stored_bytes: int = 0
     has_filter_masks: bool = False
+
+    def __post_init__(self) -> None:
+        _check_counts(self)
 
 
 @dataclass(frozen=True)
@@ -329,7 +348,9 @@ class CatalogDocument:
         """
         place = Place(source=address)
         document = _parse(content, place)
-        try:
+        with found_damaged("the catalog's description", place):
+            if _stated_digest(document) != document["digest"]:
+                raise ValueError("its content is not that of its digest")
             catalog = cls(
                 GroupEntry.from_json(document["root"]),
                 Interned.from_json(document),
@@ -343,17 +364,10 @@ class CatalogDocument:
             if missing:
                 raise ValueError(f"no table {', '.join(sorted(missing))}")
             return catalog, str(document["digest"])
-        except CatalogError:
-            raise
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            raise CatalogCorruptError(
-                f"the catalog's description is damaged ({error!r}): build the catalog again", place
-            ) from error
 
 
-def stated_digest(content: bytes) -> str:
+def _stated_digest(document: Mapping[str, Any]) -> str:
     """The digest of a root file, out of what stands in it."""
-    document = json.loads(content)
     members = ("source_urls", "extra", "axes", "encodings", "root")
     described = {name: document.get(name) for name in members}
     tables = {name: table["sha256"] for name, table in document["tables"].items()}
@@ -368,7 +382,7 @@ def _parse(content: bytes, place: Place) -> dict[str, Any]:
     """The JSON object, of a known format version."""
     try:
         document = json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError, MemoryError) as error:
         raise CatalogCorruptError(
             f"the catalog's description is not JSON, or cut ({error}): build the catalog again",
             place,
@@ -378,7 +392,7 @@ def _parse(content: bytes, place: Place) -> dict[str, Any]:
             f'not the description of a catalog: its "format" is not "{FORMAT_NAME}"', place
         )
     version = document.get("format_version")
-    if version not in FORMAT_VERSIONS:
+    if type(version) is not int or version not in FORMAT_VERSIONS:
         known = ", ".join(map(str, FORMAT_VERSIONS))
         raise CatalogVersionError(
             f"catalog of format version {version!r}, written by {document.get('created_by')!r};"

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, override
 
+from gridref.catalog.damage import found_damaged
 from gridref.catalog.document import (
     ROOT_FILE,
     ArrayEntry,
@@ -19,7 +20,7 @@ from gridref.catalog.storage import Folder, open_folder
 from gridref.catalog.table_file import TableFile
 from gridref.catalog.tables import BLOCK_SCHEMA, CHUNK_SCHEMA, SOURCE_SCHEMA
 from gridref.catalog.values import attributes_from_json
-from gridref.errors import CatalogCorruptError, GridrefError, Place
+from gridref.errors import CatalogCorruptError, Place
 from gridref.io import absolute_url, catalog_options
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.manifest import Source
@@ -209,27 +210,19 @@ def _group(entry: GroupEntry, contents: _Contents, path: str) -> VirtualGroup:
         name: _group(child, contents, f"{path}/{name}" if path else name)
         for name, child in entry.groups.items()
     }
-    try:
+    place = Place(source=contents.address, variable=path or "/")
+    with found_damaged("the attributes of a group", place):
         attrs = attributes_from_json(entry.attrs)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise CatalogCorruptError(
-            f"the attributes of a group are damaged ({error}): build the catalog again",
-            Place(source=contents.address, variable=path or "/"),
-        ) from error
     arrays = _LazyArrays(entry.arrays, contents, path)
     return VirtualGroup(arrays, groups, attrs, unlimited_dims=entry.unlimited_dims)
 
 
 def _array(entry: ArrayEntry, contents: _Contents, path: str) -> VirtualArray:
     place = Place(source=contents.address, variable=path)
-    try:
+    with found_damaged("the description of an array", place):
         parts = entry.parts(contents.shared)
         blocks = ParquetBlocks(
             contents.blocks, entry.blocks, parts["grid"].ndim, len(parts["encodings"])
         )
         manifest = ParquetManifest(contents.chunks, entry.chunks, entry.counts)
         return VirtualArray(**parts, manifests=(manifest,), block_source=blocks)
-    except (GridrefError, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise CatalogCorruptError(
-            f"the description of an array is damaged ({error}): build the catalog again", place
-        ) from error

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from gridref.catalog.document import TableEntry
 from gridref.errors import (
     CatalogCorruptError,
+    GridrefError,
     InvalidRequestError,
     Place,
     ShortReadError,
@@ -124,7 +125,7 @@ class TableFile:
 
     @contextmanager
     def _corruption(self) -> Iterator[None]:
-        """Turn what pyarrow raises for bad files into our errors."""
+        """Turn what pyarrow raises for bad files, whatever it is, into our errors."""
         try:
             yield
         except SourceUnavailableError as error:
@@ -139,5 +140,7 @@ class TableFile:
             raise self.corrupt("it is cut") from error
         except InvalidRequestError as error:
             raise self.corrupt(error.reason) from error
-        except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+        except GridrefError:
+            raise
+        except Exception as error:
             raise self.corrupt(f"{type(error).__name__}: {error}") from error

@@ -181,6 +181,8 @@ def dtype_to_json(dtype: np.dtype[Any]) -> Any:
 
 def dtype_from_json(document: Any) -> np.dtype[Any]:
     """The dtype of its JSON form."""
+    if isinstance(document, Mapping):
+        _refuse_others(document, _DATA_TYPE_MEMBERS)
     if isinstance(document, Mapping) and document["name"] == "numpy":
         return _dtype_of(document["configuration"]["descr"])
     return data_type_from_json(document)
@@ -278,9 +280,10 @@ def encoding_to_json(encoding: Encoding) -> dict[str, Any]:
 
 def encoding_from_json(document: Mapping[str, Any]) -> Encoding:
     """The encoding of its JSON form."""
+    _refuse_others(document, _ENCODING_MEMBERS)
     fill, unpacking = document.get("fill"), document.get("unpacking")
     return Encoding(
-        tuple(int(length) for length in document["chunk_shape"]),
+        tuple(map(_length, document["chunk_shape"])),
         dtype_from_json(document["data_type"]),
         tuple(_codec_from_json(codec) for codec in document["codecs"]),
         EdgePolicy(document["edge"]),
@@ -302,9 +305,34 @@ def _codec_to_json(codec: Codec) -> dict[str, Any]:
 
 
 def _codec_from_json(document: Mapping[str, Any]) -> Codec:
+    _refuse_others(document, _CODEC_MEMBERS)
+    if not isinstance(document["name"], str):
+        raise ValueError(f"a codec is called {document['name']!r}")
     if "configuration_json" in document:
+        if "configuration" in document:
+            raise ValueError("a codec has two configurations")
         return Codec(document["name"], document["configuration_json"])
     return Codec.from_json(document)
+
+
+def _length(value: Any) -> int:
+    if type(value) is not int or value >= 2**63:
+        raise ValueError(f"the length of a chunk is {value!r}")
+    return value
+
+
+_ENCODING_MEMBERS = frozenset(
+    {"chunk_shape", "data_type", "codecs", "edge", "prefix", "fill", "unpacking"}
+)
+_CODEC_MEMBERS = frozenset({"name", "configuration", "configuration_json"})
+_DATA_TYPE_MEMBERS = frozenset({"name", "configuration"})
+
+
+def _refuse_others(document: Mapping[str, Any], members: frozenset[str]) -> None:
+    """Refuse members that are not known: to pass over one is to decode otherwise than was meant."""
+    others = set(document) - members
+    if others:
+        raise ValueError(f"there is no member {', '.join(sorted(map(repr, others)))}")
 
 
 def _base64(raw: bytes) -> str:

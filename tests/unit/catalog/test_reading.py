@@ -5,6 +5,7 @@ import pickle
 import shutil
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from gridref.model.array import BlockTable, VirtualArray, VirtualGroup
 from gridref.model.encoding import Codec, Encoding
 from gridref.model.grid import ChunkGrid
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
+from tests.fuzz.catalog_attack import sign
 
 ENCODING = Encoding((1,), np.dtype("f4"), (Codec.of("bytes", endian="little"),))
 
@@ -328,6 +330,8 @@ def test_every_flipped_byte_of_the_chunk_table_is_noticed_or_harmless(tmp_path: 
 def edit(path: Path, change: Any) -> None:
     document = json.loads((path / "gridref.json").read_text())
     change(document)
+    with suppress(KeyError):
+        sign(document)
     (path / "gridref.json").write_text(json.dumps(document))
 
 
@@ -360,6 +364,10 @@ def test_members_that_contradict_each_other(tmp_path: Path) -> None:
         lambda document: document["axes"].clear(),
         lambda document: document["axes"][0].update(extent=-1),
         lambda document: document["encodings"].clear(),
+        lambda document: document["encodings"][0].update(congiguration={}),
+        lambda document: document["encodings"][0]["codecs"][0].update(congiguration={}),
+        lambda document: document["tables"]["chunks"].update(n_rows="3000"),
+        lambda document: array(document)["chunks"].update(first_row=-1),
         lambda document: array(document).update(data_type="float1"),
         lambda document: array(document).update(dimension_names=[]),
         lambda document: array(document).update(shape=[2999]),

@@ -12,7 +12,7 @@ import pandas as pd
 
 from gridref.adapters.http.policy import AllowedSources, folders_of, public_text
 from gridref.catalog import ROOT_FILE, CatalogGroup, open_catalog
-from gridref.errors import GridrefError, InvalidRequestError
+from gridref.errors import InvalidRequestError
 from gridref.io import SourcePool, absolute_url, describe_source, is_local
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import Source
@@ -135,17 +135,18 @@ class Site:
                 if entry.version is not None:
                     self._attempt(entry.name, lambda entry=entry: self._reopen(entry))
             for directory in self._directories:
-                for name, address in _catalogs_in(directory):
-                    if name not in self.entries:
-                        self._attempt(
-                            name, lambda n=name, a=address: self._add(n, a, trusted=False)
-                        )
+                self._attempt(f"{_name_of(directory)}/", lambda d=directory: self._add_new(d))
+
+    def _add_new(self, directory: str) -> None:
+        for name, address in _catalogs_in(directory):
+            if name not in self.entries:
+                self._attempt(name, lambda n=name, a=address: self._add(n, a, trusted=False))
 
     def _attempt(self, name: str, action: Any) -> None:
         try:
             action()
             self.problems.pop(name, None)
-        except (GridrefError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - no catalog keeps the others from being looked at
             self.problems[name] = public_text(error)
 
     def _named(self, catalogs: Iterable[str | os.PathLike[str]]) -> dict[str, str]:

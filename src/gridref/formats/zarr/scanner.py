@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gridref.formats.damage import found_damaged
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
 from gridref.formats.scanner import Reach
@@ -29,4 +30,5 @@ class ZarrScanner:
         from gridref.formats.zarr.files import StoreFiles
         from gridref.formats.zarr.hierarchy import scan_files
 
-        return scan_files(StoreFiles(location.url, options.storage_options), options)
+        with found_damaged(location.url):
+            return scan_files(StoreFiles(location.url, options.storage_options), options)

@@ -1,0 +1,83 @@
+"""Changed catalogs are refused, or change nothing: a few of the changes of `make attack`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import gridref
+from gridref.adapters.http.site import Site, SiteOptions
+from gridref.errors import CatalogCorruptError, GridrefError
+from tests.attack_doors import DOORS, is_told_by_http
+from tests.fuzz.catalog_attack import ATTACKS, attack, make_catalog, sign
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_catalog(tmp_path_factory.mktemp("attacked"))
+
+
+@pytest.mark.parametrize("kind", ATTACKS)
+def test_changes_are_refused_or_change_nothing(catalog: Path, tmp_path: Path, kind: str) -> None:
+    found = {seed: attack(catalog, kind, seed, tmp_path) for seed in range(60)}
+    assert {seed: what for seed, what in found.items() if what is not None} == {}
+
+
+def test_what_members_were_renamed_to_break_is_refused(catalog: Path, tmp_path: Path) -> None:
+    """Values changed where readers passed over members that they did not know."""
+    for seed in (13, 298):
+        assert attack(catalog, "members, signed anew", seed, tmp_path) is None
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_flipped_bit_in_a_codec_is_refused_by_every_door(tmp_path: Path, door: str) -> None:
+    changed = make_catalog(tmp_path)
+    root = changed / "gridref.json"
+    assert b'"configuration"' in root.read_bytes()
+    root.write_bytes(root.read_bytes().replace(b'"configuration"', b'"congiguration"'))
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - the server's is of the client's library
+        DOORS[door](changed, "a")
+    assert isinstance(caught.value, CatalogCorruptError) or is_told_by_http(caught.value)
+
+
+def test_deep_documents_are_damage(tmp_path: Path) -> None:
+    root = make_catalog(tmp_path) / "gridref.json"
+    root.write_text("[" * 200_000)
+    with pytest.raises(CatalogCorruptError):
+        gridref.open_catalog(root.parent)
+    references = tmp_path / "deep.json"
+    references.write_text('{"version": 1, "refs": {"a/.zarray": ' + "[" * 200_000)
+    with pytest.raises(GridrefError, match=r"deep\.json"):
+        gridref.scan(references)
+    references.write_text('{"version": 1, "refs": {".zgroup": "\\ud800"}}')
+    with pytest.raises(GridrefError, match=r"deep\.json"):
+        gridref.scan(references)
+
+
+def test_one_bad_catalog_does_not_keep_others_from_being_reloaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        make_catalog(tmp_path / name).rename(tmp_path / f"{name}.gridref")
+    site = Site([tmp_path], SiteOptions())
+    before = dict(site.entries)
+    (tmp_path / "one.gridref" / "gridref.json").write_text("[" * 200_000)
+    root = tmp_path / "two.gridref" / "gridref.json"
+    document = json.loads(root.read_text())
+    document["extra"]["new"] = 1
+    sign(document)
+    root.write_text(json.dumps(document))
+    site.refresh()
+    assert set(site.problems) == {"one"}
+    assert site.entries["one"] is before["one"]
+    assert site.entries["two"] is not before["two"]
+    monkeypatch.setattr("gridref.adapters.http.site.describe_source", _break)
+    site.refresh()
+    assert set(site.problems) == {"one", "two"}
+
+
+def _break(*arguments: object) -> None:
+    raise RecursionError("not an error of ours")
