@@ -39,7 +39,7 @@ OnError = Literal["raise", "skip"]
 type Outcome = VirtualGroup | GridrefError
 """A file described, or why it could not be."""
 
-FILES_PER_PROCESS = 500
+FILES_PER_PROCESS = 2000
 """Starting another process pays off from about so many files on."""
 FILES_PER_TASK = 64
 """Files that go to a process at a time: their groups come back with what is alike kept once."""
