@@ -111,6 +111,17 @@ def test_equal_packing_is_nothing_to_report(attrs: dict[str, Any]) -> None:
     assert done.group.arrays["v"].dtype == np.int8
 
 
+def test_signs_that_are_alike_stay_packed_whatever_else_differs() -> None:
+    parts = [
+        series([n], np.int8([-1]), _Unsigned="true", long_name=f"from file {n}") for n in range(2)
+    ]
+    done = combined(*parts)
+    assert done.group is not None
+    assert done.group.arrays["v"].dtype == np.int8
+    assert done.group.arrays["v"].attrs["_Unsigned"] == "true"
+    assert "packing" not in [drift.cause for drift in done.report]
+
+
 @pytest.mark.parametrize("n_units", [2, 4, 5, 6])
 def test_four_of_many_values_are_shown(n_units: int) -> None:
     parts = [series([n], units=f"unit{n}") for n in range(n_units)]
