@@ -146,7 +146,10 @@ class SourcePool:
 
     def _fetch(self, source: Source, starts: list[int], stops: list[int]) -> list[bytes]:
         if is_local(source.url):
-            return self._open_local(source).fetch(source.url, starts, stops)
+            file = self._open_local(source)
+            found = file.fetch(source.url, starts, stops)
+            self._require_same(source, file)
+            return found
         if not self._checks_identity:
             return self._remote.fetch(source.url, starts, stops)
         if not self._remote.checks(source.url):
@@ -165,8 +168,10 @@ class SourcePool:
         """
         if not _HAS_PREADV or not self._is_plain(source, offset, len(buffer)):
             return False
-        if not read_into(self._open_local(source), offset, buffer):
+        file = self._open_local(source)
+        if not read_into(file, offset, buffer):
             return False
+        self._require_same(source, file)
         self._counted(buffer)
         return True
 
@@ -179,17 +184,20 @@ class SourcePool:
         if file is None or not self._is_plain(source, offset, length):
             return None
         try:
-            if self._checks_identity:
-                check_identity(source, file.describe())
+            self._require_same(source, file)
+            part = read_cached(file, offset, offset + length)
+            self._require_same(source, file)
         except SourceChangedError:
             return None
-        return self._counted(read_cached(file, offset, offset + length))
+        return self._counted(part)
 
     def _read_one(self, source: Source, offset: int, length: int) -> Buffer | None:
         """One range of a local file, with little ado; None for whatever is not as it should be."""
         if not self._is_plain(source, offset, length):
             return None
-        part = read_fully(self._open_local(source), offset, offset + length)
+        file = self._open_local(source)
+        part = read_fully(file, offset, offset + length)
+        self._require_same(source, file)
         return self._counted(part) if len(part) == length else None
 
     def _is_plain(self, source: Source, offset: int, length: int) -> bool:
@@ -242,6 +250,11 @@ class SourcePool:
                 file = self._local.open(source.url)
                 check_identity(source, file.describe())
         return file
+
+    def _require_same(self, source: Source, file: OpenFile) -> None:
+        """Compare an open file with what was recorded: after a read, lest it was half old."""
+        if self._checks_identity:
+            check_identity(source, file.describe())
 
     def _check_remote(self, source: Source) -> None:
         with self._lock:

@@ -5,6 +5,7 @@ import pickle
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import numpy as np
@@ -268,3 +269,33 @@ def test_what_lies_in_memory_is_at_hand(tmp_path: Path, monkeypatch: pytest.Monk
     assert pool.at_hand(source, 0, 2) is None
     with pytest.raises(SourceChangedError):
         pool.read(source, 0, 2)
+
+
+@pytest.mark.parametrize("how", ["one", "several", "into a buffer"])
+def test_a_file_that_is_rewritten_while_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    path = tmp_path / "a.bin"
+    path.write_bytes(bytes(1000))
+    source, pool = describe_source(path), SourcePool(local_merging=Merging(0, 1))
+    assert source.mtime_ns is not None
+    later = source.mtime_ns + 1
+
+    def rewriting(read: Any) -> Any:
+        def read_and_rewrite(*arguments: Any) -> Any:
+            found = read(*arguments)
+            path.write_bytes(b"1" * 1000)
+            os.utime(path, ns=(later, later))
+            return found
+
+        return read_and_rewrite
+
+    for name in ("pread", "preadv"):
+        monkeypatch.setattr(os, name, rewriting(getattr(os, name)))
+    reads = {
+        "one": lambda: pool.read(source, 10, 20),
+        "several": lambda: pool.read_ranges(source, [10, 500], [20, 20]),
+        "into a buffer": lambda: pool.read_into(source, 10, memoryview(bytearray(20))),
+    }
+    with pytest.raises(SourceChangedError, match="last modified"):
+        reads[how]()
