@@ -35,8 +35,8 @@ def unpack(values: NDArray[Any], unpacking: Unpacking) -> NDArray[Any]:
     kind, size = values.dtype.kind, values.dtype.itemsize
     if (kind, unpacking.unsigned) in {("i", True), ("u", False)}:
         other = np.dtype(f"{'u' if kind == 'i' else 'i'}{size}")
-        values = values.astype(other)
-        fills = tuple(_wrapped(fill, other) for fill in fills)
+        stored, values = values.dtype, values.astype(other)
+        fills = tuple(_wrapped(fill, stored, other) for fill in fills)
     with np.errstate(all="ignore"):
         unpacked = values.astype(unpacking.dtype)
         masked = [unpacked == np.float64(fill) for fill in fills if fill == fill]
@@ -49,9 +49,10 @@ def unpack(values: NDArray[Any], unpacking: Unpacking) -> NDArray[Any]:
     return unpacked
 
 
-def _wrapped(fill: float, dtype: np.dtype[Any]) -> float:
-    """A stored integer read with the other signedness."""
-    if fill != int(fill):
+def _wrapped(fill: float, stored: np.dtype[Any], dtype: np.dtype[Any]) -> float:
+    """A stored integer read with the other signedness; what cannot be stored stays as it is."""
+    storable = np.iinfo(stored)
+    if not storable.min <= fill <= storable.max or fill != int(fill):
         return fill
     limits = np.iinfo(dtype)
     return (int(fill) - int(limits.min)) % (1 << dtype.itemsize * 8) + int(limits.min)

@@ -73,3 +73,10 @@ def test_the_stored_values_stay_as_they_are():
     found = unpack(stored, Unpacking(scale=2.0))
     assert stored.tolist() == [1, 2]
     assert found.tolist() == [2, 4]
+
+
+@pytest.mark.parametrize("fill", [np.inf, -np.inf, np.nan, 0.5, 1e30, -300, 256])
+def test_a_fill_value_that_cannot_be_stored_hides_nothing(fill: float) -> None:
+    stored = np.array([-1, 0, 1, 127], "i1")
+    found = unpack(stored, Unpacking(2.0, None, (fill,), unsigned=True))
+    np.testing.assert_array_equal(found, [510.0, 0.0, 2.0, 254.0])
