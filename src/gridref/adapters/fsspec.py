@@ -10,7 +10,8 @@ from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 from gridref.errors import InvalidRequestError, ReadOnlyError
 from gridref.model.array import VirtualGroup
 from gridref.options import options_of, with_new_names
-from gridref.serve.objects import VirtualObject
+from gridref.serve.objects import ObjectReader, VirtualObject
+from gridref.serve.protocols import ObjectSpace
 from gridref.serve.views import ViewOptions
 from gridref.workflows.opening import FORMER_GRID, open_group, open_space, view_options
 
@@ -45,6 +46,8 @@ class GridrefFileSystem(AbstractFileSystem):
     root_marker = ""
     cachable = False
     """Not one instance for each address: the catalog there may have been built anew."""
+    space: ObjectSpace
+    reader: ObjectReader
 
     def __init__(
         self,
@@ -121,7 +124,7 @@ class GridrefFileSystem(AbstractFileSystem):
 
     def isdir(self, path: str) -> bool:
         """Whether there is a folder at a path."""
-        return bool(self.space.is_dir(self._strip_protocol(path)))
+        return self.space.is_dir(self._strip_protocol(path))
 
     def cat_file(
         self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any

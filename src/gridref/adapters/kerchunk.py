@@ -28,6 +28,7 @@ from gridref.serve.objects import (
     Segment,
     SourceSegment,
 )
+from gridref.serve.protocols import ObjectSpace
 from gridref.serve.reader import Reader
 from gridref.serve.views import View, ViewOptions, show, why_not_zarr
 from gridref.workflows.opening import reader_for
@@ -110,7 +111,7 @@ def _is_small(group: VirtualGroup, name: str, inline_limit: int) -> bool:
 
 
 def _references(
-    space: KeySpace, reader: ObjectReader, left_out: AbstractSet[str], inline_limit: int
+    space: ObjectSpace, reader: ObjectReader, left_out: AbstractSet[str], inline_limit: int
 ) -> tuple[dict[str, Reference], Counter[str]]:
     """What each key refers to, and the bytes written out in place of references, by array.
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
+from typing import TYPE_CHECKING
 
 from gridref.codecs import (
     arithmetic,
@@ -19,7 +21,16 @@ from gridref.codecs import (
     tiff,
     tiff_images,
 )
-from gridref.codecs.stage import AnyCodec, ArrayCodec, BytesCodec, SerialCodec
+from gridref.codecs.stage import (
+    AnyCodec,
+    ArrayCodec,
+    ArrayStage,
+    BytesCodec,
+    BytesStage,
+    CodecContract,
+    SerialCodec,
+    SerialStage,
+)
 from gridref.model.encoding import Codec
 from gridref.plugins import plugins
 
@@ -66,6 +77,11 @@ BYTES_CODECS: dict[str, BytesCodec] = (
 )
 """Bytes -> bytes codecs."""
 
+if TYPE_CHECKING:
+    # The type checker holds every codec against what the pipeline asks of its kind.
+    _ARRAY_STAGES: Mapping[str, ArrayStage] = ARRAY_CODECS
+    _SERIAL_STAGES: Mapping[str, SerialStage] = SERIAL_CODECS
+    _BYTES_STAGES: Mapping[str, BytesStage] = BYTES_CODECS
 
 OWN: dict[str, AnyCodec] = {**ARRAY_CODECS, **SERIAL_CODECS, **BYTES_CODECS}
 """All of gridref's own codecs."""
@@ -102,7 +118,7 @@ def why_not(codec: Codec) -> str | None:
     str or None
         The reason, with the codec's name; None if it can be decoded.
     """
-    kind = codec_named(codec.name)
+    kind: CodecContract | None = codec_named(codec.name)
     if kind is None:
         return f"codec {codec.name}: no decoder is known"
     missing = [key for key in kind.required if key not in codec.configuration]

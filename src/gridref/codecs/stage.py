@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +19,14 @@ __all__ = [
     "AnyCodec",
     "ArrayCodec",
     "ArraySpec",
+    "ArrayStage",
     "BytesCodec",
+    "BytesStage",
+    "CodecContract",
     "Config",
     "Raw",
     "SerialCodec",
+    "SerialStage",
     "as_bytes",
     "as_u1",
 ]
@@ -61,6 +65,59 @@ class ArraySpec:
     def n_bytes(self) -> int:
         """Size of the elements side by side, in bytes."""
         return self.size * self.dtype.itemsize
+
+
+class CodecContract(Protocol):
+    """What is asked of every codec before anything is decoded."""
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """Keys that the configuration must have."""
+        ...
+
+    def problem(self, config: Config, /) -> str | None:
+        """Why a configuration cannot be decoded; None if it can."""
+        ...
+
+
+class ArrayStage(CodecContract, Protocol):
+    """What the pipeline asks of an array -> array codec; see `ArrayCodec`."""
+
+    def decoder(self, config: Config, spec: ArraySpec, /) -> Callable[[NDArray[Any]], NDArray[Any]]:
+        """Make the function that decodes a chunk."""
+        ...
+
+    def stored(self, config: Config, spec: ArraySpec, /) -> ArraySpec:
+        """Shape and dtype of the encoded form of an array."""
+        ...
+
+
+class SerialStage(CodecContract, Protocol):
+    """What the pipeline asks of an array -> bytes codec; see `SerialCodec`."""
+
+    def decoder(self, config: Config, spec: ArraySpec, /) -> Callable[[Raw], NDArray[Any]]:
+        """Make the function that decodes a chunk."""
+        ...
+
+    def stored_bytes(self, config: Config, spec: ArraySpec, /) -> int | None:
+        """Size in bytes of the encoded form, where it is determined."""
+        ...
+
+
+class BytesStage(CodecContract, Protocol):
+    """What the pipeline asks of a bytes -> bytes codec; see `BytesCodec`."""
+
+    def decoder(
+        self, config: Config, decoded_bytes: int | None, spec: ArraySpec, /
+    ) -> Callable[[Raw], Raw]:
+        """Make the function that decodes a chunk."""
+        ...
+
+    def stored_bytes(
+        self, config: Config, decoded_bytes: int | None, spec: ArraySpec, /
+    ) -> int | None:
+        """Size in bytes of the encoded form, where it is determined."""
+        ...
 
 
 def _no_problem(config: Config) -> str | None:

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from gridref.adapters.http.site import VIEWS, Entry
-from gridref.serve.objects import KeySpace
+from gridref.serve.protocols import ArraySpace
 
 __all__ = ["catalog_document", "folder_page", "index_document", "index_page"]
 
@@ -29,7 +29,7 @@ def catalog_document(entry: Entry) -> dict[str, Any]:
     return {view: _arrays(space) for view, space in entry.spaces.items()}
 
 
-def _arrays(space: KeySpace) -> dict[str, Any]:
+def _arrays(space: ArraySpace) -> dict[str, Any]:
     shown = {}
     for path, view in space.views().items():
         shown[path] = {

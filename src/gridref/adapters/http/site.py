@@ -17,6 +17,7 @@ from gridref.io import SourcePool, absolute_url, describe_source, is_local
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import Source
 from gridref.serve.objects import KeySpace, ObjectReader
+from gridref.serve.protocols import ArraySpace
 from gridref.serve.reader import Reader
 from gridref.serve.views import View, ViewOptions
 from gridref.workflows.opening import view_options
@@ -84,7 +85,7 @@ class Entry:
     name: str
     address: str
     group: VirtualGroup
-    spaces: Mapping[str, KeySpace]
+    spaces: Mapping[str, ArraySpace]
     reader: ObjectReader
     version: Source | None
 

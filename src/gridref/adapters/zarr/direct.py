@@ -36,6 +36,7 @@ from gridref.adapters.zarr.store import GridrefStore
 from gridref.model.zarr_metadata import packed_dtype
 from gridref.serve.direct_grid import DIRECT_CODEC
 from gridref.serve.objects import KeySpace
+from gridref.serve.protocols import ObjectSpace
 from gridref.serve.reader import Reader
 from gridref.serve.views import ArrayView
 
@@ -229,11 +230,15 @@ def _space_of(store: Any) -> tuple[KeySpace, Reader, str] | None:
             filesystem = getattr(store.fs, "sync_fs", store.fs)
             if not isinstance(filesystem, GridrefFileSystem):
                 return None
-            return filesystem.space, filesystem.reader.reader, store.path.strip("/")
+            return _narrowed(filesystem.space, filesystem.reader.reader, store.path.strip("/"))
         store = getattr(store, "_store", None)  # of zarr's stores that wrap another
         if store is None:
             return None
-    return (store.space, store.reader.reader, "") if isinstance(store.space, KeySpace) else None
+    return _narrowed(store.space, store.reader.reader, "")
+
+
+def _narrowed(space: ObjectSpace, reader: Reader, path: str) -> tuple[KeySpace, Reader, str] | None:
+    return (space, reader, path) if isinstance(space, KeySpace) else None
 
 
 def _orthogonal(

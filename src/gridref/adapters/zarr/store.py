@@ -6,7 +6,7 @@ import asyncio
 import os
 import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 from zarr.abc.store import (
     ByteRequest,
@@ -21,30 +21,11 @@ from gridref.errors import ReadOnlyError
 from gridref.model.array import VirtualGroup
 from gridref.options import verb
 from gridref.serve.objects import ObjectReader, VirtualObject
+from gridref.serve.protocols import ObjectSpace
 from gridref.serve.views import View, ViewOptions
 from gridref.workflows.opening import FORMER_GRID, open_group, open_space, view_options
 
 __all__ = ["GridrefStore", "open_store"]
-
-
-class ObjectSpace(Protocol):
-    """What the store needs of a key space."""
-
-    def resolve(self, key: str) -> VirtualObject | None:
-        """What answers for a key."""
-        ...
-
-    def peek(self, key: str) -> VirtualObject | None:
-        """The same, if it is at hand without any work."""
-        ...
-
-    def list_dir(self, prefix: str) -> list[str]:
-        """Names right below a path."""
-        ...
-
-    def keys(self, prefix: str = "") -> Iterable[str]:
-        """All keys that begin with `prefix`."""
-        ...
 
 
 @verb(
