@@ -1,7 +1,8 @@
 """Image formats that TIFF uses as compressions: a segment is an image of its own.
 
 Sources: TIFF 6.0, sections 10, 11 (CCITT) and 22 (JPEG, superseded by Adobe Photoshop TIFF
-Technical Note 2: JPEG tables); ITU-T T.81, B.1 (JPEG markers). Which decoder is taken, and with
+Technical Note 2: JPEG tables); ITU-T T.81, B.1 (JPEG markers); ITU-T T.832, annex A (the file
+format of JPEG XR). Which decoder is taken, and with
 which parameters, follows tifffile's `TiffPage.decode`.
 """
 
@@ -126,6 +127,36 @@ def _decode_jpeg2000(data: bytes, config: Config, out: NDArray[Any]) -> NDArray[
     return decoded
 
 
+_JPEGXR_START = b"II\xbc"
+_JPEGXR_IMAGE, _JPEGXR_ALPHA = (0xBCC0, 0xBCC1), (0xBCC2, 0xBCC3)
+"""Tags of JPEG XR: offset and size in bytes of the image, and of its alpha plane."""
+
+
+def _jpegxr_bytes(data: bytes) -> int:
+    """How many bytes the directory of a JPEG XR file says it has at least."""
+    start = int.from_bytes(data[4:8], "little")
+    n_entries = int.from_bytes(data[start : start + 2], "little")
+    listed = data[start + 2 : start + 2 + 12 * n_entries]
+    if not data.startswith(_JPEGXR_START) or not 0 < 12 * n_entries == len(listed):
+        raise ValueError("is no JPEG XR file")
+    entries = np.frombuffer(listed, [("tag", "<u2"), ("type", "<u2"), ("n", "<u4"), ("at", "<u4")])
+    values = {int(entry["tag"]): int(entry["at"]) for entry in entries}
+    # The reference encoder writes the end of the alpha plane where its size belongs.
+    return max(
+        sum(values.get(tag, 0) for tag in _JPEGXR_IMAGE),
+        *(values.get(tag, 0) for tag in _JPEGXR_ALPHA),
+    )
+
+
+def _decode_jpegxr(data: bytes, config: Config, out: NDArray[Any]) -> NDArray[Any]:
+    # This decoder makes up what an image that is cut short lacks.
+    wanted = _jpegxr_bytes(data)
+    if len(data) < wanted:
+        raise ValueError(f"is cut short: {len(data)} bytes of {wanted}")
+    decoded: NDArray[Any] = imagecodecs.jpegxr_decode(data, out=out)
+    return decoded
+
+
 def _decode_webp(data: bytes, config: Config, out: NDArray[Any]) -> NDArray[Any]:
     # A segment may leave out an alpha channel that is opaque all over.
     has_alpha = True if out.shape[2:] == (4,) else None
@@ -180,7 +211,7 @@ BYTES_CODECS = {
     "gridref.tiff_jpeg": _image_codec(_decode_jpeg),
     "gridref.tiff_jpeg2000": _image_codec(_decode_jpeg2000),
     "gridref.tiff_jpegxl": _image_codec(_plain(partial(imagecodecs.jpegxl_decode, numthreads=1))),
-    "gridref.tiff_jpegxr": _image_codec(_plain(imagecodecs.jpegxr_decode)),
+    "gridref.tiff_jpegxr": _image_codec(_decode_jpegxr),
     "gridref.tiff_png": _image_codec(_plain(imagecodecs.png_decode)),
     "gridref.tiff_webp": _image_codec(_decode_webp),
     "gridref.tiff_lerc": _image_codec(_plain(imagecodecs.lerc_decode)),
