@@ -14,9 +14,10 @@ import h5netcdf.dimensions
 import h5py
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
 from gridref.errors import GridrefError
-from gridref.formats.hdf5.original import read_original
+from gridref.formats.hdf5.original import OriginalFile
 from gridref.formats.hdf5.storage.ragged import ROW_SIZE
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.scan_report import Fate
@@ -31,6 +32,17 @@ class Comparison:
     refused: dict[str, str] = field(default_factory=dict)
     wrong: dict[str, str] = field(default_factory=dict)
     unreadable: dict[str, str] = field(default_factory=dict)
+
+
+def read_original(
+    source_url: str, path: str, selection: tuple[slice, ...] | None = None
+) -> NDArray[Any]:
+    """What h5py reads of a dataset, in the form in which a scan presents it."""
+    file = OriginalFile(source_url)
+    try:
+        return file.read(path, selection)
+    finally:
+        file.close()
 
 
 def compare_with_h5py(path: Path, group: VirtualGroup) -> Comparison:

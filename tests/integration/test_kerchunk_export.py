@@ -21,11 +21,10 @@ import zarr
 import gridref
 from gridref.adapters.kerchunk import to_kerchunk
 from gridref.errors import NotRepresentableError
-from gridref.formats.hdf5.original import read_original
 from gridref.model.array import VirtualGroup
 from gridref.model.indexing import getitem
 from gridref.model.zarr_metadata import packed_dtype
-from tests.hdf5_oracle import why_different
+from tests.hdf5_oracle import read_original, why_different
 from tests.shared_data import shared_files
 
 TEXT = ["", "wet", "dürr", "x" * 400, "\N{SNOWMAN}"]

@@ -16,7 +16,7 @@ import gc, sys
 from pathlib import Path
 import fsspec.asyn, h5py
 from gridref.formats import scan
-from gridref.formats.hdf5.original import read_original
+from gridref.formats.hdf5.original import OriginalFile
 from tests.http_server import Site, serving
 
 class Circle:
@@ -27,7 +27,7 @@ def litter():
     Circle(spaces.pop())
     loop.call_later(0.0005, litter)
 
-uses = {"scan": scan, "read": lambda url: read_original(url, "v3")}
+uses = {"scan": scan, "read": lambda url: OriginalFile(url).read("v3")}
 path, use = Path(sys.argv[1]), uses[sys.argv[2]]
 spaces = [h5py.h5s.create_simple((3,)) for _ in range(20_000)]
 gc.set_threshold(1)

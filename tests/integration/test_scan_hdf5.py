@@ -19,13 +19,12 @@ from gridref.errors import (
     SourceUnavailableError,
     UnsupportedFeatureError,
 )
-from gridref.formats.hdf5.original import read_original
 from gridref.formats.registry import scan
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import EdgePolicy
 from gridref.model.scan_report import Fate
 from gridref.testing.reference_reader import read_slowly
-from tests.hdf5_oracle import compare_with_h5py
+from tests.hdf5_oracle import compare_with_h5py, read_original
 
 
 def assert_equals_h5py(path: Path, **settings: Any) -> VirtualGroup:

@@ -13,12 +13,16 @@ from h5py import h5a, h5d, h5p, h5s, h5t
 from numpy.typing import NDArray
 
 from gridref.errors import UnsupportedFeatureError
-from gridref.formats.hdf5.original import read_original
 from gridref.formats.registry import scan
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.scan_report import Fate
 from gridref.testing.reference_reader import read_slowly
-from tests.hdf5_oracle import compare_with_h5py, differences_from_xarray, why_different
+from tests.hdf5_oracle import (
+    compare_with_h5py,
+    differences_from_xarray,
+    read_original,
+    why_different,
+)
 from tests.hdf5_support import is_documented
 
 LIBVERS = ["earliest", "v110", "latest"]

@@ -78,8 +78,10 @@ def test_concat_of_two_packings_is_refused(packings: list[xr.Dataset], data_vars
         xr.concat(
             packings, "x", data_vars=data_vars, coords="minimal", join="exact", compat="equals"
         )
-    with pytest.raises(CombineError, match="packed differently"):
+    with pytest.raises(CombineError, match="packed differently") as raised:
         xr.combine_nested(packings, "x", join="exact", **LAID)
+    names = [Path(name).name for name in raised.value.problems[0].sources]
+    assert names == ["270.0.nc", "278.0.nc"]
     with pytest.raises(CombineError, match="packed differently"):
         xr.concat(packings, "run", coords="minimal", join="exact", compat="override")
 
@@ -148,8 +150,9 @@ def test_undecoded_dates_are_not_mixed(tmp_path: Path, options: dict[str, Any]) 
         write_days(tmp_path / f"{number}.nc", f"2001-01-0{1 + 3 * number}", since)
     files = [tmp_path / "0.nc", tmp_path / "1.nc"]
     parts = [gridref.open_virtual_dataset(file, **options) for file in files]
-    with pytest.raises(CombineError, match=r"different dates|units differ"):
+    with pytest.raises(CombineError, match=r"different dates|units differ") as raised:
         xr.concat(parts, "time", join="exact", **LAID)
+    assert [Path(name).name for name in raised.value.problems[0].sources] == ["0.nc", "1.nc"]
     again = [
         gridref.open_virtual_dataset(files[0], **options).isel(time=slice(k, k + 1)) for k in (0, 2)
     ]

@@ -23,6 +23,7 @@ __all__ = [
     "Column",
     "Kind",
     "Notes",
+    "array_source",
     "columns_of",
     "source_name",
     "text_beside",
@@ -220,10 +221,15 @@ def source_name(group: VirtualGroup) -> str | None:
     for finding in group.report.findings:
         if finding.source:
             return finding.source
-    for array in group.all_arrays().values():
-        for manifest in array.manifests:
-            for source in getattr(manifest, "sources", ()):
-                return str(source.url)
+    names = map(array_source, group.all_arrays().values())
+    return next((name for name in names if name is not None), None)
+
+
+def array_source(array: VirtualArray) -> str | None:
+    """The first file that an array lies in; None if nothing says without reading."""
+    for manifest in array.manifests:
+        for source in getattr(manifest, "sources", ()):
+            return str(source.url)
     return None
 
 

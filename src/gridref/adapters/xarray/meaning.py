@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from gridref.combine.calendars import TimeBase, is_time_like
+from gridref.combine.columns import array_source
 from gridref.combine.packing import Packing, float_dtype
 from gridref.errors import CombineError, InvalidRequestError, Problem
 from gridref.model.array import VirtualArray
 from gridref.model.joining import cast_scalar, recast
 
-__all__ = ["check_alike", "differences", "is_no_data", "promoted", "shows_values"]
+__all__ = ["check_alike", "differences", "files_of", "is_no_data", "promoted", "shows_values"]
 
 ADVICE = "gridref.open_virtual_mfdataset and gridref.concat resolve that"
 
@@ -58,13 +59,19 @@ def differences(arrays: Sequence[VirtualArray]) -> list[Problem]:
     if len(packings) > 1:
         shown = "; ".join(list(packings)[:4])
         message = f"stored numbers are packed differently: {shown}; {ADVICE}"
-        problems.append(Problem("packing-differs", message))
+        problems.append(Problem("packing-differs", message, sources=files_of(arrays)))
     units = {_time_base(array) or _unit_text(array): _unit_text(array) for array in arrays}
     times = any(is_time_like(array.attrs) for array in arrays)
     if len(units) > 1 and (times or len([text for text in units.values() if text]) > 1):
         shown = "; ".join(text or "none" for text in list(units.values())[:4])
-        problems.append(Problem("units-differ", f"units differ: {shown}; {ADVICE}"))
+        message = f"units differ: {shown}; {ADVICE}"
+        problems.append(Problem("units-differ", message, sources=files_of(arrays)))
     return problems
+
+
+def files_of(arrays: Sequence[VirtualArray]) -> tuple[str, ...]:
+    """The files that arrays lie in, each once."""
+    return tuple(name for name in dict.fromkeys(map(array_source, arrays)) if name is not None)
 
 
 def _packing_text(array: VirtualArray) -> str:

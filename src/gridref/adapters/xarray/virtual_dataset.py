@@ -14,6 +14,7 @@ from typing import Any
 import xarray as xr
 
 from gridref.adapters.xarray.duck_array import LOAD_LIMIT_BYTES, VirtualDuckArray
+from gridref.adapters.xarray.meaning import files_of
 from gridref.adapters.xarray.stored_times import StoredTimesIndex
 from gridref.adapters.xarray.written_groups import ORIGINAL, dataset_to_group, tree_to_group
 from gridref.catalog import write_catalog
@@ -99,7 +100,7 @@ def group_to_dataset(
     labels = {name for name, array in arrays.items() if array.dims == (name,)}
     coordinates = coordinate_names(arrays, group.attrs)
     variables = _variables(arrays, labels, reader, loading)
-    indexed = _indexes({name: variables[name] for name in labels})
+    indexed = _indexes({name: variables[name] for name in labels}, arrays)
     plain = {name: entry for name, entry in variables.items() if name not in indexed}
     attrs = {name: value for name, value in group.attrs.items() if name != "coordinates"}
     dataset = xr.Dataset(
@@ -134,14 +135,16 @@ def _variables(
     return result
 
 
-def _indexes(labels: Mapping[str, xr.Variable]) -> dict[str, StoredTimesIndex | None]:
+def _indexes(
+    labels: Mapping[str, xr.Variable], arrays: Mapping[str, VirtualArray]
+) -> dict[str, StoredTimesIndex | None]:
     """Dimension coordinates with another index than xarray's own: virtual ones have none."""
     result: dict[str, StoredTimesIndex | None] = {}
     for name, variable in labels.items():
         if isinstance(variable.data, VirtualDuckArray):
             result[name] = None
         elif is_time_like(variable.attrs):
-            result[name] = StoredTimesIndex.of(name, variable)
+            result[name] = StoredTimesIndex.of(name, variable, files_of([arrays[name]]))
     return result
 
 

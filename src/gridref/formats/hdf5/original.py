@@ -22,7 +22,7 @@ from gridref.formats.hdf5.storage.ragged import ROW_SIZE
 from gridref.io import absolute_url, collector_paused, is_local, open_for_scan
 from gridref.model.array import zero_of
 
-__all__ = ["OriginalFile", "read_original"]
+__all__ = ["OriginalFile"]
 
 _RENAMED = "_nc4_non_coord_"
 
@@ -63,50 +63,8 @@ def _release_frames(error: BaseException) -> None:
     traceback.clear_frames(error.__traceback__)
 
 
-def read_original(
-    source_url: str,
-    path: str,
-    selection: tuple[slice, ...] | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-) -> NDArray[Any]:
-    """Read a dataset with h5py, in the form in which a scan presents it.
-
-    Parameters
-    ----------
-    source_url
-        The file.
-    path
-        Path of the array in the scanned group, like ``"model/tas"``.
-    selection
-        One slice with a positive step for each axis, all axes of an array datatype included; by
-        default everything. What lies beyond the dataset's extents reads as its fill value, as where
-        an unlimited dimension has grown.
-    storage_options
-        Options for fsspec.
-
-    Returns
-    -------
-    numpy.ndarray
-        In native byte order; variable-length strings as ``StringDType``, references as paths.
-
-    Raises
-    ------
-    InvalidRequestError
-        If there is no dataset of that name.
-    SourceFormatError
-        If h5py cannot read it.
-    SourceUnavailableError
-        If the file is not there, or a read fails.
-    """
-    file = OriginalFile(source_url, storage_options)
-    try:
-        return file.read(path, selection)
-    finally:
-        file.close()
-
-
 class OriginalFile:
-    """A file open in h5py; datasets read as by `read_original`.
+    """A file open in h5py; datasets read in the form in which a scan presents them.
 
     Parameters
     ----------
@@ -136,7 +94,31 @@ class OriginalFile:
         _open_files.add(self)
 
     def read(self, path: str, selection: tuple[slice, ...] | None = None) -> NDArray[Any]:
-        """Values of a dataset; see `read_original`."""
+        """Values of a dataset.
+
+        Parameters
+        ----------
+        path
+            Path of the array in the scanned group, like ``"model/tas"``.
+        selection
+            One slice with a positive step for each axis, all axes of an array datatype included; by
+            default everything. What lies beyond the dataset's extents reads as its fill value, as
+            where an unlimited dimension has grown.
+
+        Returns
+        -------
+        numpy.ndarray
+            In native byte order; variable-length strings as ``StringDType``, references as paths.
+
+        Raises
+        ------
+        InvalidRequestError
+            If there is no dataset of that name.
+        SourceFormatError
+            If h5py cannot read it.
+        SourceUnavailableError
+            If a read fails.
+        """
         place = Place(self._url, variable=path)
         with self._reading(place, "read it with h5py"):
             if self._opened is None or self._opened[0] != path:

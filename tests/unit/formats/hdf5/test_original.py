@@ -11,7 +11,7 @@ SETTING = """
 import io, sys
 import fsspec, h5py, numpy as np
 from gridref.errors import SourceUnavailableError
-from gridref.formats.hdf5.original import OriginalFile, read_original
+from gridref.formats.hdf5.original import OriginalFile
 from gridref.io import open_for_scan, scan_file
 
 content = io.BytesIO()
@@ -31,7 +31,7 @@ kept = []
 WHILE_OPENING = """
 cut_the_cable()
 try:
-    read_original("memory://a.h5", "x")
+    OriginalFile("memory://a.h5").read("x")
 except SourceUnavailableError as error:
     kept.append(error)
 """
@@ -61,7 +61,7 @@ tblib.pickling_support.install()
 
 UNHANDLED = """
 cut_the_cable()
-read_original("memory://a.h5", "x")
+OriginalFile("memory://a.h5").read("x")
 """
 
 
