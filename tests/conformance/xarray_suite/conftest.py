@@ -16,19 +16,6 @@ __all__ = [
     "use_dask",
 ]
 
-_MARKERS = (
-    "flaky: may fail by chance",
-    "network: asks the internet",
-    "slow: takes long",
-    "skip_if_param: not with parameters",
-    "skip_with_dask_array: not with dask",
-)
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    for marker in _MARKERS:
-        config.addinivalue_line("markers", marker)
-
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What is listed has to fail: the list cannot name what has come to pass."""
