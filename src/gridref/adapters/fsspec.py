@@ -78,7 +78,7 @@ class GridrefFileSystem(AbstractFileSystem):
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:
         if isinstance(path, list):
-            return [cls._strip_protocol(entry) for entry in path]
+            return [cls._strip_protocol(each) for each in path]
         return str(path).removeprefix("gridref://").removeprefix("gridref:").strip("/")
 
     def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
@@ -94,20 +94,20 @@ class GridrefFileSystem(AbstractFileSystem):
             names = self.space.list_dir(path)
             paths = [f"{path}/{name}" if path else name for name in names]
         else:
-            self._found(path)
+            self._object_at(path)
             paths = [path]
-        return [self.info(entry) for entry in paths] if detail else paths
+        return [self.info(each) for each in paths] if detail else paths
 
     def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
         """Name, type, size and ETag of a file or folder."""
         path = self._strip_protocol(path)
-        found = self.space.resolve(path)
-        if found is not None:
+        virtual_object = self.space.resolve(path)
+        if virtual_object is not None:
             return {
                 "name": path,
                 "type": "file",
-                "size": self.reader.size(found),
-                "ETag": found.etag,
+                "size": self.reader.size(virtual_object),
+                "ETag": virtual_object.etag,
             }
         if self.space.is_dir(path):
             return {"name": path, "type": "directory", "size": 0}
@@ -130,11 +130,11 @@ class GridrefFileSystem(AbstractFileSystem):
         self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any
     ) -> bytes:
         """The bytes ``start:end`` of a file; negative numbers count from its end."""
-        found = self._found(self._strip_protocol(path))
+        virtual_object = self._object_at(self._strip_protocol(path))
         if (start or 0) < 0 or (end or 0) < 0:
-            size = self.reader.size(found)
+            size = self.reader.size(virtual_object)
             start, end, _ = slice(start, end).indices(size)
-        return self.reader.read(found, start or 0, end)
+        return self.reader.read(virtual_object, start or 0, end)
 
     def created(self, path: str) -> NoReturn:
         """Not known: raises NotImplementedError."""
@@ -146,13 +146,13 @@ class GridrefFileSystem(AbstractFileSystem):
 
     def ukey(self, path: str) -> str:
         """What changes whenever the content of a file does."""
-        return self._found(self._strip_protocol(path)).etag
+        return self._object_at(self._strip_protocol(path)).etag
 
-    def _found(self, path: str) -> VirtualObject:
-        found = self.space.resolve(path)
-        if found is None:
+    def _object_at(self, path: str) -> VirtualObject:
+        virtual_object = self.space.resolve(path)
+        if virtual_object is None:
             raise FileNotFoundError(path)
-        return found
+        return virtual_object
 
     def _open(self, path: str, mode: str = "rb", **kwargs: Any) -> GridrefFile:
         if mode != "rb":

@@ -144,15 +144,15 @@ class _Job:
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> _Job:
         layout = Layout(**options_of(Layout, options))
-        places = options_of(MosaicOptions, options)
-        if places and not layout.mosaic:
+        mosaic_options = options_of(MosaicOptions, options)
+        if mosaic_options and not layout.mosaic:
             raise InvalidRequestError(
-                f"{', '.join(places)}: only for files laid out by mosaic=True"
+                f"{', '.join(mosaic_options)}: only for files laid out by mosaic=True"
             )
         return cls(
             layout,
             CombineOptions(**with_converter(options_of(CombineOptions, options))),
-            MosaicOptions(**places),
+            MosaicOptions(**mosaic_options),
             ScanOptions(**options_of(ScanOptions, options)),
             RunOptions(**options_of(RunOptions, options)),
         )

@@ -160,10 +160,10 @@ def mosaic(
         For no inputs, or an option that means nothing for a mosaic, like ``overlap="keep"``.
     """
     opened = _Opened(storage_options)
-    places = MosaicOptions(**options_of(MosaicOptions, options))
+    mosaic_options = MosaicOptions(**options_of(MosaicOptions, options))
     rules = CombineOptions(**with_converter(options_of(CombineOptions, options)))
     done = combine_mosaic(
-        opened.noted(groups), **vars(places), read=opened.read, options=rules
+        opened.noted(groups), **vars(mosaic_options), read=opened.read, options=rules
     ).unwrap()
     return readable(done, opened.sources)
 

@@ -98,10 +98,10 @@ class Part:
 
 def nested_urls(urls: Any, storage_options: Mapping[str, Any] | None) -> list[Any]:
     """The addresses, expanded, in the nesting that they were given in."""
-    entries = [urls] if isinstance(urls, str | os.PathLike) else list(urls)
-    if any(isinstance(entry, list | tuple) for entry in entries):
-        return [nested_urls(entry, storage_options) for entry in entries]
-    return list(expand_files(entries, storage_options))
+    branches = [urls] if isinstance(urls, str | os.PathLike) else list(urls)
+    if any(isinstance(branch, list | tuple) for branch in branches):
+        return [nested_urls(branch, storage_options) for branch in branches]
+    return list(expand_files(branches, storage_options))
 
 
 def nested(
@@ -120,15 +120,17 @@ def nested(
     CombineError
         With every problem of the first list that does not fit together.
     """
-    found = [
-        nested(entry, dims[1:], parts, reader, rules) if isinstance(entry, list) else parts[entry]
-        for entry in tree
+    joined = [
+        nested(branch, dims[1:], parts, reader, rules)
+        if isinstance(branch, list)
+        else parts[branch]
+        for branch in tree
     ]
-    if not dims or (dims[0] is None and len(found) > 1):
+    if not dims or (dims[0] is None and len(joined) > 1):
         raise InvalidRequestError("combine='nested' needs a concat_dim for every level")
     if dims[0] is None:
-        return found[0]
-    return _combined(found, str(dims[0]), reader, rules)
+        return joined[0]
+    return _combined(joined, str(dims[0]), reader, rules)
 
 
 def by_coords(parts: Sequence[Part], dim: str | None, reader: Reader, rules: Rules) -> Part:
@@ -177,8 +179,8 @@ class _Axis:
             ordered = sorted(firsts, reverse=bool(falling) and all(falling))
         except TypeError as error:
             raise InvalidRequestError(f"labels of {name!r} cannot be ordered: {error}") from error
-        places = {label: place for place, label in enumerate(ordered)}
-        return cls(name, tuple(places[own[0]] if own else -1 for own in labels))
+        position_of = {label: position for position, label in enumerate(ordered)}
+        return cls(name, tuple(position_of[own[0]] if own else -1 for own in labels))
 
 
 def _joined_along(

@@ -133,15 +133,15 @@ class LabelPattern:
         InvalidRequestError
             If the text does not match, or holds no time.
         """
-        found = self.expression.search(text)
-        if found is None:
+        match = self.expression.search(text)
+        if match is None:
             raise InvalidRequestError(f"{what} does not match {self.text!r}", Place(source=url))
         if self.time_format is None:
-            return int(found[1])
+            return int(match[1])
         try:
-            moment = datetime.strptime(found[1], self.time_format)  # noqa: DTZ007 - no zone
+            moment = datetime.strptime(match[1], self.time_format)  # noqa: DTZ007 - no zone
         except ValueError as error:
-            reason = f"{found[1]!r} is no time: {error}"
+            reason = f"{match[1]!r} is no time: {error}"
             raise InvalidRequestError(reason, Place(source=url)) from error
         return int(np.datetime64(moment, "us" if self._is_fine else "s").astype(np.int64))
 

@@ -68,10 +68,10 @@ def subgroup(root: VirtualGroup, group: str | None) -> VirtualGroup:
         If there is none.
     """
     groups = dict(root.walk())
-    found = groups.get(group_path(group))
-    if found is None:
+    virtual_group = groups.get(group_path(group))
+    if virtual_group is None:
         raise GroupNotFoundError(f"no group {group!r}; there are {sorted(groups)}")
-    return found
+    return virtual_group
 
 
 def reader_for(

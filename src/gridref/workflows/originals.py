@@ -78,16 +78,16 @@ class _HDF5Original:
         with suppress(InvalidRequestError):
             if self.file.shape_of(path) == stored_shape:
                 return path, region
-        start = tuple(entry.start for entry in region)
-        found = self.file.place_of(path, start, offset)
-        shape = self.file.shape_of(path if found is None else found[0])
+        start = tuple(along.start for along in region)
+        original = self.file.place_of(path, start, offset)
+        shape = self.file.shape_of(path if original is None else original[0])
         if len(shape) != len(region):
             raise ValueError(f"its dataset has {len(shape)} axes, not {len(region)}")
-        if found is None:
+        if original is None:
             raise UnsupportedFeatureError("its dataset has another shape")
-        own = (*found[1], *start[len(found[1]) :])
-        lengths = [entry.stop - entry.start for entry in region]
-        return found[0], tuple(slice(at, at + n) for at, n in zip(own, lengths, strict=True))
+        own = (*original[1], *start[len(original[1]) :])
+        lengths = [along.stop - along.start for along in region]
+        return original[0], tuple(slice(at, at + n) for at, n in zip(own, lengths, strict=True))
 
     def _without_unit_axes(
         self,
@@ -106,7 +106,7 @@ class _HDF5Original:
             tuple(stored_shape[axis] for axis in kept),
             offset,
         )
-        return values.reshape([entry.stop - entry.start for entry in region])
+        return values.reshape([along.stop - along.start for along in region])
 
     def close(self) -> None:
         self.file.close()

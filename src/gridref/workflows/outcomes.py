@@ -97,10 +97,10 @@ def outcomes(
     """
     n_processes = run.processes_for(len(addresses))
     if n_processes > 1:
-        found = _in_processes(addresses, options, run.max_in_flight, n_processes)
+        results = _in_processes(addresses, options, run.max_in_flight, n_processes)
     else:
-        found = _in_threads(addresses, options, run.max_in_flight)
-    return zip(addresses, found, strict=True)
+        results = _in_threads(addresses, options, run.max_in_flight)
+    return zip(addresses, results, strict=True)
 
 
 def _in_threads(
@@ -167,8 +167,8 @@ def _terminate(pool: ProcessPoolExecutor) -> None:
 
 def _scan_part(addresses: tuple[str, ...], options: ScanOptions, max_in_flight: int) -> _Part:
     with counted_traffic() as traffic:
-        found = list(_in_threads(addresses, options, max_in_flight))
-    return _Part(found, traffic.n_requests, traffic.n_bytes)
+        results = list(_in_threads(addresses, options, max_in_flight))
+    return _Part(results, traffic.n_requests, traffic.n_bytes)
 
 
 def _serve_parent() -> None:

@@ -177,24 +177,24 @@ def _parsed(registry: Any, text: str) -> tuple[Fraction, Any] | None:
 
 def _factors(text: str) -> list[tuple[Fraction | str, int]] | None:
     """The numbers and names of a product with their exponents; None for anything else."""
-    found: list[tuple[Fraction | str, int]] = []
-    sign, place, expected = 1, 0, True
-    while place < len(text):
-        match = _TOKEN.match(text, place)
+    factors: list[tuple[Fraction | str, int]] = []
+    sign, position, expected = 1, 0, True
+    while position < len(text):
+        match = _TOKEN.match(text, position)
         if match is None:
             return None
-        place = match.end()
+        position = match.end()
         if match["per"] or match["times"]:
             if expected:
                 return None
             sign, expected = (-1 if match["per"] else 1), True
             continue
-        if match["number"] and found:
+        if match["number"] and factors:
             return None  # "m 2": a factor, or an exponent that lost its sign
         word = Fraction(match["number"]) if match["number"] else match["name"]
-        found.append((word, sign * int(match["power"] or 1)))
+        factors.append((word, sign * int(match["power"] or 1)))
         sign, expected = 1, False
-    return None if expected else found
+    return None if expected else factors
 
 
 def _unit_name(registry: Any, word: str) -> str | None:

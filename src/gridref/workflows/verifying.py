@@ -311,9 +311,9 @@ def _source_of(array: VirtualArray, block: int, row: int) -> tuple[str | None, i
     place.
     """
     manifest = array.manifests[int(array.blocks.manifest[block])]
-    entry = manifest.take(np.array([row], np.int64))
-    if entry.state[0] == ChunkState.RANGE:
-        return entry.sources[int(entry.source[0])].url, int(entry.offset[0])
+    chunk = manifest.take(np.array([row], np.int64))
+    if chunk.state[0] == ChunkState.RANGE:
+        return chunk.sources[int(chunk.source[0])].url, int(chunk.offset[0])
     n_chunks = -(-array.blocks.stored_shape[block] // array.stored_chunk_shapes[block])
     first = int(array.blocks.first_row[block])
     last = int(array.blocks.manifest_row(block, np.maximum(n_chunks - 1, 0)))

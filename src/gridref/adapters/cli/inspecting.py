@@ -77,4 +77,4 @@ def _paths_by(group: VirtualGroup, reason_of: Callable[[VirtualArray], str]) -> 
         reason = reason_of(array)
         if reason:
             paths.setdefault(reason, []).append(path)
-    return {reason: ", ".join(found) for reason, found in paths.items()}
+    return {reason: ", ".join(affected) for reason, affected in paths.items()}

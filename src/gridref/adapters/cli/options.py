@@ -283,13 +283,13 @@ def parse_lengths(text: str) -> dict[str, int]:
 
 def _pairs(text: str, example: str) -> dict[str, str]:
     """Names and what stands behind them."""
-    found = {}
+    pairs = {}
     for part in text.split(","):
         name, separator, value = part.strip().rpartition("=")
         if not separator or not name or not value:
             raise InvalidRequestError(f"write it like {example}, got {text!r}")
-        found[name] = value
-    return found
+        pairs[name] = value
+    return pairs
 
 
 _OPTION = re.compile(r"""\b([a-z_]+)=(?:"([^"]*)"|'([^']*)'|(True|False|None|\.\.\.|-?\d[\w.]*))""")

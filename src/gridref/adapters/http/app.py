@@ -208,18 +208,18 @@ class GridrefApp:
             await sender.plain(405, "this server is read-only\n", (b"allow", METHODS.encode()))
             return "other"
         name, _, rest = scope["path"].removeprefix("/").partition("/")
-        entry = self.site.entries.get(name)
+        catalog = self.site.entries.get(name)
         view, _, key = rest.partition("/")
-        if entry is None or view not in VIEWS:
-            await self._page(scope, sender, name, entry if not rest else None)
+        if catalog is None or view not in VIEWS:
+            await self._page(scope, sender, name, catalog if not rest else None)
             return "page"
-        found = entry.spaces[view].peek(key)
-        if found is None:
-            found = await self._in_thread(entry.spaces[view].resolve, key)
-        if found is not None:
-            await self._object(scope, receive, sender, entry, key, found)
+        virtual_object = catalog.spaces[view].peek(key)
+        if virtual_object is None:
+            virtual_object = await self._in_thread(catalog.spaces[view].resolve, key)
+        if virtual_object is not None:
+            await self._object(scope, receive, sender, catalog, key, virtual_object)
         else:
-            await self._folder(sender, entry, view, key)
+            await self._folder(sender, catalog, view, key)
         return str(view)
 
     async def _object(
@@ -227,27 +227,27 @@ class GridrefApp:
         scope: Scope,
         receive: Receive,
         sender: _Sender,
-        entry: Entry,
+        catalog: Entry,
         key: str,
-        found: VirtualObject,
+        virtual_object: VirtualObject,
     ) -> None:
         headers = {name.decode("latin-1"): v.decode("latin-1") for name, v in scope["headers"]}
-        size = found.n_bytes
+        size = virtual_object.n_bytes
         if size is None:
-            size = await self._in_thread(entry.reader.size, found)
+            size = await self._in_thread(catalog.reader.size, virtual_object)
         is_metadata = key.rpartition("/")[2] == "zarr.json"
-        shown = representation(found, size, metadata=is_metadata, headers=headers)
+        shown = representation(virtual_object, size, metadata=is_metadata, headers=headers)
         response = answer(shown, scope["method"], headers, self._cache_control)
         if response.body is None or response.found is None:
             await sender.send(response)
             return
         ranges = _ranges(response)
         if len(response.body.pieces) == len(ranges) == 1:
-            ready = entry.reader.at_hand(response.found, *ranges[0])
+            ready = catalog.reader.at_hand(response.found, *ranges[0])
             if ready is not None:
                 await sender.send(response, ready)
                 return
-        read = partial(entry.reader.read_parts, response.found)
+        read = partial(catalog.reader.read_parts, response.found)
         parts = response.body.parts(read, self._threads, window_bytes_for(response.found))
         await self._stream(receive, sender, response, parts)
 
@@ -270,20 +270,20 @@ class GridrefApp:
         finally:
             gone.cancel()
 
-    async def _folder(self, sender: _Sender, entry: Entry, view: str, key: str) -> None:
+    async def _folder(self, sender: _Sender, catalog: Entry, view: str, key: str) -> None:
         path = key.rstrip("/")
         if (key.endswith("/") or not key) and await self._in_thread(
-            entry.spaces[view].is_dir, path
+            catalog.spaces[view].is_dir, path
         ):
-            page = await self._in_thread(folder_page, entry, view, path)
+            page = await self._in_thread(folder_page, catalog, view, path)
             await sender.page(200, page, b"text/html; charset=utf-8")
             return
         await sender.plain(404, "no such key\n")
 
-    async def _page(self, scope: Scope, sender: _Sender, name: str, entry: Entry | None) -> None:
+    async def _page(self, scope: Scope, sender: _Sender, name: str, catalog: Entry | None) -> None:
         path = scope["path"]
-        if entry is not None:
-            document = await self._in_thread(catalog_document, entry)
+        if catalog is not None:
+            document = await self._in_thread(catalog_document, catalog)
             await sender.page(200, as_json(document), b"application/json")
         elif path in ("", "/"):
             if b"text/html" in dict(scope["headers"]).get(b"accept", b""):
@@ -300,7 +300,7 @@ class GridrefApp:
             await sender.plain(404, "nothing is here\n")
 
     def _gauges(self) -> dict[str, tuple[str, float]]:
-        entries = self.site.entries.values()
+        catalogs = self.site.entries.values()
         pool = self.site.pool
         return {
             "gridref_catalogs": ("Catalogs shown.", len(self.site.entries)),
@@ -312,7 +312,7 @@ class GridrefApp:
             "gridref_source_bytes_total": ("Bytes read from sources.", pool.n_bytes),
             "gridref_decoded_cache_bytes": (
                 "Bytes of decoded chunks kept.",
-                sum(entry.reader.reader.cache.n_bytes for entry in entries),
+                sum(catalog.reader.reader.cache.n_bytes for catalog in catalogs),
             ),
         }
 
@@ -402,7 +402,7 @@ def _known(method: str) -> str:
 def _log(scope: Scope, sender: _Sender, seconds: float) -> None:
     headers = dict(scope["headers"])
     client = scope.get("client") or ("", 0)
-    entry = {
+    record = {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "client": client[0],
         "method": scope["method"],
@@ -412,4 +412,4 @@ def _log(scope: Scope, sender: _Sender, seconds: float) -> None:
         "bytes": sender.n_bytes,
         "ms": round(seconds * 1000, 2),
     }
-    ACCESS_LOG.info(json.dumps(entry))
+    ACCESS_LOG.info(json.dumps(record))

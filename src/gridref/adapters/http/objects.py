@@ -94,9 +94,9 @@ def _takes_gzip(accepted: str) -> bool:
     return weights.get("gzip", weights.get("*", 0)) > 0
 
 
-def _weight_of(entry: str) -> tuple[str, float]:
+def _weight_of(coding: str) -> tuple[str, float]:
     """A coding and its weight; what is no number means that it is not wanted."""
-    name, _, parameter = entry.partition(";")
+    name, _, parameter = coding.partition(";")
     key, _, value = parameter.strip().lower().partition("=")
     if key.strip() != "q":
         return name.strip().lower(), 1

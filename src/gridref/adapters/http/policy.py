@@ -48,8 +48,8 @@ def without_secrets(text: str) -> str:
 def public_text(error: Exception) -> str:
     """What a stranger may read of an error: no credentials, and no folders of this machine."""
     text = str(error)
-    place = error.place.source if isinstance(error, GridrefError) else None
-    for path in (place, getattr(error, "filename", None)):
+    source = error.place.source if isinstance(error, GridrefError) else None
+    for path in (source, getattr(error, "filename", None)):
         if isinstance(path, str) and is_local(absolute_url(path)):
             local = path.removeprefix("file://")
             text = text.replace(path, local).replace(local, local.rpartition("/")[2])

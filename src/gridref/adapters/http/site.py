@@ -132,9 +132,9 @@ class Site:
         One that cannot be opened (any more) is left as it was; `problems` says why.
         """
         with self._lock:
-            for entry in list(self.entries.values()):
-                if entry.version is not None:
-                    self._attempt(entry.name, lambda entry=entry: self._reopen(entry))
+            for catalog in list(self.entries.values()):
+                if catalog.version is not None:
+                    self._attempt(catalog.name, lambda catalog=catalog: self._reopen(catalog))
             for directory in self._directories:
                 self._attempt(f"{_name_of(directory)}/", lambda d=directory: self._add_new(d))
 
@@ -154,23 +154,23 @@ class Site:
         named: dict[str, str] = {}
         for catalog in catalogs:
             address = absolute_url(catalog).rstrip("/")
-            found = [(_name_of(address), address)]
+            named_addresses = [(_name_of(address), address)]
             if is_local(address) and os.path.isdir(address) and not _is_catalog(address):
                 self._directories.append(address)
-                found = _catalogs_in(address)
-            for name, each in found:
+                named_addresses = _catalogs_in(address)
+            for name, each in named_addresses:
                 if named.setdefault(name, each) != each:
                     raise InvalidRequestError(
                         f"two catalogs are named {name!r}: {named[name]}, {each}"
                     )
         return named
 
-    def _reopen(self, entry: Entry) -> None:
+    def _reopen(self, catalog: Entry) -> None:
         if (
-            describe_source(_root_file(entry.address), self.options.storage_options)
-            != entry.version
+            describe_source(_root_file(catalog.address), self.options.storage_options)
+            != catalog.version
         ):
-            self._add(entry.name, entry.address, trusted=False)
+            self._add(catalog.name, catalog.address, trusted=False)
 
     def _add(self, name: str, catalog: str | VirtualGroup, *, trusted: bool) -> None:
         if not name or "/" in name or name in RESERVED or name.startswith("."):
@@ -188,8 +188,8 @@ class Site:
             AllowedSources(self.pool, self._allowed(name)), cache_bytes=self.options.cache_bytes
         )
         spaces = {view: KeySpace(group, self.options.view(view)) for view in VIEWS}
-        entry = Entry(name, address, group, spaces, ObjectReader(reader), version)
-        self.entries = {**self.entries, name: entry}
+        shown = Entry(name, address, group, spaces, ObjectReader(reader), version)
+        self.entries = {**self.entries, name: shown}
 
     def _allowed(self, name: str) -> Iterable[str]:
         """What the operator allows; else what the catalog was built from when it was first opened.
@@ -205,11 +205,11 @@ class Site:
 def _sources(group: VirtualGroup) -> Sequence[Source]:
     if isinstance(group, CatalogGroup):
         return group.sources
-    found: dict[Source, None] = {}
+    sources: dict[Source, None] = {}
     for array in group.all_arrays().values():
         for manifest in array.manifests:
-            found.update(dict.fromkeys(getattr(manifest, "sources", ())))
-    return list(found)
+            sources.update(dict.fromkeys(getattr(manifest, "sources", ())))
+    return list(sources)
 
 
 def _root_file(address: str) -> str:
@@ -226,5 +226,5 @@ def _name_of(address: str) -> str:
 
 def _catalogs_in(directory: str) -> list[tuple[str, str]]:
     with os.scandir(directory) as entries:
-        found = [entry.path for entry in entries if _is_catalog(entry.path)]
-    return sorted((_name_of(path), path) for path in found)
+        paths = [entry.path for entry in entries if _is_catalog(entry.path)]
+    return sorted((_name_of(path), path) for path in paths)

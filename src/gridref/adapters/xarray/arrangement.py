@@ -42,30 +42,30 @@ def fresh_dim(array: VirtualArray) -> str:
 
 @_implements(np.concatenate)
 def _concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Any:
-    entries = _all_virtual(arrays)
-    if axis is None or not entries:
+    virtual = _all_virtual(arrays)
+    if axis is None or not virtual:
         return NotImplemented
-    check_alike(entries)
-    return _with_attrs_of(entries, concatenate(entries, axis % entries[0].ndim))
+    check_alike(virtual)
+    return _with_attrs_of(virtual, concatenate(virtual, axis % virtual[0].ndim))
 
 
 def _all_virtual(arrays: Sequence[Any]) -> list[VirtualArray]:
-    """Virtual arrays of all entries; nothing where one cannot be one."""
-    entries = [_as_virtual(entry) for entry in arrays]
-    known = [entry for entry in entries if entry is not None]
-    return known if len(known) == len(entries) else []
+    """Each of the arrays as a virtual one; nothing where one cannot be one."""
+    virtual = [_as_virtual(array) for array in arrays]
+    known = [array for array in virtual if array is not None]
+    return known if len(known) == len(virtual) else []
 
 
-def _with_attrs_of(entries: Sequence[VirtualArray], joined: VirtualArray) -> VirtualArray:
+def _with_attrs_of(arrays: Sequence[VirtualArray], joined: VirtualArray) -> VirtualArray:
     """What the numbers mean is known from the first that says it; numpy arrays say nothing."""
-    return joined.replace(attrs=next((entry.attrs for entry in entries if entry.attrs), {}))
+    return joined.replace(attrs=next((array.attrs for array in arrays if array.attrs), {}))
 
 
-def _as_virtual(entry: Any) -> VirtualArray | None:
+def _as_virtual(operand: Any) -> VirtualArray | None:
     """Make small values inline, so that they can lie beside virtual ones; None for objects."""
-    if isinstance(entry, VirtualArray):
-        return entry
-    values = np.asarray(entry)
+    if isinstance(operand, VirtualArray):
+        return operand
+    values = np.asarray(operand)
     if values.dtype.hasobject or values.dtype.kind not in "biufcSU":
         return None
     return VirtualArray.from_numpy(values, [f"axis_{axis}" for axis in range(values.ndim)])
@@ -73,13 +73,13 @@ def _as_virtual(entry: Any) -> VirtualArray | None:
 
 @_implements(np.stack)
 def _stack(arrays: Sequence[Any], axis: int = 0) -> Any:
-    entries = _all_virtual(arrays)
-    if not entries:
+    virtual = _all_virtual(arrays)
+    if not virtual:
         return NotImplemented
-    check_alike(entries)
-    axis = axis % (entries[0].ndim + 1)
-    parts = [expand_dims(entry, axis, fresh_dim(entry)) for entry in entries]
-    return _with_attrs_of(entries, concatenate(parts, axis))
+    check_alike(virtual)
+    axis = axis % (virtual[0].ndim + 1)
+    parts = [expand_dims(array, axis, fresh_dim(array)) for array in virtual]
+    return _with_attrs_of(virtual, concatenate(parts, axis))
 
 
 @_implements(np.broadcast_to)
@@ -98,15 +98,15 @@ def _broadcast_to(array: VirtualArray, shape: Any, subok: bool = False) -> Any:
 def _expand_dims(array: VirtualArray, axis: Any) -> VirtualArray:
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
     ndim = array.ndim + len(axes)
-    for place in sorted(entry % ndim for entry in axes):
-        array = expand_dims(array, place, fresh_dim(array))
+    for position in sorted(each % ndim for each in axes):
+        array = expand_dims(array, position, fresh_dim(array))
     return array
 
 
 @_implements(np.squeeze)
 def _squeeze(array: VirtualArray, axis: Any = None) -> VirtualArray:
     if axis is None:
-        axis = tuple(place for place, extent in enumerate(array.shape) if extent == 1)
+        axis = tuple(position for position, extent in enumerate(array.shape) if extent == 1)
     return squeeze(array, (axis,) if isinstance(axis, int) else tuple(axis))
 
 
@@ -126,15 +126,18 @@ def _moveaxis(array: VirtualArray, source: Any, destination: Any) -> VirtualArra
 @_implements(np.flip)
 def _flip(array: VirtualArray, axis: Any = None) -> VirtualArray:
     axes = range(array.ndim) if axis is None else np.atleast_1d(axis).tolist()
-    for place in axes:
-        array = flip(array, place % array.ndim)
+    for each in axes:
+        array = flip(array, each % array.ndim)
     return array
 
 
 @_implements(np.result_type)
-def _result_type(*entries: Any) -> np.dtype[Any]:
+def _result_type(*operands: Any) -> np.dtype[Any]:
     return np.result_type(
-        *(shown_dtype(entry) if isinstance(entry, VirtualArray) else entry for entry in entries)
+        *(
+            shown_dtype(operand) if isinstance(operand, VirtualArray) else operand
+            for operand in operands
+        )
     )
 
 

@@ -262,9 +262,9 @@ def _bare(value: Any) -> Any:
     if isinstance(value, VirtualDuckArray):
         return value.array
     if isinstance(value, list | tuple):
-        return type(value)(_bare(entry) for entry in value)
+        return type(value)(_bare(item) for item in value)
     if isinstance(value, dict):
-        return {name: _bare(entry) for name, entry in value.items()}
+        return {name: _bare(item) for name, item in value.items()}
     return value
 
 
@@ -290,7 +290,7 @@ def _equal(one: Any, other: Any) -> NDArray[np.bool_]:
             return np.ones((), bool)
         if any(problem.cause == "units-differ" for problem in _beyond_times(a, b)):
             return np.zeros((), bool)
-    left, right = (_values(entry) for entry in (one, other))
+    left, right = (_values(operand) for operand in (one, other))
     return np.asarray(left == right) | (_no_data(left) & _no_data(right))
 
 
@@ -304,8 +304,8 @@ def _null(array: VirtualDuckArray) -> NDArray[np.bool_]:
     return _no_data(array.decoded())
 
 
-def _values(entry: Any) -> NDArray[Any]:
-    return entry.decoded() if isinstance(entry, VirtualDuckArray) else np.asarray(entry)
+def _values(operand: Any) -> NDArray[Any]:
+    return operand.decoded() if isinstance(operand, VirtualDuckArray) else np.asarray(operand)
 
 
 def _no_data(values: NDArray[Any]) -> NDArray[np.bool_]:

@@ -34,15 +34,15 @@ def variable_encoding(array: VirtualArray, source: str | None) -> dict[str, Any]
         Address of its catalog; None for arrays in memory.
     """
     used = set(np.unique(array.blocks.encoding).tolist()) - {MISSING_BLOCK}
-    found = [_filters(array.encodings[number]) for number in sorted(used)]
-    found += [_layout(array, number) for number in sorted(used)]
+    encodings = [_filters(array.encodings[number]) for number in sorted(used)]
+    encodings += [_layout(array, number) for number in sorted(used)]
     result: dict[str, Any] = {}
-    for entries in found:
-        result = {**result, **entries}
+    for encoding in encodings:
+        result = {**result, **encoding}
     common = {
         key: value
         for key, value in result.items()
-        if all(entries.get(key, value) == value for entries in found)
+        if all(encoding.get(key, value) == value for encoding in encodings)
     }
     chunks = _preferred_chunks(array, common)
     if chunks is not None:

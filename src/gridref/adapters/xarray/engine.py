@@ -136,9 +136,11 @@ class GridrefBackendEntrypoint(BackendEntrypoint):
     ) -> xr.Dataset:
         """Open one group of a catalog."""
         path = group_path(group)
-        found = subgroup(open_group(filename_or_obj, storage_options), group)
+        virtual_group = subgroup(open_group(filename_or_obj, storage_options), group)
         return StoreBackendEntrypoint().open_dataset(
-            GroupDataStore(found, reader_for(storage_options), path, _address(filename_or_obj)),
+            GroupDataStore(
+                virtual_group, reader_for(storage_options), path, _address(filename_or_obj)
+            ),
             mask_and_scale=mask_and_scale,
             decode_times=decode_times,
             concat_characters=concat_characters,

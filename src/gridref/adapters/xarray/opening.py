@@ -268,4 +268,6 @@ def _rules(
 
 
 def _flat(tree: Sequence[Any]) -> list[str]:
-    return [url for entry in tree for url in (_flat(entry) if isinstance(entry, list) else [entry])]
+    return [
+        url for branch in tree for url in (_flat(branch) if isinstance(branch, list) else [branch])
+    ]

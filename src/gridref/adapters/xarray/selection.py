@@ -25,56 +25,60 @@ def select(array: VirtualArray, key: Any) -> VirtualArray:
     NotRepresentableError
         If it is a selection of points.
     """
-    written = tuple(map(_plain_entry, key if isinstance(key, tuple) else (key,)))
-    n_new = sum(entry is None for entry in written)
-    entries = expand_ellipsis(written, array.ndim + n_new)
-    plain = tuple(entry for entry in entries if entry is not None)
-    arrays = [entry for entry in plain if isinstance(entry, np.ndarray) and entry.ndim > 0]
-    if len(arrays) > 1 and any(entry.dtype == np.bool_ for entry in arrays):
+    written = tuple(map(_plain_indexer, key if isinstance(key, tuple) else (key,)))
+    n_new = sum(indexer is None for indexer in written)
+    indexers = expand_ellipsis(written, array.ndim + n_new)
+    plain = tuple(indexer for indexer in indexers if indexer is not None)
+    arrays = [indexer for indexer in plain if isinstance(indexer, np.ndarray) and indexer.ndim > 0]
+    if len(arrays) > 1 and any(indexer.dtype == np.bool_ for indexer in arrays):
         raise NotRepresentableError("a mask together with other arrays")
     if len(arrays) > 1:
         if n_new:
             raise NotRepresentableError("new axes together with arrays of integers")
         return _select_outer(array, plain)
-    if any(entry.ndim > 1 for entry in arrays):
+    if any(indexer.ndim > 1 for indexer in arrays):
         raise NotRepresentableError("an index array of several dimensions")
-    if arrays and any(isinstance(entry, int | np.integer) for entry in plain):
-        places = [place for place, entry in enumerate(plain) if not isinstance(entry, slice)]
-        if places != list(range(places[0], places[-1] + 1)):
+    if arrays and any(isinstance(indexer, int | np.integer) for indexer in plain):
+        axes = [axis for axis, indexer in enumerate(plain) if not isinstance(indexer, slice)]
+        if axes != list(range(axes[0], axes[-1] + 1)):
             raise NotRepresentableError("integers apart from an array: numpy moves its axis")
     result = getitem(array, plain)
-    return _with_new_axes(result, entries) if n_new else result
+    return _with_new_axes(result, indexers) if n_new else result
 
 
-def _plain_entry(entry: Any) -> Any:
+def _plain_indexer(indexer: Any) -> Any:
     """Lists as arrays, as numpy takes them."""
-    return np.asarray(entry, None if entry else np.int64) if isinstance(entry, list) else entry
+    return (
+        np.asarray(indexer, None if indexer else np.int64) if isinstance(indexer, list) else indexer
+    )
 
 
-def _with_new_axes(array: VirtualArray, entries: Sequence[Any]) -> VirtualArray:
+def _with_new_axes(array: VirtualArray, indexers: Sequence[Any]) -> VirtualArray:
     axis = 0
-    for entry in entries:
-        if entry is None:
+    for indexer in indexers:
+        if indexer is None:
             array = expand_dims(array, axis, fresh_dim(array))
             axis += 1
-        elif not isinstance(entry, int | np.integer):
+        elif not isinstance(indexer, int | np.integer):
             axis += 1
     return array
 
 
-def _select_outer(array: VirtualArray, entries: tuple[Any, ...]) -> VirtualArray:
+def _select_outer(array: VirtualArray, indexers: tuple[Any, ...]) -> VirtualArray:
     """Select with open-mesh arrays (`numpy.ix_`), as xarray writes orthogonal selections."""
-    if len(entries) != array.ndim or any(not isinstance(entry, np.ndarray) for entry in entries):
+    if len(indexers) != array.ndim or any(
+        not isinstance(indexer, np.ndarray) for indexer in indexers
+    ):
         raise NotRepresentableError("a pointwise selection")
-    ndim = max(entry.ndim for entry in entries)
-    shape = np.broadcast_shapes(*(entry.shape for entry in entries))
-    place = -1
-    for entry in entries:
-        wide = [axis for axis in range(entry.ndim) if entry.shape[axis] != 1]
-        if len(wide) > 1 or (wide and (entry.ndim != ndim or wide[0] <= place)):
+    ndim = max(indexer.ndim for indexer in indexers)
+    shape = np.broadcast_shapes(*(indexer.shape for indexer in indexers))
+    last_axis = -1
+    for indexer in indexers:
+        wide = [axis for axis in range(indexer.ndim) if indexer.shape[axis] != 1]
+        if len(wide) > 1 or (wide and (indexer.ndim != ndim or wide[0] <= last_axis)):
             raise NotRepresentableError("a pointwise selection")
-        place = wide[0] if wide else place
-    result = getitem(array, tuple(entry.reshape(-1) for entry in entries))
+        last_axis = wide[0] if wide else last_axis
+    result = getitem(array, tuple(indexer.reshape(-1) for indexer in indexers))
     result = squeeze(result, [axis for axis in range(result.ndim) if result.shape[axis] == 1])
     for axis, extent in enumerate(shape):
         if extent == 1:

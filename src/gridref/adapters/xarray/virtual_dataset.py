@@ -101,11 +101,11 @@ def group_to_dataset(
     coordinates = coordinate_names(arrays, group.attrs)
     variables = _variables(arrays, labels, reader, loading)
     indexed = _indexes({name: variables[name] for name in labels}, arrays)
-    plain = {name: entry for name, entry in variables.items() if name not in indexed}
+    plain = {name: variable for name, variable in variables.items() if name not in indexed}
     attrs = {name: value for name, value in group.attrs.items() if name != "coordinates"}
     dataset = xr.Dataset(
-        {name: entry for name, entry in plain.items() if name not in coordinates},
-        {name: entry for name, entry in plain.items() if name in coordinates},
+        {name: variable for name, variable in plain.items() if name not in coordinates},
+        {name: variable for name, variable in plain.items() if name in coordinates},
         attrs,
     )
     for name, index in indexed.items():

@@ -155,7 +155,7 @@ def _attributes(variable: xr.Variable, array: VirtualArray) -> dict[str, Any]:
 
 def _encoded(name: str, variable: xr.Variable, units: Mapping[str, Any]) -> xr.Variable:
     """A loaded variable as netCDF files hold it, times in the given units if they fit."""
-    encoding = {key: entry for key, entry in variable.encoding.items() if key != ORIGINAL}
+    encoding = {key: value for key, value in variable.encoding.items() if key != ORIGINAL}
     plain = xr.Variable(variable.dims, np.asarray(variable.values), variable.attrs, encoding)
     if "units" in plain.attrs and plain.dtype.kind in "mM":
         plain.attrs.pop("units")
@@ -196,6 +196,6 @@ def _original(name: str, variable: xr.Variable) -> VirtualArray | None:
 def _fixed_size(name: str, values: NDArray[Any]) -> NDArray[Any]:
     if not values.dtype.hasobject:
         return values
-    if all(isinstance(entry, str) for entry in values.reshape(-1).tolist()):
+    if all(isinstance(element, str) for element in values.reshape(-1).tolist()):
         return values.astype(str)
     raise InvalidRequestError(f"variable {name!r} holds Python objects that no array can store")

@@ -125,9 +125,9 @@ class DirectCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
     async def _decode_partial_single(
         self, byte_getter: Any, selection: Any, chunk_spec: ArraySpec
     ) -> NDBuffer | None:
-        found = _Target.of(byte_getter)
-        if found is not None:
-            return await asyncio.to_thread(found.read, selection, chunk_spec)
+        target = _Target.of(byte_getter)
+        if target is not None:
+            return await asyncio.to_thread(target.read, selection, chunk_spec)
         return await self._sharding._decode_partial_single(  # noqa: SLF001
             byte_getter, selection, chunk_spec
         )
@@ -135,9 +135,9 @@ class DirectCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
     def _decode_partial_sync(
         self, byte_getter: Any, selection: Any, chunk_spec: ArraySpec
     ) -> NDBuffer | None:
-        found = _Target.of(byte_getter)
-        if found is not None:
-            return found.read(selection, chunk_spec)
+        target = _Target.of(byte_getter)
+        if target is not None:
+            return target.read(selection, chunk_spec)
         return self._sharding._decode_partial_sync(  # noqa: SLF001
             byte_getter, selection, chunk_spec
         )
@@ -192,19 +192,19 @@ class _Target:
         if opened is None:
             return None
         space, reader, prefix = opened
-        found = space.chunk_of(f"{prefix}/{byte_getter.path}" if prefix else byte_getter.path)
-        return None if found is None else cls(reader, *found)
+        chunk = space.chunk_of(f"{prefix}/{byte_getter.path}" if prefix else byte_getter.path)
+        return None if chunk is None else cls(reader, *chunk)
 
     def read(self, selection: Any, spec: ArraySpec) -> NDBuffer:
         """The elements that numpy would select of the outer chunk."""
-        entries = selection if isinstance(selection, tuple) else (selection,)
+        indexers = selection if isinstance(selection, tuple) else (selection,)
         extents = [extent - low for extent, low in zip(self.array.shape, self.origin, strict=True)]
-        orthogonal = _orthogonal(entries, extents, spec.shape)
+        orthogonal = _orthogonal(indexers, extents, spec.shape)
         if orthogonal is not None:
             shifted = tuple(map(_shifted, orthogonal, self.origin))
             values = self.reader.read(self.array, shifted, name=self.path)
-        elif _are_points(entries, extents):
-            coords = [along + low for along, low in zip(entries, self.origin, strict=True)]
+        elif _are_points(indexers, extents):
+            coords = [along + low for along, low in zip(indexers, self.origin, strict=True)]
             values = self.reader.read_points(self.array, coords, name=self.path)
         else:
             values = self._whole(spec.shape)[selection]
@@ -242,71 +242,75 @@ def _narrowed(space: ObjectSpace, reader: Reader, path: str) -> tuple[KeySpace, 
 
 
 def _orthogonal(
-    entries: Sequence[Any], extents: Sequence[int], shape: Sequence[int]
+    indexers: Sequence[Any], extents: Sequence[int], shape: Sequence[int]
 ) -> list[Any] | None:
-    """A selection in numpy's terms as one entry an axis, each of which selects by itself.
+    """A selection in numpy's terms as one indexer an axis, each of which selects by itself.
 
     None where it is not orthogonal, or reaches beyond the array.
     """
-    if len(entries) != len(extents):
+    if len(indexers) != len(extents):
         return None
-    arrays = [axis for axis, entry in enumerate(entries) if isinstance(entry, np.ndarray)]
+    arrays = [axis for axis, indexer in enumerate(indexers) if isinstance(indexer, np.ndarray)]
     mesh = bool(arrays) and all(
-        isinstance(entry, np.ndarray)
-        and entry.ndim == len(entries)
-        and entry.size == entry.shape[axis]
-        for axis, entry in enumerate(entries)
+        isinstance(indexer, np.ndarray)
+        and indexer.ndim == len(indexers)
+        and indexer.size == indexer.shape[axis]
+        for axis, indexer in enumerate(indexers)
     )
     if mesh:
-        found: list[Any] = [entry.reshape(-1) for entry in entries]
+        by_axis: list[Any] = [indexer.reshape(-1) for indexer in indexers]
     elif not arrays or (
         len(arrays) == 1
-        and entries[arrays[0]].ndim == 1
-        and all(isinstance(e, slice) for axis, e in enumerate(entries) if axis != arrays[0])
+        and indexers[arrays[0]].ndim == 1
+        and all(isinstance(e, slice) for axis, e in enumerate(indexers) if axis != arrays[0])
     ):
-        found = list(entries)
+        by_axis = list(indexers)
     else:
         return None
-    found = [_plain(entry, length) for entry, length in zip(found, shape, strict=True)]
-    inside = all(map(_is_inside, found, extents))
-    return found if inside else None
+    by_axis = [_plain(indexer, length) for indexer, length in zip(by_axis, shape, strict=True)]
+    inside = all(map(_is_inside, by_axis, extents))
+    return by_axis if inside else None
 
 
-def _plain(entry: Any, length: int) -> Any:
-    """An entry without negative places, open ends or masks."""
-    if isinstance(entry, slice):
-        return slice(*entry.indices(length)) if (entry.step or 1) > 0 else np.arange(length)[entry]
-    if isinstance(entry, np.ndarray):
+def _plain(indexer: Any, length: int) -> Any:
+    """An indexer without negative positions, open ends or masks."""
+    if isinstance(indexer, slice):
         return (
-            np.flatnonzero(entry)
-            if entry.dtype == bool
-            else np.where(entry < 0, entry + length, entry)
+            slice(*indexer.indices(length))
+            if (indexer.step or 1) > 0
+            else np.arange(length)[indexer]
         )
-    return int(entry) + (length if entry < 0 else 0)
+    if isinstance(indexer, np.ndarray):
+        return (
+            np.flatnonzero(indexer)
+            if indexer.dtype == bool
+            else np.where(indexer < 0, indexer + length, indexer)
+        )
+    return int(indexer) + (length if indexer < 0 else 0)
 
 
-def _is_inside(entry: Any, extent: int) -> bool:
-    if isinstance(entry, slice):
-        return bool(entry.stop <= max(extent, entry.start))
-    return not np.size(entry) or int(np.max(entry)) < extent
+def _is_inside(indexer: Any, extent: int) -> bool:
+    if isinstance(indexer, slice):
+        return bool(indexer.stop <= max(extent, indexer.start))
+    return not np.size(indexer) or int(np.max(indexer)) < extent
 
 
-def _are_points(entries: Sequence[Any], extents: Sequence[int]) -> bool:
-    """Whether a selection is one array of places inside the array for every axis, all alike."""
-    return len(entries) == len(extents) and all(
-        isinstance(entry, np.ndarray)
-        and entry.ndim == 1
-        and entry.dtype.kind in "iu"
-        and len(entry) == len(entries[0])
-        and (not len(entry) or (int(entry.min()) >= 0 and int(entry.max()) < extent))
-        for entry, extent in zip(entries, extents, strict=True)
+def _are_points(indexers: Sequence[Any], extents: Sequence[int]) -> bool:
+    """Whether a selection is one array of positions inside the array for every axis, all alike."""
+    return len(indexers) == len(extents) and all(
+        isinstance(indexer, np.ndarray)
+        and indexer.ndim == 1
+        and indexer.dtype.kind in "iu"
+        and len(indexer) == len(indexers[0])
+        and (not len(indexer) or (int(indexer.min()) >= 0 and int(indexer.max()) < extent))
+        for indexer, extent in zip(indexers, extents, strict=True)
     )
 
 
-def _shifted(entry: Any, by: int) -> Any:
-    if isinstance(entry, slice):
-        return slice(entry.start + by, entry.stop + by, entry.step)
-    return entry + by
+def _shifted(indexer: Any, by: int) -> Any:
+    if isinstance(indexer, slice):
+        return slice(indexer.start + by, indexer.stop + by, indexer.step)
+    return indexer + by
 
 
 def _as_buffer(values: NDArray[Any], spec: ArraySpec) -> NDBuffer:

@@ -154,10 +154,10 @@ class GridrefStore(Store):
         byte_range: ByteRequest | None = None,
     ) -> Buffer | None:
         """The value of a key, or a byte range of it; None where there is none."""
-        found = self.space.resolve(key)
-        if found is None:
+        virtual_object = self.space.resolve(key)
+        if virtual_object is None:
             return None
-        return _buffer(self._read(found, byte_range), prototype)
+        return _buffer(self._read(virtual_object, byte_range), prototype)
 
     def set_sync(self, key: str, value: Buffer) -> NoReturn:
         """Refused."""
@@ -175,14 +175,16 @@ class GridrefStore(Store):
     ) -> Buffer | None:
         """The value of a key, or a byte range of it; None where there is none."""
         await self._ensure_open()
-        found = self.space.peek(key)
-        if found is not None and found.n_bytes is not None:
-            start, stop = _bounds(byte_range, found.n_bytes)
-            end = found.n_bytes if stop is None else min(stop, found.n_bytes)
-            data = self.reader.at_hand(found, start, end)
+        virtual_object = self.space.peek(key)
+        if virtual_object is not None and virtual_object.n_bytes is not None:
+            start, stop = _bounds(byte_range, virtual_object.n_bytes)
+            end = virtual_object.n_bytes if stop is None else min(stop, virtual_object.n_bytes)
+            data = self.reader.at_hand(virtual_object, start, end)
             if data is not None:
                 return _buffer(data, prototype)
-            return _buffer(await asyncio.to_thread(self._read, found, byte_range), prototype)
+            return _buffer(
+                await asyncio.to_thread(self._read, virtual_object, byte_range), prototype
+            )
         return await asyncio.to_thread(
             self.get_sync, key, prototype=prototype, byte_range=byte_range
         )
@@ -203,10 +205,10 @@ class GridrefStore(Store):
 
     async def getsize(self, key: str) -> int:
         """Size of a value in bytes."""
-        found = await asyncio.to_thread(self.space.resolve, key)
-        if found is None:
+        virtual_object = await asyncio.to_thread(self.space.resolve, key)
+        if virtual_object is None:
             raise FileNotFoundError(key)
-        return await asyncio.to_thread(self.reader.size, found)
+        return await asyncio.to_thread(self.reader.size, virtual_object)
 
     async def set(self, key: str, value: Buffer) -> None:
         """Refused."""
@@ -239,10 +241,10 @@ class GridrefStore(Store):
         for name in await asyncio.to_thread(self.space.list_dir, prefix):
             yield name
 
-    def _read(self, found: VirtualObject, byte_range: ByteRequest | None) -> bytes:
-        if found.n_bytes is None and isinstance(byte_range, SuffixByteRequest):
-            return self.reader.read(found)[-byte_range.suffix :]
-        return self.reader.read(found, *_bounds(byte_range, found.n_bytes))
+    def _read(self, virtual_object: VirtualObject, byte_range: ByteRequest | None) -> bytes:
+        if virtual_object.n_bytes is None and isinstance(byte_range, SuffixByteRequest):
+            return self.reader.read(virtual_object)[-byte_range.suffix :]
+        return self.reader.read(virtual_object, *_bounds(byte_range, virtual_object.n_bytes))
 
 
 def _buffer(data: bytes | memoryview, prototype: BufferPrototype | None) -> Buffer:
