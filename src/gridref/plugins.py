@@ -74,19 +74,19 @@ def plugins(group: str, own: frozenset[str] = frozenset()) -> Mapping[str, Plugi
     InvalidRequestError
         If two packages claim one name, or one claims a name of gridref's: naming both.
     """
-    found: dict[str, Plugin] = {}
+    by_name: dict[str, Plugin] = {}
     for plugin in _foreign(entry_points(group=group)):
         other = "gridref itself" if plugin.name in own else None
-        if plugin.name in found:
-            other = f"the installed package {found[plugin.name].package}"
+        if plugin.name in by_name:
+            other = f"the installed package {by_name[plugin.name].package}"
         if other is not None:
             raise plugin.broken(f"{other} has that name, too")
-        found[plugin.name] = plugin
-    return dict(sorted(found.items()))
+        by_name[plugin.name] = plugin
+    return dict(sorted(by_name.items()))
 
 
-def _foreign(found: Iterable[EntryPoint]) -> Iterable[Plugin]:
-    for entry_point in found:
+def _foreign(declared: Iterable[EntryPoint]) -> Iterable[Plugin]:
+    for entry_point in declared:
         package = entry_point.dist
         if package is None:
             yield Plugin(entry_point.name, "of unknown name", entry_point)

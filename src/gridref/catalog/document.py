@@ -53,9 +53,9 @@ FORMAT_VERSIONS = (1,)
 type SourceUrls = Literal["absolute", "relative"]
 
 
-def _check_counts(entry: Any) -> None:
+def _check_counts(record: Any) -> None:
     """Refuse counts that are no counts: members called ``n_``, ``first_`` or ``_bytes``."""
-    for name, value in vars(entry).items():
+    for name, value in vars(record).items():
         counts = name.startswith(("n_", "first_")) or name.endswith("_bytes")
         if counts and (type(value) is not int or not 0 <= value < 2**63):
             raise ValueError(f"{name} is {value!r}")

@@ -154,13 +154,13 @@ def _tables(
 ) -> dict[str, TableFile]:
     tables = {}
     for name, schema in _SCHEMAS.items():
-        entry = document.tables[name]
-        if "/" in entry.file or os.sep in entry.file or entry.file.startswith("."):
+        table = document.tables[name]
+        if "/" in table.file or os.sep in table.file or table.file.startswith("."):
             raise CatalogCorruptError(
-                f"the table {name} is not in the catalog: {entry.file!r}", Place(source=folder.url)
+                f"the table {name} is not in the catalog: {table.file!r}", Place(source=folder.url)
             )
-        address = folder.address(entry.file)
-        tables[name] = TableFile(address, entry, schema.names, storage_options)
+        address = folder.address(table.file)
+        tables[name] = TableFile(address, table, schema.names, storage_options)
     return tables
 
 

@@ -223,7 +223,7 @@ def _dtype_of(descr: Any) -> np.dtype[Any]:
     if isinstance(descr, Mapping) and "base" in descr:
         return np.dtype((_dtype_of(descr["base"]), tuple(descr["shape"])))
     if isinstance(descr, Mapping):
-        members: Any = {**descr, "formats": [_dtype_of(entry) for entry in descr["formats"]]}
+        members: Any = {**descr, "formats": [_dtype_of(member) for member in descr["formats"]]}
         structure: np.dtype[Any] = np.dtype(members)
         return structure
     return npy_format.descr_to_dtype(_descr_from_json(descr))

@@ -21,8 +21,10 @@ __all__ = ["ARRAY_CODECS"]
 
 def _reshape_stored(config: Config, spec: ArraySpec) -> ArraySpec:
     shape = tuple(
-        entry if isinstance(entry, int) else math.prod(spec.shape[axis] for axis in entry)
-        for entry in config["shape"]
+        length_or_axes
+        if isinstance(length_or_axes, int)
+        else math.prod(spec.shape[axis] for axis in length_or_axes)
+        for length_or_axes in config["shape"]
     )
     if math.prod(shape) != spec.size:
         raise ValueError(f"shape {config['shape']} does not hold {spec.size} elements")
@@ -45,8 +47,8 @@ def _select_stored(config: Config, spec: ArraySpec) -> ArraySpec:
 
 
 def _select_decoder(config: Config, spec: ArraySpec) -> Callable[[NDArray[Any]], NDArray[Any]]:
-    place = (*(slice(None),) * config["axis"], config["index"])
-    return lambda stored: np.asarray(stored[place])
+    index = (*(slice(None),) * config["axis"], config["index"])
+    return lambda stored: np.asarray(stored[index])
 
 
 ARRAY_CODECS = {

@@ -237,8 +237,8 @@ def _same_bytes(config: Config, decoded: int | None, spec: ArraySpec) -> int | N
 
 
 def _too_few(n_values: int, config: Config) -> str | None:
-    found = len(config["cd_values"])
-    return None if found >= n_values else f"{found} client data values are too few"
+    n_given = len(config["cd_values"])
+    return None if n_given >= n_values else f"{n_given} client data values are too few"
 
 
 _CD = ("cd_values",)

@@ -120,9 +120,9 @@ def _decode_jpeg2000(data: bytes, config: Config, out: NDArray[Any]) -> NDArray[
     size = np.frombuffer(data[start + 8 : start + 24], ">u4").astype(np.int64)
     if start < 0 or len(size) < 4:
         raise ValueError("is no JPEG 2000 codestream")
-    found = (int(size[1] - size[3]), int(size[0] - size[2]))
-    if found != out.shape[:2]:
-        raise ValueError(f"holds an image of {found} pixels, expected {out.shape[:2]}")
+    pixels = (int(size[1] - size[3]), int(size[0] - size[2]))
+    if pixels != out.shape[:2]:
+        raise ValueError(f"holds an image of {pixels} pixels, expected {out.shape[:2]}")
     decoded: NDArray[Any] = imagecodecs.jpeg2k_decode(data, numthreads=1, out=out)
     return decoded
 

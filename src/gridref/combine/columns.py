@@ -78,7 +78,7 @@ class Column:
             return [Kind(self.first, range(len(self.arrays)))]
         for position, key in enumerate(zip(*differing, strict=True)):
             members.setdefault(key, []).append(position)
-        return [Kind(self.arrays[places[0]], places) for places in members.values()]
+        return [Kind(self.arrays[positions[0]], positions) for positions in members.values()]
 
     def files_of(self, kind: Kind) -> Sequence[int]:
         """Numbers of the inputs of one kind."""

@@ -83,12 +83,12 @@ class LabelOrder:
         order = order[np.concatenate([[True], ordered[1:] != ordered[:-1]])]
         if _falls(self.labels):
             order = order[::-1]
-        owners, places = owner[order], index[order]
-        cut = (owners[1:] != owners[:-1]) | (places[1:] != places[:-1] + 1)
+        owners, indices = owner[order], index[order]
+        cut = (owners[1:] != owners[:-1]) | (indices[1:] != indices[:-1] + 1)
         heads = np.concatenate([[0], np.flatnonzero(cut) + 1])
         tails = np.concatenate([heads[1:], [len(order)]]) - 1
         pieces = [
-            Piece(self.files[int(owners[head])], int(places[head]), int(places[tail]) + 1)
+            Piece(self.files[int(owners[head])], int(indices[head]), int(indices[tail]) + 1)
             for head, tail in zip(heads.tolist(), tails.tolist(), strict=True)
         ]
         return pieces + list(self.unlabelled)
@@ -176,7 +176,7 @@ def _note_gaps(
     if labels[0].dtype.kind in "SU":
         return
     inside = [_distances(part[:-1], part[1:]).max() for part in labels if len(part) > 1]
-    firsts, lasts = (np.array([part[place] for part in labels]) for place in (0, -1))
+    firsts, lasts = (np.array([part[end] for part in labels]) for end in (0, -1))
     between = _distances(lasts[:-1], firsts[1:])
     if not inside or not len(between):
         return

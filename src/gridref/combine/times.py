@@ -112,7 +112,7 @@ def _bases(column: Column, notes: Notes) -> dict[int, TimeBase] | None:
     texts = {_described(kind.array.attrs) for kind in column.kinds}
     if len(texts) == 1:
         return None
-    found: dict[int, TimeBase] = {}
+    bases: dict[int, TimeBase] = {}
     for kind in column.kinds:
         base = TimeBase.of(kind.array.attrs)
         packing = Packing.of(kind.array)
@@ -121,8 +121,8 @@ def _bases(column: Column, notes: Notes) -> dict[int, TimeBase] | None:
             advice = f"{_described(kind.array.attrs)!r} cannot be brought on others exactly"
             notes.conflict("time-units-differ", column.path, "units", cases, advice)
             return None
-        found.update(dict.fromkeys(column.files_of(kind), base))
-    return found
+        bases.update(dict.fromkeys(column.files_of(kind), base))
+    return bases
 
 
 def _described(attrs: Mapping[str, Any]) -> str:

@@ -208,7 +208,7 @@ def expand_urls(
         If a server cannot be reached, or does not say.
     """
     patterns = [patterns] if isinstance(patterns, str | os.PathLike) else list(patterns)
-    found: dict[str, None] = {}
+    expanded: dict[str, None] = {}
     for pattern in patterns:
         url = absolute_url(pattern)
         if is_local(url):
@@ -219,10 +219,10 @@ def expand_urls(
             urls = _expand_remote(url, storage_options, names)
         if not urls:
             raise InvalidRequestError(f"no file matches {os.fspath(pattern)!r}{_hint(url, names)}")
-        found.update(dict.fromkeys(sorted(urls, key=_natural)))
-    if not found:
+        expanded.update(dict.fromkeys(sorted(urls, key=_natural)))
+    if not expanded:
         raise InvalidRequestError("no files given")
-    return list(found)
+    return list(expanded)
 
 
 def _is_named_as_file(url: str, names: DataNames) -> bool:
@@ -256,13 +256,13 @@ def _expand_local(path: str, names: DataNames) -> list[str]:
 
 
 def _walk_local(folder: str, names: DataNames) -> list[str]:
-    found = []
+    paths = []
     for root, folders, files in os.walk(folder, followlinks=True):
         whole = [name for name in folders if names.is_folder(os.path.join(root, name))]
-        found += [os.path.join(root, name) for name in whole]
+        paths += [os.path.join(root, name) for name in whole]
         folders[:] = [n for n in folders if not n.startswith(".") and n not in whole]
-        found += [os.path.join(root, name) for name in files if names.is_file(name)]
-    return found
+        paths += [os.path.join(root, name) for name in files if names.is_file(name)]
+    return paths
 
 
 def _expand_remote(
@@ -274,7 +274,7 @@ def _expand_remote(
     retry = RetryPolicy()
 
     def named(paths: Iterable[str]) -> list[str]:
-        return [_full_url(filesystem, url, found) for found in paths]
+        return [_full_url(filesystem, url, matched) for matched in paths]
 
     if _GLOB.search(path.partition("?")[0] if url.startswith("http") else path):
         matches = retry.call(lambda: within_limit(filesystem, "glob")(path, detail=True), url)
@@ -285,14 +285,14 @@ def _expand_remote(
             and retry.call(lambda: within_limit(filesystem, "info")(path), url)["type"] == "file"
         ):
             return [url]
-        found = retry.call(lambda: within_limit(filesystem, "find")(path), url)
-        if not found:  # fsspec finds nothing, too, where it reaches nobody
+        paths = retry.call(lambda: within_limit(filesystem, "find")(path), url)
+        if not paths:  # fsspec finds nothing, too, where it reaches nobody
             retry.call(lambda: within_limit(filesystem, "ls")(path), url)
     except SourceUnavailableError as error:
         if is_absent(error):
             return []
         raise
-    return named(filter(names.is_file, found))
+    return named(filter(names.is_file, paths))
 
 
 def _full_url(filesystem: Any, pattern: str, path: str) -> str:

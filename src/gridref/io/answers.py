@@ -56,8 +56,8 @@ def ask_described(
             return_exceptions=True,
         )
 
-    found: list[Answer | BaseException] = sync(filesystem.loop, ask_all)
-    return found
+    answers: list[Answer | BaseException] = sync(filesystem.loop, ask_all)
+    return answers
 
 
 async def _ask_http(filesystem: Any, path: str, url: str, start: int, stop: int) -> Answer:
@@ -76,8 +76,8 @@ async def _ask_http(filesystem: Any, path: str, url: str, start: int, stop: int)
         if len(body) > stop - start:
             # The rest may be endless: the connection is not used again.
             response.close()
-        found = {name: response.headers.get(name) for name in _VERSION_HEADERS}
-    return body, _described(url, total, found)
+        version_headers = {name: response.headers.get(name) for name in _VERSION_HEADERS}
+    return body, _described(url, total, version_headers)
 
 
 async def _ask_s3(filesystem: Any, path: str, url: str, start: int, stop: int) -> Answer:
@@ -161,9 +161,9 @@ _ASKERS: dict[str, Callable[[Any, str, str, int, int], Awaitable[Answer]]] = {
 }
 
 
-def _described(url: str, size: int | None, found: Mapping[str, Any]) -> Source:
+def _described(url: str, size: int | None, version_info: Mapping[str, Any]) -> Source:
     """The file, out of its size and what tells its version."""
-    version = {name: value for name, value in found.items() if name in _KNOWN and value}
+    version = {name: value for name, value in version_info.items() if name in _KNOWN and value}
     return source_of_info(url, {**({} if size is None else {"size": size}), **version})
 
 

@@ -147,9 +147,9 @@ class SourcePool:
     def _fetch(self, source: Source, starts: list[int], stops: list[int]) -> list[bytes]:
         if is_local(source.url):
             file = self._open_local(source)
-            found = file.fetch(source.url, starts, stops)
+            parts = file.fetch(source.url, starts, stops)
             self._require_same(source, file)
-            return found
+            return parts
         if not self._checks_identity:
             return self._remote.fetch(source.url, starts, stops)
         if not self._remote.checks(source.url):

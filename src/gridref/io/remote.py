@@ -99,8 +99,8 @@ class RemoteFiles:
         """The bytes of a range, if they are all there and of that file."""
         if isinstance(result, BaseException) or result[1] is None:
             return b""
-        part, found = result
-        check_identity(source, found)
+        part, current = result
+        check_identity(source, current)
         self._traffic.add(0, len(part))
         whole = len(_not_too_long(source.url, part, start, stop)) == (
             min(stop, source.size_bytes or 0) - start
@@ -133,9 +133,9 @@ class RemoteFiles:
                     if isinstance(result, BaseException):
                         failures[i] = result
                         continue
-                    part, found = result
-                    if recorded is not None and found is not None:
-                        check_identity(recorded, found)
+                    part, current = result
+                    if recorded is not None and current is not None:
+                        check_identity(recorded, current)
                     parts[i] = _not_too_long(url, part, starts[i], stops[i])
                     self._traffic.add(0, len(parts[i]))
             pending = list(failures)

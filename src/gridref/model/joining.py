@@ -278,8 +278,8 @@ def _joined(arrays: Sequence[VirtualArray], axis: int, template: VirtualArray) -
 
 def _common_enumeration(arrays: Sequence[VirtualArray]) -> Enumeration | None:
     """The one enumeration of all arrays that files hold anything of."""
-    found = {array.enumeration for array in arrays if array.encodings}
-    return found.pop() if len(found) == 1 else None
+    enumerations = {array.enumeration for array in arrays if array.encodings}
+    return enumerations.pop() if len(enumerations) == 1 else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -72,8 +72,8 @@ def lay_out(
     fill_value = cast_scalar(first.fill_value if fill_value is None else fill_value, dtype)
     parts = [recast(array, dtype, fill_value) for array in arrays]
     starts = [_starts(parts, corners, axis, extent) for axis, extent in enumerate(shape)]
-    if np.prod([len(found) for found in starts], dtype=float) > MAX_CELLS:
-        cells = " by ".join(str(len(found)) for found in starts)
+    if np.prod([len(axis_starts) for axis_starts in starts], dtype=float) > MAX_CELLS:
+        cells = " by ".join(str(len(axis_starts)) for axis_starts in starts)
         raise InvalidRequestError(
             f"the edges of the inputs make a grid of {cells} cells: they hardly share any; warp"
             " them to common tiles first"
@@ -83,8 +83,8 @@ def lay_out(
     pool = pooled([*parts, nothing])  # its last row is a missing block, which -1 takes
     chosen = _chosen(parts, corners, starts, keep_last=keep_last)
     axes = [
-        GridAxis.from_edges(np.diff(found, append=extent))
-        for found, extent in zip(starts, shape, strict=True)
+        GridAxis.from_edges(np.diff(axis_starts, append=extent))
+        for axis_starts, extent in zip(starts, shape, strict=True)
     ]
     return first.replace(
         grid=ChunkGrid(tuple(axes)),
@@ -100,19 +100,19 @@ def _starts(
     arrays: Sequence[VirtualArray], corners: Sequence[Sequence[int]], axis: int, extent: int
 ) -> Int64Array:
     """Where cells start along an axis: where a block does, and where an array ends."""
-    found = [np.zeros(1, np.int64)]
+    edges = [np.zeros(1, np.int64)]
     for array, corner in zip(arrays, corners, strict=True):
         along = array.grid.axes[axis]
-        found += [corner[axis] + along.starts(np.arange(along.n_chunks))]
-        found += [np.array([corner[axis] + along.extent])]
-    starts = np.unique(np.concatenate(found))
+        edges += [corner[axis] + along.starts(np.arange(along.n_chunks))]
+        edges += [np.array([corner[axis] + along.extent])]
+    starts = np.unique(np.concatenate(edges))
     return starts[starts < extent]
 
 
 def _cut(array: VirtualArray, corner: Sequence[int], starts: Sequence[Int64Array]) -> VirtualArray:
     """Cut the blocks of an array where cells start."""
-    for axis, (begin, found) in enumerate(zip(corner, starts, strict=True)):
-        array = split_blocks(array, axis, found - begin)
+    for axis, (begin, axis_starts) in enumerate(zip(corner, starts, strict=True)):
+        array = split_blocks(array, axis, axis_starts - begin)
     return array
 
 
@@ -124,7 +124,7 @@ def _chosen(
     keep_last: bool,
 ) -> Int64Array:
     """The row of each cell among the blocks of all parts; -1 where none holds it."""
-    chosen = np.full([len(found) for found in starts], -1, np.int64)
+    chosen = np.full([len(axis_starts) for axis_starts in starts], -1, np.int64)
     sizes = [part.n_blocks for part in parts]
     bases = np.cumsum(sizes) - sizes
     numbered = list(zip(parts, corners, bases.tolist(), strict=True))

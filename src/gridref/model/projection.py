@@ -168,15 +168,15 @@ def expand_ellipsis(key: Any, ndim: int) -> list[Any]:
     InvalidRequestError
         For several ellipses, or more entries than axes.
     """
-    entries = list(key) if isinstance(key, tuple) else [key]
-    ellipses = [position for position, entry in enumerate(entries) if entry is Ellipsis]
+    indices = list(key) if isinstance(key, tuple) else [key]
+    ellipses = [position for position, index in enumerate(indices) if index is Ellipsis]
     if len(ellipses) > 1:
         raise InvalidRequestError("a selection has at most one ellipsis")
-    n_given = len(entries) - len(ellipses)
+    n_given = len(indices) - len(ellipses)
     if n_given > ndim:
         raise InvalidRequestError(f"{n_given} indices for an array of rank {ndim}")
-    at = ellipses[0] if ellipses else len(entries)
-    return [*entries[:at], *[slice(None)] * (ndim - n_given), *entries[at + 1 :]]
+    at = ellipses[0] if ellipses else len(indices)
+    return [*indices[:at], *[slice(None)] * (ndim - n_given), *indices[at + 1 :]]
 
 
 def normalize_selection(

@@ -64,14 +64,14 @@ class DecodedPage:
         A chunk is there if any stored chunk under it is, or if a missing one reads as another
         value than the array's fill value.
         """
-        place = [k - low for k, low in zip(coords, self.first, strict=True)]
-        starts = [int(edges[k]) for edges, k in zip(self.edges, place, strict=True)]
-        cut = (part.cut(place, starts) for part in self.parts)
+        in_page = [k - low for k, low in zip(coords, self.first, strict=True)]
+        starts = [int(edges[k]) for edges, k in zip(self.edges, in_page, strict=True)]
+        cut = (part.cut(in_page, starts) for part in self.parts)
         below = tuple(looked_up for looked_up in cut if looked_up is not None)
         if not any(self._is_held(looked_up) for looked_up in below):
             return None
         digest = hashlib.blake2b(self._view_identity, digest_size=16)
-        shape = tuple(int(along[k]) for along, k in zip(self.lengths, place, strict=True))
+        shape = tuple(int(along[k]) for along, k in zip(self.lengths, in_page, strict=True))
         digest.update(repr(shape).encode())
         identify(below, digest)
         etag = digest.hexdigest()
@@ -137,14 +137,14 @@ class _Part:
             row[each.members] = np.arange(len(each.members))
         return among, row
 
-    def cut(self, place: Sequence[int], starts: Sequence[int]) -> LookedUp[CrossProduct] | None:
+    def cut(self, in_page: Sequence[int], starts: Sequence[int]) -> LookedUp[CrossProduct] | None:
         """The pieces of one chunk, as a plan of its own; None if there are none.
 
-        `place` are the chunk's coords in the page, and `starts` its first element there.
+        `in_page` are the chunk's coords in the page, and `starts` its first element there.
         """
         inside = tuple(
             slice(int(splits[k]), int(splits[k + 1]))
-            for splits, k in zip(self.splits, place, strict=True)
+            for splits, k in zip(self.splits, in_page, strict=True)
         )
         numbers = self._numbers[inside].reshape(-1)
         if not len(numbers):

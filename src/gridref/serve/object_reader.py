@@ -89,7 +89,7 @@ class ObjectReader:
         return None
 
     def _at_hand(
-        self, found: VirtualObject, segment: Segment, low: int, high: int
+        self, virtual_object: VirtualObject, segment: Segment, low: int, high: int
     ) -> Buffer | None:
         if isinstance(segment, LiteralSegment):
             return memoryview(segment.data)[low:high]
@@ -98,7 +98,7 @@ class ObjectReader:
         try:
             return self.reader.ranges.at_hand(segment.source, segment.offset + low, high - low)
         except GridrefError as error:
-            raise error.located(found.place) from error.__cause__
+            raise error.located(virtual_object.place) from error.__cause__
 
     @never_absent()
     def read_parts(
@@ -112,13 +112,15 @@ class ObjectReader:
         except GridrefError as error:
             raise error.located(found.place) from error.__cause__
 
-    def _encoded_whole(self, found: VirtualObject) -> bytes:
+    def _encoded_whole(self, virtual_object: VirtualObject) -> bytes:
         """An object that is made whole; kept for the requests for its size and its parts."""
-        kept = self._encoded.get(found.etag)
+        kept = self._encoded.get(virtual_object.etag)
         if kept is not None:
             return kept
-        data = b"".join(part for segment in found.segments for part in self._whole(segment))
-        return self._encoded.put(found.etag, data)
+        data = b"".join(
+            part for segment in virtual_object.segments for part in self._whole(segment)
+        )
+        return self._encoded.put(virtual_object.etag, data)
 
     def _whole(self, segment: Segment) -> list[Buffer]:
         if isinstance(segment, DecodedSegment):
@@ -128,9 +130,11 @@ class ObjectReader:
         assert segment.n_bytes is not None
         return self._segment(segment, 0, segment.n_bytes)
 
-    def _ranges(self, found: VirtualObject, start: int, stop: int | None) -> Iterator[Buffer]:
+    def _ranges(
+        self, virtual_object: VirtualObject, start: int, stop: int | None
+    ) -> Iterator[Buffer]:
         position = 0
-        for segment in found.segments:
+        for segment in virtual_object.segments:
             assert segment.n_bytes is not None
             low = max(0, start - position)
             high = segment.n_bytes if stop is None else min(segment.n_bytes, stop - position)
@@ -199,11 +203,11 @@ class ObjectReader:
         return [data[low - begin * size : high - begin * size]]
 
 
-def _is_made_whole(found: VirtualObject) -> bool:
+def _is_made_whole(virtual_object: VirtualObject) -> bool:
     """Whether no part of an object can be had without the rest."""
     return any(
         segment.n_bytes is None or isinstance(segment, RewrappedSegment)
-        for segment in found.segments
+        for segment in virtual_object.segments
     )
 
 

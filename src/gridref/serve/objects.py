@@ -133,10 +133,10 @@ class KeySpace:
         parent, _, name = key.rpartition("/")
         if name == METADATA_KEY:
             return self._metadata(parent)
-        found = self._split_chunk_key(key)
-        if found is None:
+        chunk_address = self._split_chunk_key(key)
+        if chunk_address is None:
             return None
-        path, view, coords = found
+        path, view, coords = chunk_address
         if view.shards is not None:
             return self._shard(path, view, coords)
         return self._page(path, view, coords).chunk(path, coords)
@@ -150,12 +150,12 @@ class KeySpace:
         kept = self._shards.get((path, coords))
         if kept is not None:
             return kept
-        found = shard_object(path, view, coords)
-        return None if found is None else self._shards.put((path, coords), found)
+        shard = shard_object(path, view, coords)
+        return None if shard is None else self._shards.put((path, coords), shard)
 
     def _page(self, path: str, view: ArrayView, coords: tuple[int, ...]) -> Page:
-        place = place_of(view, coords)
-        return self._pages.get_or_load((path, place), lambda: page_of(view, place))
+        page_coords = place_of(view, coords)
+        return self._pages.get_or_load((path, page_coords), lambda: page_of(view, page_coords))
 
     @never_absent()
     def peek(self, key: str) -> VirtualObject | None:
@@ -163,10 +163,10 @@ class KeySpace:
         parent, _, name = key.rpartition("/")
         if name == METADATA_KEY:
             return self._documents.get(parent)
-        found = self._split_chunk_key(key, known_only=True)
-        if found is None:
+        chunk_address = self._split_chunk_key(key, known_only=True)
+        if chunk_address is None:
             return None
-        path, view, coords = found
+        path, view, coords = chunk_address
         if view.shards is not None:
             return self._shards.get((path, coords))
         page = self._pages.get((path, place_of(view, coords)))
@@ -237,8 +237,8 @@ class KeySpace:
         if document is None:
             return None
         data = json.dumps(document, allow_nan=False, separators=(",", ":")).encode()
-        found = VirtualObject((LiteralSegment(data),), digest_of(data))
-        return self._documents.setdefault(path, found)
+        metadata = VirtualObject((LiteralSegment(data),), digest_of(data))
+        return self._documents.setdefault(path, metadata)
 
     def _split_chunk_key(
         self, key: str, *, known_only: bool = False
@@ -284,9 +284,9 @@ class KeySpace:
             yield key if relative else f"{path}/{key}"
 
 
-def _layout_bytes(found: VirtualObject) -> int:
+def _layout_bytes(shard: VirtualObject) -> int:
     size = 0
-    for segment in found.segments:
+    for segment in shard.segments:
         if isinstance(segment, LiteralSegment):
             size += segment.n_bytes
         elif isinstance(segment, PackedSegment):

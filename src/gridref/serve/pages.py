@@ -69,8 +69,8 @@ class ReferencePage:
 
     @cached_property
     def _rows(self) -> list[tuple[bool, int, int, int]]:
-        found = self.references
-        columns = (found.present, found.source, found.offset, found.length)
+        references = self.references
+        columns = (references.present, references.source, references.offset, references.length)
         return list(zip(*(column.tolist() for column in columns), strict=True))
 
     @cached_property

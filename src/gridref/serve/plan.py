@@ -134,14 +134,14 @@ class CrossProduct:
         """Resolve pieces, given by their number in C order, to manifest rows."""
         array, ndim = self.array, self.array.ndim
         counts = tuple(len(axis.pieces) for axis in self.axes)
-        places = np.unravel_index(numbers, counts) if ndim else ()
-        piece = _columns(places, len(numbers))
+        positions = np.unravel_index(numbers, counts) if ndim else ()
+        piece = _columns(positions, len(numbers))
         chunk = _columns(
-            [axis.pieces.chunk[at] for axis, at in zip(self.axes, places, strict=True)],
+            [axis.pieces.chunk[at] for axis, at in zip(self.axes, positions, strict=True)],
             len(numbers),
         )
         block = np.zeros(len(numbers), np.int64)
-        for axis, at, n_blocks in zip(self.axes, places, array.grid.grid_shape, strict=True):
+        for axis, at, n_blocks in zip(self.axes, positions, array.grid.grid_shape, strict=True):
             block = block * n_blocks + axis.block[at]
         table = array.blocks
         return PieceBatch(
@@ -226,13 +226,14 @@ def plan_read(array: VirtualArray, selection: Any = None) -> ReadPlan:
     InvalidRequestError
         For a selection that does not fit the array.
     """
-    entries = expand_ellipsis(() if selection is None else selection, array.ndim)
+    indices = expand_ellipsis(() if selection is None else selection, array.ndim)
     selections = [
-        normalize_selection(entry, extent, axis)
-        for axis, (entry, extent) in enumerate(zip(entries, array.shape, strict=True))
+        normalize_selection(index, extent, axis)
+        for axis, (index, extent) in enumerate(zip(indices, array.shape, strict=True))
     ]
     shape = tuple(
-        entry.count if isinstance(entry, Progression) else len(entry) for entry in selections
+        selected.count if isinstance(selected, Progression) else len(selected)
+        for selected in selections
     )
     return ReadPlan(
         array,
@@ -240,21 +241,23 @@ def plan_read(array: VirtualArray, selection: Any = None) -> ReadPlan:
         _project_array(array, selections) if 0 not in shape else (),
         tuple(
             axis
-            for axis, entry in enumerate(selections)
-            if isinstance(entry, Progression) and entry.flipped
+            for axis, selected in enumerate(selections)
+            if isinstance(selected, Progression) and selected.flipped
         ),
-        tuple(axis for axis, entry in enumerate(entries) if _is_integer(entry)),
+        tuple(axis for axis, index in enumerate(indices) if _is_integer(index)),
     )
 
 
-def _is_integer(entry: Any) -> bool:
-    return not isinstance(entry, slice) and np.ndim(entry) == 0
+def _is_integer(index: Any) -> bool:
+    return not isinstance(index, slice) and np.ndim(index) == 0
 
 
 def _project_array(
     array: VirtualArray, selections: Sequence[AxisSelection]
 ) -> tuple[CrossProduct, ...]:
-    outer = [project(axis, entry) for axis, entry in zip(array.grid.axes, selections, strict=True)]
+    outer = [
+        project(axis, selected) for axis, selected in zip(array.grid.axes, selections, strict=True)
+    ]
     tables = array.axis_tables
     if tables is not None:
         axes = [
@@ -263,19 +266,19 @@ def _project_array(
         ]
         return (CrossProduct(array, tuple(axes)),)
     return tuple(
-        CrossProduct(array, _inside_block(array, outer, places))
-        for places in itertools.product(*(range(len(projection)) for projection in outer))
+        CrossProduct(array, _inside_block(array, outer, positions))
+        for positions in itertools.product(*(range(len(projection)) for projection in outer))
     )
 
 
 def _inside_block(
-    array: VirtualArray, outer: Sequence[Projection], places: Sequence[int]
+    array: VirtualArray, outer: Sequence[Projection], positions: Sequence[int]
 ) -> tuple[AxisPieces, ...]:
     """The pieces of one block, for arrays without axis tables."""
-    coords = [int(projection.chunk[at]) for projection, at in zip(outer, places, strict=True)]
+    coords = [int(projection.chunk[at]) for projection, at in zip(outer, positions, strict=True)]
     block = int(np.ravel_multi_index(coords, array.grid.grid_shape))
     axes = []
-    for axis, (projection, at) in enumerate(zip(outer, places, strict=True)):
+    for axis, (projection, at) in enumerate(zip(outer, positions, strict=True)):
         n_blocks = array.grid.grid_shape[axis]
 
         def spread(value: Any, n_blocks: int = n_blocks) -> Int64Array:

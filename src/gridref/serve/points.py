@@ -91,12 +91,12 @@ def plan_points(array: VirtualArray, coords: Sequence[ArrayLike]) -> PointSet:
     InvalidRequestError
         For coords of another rank, of different numbers, or outside of the array.
     """
-    places = [np.asarray(along, np.int64).reshape(-1) for along in coords]
-    _check(array, places)
+    indices = [np.asarray(along, np.int64).reshape(-1) for along in coords]
+    _check(array, indices)
     table = array.blocks
-    block = np.zeros(len(places[0]), np.int64)
+    block = np.zeros(len(indices[0]), np.int64)
     offsets = []
-    for along, axis in zip(places, array.grid.axes, strict=True):
+    for along, axis in zip(indices, array.grid.axes, strict=True):
         at = axis.locate(along)
         block = block * axis.n_chunks + at
         offsets.append(along - axis.starts(at))
@@ -118,14 +118,14 @@ def plan_points(array: VirtualArray, coords: Sequence[ArrayLike]) -> PointSet:
     )
 
 
-def _check(array: VirtualArray, places: Sequence[Int64Array]) -> None:
-    if not places or len(places) != array.ndim:
-        raise InvalidRequestError(f"points of {len(places)} coords in an array of {array.ndim}")
-    if len({len(along) for along in places}) != 1:
+def _check(array: VirtualArray, indices: Sequence[Int64Array]) -> None:
+    if not indices or len(indices) != array.ndim:
+        raise InvalidRequestError(f"points of {len(indices)} coords in an array of {array.ndim}")
+    if len({len(along) for along in indices}) != 1:
         raise InvalidRequestError(
-            f"points have as many coords along every axis, got {[len(p) for p in places]}"
+            f"points have as many coords along every axis, got {[len(p) for p in indices]}"
         )
-    for axis, (along, extent) in enumerate(zip(places, array.shape, strict=True)):
+    for axis, (along, extent) in enumerate(zip(indices, array.shape, strict=True)):
         outside = (along < 0) | (along >= extent)
         if outside.any():
             raise InvalidRequestError(

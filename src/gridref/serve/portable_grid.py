@@ -58,10 +58,10 @@ def _grown(axes: Sequence[GridAxis], item_bytes: int) -> list[GridAxis]:
         return list(axes)
     left = GROWN_CHUNK_BYTES // chunk_bytes
     grown = list(axes)
-    for place in reversed(range(len(axes))):
-        factor = min(left, max(1, axes[place].n_chunks))
+    for axis in reversed(range(len(axes))):
+        factor = min(left, max(1, axes[axis].n_chunks))
         if factor > 1:
-            grown[place] = GridAxis.uniform(axes[place].extent, lengths[place] * factor)
+            grown[axis] = GridAxis.uniform(axes[axis].extent, lengths[axis] * factor)
         left //= factor
     return grown
 
@@ -122,5 +122,5 @@ def _cut(lengths: Int64Array, longest: int) -> Int64Array:
 
 def commonest(lengths: Int64Array, weights: Int64Array) -> int:
     """The length with the most weight; of several, the shortest."""
-    values, places = np.unique(lengths, return_inverse=True)
-    return int(values[np.argmax(np.bincount(places, weights=weights))])
+    values, inverse = np.unique(lengths, return_inverse=True)
+    return int(values[np.argmax(np.bincount(inverse, weights=weights))])

@@ -224,8 +224,8 @@ def keys_present(view: ArrayView, fixed: Sequence[int] = ()) -> Iterator[tuple[i
         count = min(step, rest[0] - low)
         first = (*fixed, low, *(0 for _ in rest[1:]))
         present = _presence(view, first, (*(1 for _ in fixed), count, *rest[1:]))
-        for place in np.argwhere(present).tolist():
-            yield tuple(a + b for a, b in zip(first, place, strict=True))
+        for index in np.argwhere(present).tolist():
+            yield tuple(a + b for a, b in zip(first, index, strict=True))
 
 
 def _chunks_a_key(view: ArrayView) -> int:

@@ -236,38 +236,38 @@ class Reader:
             return
         array = pieces.array
         waiting = []
-        for place, member in enumerate(task.members.tolist()):
+        for row, member in enumerate(task.members.tolist()):
             decoded = self.cache.get(_cache_key(array, task.batch, member))
             if decoded is not None:
                 _deliver(task, member, decoded, out)
-            elif not self._read_runs(task, member, place, out):
-                waiting.append((place, member))
+            elif not self._read_runs(task, member, row, out):
+                waiting.append((row, member))
         if not waiting:
             return
-        rows = task.rows.take(np.array([place for place, _ in waiting]))
-        for place, ((_, member), data) in enumerate(zip(waiting, self._fetch(rows), strict=True)):
-            decoded = _decode(array, task.batch, member, rows, place, data)
+        rows = task.rows.take(np.array([row for row, _ in waiting]))
+        for row, ((_, member), data) in enumerate(zip(waiting, self._fetch(rows), strict=True)):
+            decoded = _decode(array, task.batch, member, rows, row, data)
             if not _deliver(task, member, decoded, out):
                 # The rest may be asked for next. Of what is not compressed, only this is kept.
                 shared = np.may_share_memory(decoded, np.frombuffer(data, np.uint8))
                 kept = decoded.copy() if shared else decoded
                 self.cache.put(_cache_key(array, task.batch, member), kept)
 
-    def _read_runs(self, task: _Task, member: int, place: int, out: NDArray[Any]) -> bool:
+    def _read_runs(self, task: _Task, member: int, row: int, out: NDArray[Any]) -> bool:
         """Read no more of a large uncompressed chunk than is wanted; False if that is not so."""
         rows, batch, pieces = task.rows, task.batch, task.pieces
-        if rows.length[place] < LEAST_BYTES or rows.state[place] == ChunkState.INLINE:
+        if rows.length[row] < LEAST_BYTES or rows.state[row] == ChunkState.INLINE:
             return False
         encoding = pieces.array.encodings[int(batch.encoding[member])]
         shape = tuple(batch.shape[member].tolist())
         index = pieces.in_chunk(batch.piece[member])
-        if rows.filter_mask is not None and rows.filter_mask[place]:
+        if rows.filter_mask is not None and rows.filter_mask[row]:
             return False
-        runs = runs_of(encoding, shape, int(rows.length[place]), index)
+        runs = runs_of(encoding, shape, int(rows.length[row]), index)
         if runs is None:
             return False
-        source = rows.sources[int(rows.source[place])]
-        offset = int(rows.offset[place]) + runs.offset
+        source = rows.sources[int(rows.source[row])]
+        offset = int(rows.offset[row]) + runs.offset
         if len(offset) == 1 and self._read_in_place(task, member, source, int(offset[0]), out):
             return True
         if runs.is_whole:
@@ -395,25 +395,25 @@ def _decode(
     batch: PieceBatch,
     member: int,
     rows: ChunkManifest,
-    place: int,
+    row: int,
     data: Buffer,
 ) -> NDArray[Any]:
     encoding = array.encodings[int(batch.encoding[member])]
     shape = tuple(batch.shape[member].tolist())
-    mask = 0 if rows.filter_mask is None else int(rows.filter_mask[place])
+    mask = 0 if rows.filter_mask is None else int(rows.filter_mask[row])
     try:
         return decode_chunk(data, encoding, shape, mask)
     except ReadError as error:
-        raise error.located(_place(batch, member, rows, place)) from error.__cause__
+        raise error.located(_place(batch, member, rows, row)) from error.__cause__
 
 
-def _place(batch: PieceBatch, member: int, rows: ChunkManifest, place: int) -> Place:
+def _place(batch: PieceBatch, member: int, rows: ChunkManifest, row: int) -> Place:
     chunk = tuple(batch.chunk[member].tolist())
-    start = int(rows.offset[place])
-    if rows.state[place] == ChunkState.INLINE:
+    start = int(rows.offset[row])
+    if rows.state[row] == ChunkState.INLINE:
         return Place(chunk=chunk)
-    source = rows.sources[int(rows.source[place])].url
-    return Place(source=source, chunk=chunk, start=start, stop=start + int(rows.length[place]))
+    source = rows.sources[int(rows.source[row])].url
+    return Place(source=source, chunk=chunk, start=start, stop=start + int(rows.length[row]))
 
 
 def _deliver(task: _Task, member: int, decoded: NDArray[Any], out: NDArray[Any]) -> bool:

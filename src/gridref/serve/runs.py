@@ -68,16 +68,16 @@ def runs_of(
     is_plain = [codec.name for codec in encoding.codecs] == ["bytes"] and not encoding.prefix
     if not is_plain or not shape or stored_bytes != math.prod(shape) * item_bytes:
         return None
-    if all(isinstance(entry, slice) for entry in index):
-        found = _of_slices(shape, index)
+    if all(isinstance(part, slice) for part in index):
+        runs = _of_slices(shape, index)
     else:
-        found = _of_arrays(shape, index)
-    if found is None:
+        runs = _of_arrays(shape, index)
+    if runs is None:
         return None
-    n_bytes = found.n_bytes * item_bytes
-    if len(found.offset) > 1 and len(found.offset) * (n_bytes + RUN_BYTES) > stored_bytes:
+    n_bytes = runs.n_bytes * item_bytes
+    if len(runs.offset) > 1 and len(runs.offset) * (n_bytes + RUN_BYTES) > stored_bytes:
         return None
-    return Runs(found.shape, found.offset * item_bytes, n_bytes, n_bytes == stored_bytes)
+    return Runs(runs.shape, runs.offset * item_bytes, n_bytes, n_bytes == stored_bytes)
 
 
 def _of_slices(shape: tuple[int, ...], index: tuple[slice, ...]) -> Runs | None:
@@ -95,16 +95,16 @@ def _of_slices(shape: tuple[int, ...], index: tuple[slice, ...]) -> Runs | None:
         return None
     offset = np.zeros((1,) * inner, np.int64)
     for axis, (along, stride) in enumerate(zip(ranges[:inner], strides, strict=False)):
-        places = np.array(along, np.int64) * stride
-        offset = offset + places.reshape([-1 if other == axis else 1 for other in range(inner)])
+        starts = np.array(along, np.int64) * stride
+        offset = offset + starts.reshape([-1 if other == axis else 1 for other in range(inner)])
     first = sum(r.start * n for r, n in zip(ranges[inner:], strides[inner:], strict=True))
     return Runs(selected, offset.reshape(-1) + first, together)
 
 
 def _of_arrays(shape: tuple[int, ...], index: tuple[Any, ...]) -> Runs | None:
     """Single elements."""
-    selected = np.broadcast_shapes(*(np.shape(entry) for entry in index))
+    selected = np.broadcast_shapes(*(np.shape(part) for part in index))
     if math.prod(selected) > MOST_RUNS:
         return None
-    places = np.ravel_multi_index(tuple(np.broadcast_arrays(*index)), shape)
-    return Runs(selected, np.asarray(places, np.int64).reshape(-1), 1)
+    starts = np.ravel_multi_index(tuple(np.broadcast_arrays(*index)), shape)
+    return Runs(selected, np.asarray(starts, np.int64).reshape(-1), 1)

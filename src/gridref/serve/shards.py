@@ -46,8 +46,8 @@ def shard_object(path: str, view: ArrayView, coords: tuple[int, ...]) -> Virtual
     )
     segment: PackedSegment | DecodedRunSegment
     if view.as_stored:
-        found = native_references(view, first, inside)
-        packed, segment, identity = _native(layout, found, inside, counts)
+        references = native_references(view, first, inside)
+        packed, segment, identity = _native(layout, references, inside, counts)
     else:
         held, content = held_below(view, first, inside)
         numbers = _shard_numbers(inside, counts)[held.reshape(-1)]
@@ -69,25 +69,27 @@ def _shard_numbers(inside: tuple[int, ...], counts: tuple[int, ...]) -> Int64Arr
 
 
 def _native(
-    layout: ShardLayout, found: References, inside: tuple[int, ...], counts: tuple[int, ...]
+    layout: ShardLayout, references: References, inside: tuple[int, ...], counts: tuple[int, ...]
 ) -> tuple[PackedShard, PackedSegment, str]:
     """Payloads in the order in which they lie in the sources."""
-    held = np.flatnonzero(found.present)
-    order = held[np.lexsort((found.offset[held], found.source[held]))]
+    held = np.flatnonzero(references.present)
+    order = held[np.lexsort((references.offset[held], references.source[held]))]
     numbers = _shard_numbers(inside, counts)[order]
-    length = found.length[order]
+    length = references.length[order]
     packed = PackedShard.pack(numbers, length, math.prod(counts), layout.location)
-    return packed, _runs(found, order, packed), found.identity()
+    return packed, _runs(references, order, packed), references.identity()
 
 
-def _runs(found: References, order: Int64Array, packed: PackedShard) -> PackedSegment:
+def _runs(references: References, order: Int64Array, packed: PackedShard) -> PackedSegment:
     """Payloads that follow each other in a source are one run."""
-    source, offset = found.source[order], found.offset[order]
-    stop = offset + found.length[order]
+    source, offset = references.source[order], references.offset[order]
+    stop = offset + references.length[order]
     follows = (source[1:] == source[:-1]) & (offset[1:] == stop[:-1])
     heads = np.flatnonzero(np.concatenate([[True], ~follows])) if len(order) else order
     start = np.append(packed.start[heads], packed.payload_bytes)
-    return PackedSegment(found.sources, found.literals, source[heads], offset[heads], start)
+    return PackedSegment(
+        references.sources, references.literals, source[heads], offset[heads], start
+    )
 
 
 def _portable(

@@ -175,7 +175,7 @@ class ArrayView:
         if self.shards is None:
             return self.metadata.codecs
         (outer,) = self.metadata.codecs
-        return tuple(Codec.from_json(entry) for entry in outer.configuration["codecs"])
+        return tuple(Codec.from_json(codec) for codec in outer.configuration["codecs"])
 
     @cached_property
     def stored_chunks_below(self) -> int:

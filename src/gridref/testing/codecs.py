@@ -110,8 +110,8 @@ class CodecTests:
             stored = np.frombuffer(self.encode(chunk), np.uint8)
             for _ in range(50):
                 junk = stored.copy()
-                places = random.integers(0, len(junk), random.integers(1, 5))
-                junk[places] = random.integers(0, 256, len(places))
+                positions = random.integers(0, len(junk), random.integers(1, 5))
+                junk[positions] = random.integers(0, 256, len(positions))
                 try:
                     decoded = self.decode(junk.tobytes(), chunk)
                 except DecodeError:

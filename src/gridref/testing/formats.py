@@ -182,8 +182,8 @@ class ScannerTests:
         random = np.random.default_rng(1)
         for _ in range(N_DAMAGED):
             damaged = np.frombuffer(content, np.uint8).copy()
-            places = random.integers(0, min(len(content), 4096), random.integers(1, 9))
-            damaged[places] = random.integers(0, 256, len(places))
+            positions = random.integers(0, min(len(content), 4096), random.integers(1, 9))
+            damaged[positions] = random.integers(0, 256, len(positions))
             sample.path.write_bytes(damaged.tobytes())
             problem = ""
             try:

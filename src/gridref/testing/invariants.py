@@ -26,9 +26,9 @@ def select(values: NDArray[Any], selection: tuple[Any, ...]) -> NDArray[Any]:
         One entry for each axis: a slice, an integer, which drops the axis, several, or a mask.
     """
     axis = 0
-    for entry in selection:
-        values = values[(slice(None),) * axis + (entry,)]
-        axis += 0 if isinstance(entry, int) else 1
+    for index in selection:
+        values = values[(slice(None),) * axis + (index,)]
+        axis += 0 if isinstance(index, int) else 1
     return values
 
 

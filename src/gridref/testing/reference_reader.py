@@ -27,11 +27,11 @@ def read_slowly(array: VirtualArray) -> NDArray[Any]:
     for block, coords in enumerate(np.ndindex(*grid.grid_shape)):
         start = grid.start(coords)
         shape = grid.data_shape(coords)
-        place = tuple(slice(a, a + n) for a, n in zip(start, shape, strict=True))
+        block_slices = tuple(slice(a, a + n) for a, n in zip(start, shape, strict=True))
         if array.blocks.encoding[block] == MISSING_BLOCK:
-            out[place] = array.fill_value
+            out[block_slices] = array.fill_value
         else:
-            out[place] = _read_block(array, block, shape)
+            out[block_slices] = _read_block(array, block, shape)
     return out
 
 

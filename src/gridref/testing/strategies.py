@@ -235,7 +235,7 @@ def enumerations() -> st.SearchStrategy[Enumeration]:
     """Enumerations of any names and numbers."""
     numbers = st.integers(-(2**63), 2**64 - 1)
     members = st.dictionaries(st.text(max_size=3), numbers, max_size=3)
-    items = members.map(lambda found: tuple(found.items()))
+    items = members.map(lambda by_name: tuple(by_name.items()))
     return st.builds(Enumeration, st.text(min_size=1, max_size=3), items)
 
 
