@@ -155,7 +155,7 @@ class OriginalFile:
         for name, first, n_bytes, shape, itemsize in contiguous:
             if first <= offset < first + n_bytes:
                 at = np.unravel_index((offset - first) // itemsize, shape)
-                return name, tuple(int(place) for place in at)
+                return name, tuple(int(index) for index in at)
         return None
 
     def shape_of(self, path: str) -> tuple[int, ...]:
@@ -172,19 +172,19 @@ class OriginalFile:
         chunks: dict[int, Any] = {}
         contiguous: list[Any] = []
 
-        def visit(name: str, found: Any) -> None:
-            if not isinstance(found, h5py.Dataset):
+        def visit(name: str, member: Any) -> None:
+            if not isinstance(member, h5py.Dataset):
                 return
-            if found.chunks is not None:
+            if member.chunks is not None:
 
                 def note(chunk: Any) -> None:  # to return anything would end the iteration
                     chunks.setdefault(chunk.byte_offset, (name, chunk.chunk_offset))
 
-                found.id.chunk_iter(note)
-            elif found.id.get_offset() is not None and found.size:
-                itemsize = found.id.get_type().get_size()
-                size = found.id.get_storage_size()
-                contiguous.append((name, found.id.get_offset(), size, found.shape, itemsize))
+                member.id.chunk_iter(note)
+            elif member.id.get_offset() is not None and member.size:
+                itemsize = member.id.get_type().get_size()
+                size = member.id.get_storage_size()
+                contiguous.append((name, member.id.get_offset(), size, member.shape, itemsize))
 
         self._file.visititems(visit)
         return chunks, contiguous
@@ -255,8 +255,8 @@ def _starts_at(did: Any, start: tuple[int, ...], offset: int) -> bool:
         return False
     if any(at >= extent for at, extent in zip(start, did.shape, strict=True)):
         return False
-    found = did.get_chunk_info_by_coord(start)
-    return bool(found.byte_offset == offset and found.chunk_offset == start)
+    chunk = did.get_chunk_info_by_coord(start)
+    return bool(chunk.byte_offset == offset and chunk.chunk_offset == start)
 
 
 def _element(did: Any) -> ElementType:
@@ -297,8 +297,8 @@ def _wanted(shape: tuple[int, ...], selection: tuple[slice, ...] | None) -> tupl
 def _inside(wanted: tuple[slice, ...], shape: tuple[int, ...]) -> tuple[slice, ...]:
     """The part of a selection that lies inside of the dataset."""
     return tuple(
-        slice(entry.start, min(entry.stop, n), entry.step)
-        for entry, n in zip(wanted, shape, strict=True)
+        slice(part.start, min(part.stop, n), part.step)
+        for part, n in zip(wanted, shape, strict=True)
     )
 
 
@@ -306,7 +306,7 @@ def _padded(
     values: NDArray[Any], wanted: tuple[slice, ...], fill_value: Callable[[], Any]
 ) -> NDArray[Any]:
     """Values, and the fill value for the part of a selection that lies beyond the dataset."""
-    full = tuple(len(range(entry.start, entry.stop, entry.step or 1)) for entry in wanted)
+    full = tuple(len(range(part.start, part.stop, part.step or 1)) for part in wanted)
     if values.shape == full:
         return values
     fill = fill_value()

@@ -111,29 +111,29 @@ def chunk_ranges(files: ChunkFiles, path: str, metadata: ArrayMetadata) -> Chunk
     return ChunkRanges(tuple(sources), number, offsets, lengths, coords, shape, b"".join(literals))
 
 
-def _manifest(found: ChunkRanges, grid: ChunkGrid) -> ChunkManifest:
+def _manifest(ranges: ChunkRanges, grid: ChunkGrid) -> ChunkManifest:
     """One row a chunk, in C order of the grid."""
-    row = np.zeros(len(found.source), np.int64)
-    inside = np.ones(len(found.source), bool)
+    row = np.zeros(len(ranges.source), np.int64)
+    inside = np.ones(len(ranges.source), bool)
     for number, axis in enumerate(grid.axes):
         # A shard may hold chunks that lie beyond the array.
-        element = found.coords[:, number]
+        element = ranges.coords[:, number]
         inside &= element < axis.extent
         at = axis.locate(np.where(element < axis.extent, element, 0)) if axis.extent else element
         row = row * axis.n_chunks + at
     source, offset, length, state = (np.zeros(grid.n_chunks, np.int64) for _ in range(4))
-    source[row[inside]] = found.source[inside]
-    offset[row[inside]] = found.offset[inside]
-    length[row[inside]] = found.length[inside]
-    is_inline = found.source[inside] < 0
+    source[row[inside]] = ranges.source[inside]
+    offset[row[inside]] = ranges.offset[inside]
+    length[row[inside]] = ranges.length[inside]
+    is_inline = ranges.source[inside] < 0
     state[row[inside]] = np.where(is_inline, ChunkState.INLINE, ChunkState.RANGE)
     return ChunkManifest.from_columns(
-        found.sources,
+        ranges.sources,
         source=np.maximum(source, 0),
         offset=offset,
         length=length,
         state=state,
-        inline=found.inline,
+        inline=ranges.inline,
     )
 
 

@@ -35,7 +35,7 @@ def attributes_from_json(attrs: Mapping[str, Any], dtype: np.dtype[Any] | None) 
 
 def _value(value: Any) -> Any:
     if isinstance(value, list) and value:
-        kinds = {type(entry) for entry in value}
+        kinds = {type(item) for item in value}
         if kinds <= {int} or kinds <= {int, float}:
             return np.array(value)
     return value

@@ -157,8 +157,8 @@ class _Scan:
     def _node_v3(self, path: str, document: Mapping[str, Any]) -> _ArrayNode | _GroupNode:
         if document.get("node_type") == "group":
             merged = document.get("consolidated_metadata") or {}
-            entries = merged.get("metadata") if not path else None
-            return _GroupNode(document.get("attributes", {}), entries or None)
+            documents = merged.get("metadata") if not path else None
+            return _GroupNode(document.get("attributes", {}), documents or None)
         try:
             return _ArrayNode(path, ArrayMetadata.from_json(document))
         except InvalidRequestError as error:

@@ -68,7 +68,7 @@ def split_chain(codecs: Sequence[Codec], chunk_shape: Sequence[int]) -> Chain:
         levels.append((chain[at], order))
         inner = chain[at].configuration["chunk_shape"]
         shape = tuple(int(inner[order.index(axis)]) for axis in range(len(order)))
-        chain = [Codec.from_json(entry) for entry in chain[at].configuration["codecs"]]
+        chain = [Codec.from_json(document) for document in chain[at].configuration["codecs"]]
     front = (transpose_codec(order),) if levels and order != tuple(range(len(order))) else ()
     return Chain((*front, *chain), tuple(levels), shape)
 
@@ -144,11 +144,11 @@ def inner_ranges(
     start = shards.offset + (0 if at_start else shards.length - size)
     sources = [shards.sources[number] for number in shards.source.tolist()]
     parts = files.read_each(sources, start, size)
-    found = [
+    contents = [
         _entries(shards, number, data, tuple(counts[number].tolist()), index_codecs, order)
         for number, data in enumerate(parts)
     ]
-    return _joined(shards, found, inner)
+    return _joined(shards, contents, inner)
 
 
 def _overhead(codecs: Sequence[Codec]) -> int:
@@ -189,14 +189,14 @@ def _entries(
 
 
 def _joined(
-    shards: ChunkRanges, found: list[tuple[Int64Array, Int64Array]], inner: Int64Array
+    shards: ChunkRanges, contents: list[tuple[Int64Array, Int64Array]], inner: Int64Array
 ) -> ChunkRanges:
     ndim = len(inner)
-    owner = np.repeat(np.arange(len(found)), [len(coords) for coords, _ in found])
+    owner = np.repeat(np.arange(len(contents)), [len(coords) for coords, _ in contents])
     coords: Int64Array = np.concatenate(
-        [np.zeros((0, ndim), np.int64), *(coords for coords, _ in found)]
+        [np.zeros((0, ndim), np.int64), *(coords for coords, _ in contents)]
     )
-    ranges = np.concatenate([np.zeros((0, 2), np.int64), *(ranges for _, ranges in found)])
+    ranges = np.concatenate([np.zeros((0, 2), np.int64), *(ranges for _, ranges in contents)])
     return ChunkRanges(
         shards.sources,
         shards.source[owner],

@@ -87,7 +87,7 @@ def _codecs(
         behind = behind[1:]
     else:
         chain.append(bytes_codec(dtype, big_endian=_is_big_endian(dtype)))
-    return (*chain, *(_bytes_codec(entry, dtype) for entry in behind))
+    return (*chain, *(_bytes_codec(document, dtype) for document in behind))
 
 
 def _is_big_endian(dtype: np.dtype[Any]) -> bool:
@@ -100,10 +100,10 @@ def _is_big_endian(dtype: np.dtype[Any]) -> bool:
     return orders == {True}
 
 
-def _bytes_codec(entry: Mapping[str, Any], dtype: np.dtype[Any]) -> Codec:
+def _bytes_codec(document: Mapping[str, Any], dtype: np.dtype[Any]) -> Codec:
     """The v3 name of a filter or compressor that works on bytes."""
-    settings = {key: value for key, value in entry.items() if key != "id"}
-    name = str(entry["id"])
+    settings = {key: value for key, value in document.items() if key != "id"}
+    name = str(document["id"])
     if name == "gzip":
         return Codec.of("gzip", level=settings.get("level", 1))
     if name == "zstd":

@@ -161,13 +161,13 @@ def records_of(
             file.place(address),
         )
     walk = _Walk(file, tree, what)
-    found = list(walk.records(tree.root, tree.root_records, len(tree.levels) - 1))
-    if len(found) != tree.n_records:
+    records = list(walk.records(tree.root, tree.root_records, len(tree.levels) - 1))
+    if len(records) != tree.n_records:
         raise SourceFormatError(
-            f"{what} holds {len(found)} records instead of the {tree.n_records} it declares",
+            f"{what} holds {len(records)} records instead of the {tree.n_records} it declares",
             file.place(address),
         )
-    return found
+    return records
 
 
 class _Walk:

@@ -138,13 +138,13 @@ def data_layout_of(
     UnsupportedFeatureError
         If it is of an unknown version or class.
     """
-    found = [m for m in messages if m.kind == _LAYOUT_MESSAGE]
-    if len(found) != 1:
+    layouts = [m for m in messages if m.kind == _LAYOUT_MESSAGE]
+    if len(layouts) != 1:
         raise SourceFormatError(
-            f"the object header has {len(found)} data layout messages instead of 1",
+            f"the object header has {len(layouts)} data layout messages instead of 1",
             file.place(header_address),
         )
-    return _decode(file, found[0])
+    return _decode(file, layouts[0])
 
 
 def _decode(file: Hdf5Bytes, message: HeaderMessage) -> DataLayout:

@@ -138,11 +138,11 @@ class FractalHeap:
         UnsupportedFeatureError
             If the id is of an unknown kind.
         """
-        found = self._object(heap_id)
-        self._n_left -= len(found)
+        data = self._object(heap_id)
+        self._n_left -= len(data)
         if self._n_left < 0:
             raise self._error("has objects that overlap")
-        return found
+        return data
 
     def _object(self, heap_id: bytes) -> bytes:
         kind = heap_id[0] >> 4 if heap_id else -1
@@ -179,10 +179,10 @@ class FractalHeap:
             address, length = cursor.take(file.offset_bytes), cursor.take(file.length_bytes)
         else:
             key = int.from_bytes(heap_id[1:9], "little")
-            found = self._huge_places().get(key)
-            if found is None:
+            extent = self._huge_places().get(key)
+            if extent is None:
                 raise self._error(f"has no huge object {key}")
-            address, length = found
+            address, length = extent
         return file.read(address, length, "a huge object of " + _WHAT)
 
     def _huge_places(self) -> dict[int, tuple[int, int]]:

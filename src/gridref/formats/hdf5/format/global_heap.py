@@ -92,12 +92,12 @@ class GlobalHeap:
             If there is none.
         """
         collection = self._collection(address)
-        found = collection.objects.get(index)
-        if found is None:
+        extent = collection.objects.get(index)
+        if extent is None:
             raise SourceFormatError(
                 f"object {index} of the global heap is not there", self._file.place(address)
             )
-        start, length = found
+        start, length = extent
         self._spend(length, address)
         return collection.data[start : start + length]
 

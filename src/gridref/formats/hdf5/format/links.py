@@ -192,17 +192,17 @@ def _old_links(file: Hdf5Bytes, table: HeaderMessage) -> list[Link]:
     tree, heap = cursor.take(file.offset_bytes), LocalHeap(file, cursor.take(file.offset_bytes))
     links: list[Link] = []
     for node in _symbol_nodes(file, tree):
-        found = list(_symbols(file, node.address, heap))
-        if not found:
+        node_links = list(_symbols(file, node.address, heap))
+        if not node_links:
             continue
-        names = [link.name for link in found]
+        names = [link.name for link in node_links]
         after = heap.text(node.after)
         # HDF5 finds a link by the names around it.
         if names != sorted(names) or not after < names[0] <= names[-1] <= heap.text(node.until):
             raise SourceFormatError(
                 "names in the symbol table are not in order", file.place(node.address)
             )
-        links += found
+        links += node_links
     return links
 
 

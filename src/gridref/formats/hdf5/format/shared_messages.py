@@ -53,10 +53,10 @@ class SharedMessages:
         if not message.is_shared:
             return message
         key = message.kind, message.data
-        found = self._resolved.get(key)
-        if found is None:
-            found = self._resolved[key] = self._resolve(message)
-        return found
+        original = self._resolved.get(key)
+        if original is None:
+            original = self._resolved[key] = self._resolve(message)
+        return original
 
     def decoded[T](
         self, messages: Iterable[HeaderMessage], kind: int, decode: Callable[[bytes], T]
@@ -105,13 +105,13 @@ class SharedMessages:
         if version == 1:
             cursor.take_bytes(6 + file.length_bytes)
         address = cursor.take(file.offset_bytes)
-        found = read_header(file, address).first(message.kind)
-        if found is None or found.is_shared:
+        original = read_header(file, address).first(message.kind)
+        if original is None or original.is_shared:
             raise SourceFormatError(
                 f"the object header has no message of type {message.kind} to share",
                 file.place(address),
             )
-        return found
+        return original
 
 
 def _heap_address(file: Hdf5Bytes, kind: int) -> int:

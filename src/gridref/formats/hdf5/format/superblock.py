@@ -200,9 +200,9 @@ class FieldCursor:
 
     def expect(self, value: bytes, name: str) -> None:
         """Take as many bytes as `value` has and raise unless they are `value`."""
-        found = self.take_bytes(len(value))
-        if found != value:
-            raise self.error(f"has the {name} {found!r} instead of {value!r}")
+        stored = self.take_bytes(len(value))
+        if stored != value:
+            raise self.error(f"has the {name} {stored!r} instead of {value!r}")
 
     def error(self, reason: str) -> SourceFormatError:
         """An error about this piece of metadata."""

@@ -93,13 +93,13 @@ def read_attributes(file: OpenFile, header: ObjectHeader) -> ObjectAttributes:
 
 def _read(file: OpenFile, header: ObjectHeader) -> ObjectAttributes:
     result = ObjectAttributes()
-    found = [
+    attributes = [
         _found(file, body, address)
         for body, address in attribute_messages(file.shared, header.messages)
     ]
     if not header.tracks_attribute_order:
-        found.sort(key=lambda attribute: attribute.name)
-    for name, value, error in found:
+        attributes.sort(key=lambda attribute: attribute.name)
+    for name, value, error in attributes:
         text = name.decode("utf-8", "backslashreplace")
         if error:
             result.unreadable[text] = error

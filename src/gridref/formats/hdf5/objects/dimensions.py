@@ -212,4 +212,4 @@ def _is_list(value: Any) -> bool:
 def _integers(value: Any) -> list[int]:
     """The integers of a record; none if it holds anything else."""
     values = np.asarray(value).reshape(-1)
-    return [int(entry) for entry in values] if values.dtype.kind in "iu" else []
+    return [int(number) for number in values] if values.dtype.kind in "iu" else []

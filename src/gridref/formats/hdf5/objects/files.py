@@ -170,11 +170,11 @@ class OpenFile:
         SourceUnavailableError
             If it is not there or cannot be read.
         """
-        found = self._files.get(_true_name(url))
-        if found is None:
+        linked_file = self._files.get(_true_name(url))
+        if linked_file is None:
             scan_file = open_for_scan(url, self.options.storage_options)
-            found = _opened(scan_file, self.options, self._files)
-        return found
+            linked_file = _opened(scan_file, self.options, self._files)
+        return linked_file
 
     def external(self, name: bytes) -> OpenFile | None:
         """The file that an external link names; None if there is none.

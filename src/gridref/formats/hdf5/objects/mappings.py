@@ -163,8 +163,8 @@ def find_source(file: OpenFile, mapping: Mapping) -> Location | None:
         if source is None:
             return None
         file = file.linked(source.url)
-    found = find_object(file, mapping.dataset_name.encode("utf-8", "surrogateescape"))
-    return None if isinstance(found, Nowhere) else found
+    target = find_object(file, mapping.dataset_name.encode("utf-8", "surrogateescape"))
+    return None if isinstance(target, Nowhere) else target
 
 
 def dataset_extents(file: OpenFile, header: ObjectHeader) -> Dataspace:

@@ -79,10 +79,10 @@ class _Search:
             link = here.file.members(here.address).get(name)
             if link is None:
                 return Nowhere(f"there is no object {_text(path)}")
-            found = self.link(here, link)
-            if isinstance(found, Nowhere):
-                return found
-            here = found
+            target = self.link(here, link)
+            if isinstance(target, Nowhere):
+                return target
+            here = target
         return here
 
 

@@ -46,10 +46,10 @@ class ObjectPaths:
         address = int.from_bytes(reference[:width], "little")
         if region and address:
             try:
-                found = self._heap.object(address, int.from_bytes(reference[width:], "little"))
+                stored = self._heap.object(address, int.from_bytes(reference[width:], "little"))
             except ScanError:
                 return ""
-            address = int.from_bytes(found[:width], "little")
+            address = int.from_bytes(stored[:width], "little")
         return self._by_address.get(address, "") if address else ""
 
     @cached_property

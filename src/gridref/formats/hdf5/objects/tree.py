@@ -139,13 +139,13 @@ class _Walk:
             text = link.name.decode("utf-8", "backslashreplace")
             below = f"{path}/{text}"
             self.count(below, len(link.target))
-            found = self.member(here, link, text, below, ancestors)
-            if isinstance(found, DatasetNode):
-                node.datasets[text] = found
-            elif isinstance(found, GroupNode):
-                node.groups[text] = found
+            child = self.member(here, link, text, below, ancestors)
+            if isinstance(child, DatasetNode):
+                node.datasets[text] = child
+            elif isinstance(child, GroupNode):
+                node.groups[text] = child
             else:
-                node.skipped.append(found)
+                node.skipped.append(child)
         return node
 
     def member(

@@ -83,10 +83,10 @@ def external_files(dataset: DatasetNode) -> tuple[ExternalFile, ...]:
         If the message or the heap of names is corrupt.
     """
     file = dataset.file.bytes
-    found = dataset.file.shared.decoded(
+    pieces = dataset.file.shared.decoded(
         dataset.messages, _EXTERNAL_FILES, lambda message: _decode(file, message)
     )
-    return found or ()
+    return pieces or ()
 
 
 def _decode(file: Hdf5Bytes, message: bytes) -> tuple[ExternalFile, ...]:

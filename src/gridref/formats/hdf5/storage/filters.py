@@ -179,10 +179,10 @@ def _name(number: int, stored_name: str) -> str:
     return known[0] if known else _KNOWN_NAMES.get(number, stored_name) or "without a name"
 
 
-def _codec(entry: Filter) -> Codec:
-    number, values = entry.number, entry.values
+def _codec(stage: Filter) -> Codec:
+    number, values = stage.number, stage.values
     known = FILTERS.get(number)
-    name = _name(number, entry.name)
+    name = _name(number, stage.name)
     if known is None:
         raise UnsupportedFeatureError(f"filter {number} ({name}) cannot be decoded")
     codec = known[1](values)

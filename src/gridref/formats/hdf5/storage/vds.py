@@ -105,12 +105,12 @@ def virtual_blocks(
     shape = dataset.shape or ()
     absent: list[str] = []
     tiles = []
-    for mapping, found in _sources(dataset, layout, shape):
-        if found is None:
+    for mapping, target in _sources(dataset, layout, shape):
+        if target is None:
             absent.append(f"{mapping.file_name}:{mapping.dataset_name}")
             continue
         path = "/" + mapping.dataset_name.strip("/")
-        source = dataset_node(found, path.rsplit("/", 1)[-1], path)
+        source = dataset_node(target, path.rsplit("/", 1)[-1], path)
         array = recast(_same_kind(scan_source(source), dtype), dtype, fill_value)
         tile = _tile(array, mapping, shape)
         if tile is not None:

@@ -168,7 +168,7 @@ def read_blocks(
 
     Blocks of all runs are read and verified together, in batches: that pays where each run has few.
     """
-    found: list[StoredChunks] = []
+    chunks: list[StoredChunks] = []
     batch: list[_ReadRun] = []
     n_pending = 0
     for run in runs:
@@ -178,11 +178,11 @@ def read_blocks(
         for start in range(0, len(run.addresses), step):
             part = run.part(start, start + step)
             if n_pending + length * len(part.addresses) > BATCH_BYTES:
-                found += _finished(request, elements, batch)
+                chunks += _finished(request, elements, batch)
                 batch, n_pending = [], 0
             batch.append(_ReadRun(part, request.file.read_rows(part.addresses, length, part.what)))
             n_pending += length * len(part.addresses)
-    return found + _finished(request, elements, batch)
+    return chunks + _finished(request, elements, batch)
 
 
 def _finished(
@@ -276,9 +276,9 @@ def numbers_of(
     for position, axis in enumerate(axes):
         sizes = [max_grid[later] for later in axes[position + 1 :]]
         stride = min(_BEYOND, math.prod(size for size in sizes if size is not None))
-        place = rest // stride
-        rest = rest - place * stride
-        if int(place.max()) >= grid[axis]:
+        coord = rest // stride
+        rest = rest - coord * stride
+        if int(coord.max()) >= grid[axis]:
             raise SourceFormatError("the chunk index lists a chunk outside of the dataset")
-        number += place * math.prod(grid[axis + 1 :])
+        number += coord * math.prod(grid[axis + 1 :])
     return number

@@ -111,13 +111,13 @@ def _check_keys(parts: list[_Nodes], bounds: NDArray[np.uint64] | None) -> None:
 
 def _bounds_of_children(parts: list[_Nodes], scale: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """The keys before and behind each child of some nodes, in whole chunks, as HDF5 compares."""
-    found = []
+    bounds_of_parts = []
     for part in parts:
         behind = np.roll(part.keys, -1, axis=0)
         used = part.counts > 0
         behind[part.last[used]] = part.ends[used]
-        found.append(np.stack([part.keys, behind], axis=1))
-    bounds = np.concatenate(found)
+        bounds_of_parts.append(np.stack([part.keys, behind], axis=1))
+    bounds = np.concatenate(bounds_of_parts)
     return np.asarray(bounds - bounds % scale)
 
 
@@ -239,12 +239,12 @@ def _leaf(request: IndexRequest, entries: NDArray[np.void]) -> StoredChunks:
     axes = zip(request.shape, request.layout.chunk_shape, request.grid_shape, strict=True)
     for axis, (extent, chunk_length, n_chunks) in enumerate(axes):
         start = origin[:, axis]
-        place = start // np.uint64(chunk_length)
-        if (place * np.uint64(chunk_length) != start).any() or (start >= extent).any():
+        coord = start // np.uint64(chunk_length)
+        if (coord * np.uint64(chunk_length) != start).any() or (start >= extent).any():
             raise SourceFormatError(
                 f"a key of the chunk B-tree is not the origin of a chunk (dimension {axis})"
             )
-        number = number * n_chunks + place.astype(np.int64)
+        number = number * n_chunks + coord.astype(np.int64)
     mask = np.ascontiguousarray(entries["filter_mask"]) if request.is_filtered else None
     length = np.ascontiguousarray(entries["length"])
     return StoredChunks(number, entries["child"].astype(np.uint64), length, mask)

@@ -60,11 +60,11 @@ def walk_btree_v2(request: IndexRequest) -> StoredChunks:
         return join_chunks([])
     root = check_addresses(request.file, np.array([tree.root], np.uint64), 0, _WHAT)
     nodes = _Nodes(root, np.array([tree.root_records], np.int64))
-    found: list[StoredChunks] = []
+    chunks_of_levels: list[StoredChunks] = []
     for depth in reversed(range(len(tree.levels))):
         chunks, nodes = _read_level(request, tree, record, depth, nodes)
-        found += chunks
-    joined = join_chunks(found)
+        chunks_of_levels += chunks
+    joined = join_chunks(chunks_of_levels)
     if len(joined.number) != tree.n_records:
         raise SourceFormatError(
             f"the chunk B-tree holds {len(joined.number)} chunks instead of the {tree.n_records} "
@@ -120,13 +120,13 @@ def _read_level(
         place = request.file.place(int(nodes.addresses[is_bad][0]), tree.node_bytes)
         raise SourceFormatError(f"{_WHAT} has an impossible number of chunks", place)
     request.budget.spend(tree.node_bytes * len(nodes.addresses), "nodes of the chunk B-tree")
-    found: list[StoredChunks] = []
+    chunks: list[StoredChunks] = []
     children: list[_Nodes] = []
     step = max(1, BATCH_BYTES // tree.node_bytes)
     for start in range(0, len(nodes.addresses), step):
         part = _Nodes(nodes.addresses[start : start + step], nodes.counts[start : start + step])
         rows = _read_nodes(request, tree, depth, part)
-        found.append(_chunks(request, record, level, rows, part.counts))
+        chunks.append(_chunks(request, record, level, rows, part.counts))
         if depth:
             children.append(_children(request, tree, level, rows, part.counts))
     none = np.empty(0, np.int64)
@@ -134,7 +134,7 @@ def _read_level(
         np.concatenate([none, *(child.addresses for child in children)]),
         np.concatenate([none, *(child.counts for child in children)]),
     )
-    return found, below
+    return chunks, below
 
 
 def _read_nodes(
@@ -186,8 +186,8 @@ def _children(
     """Pointers follow the records, wherever these end: one more than there are records."""
     columns = np.arange((level.max_records + 1) * level.pointer_bytes)
     start = NODE_PREFIX_BYTES + counts * tree.record_bytes
-    places = np.minimum(start[:, None] + columns, rows.shape[1] - 1)
-    pointers = np.take_along_axis(rows, places, axis=1).reshape(
+    pointer_columns = np.minimum(start[:, None] + columns, rows.shape[1] - 1)
+    pointers = np.take_along_axis(rows, pointer_columns, axis=1).reshape(
         len(rows), level.max_records + 1, level.pointer_bytes
     )
     pointers = pointers[np.arange(level.max_records + 1) <= counts[:, None]]

@@ -143,8 +143,8 @@ def _partial_chunks(request: IndexRequest, number: NDArray[np.int64]) -> NDArray
     grid = request.grid_shape
     for axis, n_chunks in enumerate(grid):
         if request.shape[axis] % request.layout.chunk_shape[axis]:
-            place = number // math.prod(grid[axis + 1 :]) % n_chunks
-            is_partial |= place == n_chunks - 1
+            coord = number // math.prod(grid[axis + 1 :]) % n_chunks
+            is_partial |= coord == n_chunks - 1
     return is_partial
 
 
