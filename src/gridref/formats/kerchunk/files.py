@@ -89,9 +89,11 @@ class _ReferencedFiles:
     def ranges(
         self, keys: Sequence[str], below: str
     ) -> Iterable[tuple[str, Source | bytes, int, int]]:
-        found = {key: held for key in keys if (held := self._references.get(key)) is not None}
-        self._describe_remote(held.url for held in found.values() if isinstance(held, Reference))
-        for key, held in found.items():
+        references = {key: held for key in keys if (held := self._references.get(key)) is not None}
+        self._describe_remote(
+            held.url for held in references.values() if isinstance(held, Reference)
+        )
+        for key, held in references.items():
             if isinstance(held, bytes):
                 yield key, held, 0, len(held)
             else:

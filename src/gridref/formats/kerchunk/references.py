@@ -63,13 +63,13 @@ def parse_references(data: bytes) -> dict[str, bytes | Reference]:
     if document["version"] != 1 or not isinstance(refs, dict) or not isinstance(generators, list):
         raise SourceFormatError(f"references of version {document['version']!r} are not known")
     templates = _templates(document.get("templates") or {})
-    found = {key: _entry(key, value, templates) for key, value in refs.items()}
-    for entry in generators:
-        for key, url, offset, length in generated(entry, templates):
-            if key in found:
+    references = {key: _entry(key, value, templates) for key, value in refs.items()}
+    for generator in generators:
+        for key, url, offset, length in generated(generator, templates):
+            if key in references:
                 raise SourceFormatError(f"there are two references of {key!r}")
-            found[key] = Reference(url, offset or 0, length)
-    return found
+            references[key] = Reference(url, offset or 0, length)
+    return references
 
 
 def _templates(texts: Any) -> dict[str, Value]:

@@ -93,9 +93,11 @@ class Template:
 
     def _called(self, node: ast.Call, names: Mapping[str, Value]) -> str:
         called = self._value(node.func, names)
-        if not isinstance(called, Template) or any(entry.arg is None for entry in node.keywords):
+        if not isinstance(called, Template) or any(
+            keyword.arg is None for keyword in node.keywords
+        ):
             raise self._refused(f"{ast.unparse(node)!r} is no call of a template")
-        values = {str(entry.arg): self._value(entry.value, names) for entry in node.keywords}
+        values = {str(keyword.arg): self._value(keyword.value, names) for keyword in node.keywords}
         if any(isinstance(value, Template) for value in values.values()):
             raise self._refused("a template is given to another")
         return called.render(values)

@@ -140,21 +140,21 @@ def _encodings(
     chunk_shape = _arranged(stored.chunk_shape, order, new_axis)
     if order != tuple(range(len(order))):
         codecs = (transpose_codec(_stored_order(order, new_axis)), *codecs)
-    found: dict[bytes, int] = {}
+    prefixes: dict[bytes, int] = {}
     ids = []
     for page in level.pages:
         prefix = b"" if stored.raw else jpeg_prefix(page or key)
-        ids.append(found.setdefault(prefix, len(found)))
+        ids.append(prefixes.setdefault(prefix, len(prefixes)))
     dtype = key.dtype.newbyteorder("=")
-    return [Encoding(chunk_shape, dtype, codecs, stored.edge, prefix) for prefix in found], ids
+    return [Encoding(chunk_shape, dtype, codecs, stored.edge, prefix) for prefix in prefixes], ids
 
 
 def _stored_order(order: tuple[int, ...], new_axis: int | None) -> tuple[int, ...]:
     """For each axis of a stored chunk, which axis of the array it is."""
-    places = list(order)
+    axes = list(order)
     if new_axis is not None:
-        places.insert(new_axis, -1)
-    return tuple(int(axis) for axis in np.argsort(places))
+        axes.insert(new_axis, -1)
+    return tuple(int(axis) for axis in np.argsort(axes))
 
 
 def _reordered(level: Level, stored: StoredImage, order: tuple[int, ...]) -> ChunkManifest:

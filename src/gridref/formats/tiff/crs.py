@@ -70,8 +70,8 @@ def crs_attributes(keys: Mapping[int, Any]) -> dict[str, Any] | None:
         ``crs_wkt``, ``spatial_ref`` (what GDAL calls it), ``grid_mapping_name`` and so on. None if
         the keys name no system, or one that is not understood, or pyproj is not installed.
     """
-    found = _attributes(tuple(sorted(keys.items())))
-    return None if found is None else dict(found)
+    attributes = _attributes(tuple(sorted(keys.items())))
+    return None if attributes is None else dict(attributes)
 
 
 @lru_cache(maxsize=256)
@@ -150,8 +150,8 @@ def _projection_wkt(keys: Mapping[int, Any]) -> str | None:
         return None
     name, wanted = method
     parameters = {
-        parameter: _first(keys, places, 1.0 if parameter == "scale_factor" else 0.0)
-        for parameter, places in wanted
+        parameter: _first(keys, geo_keys, 1.0 if parameter == "scale_factor" else 0.0)
+        for parameter, geo_keys in wanted
     }
     if name == "Mercator_1SP" and 3078 in keys:
         name = "Mercator_2SP"
@@ -167,8 +167,8 @@ def _projection(name: str, parameters: Mapping[str, float]) -> str:
     return ",".join([f'PROJECTION["{name}"]', *nodes])
 
 
-def _first(keys: Mapping[int, Any], places: tuple[int, ...], default: float) -> float:
-    return next((float(keys[key]) for key in places if isinstance(keys.get(key), float)), default)
+def _first(keys: Mapping[int, Any], geo_keys: tuple[int, ...], default: float) -> float:
+    return next((float(keys[key]) for key in geo_keys if isinstance(keys.get(key), float)), default)
 
 
 def _geographic_wkt(keys: Mapping[int, Any]) -> str | None:

@@ -255,10 +255,10 @@ def _geo_level(
         return VirtualGroup()
     n_rows, n_columns = _length(level, "Y"), _length(level, "X")
     finest = image.levels[0]
-    place = context.georeference.scaled(
+    georeference = context.georeference.scaled(
         _length(finest, "X") / n_columns, _length(finest, "Y") / n_rows
     )
-    arrays = {"band_data": array, **place.coordinates(n_rows, n_columns, y, x)}
+    arrays = {"band_data": array, **georeference.coordinates(n_rows, n_columns, y, x)}
     arrays.update(_color_map(context, level))
     if "band" in dims:
         arrays["band"] = _band_numbers(n_bands)

@@ -286,16 +286,16 @@ def read_directories(
         The directories, and whether these are all: False where the chain leaves the file, comes
         back to itself or is longer than `max_directories`.
     """
-    found: dict[int, Directory] = {}
+    directories: dict[int, Directory] = {}
     offset = head.first
     while offset:
-        if offset in found or len(found) >= max_directories:
-            return list(found.values()), False
+        if offset in directories or len(directories) >= max_directories:
+            return list(directories.values()), False
         try:
-            found[offset], offset = _read_directory(window, head, offset)
+            directories[offset], offset = _read_directory(window, head, offset)
         except SourceFormatError:
-            return list(found.values()), False
-    return list(found.values()), True
+            return list(directories.values()), False
+    return list(directories.values()), True
 
 
 def check_chain(window: Window, head: TiffHead, max_directories: int) -> None:
@@ -340,17 +340,17 @@ def _read_directory(window: Window, head: TiffHead, offset: int) -> tuple[Direct
     rows = struct.iter_unpack(
         f"{head.order}{entry_format}{next_format}", table[: n_entries * entry_bytes]
     )
-    inline_place = start - width
+    inline_offset = start - width
     for code, kind, count, value in rows:
-        inline_place += entry_bytes
+        inline_offset += entry_bytes
         n_bytes = count * _ITEM_BYTES.get(kind, 1)
-        place, single = value, None
+        values_offset, single = value, None
         if n_bytes <= width:
-            place = inline_place
+            values_offset = inline_offset
             if count == 1 and kind in _UNSIGNED:
                 unused = 8 * (width - n_bytes)
                 single = value >> unused if head.big_endian else value & ((1 << 8 * n_bytes) - 1)
         if code not in entries:
-            entries[code] = Entry(kind, count, place, n_bytes, single)
+            entries[code] = Entry(kind, count, values_offset, n_bytes, single)
     following = struct.unpack(head.order + next_format, table[-width:])[0]
     return Directory(offset, entries, head, window), int(following)

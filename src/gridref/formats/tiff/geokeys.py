@@ -70,7 +70,7 @@ def read_geo_keys(tags: Mapping[int, Any]) -> dict[int, Any]:
     text = ascii_params if isinstance(ascii_params, str) else ""
     keys: dict[int, Any] = {}
     for start in range(4, len(directory) - 3, 4):
-        key, location, count, value = (int(entry) for entry in directory[start : start + 4])
+        key, location, count, value = (int(field) for field in directory[start : start + 4])
         if location == 0:
             keys[key] = value
         elif location == Tag.GEO_DOUBLE_PARAMS and value + count <= len(doubles) and count:

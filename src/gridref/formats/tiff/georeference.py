@@ -64,14 +64,14 @@ class Georeference:
         A rotated image has no coordinates along its axes, and neither has one of more than
         `MAX_COORDINATES` rows or columns; their ``GeoTransform`` says it all.
         """
-        found = {SPATIAL_REF: _ZERO.replace(attrs=self._mapping())}
+        arrays = {SPATIAL_REF: _ZERO.replace(attrs=self._mapping())}
         affine = self.affine
         is_small = max(n_rows, n_columns) <= MAX_COORDINATES
         if affine is not None and affine.is_rectilinear and is_small:
             degrees = (self.crs or {}).get("grid_mapping_name") == "latitude_longitude"
-            found[x] = _pixel_centres(affine.x0, affine.dx_col, n_columns, x, "X", degrees)
-            found[y] = _pixel_centres(affine.y0, affine.dy_row, n_rows, y, "Y", degrees)
-        return found
+            arrays[x] = _pixel_centres(affine.x0, affine.dx_col, n_columns, x, "X", degrees)
+            arrays[y] = _pixel_centres(affine.y0, affine.dy_row, n_rows, y, "Y", degrees)
+        return arrays
 
     def _mapping(self) -> dict[str, Any]:
         attrs = dict(self.crs or {})

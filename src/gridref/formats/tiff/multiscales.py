@@ -48,11 +48,11 @@ def geo_multiscales(
     layout: list[dict[str, Any]] = []
     for path, shape in zip(paths, shapes, strict=True):
         ratio = [float(fine / coarse) for fine, coarse in zip(shapes[0], shape, strict=True)]
-        entry: dict[str, Any] = {"asset": path}
+        level: dict[str, Any] = {"asset": path}
         if layout:
-            entry["derived_from"] = paths[0]
-        entry["transform"] = {"scale": ratio, "translation": [0.0] * len(ratio)}
-        layout.append(entry)
+            level["derived_from"] = paths[0]
+        level["transform"] = {"scale": ratio, "translation": [0.0] * len(ratio)}
+        layout.append(level)
     return {"zarr_conventions": [_CONVENTION], "multiscales": {"layout": layout}}
 
 
@@ -109,5 +109,5 @@ def ome_multiscales(
         }
         for path, shape in zip(paths, shapes, strict=True)
     ]
-    entry = {"name": name or "image", "axes": axes, "datasets": datasets}
-    return {"ome": {"version": "0.5", "multiscales": [entry]}}
+    multiscale = {"name": name or "image", "axes": axes, "datasets": datasets}
+    return {"ome": {"version": "0.5", "multiscales": [multiscale]}}

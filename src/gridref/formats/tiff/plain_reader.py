@@ -142,14 +142,14 @@ def read_plain_structure(file: ScanFile, window: Window, head: TiffHead) -> Tiff
 
 
 def _metadata(directory: Directory) -> dict[int, Any]:
-    found: dict[int, Any] = {}
+    values: dict[int, Any] = {}
     for code in METADATA_TAGS:
         entry = directory.entries.get(code)
         if entry is not None:
             value = directory.text(code) if entry.kind == 2 else directory.array(code)
             if value is not None:
-                found[code] = value
-    return found
+                values[code] = value
+    return values
 
 
 def _page(directory: Directory, number: int) -> Page:

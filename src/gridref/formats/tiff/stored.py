@@ -262,7 +262,7 @@ def _check_runs(
 
 
 def _sizes(sources: Sequence[Source]) -> NDArray[np.int64]:
-    known = [_MAX_OFFSET if entry.size_bytes is None else entry.size_bytes for entry in sources]
+    known = [_MAX_OFFSET if source.size_bytes is None else source.size_bytes for source in sources]
     return np.array(known, np.int64)
 
 

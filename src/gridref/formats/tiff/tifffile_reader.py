@@ -161,16 +161,16 @@ class _Members(dict[str | None, tifffile.TiffFile]):
             return False
         place = Place(source=stream.source.url)
         try:
-            found = _ScannedFile(stream, root.file_set, root.max_directories, _root=root)
-            found.pages.cache = found.pages.useframes = True
-            found.pages.set_keyframe(0)
-            found.pages._load(None)  # noqa: SLF001 (as tifffile reads the files of a set)
+            scanned = _ScannedFile(stream, root.file_set, root.max_directories, _root=root)
+            scanned.pages.cache = scanned.pages.useframes = True
+            scanned.pages.set_keyframe(0)
+            scanned.pages._load(None)  # noqa: SLF001 (as tifffile reads the files of a set)
         except GridrefError as error:
             raise error.located(place) from error.__cause__
         except Exception as error:  # see `read_structure`
             text = str(error) or type(error).__name__
             raise SourceFormatError(f"not a readable TIFF file: {text}", place) from error
-        self[uuid] = found
+        self[uuid] = scanned
         return True
 
 
@@ -269,14 +269,14 @@ def _image(series: Any, number: int, sources: _Sources) -> Image:
 def _level(series: Any, number: int, depth: int, sources: _Sources) -> Level:
     keyframe = _page(series.keyframe, series.keyframe)
     contiguous = series.dataoffset
-    found = [*series._pages]  # noqa: SLF001 (indexing would fill in virtual pages)
-    whole = _page_of(found[0], series.keyframe, keyframe) if len(found) == 1 else None
+    series_pages = [*series._pages]  # noqa: SLF001 (indexing would fill in virtual pages)
+    whole = _page_of(series_pages[0], series.keyframe, keyframe) if len(series_pages) == 1 else None
     pages = (
         (whole,)
-        if len(found) == 1
-        else tuple(_page_of(page, series.keyframe, keyframe) for page in found)
+        if len(series_pages) == 1
+        else tuple(_page_of(page, series.keyframe, keyframe) for page in series_pages)
     )
-    source_ids = tuple(0 if page is None else sources.id_of(page) for page in found)
+    source_ids = tuple(0 if page is None else sources.id_of(page) for page in series_pages)
     problem = None
     if series.transform is not None:
         problem = f"{series.kind} images need a transformation that no codec expresses"
@@ -386,5 +386,5 @@ def _column(values: Sequence[int]) -> NDArray[np.int64]:
 def _metadata_tags(file: Any) -> dict[int, Any]:
     """Values of the first page's tags that describe the image."""
     tags = file.pages.first.tags
-    found = {code: tags.valueof(code) for code in METADATA_TAGS}
-    return {code: value for code, value in found.items() if value is not None}
+    values = {code: tags.valueof(code) for code in METADATA_TAGS}
+    return {code: value for code, value in values.items() if value is not None}

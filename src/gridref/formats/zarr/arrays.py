@@ -56,11 +56,11 @@ def virtual_array(
         reason = why_not(codec)
         if reason is not None:
             raise UnsupportedFeatureError(reason)
-    found = chunk_ranges(files, path, metadata)
-    if chain.levels and (found.source < 0).any():
+    ranges = chunk_ranges(files, path, metadata)
+    if chain.levels and (ranges.source < 0).any():
         raise UnsupportedFeatureError("shards are kept inline in the references")
     for codec, order in chain.levels:
-        found = inner_ranges(files, found, codec, order)
+        ranges = inner_ranges(files, ranges, codec, order)
     grid = metadata.grid
     if chain.levels:
         grid = ChunkGrid.regular(grid.shape, chain.chunk_shape)
@@ -73,7 +73,7 @@ def virtual_array(
         tuple(dims),
         attrs,
         encodings,
-        (_manifest(found, grid),),
+        (_manifest(ranges, grid),),
         table,
     )
 
@@ -89,25 +89,25 @@ def chunk_ranges(files: ChunkFiles, path: str, metadata: ArrayMetadata) -> Chunk
         raise UnsupportedFeatureError(f"{grid.n_chunks} chunk files are too many")
     head = f"{path}/" if path else ""
     keys = {f"{head}{metadata.chunk_key(k)}": k for k in np.ndindex(*grid.grid_shape)}
-    places: list[tuple[int, ...]] = []
+    stored_coords: list[tuple[int, ...]] = []
     sources: dict[Source, int] = {}
     literals: list[bytes] = []
     rows: list[tuple[int, int, int]] = []
     n_inline = 0
     for key, held, offset, length in files.ranges(list(keys), path) if keys else ():
-        places.append(keys[key])
+        stored_coords.append(keys[key])
         if isinstance(held, bytes):
             rows.append((-1, n_inline, len(held)))
             literals.append(held)
             n_inline += len(held)
         else:
             rows.append((sources.setdefault(held, len(sources)), offset, length))
-    place = np.array(places, np.int64).reshape(len(places), grid.ndim)
+    grid_coords = np.array(stored_coords, np.int64).reshape(len(stored_coords), grid.ndim)
     number, offsets, lengths = np.array(rows, np.int64).reshape(len(rows), 3).T
-    coords, shape = np.zeros_like(place), np.zeros_like(place)
+    coords, shape = np.zeros_like(grid_coords), np.zeros_like(grid_coords)
     for at, axis in enumerate(grid.axes):
-        coords[:, at] = axis.starts(place[:, at])
-        shape[:, at] = axis.chunk_lengths(place[:, at])
+        coords[:, at] = axis.starts(grid_coords[:, at])
+        shape[:, at] = axis.chunk_lengths(grid_coords[:, at])
     return ChunkRanges(tuple(sources), number, offsets, lengths, coords, shape, b"".join(literals))
 
 

@@ -204,8 +204,8 @@ class StoreFiles:
             groups.setdefault(source, []).append(number)
         start, length = np.asarray(starts, np.int64), np.asarray(lengths, np.int64)
 
-        def read(entry: tuple[Source, list[int]]) -> list[Buffer]:
-            source, members = entry
+        def read(group: tuple[Source, list[int]]) -> list[Buffer]:
+            source, members = group
             return self.pool.read_ranges(source, start[members], length[members])
 
         parts: list[bytes] = [b""] * len(sources)

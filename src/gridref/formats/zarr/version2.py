@@ -57,17 +57,17 @@ def array_metadata_v2(document: Mapping[str, Any], attrs: Mapping[str, Any]) -> 
     return ArrayMetadata(dtype, grid, codecs, fill, names, rest, separator, "")
 
 
-def _dtype(entry: Any, filters: list[Any]) -> np.dtype[Any]:
-    if isinstance(entry, list):
-        fields: Any = [(field[0], *map(_hashable, field[1:])) for field in entry]
+def _dtype(declared: Any, filters: list[Any]) -> np.dtype[Any]:
+    if isinstance(declared, list):
+        fields: Any = [(field[0], *map(_hashable, field[1:])) for field in declared]
         structure: np.dtype[Any] = np.dtype(fields)
         return structure
-    dtype: np.dtype[Any] = np.dtype(entry)
+    dtype: np.dtype[Any] = np.dtype(declared)
     if dtype.kind != "O":
         return dtype
     if filters and filters[0]["id"] == "vlen-utf8":
         return np.dtype(np.dtypes.StringDType())
-    ids = [entry["id"] for entry in filters]
+    ids = [codec["id"] for codec in filters]
     raise UnsupportedFeatureError(f"Python objects, encoded by the filters {ids}, are not read")
 
 

@@ -101,12 +101,12 @@ class _Naming:
             return
         resolved = []
         for axis, references in enumerate(listed):
-            entries = tuple(self.resolve(reference, dataset) for reference in references)
-            for entry in entries:
-                if isinstance(entry, DatasetNode):
-                    reach = max(self.grown.get(entry.address, 0), dataset.shape[axis])
-                    self.grown[entry.address] = reach
-            resolved.append(entries)
+            scales = tuple(self.resolve(reference, dataset) for reference in references)
+            for scale in scales:
+                if isinstance(scale, DatasetNode):
+                    reach = max(self.grown.get(scale.address, 0), dataset.shape[axis])
+                    self.grown[scale.address] = reach
+            resolved.append(scales)
         self.scales[dataset.path] = resolved
 
     def resolve(self, reference: Any, dataset: DatasetNode) -> DatasetNode | str:

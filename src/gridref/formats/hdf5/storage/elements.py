@@ -66,12 +66,12 @@ def _fill_in(
         )
     grid = tuple(-(-n // length) for n, length in zip(values.shape, lengths, strict=True))
     for row, data in _chunks(manifest, dataset, options):
-        coords = tuple(int(place) for place in np.unravel_index(row, grid)) if grid else ()
+        coords = tuple(int(coord) for coord in np.unravel_index(row, grid)) if grid else ()
         window = tuple(
-            slice(place * length, min(n, (place + 1) * length))
-            for place, length, n in zip(coords, lengths, values.shape, strict=True)
+            slice(coord * length, min(n, (coord + 1) * length))
+            for coord, length, n in zip(coords, lengths, values.shape, strict=True)
         )
-        inside = tuple(entry.stop - entry.start for entry in window)
+        inside = tuple(part.stop - part.start for part in window)
         shape = inside if encoding.edge is EdgePolicy.TRUNCATED else lengths
         mask = 0 if manifest.filter_mask is None else int(manifest.filter_mask[row])
         try:

@@ -141,9 +141,9 @@ def _sources(
             slabs = block.virtual.axes(shape)
             if any(slab.start >= n for slab, n in zip(slabs, shape, strict=True)):
                 break
-            found = find_source(dataset.file, block)
-            yield block, found
-            if found is None:
+            source = find_source(dataset.file, block)
+            yield block, source
+            if source is None:
                 break
 
 
@@ -230,11 +230,11 @@ def _assemble(
         return missing_array(shape, dtype, dims=names, fill_value=fill_value)
     edges = []
     for axis in range(ndim):
-        found = [np.array([0])]
+        bounds = [np.array([0])]
         for tile in tiles:
             starts, lengths = tile.runs[axis]
-            found += [tile.block_starts(axis), starts, starts + lengths]
-        unique = np.unique(np.concatenate(found))
+            bounds += [tile.block_starts(axis), starts, starts + lengths]
+        unique = np.unique(np.concatenate(bounds))
         edges.append(unique[unique < shape[axis]])
     if math.prod(len(axis_edges) for axis_edges in edges) > _MAX_BLOCKS:
         raise UnsupportedFeatureError(
@@ -249,8 +249,8 @@ def _assemble(
     taken = np.zeros(grid.n_chunks, bool)
     for tile in tiles:
         cut = tile.split(edges)
-        places = [np.searchsorted(edges[axis], cut.block_starts(axis)) for axis in range(ndim)]
-        rows = np.ravel_multi_index(np.ix_(*places), grid.grid_shape).reshape(-1)
+        coords = [np.searchsorted(edges[axis], cut.block_starts(axis)) for axis in range(ndim)]
+        rows = np.ravel_multi_index(np.ix_(*coords), grid.grid_shape).reshape(-1)
         if taken[rows].any():
             raise UnsupportedFeatureError("mappings of the virtual dataset overlap")
         taken[rows] = True

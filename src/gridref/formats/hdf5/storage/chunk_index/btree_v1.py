@@ -143,7 +143,7 @@ class _NodeReader:
 
     def entries(self, addresses: NDArray[np.int64], level: int) -> list[_Nodes]:
         """The entries of all nodes, which must be of the given level, in batches."""
-        found: list[_Nodes] = []
+        batches: list[_Nodes] = []
         step = max(1, _BATCH_BYTES // self._dtype(self._capacity).itemsize)
         for start in range(0, len(addresses), step):
             part = addresses[start : start + step]
@@ -151,10 +151,10 @@ class _NodeReader:
             counts = nodes["n_entries"].astype(np.int64)
             self._check(part, nodes, counts, level)
             if counts.max() <= self._capacity:
-                found.append(_used(nodes, counts, self._capacity, self.scale))
+                batches.append(_used(nodes, counts, self._capacity, self.scale))
             else:
-                found += self._long_nodes(part, counts)
-        return found
+                batches += self._long_nodes(part, counts)
+        return batches
 
     def _long_nodes(self, addresses: NDArray[np.int64], counts: NDArray[np.int64]) -> list[_Nodes]:
         """Entries of nodes that have more than expected, each read at its own size."""
