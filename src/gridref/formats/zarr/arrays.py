@@ -147,14 +147,14 @@ def _blocks(
     columns: list[list[list[int]]] = [[], [], []]
     numbers: list[int] = []
     runs = [range(len(axis.run_lengths)) if axis.extent else range(0) for axis in grid.axes]
-    for place in itertools.product(*runs):
-        chunk_shape = tuple(int(a.run_lengths[r]) for a, r in zip(grid.axes, place, strict=True))
+    for run_ids in itertools.product(*runs):
+        chunk_shape = tuple(int(a.run_lengths[r]) for a, r in zip(grid.axes, run_ids, strict=True))
         encoding = Encoding(chunk_shape, dtype, chain.codecs)
         numbers.append(encodings.setdefault(encoding, len(encodings)))
-        first = [int(a.run_counts[:r].sum()) for a, r in zip(grid.axes, place, strict=True)]
+        first = [int(a.run_counts[:r].sum()) for a, r in zip(grid.axes, run_ids, strict=True)]
         columns[0].append([sum(k * n for k, n in zip(first, strides, strict=True))])
         columns[1].append(strides)
-        extents = [int(_run_extents(a)[r]) for a, r in zip(grid.axes, place, strict=True)]
+        extents = [int(_run_extents(a)[r]) for a, r in zip(grid.axes, run_ids, strict=True)]
         columns[2].append(extents)
     n_blocks, ndim = len(numbers), grid.ndim
     first_row, stride, stored = (
