@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import xarray as xr
 from xarray.tests.conftest import create_test_datatree, simple_datatree, time_unit, use_dask
 from xarray.tests.test_backends_datatree import unaligned_datatree_nc
 
@@ -15,6 +16,9 @@ __all__ = [
     "unaligned_datatree_nc",
     "use_dask",
 ]
+
+# xarray.tests turns it on for the whole process, and so for the tests of others.
+xr.set_options(warn_for_unclosed_files=False)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
