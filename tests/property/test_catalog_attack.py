@@ -63,7 +63,7 @@ def test_one_bad_catalog_does_not_keep_others_from_being_reloaded(
         (tmp_path / name).mkdir()
         make_catalog(tmp_path / name).rename(tmp_path / f"{name}.gridref")
     site = Site([tmp_path], SiteOptions())
-    before = dict(site.entries)
+    before = dict(site.catalogs)
     (tmp_path / "one.gridref" / "gridref.json").write_text("[" * 200_000)
     root = tmp_path / "two.gridref" / "gridref.json"
     document = json.loads(root.read_text())
@@ -72,8 +72,8 @@ def test_one_bad_catalog_does_not_keep_others_from_being_reloaded(
     root.write_text(json.dumps(document))
     site.refresh()
     assert set(site.problems) == {"one"}
-    assert site.entries["one"] is before["one"]
-    assert site.entries["two"] is not before["two"]
+    assert site.catalogs["one"] is before["one"]
+    assert site.catalogs["two"] is not before["two"]
     monkeypatch.setattr("gridref.adapters.http.site.describe_source", _break)
     site.refresh()
     assert set(site.problems) == {"one", "two"}

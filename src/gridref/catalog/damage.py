@@ -7,11 +7,11 @@ from contextlib import contextmanager
 
 from gridref.errors import CatalogCorruptError, CatalogError, Place, ReadError
 
-__all__ = ["found_damaged"]
+__all__ = ["refusing_damage"]
 
 
 @contextmanager
-def found_damaged(what: str, place: Place) -> Iterator[None]:
+def refusing_damage(part: str, place: Place) -> Iterator[None]:
     """Make a `CatalogCorruptError` of any error but those of catalogs and of reading them.
 
     A catalog may come from anywhere, and its members may be of any type, depth and size: what
@@ -19,7 +19,7 @@ def found_damaged(what: str, place: Place) -> Iterator[None]:
 
     Parameters
     ----------
-    what
+    part
         The part that is looked at, like ``"the description of an array"``.
     place
         Where it is.
@@ -31,5 +31,5 @@ def found_damaged(what: str, place: Place) -> Iterator[None]:
     except Exception as error:
         shown = f"{type(error).__name__}: {error}"[:500]
         raise CatalogCorruptError(
-            f"{what} is damaged ({shown}): build the catalog again", place
+            f"{part} is damaged ({shown}): build the catalog again", place
         ) from error

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from gridref.catalog.damage import found_damaged
+from gridref.catalog.damage import refusing_damage
 from gridref.catalog.values import (
     attributes_from_json,
     dtype_from_json,
@@ -348,7 +348,7 @@ class CatalogDocument:
         """
         place = Place(source=address)
         document = _parse(content, place)
-        with found_damaged("the catalog's description", place):
+        with refusing_damage("the catalog's description", place):
             if _stated_digest(document) != document["digest"]:
                 raise ValueError("its content is not that of its digest")
             catalog = cls(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, override
 
-from gridref.catalog.damage import found_damaged
+from gridref.catalog.damage import refusing_damage
 from gridref.catalog.document import (
     ROOT_FILE,
     ArrayEntry,
@@ -211,7 +211,7 @@ def _group(entry: GroupEntry, contents: _Contents, path: str) -> VirtualGroup:
         for name, child in entry.groups.items()
     }
     place = Place(source=contents.address, variable=path or "/")
-    with found_damaged("the attributes of a group", place):
+    with refusing_damage("the attributes of a group", place):
         attrs = attributes_from_json(entry.attrs)
     arrays = _LazyArrays(entry.arrays, contents, path)
     return VirtualGroup(arrays, groups, attrs, unlimited_dims=entry.unlimited_dims)
@@ -219,7 +219,7 @@ def _group(entry: GroupEntry, contents: _Contents, path: str) -> VirtualGroup:
 
 def _array(entry: ArrayEntry, contents: _Contents, path: str) -> VirtualArray:
     place = Place(source=contents.address, variable=path)
-    with found_damaged("the description of an array", place):
+    with refusing_damage("the description of an array", place):
         parts = entry.parts(contents.shared)
         blocks = ParquetBlocks(
             contents.blocks, entry.blocks, parts["grid"].ndim, len(parts["encodings"])

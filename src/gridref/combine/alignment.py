@@ -23,13 +23,13 @@ from gridref.model.array import VirtualArray
 from gridref.model.indexing import isel
 from gridref.model.joining import concatenate, missing_array
 
-__all__ = ["Places", "align_labels", "find_places"]
+__all__ = ["LabelPositions", "align_labels", "find_label_positions"]
 
 Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
+class LabelPositions:
     """Where the common labels of a dimension are in each file.
 
     Attributes
@@ -37,7 +37,7 @@ class Places:
     labels
         The common labels, as an array of the first file's metadata.
     by_file
-        For files with other labels: the place of each common label in the file, -1 where it has
+        For files with other labels: the position of each common label in the file, -1 where it has
         none.
     extents
         Number of labels that each file has.
@@ -56,23 +56,23 @@ class Places:
         )
 
 
-def find_places(
+def find_label_positions(
     columns: Mapping[str, Column], growing: Collection[str], notes: Notes, values: Values
-) -> dict[str, Places]:
+) -> dict[str, LabelPositions]:
     """The dimensions along which files have unlike labels that the join brings together."""
     if notes.options.join == "exact":
         return {}
-    places_of = {}
+    positions_of = {}
     for name, column in columns.items():
         if name in growing or any(kind.array.dims != (name,) for kind in column.kinds):
             continue
-        places = _places(column, notes, values)
-        if places is not None:
-            places_of[name] = places
-    return places_of
+        positions = _label_positions(column, notes, values)
+        if positions is not None:
+            positions_of[name] = positions
+    return positions_of
 
 
-def _places(column: Column, notes: Notes, values: Values) -> Places | None:
+def _label_positions(column: Column, notes: Notes, values: Values) -> LabelPositions | None:
     labels = _labels(column, values)
     if labels is None:
         return None
@@ -100,7 +100,7 @@ def _places(column: Column, notes: Notes, values: Values) -> Places | None:
             if not np.array_equal(own, target):
                 by_file |= dict.fromkeys(files, _indices(own, target))
     extents = {file: len(own) for own, files in distinct.values() for file in files}
-    return Places(joined, by_file, extents)
+    return LabelPositions(joined, by_file, extents)
 
 
 def _labels(column: Column, values: Values) -> list[NDArray[Any]] | None:
@@ -141,7 +141,7 @@ def _target(rule: str, distinct: Sequence[NDArray[Any]], last: NDArray[Any]) -> 
 
 
 def _indices(own: NDArray[Any], target: NDArray[Any]) -> Indices:
-    """The place of every target label among a file's own; -1 where there is none."""
+    """The position of every target label among a file's own; -1 where there is none."""
     if not len(own):
         return np.full(len(target), -1, np.int64)
     order = np.argsort(own)
@@ -157,47 +157,47 @@ def _described(labels: NDArray[Any]) -> str:
 
 def align_labels(
     column: Column,
-    places: Mapping[str, Places],
+    positions: Mapping[str, LabelPositions],
     growing: Collection[str],
     notes: Notes,
     values: Values,
 ) -> Column:
     """Put the arrays of all files on the common labels of the dimensions concerned."""
-    if column.name in places and column.first.dims == (column.name,):
-        joined = places[column.name].labels
+    if column.name in positions and column.first.dims == (column.name,):
+        joined = positions[column.name].labels
         return column.with_arrays([joined.replace(attrs=a.attrs) for a in column.arrays])
     concerned = [
         dim
         for dim in column.first.dims
-        if dim in places and places[dim].by_file and places[dim].concern(column, dim)
+        if dim in positions and positions[dim].by_file and positions[dim].concern(column, dim)
     ]
     if not concerned:
         return column
     original = column
     lacking = any(
-        (places[dim].by_file[file] < 0).any()
+        (positions[dim].by_file[file] < 0).any()
         for dim in concerned
         for file in column.files
-        if file in places[dim].by_file
+        if file in positions[dim].by_file
     )
     if lacking and any(no_data_of(kind.array) is None for kind in column.kinds):
         column = unpack_all(column)
     try:
         aligned = column
         for dim in concerned:
-            aligned = _reindexed(aligned, dim, places[dim])
+            aligned = _reindexed(aligned, dim, positions[dim])
     except NotRepresentableError as error:
         message = f"its labels cannot be brought together: {error}"
         notes.problem("labels-differ", column.path, message, column.files)
         return original
     static = not set(growing) & set(column.first.dims)
     if static and lacking and len(concerned) == 1 and notes.options.compat == "equals":
-        whole = _laid_by_label(column, concerned[0], places[concerned[0]], values)
+        whole = _laid_by_label(column, concerned[0], positions[concerned[0]], values)
         return aligned if whole is None else whole
     return aligned
 
 
-def _reindexed(column: Column, dim: str, places: Places) -> Column:
+def _reindexed(column: Column, dim: str, positions: LabelPositions) -> Column:
     number = dict(zip(column.files, range(len(column.files)), strict=True))
     arrays = list(column.arrays)
     fills = {
@@ -206,7 +206,7 @@ def _reindexed(column: Column, dim: str, places: Places) -> Column:
         for fill in (no_data_of(kind.array),)
         for position in kind.members
     }
-    for file, indices in places.by_file.items():
+    for file, indices in positions.by_file.items():
         if file in number and dim in arrays[number[file]].dims:
             position = number[file]
             arrays[position] = reindex(arrays[position], dim, indices, fills[position])
@@ -238,16 +238,18 @@ def reindex(array: VirtualArray, dim: str, indices: Indices, fill: Any) -> Virtu
     return joined.replace(dims=array.dims, attrs=array.attrs)
 
 
-def _laid_by_label(column: Column, dim: str, places: Places, values: Values) -> Column | None:
+def _laid_by_label(
+    column: Column, dim: str, positions: LabelPositions, values: Values
+) -> Column | None:
     """A variable without the growing dimension, each label from the first file that has it.
 
     None where files contradict each other, or do not have all labels together.
     """
-    n_labels = places.labels.shape[0]
+    n_labels = positions.labels.shape[0]
     every = np.arange(n_labels)
     owner = np.full(n_labels, -1, np.int64)
     for position, file in enumerate(column.files):
-        own = places.by_file.get(file, every) >= 0
+        own = positions.by_file.get(file, every) >= 0
         owner[own & (owner < 0)] = position
     if (owner < 0).any() or not all(map(values.available, column.arrays)):
         return None
@@ -256,12 +258,12 @@ def _laid_by_label(column: Column, dim: str, places: Places, values: Values) -> 
     parts = []
     for start, stop in zip(heads, [*heads[1:], n_labels], strict=True):
         position = int(owner[start])
-        indices = places.by_file.get(column.files[position], every)
+        indices = positions.by_file.get(column.files[position], every)
         parts.append(isel(column.arrays[position], {dim: indices[start:stop]}))
     whole = concatenate(parts, axis).replace(attrs=column.first.attrs)
     shown = values.of(whole)
     for file, array in zip(column.files, column.arrays, strict=True):
-        indices = places.by_file.get(file, every)
+        indices = positions.by_file.get(file, every)
         mine = np.take(values.of(array), indices[indices >= 0], axis)
         if not same_values(mine, np.take(shown, np.flatnonzero(indices >= 0), axis)):
             return None

@@ -173,7 +173,7 @@ class Notes:
         self.problems.append(Problem(cause, message, variable, names))
 
     def conflict(
-        self, cause: str, variable: str, what: str, cases: dict[str, list[int]], advice: str
+        self, cause: str, variable: str, difference: str, cases: dict[str, list[int]], advice: str
     ) -> None:
         """Note a problem that consists of different values."""
         shown = "; ".join(
@@ -183,7 +183,9 @@ class Notes:
         )
         more = f"; {len(cases) - 4} more values" if len(cases) > 4 else ""
         others = [file for files in list(cases.values())[1:] for file in files]
-        self.problem(cause, variable, f"{what} differ: {shown}{more}; {advice}", sorted(others))
+        self.problem(
+            cause, variable, f"{difference} differ: {shown}{more}; {advice}", sorted(others)
+        )
 
 
 def columns_of(groups: Sequence[VirtualGroup | None], path: str) -> dict[str, Column]:

@@ -24,7 +24,7 @@ __all__ = [
     "extents_of",
     "misfit",
     "overlaps",
-    "place",
+    "place_rasters",
     "read_raster",
     "side_by_side",
 ]
@@ -184,7 +184,9 @@ def _offset(first: Raster, raster: Raster) -> tuple[float, float]:
     return (raster.y0 - first.y0) / first.dy, (raster.x0 - first.x0) / first.dx
 
 
-def place(first: Raster, rasters: Sequence[Raster]) -> tuple[list[Placement], tuple[int, int]]:
+def place_rasters(
+    first: Raster, rasters: Sequence[Raster]
+) -> tuple[list[Placement], tuple[int, int]]:
     """Rows and columns of rasters, counted from the outermost pixel of all.
 
     Returns

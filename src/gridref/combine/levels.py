@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from gridref.combine.alignment import Places, align_labels, find_places
+from gridref.combine.alignment import LabelPositions, align_labels, find_label_positions
 from gridref.combine.columns import Column
 from gridref.combine.dimensions import align_dimensions, find_flips, flip_files, lengths_along
 from gridref.combine.layout import Lengths, Task
@@ -28,7 +28,7 @@ class Inherited:
 
     lengths: Lengths = field(default_factory=dict)
     flips: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    places: Mapping[str, Places] = field(default_factory=dict)
+    positions: Mapping[str, LabelPositions] = field(default_factory=dict)
 
 
 def combine_columns(
@@ -65,12 +65,12 @@ def combine_columns(
     columns = {name: flip_files(column, flips) for name, column in columns.items()}
     columns = resolve_times(columns, notes, values)
     columns = resolve_units(columns, notes)
-    places = {dim: known for dim, known in inherited.places.items() if dim not in own}
-    places |= find_places(columns, growing, notes, values)
+    positions = {dim: known for dim, known in inherited.positions.items() if dim not in own}
+    positions |= find_label_positions(columns, growing, notes, values)
     unaligned = columns
-    if places:
+    if positions:
         columns = {
-            name: align_labels(column, places, growing, notes, values)
+            name: align_labels(column, positions, growing, notes, values)
             for name, column in columns.items()
         }
     lengths = lengths_along(columns, growing, inherited.lengths)
@@ -82,7 +82,7 @@ def combine_columns(
         if (array := combine_column(column, lengths, here)) is not None
     }
     _check_sizes(arrays, path, here)
-    return arrays, here, Inherited(lengths, flips, places)
+    return arrays, here, Inherited(lengths, flips, positions)
 
 
 def _check_sizes(arrays: Mapping[str, VirtualArray], path: str, task: Task) -> None:

@@ -28,7 +28,7 @@ from gridref.combine.georeference import (
     extents_of,
     misfit,
     overlaps,
-    place,
+    place_rasters,
     read_raster,
     side_by_side,
 )
@@ -157,7 +157,7 @@ class _Mosaic:
         if not rasters:
             return None
         first = self.rasters[dims.path][0]
-        placements, corner = place(first, rasters)
+        placements, corner = place_rasters(first, rasters)
         if notes.problems:
             placements = side_by_side(placements)  # so that drift is found, too
         layout = Plane(dims.y, dims.x, placements, self.rules.overlap == "last")
@@ -252,7 +252,7 @@ class _Mosaic:
                 path,
                 (rasters[number].name, rasters[other].name),
             )
-            for number, other, rows, columns in overlaps(place(rasters[0], rasters)[0])
+            for number, other, rows, columns in overlaps(place_rasters(rasters[0], rasters)[0])
         ]
 
 

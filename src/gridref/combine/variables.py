@@ -120,8 +120,8 @@ def _note_unknown(
     """Note the files that lack a variable and do not say how long it would be."""
     if len(column.files) + len(lacking) < len(notes.inputs):
         empty = [file for file, extent in lengths.items() if not extent]
-        what = "nothing is added where its length is unknown"
-        _note_absent(column, [*column.files, *lacking, *empty], what, notes)
+        effect = "nothing is added where its length is unknown"
+        _note_absent(column, [*column.files, *lacking, *empty], effect, notes)
 
 
 def _note_fill_values(column: Column, dtype: np.dtype[Any], notes: Notes) -> None:
@@ -138,12 +138,12 @@ def _note_fill_values(column: Column, dtype: np.dtype[Any], notes: Notes) -> Non
     notes.drift("fill-value", column.path, cases, "missing chunks keep reading as in their file")
 
 
-def _note_absent(column: Column, known: Iterable[int], what: str, notes: Notes) -> None:
+def _note_absent(column: Column, known: Iterable[int], effect: str, notes: Notes) -> None:
     """Note the files that have no part in a variable."""
     absent = set(range(len(notes.inputs))).difference(known)
     if absent:
         cases = {"there": list(column.files), "missing": sorted(absent)}
-        notes.drift("variable-missing", column.path, cases, what)
+        notes.drift("variable-missing", column.path, cases, effect)
 
 
 def with_attributes(array: VirtualArray, column: Column, task: Task) -> VirtualArray:

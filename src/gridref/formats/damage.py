@@ -7,11 +7,11 @@ from contextlib import contextmanager
 
 from gridref.errors import GridrefError, Place, SourceFormatError
 
-__all__ = ["found_damaged"]
+__all__ = ["refusing_damage"]
 
 
 @contextmanager
-def found_damaged(url: str) -> Iterator[None]:
+def refusing_damage(url: str) -> Iterator[None]:
     """Make a `SourceFormatError` of any error that is not ours.
 
     Such metadata may be of any type, depth and size: what Python raises for them

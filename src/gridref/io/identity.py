@@ -49,7 +49,7 @@ def _version_of(info: Mapping[str, Any]) -> str | None:
     return None
 
 
-def check_identity(recorded: Source, found: Source) -> None:
+def check_identity(recorded: Source, current: Source) -> None:
     """Compare what was recorded with what is there now, as far as both are known.
 
     Raises
@@ -58,14 +58,14 @@ def check_identity(recorded: Source, found: Source) -> None:
         Saying what changed, and what to do.
     """
     changes = []
-    if _differ(recorded.size_bytes, found.size_bytes):
-        changes.append(f"its size was {recorded.size_bytes} bytes, now {found.size_bytes}")
-    if _differ(recorded.mtime_ns, found.mtime_ns):
+    if _differ(recorded.size_bytes, current.size_bytes):
+        changes.append(f"its size was {recorded.size_bytes} bytes, now {current.size_bytes}")
+    if _differ(recorded.mtime_ns, current.mtime_ns):
         changes.append(
-            f"it was last modified {_moment(recorded.mtime_ns)}, now {_moment(found.mtime_ns)}"
+            f"it was last modified {_moment(recorded.mtime_ns)}, now {_moment(current.mtime_ns)}"
         )
-    if _comparable(recorded.etag, found.etag) and _strong(recorded.etag) != _strong(found.etag):
-        changes.append(f"its version was {recorded.etag}, now {found.etag}")
+    if _comparable(recorded.etag, current.etag) and _strong(recorded.etag) != _strong(current.etag):
+        changes.append(f"its version was {recorded.etag}, now {current.etag}")
     if changes:
         raise SourceChangedError(
             f"the file changed since it was scanned: {'; '.join(changes)}. Scan it again to rebuild"
@@ -74,8 +74,8 @@ def check_identity(recorded: Source, found: Source) -> None:
         )
 
 
-def _differ(recorded: int | None, found: int | None) -> bool:
-    return recorded is not None and found is not None and recorded != found
+def _differ(recorded: int | None, current: int | None) -> bool:
+    return recorded is not None and current is not None and recorded != current
 
 
 def _strong(etag: str | None) -> str:
@@ -83,13 +83,13 @@ def _strong(etag: str | None) -> str:
     return (etag or "").removeprefix("W/")
 
 
-def _comparable(recorded: str | None, found: str | None) -> bool:
+def _comparable(recorded: str | None, current: str | None) -> bool:
     """Whether both are known, and are the same kind of thing."""
-    if recorded is None or found is None:
+    if recorded is None or current is None:
         return False
     kinds = [
         next((key for key in _VERSION_KEYS if version.startswith(f"{key}=")), "ETag")
-        for version in (recorded, found)
+        for version in (recorded, current)
     ]
     return kinds[0] == kinds[1]
 

@@ -52,12 +52,12 @@ class ObjectReader:
         self.reader = reader
         self._encoded = LRU[bytes](KEPT_ENCODED_BYTES, len)
 
-    def size(self, found: VirtualObject) -> int:
+    def size(self, virtual_object: VirtualObject) -> int:
         """Size in bytes; encodes the chunk where there is no other way."""
-        known = found.n_bytes
-        return len(self.read(found)) if known is None else known
+        known = virtual_object.n_bytes
+        return len(self.read(virtual_object)) if known is None else known
 
-    def read(self, found: VirtualObject, start: int = 0, stop: int | None = None) -> bytes:
+    def read(self, virtual_object: VirtualObject, start: int = 0, stop: int | None = None) -> bytes:
         """The bytes ``start:stop`` of an object, cut at its end.
 
         Raises
@@ -65,11 +65,11 @@ class ObjectReader:
         ReadError
             Where a source cannot deliver, naming array, chunk, source and byte range.
         """
-        parts = self.read_parts(found, start, stop)
+        parts = self.read_parts(virtual_object, start, stop)
         return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
 
     @never_absent()
-    def at_hand(self, found: VirtualObject, start: int, stop: int) -> Buffer | None:
+    def at_hand(self, virtual_object: VirtualObject, start: int, stop: int) -> Buffer | None:
         """The bytes ``start:stop`` if nothing has to be waited for; else None.
 
         Metadata and shard indexes are at hand, and up to `AT_HAND_BYTES` of a file in memory.
@@ -80,11 +80,11 @@ class ObjectReader:
             If the source must not be read.
         """
         position = 0
-        for segment in found.segments:
+        for segment in virtual_object.segments:
             if segment.n_bytes is None:
                 return None
             if position <= start and stop <= position + segment.n_bytes:
-                return self._at_hand(found, segment, start - position, stop - position)
+                return self._at_hand(virtual_object, segment, start - position, stop - position)
             position += segment.n_bytes
         return None
 
@@ -102,15 +102,15 @@ class ObjectReader:
 
     @never_absent()
     def read_parts(
-        self, found: VirtualObject, start: int = 0, stop: int | None = None
+        self, virtual_object: VirtualObject, start: int = 0, stop: int | None = None
     ) -> list[Buffer]:
         """The bytes ``start:stop`` as consecutive buffers, none of them copied again."""
         try:
-            if _is_made_whole(found):
-                return [self._encoded_whole(found)[start:stop]]
-            return list(self._ranges(found, start, stop))
+            if _is_made_whole(virtual_object):
+                return [self._encoded_whole(virtual_object)[start:stop]]
+            return list(self._ranges(virtual_object, start, stop))
         except GridrefError as error:
-            raise error.located(found.place) from error.__cause__
+            raise error.located(virtual_object.place) from error.__cause__
 
     def _encoded_whole(self, virtual_object: VirtualObject) -> bytes:
         """An object that is made whole; kept for the requests for its size and its parts."""

@@ -20,7 +20,7 @@ from gridref.model.zarr_metadata import group_document
 from gridref.serve.absence import never_absent
 from gridref.serve.decoded_pages import DecodedPage
 from gridref.serve.object_reader import ObjectReader
-from gridref.serve.pages import ReferencePage, page_of, place_of
+from gridref.serve.pages import ReferencePage, page_coords_of, plan_page
 from gridref.serve.presence import digest_of, keys_present
 from gridref.serve.segments import (
     DecodedRunSegment,
@@ -154,8 +154,8 @@ class KeySpace:
         return None if shard is None else self._shards.put((path, coords), shard)
 
     def _page(self, path: str, view: ArrayView, coords: tuple[int, ...]) -> Page:
-        page_coords = place_of(view, coords)
-        return self._pages.get_or_load((path, page_coords), lambda: page_of(view, page_coords))
+        page_coords = page_coords_of(view, coords)
+        return self._pages.get_or_load((path, page_coords), lambda: plan_page(view, page_coords))
 
     @never_absent()
     def peek(self, key: str) -> VirtualObject | None:
@@ -169,7 +169,7 @@ class KeySpace:
         path, view, coords = chunk_address
         if view.shards is not None:
             return self._shards.get((path, coords))
-        page = self._pages.get((path, place_of(view, coords)))
+        page = self._pages.get((path, page_coords_of(view, coords)))
         return None if page is None else page.chunk(path, coords)
 
     def list_dir(self, prefix: str) -> list[str]:

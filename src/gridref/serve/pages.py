@@ -10,7 +10,7 @@ from gridref.serve.presence import References, digest_of, native_references
 from gridref.serve.segments import LiteralSegment, SourceSegment, VirtualObject
 from gridref.serve.views import ArrayView
 
-__all__ = ["ReferencePage", "page_of", "place_of"]
+__all__ = ["ReferencePage", "page_coords_of", "plan_page"]
 
 PAGE_CHUNKS = 256
 """Chunks of a page: enough that looking it up costs little for each of them."""
@@ -40,7 +40,7 @@ def _page_shape_of(view: ArrayView) -> tuple[int, ...]:
     return page_shape(view.metadata.grid.grid_shape, most)
 
 
-def place_of(view: ArrayView, coords: tuple[int, ...]) -> tuple[int, ...]:
+def page_coords_of(view: ArrayView, coords: tuple[int, ...]) -> tuple[int, ...]:
     """Coords of the page that holds a chunk."""
     shape = _page_shape_of(view)
     return tuple(k // n for k, n in zip(coords, shape, strict=True))
@@ -93,11 +93,11 @@ class ReferencePage:
         return VirtualObject((segment,), etag, path, coords)
 
 
-def page_of(view: ArrayView, place: tuple[int, ...]) -> ReferencePage | DecodedPage:
+def plan_page(view: ArrayView, page_coords: tuple[int, ...]) -> ReferencePage | DecodedPage:
     """Plan a page of a view without shards."""
     grid_shape = view.metadata.grid.grid_shape
     shape = _page_shape_of(view)
-    first = tuple(k * n for k, n in zip(place, shape, strict=True))
+    first = tuple(k * n for k, n in zip(page_coords, shape, strict=True))
     counts = tuple(
         min(n, n_chunks - low) for n, n_chunks, low in zip(shape, grid_shape, first, strict=True)
     )

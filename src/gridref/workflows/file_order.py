@@ -166,10 +166,10 @@ def by_coords(parts: Sequence[Part], dim: str | None, reader: Reader, rules: Rul
 
 @dataclass(frozen=True)
 class _Axis:
-    """Where files lie along a dimension: `places` are equal for files with the same label."""
+    """Where files lie along a dimension: `positions` are equal for files with the same label."""
 
     name: str
-    places: tuple[int, ...]
+    positions: tuple[int, ...]
 
     @classmethod
     def of(cls, name: str, labels: Sequence[tuple[Any, ...]]) -> _Axis:
@@ -192,12 +192,12 @@ def _joined_along(
 ) -> Part:
     """Combine files along several dimensions, the last one first."""
     axis, *inner = axes
-    ordered = sorted(files, key=axis.places.__getitem__)
+    ordered = sorted(files, key=axis.positions.__getitem__)
     if not inner:
         return _joined_files([parts[file] for file in ordered], axis.name, reader, rules)
     rows: dict[int, list[int]] = {}
     for file in ordered:
-        rows.setdefault(axis.places[file], []).append(file)
+        rows.setdefault(axis.positions[file], []).append(file)
     joined = [_joined_along(row, inner, parts, reader, rules) for row in rows.values()]
     return _joined_files(joined, axis.name, reader, rules)
 

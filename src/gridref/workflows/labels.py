@@ -111,14 +111,14 @@ class LabelPattern:
         shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
         return self.label_in(text, f"the attribute {name} = {shown!r}", url)
 
-    def label_in(self, text: str, what: str, url: str) -> int:
+    def label_in(self, text: str, origin: str, url: str) -> int:
         """The label in a text.
 
         Parameters
         ----------
         text
             Where to look.
-        what
+        origin
             What the text is, for messages.
         url
             The file that it is about, for messages.
@@ -135,7 +135,7 @@ class LabelPattern:
         """
         match = self.expression.search(text)
         if match is None:
-            raise InvalidRequestError(f"{what} does not match {self.text!r}", Place(source=url))
+            raise InvalidRequestError(f"{origin} does not match {self.text!r}", Place(source=url))
         if self.time_format is None:
             return int(match[1])
         try:

@@ -79,7 +79,7 @@ class _HDF5Original:
             if self.file.shape_of(path) == stored_shape:
                 return path, region
         start = tuple(along.start for along in region)
-        original = self.file.place_of(path, start, offset)
+        original = self.file.element_at(path, start, offset)
         shape = self.file.shape_of(path if original is None else original[0])
         if len(shape) != len(region):
             raise ValueError(f"its dataset has {len(shape)} axes, not {len(region)}")

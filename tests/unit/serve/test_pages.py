@@ -11,7 +11,7 @@ import gridref.serve.decoded_pages
 from gridref.model.array import VirtualGroup
 from gridref.model.joining import concatenate
 from gridref.serve.objects import KeySpace, ObjectReader
-from gridref.serve.pages import PAGE_CHUNKS, page_of, page_shape, place_of
+from gridref.serve.pages import PAGE_CHUNKS, page_coords_of, page_shape, plan_page
 from gridref.serve.presence import native_references
 from gridref.serve.views import View, ViewOptions
 from gridref.testing.builders import chunked_array
@@ -46,7 +46,7 @@ def test_every_key_is_what_its_own_lookup_says():
     for coords in np.ndindex(*view.metadata.grid.grid_shape):
         alone = native_references(view, coords, (1, 1))
         found = space.resolve(f"a/c/{coords[0]}/{coords[1]}")
-        n_pages.add(place_of(view, coords))
+        n_pages.add(page_coords_of(view, coords))
         assert (found is not None) == alone.present[0]
         if found is not None:
             start = int(alone.offset[0])
@@ -58,7 +58,9 @@ def test_every_key_is_what_its_own_lookup_says():
 
 def test_a_page_is_looked_up_once(monkeypatch):
     calls = []
-    monkeypatch.setattr("gridref.serve.objects.page_of", lambda *a: calls.append(a) or page_of(*a))
+    monkeypatch.setattr(
+        "gridref.serve.objects.plan_page", lambda *a: calls.append(a) or plan_page(*a)
+    )
     space = cube()
     assert space.peek("a/c/0/0") is None
     for x in range(15):

@@ -261,7 +261,7 @@ def _verify(catalog: str, *, everything: bool, options: dict[str, Any] | None, q
         size = f"{n_bytes / 1e6:.1f} MB"
         console.print(f"{n_chunks} stored chunks to compare: {size}, read twice", style="dim")
 
-    with ScanProgress(Console(stderr=True), quiet, what="chunks") as progress:
+    with ScanProgress(Console(stderr=True), quiet, unit="chunks") as progress:
         result = verify_catalog(
             catalog,
             everything=everything,

@@ -26,13 +26,13 @@ __all__ = ["ScanProgress"]
 class _SpeedColumn(ProgressColumn):
     """Things per second."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, unit: str) -> None:
         super().__init__()
-        self.what = what
+        self.unit = unit
 
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{speed:.0f} {self.what}/s", style="dim")
+        return Text("" if speed is None else f"{speed:.0f} {self.unit}/s", style="dim")
 
 
 class _TrafficColumn(ProgressColumn):
@@ -57,21 +57,21 @@ class ScanProgress:
     Requests and bytes are those of all readers that are made inside of the ``with`` block.
     """
 
-    def __init__(self, console: Console, quiet: bool, what: str = "files") -> None:
+    def __init__(self, console: Console, quiet: bool, unit: str = "files") -> None:
         self._traffic = _TrafficColumn()
         self._counting = ExitStack()
         self._bar = Progress(
-            TextColumn(what),
+            TextColumn(unit),
             BarColumn(),
             MofNCompleteColumn(),
             self._traffic,
-            _SpeedColumn(what),
+            _SpeedColumn(unit),
             TimeRemainingColumn(),
             console=console,
             transient=True,
             disable=quiet or not console.is_terminal,
         )
-        self._task = self._bar.add_task(what, total=None)
+        self._task = self._bar.add_task(unit, total=None)
 
     def __enter__(self) -> Self:
         from gridref.io import counted_traffic

@@ -24,7 +24,7 @@ from gridref.adapters.http.pages import (
     index_page,
 )
 from gridref.adapters.http.policy import public_text, without_secrets
-from gridref.adapters.http.site import VIEWS, Entry, Site, SiteOptions
+from gridref.adapters.http.site import VIEWS, ServedCatalog, Site, SiteOptions
 from gridref.adapters.http.visitors import Visitors
 from gridref.errors import GridrefError
 from gridref.model.array import VirtualGroup
@@ -208,7 +208,7 @@ class GridrefApp:
             await sender.plain(405, "this server is read-only\n", (b"allow", METHODS.encode()))
             return "other"
         name, _, rest = scope["path"].removeprefix("/").partition("/")
-        catalog = self.site.entries.get(name)
+        catalog = self.site.catalogs.get(name)
         view, _, key = rest.partition("/")
         if catalog is None or view not in VIEWS:
             await self._page(scope, sender, name, catalog if not rest else None)
@@ -227,7 +227,7 @@ class GridrefApp:
         scope: Scope,
         receive: Receive,
         sender: _Sender,
-        catalog: Entry,
+        catalog: ServedCatalog,
         key: str,
         virtual_object: VirtualObject,
     ) -> None:
@@ -238,17 +238,17 @@ class GridrefApp:
         is_metadata = key.rpartition("/")[2] == "zarr.json"
         shown = representation(virtual_object, size, metadata=is_metadata, headers=headers)
         response = answer(shown, scope["method"], headers, self._cache_control)
-        if response.body is None or response.found is None:
+        if response.body is None or response.virtual_object is None:
             await sender.send(response)
             return
         ranges = _ranges(response)
         if len(response.body.pieces) == len(ranges) == 1:
-            ready = catalog.reader.at_hand(response.found, *ranges[0])
+            ready = catalog.reader.at_hand(response.virtual_object, *ranges[0])
             if ready is not None:
                 await sender.send(response, ready)
                 return
-        read = partial(catalog.reader.read_parts, response.found)
-        parts = response.body.parts(read, self._threads, window_bytes_for(response.found))
+        read = partial(catalog.reader.read_parts, response.virtual_object)
+        parts = response.body.parts(read, self._threads, window_bytes_for(response.virtual_object))
         await self._stream(receive, sender, response, parts)
 
     async def _stream(
@@ -270,7 +270,7 @@ class GridrefApp:
         finally:
             gone.cancel()
 
-    async def _folder(self, sender: _Sender, catalog: Entry, view: str, key: str) -> None:
+    async def _folder(self, sender: _Sender, catalog: ServedCatalog, view: str, key: str) -> None:
         path = key.rstrip("/")
         if (key.endswith("/") or not key) and await self._in_thread(
             catalog.spaces[view].is_dir, path
@@ -280,16 +280,18 @@ class GridrefApp:
             return
         await sender.plain(404, "no such key\n")
 
-    async def _page(self, scope: Scope, sender: _Sender, name: str, catalog: Entry | None) -> None:
+    async def _page(
+        self, scope: Scope, sender: _Sender, name: str, catalog: ServedCatalog | None
+    ) -> None:
         path = scope["path"]
         if catalog is not None:
             document = await self._in_thread(catalog_document, catalog)
             await sender.page(200, as_json(document), b"application/json")
         elif path in ("", "/"):
             if b"text/html" in dict(scope["headers"]).get(b"accept", b""):
-                await sender.page(200, index_page(self.site.entries), b"text/html; charset=utf-8")
+                await sender.page(200, index_page(self.site.catalogs), b"text/html; charset=utf-8")
             else:
-                document = index_document(self.site.entries, self.site.problems)
+                document = index_document(self.site.catalogs, self.site.problems)
                 await sender.page(200, as_json(document), b"application/json")
         elif path == "/healthz":
             await sender.plain(200, "ok\n")
@@ -300,10 +302,10 @@ class GridrefApp:
             await sender.plain(404, "nothing is here\n")
 
     def _gauges(self) -> dict[str, tuple[str, float]]:
-        catalogs = self.site.entries.values()
+        catalogs = self.site.catalogs.values()
         pool = self.site.pool
         return {
-            "gridref_catalogs": ("Catalogs shown.", len(self.site.entries)),
+            "gridref_catalogs": ("Catalogs shown.", len(self.site.catalogs)),
             "gridref_catalog_problems": (
                 "Catalogs that could not be opened again.",
                 len(self.site.problems),

@@ -102,11 +102,11 @@ def multipart(ranges: RangeSet, size: int, content_type: str, boundary: str) -> 
     return Body(tuple(pieces), n_bytes)
 
 
-def window_bytes_for(found: VirtualObject) -> int:
+def window_bytes_for(virtual_object: VirtualObject) -> int:
     """How much of an object to read at a time: decoded chunks are not decoded twice."""
-    for segment in found.segments:
+    for segment in virtual_object.segments:
         if isinstance(segment, DecodedSegment | RewrappedSegment):
-            return max(DECODED_WINDOW_BYTES, found.n_bytes or 0)
+            return max(DECODED_WINDOW_BYTES, virtual_object.n_bytes or 0)
         if isinstance(segment, DecodedRunSegment):
             size = max(1, segment.chunk_bytes)
             return max(size, DECODED_WINDOW_BYTES // size * size)

@@ -32,14 +32,14 @@ class Answer:
         Header fields.
     body
         What is sent; None where only headers are.
-    found
+    virtual_object
         The object that ranges in the body count into.
     """
 
     status: int
     headers: tuple[tuple[bytes, bytes], ...]
     body: Body | None = None
-    found: VirtualObject | None = field(default=None, repr=False)
+    virtual_object: VirtualObject | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ class Representation:
 
     Attributes
     ----------
-    found
+    virtual_object
         The object.
     size
         Its size in bytes.
@@ -58,26 +58,26 @@ class Representation:
         ``Content-Encoding``; empty for none.
     """
 
-    found: VirtualObject
+    virtual_object: VirtualObject
     size: int
     content_type: str
     coding: str = ""
 
 
 def representation(
-    found: VirtualObject, size: int, *, metadata: bool, headers: Mapping[str, str]
+    virtual_object: VirtualObject, size: int, *, metadata: bool, headers: Mapping[str, str]
 ) -> Representation:
     """Choose the coding: gzip for metadata, if the client takes it and wants no range of it."""
-    plain = Representation(found, size, METADATA_TYPE if metadata else CHUNK_TYPE)
+    plain = Representation(virtual_object, size, METADATA_TYPE if metadata else CHUNK_TYPE)
     if not metadata or size < MIN_GZIP_BYTES or "range" in headers:
         return plain
     if not _takes_gzip(headers.get("accept-encoding", "")):
         return plain
-    (segment,) = found.segments
+    (segment,) = virtual_object.segments
     assert isinstance(segment, LiteralSegment)
-    data = _gzipped(found.etag, segment.data)
-    packed = VirtualObject((LiteralSegment(data),), f"{found.etag}-gzip")
-    return replace(plain, found=packed, size=len(data), coding="gzip")
+    data = _gzipped(virtual_object.etag, segment.data)
+    packed = VirtualObject((LiteralSegment(data),), f"{virtual_object.etag}-gzip")
+    return replace(plain, virtual_object=packed, size=len(data), coding="gzip")
 
 
 _GZIPPED = LRU[bytes](16 * 2**20, len)
@@ -110,7 +110,7 @@ def answer(
 
     Source: RFC 9110, section 13.2.2 (order of conditions), 14.2 and 15.3.7 (ranges).
     """
-    etag = shown.found.etag
+    etag = shown.virtual_object.etag
     common = (
         (b"etag", f'"{etag}"'.encode()),
         (b"accept-ranges", b"bytes"),
@@ -143,4 +143,4 @@ def answer(
     )
     if shown.coding:
         common += ((b"content-encoding", shown.coding.encode()),)
-    return Answer(status, common, body if method == "GET" else None, shown.found)
+    return Answer(status, common, body if method == "GET" else None, shown.virtual_object)

@@ -8,25 +8,27 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from gridref.adapters.http.site import VIEWS, Entry
+from gridref.adapters.http.site import VIEWS, ServedCatalog
 from gridref.serve.protocols import ArraySpace
 
 __all__ = ["catalog_document", "folder_page", "index_document", "index_page"]
 
 
-def index_document(entries: Mapping[str, Entry], problems: Mapping[str, str]) -> dict[str, Any]:
+def index_document(
+    catalogs: Mapping[str, ServedCatalog], problems: Mapping[str, str]
+) -> dict[str, Any]:
     """All catalogs, and the addresses that open them."""
     return {
         "catalogs": {
-            name: {view: f"/{quote(name)}/{view}" for view in VIEWS} for name in sorted(entries)
+            name: {view: f"/{quote(name)}/{view}" for view in VIEWS} for name in sorted(catalogs)
         },
         "problems": dict(problems),
     }
 
 
-def catalog_document(entry: Entry) -> dict[str, Any]:
+def catalog_document(catalog: ServedCatalog) -> dict[str, Any]:
     """How each array of a catalog is shown, and why."""
-    return {view: _arrays(space) for view, space in entry.spaces.items()}
+    return {view: _arrays(space) for view, space in catalog.spaces.items()}
 
 
 def _arrays(space: ArraySpace) -> dict[str, Any]:
@@ -44,24 +46,26 @@ def _arrays(space: ArraySpace) -> dict[str, Any]:
     return shown
 
 
-def index_page(entries: Mapping[str, Entry]) -> bytes:
+def index_page(catalogs: Mapping[str, ServedCatalog]) -> bytes:
     """The list of catalogs for people."""
     items = [
-        (f"/{quote(name)}/{view}/", f"{name}: {view}") for name in sorted(entries) for view in VIEWS
+        (f"/{quote(name)}/{view}/", f"{name}: {view}")
+        for name in sorted(catalogs)
+        for view in VIEWS
     ]
     return _page("gridref", items)
 
 
-def folder_page(entry: Entry, view: str, path: str) -> bytes:
+def folder_page(catalog: ServedCatalog, view: str, path: str) -> bytes:
     """A folder with links, which is how fsspec's HTTP filesystem lists."""
-    space = entry.spaces[view]
-    base = "/".join(("", quote(entry.name), view, *((quote(path),) if path else ())))
+    space = catalog.spaces[view]
+    base = "/".join(("", quote(catalog.name), view, *((quote(path),) if path else ())))
     items = []
     for name in space.list_dir(path):
         below = f"{path}/{name}" if path else name
         folder = name != "zarr.json" and space.resolve(below) is None
         items.append((f"{base}/{quote(name)}{'/' if folder else ''}", name))
-    return _page(f"{entry.name}/{view}/{path}", items)
+    return _page(f"{catalog.name}/{view}/{path}", items)
 
 
 def _page(title: str, items: Iterable[tuple[str, str]]) -> bytes:

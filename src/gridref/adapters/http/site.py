@@ -22,7 +22,7 @@ from gridref.serve.reader import Reader
 from gridref.serve.views import View, ViewOptions
 from gridref.workflows.opening import view_options
 
-__all__ = ["VIEWS", "Entry", "Site", "SiteOptions"]
+__all__ = ["VIEWS", "ServedCatalog", "Site", "SiteOptions"]
 
 _IMPORTED_EARLY = (pd,)
 """pyarrow imports pandas at its first conversion, which takes seconds: not in the first request."""
@@ -63,7 +63,7 @@ class SiteOptions:
 
 
 @dataclass(frozen=True, eq=False)
-class Entry:
+class ServedCatalog:
     """One catalog as it is shown.
 
     Attributes
@@ -121,7 +121,7 @@ class Site:
         self._directories: list[str] = []
         self._prefixes: dict[str, frozenset[str]] = {}
         self.problems: dict[str, str] = {}
-        self.entries: Mapping[str, Entry] = {}
+        self.catalogs: Mapping[str, ServedCatalog] = {}
         named = catalogs if isinstance(catalogs, Mapping) else self._named(catalogs)
         for name, catalog in named.items():
             self._add(name, catalog, trusted=True)
@@ -132,7 +132,7 @@ class Site:
         One that cannot be opened (any more) is left as it was; `problems` says why.
         """
         with self._lock:
-            for catalog in list(self.entries.values()):
+            for catalog in list(self.catalogs.values()):
                 if catalog.version is not None:
                     self._attempt(catalog.name, lambda catalog=catalog: self._reopen(catalog))
             for directory in self._directories:
@@ -140,7 +140,7 @@ class Site:
 
     def _add_new(self, directory: str) -> None:
         for name, address in _catalogs_in(directory):
-            if name not in self.entries:
+            if name not in self.catalogs:
                 self._attempt(name, lambda n=name, a=address: self._add(n, a, trusted=False))
 
     def _attempt(self, name: str, action: Any) -> None:
@@ -165,7 +165,7 @@ class Site:
                     )
         return named
 
-    def _reopen(self, catalog: Entry) -> None:
+    def _reopen(self, catalog: ServedCatalog) -> None:
         if (
             describe_source(_root_file(catalog.address), self.options.storage_options)
             != catalog.version
@@ -188,8 +188,8 @@ class Site:
             AllowedSources(self.pool, self._allowed(name)), cache_bytes=self.options.cache_bytes
         )
         spaces = {view: KeySpace(group, self.options.view(view)) for view in VIEWS}
-        shown = Entry(name, address, group, spaces, ObjectReader(reader), version)
-        self.entries = {**self.entries, name: shown}
+        shown = ServedCatalog(name, address, group, spaces, ObjectReader(reader), version)
+        self.catalogs = {**self.catalogs, name: shown}
 
     def _allowed(self, name: str) -> Iterable[str]:
         """What the operator allows; else what the catalog was built from when it was first opened.
@@ -225,6 +225,6 @@ def _name_of(address: str) -> str:
 
 
 def _catalogs_in(directory: str) -> list[tuple[str, str]]:
-    with os.scandir(directory) as entries:
-        paths = [entry.path for entry in entries if _is_catalog(entry.path)]
+    with os.scandir(directory) as children:
+        paths = [child.path for child in children if _is_catalog(child.path)]
     return sorted((_name_of(path), path) for path in paths)

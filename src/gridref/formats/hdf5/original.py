@@ -125,7 +125,7 @@ class OriginalFile:
                 self._opened = path, _open(self._file, path, place)
             return _read(*self._opened, selection)
 
-    def place_of(
+    def element_at(
         self, path: str, start: tuple[int, ...], offset: int
     ) -> tuple[str, tuple[int, ...]] | None:
         """Which dataset the bytes from an offset on belong to, and from which element on.

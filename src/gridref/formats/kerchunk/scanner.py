@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from gridref.formats.damage import found_damaged
+from gridref.formats.damage import refusing_damage
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
 from gridref.formats.scanner import Reach
@@ -49,7 +49,7 @@ class KerchunkScanner:
         """
         from gridref.formats.kerchunk.files import scan_reference_file, scan_reference_folder
 
-        with found_damaged(location.url):
+        with refusing_damage(location.url):
             if location.file is None:
                 return scan_reference_folder(location.url, options)
             return scan_reference_file(location.file, options)

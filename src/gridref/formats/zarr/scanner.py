@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gridref.formats.damage import found_damaged
+from gridref.formats.damage import refusing_damage
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
 from gridref.formats.scanner import Reach
@@ -30,5 +30,5 @@ class ZarrScanner:
         from gridref.formats.zarr.files import StoreFiles
         from gridref.formats.zarr.hierarchy import scan_files
 
-        with found_damaged(location.url):
+        with refusing_damage(location.url):
             return scan_files(StoreFiles(location.url, options.storage_options), options)

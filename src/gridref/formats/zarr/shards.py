@@ -181,8 +181,8 @@ def _entries(
     offset, size = entries[held, 0], entries[held, 1]
     outside = (offset > limit) | (size > limit) | (size > limit - np.minimum(offset, limit))
     if one_sided.any() or outside.any():
-        what = "marks a chunk missing on one side" if one_sided.any() else "points outside of it"
-        raise SourceFormatError(f"the shard's index {what}", shards.place(number))
+        fault = "marks a chunk missing on one side" if one_sided.any() else "points outside of it"
+        raise SourceFormatError(f"the shard's index {fault}", shards.place(number))
     coords = np.stack(np.unravel_index(held, counts), axis=1)
     ranges = np.stack([offset, size], axis=1).astype(np.int64)
     return coords.astype(np.int64), ranges

@@ -67,17 +67,17 @@ class BTreeV2:
     n_records: int
 
 
-def read_btree_v2(file: Hdf5Bytes, address: int, what: str) -> BTreeV2:
-    """Read the header of a tree; `what` names the tree in errors.
+def read_btree_v2(file: Hdf5Bytes, address: int, structure: str) -> BTreeV2:
+    """Read the header of a tree; `structure` names the tree in errors.
 
     Raises
     ------
     SourceFormatError
         If it is corrupt.
     """
-    what = f"the header of {what}"
+    structure = f"the header of {structure}"
     n_bytes = 16 + file.offset_bytes + 2 + file.length_bytes + _CHECKSUM_BYTES
-    cursor = file.read_checked(address, n_bytes, what)
+    cursor = file.read_checked(address, n_bytes, structure)
     cursor.expect(b"BTHD", "signature")
     version, record_type = cursor.take(1), cursor.take(1)
     node_bytes, record_bytes, depth = cursor.take(4), cursor.take(2), cursor.take(2)
@@ -128,7 +128,7 @@ def _width(limit: int) -> int:
 
 
 def records_of(
-    file: Hdf5Bytes, address: int, what: str, *, record_type: int, record_bytes: int
+    file: Hdf5Bytes, address: int, structure: str, *, record_type: int, record_bytes: int
 ) -> list[bytes]:
     """All records of a tree, in its order.
 
@@ -136,7 +136,7 @@ def records_of(
     ----------
     file, address
         Where its header lies.
-    what
+    structure
         Its name in errors.
     record_type, record_bytes
         What its records must be.
@@ -146,35 +146,35 @@ def records_of(
     SourceFormatError
         If it is corrupt, or its records are others.
     """
-    tree = read_btree_v2(file, address, what)
+    tree = read_btree_v2(file, address, structure)
     if (tree.version, tree.record_type, tree.record_bytes) != (0, record_type, record_bytes):
         raise SourceFormatError(
-            f"{what} has records of type {tree.record_type} and {tree.record_bytes} bytes instead"
-            f" of type {record_type} and {record_bytes} bytes",
+            f"{structure} has records of type {tree.record_type} and {tree.record_bytes} bytes"
+            f" instead of type {record_type} and {record_bytes} bytes",
             file.place(address),
         )
     if tree.root is None or not tree.n_records:
         return []
     if tree.n_records * record_bytes > file.end_address:
         raise SourceFormatError(
-            f"{what} declares {tree.n_records} records, more than the file can hold",
+            f"{structure} declares {tree.n_records} records, more than the file can hold",
             file.place(address),
         )
-    walk = _Walk(file, tree, what)
+    walk = _Walk(file, tree, structure)
     records = list(walk.records(tree.root, tree.root_records, len(tree.levels) - 1))
     if len(records) != tree.n_records:
         raise SourceFormatError(
-            f"{what} holds {len(records)} records instead of the {tree.n_records} it declares",
+            f"{structure} holds {len(records)} records instead of the {tree.n_records} it declares",
             file.place(address),
         )
     return records
 
 
 class _Walk:
-    def __init__(self, file: Hdf5Bytes, tree: BTreeV2, what: str) -> None:
+    def __init__(self, file: Hdf5Bytes, tree: BTreeV2, structure: str) -> None:
         self.file = file
         self.tree = tree
-        self.what = f"a node of {what}"
+        self.structure = f"a node of {structure}"
         self.n_left = tree.n_records
 
     def records(self, address: int, n_records: int, depth: int) -> Iterator[bytes]:
@@ -183,10 +183,10 @@ class _Walk:
         self.n_left -= n_records
         if not 0 < n_records <= level.max_records or self.n_left < 0:
             place = file.place(address, self.tree.node_bytes)
-            raise SourceFormatError(f"{self.what} has an impossible number of records", place)
+            raise SourceFormatError(f"{self.structure} has an impossible number of records", place)
         pointers = NODE_PREFIX_BYTES + n_records * width
         used = pointers + ((n_records + 1) * level.pointer_bytes if depth else 0)
-        cursor = file.read_checked(address, used + _CHECKSUM_BYTES, self.what)
+        cursor = file.read_checked(address, used + _CHECKSUM_BYTES, self.structure)
         cursor.expect(b"BTIN" if depth else b"BTLF", "signature")
         cursor.expect(bytes([0, self.tree.record_type]), "version and record type")
         data = cursor.data

@@ -250,15 +250,15 @@ class FractalHeap:
     def _direct(self, address: int, n_bytes: int, offset: int) -> bytes:
         file = self._file
         if address not in self._blocks:
-            what = "a block of " + _WHAT
-            data = file.read(address, n_bytes, what)
-            cursor = FieldCursor(data, what, file.place(address, n_bytes))
+            structure = "a block of " + _WHAT
+            data = file.read(address, n_bytes, structure)
+            cursor = FieldCursor(data, structure, file.place(address, n_bytes))
             self._expect_head(cursor, b"FHDB", offset)
             if self._has_checksums:
                 # Of the whole block, as if the checksum's own place held zeros.
                 at = cursor.position
                 blank = data[:at] + bytes(_CHECKSUM_BYTES) + data[at + _CHECKSUM_BYTES :]
-                file.verified(blank + data[at : at + _CHECKSUM_BYTES], address, what)
+                file.verified(blank + data[at : at + _CHECKSUM_BYTES], address, structure)
             self._blocks[address] = data
         return self._blocks[address]
 
@@ -271,13 +271,13 @@ class FractalHeap:
 
 
 def _read_header(file: Hdf5Bytes, address: int) -> FieldCursor:
-    what = "the header of " + _WHAT
+    structure = "the header of " + _WHAT
     n_bytes = 22 + 12 * file.length_bytes + 3 * file.offset_bytes
-    head = file.read(address, n_bytes, what)
+    head = file.read(address, n_bytes, structure)
     n_filter_bytes = int.from_bytes(head[7:9], "little")
     if n_filter_bytes:
         n_bytes += file.length_bytes + 4 + n_filter_bytes
-    cursor = file.read_checked(address, n_bytes + _CHECKSUM_BYTES, what)
+    cursor = file.read_checked(address, n_bytes + _CHECKSUM_BYTES, structure)
     cursor.expect(b"FRHP\0", "signature and version")
     return cursor
 

@@ -208,7 +208,7 @@ def _old_links(file: Hdf5Bytes, table: HeaderMessage) -> list[Link]:
 
 def _symbol_nodes(file: Hdf5Bytes, root: int) -> list[_SymbolNode]:
     """The nodes of symbols below a version 1 B-tree, in order."""
-    what = "a node of the group's B-tree"
+    structure = "a node of the group's B-tree"
     nodes = [_SymbolNode(root, 0, 0)]
     seen = {root}
     level = None
@@ -216,30 +216,34 @@ def _symbol_nodes(file: Hdf5Bytes, root: int) -> list[_SymbolNode]:
         below: list[_SymbolNode] = []
         expected = None if level is None else level - 1
         for node in nodes:
-            level, children = _tree_node(file, node.address, what)
+            level, children = _tree_node(file, node.address, structure)
             if level > _MAX_LEVELS or (expected is not None and level != expected):
-                raise SourceFormatError(f"{what} is of the level {level}", file.place(node.address))
+                raise SourceFormatError(
+                    f"{structure} is of the level {level}", file.place(node.address)
+                )
             below += children
         addresses = {child.address for child in below}
         if len(addresses) < len(below) or not seen.isdisjoint(addresses):
-            raise SourceFormatError(f"{what} occurs twice", file.place(nodes[0].address))
+            raise SourceFormatError(f"{structure} occurs twice", file.place(nodes[0].address))
         seen |= addresses
         nodes = below
         level = level if nodes else 0
     return nodes
 
 
-def _tree_node(file: Hdf5Bytes, address: int, what: str) -> tuple[int, list[_SymbolNode]]:
+def _tree_node(file: Hdf5Bytes, address: int, structure: str) -> tuple[int, list[_SymbolNode]]:
     """Level and children of a node."""
-    head = file.read_start(address, _FIRST_NODE_BYTES, what)
-    cursor = FieldCursor(head, what, file.place(address))
+    head = file.read_start(address, _FIRST_NODE_BYTES, structure)
+    cursor = FieldCursor(head, structure, file.place(address))
     cursor.expect(b"TREE\0", "signature and type")
     level, n_children = cursor.take(1), cursor.take(2)
     cursor.take_bytes(2 * file.offset_bytes)  # neighbours
     start = cursor.position
     n_bytes = start + n_children * (file.length_bytes + file.offset_bytes) + file.length_bytes
     if n_bytes > len(head):
-        cursor = FieldCursor(file.read(address, n_bytes, what), what, file.place(address, n_bytes))
+        cursor = FieldCursor(
+            file.read(address, n_bytes, structure), structure, file.place(address, n_bytes)
+        )
         cursor.take_bytes(start)
     children = []
     after = cursor.take(file.length_bytes)
@@ -251,15 +255,17 @@ def _tree_node(file: Hdf5Bytes, address: int, what: str) -> tuple[int, list[_Sym
 
 
 def _symbols(file: Hdf5Bytes, address: int, heap: LocalHeap) -> Iterator[Link]:
-    what = "a node of symbols"
-    data = file.read_start(address, _FIRST_SYMBOLS_BYTES, what)
-    cursor = FieldCursor(data, what, file.place(address))
+    structure = "a node of symbols"
+    data = file.read_start(address, _FIRST_SYMBOLS_BYTES, structure)
+    cursor = FieldCursor(data, structure, file.place(address))
     cursor.expect(b"SNOD\1", "signature and version")
     cursor.take(1)
     n_symbols = cursor.take(2)
     n_bytes = 8 + n_symbols * (2 * file.offset_bytes + 24)
     if n_bytes > len(data):
-        cursor = FieldCursor(file.read(address, n_bytes, what), what, file.place(address, n_bytes))
+        cursor = FieldCursor(
+            file.read(address, n_bytes, structure), structure, file.place(address, n_bytes)
+        )
         cursor.take_bytes(8)
     for _ in range(n_symbols):
         name = heap.text(cursor.take(file.offset_bytes))

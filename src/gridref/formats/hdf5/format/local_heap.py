@@ -29,13 +29,15 @@ class LocalHeap:
     """
 
     def __init__(self, file: Hdf5Bytes, address: int) -> None:
-        what = "the local heap"
+        structure = "the local heap"
         n_bytes = 8 + 2 * file.length_bytes + file.offset_bytes
-        cursor = FieldCursor(file.read(address, n_bytes, what), what, file.place(address, n_bytes))
+        cursor = FieldCursor(
+            file.read(address, n_bytes, structure), structure, file.place(address, n_bytes)
+        )
         cursor.expect(b"HEAP\0", "signature and version")
         cursor.take_bytes(3)
         size, free = cursor.take(file.length_bytes), cursor.take(file.length_bytes)
-        self._data = file.read(cursor.take(file.offset_bytes), size, what)
+        self._data = file.read(cursor.take(file.offset_bytes), size, structure)
         self._cursor = cursor
         self._n_left = 2 * size
         self._check_free_list(free, file.length_bytes)

@@ -180,10 +180,10 @@ def _extended(file: Hdf5Bytes, address: int, head: bytes, length: int) -> bytes:
 
 
 def _next_block(file: Hdf5Bytes, form: _Format, address: int, length: int) -> _Block:
-    what = "a continuation of the object header"
+    structure = "a continuation of the object header"
     if form.version == 1:
-        return _Block(file.read(address, length, what), address)
-    cursor = file.read_checked(address, length, what)
+        return _Block(file.read(address, length, structure), address)
+    cursor = file.read_checked(address, length, structure)
     cursor.expect(b"OCHK", "signature")
     return _Block(cursor.data[cursor.position :], address + cursor.position)
 

@@ -71,29 +71,29 @@ class Hdf5Bytes:
         start = address + self.base_address
         return Place(start=start, stop=start + length)
 
-    def check_range(self, address: int, length: int, what: str) -> None:
+    def check_range(self, address: int, length: int, structure: str) -> None:
         """Raise unless the range lies inside the file."""
         if length < 0 or address < 0 or address + length > self.end_address:
             raise SourceFormatError(
-                f"{what} lies outside of the file of {self.reader.size_bytes} bytes",
+                f"{structure} lies outside of the file of {self.reader.size_bytes} bytes",
                 self.place(address, length),
             )
 
-    def read(self, address: int, length: int, what: str) -> bytes:
-        """Exactly `length` bytes from `address` on; `what` names them in errors.
+    def read(self, address: int, length: int, structure: str) -> bytes:
+        """Exactly `length` bytes from `address` on; `structure` names them in errors.
 
         Raises
         ------
         SourceFormatError
             If they are not all inside the file.
         """
-        self.check_range(address, length, what)
+        self.check_range(address, length, structure)
         data = self.reader.read(address + self.base_address, length)
         if len(data) != length:
-            raise SourceFormatError(f"{what} is cut off", self.place(address, length))
+            raise SourceFormatError(f"{structure} is cut off", self.place(address, length))
         return data
 
-    def read_start(self, address: int, length: int, what: str) -> bytes:
+    def read_start(self, address: int, length: int, structure: str) -> bytes:
         """Up to `length` bytes from `address` on: fewer where the file ends before.
 
         Raises
@@ -101,9 +101,9 @@ class Hdf5Bytes:
         SourceFormatError
             If the address lies outside of the file.
         """
-        return self.read(address, min(length, max(0, self.end_address - address)), what)
+        return self.read(address, min(length, max(0, self.end_address - address)), structure)
 
-    def read_checked(self, address: int, length: int, what: str) -> FieldCursor:
+    def read_checked(self, address: int, length: int, structure: str) -> FieldCursor:
         """`length` bytes without the checksum at their end, which is verified.
 
         Raises
@@ -111,10 +111,12 @@ class Hdf5Bytes:
         SourceFormatError
             If they lie outside of the file, or the checksum is wrong.
         """
-        data = self.read(address, length, what)
-        return FieldCursor(self.verified(data, address, what), what, self.place(address, length))
+        data = self.read(address, length, structure)
+        return FieldCursor(
+            self.verified(data, address, structure), structure, self.place(address, length)
+        )
 
-    def verified(self, data: bytes, address: int, what: str) -> bytes:
+    def verified(self, data: bytes, address: int, structure: str) -> bytes:
         """A piece of metadata read from `address` without the checksum at its end.
 
         Raises
@@ -125,11 +127,13 @@ class Hdf5Bytes:
         body, stored = data[:-_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
         if len(stored) < _CHECKSUM_BYTES or lookup3(body) != int.from_bytes(stored, "little"):
             raise SourceFormatError(
-                f"the checksum of {what} is wrong", self.place(address, len(data))
+                f"the checksum of {structure} is wrong", self.place(address, len(data))
             )
         return body
 
-    def read_rows(self, addresses: NDArray[np.int64], length: int, what: str) -> NDArray[np.uint8]:
+    def read_rows(
+        self, addresses: NDArray[np.int64], length: int, structure: str
+    ) -> NDArray[np.uint8]:
         """Exactly `length` bytes from each address on, as (n, length).
 
         Raises
@@ -139,28 +143,30 @@ class Hdf5Bytes:
         """
         if not len(addresses):
             return np.empty((0, length), np.uint8)
-        self.check_range(int(addresses.min()), length, what)
-        self.check_range(int(addresses.max()), length, what)
-        return self._rows(addresses, length, [length] * len(addresses), what)
+        self.check_range(int(addresses.min()), length, structure)
+        self.check_range(int(addresses.max()), length, structure)
+        return self._rows(addresses, length, [length] * len(addresses), structure)
 
     def read_row_starts(
-        self, addresses: NDArray[np.int64], length: int, what: str
+        self, addresses: NDArray[np.int64], length: int, structure: str
     ) -> NDArray[np.uint8]:
         """Up to `length` bytes from each address on, as (n, length), with zeros behind the file."""
         if not len(addresses):
             return np.empty((0, length), np.uint8)
-        self.check_range(int(addresses.min()), 0, what)
-        self.check_range(int(addresses.max()), 0, what)
+        self.check_range(int(addresses.min()), 0, structure)
+        self.check_range(int(addresses.max()), 0, structure)
         lengths = np.minimum(length, self.end_address - addresses).tolist()
-        return self._rows(addresses, length, lengths, what)
+        return self._rows(addresses, length, lengths, structure)
 
     def _rows(
-        self, addresses: NDArray[np.int64], length: int, lengths: list[int], what: str
+        self, addresses: NDArray[np.int64], length: int, lengths: list[int], structure: str
     ) -> NDArray[np.uint8]:
         offsets = (addresses + self.base_address).tolist()
         pieces = self.reader.read_many(offsets, lengths)
         if [len(piece) for piece in pieces] != lengths:
-            raise SourceFormatError(f"{what} is cut off", self.place(int(addresses.max()), length))
+            raise SourceFormatError(
+                f"{structure} is cut off", self.place(int(addresses.max()), length)
+            )
         if min(lengths) < length:
             pieces = [piece.ljust(length, b"\0") for piece in pieces]
         return np.frombuffer(b"".join(pieces), np.uint8).reshape(len(offsets), length)
@@ -173,15 +179,15 @@ class FieldCursor:
     ----------
     data
         The piece of metadata.
-    what
+    structure
         Its name in errors.
     place
         Its byte range in the file.
     """
 
-    def __init__(self, data: bytes, what: str, place: Place) -> None:
+    def __init__(self, data: bytes, structure: str, place: Place) -> None:
         self.data = data
-        self.what = what
+        self.structure = structure
         self.place = place
         self.position = 0
 
@@ -206,7 +212,7 @@ class FieldCursor:
 
     def error(self, reason: str) -> SourceFormatError:
         """An error about this piece of metadata."""
-        return SourceFormatError(f"{self.what} {reason}", self.place)
+        return SourceFormatError(f"{self.structure} {reason}", self.place)
 
 
 def read_superblock(reader: ByteReader) -> Hdf5Bytes:

@@ -384,8 +384,8 @@ def _compound(datatype: Datatype) -> ElementType:
         return ElementType(np.dtype(f"c{size}"), order=elements[0].order)
     dtype = _struct(members, size)
     if bad or len(orders) > 1:
-        what = f"that are {bad[0].reason}" if bad else "of both byte orders"
-        reason = f"compounds with members {what}"
+        trait = f"that are {bad[0].reason}" if bad else "of both byte orders"
+        reason = f"compounds with members {trait}"
         return ElementType(dtype, Form.CONVERTED, stored_bytes=size, reason=reason, members=members)
     return ElementType(dtype, order=orders.pop() if orders else "|")
 

@@ -183,8 +183,8 @@ def _virtual(
     sources: _Sources,
 ) -> ScannedArray:
     if element.form is not Form.STORED or element.subshape:
-        what = "arrays" if element.form is Form.STORED else element.reason
-        raise UnsupportedFeatureError(f"virtual datasets of {what}")
+        kind = "arrays" if element.form is Form.STORED else element.reason
+        raise UnsupportedFeatureError(f"virtual datasets of {kind}")
     if sources.depth >= _MAX_NESTED:
         raise UnsupportedFeatureError(f"virtual datasets are nested more than {_MAX_NESTED} deep")
     below = replace(sources, depth=sources.depth + 1)

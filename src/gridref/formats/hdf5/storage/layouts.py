@@ -120,11 +120,11 @@ def one_chunk(
     return Encoding(chunk_shape, element.dtype, codecs), manifest
 
 
-def refuse_if_large(n_bytes: int, max_bytes: int, what: str) -> None:
+def refuse_if_large(n_bytes: int, max_bytes: int, elements: str) -> None:
     """Raise unless so many bytes may be kept in the references."""
     if n_bytes > max_bytes:
         raise UnsupportedFeatureError(
-            f"{what} have to be read and kept in the references, and take {n_bytes} bytes;"
+            f"{elements} have to be read and kept in the references, and take {n_bytes} bytes;"
             f" raise max_inline_bytes (now {max_bytes}) to keep them"
         )
 

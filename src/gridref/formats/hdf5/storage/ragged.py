@@ -71,8 +71,8 @@ def ragged_arrays(
     """
     base = element.base
     if base is None or base.form not in (Form.STORED, Form.CONVERTED):
-        what = element.reason if base is None else f"{element.reason} of {base.reason}"
-        raise UnsupportedFeatureError(f"{what} have no Zarr dtype")
+        kind = element.reason if base is None else f"{element.reason} of {base.reason}"
+        raise UnsupportedFeatureError(f"{kind} have no Zarr dtype")
     shape = (dataset.shape or ()) + element.subshape
     n_rows = math.prod(shape)
     refuse_if_large(8 * n_rows, options.max_inline_bytes, element.reason)

@@ -73,7 +73,7 @@ class BlockRun:
         How many elements each has.
     prefix, n_skipped
         What each must begin with, and how many bytes then come before the elements.
-    what
+    structure
         What the blocks are called in errors.
     """
 
@@ -82,7 +82,7 @@ class BlockRun:
     n_elements: int
     prefix: bytes
     n_skipped: int
-    what: str
+    structure: str
 
     def n_bytes(self, elements: Elements) -> int:
         """Size of a block."""
@@ -132,7 +132,7 @@ def array_elements(request: IndexRequest, client: int, element_bytes: int) -> El
     return Elements(dtype, client)
 
 
-def read_checked(request: IndexRequest, address: int, length: int, what: str) -> FieldCursor:
+def read_checked(request: IndexRequest, address: int, length: int, structure: str) -> FieldCursor:
     """A piece of metadata without the checksum at its end, which is verified.
 
     Raises
@@ -140,8 +140,8 @@ def read_checked(request: IndexRequest, address: int, length: int, what: str) ->
     SourceFormatError
         If it lies outside of the file, or its checksum is wrong.
     """
-    request.budget.spend(length, what)
-    return request.file.read_checked(address, length, what)
+    request.budget.spend(length, structure)
+    return request.file.read_checked(address, length, structure)
 
 
 def verify_rows(
@@ -149,7 +149,7 @@ def verify_rows(
     rows: NDArray[np.uint8],
     lengths: NDArray[np.int64],
     addresses: NDArray[np.int64],
-    what: str,
+    structure: str,
 ) -> None:
     """Raise unless the first `lengths` bytes of each row are followed by their checksum."""
     columns = lengths[:, None] + np.arange(CHECKSUM_BYTES)
@@ -158,7 +158,7 @@ def verify_rows(
     if is_wrong.any():
         first = int(np.flatnonzero(is_wrong)[0])
         place = file.place(int(addresses[first]), int(lengths[first]) + CHECKSUM_BYTES)
-        raise SourceFormatError(f"the checksum of {what} is wrong", place)
+        raise SourceFormatError(f"the checksum of {structure} is wrong", place)
 
 
 def read_blocks(
@@ -173,14 +173,16 @@ def read_blocks(
     n_pending = 0
     for run in runs:
         length = run.n_bytes(elements)
-        request.budget.spend(length * len(run.addresses), run.what)
+        request.budget.spend(length * len(run.addresses), run.structure)
         step = max(1, BATCH_BYTES // length)
         for start in range(0, len(run.addresses), step):
             part = run.part(start, start + step)
             if n_pending + length * len(part.addresses) > BATCH_BYTES:
                 chunks += _finished(request, elements, batch)
                 batch, n_pending = [], 0
-            batch.append(_ReadRun(part, request.file.read_rows(part.addresses, length, part.what)))
+            batch.append(
+                _ReadRun(part, request.file.read_rows(part.addresses, length, part.structure))
+            )
             n_pending += length * len(part.addresses)
     return chunks + _finished(request, elements, batch)
 
@@ -204,7 +206,7 @@ def _finished(
         rows,
         np.repeat(widths, sizes) - CHECKSUM_BYTES,
         np.concatenate([read.run.addresses for read in batch]),
-        batch[0].run.what,
+        batch[0].run.structure,
     )
     return [_elements_of(request, elements, read) for read in batch]
 
@@ -213,7 +215,7 @@ def _elements_of(request: IndexRequest, elements: Elements, read: _ReadRun) -> S
     run, rows = read.run, read.rows
     if (rows[:, : len(run.prefix)] != np.frombuffer(run.prefix, np.uint8)).any():
         place = request.file.place(int(run.addresses[0]))
-        raise SourceFormatError(f"{run.what} is not where it should be", place)
+        raise SourceFormatError(f"{run.structure} is not where it should be", place)
     n_head = len(run.prefix) + run.n_skipped
     body = np.ascontiguousarray(rows[:, n_head:-CHECKSUM_BYTES]).view(elements.dtype)
     index = run.first_index[:, None] + np.arange(run.n_elements)
@@ -221,11 +223,11 @@ def _elements_of(request: IndexRequest, elements: Elements, read: _ReadRun) -> S
 
 
 def defined_elements(
-    file: Hdf5Bytes, elements: Elements, found: NDArray[np.void], index: NDArray[np.int64]
+    file: Hdf5Bytes, elements: Elements, records: NDArray[np.void], index: NDArray[np.int64]
 ) -> StoredChunks:
     """The elements that have an address, numbered by array index."""
-    is_defined = found["address"] != file.undefined_address
-    defined = found[is_defined]
+    is_defined = records["address"] != file.undefined_address
+    defined = records[is_defined]
     return StoredChunks(
         index[is_defined],
         defined["address"].astype(np.uint64),

@@ -29,11 +29,11 @@ class ReadBudget:
     def __init__(self, file: Hdf5Bytes) -> None:
         self._left = file.end_address
 
-    def spend(self, n_bytes: int, what: str) -> None:
+    def spend(self, n_bytes: int, structure: str) -> None:
         """Raise if, with `n_bytes` more, the index is larger than the file."""
         self._left -= n_bytes
         if self._left < 0:
-            raise SourceFormatError(f"{what} overlap: the index would be larger than the file")
+            raise SourceFormatError(f"{structure} overlap: the index would be larger than the file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +124,9 @@ class IndexRequest:
 
 
 def check_addresses(
-    file: Hdf5Bytes, addresses: NDArray[np.unsignedinteger], length: int, what: str
+    file: Hdf5Bytes, addresses: NDArray[np.unsignedinteger], length: int, structure: str
 ) -> NDArray[np.int64]:
     """Addresses as int64, after a check that `length` bytes at each lie inside the file."""
     if len(addresses):
-        file.check_range(int(addresses.max()), length, what)
+        file.check_range(int(addresses.max()), length, structure)
     return addresses.astype(np.int64)
