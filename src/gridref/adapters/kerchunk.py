@@ -20,7 +20,6 @@ from typing import Any
 from gridref.errors import NotRepresentableError
 from gridref.io import is_local
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.serve.native_grid import one_encoding
 from gridref.serve.objects import (
     KeySpace,
     LiteralSegment,
@@ -97,11 +96,9 @@ def to_kerchunk(
 def _why_not_referenced(array: VirtualArray) -> str | None:
     """Why stored chunks cannot be shown as they are; None where they can."""
     try:
-        one_encoding(array)
-        show(array, _NATIVE)
+        return show(array, _NATIVE).why_needs_gridref or None
     except NotRepresentableError as error:
         return error.reason
-    return None
 
 
 def _is_small(group: VirtualGroup, name: str, inline_limit: int) -> bool:

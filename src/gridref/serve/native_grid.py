@@ -34,10 +34,10 @@ SHUFFLE_CODEC = "gridref.shuffle"
 """HDF5's shuffle, which takes any number of bytes; known where gridref is installed."""
 
 
-def one_encoding(array: VirtualArray, *, own_codecs: bool = False) -> Encoding:
-    """The encoding that all blocks share but for the chunk shape, if a Zarr reader can apply it.
+def one_encoding(array: VirtualArray) -> Encoding:
+    """The encoding that all blocks share but for the chunk shape, in codecs that Zarr readers know.
 
-    With `own_codecs`, one that needs gridref to be installed counts as a Zarr reader.
+    What is shuffled by parts of elements has `SHUFFLE_CODEC`.
     """
     used = np.unique(array.blocks.encoding)
     used = used[used != MISSING_BLOCK]
@@ -64,7 +64,7 @@ def one_encoding(array: VirtualArray, *, own_codecs: bool = False) -> Encoding:
         if codec.name not in READER_CODECS:
             raise NotRepresentableError(f"no Zarr reader knows the codec {codec.name}")
     if has_uneven_shuffle(encoding):
-        encoding = _with_own_shuffle(encoding, own_codecs)
+        encoding = _with_own_shuffle(encoding)
     if array.dtype.kind == "V" and data_type_from_json(data_type_to_json(array.dtype)) != (
         array.dtype
     ):
@@ -88,9 +88,7 @@ def has_uneven_shuffle(encoding: Encoding) -> bool:
     return False
 
 
-def _with_own_shuffle(encoding: Encoding, own_codecs: bool) -> Encoding:
-    if not own_codecs:
-        raise NotRepresentableError("it is shuffled by parts of elements")
+def _with_own_shuffle(encoding: Encoding) -> Encoding:
     codecs = tuple(
         replace(codec, name=SHUFFLE_CODEC) if codec.name == "numcodecs.shuffle" else codec
         for codec in encoding.codecs

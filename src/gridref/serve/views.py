@@ -32,7 +32,7 @@ from gridref.serve.direct_grid import (
     copied_codecs,
     direct_grid,
 )
-from gridref.serve.native_grid import native_grid, one_encoding
+from gridref.serve.native_grid import SHUFFLE_CODEC, native_grid, one_encoding
 from gridref.serve.portable_grid import MANY_CHUNKS, TINY_CHUNK_BYTES, portable_grid
 
 __all__ = ["ArrayView", "View", "ViewOptions", "show", "why_not_zarr"]
@@ -177,6 +177,15 @@ class ArrayView:
         (outer,) = self.metadata.codecs
         return tuple(Codec.from_json(codec) for codec in outer.configuration["codecs"])
 
+    @property
+    def why_needs_gridref(self) -> str:
+        """Why only readers with gridref installed decode the native chunks; empty where all do.
+
+        `View.AUTO` and kerchunk references show such an array decoded.
+        """
+        own = any(codec.name == SHUFFLE_CODEC for codec in self.chunk_codecs)
+        return "it is shuffled by parts of elements" if own else ""
+
     @cached_property
     def stored_chunks_below(self) -> int:
         """About the most stored chunks that one chunk touches."""
@@ -281,26 +290,20 @@ def why_not_zarr(array: VirtualArray) -> str | None:
 
 
 def _unsharded(array: VirtualArray, options: ViewOptions) -> ArrayView:
-    reason = ""
-    if options.view in (View.AUTO, View.NATIVE):
-        wanted = options.chunks and any(dim in options.chunks for dim in array.dims)
-        if wanted and options.view is View.AUTO:
-            reason = "other chunks were asked for"
-        else:
-            try:
-                native = _native(
-                    array,
-                    rectilinear=options.rectilinear,
-                    own_codecs=options.view is View.NATIVE,
-                )
-                if options.view is View.NATIVE or options.shards or not _is_tiny(native):
-                    return native
-                reason = "its stored chunks are tiny: one request for each would cost too much"
-            except NotRepresentableError as error:
-                if options.view is View.NATIVE:
-                    raise
-                reason = error.reason
-    return _portable(array, options, reason)
+    if options.view is View.NATIVE:
+        return _native(array, rectilinear=options.rectilinear)
+    if options.view is not View.AUTO:
+        return _portable(array, options, "")
+    if any(dim in array.dims for dim in options.chunks or ()):
+        return _portable(array, options, "other chunks were asked for")
+    try:
+        native = _native(array, rectilinear=options.rectilinear)
+    except NotRepresentableError as error:
+        return _portable(array, options, error.reason)
+    reason = native.why_needs_gridref
+    if not reason and not options.shards and _is_tiny(native):
+        reason = "its stored chunks are tiny: one request for each would cost too much"
+    return _portable(array, options, reason) if reason else native
 
 
 def _is_tiny(view: ArrayView) -> bool:
@@ -371,8 +374,8 @@ def _auto_shards(chunks: ChunkGrid, item_bytes: int) -> ChunkGrid:
     return ChunkGrid.regular(chunks.shape, lengths)
 
 
-def _native(array: VirtualArray, *, rectilinear: bool, own_codecs: bool) -> ArrayView:
-    encoding = one_encoding(array, own_codecs=own_codecs)
+def _native(array: VirtualArray, *, rectilinear: bool) -> ArrayView:
+    encoding = one_encoding(array)
     grid = native_grid(array, encoding)
     if not rectilinear and not grid.is_regular:
         raise NotRepresentableError("chunks are uneven and the reader knows regular grids only")
@@ -395,7 +398,7 @@ def _portable(array: VirtualArray, options: ViewOptions, reason: str) -> ArrayVi
 def _is_stored_so(array: VirtualArray, metadata: ArrayMetadata) -> bool:
     """Whether stored chunks are, byte for byte, what a view says that its chunks are."""
     try:
-        stored = _native(array, rectilinear=True, own_codecs=False).metadata
+        stored = _native(array, rectilinear=True).metadata
     except NotRepresentableError:
         return False
     return stored.codecs == metadata.codecs and stored.grid == metadata.grid
