@@ -11,8 +11,8 @@ import pytest
 import xarray as xr
 
 import gridref
+from gridref import concat
 from gridref.catalog import write_catalog
-from gridref.combine import concat
 from gridref.errors import SourceChangedError, SourceUnavailableError
 from tests.http_server import Site, serving
 

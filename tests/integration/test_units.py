@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 
 import gridref
-from gridref.combine import concat
+from gridref import concat
 from gridref.errors import CombineError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.testing.reference_reader import read_slowly

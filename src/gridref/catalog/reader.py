@@ -92,29 +92,7 @@ class CatalogGroup(VirtualGroup):
 def open_catalog(
     url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None
 ) -> CatalogGroup:
-    """Open a catalog.
-
-    Only ``gridref.json`` is read, so the cost does not grow with the number of chunks. Arrays read
-    their blocks, and blocks their chunks, when they are first looked at.
-
-    Parameters
-    ----------
-    url
-        Address of the catalog's directory (or of the ``gridref.json`` in it).
-    storage_options
-        fsspec options, or a mapping of protocol to options.
-
-    Raises
-    ------
-    CatalogNotFoundError
-        If there is no catalog.
-    CatalogVersionError
-        If its format version is not known.
-    CatalogCorruptError
-        If it is damaged. Damaged tables raise it later, when rows are read.
-    SourceUnavailableError
-        If it cannot be reached or read.
-    """
+    """Open a catalog, whose arrays cannot be read yet: see `gridref.open_catalog`."""
     storage_options = catalog_options(storage_options)
     address = absolute_url(url).removesuffix(f"/{ROOT_FILE}")
     folder = open_folder(address, storage_options)

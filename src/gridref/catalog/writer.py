@@ -65,44 +65,12 @@ def write_catalog(
     extra: Mapping[str, Any] | None = None,
     sources: SourceUrls = "absolute",
 ) -> str:
-    """Write a catalog, or replace one in one step.
+    """Write a catalog, or replace one in one step: see `gridref.write_catalog`.
 
     The tables are written under new names, then ``gridref.json``, which names them, is put in
     place, then the tables of the catalog that was there before are removed. A crash at any moment
     leaves the old catalog, or none where there was none. What crashes left behind more than a day
     ago is removed too.
-
-    Parameters
-    ----------
-    group
-        What to write. It may be a catalog that was opened from the same address.
-    url
-        Address of the directory, local or on any fsspec filesystem that can be written to.
-    storage_options
-        fsspec options, or a mapping of protocol to options.
-    extra
-        JSON values of the application's own, kept as they are.
-    sources
-        ``"absolute"`` stores the addresses of the sources as they are; ``"relative"`` stores them
-        as seen from the catalog where both lie on one filesystem, so that both can be moved
-        together.
-
-    Returns
-    -------
-    str
-        The content digest of the catalog.
-
-    Raises
-    ------
-    InvalidRequestError
-        If something that is not a catalog lies at the address, or the group holds something that a
-        catalog cannot keep.
-    CatalogVersionError, CatalogCorruptError
-        If a catalog lies there that cannot be understood: remove it first.
-    CatalogError
-        If writing fails: no room, no permission.
-    SourceUnavailableError
-        If a remote filesystem cannot be reached or refuses.
     """
     if sources not in ("absolute", "relative"):
         raise InvalidRequestError(f'sources must be "absolute" or "relative", got {sources!r}')

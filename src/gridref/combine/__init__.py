@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gridref.combine.folding import combine, concat, merged_reports
-from gridref.combine.labelled import combine_stack, stack
+from gridref.combine.folding import combine, merged_reports
+from gridref.combine.labelled import combine_stack
 from gridref.combine.mosaic import combine_mosaic
 from gridref.combine.options import CombineOptions, MosaicOptions
 from gridref.combine.report import Combination, Drift, DriftCase, DriftReport
@@ -18,7 +18,5 @@ __all__ = [
     "combine",
     "combine_mosaic",
     "combine_stack",
-    "concat",
     "merged_reports",
-    "stack",
 ]

@@ -3,78 +3,23 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol, overload
+from typing import Protocol
 
 from gridref.combine.concatenation import combine_batch, is_new, no_such_dimension
 from gridref.combine.options import CombineOptions, Read
 from gridref.combine.report import Combination, Drift, DriftCase, DriftReport, grouped
 from gridref.errors import InvalidRequestError, Problem
-from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.array import VirtualGroup
 
-__all__ = ["BATCH_GROUPS", "combine", "concat", "fold", "merged_reports"]
+__all__ = ["BATCH_GROUPS", "combine", "fold", "merged_reports"]
 
 Dims = str | Sequence[str]
 
 BATCH_GROUPS = 1024
 """Groups that are combined at a time; more of them are combined batch by batch."""
-
-
-@overload
-def concat(
-    items: Iterable[VirtualGroup], dim: Dims, *, read: Read | None = None, **options: Any
-) -> VirtualGroup: ...
-@overload
-def concat(
-    items: Iterable[VirtualArray], dim: Dims, *, read: Read | None = None, **options: Any
-) -> VirtualArray: ...
-def concat(
-    items: Iterable[VirtualGroup] | Iterable[VirtualArray],
-    dim: Dims,
-    *,
-    read: Read | None = None,
-    **options: Any,
-) -> VirtualGroup | VirtualArray:
-    """Lay groups or arrays one after the other along a dimension, existing or new.
-
-    Parameters
-    ----------
-    items
-        The inputs, in order. An iterator is taken in batches, and no input is kept.
-    dim
-        Name of the dimension; a new one is put first. Several names let each of them grow (ragged
-        arrays).
-    read
-        Reads values of an array, for the rules that have to compare or change values. Without it
-        they use inline values and metadata only.
-    **options
-        As for `CombineOptions`.
-
-    Returns
-    -------
-    VirtualGroup or VirtualArray
-        Of the kind of the inputs.
-
-    Raises
-    ------
-    CombineError
-        With every problem, where the inputs do not fit together.
-    """
-    arrays = False
-
-    def groups() -> Iterator[VirtualGroup]:
-        nonlocal arrays
-        for item in items:
-            if isinstance(item, VirtualArray):
-                arrays = True
-                yield VirtualGroup({"": item})
-            else:
-                yield item
-
-    group = combine(groups(), dim, read=read, options=CombineOptions.of(options)).unwrap()
-    return group.arrays[""] if arrays else group
 
 
 def combine(
@@ -88,8 +33,14 @@ def combine(
 
     Parameters
     ----------
-    groups, dim, read
-        As for `concat`.
+    groups
+        The inputs, in order. An iterator is taken in batches, and no input is kept.
+    dim
+        Name of the dimension; a new one is put first. Several names let each of them grow (ragged
+        arrays).
+    read
+        Reads all values of an array, for the rules that compare or change values. Without it they
+        use inline values and metadata only.
     options
         How drift is resolved.
 

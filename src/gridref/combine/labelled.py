@@ -16,7 +16,7 @@ from gridref.combine.report import Combination
 from gridref.errors import InvalidRequestError, Place
 from gridref.model.array import VirtualArray, VirtualGroup
 
-__all__ = ["combine_stack", "stack", "with_label"]
+__all__ = ["combine_stack", "with_label"]
 
 _TIME_UNITS = {
     "D": "days",
@@ -27,42 +27,6 @@ _TIME_UNITS = {
     "us": "microseconds",
     "ns": "nanoseconds",
 }
-
-
-def stack(
-    groups: Iterable[VirtualGroup],
-    dim: str,
-    *,
-    labels: ArrayLike | None = None,
-    read: Read | None = None,
-    **options: Any,
-) -> VirtualGroup:
-    """Lay groups along a new dimension, one place each.
-
-    Parameters
-    ----------
-    groups
-        The inputs, in order. An iterator is taken in batches, and no input is kept.
-    dim
-        Name of the new dimension; it is put first. Inputs may have it with length 1.
-    labels
-        One label for each input: numbers, strings or ``datetime64``. They become the coordinate of
-        the dimension; times are kept as integers with CF ``units`` (CF conventions, 4.4).
-    read
-        Reads values of an array, as for `concat`.
-    **options
-        As for `CombineOptions`.
-
-    Raises
-    ------
-    CombineError
-        With every problem, where the inputs do not fit together.
-    InvalidRequestError
-        For no inputs, an unknown option, an input that has the dimension with another length than
-        1, or labels that are not one for each input.
-    """
-    rules = CombineOptions.of(options)
-    return combine_stack(groups, dim, labels=labels, read=read, options=rules).unwrap()
 
 
 def combine_stack(
@@ -77,15 +41,19 @@ def combine_stack(
 
     Parameters
     ----------
-    groups, dim, labels, read
-        As for `stack`.
-    options
-        How drift is resolved.
+    groups, read, options
+        As for `combine`.
+    dim
+        Name of the new dimension; it is put first. Inputs may have it with length 1.
+    labels
+        One label for each input: numbers, strings or ``datetime64``. They become the coordinate of
+        the dimension; times are kept as integers with CF ``units`` (CF conventions, 4.4).
 
     Raises
     ------
     InvalidRequestError
-        As `stack`.
+        For no inputs, an input that has the dimension with another length than 1, or labels that
+        are not one for each input.
     """
     if not isinstance(dim, str):
         raise InvalidRequestError(f"stacking takes the name of one dimension, got {dim!r}")

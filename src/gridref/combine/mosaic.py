@@ -70,7 +70,7 @@ def combine_mosaic(
     tolerance
         How far, in pixels, an input may lie off the grid of the first one.
     read
-        Reads values of an array, as for `gridref.combine.concat`.
+        Reads values of an array, as for `gridref.combine.combine`.
     options
         How drift is resolved. Pixels that several inputs hold are an overlap: ``"error"`` makes
         them a problem, ``"first"`` and ``"last"`` show the first or last input.

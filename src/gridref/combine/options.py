@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal, Self, get_args
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
 
 from numpy.typing import NDArray
 
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray
-from gridref.options import check_choice, check_choices, check_names
+from gridref.options import check_choice, check_choices
 
 __all__ = ["CombineOptions", "ConvertUnits", "MosaicOptions", "Read"]
 
@@ -77,18 +77,6 @@ class CombineOptions:
     lossy: bool = False
     convert_units: ConvertUnits | None = None
     index_variables: Mapping[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Self:
-        """Options by name.
-
-        Raises
-        ------
-        InvalidRequestError
-            For an unknown name, with the near ones, or a value that an option does not take.
-        """
-        check_names("combining", options, [option.name for option in fields(cls)])
-        return cls(**options)
 
     def __post_init__(self) -> None:
         check_choices(self)

@@ -1,4 +1,4 @@
-"""Groups and arrays combined, with the values read that the rules have to compare or change."""
+"""Combine groups and arrays, reading the values that the rules have to compare or change."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from typing import Any, overload
 
 from numpy.typing import ArrayLike, NDArray
 
-from gridref.combine import CombineOptions, MosaicOptions, combine_mosaic
-from gridref.combine import concat as concat_items
-from gridref.combine import stack as stack_groups
+from gridref.combine import (
+    CombineOptions,
+    MosaicOptions,
+    combine,
+    combine_mosaic,
+    combine_stack,
+)
 from gridref.combine.options import Read
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
@@ -79,15 +83,18 @@ def concat(
         For inputs that were opened with different storage options, where none are given.
     """
     opened = _Opened(storage_options)
-    given: Iterable[Any] = items
-    done: VirtualGroup | VirtualArray = concat_items(
-        opened.noted(given),
-        dim,
-        read=read or opened.read,
-        **with_converter(options),
-    )
-    if isinstance(done, VirtualArray):
-        return done.replace(access=SourceAccess(opened.sources))
+    rules = CombineOptions(**with_converter(options))
+    has_arrays = False
+
+    def groups() -> Iterator[VirtualGroup]:
+        nonlocal has_arrays
+        for item in items:
+            has_arrays |= isinstance(item, VirtualArray)
+            yield VirtualGroup({"": item}) if isinstance(item, VirtualArray) else item
+
+    done = combine(opened.noted(groups()), dim, read=read or opened.read, options=rules).unwrap()
+    if has_arrays:
+        return done.arrays[""].replace(access=SourceAccess(opened.sources))
     return readable(done, opened.sources)
 
 
@@ -100,7 +107,7 @@ def stack(
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> VirtualGroup:
-    """Lay groups along a new dimension, one place each.
+    """Stack groups along a new dimension, one index each.
 
     Parameters
     ----------
@@ -123,8 +130,10 @@ def stack(
         are not one for each input.
     """
     opened = _Opened(storage_options)
-    rules = with_converter(options)
-    done = stack_groups(opened.noted(groups), dim, labels=labels, read=opened.read, **rules)
+    rules = CombineOptions(**with_converter(options))
+    done = combine_stack(
+        opened.noted(groups), dim, labels=labels, read=opened.read, options=rules
+    ).unwrap()
     return readable(done, opened.sources)
 
 
@@ -169,26 +178,25 @@ def mosaic(
 
 
 class _Opened:
-    """What the inputs of a call are read with: as the call says, else as they were opened."""
+    """How the sources of a call's inputs are read: with the options given, else the inputs' own."""
 
     def __init__(self, storage_options: Mapping[str, Any] | None) -> None:
         self._known = self._given = storage_options is not None
         self.sources = Sources(storage_options)
 
-    def noted[T: (VirtualGroup, VirtualArray)](self, items: Iterable[T]) -> Iterator[T]:
-        """The inputs, while what they were opened with is looked at."""
-        for item in items:
+    def noted(self, groups: Iterable[VirtualGroup]) -> Iterator[VirtualGroup]:
+        """The inputs as they come, each one's storage options noted on the way."""
+        for group in groups:
             if not self._given:
-                self._note(item)
-            yield item
+                self._note(group)
+            yield group
 
     def read(self, array: VirtualArray) -> NDArray[Any]:
         """All values of an array."""
         return self.sources.reader.read(array)
 
-    def _note(self, item: VirtualGroup | VirtualArray) -> None:
-        arrays = (item,) if isinstance(item, VirtualArray) else item.arrays.values()
-        for access in (array.access for array in arrays):
+    def _note(self, group: VirtualGroup) -> None:
+        for access in (array.access for array in group.arrays.values()):
             if not isinstance(access, SourceAccess) or access.sources is self.sources:
                 continue
             if not self._known:

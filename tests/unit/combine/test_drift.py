@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from gridref.combine import CombineOptions, DriftReport, combine, concat
+from gridref import concat
+from gridref.combine import CombineOptions, DriftReport, combine
 from gridref.combine.folding import BATCH_GROUPS
 from gridref.combine.times import INLINE_LIMIT_BYTES
 from gridref.errors import CombineError, InvalidRequestError

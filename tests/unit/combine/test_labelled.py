@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gridref.combine import combine_stack, stack
+from gridref import stack
+from gridref.combine import combine_stack
 from gridref.errors import CombineError, InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.testing.builders import chunked_array
