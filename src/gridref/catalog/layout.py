@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from gridref.errors import InvalidRequestError
 from gridref.model.array import MISSING_BLOCK, VirtualArray
+from gridref.model.listing import touched_chunks
 
 __all__ = ["RowLayout", "layout_rows", "rows_of_blocks"]
 
@@ -52,11 +53,7 @@ def rows_of_blocks(array: VirtualArray) -> tuple[Int64Array, Int64Array]:
     Meaningless for missing blocks.
     """
     blocks = array.blocks
-    first = blocks.origin
-    last = blocks.origin + blocks.step * (array.block_shapes() - 1)
-    chunk_shapes = array.stored_chunk_shapes
-    low = np.minimum(first, last) // chunk_shapes
-    high = np.maximum(first, last) // chunk_shapes
+    low, high = touched_chunks(array)
     backward = blocks.row_stride < 0
     start = blocks.manifest_row(slice(None), np.where(backward, high, low).T)
     stop = blocks.manifest_row(slice(None), np.where(backward, low, high).T) + 1

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, override
 
+import pyarrow as pa
+
+from gridref.catalog.chunk_listing import list_chunks
 from gridref.catalog.damage import refusing_damage
 from gridref.catalog.document import (
     ROOT_FILE,
@@ -18,12 +21,12 @@ from gridref.catalog.document import (
 from gridref.catalog.rows import ChunkTable, ParquetBlocks, ParquetManifest, SourceTable
 from gridref.catalog.storage import Folder, open_folder
 from gridref.catalog.table_file import TableFile
-from gridref.catalog.tables import BLOCK_SCHEMA, CHUNK_SCHEMA, SOURCE_SCHEMA
+from gridref.catalog.tables import BLOCK_SCHEMA, CHUNK_SCHEMA, SOURCE_SCHEMA, sources_table
 from gridref.catalog.values import attributes_from_json
 from gridref.errors import CatalogCorruptError, Place
 from gridref.io import absolute_url, catalog_options
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.manifest import Source
+from gridref.options import check_names
 
 __all__ = ["CatalogGroup", "CatalogInfo", "open_catalog"]
 
@@ -79,10 +82,68 @@ class CatalogGroup(VirtualGroup):
     info: CatalogInfo
     source_table: SourceTable
 
-    @property
-    def sources(self) -> tuple[Source, ...]:
-        """All files that chunks lie in, as they were when they were scanned."""
-        return self.source_table.sources
+    def chunks(
+        self,
+        array: str | None = None,
+        *,
+        state: str | Collection[str] | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> pa.Table:
+        """The stored chunks, one row for each that a block shows, in the order of the blocks.
+
+        Parameters
+        ----------
+        array
+            Path of an array; None lists those of all arrays.
+        state
+            Only chunks of this state, or of these.
+        columns
+            Only these columns, in this order.
+
+        Returns
+        -------
+        pyarrow.Table
+            ``array``, its path; ``chunk``, chunk coords, counted over all blocks; ``block``, coords
+            of the block; ``start`` and ``stop``, the elements of the array that the chunk holds,
+            half-open; ``state``: ``"range"``, ``"inline"``, ``"missing"`` or ``"pending"``;
+            ``source``, ``offset`` and ``length`` of a range; ``stored_bytes``, 0 where nothing is
+            stored; ``decoded_bytes``, null for strings of any length. A block that no file holds is
+            one row.
+
+        Raises
+        ------
+        InvalidRequestError
+            For an array, state or column that there is not.
+        CatalogCorruptError
+            If a table is damaged.
+        """
+        return self.chunk_batches(array, state=state, columns=columns).read_all()
+
+    def chunk_batches(
+        self,
+        array: str | None = None,
+        *,
+        state: str | Collection[str] | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> pa.RecordBatchReader:
+        """The rows of `chunks` in batches of at most 65,536, made as one goes on reading."""
+        arrays = self.all_arrays()
+        if array is not None:
+            path = array.strip("/")
+            check_names("the catalog", [path], arrays, kind="array")
+            arrays = {path: arrays[path]}
+        return list_chunks(arrays, state, columns)
+
+    def sources(self) -> pa.Table:
+        """All files that chunks lie in, as they were when they were scanned.
+
+        Returns
+        -------
+        pyarrow.Table
+            ``url``, ``size_bytes``, ``mtime_ns`` and ``etag``; null where it is not known.
+        """
+        files = self.source_table.sources
+        return sources_table(files, [source.url for source in files])
 
     @override
     def __repr__(self) -> str:

@@ -19,10 +19,12 @@ from gridref.model.manifest import Source
 __all__ = [
     "BLOCK_SCHEMA",
     "CHUNK_SCHEMA",
+    "PER_AXIS",
     "ROW_GROUP_ROWS",
     "SOURCE_SCHEMA",
     "TableWriter",
     "blocks_table",
+    "per_axis_column",
     "sources_table",
     "table_of",
 ]
@@ -40,15 +42,17 @@ SOURCE_SCHEMA = pa.schema(
         pa.field("etag", pa.string()),
     ]
 )
-_PER_AXIS = pa.list_(pa.field("element", pa.int64(), nullable=False))
+PER_AXIS = pa.list_(pa.field("element", pa.int64(), nullable=False))
+"""A number for each axis."""
+
 BLOCK_SCHEMA = pa.schema(
     [
         pa.field("encoding", pa.int32(), nullable=False),
         pa.field("first_row", pa.int64(), nullable=False),
-        pa.field("row_stride", _PER_AXIS, nullable=False),
-        pa.field("stored_shape", _PER_AXIS, nullable=False),
-        pa.field("origin", _PER_AXIS, nullable=False),
-        pa.field("step", _PER_AXIS, nullable=False),
+        pa.field("row_stride", PER_AXIS, nullable=False),
+        pa.field("stored_shape", PER_AXIS, nullable=False),
+        pa.field("origin", PER_AXIS, nullable=False),
+        pa.field("step", PER_AXIS, nullable=False),
     ]
 )
 CHUNK_SCHEMA = pa.schema(
@@ -196,21 +200,22 @@ def sources_table(sources: Iterable[Source], urls: Iterable[str]) -> pa.Table:
     return table_of(columns, SOURCE_SCHEMA)
 
 
-def blocks_table(blocks: BlockTable, first_row: Int64Array, ndim: int) -> pa.Table:
+def blocks_table(blocks: BlockTable, first_row: Int64Array) -> pa.Table:
     """The rows of an array's blocks, with new first rows."""
-    n_blocks = len(blocks)
-    starts = pa.array(np.arange(n_blocks + 1, dtype=np.int32) * ndim)
-
-    def per_axis(column: Int64Array) -> pa.Array:
-        flat = pa.array(np.ascontiguousarray(column, np.int64).reshape(-1))
-        return pa.ListArray.from_arrays(starts, flat).cast(_PER_AXIS)
-
     columns = [
         blocks.encoding.astype(np.int32),
         first_row,
-        *(per_axis(getattr(blocks, name)) for name in _NESTED),
+        *(per_axis_column(getattr(blocks, name)) for name in _NESTED),
     ]
     return table_of(columns, BLOCK_SCHEMA)
+
+
+def per_axis_column(values: NDArray[Any]) -> pa.Array:
+    """A column of lists, one number an axis, of int64 (n_rows, ndim)."""
+    n_rows, ndim = values.shape
+    starts = pa.array(np.arange(n_rows + 1, dtype=np.int32) * ndim)
+    flat = pa.array(np.ascontiguousarray(values, np.int64).reshape(-1))
+    return pa.ListArray.from_arrays(starts, flat).cast(PER_AXIS)
 
 
 def table_of(columns: Sequence[Any], schema: pa.Schema) -> pa.Table:

@@ -224,7 +224,7 @@ def _write_blocks(
     writer: TableWriter, arrays: Mapping[str, VirtualArray], layouts: list[RowLayout]
 ) -> None:
     parts = [
-        blocks_table(array.blocks, layout.first_row, array.ndim)
+        blocks_table(array.blocks, layout.first_row)
         for array, layout in zip(arrays.values(), layouts, strict=True)
     ]
     if parts:

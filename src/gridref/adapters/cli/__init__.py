@@ -1,4 +1,4 @@
-"""The command line: ``gridref build | info | verify | plan | serve | demo``."""
+"""The command line: ``gridref build | info | chunks | sources | verify | plan | serve``."""
 
 from __future__ import annotations
 

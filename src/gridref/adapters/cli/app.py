@@ -16,6 +16,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from gridref.adapters.cli.asking import chunks_command, sources_command
 from gridref.adapters.cli.options import (
     BUILD_OPTIONS,
     VIEW_OPTIONS,
@@ -331,3 +332,5 @@ def plan(
 
 
 app.command("serve")(serve_command)
+app.command("chunks")(chunks_command)
+app.command("sources")(sources_command)

@@ -1,0 +1,84 @@
+"""The commands that ask a catalog: ``gridref chunks | sources``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from gridref.adapters.cli.options import Catalog, StorageOptions, parse_options
+
+__all__ = ["chunks_command", "sources_command"]
+
+Output = Annotated[
+    str | None,
+    typer.Option(
+        "--output",
+        "-o",
+        help="Write all rows to a file: .parquet, .arrow, .feather, .csv or .jsonl.",
+        show_default=False,
+    ),
+]
+Format = Annotated[str, typer.Option("--format", help="On the screen: table, csv or jsonl.")]
+Limit = Annotated[int, typer.Option(help="Most rows of a table on the screen; 0 for all.")]
+
+
+def chunks_command(
+    catalog: Catalog,
+    array: Annotated[
+        str | None,
+        typer.Argument(help="Path of an array; without it, of all arrays.", show_default=False),
+    ] = None,
+    missing: Annotated[
+        bool, typer.Option("--missing", help="Only chunks that no file holds.")
+    ] = False,
+    pending: Annotated[
+        bool, typer.Option("--pending", help="Only chunks that are still to come.")
+    ] = False,
+    output: Output = None,
+    format: Format = "table",  # noqa: A002
+    limit: Limit = 100,
+    storage_options: StorageOptions = None,
+) -> None:
+    """List stored chunks: where each lies in the array and in its source, and its sizes.
+
+    Chunk coords and elements are written like 0/3/1, an index for each dimension.
+
+    Examples
+    --------
+        gridref chunks cube.gridref tas --missing
+
+        gridref chunks cube.gridref -o chunks.parquet
+    """
+    from gridref.adapters.cli.tabular import put_rows
+    from gridref.workflows.catalogs import open_catalog
+
+    wanted = [name for name, on in (("missing", missing), ("pending", pending)) if on]
+    group = open_catalog(catalog, storage_options=parse_options(storage_options))
+    rows = group.chunk_batches(array, state=wanted or None)
+    put_rows(rows, output=output, format=format, limit=limit)
+
+
+def sources_command(
+    catalog: Catalog,
+    by_size: Annotated[bool, typer.Option("--by-size", help="The largest first.")] = False,
+    output: Output = None,
+    format: Format = "table",  # noqa: A002
+    limit: Limit = 100,
+    storage_options: StorageOptions = None,
+) -> None:
+    """List the files that chunks lie in: address, size, and what tells a change.
+
+    Examples
+    --------
+        gridref sources cube.gridref --by-size
+
+        gridref sources cube.gridref -o sources.csv
+    """
+    from gridref.adapters.cli.tabular import put_rows
+    from gridref.workflows.catalogs import open_catalog
+
+    table = open_catalog(catalog, storage_options=parse_options(storage_options)).sources()
+    if by_size:
+        table = table.sort_by([("size_bytes", "descending")])
+    put_rows(table.to_reader(), output=output, format=format, limit=limit)

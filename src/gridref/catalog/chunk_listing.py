@@ -1,0 +1,172 @@
+"""The stored chunks of arrays as Arrow rows, in batches that are made as one goes on reading."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from gridref.catalog.tables import PER_AXIS, ROW_GROUP_ROWS, per_axis_column
+from gridref.model.array import VirtualArray
+from gridref.model.listing import NO_ROW, ChunkListing, ListedChunks
+from gridref.model.manifest import ChunkManifest, ChunkState, Source
+from gridref.options import check_names
+
+__all__ = ["CHUNK_LISTING_SCHEMA", "CHUNK_STATES", "list_chunks"]
+
+CHUNK_STATES = (*(state.name.lower() for state in ChunkState), "pending")
+"""What a chunk can be: those of `ChunkState`, and of a block that is still to come."""
+
+_WORD = pa.dictionary(pa.int32(), pa.string())
+CHUNK_LISTING_SCHEMA = pa.schema(
+    [
+        pa.field("array", _WORD, nullable=False),
+        pa.field("chunk", PER_AXIS, nullable=False),
+        pa.field("block", PER_AXIS, nullable=False),
+        pa.field("start", PER_AXIS, nullable=False),
+        pa.field("stop", PER_AXIS, nullable=False),
+        pa.field("state", _WORD, nullable=False),
+        pa.field("source", _WORD),
+        pa.field("offset", pa.int64()),
+        pa.field("length", pa.int64()),
+        pa.field("stored_bytes", pa.int64(), nullable=False),
+        pa.field("decoded_bytes", pa.int64()),
+    ]
+)
+"""Columns of a listing; `gridref.CatalogGroup.chunks` says what they mean."""
+
+
+def list_chunks(
+    arrays: Mapping[str, VirtualArray],
+    states: str | Collection[str] | None = None,
+    columns: Sequence[str] | None = None,
+) -> pa.RecordBatchReader:
+    """The stored chunks of arrays, as one goes on reading.
+
+    Parameters
+    ----------
+    arrays
+        Arrays by path.
+    states
+        Only chunks of this state, or of these.
+    columns
+        Only these columns, in this order.
+
+    Raises
+    ------
+    InvalidRequestError
+        For a state or column that there is not.
+    """
+    states = (
+        {states} if isinstance(states, str) else set(CHUNK_STATES if states is None else states)
+    )
+    columns = list(CHUNK_LISTING_SCHEMA.names if columns is None else columns)
+    check_names("a chunk", states, CHUNK_STATES, kind="state")
+    check_names("a chunk", columns, CHUNK_LISTING_SCHEMA.names, kind="column")
+    schema = pa.schema([CHUNK_LISTING_SCHEMA.field(name) for name in columns])
+    numbers = np.array([CHUNK_STATES.index(state) for state in states], np.uint8)
+    return pa.RecordBatchReader.from_batches(schema, _batches(arrays, numbers, schema))
+
+
+def _batches(
+    arrays: Mapping[str, VirtualArray], states: NDArray[np.uint8], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    urls = _Urls()
+    for path, array in arrays.items():
+        for listed in ChunkListing(array).pieces(ROW_GROUP_ROWS):
+            batch = _Batch(path, array, listed, _manifest_rows(array, listed), urls)
+            if len(states) < len(CHUNK_STATES):
+                batch = batch.take(np.flatnonzero(np.isin(batch.rows.state, states)))
+            if len(batch.listed):
+                columns = [_COLUMNS[name](batch) for name in schema.names]
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+@dataclass(frozen=True, eq=False)
+class _Batch:
+    """Chunks of one array with their references."""
+
+    path: str
+    array: VirtualArray
+    listed: ListedChunks
+    rows: ChunkManifest
+    urls: _Urls
+
+    def take(self, rows: NDArray[np.int64]) -> _Batch:
+        """Some of the rows."""
+        return replace(self, listed=self.listed.take(rows), rows=self.rows.take(rows))
+
+    def of_ranges(self, column: NDArray[Any]) -> pa.Array:
+        """Null but for byte ranges."""
+        return pa.array(column, mask=self.rows.state != ChunkState.RANGE)
+
+    @property
+    def block(self) -> NDArray[np.int64]:
+        """int64 (n, ndim), coords of the blocks."""
+        grid_shape = self.array.grid.grid_shape or (1,)
+        return np.array(np.unravel_index(self.listed.block, grid_shape))[: self.array.ndim].T
+
+
+_COLUMNS: dict[str, Callable[[_Batch], pa.Array]] = {
+    "array": lambda batch: _words(np.zeros(len(batch.listed), np.int32), [batch.path]),
+    "chunk": lambda batch: per_axis_column(batch.listed.chunk),
+    "block": lambda batch: per_axis_column(batch.block),
+    "start": lambda batch: per_axis_column(batch.listed.bounds[0]),
+    "stop": lambda batch: per_axis_column(batch.listed.bounds[1]),
+    "state": lambda batch: _words(batch.rows.state.astype(np.int32), CHUNK_STATES),
+    "source": lambda batch: pa.DictionaryArray.from_arrays(
+        batch.of_ranges(batch.rows.source), batch.urls.of(batch.rows.sources)
+    ),
+    "offset": lambda batch: batch.of_ranges(batch.rows.offset),
+    "length": lambda batch: batch.of_ranges(batch.rows.length),
+    "stored_bytes": lambda batch: pa.array(
+        np.where(batch.rows.state == ChunkState.MISSING, 0, batch.rows.length)
+    ),
+    "decoded_bytes": lambda batch: _decoded_bytes(batch.array, batch.listed),
+}
+
+
+def _manifest_rows(array: VirtualArray, listed: ListedChunks) -> ChunkManifest:
+    """The references of chunks, in their order; those of absent blocks are missing."""
+    held = np.flatnonzero(listed.row != NO_ROW)
+    manifest = array.blocks.manifest[listed.block[held]]
+    used = np.unique(manifest)
+    if held.size == len(listed) and used.size == 1:
+        return array.manifests[int(used[0])].take(listed.row)
+    parts = [array.manifests[i].take(listed.row[held[manifest == i]]) for i in used.tolist()]
+    order = np.concatenate([*(held[manifest == i] for i in used), np.flatnonzero(listed.row < 0)])
+    parts.append(ChunkManifest.missing(len(listed) - held.size))
+    return ChunkManifest.concatenate(parts).take(np.argsort(order))
+
+
+def _decoded_bytes(array: VirtualArray, listed: ListedChunks) -> pa.Array:
+    """Size of each chunk when it is decoded; null for strings of any length."""
+    dtypes = [*(encoding.dtype for encoding in array.encodings), array.dtype]
+    encoding = array.blocks.encoding[listed.block]  # the last one, the array's, if it is missing
+    sizes = np.array([dtype.itemsize for dtype in dtypes])[encoding]
+    is_open = np.array([dtype.kind in "OT" for dtype in dtypes])[encoding]
+    shapes = array.decoded_shapes(listed.block, listed.stored)
+    return pa.array(sizes * shapes.prod(axis=1, dtype=np.int64), mask=is_open)
+
+
+class _Urls:
+    """Addresses of sources as texts of Arrow, made once for each tuple of sources."""
+
+    def __init__(self) -> None:
+        self._sources: tuple[Source, ...] = ()
+        self._urls = pa.array([], pa.string())
+
+    def of(self, sources: tuple[Source, ...]) -> pa.Array:
+        """The addresses."""
+        if sources is not self._sources:
+            self._sources = sources
+            self._urls = pa.array([source.url for source in sources], pa.string())
+        return self._urls
+
+
+def _words(number: NDArray[np.int32], words: Any) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(number), pa.array(words, pa.string()))
