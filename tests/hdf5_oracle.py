@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from gridref.errors import GridrefError
 from gridref.formats.hdf5.original import OriginalFile
 from gridref.formats.hdf5.storage.ragged import ROW_SIZE
+from gridref.formats.registry import scan
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.scan_report import Fate
 from gridref.testing.reference_reader import read_slowly
@@ -67,6 +68,14 @@ def compare_with_h5py(path: Path, group: VirtualGroup) -> Comparison:
             else:
                 result.wrong[name] = "neither taken nor skipped"
     return result
+
+
+def scanned_rightly(path: Path, **options: Any) -> VirtualGroup:
+    """The scan of a file all of whose datasets are as h5py reads them."""
+    group = scan(path, **options)
+    result = compare_with_h5py(path, group)
+    assert (result.wrong, result.refused, result.unreadable) == ({}, {}, {})
+    return group
 
 
 def is_ragged(arrays: Mapping[str, VirtualArray], name: str) -> bool:

@@ -246,6 +246,9 @@ def _hdf5_filters(path: Path) -> None:
                 if name != "zfp" or code == "f4":
                     file.create_dataset(f"{name} {code}", data=data, chunks=(16, 9), **options)
         file.create_dataset("scaleoffset", data=_smooth(), chunks=(16, 9), scaleoffset=True)
+        file.create_dataset("all bits", data=_smooth(), chunks=(16, 9), scaleoffset=16)
+        planes = np.stack([_smooth()] * 3).astype("u1")
+        file.create_dataset("jpegls", data=planes, chunks=planes.shape, **hdf5plugin.FciDecomp())
 
 
 def _smooth() -> NDArray[Any]:

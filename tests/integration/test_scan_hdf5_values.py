@@ -18,21 +18,14 @@ from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.scan_report import Fate
 from gridref.testing.reference_reader import read_slowly
 from tests.hdf5_oracle import (
-    compare_with_h5py,
     differences_from_xarray,
     read_original,
+    scanned_rightly,
     why_different,
 )
 from tests.hdf5_support import is_documented
 
 LIBVERS = ["earliest", "v110", "latest"]
-
-
-def scanned_rightly(path: Path, **options: Any) -> VirtualGroup:
-    group = scan(path, **options)
-    result = compare_with_h5py(path, group)
-    assert (result.wrong, result.refused, result.unreadable) == ({}, {}, {})
-    return group
 
 
 def array_of(group: VirtualGroup, path: str) -> VirtualArray:

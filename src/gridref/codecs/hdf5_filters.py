@@ -204,14 +204,27 @@ def _zfp_problem(config: Config) -> str | None:
     return None
 
 
+def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Rows, columns and perhaps samples of a JPEG image."""
+    return tuple(length for length in shape if length != 1)
+
+
+def _without_leading_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Perhaps components, rows and columns: FCIDECOMP takes the last three dimensions for these."""
+    while len(shape) > 2 and shape[0] == 1:
+        shape = shape[1:]
+    return shape
+
+
 def _image_decoder(
     decode_image: Callable[..., NDArray[Any]],
+    image_shape: Callable[[tuple[int, ...]], tuple[int, ...]],
     config: Config,
     decoded_bytes: int | None,
     spec: ArraySpec,
 ) -> Callable[[Raw], Raw]:
     """JPEG and JPEG-LS streams: a chunk is an image."""
-    shape = tuple(length for length in spec.shape if length != 1)
+    shape = image_shape(spec.shape)
     dtype = np.dtype(f"u{spec.dtype.itemsize}")
 
     def decode(raw: Raw) -> Raw:
@@ -219,7 +232,9 @@ def _image_decoder(
         if as_bytes(raw[-2:]) != b"\xff\xd9":
             raise ValueError("stream has no end of image")
         # The decoders compare the size of the image with the output before they decode it.
-        values = decode_image(as_bytes(raw), out=np.empty(shape, dtype))
+        # What they return shows the planes of JPEG-LS as pixels; what they fill is as in the chunk.
+        values = np.empty(shape, dtype)
+        decode_image(as_bytes(raw), out=values)
         decoded: NDArray[np.uint8] = values.reshape(-1).view(np.uint8)
         return decoded
 
@@ -253,8 +268,12 @@ BYTES_CODECS = {
     ),
     "gridref.hdf5_blosc2": BytesCodec(_blosc2_decoder),
     "gridref.hdf5_zfp": BytesCodec(_zfp_decoder, required=_CD, problem=_zfp_problem),
-    "gridref.hdf5_jpegls": BytesCodec(partial(_image_decoder, imagecodecs.jpegls_decode)),
-    "gridref.hdf5_jpeg": BytesCodec(partial(_image_decoder, imagecodecs.jpeg8_decode)),
+    "gridref.hdf5_jpegls": BytesCodec(
+        partial(_image_decoder, imagecodecs.jpegls_decode, _without_leading_ones)
+    ),
+    "gridref.hdf5_jpeg": BytesCodec(
+        partial(_image_decoder, imagecodecs.jpeg8_decode, _without_ones)
+    ),
     # These two round on writing only.
     "gridref.hdf5_bitgroom": BytesCodec(_decode_nothing, _same_bytes),
     "gridref.hdf5_granularbr": BytesCodec(_decode_nothing, _same_bytes),

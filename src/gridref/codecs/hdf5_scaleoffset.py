@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from gridref.codecs.stage import ArraySpec, BytesCodec, Config, Raw, as_bytes, a
 __all__ = ["BYTES_CODECS"]
 
 _HEADER_BYTES = 21
+_FILL_DEFINED = 1
+"""Any other number says as 0 that there is no fill value."""
 _D_SCALE, _INTEGER = 0, 2
 """Scale types: floats times a power of 10, integers."""
 
@@ -39,6 +42,8 @@ class _Scaling:
         Number of elements.
     decimals
         Power of ten that floats were multiplied with.
+    width
+        Bits of a distance, as the writer wanted; 0 for floats, or where the filter chooses.
     fill
         Element that stands for "no data", stored as the largest distance; None if there is none.
     """
@@ -47,6 +52,7 @@ class _Scaling:
     big_endian: bool
     count: int
     decimals: int
+    width: int
     fill: Any
 
 
@@ -57,13 +63,16 @@ def _scaling(values: list[int]) -> _Scaling:
         raise ValueError(f"scale type {scale_type} for class {kind} of {size} bytes is not known")
     if kind == 1 and size < 4:
         raise ValueError(f"floats of {size} bytes are not known")
+    if kind == 0 and signed not in (0, 1):
+        raise ValueError(f"integers of sign {signed} are not known")
     dtype = np.dtype(f"{'f' if kind == 1 else 'i' if signed else 'u'}{size}")
     fill = None
-    if has_fill:
+    if has_fill == _FILL_DEFINED:
         fill = np.array(fill_words[:2], "<u4").tobytes()[:size]
         fill = np.frombuffer(fill, dtype.newbyteorder("<"))[0].astype(dtype)
-    decimals = factor - (1 << 32) if factor >= 1 << 31 else factor
-    return _Scaling(dtype, order == 1, count, decimals, fill)
+    factor -= (1 << 32) if factor >= 1 << 31 else 0
+    decimals, width = (factor, 0) if kind == 1 else (0, factor)
+    return _Scaling(dtype, order == 1, count, decimals, width, fill)
 
 
 def _in_file_order(values: NDArray[Any], big_endian: bool) -> NDArray[np.uint8]:
@@ -124,10 +133,19 @@ def _decode(raw: Raw, scaling: _Scaling) -> Raw:
     return _in_file_order(restore(distances, minimum, is_fill, scaling), scaling.big_endian)
 
 
+def _stored_whole(scaling: _Scaling, raw: Raw) -> Raw:
+    """A dataset whose distances were to have all bits: nothing is done to its elements."""
+    if scaling.width > scaling.dtype.itemsize * 8:
+        raise ValueError(f"{scaling.width} bits were to be stored of {scaling.dtype}")
+    return raw
+
+
 def _scaleoffset_decoder(
     config: Config, decoded_bytes: int | None, spec: ArraySpec
 ) -> Callable[[Raw], Raw]:
     scaling = _scaling(config["cd_values"])
+    if scaling.width >= scaling.dtype.itemsize * 8:
+        return partial(_stored_whole, scaling)
     if decoded_bytes not in (None, scaling.count * scaling.dtype.itemsize):
         raise ValueError(f"{scaling.count} elements of {scaling.dtype} are not {decoded_bytes}")
     return lambda raw: _decode(raw, scaling)

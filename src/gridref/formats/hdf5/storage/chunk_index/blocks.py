@@ -16,7 +16,11 @@ from numpy.typing import NDArray
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.format.checksum import lookup3_rows
 from gridref.formats.hdf5.format.superblock import FieldCursor, Hdf5Bytes
-from gridref.formats.hdf5.storage.chunk_index.request import IndexRequest, StoredChunks
+from gridref.formats.hdf5.storage.chunk_index.request import (
+    IndexRequest,
+    StoredChunks,
+    numbers_inside,
+)
 
 __all__ = [
     "BATCH_BYTES",
@@ -263,6 +267,8 @@ def numbers_of(
 ) -> NDArray[np.int64]:
     """Numbers inside the grid of chunks that are numbered inside the grid's greatest extent.
 
+    Those of chunks outside of the grid are not in it.
+
     Parameters
     ----------
     index
@@ -273,14 +279,10 @@ def numbers_of(
     grid, max_grid = request.grid_shape, request.max_grid_shape
     if not len(index) or (tuple(axes) == tuple(range(len(grid))) and grid[1:] == max_grid[1:]):
         return index
-    number = np.zeros_like(index)
+    coords: list[NDArray[np.int64]] = [index] * len(grid)
     rest = index
     for position, axis in enumerate(axes):
         sizes = [max_grid[later] for later in axes[position + 1 :]]
         stride = min(_BEYOND, math.prod(size for size in sizes if size is not None))
-        coord = rest // stride
-        rest = rest - coord * stride
-        if int(coord.max()) >= grid[axis]:
-            raise SourceFormatError("the chunk index lists a chunk outside of the dataset")
-        number += coord * math.prod(grid[axis + 1 :])
-    return number
+        coords[axis], rest = np.divmod(rest, stride)
+    return numbers_inside(coords, grid)

@@ -17,6 +17,7 @@ from gridref.formats.hdf5.storage.chunk_index.request import (
     IndexRequest,
     StoredChunks,
     check_addresses,
+    numbers_inside,
 )
 
 __all__ = ["walk_btree_v1"]
@@ -232,19 +233,16 @@ def _used(
 
 def _leaf(request: IndexRequest, entries: NDArray[np.void]) -> StoredChunks:
     """Entries of leaves: the origin of each chunk, in elements, becomes its number."""
-    number = np.zeros(len(entries), np.int64)
     origin = entries["origin"]
     if origin[:, -1].any():
         raise SourceFormatError("a key of the chunk B-tree does not start at a whole element")
-    axes = zip(request.shape, request.layout.chunk_shape, request.grid_shape, strict=True)
-    for axis, (extent, chunk_length, n_chunks) in enumerate(axes):
-        start = origin[:, axis]
-        coord = start // np.uint64(chunk_length)
-        if (coord * np.uint64(chunk_length) != start).any() or (start >= extent).any():
-            raise SourceFormatError(
-                f"a key of the chunk B-tree is not the origin of a chunk (dimension {axis})"
-            )
-        number = number * n_chunks + coord.astype(np.int64)
+    coords, rest = np.divmod(origin[:, :-1], np.array(request.layout.chunk_shape, np.uint64))
+    if rest.any():
+        axis = int(rest.any(axis=0).argmax())
+        raise SourceFormatError(
+            f"a key of the chunk B-tree is not the origin of a chunk (dimension {axis})"
+        )
+    number = numbers_inside(coords.T, request.grid_shape)
     mask = np.ascontiguousarray(entries["filter_mask"]) if request.is_filtered else None
     length = np.ascontiguousarray(entries["length"])
     return StoredChunks(number, entries["child"].astype(np.uint64), length, mask)
@@ -253,7 +251,8 @@ def _leaf(request: IndexRequest, entries: NDArray[np.void]) -> StoredChunks:
 def _chunks(request: IndexRequest, leaves: list[StoredChunks]) -> StoredChunks:
     """All leaves together, column by column, which halves the peak of memory."""
     number = np.concatenate([leaf.number for leaf in leaves] or [np.empty(0, np.int64)])
-    if (number[1:] <= number[:-1]).any():
+    inside = number[number >= 0]
+    if (inside[1:] <= inside[:-1]).any():
         raise SourceFormatError("the keys of the chunk B-tree are out of order")
     return StoredChunks(
         number,

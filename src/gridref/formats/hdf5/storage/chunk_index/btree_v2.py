@@ -28,6 +28,7 @@ from gridref.formats.hdf5.storage.chunk_index.request import (
     IndexRequest,
     StoredChunks,
     check_addresses,
+    numbers_inside,
 )
 
 __all__ = ["walk_btree_v2"]
@@ -79,10 +80,6 @@ def _read_header(request: IndexRequest) -> BTreeV2:
     if tree.version != 0 or tree.record_type not in kinds:
         raise UnsupportedFeatureError(
             f"the B-tree has version {tree.version} and records of {tree.record_type}"
-        )
-    if tree.n_records > request.n_chunks:
-        raise SourceFormatError(
-            f"the chunk B-tree declares {tree.n_records} chunks, the dataset has {request.n_chunks}"
         )
     return tree
 
@@ -163,12 +160,7 @@ def _chunks(
     stop = NODE_PREFIX_BYTES + level.max_records * record.itemsize
     body = np.ascontiguousarray(rows[:, NODE_PREFIX_BYTES:stop]).view(record)
     records = body[np.arange(level.max_records) < counts[:, None]]
-    number = np.zeros(len(records), np.int64)
-    for axis, n_chunks in enumerate(request.grid_shape):
-        place = records["coords"][:, axis]
-        if (place >= n_chunks).any():
-            raise SourceFormatError("the chunk B-tree lists a chunk outside of the dataset")
-        number = number * n_chunks + place.astype(np.int64)
+    number = numbers_inside(records["coords"].T, request.grid_shape)
     address = records["address"].astype(np.uint64)
     if not request.is_filtered:
         return StoredChunks(number, address)

@@ -94,7 +94,7 @@ class _Header:
 
 
 def walk_extensible_array(request: IndexRequest) -> StoredChunks:
-    """All chunks of an extensible array.
+    """All chunks of an extensible array, as far as it declares to be in use.
 
     Raises
     ------
@@ -112,10 +112,7 @@ def walk_extensible_array(request: IndexRequest) -> StoredChunks:
     if header.index_block == request.file.undefined_address:
         return join_chunks([])
     chunks = join_chunks(_read_index_block(request, header))
-    if len(chunks.number) and int(chunks.number.max()) >= header.n_set:
-        raise SourceFormatError(
-            f"the extensible array lists a chunk behind the {header.n_set} it declares"
-        )
+    chunks = chunks.inside(header.n_set)
     axes = endless + [axis for axis in range(len(request.shape)) if axis not in endless]
     number = numbers_of(request, chunks.number, axes)
     return StoredChunks(number, chunks.address, chunks.length, chunks.filter_mask)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +14,7 @@ from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.format.data_layout import ChunkedLayout
 from gridref.formats.hdf5.format.superblock import Hdf5Bytes
 
-__all__ = ["IndexRequest", "ReadBudget", "StoredChunks", "check_addresses"]
+__all__ = ["IndexRequest", "ReadBudget", "StoredChunks", "check_addresses", "numbers_inside"]
 
 _MAX_GRID = 2**62
 
@@ -43,7 +45,8 @@ class StoredChunks:
     Attributes
     ----------
     number
-        int64, C-order number of each chunk inside the grid.
+        int64, C-order number of each chunk inside the grid; negative, or too large, for those
+        outside of it.
     address
         uint64, where it lies.
     length
@@ -56,6 +59,23 @@ class StoredChunks:
     address: NDArray[np.uint64]
     length: NDArray[np.unsignedinteger] | None = None
     filter_mask: NDArray[np.uint32] | None = None
+
+    def inside(self, n_chunks: int) -> StoredChunks:
+        """Those of the grid of `n_chunks`.
+
+        An index may list others: of a file that grows while it is read, or that an early version of
+        the library wrote. HDF5 does not look for them.
+        """
+        number = self.number
+        if not len(number) or (int(number.min()) >= 0 and int(number.max()) < n_chunks):
+            return self
+        kept = (number >= 0) & (number < n_chunks)
+        return StoredChunks(
+            number[kept],
+            self.address[kept],
+            None if self.length is None else self.length[kept],
+            None if self.filter_mask is None else self.filter_mask[kept],
+        )
 
 
 @dataclass(frozen=True)
@@ -130,3 +150,16 @@ def check_addresses(
     if len(addresses):
         file.check_range(int(addresses.max()), length, structure)
     return addresses.astype(np.int64)
+
+
+def numbers_inside(
+    coords: Sequence[NDArray[Any]] | NDArray[Any], grid_shape: tuple[int, ...]
+) -> NDArray[np.int64]:
+    """C-order numbers of chunks by their coords, an array of each dimension; -1 outside."""
+    number = np.zeros(len(coords[0]), np.int64)
+    outside = np.zeros(len(number), bool)
+    for coord, n_chunks in zip(coords, grid_shape, strict=True):
+        outside |= coord >= n_chunks
+        number = number * n_chunks + np.where(outside, 0, coord).astype(np.int64)
+    number[outside] = -1
+    return number

@@ -106,10 +106,11 @@ def checked_table(request: IndexRequest, chunks: StoredChunks) -> ChunkTable:
     Raises
     ------
     SourceFormatError
-        If a chunk lies outside of the file or of the grid, is listed twice, overlaps another, or
-        has a size that it cannot have.
+        If a chunk of the grid lies outside of the file, is listed twice, overlaps another, or has a
+        size that it cannot have.
     """
-    _check_numbers(request, chunks.number)
+    chunks = chunks.inside(request.n_chunks)
+    _check_numbers(chunks.number)
     partial = _partial_chunks(request, chunks.number)
     length = _lengths(request, chunks, partial)
     offset = _offsets(request, chunks.address, length)
@@ -126,11 +127,7 @@ def _is_increasing(values: NDArray[np.int64]) -> bool:
     return bool((values[1:] > values[:-1]).all())
 
 
-def _check_numbers(request: IndexRequest, number: NDArray[np.int64]) -> None:
-    if not len(number):
-        return
-    if int(number.min()) < 0 or int(number.max()) >= request.n_chunks:
-        raise SourceFormatError("the chunk index lists a chunk outside of the dataset")
+def _check_numbers(number: NDArray[np.int64]) -> None:
     if not _is_increasing(number) and not _is_increasing(np.sort(number)):
         raise SourceFormatError("the chunk index lists a chunk twice")
 
