@@ -86,6 +86,16 @@ def test_trees_go_to_catalogs(files: list[Path], tmp_path: Path) -> None:
     assert_same_trees(found, parts, "time")
 
 
+def test_trees_go_to_kerchunk_references(files: list[Path], tmp_path: Path) -> None:
+    path = tmp_path / "refs.json"
+    gridref.open_virtual_datatree(files[0]).gridref.to_kerchunk(path)
+    below = xr.open_datatree(files[0], engine="netcdf4")["model"].to_dataset(inherit=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = xr.open_zarr("reference://", group="model", storage_options={"fo": str(path)})
+        xr.testing.assert_equal(found.load(), below.load())
+
+
 def test_groups_that_some_files_lack(tmp_path: Path) -> None:
     files = [write(tmp_path / f"{k}.nc", 4 * k, 4, forecast=k != 1) for k in range(3)]
     with pytest.raises(CombineError, match="model/forecast/p: some files lack it"):

@@ -9,8 +9,11 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+import xarray as xr
 
 import gridref
+from gridref.adapters.fsspec import GridrefFileSystem
+from gridref.adapters.http import create_app
 from gridref.errors import InvalidRequestError
 
 
@@ -37,13 +40,27 @@ CALLS: dict[str, Callable[..., Any]] = {
     "open_virtual_dataset": gridref.open_virtual_dataset,
     "open_virtual_mfdataset": gridref.open_virtual_mfdataset,
     "open_virtual_datatree": gridref.open_virtual_datatree,
+    "open_catalog": lambda file, **options: gridref.open_catalog(
+        gridref.build(file, f"{file}.gridref") and f"{file}.gridref", **options
+    ),
+    "create_app": lambda file, **options: create_app({"a": gridref.scan(file)}, **options),
+    "open_dataset": lambda file, **options: xr.open_dataset(
+        gridref.scan(file), engine="gridref", **options
+    ),
+    "open_datatree": lambda file, **options: xr.open_datatree(
+        gridref.scan(file), engine="gridref", **options
+    ),
+    "to_catalog": lambda file, **options: gridref.open_virtual_dataset(file).gridref.to_catalog(
+        f"{file}.gridref", **options
+    ),
+    "GridrefFileSystem": lambda file, **options: GridrefFileSystem(gridref.scan(file), **options),
 }
 
 
 @pytest.mark.parametrize("name", CALLS)
 def test_an_option_that_nobody_knows_is_our_error_with_one_file_too(name: str, file: str) -> None:
     CALLS[name](file)
-    with pytest.raises(InvalidRequestError, match=r"\(\) has no option 'storage_option'") as raised:
+    with pytest.raises(InvalidRequestError, match="has no option 'storage_option'") as raised:
         CALLS[name](file, storage_option={})
     assert "did you mean 'storage_options'" in str(raised.value)
 
@@ -82,6 +99,9 @@ def test_an_option_that_nobody_knows_is_our_error_with_one_file_too(name: str, f
         ("open_virtual_dataset", {"phony_dims": "sorted"}, "did you mean 'sort'"),
         ("open_virtual_mfdataset", {"variables": "all"}, "no option 'variables'"),
         ("open_store", {"grid": "reglar"}, "grid='reglar' is none of .*: did you mean 'regular'"),
+        ("create_app", {"shrads": "blocks"}, "'shrads': did you mean 'shards'"),
+        ("create_app", {"shards": "block"}, "shards must be"),
+        ("GridrefFileSystem", {"shrads": "blocks"}, "'shrads': did you mean 'shards'"),
         (
             "open_store",
             {"index_location": "middle"},
@@ -109,6 +129,8 @@ def test_former_names_go_on_working_with_a_warning(file: str, tmp_path: Path) ->
     assert store == gridref.open_store(catalog, grid="rectilinear")
     with pytest.warns(DeprecationWarning, match="source=.* is now written catalog="):
         assert gridref.verify(source=str(catalog)).ok
+    with pytest.warns(DeprecationWarning, match="path=.* is now written catalog="):
+        gridref.open_virtual_dataset(file).gridref.to_catalog(path=str(catalog))
     with pytest.warns(DeprecationWarning, match="urls=.* is now written files="):
         gridref.open_virtual_mfdataset(urls=file)
     with pytest.warns(DeprecationWarning, match="explain is now called plan") as warned:

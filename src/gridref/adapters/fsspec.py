@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any, NoReturn
 
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
 from gridref.errors import InvalidRequestError, ReadOnlyError
 from gridref.model.array import VirtualGroup
-from gridref.options import options_of, with_new_names
+from gridref.options import check_names, options_of, with_new_names
 from gridref.serve.objects import ObjectReader, VirtualObject
 from gridref.serve.protocols import ObjectSpace
 from gridref.serve.views import ViewOptions
 from gridref.workflows.opening import FORMER_GRID, open_group, open_space, view_options
 
 __all__ = ["GridrefFileSystem"]
+
+
+_FSSPEC_OPTIONS = (
+    *("fo", "target_protocol", "target_options", "storage_options", "asynchronous", "loop"),
+    *("use_listings_cache", "listings_expiry_time", "max_paths", "skip_instance_cache"),
+)
 
 
 class GridrefFileSystem(AbstractFileSystem):
@@ -61,6 +68,7 @@ class GridrefFileSystem(AbstractFileSystem):
         kwargs = with_new_names("gridref::", kwargs, FORMER_GRID)
         view = options_of(ViewOptions, kwargs)
         own = {name: value for name, value in kwargs.items() if name not in view}
+        check_names("gridref::", own, {*_FSSPEC_OPTIONS, *(f.name for f in fields(ViewOptions))})
         super().__init__(asynchronous=asynchronous, **own)
         if fo is None:
             raise InvalidRequestError(

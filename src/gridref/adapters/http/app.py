@@ -28,8 +28,10 @@ from gridref.adapters.http.site import VIEWS, ServedCatalog, Site, SiteOptions
 from gridref.adapters.http.visitors import Visitors
 from gridref.errors import GridrefError
 from gridref.model.array import VirtualGroup
+from gridref.options import verb
 from gridref.serve.objects import VirtualObject
 from gridref.serve.reader import Buffer
+from gridref.serve.views import ViewOptions
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -52,6 +54,7 @@ _PREFLIGHT = (
 )
 
 
+@verb(ViewOptions, hidden=("view",))
 def create_app(
     catalogs: Iterable[str | os.PathLike[str]] | Mapping[str, str | VirtualGroup],
     *,
@@ -59,14 +62,10 @@ def create_app(
     allow_source: Iterable[str] = (),
     allow_host: Iterable[str] = (),
     allow_origin: Iterable[str] | None = None,
-    shards: str | Mapping[str, int] | None = None,
-    grid: str = "regular",
-    index_location: str = "end",
-    chunks: Mapping[str, int] | None = None,
-    compressor: str | None = None,
     max_age: int = 0,
     reload_seconds: float = 2.0,
     access_log: bool = True,
+    **shown: Any,
 ) -> ASGIApp:
     """Make the application that serves catalogs.
 
@@ -85,16 +84,15 @@ def create_app(
     allow_origin
         Origins of web pages that may read, like ``https://example.org``; ``"*"`` allows all. By
         default all may, but none on the loopback device.
-    shards, grid, index_location
-        As for `gridref.open_store`, in both views.
-    chunks, compressor
-        The same, in the portable view.
     max_age
         Seconds for which clients may take an answer as fresh; 0 has them ask whether it changed.
     reload_seconds
         How often to look whether catalogs changed; 0 never does.
     access_log
         Whether to log each request, as one JSON object, to the logger ``gridref.access``.
+    **shown
+        Fields of `ViewOptions`: ``shards``, ``grid`` and ``index_location`` of both views,
+        ``chunks`` and ``compressor`` of the portable one. Grids are regular if nothing is said.
 
     Raises
     ------
@@ -103,15 +101,7 @@ def create_app(
     InvalidRequestError
         For bad options, or names of catalogs that collide.
     """
-    options = SiteOptions(
-        storage_options=storage_options,
-        allow_source=tuple(allow_source),
-        shards=shards,
-        grid=grid,
-        index_location=index_location,
-        chunks=chunks,
-        compressor=compressor,
-    )
+    options = SiteOptions(storage_options, tuple(allow_source), shown)
     return GridrefApp(
         Site(catalogs, options),
         visitors=Visitors.of(allow_host, allow_origin),

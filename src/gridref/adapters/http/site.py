@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
@@ -20,7 +20,7 @@ from gridref.serve.objects import KeySpace, ObjectReader
 from gridref.serve.protocols import ArraySpace
 from gridref.serve.reader import Reader
 from gridref.serve.views import View, ViewOptions
-from gridref.workflows.opening import view_options
+from gridref.workflows.opening import CACHE_BYTES, view_options
 
 __all__ = ["VIEWS", "ServedCatalog", "Site", "SiteOptions"]
 
@@ -31,35 +31,33 @@ VIEWS: Mapping[str, View] = {"native": View.AUTO, "portable": View.PORTABLE}
 """Views by their name in addresses. ``native`` is as stored where that is representable."""
 
 RESERVED = frozenset({"healthz", "metrics", "favicon.ico"})
-CACHE_BYTES = 256 * 2**20
 
 
 @dataclass(frozen=True)
 class SiteOptions:
-    """How catalogs are shown; see `gridref.adapters.http.app.create_app`."""
+    """How catalogs are shown; see `gridref.adapters.http.app.create_app`.
+
+    Attributes
+    ----------
+    storage_options, allow_source
+        As for `create_app`.
+    shown
+        Fields of `ViewOptions`, all but ``view``.
+    cache_bytes
+        Size of the cache of decoded chunks of each catalog.
+    """
 
     storage_options: Mapping[str, Any] | None = None
     allow_source: tuple[str, ...] = ()
-    shards: str | Mapping[str, int] | None = None
-    grid: str = "regular"
-    index_location: str = "end"
-    chunks: Mapping[str, int] | None = None
-    compressor: str | None = None
+    shown: Mapping[str, Any] = field(default_factory=dict)
     cache_bytes: int = CACHE_BYTES
 
     def view(self, name: str) -> ViewOptions:
         """The options of one of the `VIEWS`."""
-        portable = name == "portable"
-        return view_options(
-            {
-                "view": VIEWS[name],
-                "shards": self.shards,
-                "grid": self.grid,
-                "index_location": self.index_location,
-                "chunks": self.chunks if portable else None,
-                "compressor": self.compressor if portable else None,
-            }
-        )
+        shown = {"grid": "regular", **self.shown, "view": VIEWS[name]}
+        if name != "portable":
+            shown |= {"chunks": None, "compressor": None}
+        return view_options(shown)
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,6 +18,7 @@ from xarray.core import indexing
 from gridref.adapters.xarray.encoding import variable_encoding
 from gridref.io import SourcePool
 from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.options import check_names, verb
 from gridref.serve.reader import Reader
 from gridref.workflows.opening import group_path, open_group, reader_for, subgroup
 
@@ -120,6 +121,7 @@ class GridrefBackendEntrypoint(BackendEntrypoint):
             return False
         return os.fspath(filename_or_obj).rstrip("/").endswith(".gridref")
 
+    @verb()
     def open_dataset(  # type: ignore[override]
         self,
         filename_or_obj: str | os.PathLike[str] | VirtualGroup,
@@ -160,6 +162,7 @@ class GridrefBackendEntrypoint(BackendEntrypoint):
         **decoding: Any,
     ) -> dict[str, xr.Dataset]:
         """Open a group and all groups below it, by path."""
+        check_names("open_groups_as_dict()", decoding, self.open_dataset_parameters or ())
         start = group_path(group)
         below = subgroup(open_group(filename_or_obj, storage_options), group).walk(start)
         reader, address = reader_for(storage_options), _address(filename_or_obj)

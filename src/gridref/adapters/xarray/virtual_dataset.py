@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, override
 
 import xarray as xr
 
@@ -21,6 +21,7 @@ from gridref.catalog import write_catalog
 from gridref.combine.calendars import is_time_like
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.options import verb
 from gridref.serve.reader import Reader
 from gridref.workflows.decoding import coordinate_names, decoded
 from gridref.workflows.opening import reader_for
@@ -192,20 +193,24 @@ def _loaded_variable(
     return variable
 
 
-@xr.register_dataset_accessor("gridref")  # type: ignore[no-untyped-call]
-class GridrefAccessor:
-    """``ds.gridref``: what a virtual dataset can become."""
-
-    def __init__(self, dataset: xr.Dataset) -> None:
-        self._dataset = dataset
+class _Written:
+    """What virtual datasets and trees of them can be written as."""
 
     def to_group(self) -> VirtualGroup:
-        """The dataset as a group of virtual arrays."""
-        return dataset_to_group(self._dataset)
+        """The virtual arrays, and loaded variables beside them, as a group."""
+        raise NotImplementedError
 
-    def to_catalog(self, path: Url, storage_options: Mapping[str, Any] | None = None) -> None:
-        """Write a catalog; loaded variables are kept inside it."""
-        write_catalog(self.to_group(), os.fspath(path), storage_options)
+    @verb(renamed={"path": "catalog"}, positional=("storage_options",))
+    def to_catalog(
+        self,
+        catalog: Url,
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+        extra: Mapping[str, Any] | None = None,
+        sources: Literal["absolute", "relative"] = "absolute",
+    ) -> None:
+        """Write a catalog, as `gridref.write_catalog` does; loaded variables are kept inside it."""
+        write_catalog(self.to_group(), catalog, storage_options, extra=extra, sources=sources)
 
     def to_kerchunk(self, path: Url | None = None) -> dict[str, Any]:
         """Kerchunk references with Zarr v3 keys; written as JSON if a path is given.
@@ -219,6 +224,19 @@ class GridrefAccessor:
 
         return to_kerchunk(self.to_group(), path)
 
+
+@xr.register_dataset_accessor("gridref")  # type: ignore[no-untyped-call]
+class GridrefAccessor(_Written):
+    """``ds.gridref``: what a virtual dataset can become."""
+
+    def __init__(self, dataset: xr.Dataset) -> None:
+        self._dataset = dataset
+
+    @override
+    def to_group(self) -> VirtualGroup:
+        """The dataset as a group of virtual arrays."""
+        return dataset_to_group(self._dataset)
+
     @property
     def nbytes_virtual(self) -> int:
         """Size in bytes that the virtual variables would have in memory."""
@@ -226,16 +244,13 @@ class GridrefAccessor:
 
 
 @xr.register_datatree_accessor("gridref")  # type: ignore[no-untyped-call]
-class GridrefTreeAccessor:
+class GridrefTreeAccessor(_Written):
     """``tree.gridref``: what a tree of virtual datasets can become."""
 
     def __init__(self, tree: xr.DataTree) -> None:
         self._tree = tree
 
+    @override
     def to_group(self) -> VirtualGroup:
         """The tree as a group with groups below."""
         return tree_to_group(self._tree)
-
-    def to_catalog(self, path: Url, storage_options: Mapping[str, Any] | None = None) -> None:
-        """Write a catalog."""
-        write_catalog(self.to_group(), os.fspath(path), storage_options)
