@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from gridref.catalog.document import TableEntry
@@ -104,6 +103,8 @@ class TableFile:
 
     def _open(self) -> Any:
         if self._parquet is None:
+            import pyarrow.parquet as pq  # not wanted for opening a catalog
+
             file = open_for_scan(self.address, self._storage_options, block_bytes=_BLOCK_BYTES)
             if file.size != self.entry.n_bytes:
                 raise self.corrupt(f"it has {file.size} bytes instead of {self.entry.n_bytes}")

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from gridref.catalog.document import TableEntry
@@ -93,6 +92,8 @@ class TableWriter:
     """
 
     def __init__(self, file: WritableFile, schema: pa.Schema) -> None:
+        import pyarrow.parquet as pq
+
         self._sink = _DigestingSink(file)
         self._n_rows = 0
         dictionary = [

@@ -75,11 +75,15 @@ def _shared_codec(name: str, configuration_json: str) -> Codec:
     return Codec(name, configuration_json)
 
 
+_LITTLE_ENDIAN = Codec.of("bytes", endian="little")
+_BIG_ENDIAN = Codec.of("bytes", endian="big")
+
+
 def bytes_codec(dtype: np.dtype[Any], *, big_endian: bool = False) -> Codec:
     """The Zarr v3 ``bytes`` codec for elements of `dtype`."""
     if not _has_byte_order(dtype):
         return Codec("bytes")
-    return Codec.of("bytes", endian="big" if big_endian else "little")
+    return _BIG_ENDIAN if big_endian else _LITTLE_ENDIAN
 
 
 def _has_byte_order(dtype: np.dtype[Any]) -> bool:

@@ -135,10 +135,10 @@ class GridAxis:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, GridAxis):
             return NotImplemented
-        return (
+        return self is other or (
             self.extent == other.extent
-            and np.array_equal(self.run_lengths, other.run_lengths)
-            and np.array_equal(self.run_counts, other.run_counts)
+            and self.run_lengths.tobytes() == other.run_lengths.tobytes()
+            and self.run_counts.tobytes() == other.run_counts.tobytes()
         )
 
     def __hash__(self) -> int:

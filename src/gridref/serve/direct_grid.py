@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gridref.model.array import MISSING_BLOCK, VirtualArray
 from gridref.model.encoding import Codec, bytes_codec
-from gridref.model.grid import ChunkGrid
+from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.zarr_metadata import packed_dtype
 from gridref.serve.portable_grid import commonest
 
 __all__ = [
     "DIRECT_CODEC",
     "SUPER_CHUNK_BYTES",
-    "copied_chunk_shape",
-    "copied_codecs",
+    "direct_codec",
     "direct_grid",
 ]
 
@@ -71,40 +71,55 @@ def direct_grid(array: VirtualArray, chunks: Mapping[str, int]) -> ChunkGrid:
     chunks
         Lengths that were asked for, by dimension name.
     """
-    extents = [max(1, extent) for extent in array.shape]
-    units = [
-        min(extent, chunks.get(dim) or _stored_length(array, axis))
-        for axis, (dim, extent) in enumerate(zip(array.dims, extents, strict=True))
-    ]
-    lengths = list(units)
+    asked = tuple(chunks.get(dim) for dim in array.dims)
+    stored = tuple(_stored_length(array, axis) for axis in range(array.ndim))
     item_bytes = max(1, array.dtype.itemsize)
-    for axis in reversed(range(array.ndim)):
-        if array.dims[axis] in chunks:
+    return _super_chunks(array.grid, stored, asked, SUPER_CHUNK_BYTES // item_bytes)
+
+
+@lru_cache(maxsize=256)  # the arrays of a cube have few grids
+def _super_chunks(
+    grid: ChunkGrid, stored: tuple[int, ...], asked: tuple[int | None, ...], most_elements: int
+) -> ChunkGrid:
+    extents = [max(1, extent) for extent in grid.shape]
+    lengths = [
+        min(extent, length or stored_length)
+        for extent, length, stored_length in zip(extents, asked, stored, strict=True)
+    ]
+    for axis in reversed(range(grid.ndim)):
+        if asked[axis] is not None:
             continue
-        others = math.prod(lengths) // lengths[axis] * item_bytes
-        most = max(units[axis], SUPER_CHUNK_BYTES // others)
-        lengths[axis] = _grown(extents[axis], units[axis], _file_length(array, axis), most)
-    return ChunkGrid.regular(array.shape, lengths)
+        unit = lengths[axis]
+        most = max(unit, most_elements // (math.prod(lengths) // unit))
+        lengths[axis] = _grown(extents[axis], unit, _file_length(grid.axes[axis]), most)
+    return ChunkGrid.regular(grid.shape, lengths)
 
 
 def _stored_length(array: VirtualArray, axis: int) -> int:
     """The stored chunk length along an axis; the commonest, where blocks differ."""
-    edges = array.grid.axes[axis].edges()
-    if not len(edges) or not array.n_blocks:
+    outer = array.grid.axes[axis]
+    if not outer.n_chunks or not array.n_blocks:
         return 1
     lengths = {encoding.chunk_shape[axis] for encoding in array.encodings}
     if len(lengths) == 1:  # without a look at the blocks, which opening many arrays would load
-        return commonest(np.minimum(edges, lengths.pop()), edges)
+        return _commonest_below(outer, lengths.pop())
     tables = array.axis_tables
     if tables is None:
         length = array.stored_chunk_shapes[:, axis]
         return commonest(length, np.ones_like(length))
+    edges = outer.edges()
     return commonest(np.minimum(tables[axis].chunk_length, edges), edges)
 
 
-def _file_length(array: VirtualArray, axis: int) -> int | None:
+@lru_cache(maxsize=256)
+def _commonest_below(outer: GridAxis, length: int) -> int:
+    edges = outer.edges()
+    return commonest(np.minimum(edges, length), edges)
+
+
+def _file_length(outer: GridAxis) -> int | None:
     """The length of the blocks along an axis, if all but the last are alike."""
-    edges = array.grid.axes[axis].edges()
+    edges = outer.edges()
     if len(edges) < 2 or (edges[:-1] != edges[0]).any() or edges[-1] > edges[0]:
         return None
     return int(edges[0])
@@ -131,12 +146,23 @@ def _balanced(extent: int, unit: int, most: int) -> int:
     return -(-n_units // n_pieces) * unit
 
 
-def copied_chunk_shape(array: VirtualArray, grid: ChunkGrid) -> list[int]:
+def direct_codec(array: VirtualArray, grid: ChunkGrid) -> Codec:
+    """The codec of the direct view, which names chunks and codecs that copies are written by."""
+    return _codec_of(_copied_chunk_shape(array, grid), _copied_codecs(array))
+
+
+@lru_cache(maxsize=256)
+def _codec_of(chunk_shape: tuple[int, ...], codecs: tuple[Codec, ...]) -> Codec:
+    inner = [codec.to_json() for codec in codecs]
+    return Codec.of(DIRECT_CODEC, chunk_shape=chunk_shape, codecs=inner)
+
+
+def _copied_chunk_shape(array: VirtualArray, grid: ChunkGrid) -> tuple[int, ...]:
     """The shape of the inner chunks of copies: that of stored chunks, if not tiny."""
-    stored = [_stored_length(array, axis) for axis in range(array.ndim)]
+    stored = tuple(_stored_length(array, axis) for axis in range(array.ndim))
     if math.prod(stored) * array.dtype.itemsize >= SMALLEST_COPIED_BYTES:
         return stored
-    return [axis.uniform_length for axis in grid.axes]
+    return tuple(axis.uniform_length for axis in grid.axes)
 
 
 def _commonest_encoding(array: VirtualArray) -> int:
@@ -146,7 +172,7 @@ def _commonest_encoding(array: VirtualArray) -> int:
     return int(np.argmax(np.bincount(used))) if len(used) else 0
 
 
-def copied_codecs(array: VirtualArray) -> tuple[Codec, ...]:
+def _copied_codecs(array: VirtualArray) -> tuple[Codec, ...]:
     """The codecs by which copies are written.
 
     Those of the commonest stored form, if zarr-python can write it; else plain elements, compressed

@@ -26,12 +26,7 @@ from gridref.model.shard import IndexLocation, ShardLayout, shard_axis
 from gridref.model.zarr_attributes import attributes_to_json
 from gridref.model.zarr_metadata import ArrayMetadata, data_type_to_json, packed_dtype
 from gridref.options import check_choices
-from gridref.serve.direct_grid import (
-    DIRECT_CODEC,
-    copied_chunk_shape,
-    copied_codecs,
-    direct_grid,
-)
+from gridref.serve.direct_grid import direct_codec, direct_grid
 from gridref.serve.native_grid import SHUFFLE_CODEC, native_grid, one_encoding
 from gridref.serve.portable_grid import MANY_CHUNKS, TINY_CHUNK_BYTES, portable_grid
 
@@ -406,12 +401,7 @@ def _is_stored_so(array: VirtualArray, metadata: ArrayMetadata) -> bool:
 
 def _direct(array: VirtualArray, options: ViewOptions) -> ArrayView:
     grid = direct_grid(array, options.chunks or {})
-    codec = Codec.of(
-        DIRECT_CODEC,
-        chunk_shape=copied_chunk_shape(array, grid),
-        codecs=[codec.to_json() for codec in copied_codecs(array)],
-    )
-    return ArrayView(array, View.DIRECT, _metadata(array, grid, (codec,)))
+    return ArrayView(array, View.DIRECT, _metadata(array, grid, (direct_codec(array, grid),)))
 
 
 def _serial_codec(array: VirtualArray) -> Codec:

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import asyncio
 import operator
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self
 
@@ -54,52 +54,52 @@ class DirectCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
     chunk_shape
         Shape of the stored chunks; of the inner chunks of a copy, where it divides the copy's.
     codecs
-        Codecs of the inner chunks of a copy.
+        Codecs of the inner chunks of a copy, as a ``zarr.json`` names them. They are made at the
+        first use: most arrays are only read.
     stage
         Whether this was just opened, belongs to the metadata of an array that is read (metadata
         adapt their codecs once), or to that of another array, which is a copy.
+    spec
+        The array, or chunk of it, that a copy's codec is adapted to.
     """
 
     chunk_shape: tuple[int, ...]
-    codecs: tuple[Codec, ...]
+    codecs: tuple[dict[str, JSON], ...]
     stage: int = field(default=_OPENED, compare=False, repr=False)
+    spec: ArraySpec | None = field(default=None, compare=False, repr=False)
 
     is_fixed_size = False
 
-    def __init__(
-        self, chunk_shape: Iterable[int], codecs: Iterable[Any], stage: int = _OPENED
-    ) -> None:
-        object.__setattr__(self, "chunk_shape", tuple(map(operator.index, chunk_shape)))
-        object.__setattr__(self, "codecs", parse_codecs(codecs))
-        object.__setattr__(self, "stage", stage)
+    def __hash__(self) -> int:
+        return hash((type(self), self.chunk_shape))
 
     @classmethod
     def from_dict(cls, data: dict[str, JSON]) -> Self:
         """Make from the codec entry of a ``zarr.json``."""
         _, configuration = parse_named_configuration(data, DIRECT_CODEC)
-        return cls(**configuration)  # type: ignore[arg-type]
+        chunk_shape: Any = configuration["chunk_shape"]
+        codecs: Any = configuration["codecs"]
+        return cls(tuple(map(operator.index, chunk_shape)), tuple(codecs))
 
     def to_dict(self) -> dict[str, JSON]:
         """The codec entry of a ``zarr.json``: of a copy's, that of a sharding codec."""
         if self.stage == _COPIED:
             return self._sharding.to_dict()
-        codecs = tuple(codec.to_dict() for codec in self.codecs)
-        configuration: dict[str, JSON] = {"chunk_shape": self.chunk_shape, "codecs": codecs}
+        configuration: dict[str, JSON] = {"chunk_shape": self.chunk_shape, "codecs": self.codecs}
         return {"name": DIRECT_CODEC, "configuration": configuration}
 
     @cached_property
     def _sharding(self) -> ShardingCodec:
-        return ShardingCodec(chunk_shape=self.chunk_shape, codecs=self.codecs)
+        codecs = _fitting(parse_codecs(self.codecs), len(self.chunk_shape))
+        sharding = ShardingCodec(chunk_shape=self.chunk_shape, codecs=codecs)
+        return sharding if self.spec is None else sharding.evolve_from_array_spec(self.spec)
 
     def evolve_from_array_spec(self, array_spec: ArraySpec) -> Self:
         """Adapt to an array's chunks."""
         if self.stage == _OPENED:
-            return replace(self, stage=_READ)
+            return type(self)(self.chunk_shape, self.codecs, _READ)
         shape = _dividing(self.chunk_shape, array_spec.shape)
-        codecs = _fitting(self.codecs, len(shape))
-        sharding = ShardingCodec(chunk_shape=shape, codecs=codecs)
-        codecs = sharding.evolve_from_array_spec(array_spec).codecs
-        return replace(self, codecs=codecs, stage=_COPIED)
+        return type(self)(shape, self.codecs, _COPIED, array_spec)
 
     def validate(self, *, shape: Any, dtype: Any, chunk_grid: Any) -> None:
         """Take the chunks of a copy; only here does zarr say what they are.
