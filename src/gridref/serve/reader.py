@@ -268,7 +268,8 @@ class Reader:
             return False
         source = rows.sources[int(rows.source[row])]
         offset = int(rows.offset[row]) + runs.offset
-        if len(offset) == 1 and self._read_in_place(task, member, source, int(offset[0]), out):
+        single = len(offset) == 1
+        if single and self._read_in_place(task, member, source, int(offset[0]), runs.shape, out):
             return True
         if runs.is_whole:
             return False
@@ -279,7 +280,13 @@ class Reader:
         return True
 
     def _read_in_place(
-        self, task: _Task, member: int, source: Source, offset: int, out: NDArray[Any]
+        self,
+        task: _Task,
+        member: int,
+        source: Source,
+        offset: int,
+        shape: tuple[int, ...],
+        out: NDArray[Any],
     ) -> bool:
         """Read elements that lie in the file as they do in the output, straight into it."""
         pieces, batch = task.pieces, task.batch
@@ -290,6 +297,8 @@ class Reader:
             return False
         target = out[pieces.in_output(batch.piece[member])]
         if not np.may_share_memory(target, out) or not target.flags.c_contiguous:
+            return False
+        if target.shape != shape:  # one element shown several times
             return False
         buffer = memoryview(target.reshape(-1).view(np.uint8))
         return self.ranges.read_into(source, offset, buffer)

@@ -15,6 +15,7 @@ import gridref
 from gridref.errors import ReadError
 from gridref.io import SourcePool
 from gridref.model.encoding import Codec, Encoding, bytes_codec
+from gridref.model.reshaping import broadcast_axis
 from gridref.serve.reader import Reader
 from gridref.serve.runs import runs_of
 
@@ -90,6 +91,16 @@ def test_parts_of_a_contiguous_variable_of_a_file(tmp_path: Path, dtype: str) ->
         (np.array([1, 1, 30]), slice(None), slice(90, 95)),
     ):
         assert np.array_equal(reader.read(array, index), values[index])
+
+
+def test_one_element_shown_several_times_is_not_read_in_place(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).normal(size=(1, 300, 200))
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["v"] = values
+        file["behind"] = np.zeros(10**6)
+    group = gridref.scan(tmp_path / "a.h5")
+    array = broadcast_axis(group["v"], 0, 3)
+    assert np.array_equal(Reader(SourcePool()).read(array), np.repeat(values, 3, axis=0))
 
 
 def test_a_file_that_was_cut_is_never_read_in_place(tmp_path: Path) -> None:
