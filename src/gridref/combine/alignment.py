@@ -1,4 +1,4 @@
-"""Grids that differ: index coordinates brought on common labels, as ``join`` says.
+"""Align files whose index coordinates differ, as ``join`` says.
 
 The rules are xarray's (``xarray.structure.alignment``): ``outer`` takes all labels in ascending
 order, ``inner`` those that all files have in the first's order, ``left`` and ``right`` the first
@@ -119,7 +119,7 @@ def _labels(column: Column, values: Values) -> list[NDArray[Any]] | None:
 
 
 def _are_labels(values: NDArray[Any]) -> bool:
-    """Whether values tell places apart: none repeats, none is NaN."""
+    """Whether values can be labels: none repeats, and none is NaN."""
     unique = np.unique(values)
     return len(unique) == len(values) and not (unique != unique).any()
 
@@ -162,7 +162,7 @@ def align_labels(
     notes: Notes,
     values: Values,
 ) -> Column:
-    """Put the arrays of all files on the common labels of the dimensions concerned."""
+    """Align the arrays of all files with the common labels of their dimensions."""
     if column.name in positions and column.first.dims == (column.name,):
         joined = positions[column.name].labels
         return column.with_arrays([joined.replace(attrs=a.attrs) for a in column.arrays])
@@ -214,12 +214,12 @@ def _reindexed(column: Column, dim: str, positions: LabelPositions) -> Column:
 
 
 def reindex(array: VirtualArray, dim: str, indices: Indices, fill: Any) -> VirtualArray:
-    """The places of an array along a dimension in another order; missing blocks for -1.
+    """Take indices of an array along a dimension, in any order; -1 gives missing blocks.
 
     Raises
     ------
     NotRepresentableError
-        If the places fall into too many runs.
+        If the indices fall into too many runs.
     """
     axis = array.dims.index(dim)
     if (indices >= 0).all():

@@ -50,7 +50,7 @@ class Along:
     def at_level(
         self, columns: Mapping[str, Column], lengths: Lengths, values: Values, notes: Notes
     ) -> Along:
-        """The layout with the order of the labels that a group has; else of those above it."""
+        """The layout in the order of a group's own labels, else of those of the groups above it."""
         order = self._order(columns, lengths, values, notes) or self.order
         return replace(self, order=order, inputs=columns)
 
@@ -77,7 +77,7 @@ class Along:
     def with_dims(
         self, column: Column, dims: Sequence[str], lengths: Lengths, notes: Notes
     ) -> Column:
-        """Repeat the arrays along the dimension that lack it."""
+        """Repeat the arrays that lack the dimension along it."""
         (dim,) = dims
         cases = column.cases(lambda kind: str(kind.array.dims))
         notes.drift("dimensions", column.path, cases, f"repeated along {dim} where it is missing")
@@ -102,7 +102,7 @@ class Along:
 
 
 def _absent_labels(column: Column, dim: str) -> dict[int, NDArray[np.bool_]]:
-    """For arrays with missing blocks: which places along a dimension they hold nothing at."""
+    """For files whose array has missing blocks: where along a dimension it holds nothing."""
     known = {}
     for file, array in zip(column.files, column.arrays, strict=True):
         missing = array.blocks.encoding == MISSING_BLOCK
@@ -116,7 +116,7 @@ def _absent_labels(column: Column, dim: str) -> dict[int, NDArray[np.bool_]]:
 
 @dataclass(frozen=True, eq=False)
 class _Row:
-    """Pieces of files along an axis, some of which files lack; None for all of every file."""
+    """Pieces of files along an axis, where some lack the variable; None takes files whole."""
 
     axis: int
     pieces: Sequence[Piece] | None
@@ -128,7 +128,7 @@ class _Row:
         return self.lacking.isdisjoint(piece.file for piece in self.pieces or ())
 
     def lay(self, column: Column, dtype: np.dtype[Any], fill: Any, *, alike: bool) -> VirtualArray:
-        """The pieces one after the other, missing blocks for those that a file lacks."""
+        """Concatenate the pieces, with missing blocks where a file lacks the variable."""
         arrays = list(column.arrays) if self.pieces is None else self._cut(column, fill)
         arrays = arrays or list(column.arrays[:1])
         return concatenate(arrays, self.axis, dtype=dtype, fill_value=fill, alike=alike)

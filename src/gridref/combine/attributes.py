@@ -84,7 +84,7 @@ _ABSENT = object()
 
 
 def _values(cases: Cases, name: str) -> _Values | None:
-    """What one attribute is in which files; None where it is the same in all."""
+    """The values of one attribute with the files that have each; None where all files agree."""
     values = [attrs.get(name, _ABSENT) for attrs, _ in cases]
     keys = value_keys(values)
     if keys is None:

@@ -92,7 +92,7 @@ class Column:
         return self.arrays[0]
 
     def cases(self, text: Callable[[Kind], str]) -> dict[str, list[int]]:
-        """Files by what a text says of their kind."""
+        """Files grouped by a text that describes their kind."""
         cases: dict[str, list[int]] = {}
         for kind in self.kinds:
             cases.setdefault(text(kind), []).extend(self.files_of(kind))
@@ -236,7 +236,7 @@ def array_source(array: VirtualArray) -> str | None:
 
 
 def _metadata_keys(arrays: Sequence[VirtualArray]) -> Iterator[list[Any] | None]:
-    """Each property of many arrays, as `value_keys`."""
+    """Keys of each property of many arrays, as `value_keys` makes them."""
     # Column by column, not array by array: called for every variable of every file.
     dims, dtypes = [array.dims for array in arrays], [array.dtype for array in arrays]
     yield None if _all_same(dims) else dims
@@ -255,7 +255,7 @@ def _metadata_keys(arrays: Sequence[VirtualArray]) -> Iterator[list[Any] | None]
 
 
 def _plainly_equal(values: list[Any]) -> bool:
-    """Whether all equal the first, dtypes aside; False too where that is not known."""
+    """Whether all values surely equal the first, whatever their dtypes."""
     try:
         return values.count(values[0]) == len(values)
     except ValueError:  # arrays among them
@@ -263,7 +263,7 @@ def _plainly_equal(values: list[Any]) -> bool:
 
 
 def value_keys(values: list[Any]) -> list[Any] | None:
-    """For each value, what is equal exactly if values are, NaN and dtypes included.
+    """A key for each value: keys are equal exactly where values are, NaN and dtypes included.
 
     None where all values are the same.
     """

@@ -67,7 +67,7 @@ def is_new(groups: Sequence[VirtualGroup], growing: Sequence[str]) -> bool:
 
 
 def no_such_dimension(dim: str, first: VirtualGroup, files: Sequence[str]) -> Problem:
-    """Said first where inputs do not fit: a misspelt dimension makes a stack."""
+    """The problem to name first where inputs cannot be stacked: the dimension may be misspelt."""
     dims = dict.fromkeys(name for array in first.all_arrays().values() for name in array.dims)
     message = (
         f"no input has a dimension {dim!r}, so that they were to be stacked along a new one; the"

@@ -24,7 +24,7 @@ _PHONY = re.compile(r"^phony_dim_\d+$")
 
 
 def align_dimensions(column: Column, growing: Collection[str], notes: Notes) -> Column | None:
-    """Bring the dimensions of all files in the first file's order.
+    """Bring the dimensions of all files into the first file's order, under its names.
 
     Dimensions that only have the made-up names of netCDF tools are matched by place. A file in
     which a growing dimension is missing keeps what it has. None where dimensions do not fit, which
@@ -98,7 +98,7 @@ def shared_lengths(
 def lengths_along(
     columns: Mapping[str, Column], growing: Collection[str], known: Mapping[str, Mapping[int, int]]
 ) -> dict[str, dict[int, int]]:
-    """Length of every growing dimension in every file that says it.
+    """Length of every growing dimension in every file that has it.
 
     Parameters
     ----------

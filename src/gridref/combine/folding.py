@@ -1,4 +1,4 @@
-"""Any number of groups become one, batch by batch: inputs need not be in memory together."""
+"""Combine any number of groups, batch by batch: inputs need not be in memory together."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class CombineSome(Protocol):
 def fold(
     groups: Iterable[VirtualGroup], some: CombineSome, again: CombineSome | None = None
 ) -> Combination:
-    """Combine groups batch by batch, and then what has become of the batches.
+    """Combine groups batch by batch, and then the results of the batches.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def fold(
     some
         Combines a batch.
     again
-        Combines what has become of the batches; by default `some`.
+        Combines the results of the batches; by default `some`.
 
     Raises
     ------
@@ -114,7 +114,7 @@ def fold(
 
 
 def _united(problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    """Problems of different batches that say the same, as one."""
+    """Merge problems of different batches that say the same."""
     sources_of: dict[tuple[str, str, str | None], list[str]] = {}
     for problem in problems:
         key = (problem.cause, problem.message, problem.variable)
@@ -126,7 +126,7 @@ def _united(problems: Iterable[Problem]) -> tuple[Problem, ...]:
 
 
 def merged_reports(reports: Sequence[DriftReport], between: DriftReport | None) -> DriftReport:
-    """One report of all files, out of those of batches of them and of what differs between batches.
+    """Merge the reports of batches, and of what differs between batches, into one of all files.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ def _joined(drifts: Sequence[Drift]) -> Drift:
 
 
 def _touching(ranges: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Ranges with those joined that touch or overlap."""
+    """Join ranges that touch or overlap."""
     joined: list[tuple[int, int]] = []
     for first, last in ranges:
         if joined and first <= joined[-1][1] + 1:

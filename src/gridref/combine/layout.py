@@ -27,11 +27,11 @@ class Arrangement(Protocol):
 
     @property
     def covered(self) -> bool:
-        """Whether the files that have the variable hold all places of those that lack it."""
+        """Whether files that have the variable also show all labels of those that lack it."""
         ...
 
     def lay(self, column: Column, dtype: np.dtype[Any], fill: Any, *, alike: bool) -> VirtualArray:
-        """Put the arrays of a column in these places.
+        """Lay the arrays of a column out as arranged.
 
         Parameters
         ----------

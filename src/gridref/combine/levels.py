@@ -1,4 +1,4 @@
-"""The groups at one path become one: all rules of drift, in their order.
+"""Combine the groups at one path: all rules of drift, in their order.
 
 Every rule works on *columns*, the inputs' versions of one variable, and notes what it finds.
 Problems are raised together at the end, so that one run shows all of them.

@@ -90,7 +90,7 @@ class CombineOptions:
 
 @dataclass(frozen=True)
 class MosaicOptions:
-    """How georeferenced inputs are found their places in a mosaic.
+    """How the place of each georeferenced input in a mosaic is found.
 
     Attributes
     ----------

@@ -28,7 +28,7 @@ class Piece:
 
 @dataclass(frozen=True, eq=False)
 class LabelOrder:
-    """Labels of all files, one of each of which is kept, in order.
+    """Labels of all files, in order, each one kept once.
 
     With the labels 0, 1, 2 of file 0 and 1, 2, 3 of file 1, ``overlap="first"`` keeps the pieces
     0..3 of file 0 and 2..3 of file 1. A variable that file 0 lacks keeps label 0 as a gap, and all
@@ -52,7 +52,7 @@ class LabelOrder:
     unlabelled: Sequence[Piece] = ()
 
     def pieces(self, lacking: Mapping[int, NDArray[np.bool_]]) -> list[Piece]:
-        """Which part of which file comes when.
+        """The parts of files that are shown, in the order of the result.
 
         Parameters
         ----------
@@ -97,7 +97,7 @@ class LabelOrder:
 def order_labels(
     column: Column, values: Values, notes: Notes, lengths: Mapping[int, int]
 ) -> LabelOrder | None:
-    """Say which part of which file comes when, along the dimension of an index coordinate.
+    """Decide which part of which file is shown, and in which order, from an index coordinate.
 
     Returns
     -------

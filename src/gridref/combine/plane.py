@@ -68,7 +68,7 @@ class Plane:
     def with_dims(
         self, column: Column, dims: Sequence[str], lengths: Lengths, notes: Notes
     ) -> Column | None:
-        """Note a problem: what has no place on the plane in some files has none."""
+        """Note a problem: a variable with both dimensions in some files must have them in all."""
         cases = column.cases(lambda kind: str(kind.array.dims))
         advice = f"only variables along {self.y} and {self.x} can be laid beside each other"
         notes.conflict("dimensions-differ", column.path, "dimensions", cases, advice)

@@ -201,7 +201,7 @@ class Combination:
         return ", ".join(f"{n} {name}{'' if n == 1 else 's'}" for name, n in counts.items())
 
     def telling_what_is_left_out(self) -> Combination:
-        """The combination whose group's own report lists what was left out of it, too."""
+        """The combination, with what was left out of it also listed in its group's own report."""
         if self.group is None or not self.report.left_out:
             return self
         findings = []

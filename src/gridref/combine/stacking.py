@@ -172,7 +172,7 @@ def _same(first: VirtualArray, other: VirtualArray, values: Values) -> bool:
 
 
 def _bare(array: VirtualArray) -> object:
-    """The same manifests and blocks: an array beside itself under other metadata."""
+    """A key of manifests and blocks: equal for one array under different metadata."""
     blocks = array.blocks
     return (
         tuple(map(id, array.manifests)),

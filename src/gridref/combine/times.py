@@ -51,7 +51,7 @@ REWRITTEN_LIMIT_BYTES = 2**28
 
 
 def resolve_times(columns: Mapping[str, Column], notes: Notes, values: Values) -> dict[str, Column]:
-    """Put every time coordinate, and its bounds with it, on the units of its first file."""
+    """Express every time coordinate, and its bounds, in the units of its first file."""
     result = dict(columns)
     for name, column in columns.items():
         if not any(is_time_like(kind.array.attrs) for kind in column.kinds):

@@ -22,7 +22,7 @@ _SAME: Factor = (1.0, 0.0)
 
 
 def resolve_units(columns: Mapping[str, Column], notes: Notes) -> dict[str, Column]:
-    """Bring numbers, and their bounds with them, on the first file's units, or note a problem."""
+    """Convert numbers, and their bounds, to the first file's units, or note a problem."""
     result = dict(columns)
     for name, column in columns.items():
         factors = _factors(column, notes)

@@ -59,7 +59,7 @@ class Values:
 
 
 def content_key(array: VirtualArray) -> Any:
-    """What two arrays of inline chunks share only if their values are equal; None for others."""
+    """A key that arrays of inline chunks share only if their values are equal; None for others."""
     if len(array.manifests) != 1 or array.n_blocks != 1 or len(array.encodings) != 1:
         return None
     manifest, blocks = array.manifests[0], array.blocks

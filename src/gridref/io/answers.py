@@ -1,4 +1,4 @@
-"""Byte ranges together with what the server says of the file they are of.
+"""Byte ranges of a file, with the file's size and version out of the same answers.
 
 A question of its own for size and version would cost as long as a range does. Where fsspec hides
 what comes with a range, its filesystems' connections are used as their own ``_cat_file`` does.
@@ -37,7 +37,7 @@ def describes_answers(filesystem: Any) -> bool:
 def ask_described(
     filesystem: Any, path: str, url: str, starts: Sequence[int], stops: Sequence[int]
 ) -> list[Answer | BaseException]:
-    """One answer a half-open range, or what was raised instead; all are asked for at once.
+    """Ask for half-open ranges, all at once; each gives an answer, or the error it raised.
 
     Each has the time that `seconds_for` gives all of them: a server that sends a byte now and then
     is as bad as one that sends none.

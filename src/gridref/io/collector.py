@@ -24,7 +24,7 @@ _was_enabled = False
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """No automatic collection in any thread. Enter it before the lock is taken."""
+    """Pause automatic garbage collection in all threads. Enter it before the lock is taken."""
     global _n_pauses, _was_enabled  # noqa: PLW0603 - the collector is the process's
     with _lock:
         if _n_pauses == 0:

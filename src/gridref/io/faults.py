@@ -104,7 +104,7 @@ def is_transient(error: BaseException) -> bool:
 
 
 def is_absent(error: BaseException) -> bool:
-    """Whether a file cannot be read because there is none; of ours, what caused it is looked at."""
+    """Whether an error means that there is no such file; of our errors, the cause is examined."""
     if isinstance(error, SourceUnavailableError) and error.__cause__ is not None:
         error = error.__cause__
     error = _true_cause(error)

@@ -1,4 +1,4 @@
-"""Where in a file its description lies, learnt from the files beside it: what to ask for first.
+"""Which blocks of a file hold its metadata, learnt from files beside it, to ask for them first.
 
 A hint, never truth: a wrong one costs bytes or a request, and never changes what is read.
 """

@@ -43,7 +43,7 @@ def within_limit(filesystem: Any, method: str, n_bytes: int = 0) -> Callable[...
 
 
 class RequestLimit:
-    """Lets so many requests go at a time. Thread-safe.
+    """Limits the number of requests that are in flight at a time. Thread-safe.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class RequestLimit:
 
     @contextmanager
     def going(self, n_requests: int) -> Iterator[None]:
-        """Wait until `n_requests` may go, of which there are at most `most`; then they do."""
+        """Wait until `n_requests` more may be in flight, and count them in the ``with`` block."""
         with self._changed:
             self._changed.wait_for(lambda: self._n_going + n_requests <= self.most)
             self._n_going += n_requests

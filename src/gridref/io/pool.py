@@ -192,7 +192,7 @@ class SourcePool:
         return self._counted(part)
 
     def _read_one(self, source: Source, offset: int, length: int) -> Buffer | None:
-        """One range of a local file, with little ado; None for whatever is not as it should be."""
+        """One range of a local file, by the shortest way; None where anything is unusual."""
         if not self._is_plain(source, offset, length):
             return None
         file = self._open_local(source)
@@ -252,7 +252,7 @@ class SourcePool:
         return file
 
     def _require_same(self, source: Source, file: OpenFile) -> None:
-        """Compare an open file with what was recorded: after a read, lest it was half old."""
+        """Compare an open file with the recorded one after a read: it may have changed."""
         if self._checks_identity:
             check_identity(source, file.describe())
 

@@ -74,7 +74,7 @@ class RemoteFiles:
     def begin(
         self, url: str, starts: Sequence[int], stops: Sequence[int]
     ) -> tuple[Source, list[bytes]]:
-        """Size and version of a file with bytes of it, out of one answer where they are in it.
+        """Describe a file and read bytes of it, with one request where the answer tells both.
 
         The first range starts at 0. Bytes of ranges that did not come whole are empty.
         """
@@ -178,7 +178,7 @@ def _plain(filesystem: Any, path: str, starts: Sequence[int], stops: Sequence[in
 
 
 def _ours(url: str, failure: BaseException, start: int, stop: int) -> GridrefError:
-    """The error of ours for what was raised instead of a range."""
+    """Our error for what was raised instead of the bytes of a range."""
     if isinstance(failure, GridrefError):
         return failure.located(Place(source=url, start=start, stop=stop))
     error = unavailable(url, failure, start, stop)

@@ -106,7 +106,7 @@ def open_for_scan(
 
 
 def _runs(blocks: list[int], block_bytes: int) -> tuple[list[int], list[int]]:
-    """Few byte ranges that hold blocks, and what lies between near ones."""
+    """Byte ranges that cover blocks; near blocks are joined with what lies between them."""
     offsets = [number * block_bytes for number in blocks]
     plan = plan_reads(offsets, [block_bytes] * len(blocks), REMOTE_MERGING)
     return plan.start.tolist()[:MAX_FIRST_RANGES], plan.stop.tolist()[:MAX_FIRST_RANGES]
@@ -248,7 +248,7 @@ class ScanFile(io.RawIOBase):
 
 
 def _alone(error: GridrefError) -> GridrefError:
-    """A copy that keeps nothing of where the error came from.
+    """A copy of an error without its traceback and cause, which hold on to objects.
 
     A traceback would keep the objects of the library that reads through a file, and they the file;
     those of h5py may not outlive the interpreter.

@@ -1,4 +1,4 @@
-"""What a piece of work asks of files, counted where it is sent, whoever sends it."""
+"""Requests and bytes of a piece of work, counted where they are sent."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Traffic:
         self._lock = new_lock()
 
     def add(self, n_requests: int, n_bytes: int = 0) -> None:
-        """Count so many more."""
+        """Add to the counts."""
         with self._lock:
             self.n_requests += n_requests
             self.n_bytes += n_bytes

@@ -1,4 +1,4 @@
-"""What fails never looks absent."""
+"""A read that fails never looks like a chunk that is absent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["never_absent"]
 
 @contextmanager
 def never_absent() -> Iterator[None]:
-    """Make errors of ours of those that Zarr readers take for "there is no such chunk".
+    """Turn errors that Zarr readers take for a missing chunk into errors of ours.
 
     zarr-python fills in for a ``KeyError`` or ``FileNotFoundError``, fsspec's mappers for any
     ``OSError`` of their list. Whatever raises one below a read, a filesystem, a codec or a slip of

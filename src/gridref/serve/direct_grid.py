@@ -1,4 +1,4 @@
-"""How the direct view shows an array to zarr: super-chunks, and codecs that copies are written by.
+"""The direct view's chunk grid of an array, and the codecs with which zarr writes copies.
 
 Nothing is ever fetched by super-chunks: they are the pieces in which zarr and dask hand selections
 over, so they are large, made of whole stored chunks, and cut where files end if equal ones can be.

@@ -1,4 +1,4 @@
-"""Calls that run ahead of whoever takes their results, in order and never far."""
+"""Calls made ahead of time: results come in order, and few calls are ahead of their consumer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ type _Task = tuple[Future[Any], Callable[[], Any]]
 def run_ahead[T, R](
     submit: Callable[[T], Future[R]], items: Iterable[T], n_ahead: int
 ) -> Iterator[R]:
-    """Results of calls in the order of their items, of which `n_ahead` at most are not taken yet.
+    """Yield the results of a call for each item, in order, with at most `n_ahead` calls ahead.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def run_ahead[T, R](
 
 @contextmanager
 def daemon_threads[T, R](call: Callable[[T], R], n_threads: int) -> Iterator[Callable[[T], Any]]:
-    """Threads that make a call for each item that is submitted, in the context of who submits it.
+    """Threads that call a function on each submitted item, with the submitter's context variables.
 
     They are daemons, unlike those of `concurrent.futures`: a program that is interrupted ends
     without waiting for the servers that they wait for. Leaving the ``with`` block does not wait
@@ -68,7 +68,7 @@ def daemon_threads[T, R](call: Callable[[T], R], n_threads: int) -> Iterator[Cal
 
 
 class _Crew:
-    """Some threads, and what they are to do."""
+    """Worker threads, and the queue of their tasks."""
 
     live: ClassVar[set[_Crew]] = set()
 
@@ -102,7 +102,7 @@ class _Crew:
 
 
 def _stop_all() -> None:
-    """At the end of the program: idle threads must not wake up while the interpreter is cleared."""
+    """End idle threads at exit: they must not wake up while the interpreter shuts down."""
     for crew in list(_Crew.live):
         crew.stop()
         for thread in crew.threads:

@@ -171,7 +171,7 @@ class _Job:
 
 
 def _with_failed(done: Combination, failed: tuple[Finding, ...]) -> Combination:
-    """What was combined, saying what was not; its group's report says so too."""
+    """The combination with the files that failed listed in it, and in its group's report."""
     if done.group is None or not failed:
         return replace(done, failed=failed)
     report = ScanReport.joined([done.group.report, ScanReport(failed)])

@@ -1,4 +1,4 @@
-"""Files that could not be scanned: noted, and told all together at the end."""
+"""Files that could not be scanned: collected, and reported together at the end."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class Failures:
         Raises
         ------
         GridrefError
-            If these are ``max_errors``: what is wrong with so many is wrong with the job.
+            If there are ``max_errors`` by now: something is wrong with the job and not with a file.
         """
         self._found.append((address, error))
         if len(self._found) >= self._options.max_errors:
             self._raise(f"the job ends after so many (max_errors={self._options.max_errors})")
 
     def close(self, n_files: int) -> None:
-        """Say that all of `n_files` were tried.
+        """End the job with an error if it must: all of `n_files` were tried.
 
         Raises
         ------
@@ -58,7 +58,7 @@ class Failures:
             self._raise(f"of {n_files} files")
 
     def warn(self) -> None:
-        """Warn the caller of a public call of what was left out, if anything was."""
+        """Warn the caller of a public call which files were left out, if any were."""
         if self._found:
             lines = [f"  - {finding.source}: {finding.reason}" for finding in self.findings]
             warnings.warn(
@@ -69,7 +69,7 @@ class Failures:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What a report says of them."""
+        """The failures as entries of a scan report."""
         return tuple(
             Finding("/", Fate.FAILED, _reason(error, address), address)
             for address, error in self._found

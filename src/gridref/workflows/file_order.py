@@ -1,4 +1,4 @@
-"""In which order files lie along which dimensions: as nested lists say, or as coordinates do."""
+"""The order of files along dimensions: given by nested lists, or found from coordinates."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def _joined_along(
 
 
 def _joined_files(parts: Sequence[Part], dim: str, reader: Reader, rules: Rules) -> Part:
-    """One part alone is what it is: its labels say that it has no neighbour."""
+    """Combine parts along a dimension; a single part is taken as it is."""
     return parts[0] if len(parts) == 1 else _combined(parts, dim, reader, rules)
 
 

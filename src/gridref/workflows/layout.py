@@ -83,7 +83,7 @@ class Layout:
         rules: CombineOptions,
         mosaic_options: MosaicOptions,
     ) -> Combination:
-        """One group of all files, which come with their addresses; or what prevents it."""
+        """Combine files, given as (address, group), into one group, or say what prevents it."""
         if self.stack is not None:
             labelled = self._labelled(self.stack, scanned)
             done = combine_stack(labelled, self.stack, read=read, options=rules)
@@ -125,7 +125,7 @@ class Layout:
 
 
 def _in_one_chunk(group: VirtualGroup, name: str, read: Read) -> VirtualGroup:
-    """The labels, one of each file, kept together: they are read together."""
+    """Keep the labels of all files in one chunk, since they are read together."""
     coordinate = group.arrays[name]
     whole = VirtualArray.from_numpy(read(coordinate), coordinate.dims, coordinate.attrs)
     return group.replace(arrays={**group.arrays, name: whole})

@@ -40,7 +40,7 @@ StorageOptions = Mapping[str, Any]
 def open_group(
     catalog: str | os.PathLike[str] | VirtualGroup, storage_options: StorageOptions | None = None
 ) -> VirtualGroup:
-    """The group behind a catalog's address; a group is handed through."""
+    """The group of the catalog at an address; a group is returned as it is."""
     if isinstance(catalog, VirtualGroup):
         return catalog
     return open_catalog(os.fspath(catalog), storage_options)
@@ -110,7 +110,7 @@ def view_options(options: Mapping[str, Any], *, in_process: bool = False) -> Vie
 def open_space(
     group: VirtualGroup, options: ViewOptions, storage_options: StorageOptions | None
 ) -> tuple[KeySpace, ObjectReader]:
-    """The keys of a group under a view, and what reads them.
+    """The keys of a group shown with these options, and the reader of their values.
 
     Raises
     ------

@@ -70,7 +70,7 @@ class _HDF5Original:
     def _located(
         self, path: str, region: Region, stored_shape: Shape, offset: int
     ) -> tuple[str, Region]:
-        """Where the file itself has a chunk that references may have put elsewhere.
+        """Dataset and region of a chunk in the file, where references moved it to another array.
 
         That is so where the file has no dataset like the stored array. Where it has one, a chunk is
         compared with what is at its own place: that it is found there is to be verified.

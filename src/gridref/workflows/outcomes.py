@@ -1,4 +1,4 @@
-"""What becomes of each of many files: scanned in threads, in processes, or one after the other.
+"""Many files scanned in threads, in processes or one after the other: a group or error of each.
 
 Remote files wait for servers, which threads overlap. Local ones need the processor, and another
 process only pays off where it saves more than it takes to start.
@@ -82,7 +82,7 @@ class RunOptions:
                 raise InvalidRequestError(f"{name} must be >= 1, got {value}")
 
     def processes_for(self, n_files: int) -> int:
-        """Processes that scan so many files."""
+        """Number of processes to scan so many files in."""
         if self.n_processes is not None:
             return self.n_processes
         return max(1, min(os.cpu_count() or 1, n_files // FILES_PER_PROCESS))
@@ -91,7 +91,7 @@ class RunOptions:
 def outcomes(
     addresses: Sequence[str], options: ScanOptions, run: RunOptions
 ) -> Iterator[tuple[str, Outcome]]:
-    """What becomes of each file, in order; a bounded number is scanned ahead.
+    """The group or error of each file, in order; a bounded number of files is scanned ahead.
 
     Errors of the call itself, like a protocol that nobody knows, are raised.
     """
@@ -129,7 +129,7 @@ def _outcome(address: str, options: ScanOptions, layouts: Layouts) -> Outcome:
 
 @dataclass(frozen=True)
 class _Part:
-    """What a process found, and what it asked for."""
+    """Outcomes of the files that one process scanned, and the requests that it sent."""
 
     outcomes: list[Outcome]
     n_requests: int

@@ -31,7 +31,7 @@ class Sources:
 
     @cached_property
     def reader(self) -> Reader:
-        """Reads them; made when the first values are asked for."""
+        """The reader of these sources; made when the first values are asked for."""
         return reader_for(self.storage_options)
 
 
@@ -60,7 +60,7 @@ class SourceAccess:
 
 
 def readable[G: VirtualGroup](group: G, sources: Sources, path: str = "") -> G:
-    """A group whose arrays, at any depth, can be read; lazy ones are not looked at."""
+    """The group with arrays that can be read, at any depth; lazy arrays stay lazy."""
     prefix = f"{path}/" if path else ""
     groups = {
         name: readable(below, sources, f"{prefix}{name}") for name, below in group.groups.items()
@@ -70,7 +70,7 @@ def readable[G: VirtualGroup](group: G, sources: Sources, path: str = "") -> G:
 
 
 class _ReadableArrays(Mapping[str, VirtualArray]):
-    """Arrays that get their access when they are looked at."""
+    """Arrays that are given access to their sources when they are looked up."""
 
     def __init__(self, arrays: Mapping[str, VirtualArray], sources: Sources, prefix: str) -> None:
         self._arrays = arrays.arrays if isinstance(arrays, _ReadableArrays) else arrays

@@ -110,7 +110,7 @@ def scan_each(
     failures: Failures | None = None,
     progress: Progress | None = None,
 ) -> Iterator[tuple[str, VirtualGroup]]:
-    """Scan files, several at a time, and yield those that could be in order, with their addresses.
+    """Scan files, several at a time; yield (address, group) in order, without those that failed.
 
     Parameters
     ----------

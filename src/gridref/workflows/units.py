@@ -132,7 +132,7 @@ def _registry() -> Any:
 
 
 def _exact(registry: Any, unit: str, target: str) -> tuple[Fraction, Fraction] | None:
-    """Factor and offset as rational numbers; None where there are none."""
+    """Factor and offset as rational numbers; None where units cannot be converted."""
     from pint.errors import DimensionalityError
 
     one, other = _parsed(registry, unit), _parsed(registry, target)

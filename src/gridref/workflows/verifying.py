@@ -230,7 +230,7 @@ class _Piece:
 
     @property
     def key(self) -> tuple[int, int, int]:
-        """What only pieces of one stored chunk have in common."""
+        """A key that pieces share only if they are of one stored chunk."""
         at, batch = self.member, self.batch
         return int(batch.manifest[at]), int(batch.row[at]), int(batch.encoding[at])
 
@@ -257,7 +257,7 @@ class _Piece:
 
 
 def _axis_order(encoding: Encoding) -> Sequence[int]:
-    """The place in the array of every axis of the file."""
+    """For each axis of the file, its position among the axes of the array."""
     head = encoding.codecs[0]
     if head.name in ("reshape", "gridref.select"):
         raise UnsupportedFeatureError("its axes were added or dropped after scanning")

@@ -57,7 +57,7 @@ def _all_virtual(arrays: Sequence[Any]) -> list[VirtualArray]:
 
 
 def _with_attrs_of(arrays: Sequence[VirtualArray], joined: VirtualArray) -> VirtualArray:
-    """What the numbers mean is known from the first that says it; numpy arrays say nothing."""
+    """The array with the attributes of the first one that has any: numpy arrays have none."""
     return joined.replace(attrs=next((array.attrs for array in arrays if array.attrs), {}))
 
 

@@ -26,7 +26,7 @@ Refuse = Callable[[str], Exception]
 
 
 class Comparison:
-    """Truth values that are worked out only if all of them are asked for at once.
+    """The result of a comparison, which is worked out only to say whether all of it is true.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def _truth(other: Any) -> NDArray[np.bool_]:
 
 
 class NotNull(NDArrayOperatorsMixin):
-    """Where there is data, as a condition of ``numpy.where`` that only equal arrays can meet.
+    """The result of ``notnull``: a condition of ``numpy.where`` between arrays that are equal.
 
     Parameters
     ----------

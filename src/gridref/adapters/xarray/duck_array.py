@@ -258,7 +258,7 @@ class VirtualDuckArray(NDArrayOperatorsMixin):
 
 
 def _bare(value: Any) -> Any:
-    """The same arguments with the virtual arrays themselves, at any depth."""
+    """The arguments with each duck array replaced by its virtual array, at any depth."""
     if isinstance(value, VirtualDuckArray):
         return value.array
     if isinstance(value, list | tuple):
@@ -269,7 +269,7 @@ def _bare(value: Any) -> Any:
 
 
 def _unfilled(condition: Any, x: Any = None, y: Any = None) -> VirtualDuckArray | None:
-    """The one array that filling gaps of another leaves as it is, where there is nothing to fill.
+    """The array that ``numpy.where`` returns unchanged, where it has no gaps to fill.
 
     That is so with "no data" on one side, or the same values on both.
     """

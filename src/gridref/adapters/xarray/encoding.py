@@ -22,7 +22,7 @@ DASK_CHUNK_BYTES = 128 * 2**20
 
 
 def variable_encoding(array: VirtualArray, source: str | None) -> dict[str, Any]:
-    """What files that are written from the array take over from it.
+    """What xarray takes over into files that are written from the array: chunks, filters, dtype.
 
     Compression, checksum and chunk lengths, as far as all blocks have them in common.
 

@@ -35,7 +35,7 @@ _COMPARISONS = (
 
 
 class CombiningError(CombineError, xr.MergeError, xr.AlignmentError):
-    """Files cannot be combined, as those who know xarray catch it."""
+    """Files cannot be combined; caught as xarray's `MergeError` and `AlignmentError`, too."""
 
 
 @verb(Loading, ScanOptions, renamed={"url": "file"})
@@ -260,7 +260,7 @@ def _rules(
     compat: str,
     options: Mapping[str, Any],
 ) -> Rules:
-    """Rules of combining out of xarray's words for them."""
+    """Rules of combining, translated from xarray's options."""
     check_choice("compat", compat, _COMPARISONS)
     seen: Any = "override" if compat == "override" else "equals"
     given = with_converter(options_of(CombineOptions, options))

@@ -77,7 +77,7 @@ class StoredTimesIndex(PandasIndex):
 
 
 def _since(attrs: Mapping[str, Any]) -> str:
-    """What says when times count alike."""
+    """A key that is equal for times of the same units and calendar."""
     base = TimeBase.of(attrs)
     return str(base) if base is not None else f"{attrs.get('units')} {attrs.get('calendar', '')}"
 

@@ -55,7 +55,7 @@ def _hdf5_errors(place: Place, doing: str) -> Iterator[None]:
 
 
 def _release_frames(error: BaseException) -> None:
-    """Let go of what the functions that an error went through hold.
+    """Clear the frames of an error's traceback, which keep h5py's objects open.
 
     An error may be kept until the interpreter ends. Objects of h5py that are alive then are freed
     by HDF5, which calls the Python file object below them, and the process crashes.
@@ -206,7 +206,7 @@ class OriginalFile:
             raise
 
     def _waiting(self) -> AbstractContextManager[None]:
-        """Around what h5py may wait for fsspec in."""
+        """Around calls of h5py in which it may wait for fsspec."""
         return nullcontext() if is_local(self._url) else collector_paused()
 
 

@@ -132,7 +132,7 @@ def _precedes(one: NDArray[np.uint64], other: NDArray[np.uint64]) -> NDArray[np.
 
 
 class _NodeReader:
-    """Reads nodes in batches that are small against what they say."""
+    """Reads nodes in batches that are small beside the entries decoded from them."""
 
     def __init__(self, request: IndexRequest) -> None:
         self._request = request
