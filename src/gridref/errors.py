@@ -4,6 +4,7 @@ The tree is sorted by what a caller would do about it::
 
     GridrefError
     ├── InvalidRequestError (ValueError)    fix the call: a bad selection, option or name
+    │   ├── MissingPackageError (ImportError)   needs a package of an extra: install it
     │   └── GroupNotFoundError (OSError)    no group of that name
     ├── ScanError                           a source file cannot be described
     │   ├── FilesFailedError                several files at once: carries every reason
@@ -47,6 +48,7 @@ __all__ = [
     "GridrefError",
     "GroupNotFoundError",
     "InvalidRequestError",
+    "MissingPackageError",
     "NotRepresentableError",
     "Place",
     "Problem",
@@ -136,6 +138,12 @@ class InvalidRequestError(GridrefError, ValueError):
     """The call itself is wrong: a selection, option or name that cannot be meant."""
 
     kind: ClassVar[str] = "invalid-request"
+
+
+class MissingPackageError(InvalidRequestError, ImportError):
+    """A package that is needed for this, and for little else, is not installed."""
+
+    kind: ClassVar[str] = "missing-package"
 
 
 class GroupNotFoundError(InvalidRequestError, OSError):

@@ -37,6 +37,7 @@ KINDS = {
     "SourceChangedError": "source-changed",
     "SourceFormatError": "source-format",
     "SourceUnavailableError": "source-unavailable",
+    "MissingPackageError": "missing-package",
     "UnsupportedFeatureError": "unsupported-feature",
 }
 """Every kind there ever was. Add lines; never change or remove one."""

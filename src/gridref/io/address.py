@@ -15,6 +15,7 @@ import fsspec
 import fsspec.core
 
 from gridref.errors import InvalidRequestError, SourceUnavailableError
+from gridref.extras import missing_package
 from gridref.io.faults import RetryPolicy, is_absent, unavailable
 from gridref.io.limit import within_limit
 
@@ -174,13 +175,16 @@ def open_filesystem(url: str, storage_options: Mapping[str, Any] | None) -> tupl
     Raises
     ------
     InvalidRequestError
-        If no filesystem can be made for the URL: unknown protocol, package missing, bad options.
+        If no filesystem can be made for the URL: unknown protocol, bad options; if a package is
+        missing, `MissingPackageError`.
     SourceUnavailableError
         If the archive that the filesystem is in cannot be opened.
     """
     try:
         filesystem, path = fsspec.core.url_to_fs(url, **options_for(url, storage_options))
-    except (ImportError, TypeError, ValueError) as error:
+    except ImportError as error:
+        raise missing_package(f"reading {url}", error) from error
+    except (TypeError, ValueError) as error:
         raise InvalidRequestError(f"cannot open the filesystem of {url}: {error}") from error
     except Exception as error:
         # Archives are opened here: one that is gone must not look like a chunk that never was.

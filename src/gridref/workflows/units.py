@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from gridref.combine.options import ConvertUnits
-from gridref.errors import InvalidRequestError
+from gridref.extras import missing_package
 
 __all__ = ["converter", "with_converter"]
 
@@ -95,7 +95,7 @@ def converter() -> ConvertUnits:
 
     Raises
     ------
-    InvalidRequestError
+    MissingPackageError
         If pint is not installed.
     """
     registry = _registry()
@@ -121,10 +121,7 @@ def _registry() -> Any:
     try:
         from pint import UnitRegistry
     except ImportError as error:
-        raise InvalidRequestError(
-            "converting units needs pint: install gridref[units], or give a function as"
-            " convert_units"
-        ) from error
+        raise missing_package("converting units with no function of yours", error) from error
     registry: Any = UnitRegistry(None, non_int_type=Fraction)
     for definition in (*_PREFIXES, *_UNITS):
         registry.define(definition)

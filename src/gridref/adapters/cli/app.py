@@ -285,7 +285,8 @@ def _verify(catalog: str, *, everything: bool, options: dict[str, Any] | None, q
 @app.command()
 def demo(
     data: Annotated[
-        Path | None, typer.Option(help="Folder of sample files; by default that of the checkout.")
+        Path | None,
+        typer.Option(help="Folder of sample files; by default those that come with gridref."),
     ] = None,
 ) -> None:
     """Build a catalog of the sample data, open it with xarray, and compare every value.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from gridref.adapters.http.app import create_app
 from gridref.adapters.http.memory import keep_freed_memory
 from gridref.errors import InvalidRequestError
+from gridref.extras import missing_package
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -60,7 +61,7 @@ def serve(
         import uvicorn
         from uvicorn.supervisors import Multiprocess
     except ImportError as error:
-        raise InvalidRequestError("serving needs uvicorn: pip install gridref[http]") from error
+        raise missing_package("serving", error) from error
     if workers < 1:
         raise InvalidRequestError(f"workers must be >= 1, got {workers}")
     _log_to_stderr()

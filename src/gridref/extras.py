@@ -1,0 +1,45 @@
+"""Packages that gridref needs for some things only, and the extras that install them.
+
+Source: Python Packaging User Guide, "Core metadata specifications", Requires-Dist.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import PackageNotFoundError, requires
+
+from gridref.errors import MissingPackageError
+
+__all__ = ["missing_package"]
+
+_REQUIREMENT = re.compile(r"""(?P<package>[\w.-]+).*extra == ['"](?P<extra>[\w-]+)['"]""")
+
+
+def missing_package(purpose: str, error: ImportError) -> MissingPackageError:
+    """The error that says which extra of gridref to install.
+
+    Parameters
+    ----------
+    purpose
+        What cannot be done without the package, like ``"serving"``.
+    error
+        What the import raised. A package that is in no extra is told of in its own words.
+    """
+    words = {(error.name or "").partition(".")[0], *re.findall(r"[\w.-]+", str(error))}
+    for package, extra in _extras().items():
+        if package in words:
+            return MissingPackageError(f"{purpose} needs {package}: pip install 'gridref[{extra}]'")
+    return MissingPackageError(f"{purpose}: {error}")
+
+
+@cache
+def _extras() -> Mapping[str, str]:
+    """The extra that each package is in; what only developers or everybody needs is in none."""
+    try:
+        requirements = requires("gridref") or []
+    except PackageNotFoundError:  # run from its sources, not installed
+        return {}
+    matches = [match for line in requirements if (match := _REQUIREMENT.match(line))]
+    return {m["package"]: m["extra"] for m in matches if m["extra"] not in {"all", "dev", "test"}}

@@ -1,0 +1,41 @@
+"""What a user without an extra is told; tools/check-package tries the same without the packages."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from gridref.errors import MissingPackageError
+from gridref.extras import missing_package
+
+PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+EXTRAS = [
+    (re.split(r"[\[;>=]", requirement)[0].strip(), extra)
+    for extra, requirements in PROJECT["optional-dependencies"].items()
+    for requirement in requirements
+    if extra not in {"all", "dev", "test"}
+]
+
+
+@pytest.mark.parametrize(("package", "extra"), EXTRAS)
+def test_names_the_extra_of_a_package(package: str, extra: str) -> None:
+    error = missing_package("this", ModuleNotFoundError(f"No module named {package!r}"))
+    assert str(error) == f"this needs {package}: pip install 'gridref[{extra}]'"
+
+
+def test_submodules_and_the_words_of_fsspec_name_their_package() -> None:
+    with pytest.raises(ModuleNotFoundError) as missing:
+        importlib.import_module("aiohttp.no_such_module")
+    assert "gridref[remote]" in str(missing_package("reading", missing.value))
+    said = missing_package("reading s3://b/a.nc", ImportError("Install s3fs to access S3"))
+    assert str(said) == "reading s3://b/a.nc needs s3fs: pip install 'gridref[remote]'"
+
+
+def test_packages_in_no_extra_are_told_of_in_their_own_words() -> None:
+    error = missing_package("reading gs://b/a.nc", ImportError("Please install gcsfs"))
+    assert isinstance(error, MissingPackageError)
+    assert str(error) == "reading gs://b/a.nc: Please install gcsfs"
