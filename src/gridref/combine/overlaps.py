@@ -73,7 +73,11 @@ class LabelOrder:
         return self._trimmed(np.zeros(sum(map(len, self.labels)), bool))
 
     def _trimmed(self, lacks: NDArray[np.bool_]) -> list[Piece]:
-        """One element of each label, as runs of neighbours in one file."""
+        """One element of each label, as runs of neighbours in one file.
+
+        Labels 0 1 2 of file 0 and 1 2 3 of file 1 are sorted as 0 1 1 2 2 3, of files 0 0 1 0 1 1.
+        The first of each label are of files 0 0 0 1: the pieces 0..3 of file 0 and 2..3 of file 1.
+        """
         everything = np.concatenate(self.labels)
         sizes = np.array([len(part) for part in self.labels], np.int64)
         owner = np.repeat(np.arange(len(sizes)), sizes)

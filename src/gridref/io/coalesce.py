@@ -71,6 +71,9 @@ class ReadPlan:
 def plan_reads(offsets: ArrayLike, lengths: ArrayLike, merging: Merging) -> ReadPlan:
     """Plan the reads for ranges in any order, which may touch, overlap or be equal.
 
+    Ranges of 10 bytes at 100, 8 at 0 and 2 at 4 are two reads, of bytes 0..8 and 100..110: the
+    ranges lie in the reads 1, 0 and 0, from their bytes 0, 0 and 4 on.
+
     Parameters
     ----------
     offsets, lengths

@@ -171,6 +171,9 @@ def _select_indices(array: VirtualArray, axis: int, indices: Int64Array) -> Virt
 def arithmetic_runs(indices: Int64Array, block: Int64Array) -> tuple[Int64Array, Int64Array]:
     """Cut integers into runs of equal steps that stay in one block, greedily from the left.
 
+    The indices 0, 2, 4, 5 of one block and 6, 9 of the next are the runs 0 2 4, 5 and 6 9: they
+    begin at the positions 0, 3 and 4, and have 3, 1 and 2 elements.
+
     Returns
     -------
     tuple
@@ -285,7 +288,10 @@ def pruned(array: VirtualArray) -> VirtualArray:
 def _used(
     column: NDArray[np.int32], present: NDArray[np.bool_], n_known: int, absent: int
 ) -> tuple[list[int], NDArray[np.int32]]:
-    """The numbers that occur in a column, and the column counting among those only."""
+    """The numbers that occur in a column, and the column counting among those only.
+
+    In the column 3, none, 1, 3 the numbers 1 and 3 occur: counted among these it is 1, none, 0, 1.
+    """
     used = np.zeros(n_known, bool)
     used[column[present]] = True
     renumbered = np.append(np.cumsum(used) - 1, 0).astype(np.int32)
