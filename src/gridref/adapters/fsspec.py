@@ -164,53 +164,15 @@ class GridrefFileSystem(AbstractFileSystem):
 
     def _open(self, path: str, mode: str = "rb", **kwargs: Any) -> GridrefFile:
         if mode != "rb":
-            _refuse()
+            self._refuse()
         return GridrefFile(self, self._strip_protocol(path), mode, **kwargs)
 
-    def _rm(self, path: str) -> NoReturn:
-        _refuse()
+    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refused: a catalog is not written key by key."""
+        raise ReadOnlyError("a gridref filesystem is read-only")
 
-    def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None) -> NoReturn:
-        """Refused."""
-        _refuse()
-
-    def rm_file(self, path: str) -> NoReturn:
-        """Refused."""
-        _refuse()
-
-    def cp_file(self, path1: str, path2: str, **kwargs: Any) -> NoReturn:
-        """Refused."""
-        _refuse()
-
-    def mv(self, path1: str, path2: str, **kwargs: Any) -> NoReturn:
-        """Refused."""
-        _refuse()
-
-    def mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> NoReturn:
-        """Refused."""
-        _refuse()
-
-    def makedirs(self, path: str, exist_ok: bool = False) -> NoReturn:
-        """Refused."""
-        _refuse()
-
-    def rmdir(self, path: str) -> NoReturn:
-        """Refused."""
-        _refuse()
-
-    def pipe_file(
-        self, path: str, value: bytes, mode: str = "overwrite", **kwargs: Any
-    ) -> NoReturn:
-        """Refused."""
-        _refuse()
-
-    def put_file(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refused."""
-        _refuse()
-
-    def touch(self, path: str, truncate: bool = True, **kwargs: Any) -> NoReturn:
-        """Refused."""
-        _refuse()
+    _rm = rm = rm_file = cp_file = mv = _refuse
+    mkdir = makedirs = rmdir = pipe_file = put_file = touch = _refuse
 
 
 class GridrefFile(AbstractBufferedFile):
@@ -219,7 +181,3 @@ class GridrefFile(AbstractBufferedFile):
     def _fetch_range(self, start: int, end: int) -> bytes:
         data: bytes = self.fs.cat_file(self.path, start, end)
         return data
-
-
-def _refuse() -> NoReturn:
-    raise ReadOnlyError("a gridref filesystem is read-only")

@@ -21,7 +21,7 @@ from gridref.combine.values import Values, same_values
 from gridref.errors import NotRepresentableError
 from gridref.model.array import VirtualArray
 from gridref.model.indexing import isel
-from gridref.model.joining import concatenate, missing_array
+from gridref.model.joining import concatenate, missing_like
 
 __all__ = ["LabelPositions", "align_labels", "find_label_positions"]
 
@@ -229,8 +229,7 @@ def reindex(array: VirtualArray, dim: str, indices: Indices, fill: Any) -> Virtu
     parts = []
     for start, stop in zip(heads, [*heads[1:], len(indices)], strict=True):
         if absent[start]:
-            shape = (*array.shape[:axis], stop - start, *array.shape[axis + 1 :])
-            part = missing_array(shape, array.dtype, dims=array.dims, fill_value=fill)
+            part = missing_like(array, axis, stop - start, fill)
         else:
             part = isel(array, {dim: indices[start:stop]})
         parts.append(part)

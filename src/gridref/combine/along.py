@@ -16,7 +16,7 @@ from gridref.combine.stacking import repeated_along
 from gridref.combine.values import Values
 from gridref.model.array import MISSING_BLOCK, VirtualArray
 from gridref.model.indexing import isel
-from gridref.model.joining import concatenate, missing_array
+from gridref.model.joining import concatenate, missing_like
 
 __all__ = ["Along"]
 
@@ -138,7 +138,7 @@ class _Row:
         return [
             _part(known[piece.file], self.axis, piece)
             if piece.file in known
-            else _gap(column.first, self.axis, piece.stop - piece.start, fill)
+            else missing_like(column.first, self.axis, piece.stop - piece.start, fill)
             for piece in self.pieces or ()
             if piece.file in known or piece.file in self.lacking
         ]
@@ -148,14 +148,3 @@ def _part(array: VirtualArray, axis: int, piece: Piece) -> VirtualArray:
     if (piece.start, piece.stop) == (0, array.shape[axis]):
         return array
     return isel(array, {axis: slice(piece.start, piece.stop)})
-
-
-def _gap(template: VirtualArray, axis: int, extent: int, fill: Any) -> VirtualArray:
-    shape = (*template.shape[:axis], extent, *template.shape[axis + 1 :])
-    return missing_array(
-        shape,
-        template.dtype,
-        dims=template.dims,
-        fill_value=fill,
-        attrs=template.attrs,
-    )

@@ -10,14 +10,14 @@ from gridref.io.address import (
     open_filesystem,
     options_for,
 )
-from gridref.io.coalesce import Merging, ReadPlan, plan_reads
+from gridref.io.coalesce import MergedReads, Merging, plan_reads
 from gridref.io.collector import collector_paused
 from gridref.io.faults import RetryPolicy, is_absent
 from gridref.io.layouts import Layouts, learning_layouts
 from gridref.io.limit import MAX_REQUESTS, within_limit
 from gridref.io.local import read_file
 from gridref.io.pool import IdentityCheck, SourcePool
-from gridref.io.protocols import Buffer, RangeReader
+from gridref.io.protocols import Buffer, RangeFetcher
 from gridref.io.scan_file import ScanFile, describe_source, open_for_scan
 from gridref.io.traffic import Traffic, counted_traffic, current_traffic
 
@@ -27,9 +27,9 @@ __all__ = [
     "DataNames",
     "IdentityCheck",
     "Layouts",
+    "MergedReads",
     "Merging",
-    "RangeReader",
-    "ReadPlan",
+    "RangeFetcher",
     "RetryPolicy",
     "ScanFile",
     "SourcePool",

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gridref.errors import InvalidRequestError
 
-__all__ = ["LOCAL_MERGING", "REMOTE_MERGING", "Merging", "ReadPlan", "plan_reads"]
+__all__ = ["LOCAL_MERGING", "REMOTE_MERGING", "MergedReads", "Merging", "plan_reads"]
 
 Int64Array = NDArray[np.int64]
 
@@ -46,7 +46,7 @@ REMOTE_MERGING = Merging(256 * 2**10, 16 * 2**20)
 
 
 @dataclass(frozen=True, eq=False)
-class ReadPlan:
+class MergedReads:
     """Reads, and where in them each range lies.
 
     Attributes
@@ -68,7 +68,7 @@ class ReadPlan:
         return len(self.start)
 
 
-def plan_reads(offsets: ArrayLike, lengths: ArrayLike, merging: Merging) -> ReadPlan:
+def plan_reads(offsets: ArrayLike, lengths: ArrayLike, merging: Merging) -> MergedReads:
     """Plan the reads for ranges in any order, which may touch, overlap or be equal.
 
     Ranges of 10 bytes at 100, 8 at 0 and 2 at 4 are two reads, of bytes 0..8 and 100..110: the
@@ -104,7 +104,7 @@ def plan_reads(offsets: ArrayLike, lengths: ArrayLike, merging: Merging) -> Read
     offset_in_read = np.zeros(offset.size, np.int64)
     offset_in_read[order] = start - start[heads[read_of[order]]]
     lasts = np.append(heads[1:], order.size) - 1 if heads.size else heads
-    return ReadPlan(start[heads], stop[lasts], read_of, offset_in_read)
+    return MergedReads(start[heads], stop[lasts], read_of, offset_in_read)
 
 
 def _first_of_reads(start: Int64Array, stop: Int64Array, merging: Merging) -> Int64Array:

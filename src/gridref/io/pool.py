@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from gridref.errors import InvalidRequestError, Place, ShortReadError, SourceChangedError
 from gridref.forks import new_lock
 from gridref.io.address import is_local
-from gridref.io.coalesce import LOCAL_MERGING, REMOTE_MERGING, Merging, ReadPlan, plan_reads
+from gridref.io.coalesce import LOCAL_MERGING, REMOTE_MERGING, MergedReads, Merging, plan_reads
 from gridref.io.faults import RetryPolicy
 from gridref.io.identity import check_identity
 from gridref.io.local import LocalFiles, OpenFile, read_cached, read_fully, read_into
@@ -282,7 +282,7 @@ def _check_inside(source: Source, offset: NDArray[np.int64], length: NDArray[np.
 
 def _check_complete(
     source: Source,
-    plan: ReadPlan,
+    plan: MergedReads,
     parts: list[bytes],
     offset: NDArray[np.int64],
     length: NDArray[np.int64],
@@ -306,7 +306,7 @@ def _place(source: Source, offset: NDArray[np.int64], length: NDArray[np.int64],
     return Place(source=source.url, start=start, stop=start + int(length[i]))
 
 
-def _cut(plan: ReadPlan, parts: list[bytes], length: NDArray[np.int64]) -> list[Buffer]:
+def _cut(plan: MergedReads, parts: list[bytes], length: NDArray[np.int64]) -> list[Buffer]:
     """The ranges out of the reads; a read that is one range is handed out as it is."""
     views = [memoryview(part) for part in parts]
     return [

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-__all__ = ["Buffer", "RangeReader"]
+__all__ = ["Buffer", "RangeFetcher"]
 
 type Buffer = bytes | memoryview
 
 
-class RangeReader(Protocol):
+class RangeFetcher(Protocol):
     """Can read byte ranges of a file."""
 
     def fetch(self, url: str, starts: Sequence[int], stops: Sequence[int]) -> list[bytes]:

@@ -29,7 +29,7 @@ from gridref.io.coalesce import LOCAL_MERGING, REMOTE_MERGING, Merging, plan_rea
 from gridref.io.faults import RetryPolicy
 from gridref.io.layouts import Layouts, current_layouts
 from gridref.io.local import OpenFile
-from gridref.io.protocols import RangeReader
+from gridref.io.protocols import RangeFetcher
 from gridref.io.remote import RemoteFiles
 from gridref.io.traffic import current_traffic
 from gridref.model.manifest import Source
@@ -220,7 +220,7 @@ class ScanFile(io.RawIOBase):
     def _read_many(self, offsets: Sequence[int], lengths: Sequence[int]) -> list[bytes]: ...
 
     def _fetch(
-        self, reader: RangeReader, starts: Sequence[int], stops: Sequence[int]
+        self, reader: RangeFetcher, starts: Sequence[int], stops: Sequence[int]
     ) -> list[bytes]:
         """Read and count, and refuse a file that has become shorter."""
         parts = reader.fetch(self.name, starts, stops)
@@ -235,7 +235,7 @@ class ScanFile(io.RawIOBase):
         return parts
 
     def _fetch_merged(
-        self, reader: RangeReader, offsets: Sequence[int], lengths: Sequence[int], merging: Merging
+        self, reader: RangeFetcher, offsets: Sequence[int], lengths: Sequence[int], merging: Merging
     ) -> list[bytes]:
         plan = plan_reads(offsets, lengths, merging)
         parts = self._fetch(reader, plan.start.tolist(), plan.stop.tolist())
@@ -274,7 +274,7 @@ class LocalScanFile(ScanFile):
 
     @override
     def _fetch(
-        self, reader: RangeReader, starts: Sequence[int], stops: Sequence[int]
+        self, reader: RangeFetcher, starts: Sequence[int], stops: Sequence[int]
     ) -> list[bytes]:
         parts = super()._fetch(reader, starts, stops)
         self._traffic.add(len(parts), sum(map(len, parts)))
@@ -298,7 +298,7 @@ class RemoteScanFile(ScanFile):
 
     def __init__(
         self,
-        reader: RangeReader,
+        reader: RangeFetcher,
         source: Source,
         *,
         block_bytes: int,

@@ -34,6 +34,7 @@ __all__ = [
     "compacted",
     "concatenate",
     "missing_array",
+    "missing_like",
     "pooled",
     "recast",
     "same_scalar",
@@ -118,6 +119,14 @@ def missing_array(
     grid = ChunkGrid.regular(shape, [max(1, extent) for extent in shape])
     blocks = BlockTable.missing(grid.n_chunks, grid.ndim)
     return VirtualArray(grid, dtype, fill_value, tuple(dims), dict(attrs or {}), (), (), blocks)
+
+
+def missing_like(array: VirtualArray, axis: int, extent: int, fill_value: Any) -> VirtualArray:
+    """An array that no file holds, like another one but for its extent along an axis."""
+    shape = (*array.shape[:axis], extent, *array.shape[axis + 1 :])
+    return missing_array(
+        shape, array.dtype, dims=array.dims, fill_value=fill_value, attrs=array.attrs
+    )
 
 
 def _checked_lengths(grids: Sequence[ChunkGrid], axis: int) -> list[int]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gridref.adapters.xarray.meaning import check_alike, is_no_data, promoted, shows_values
 from gridref.model.array import VirtualArray
 from gridref.model.indexing import flip, isel
-from gridref.model.joining import cast_scalar, concatenate, missing_array
+from gridref.model.joining import cast_scalar, concatenate, missing_array, missing_like
 from gridref.model.reshaping import broadcast_axis, expand_dims, squeeze, transpose
 
 __all__ = ["ARRANGEMENTS", "fresh_dim", "shown_dtype"]
@@ -214,7 +214,7 @@ def _emptied(array: VirtualArray, axis: int, keep: NDArray[np.bool_], fill: Any)
     parts = [
         isel(array, {axis: slice(start, stop)})
         if keep[start]
-        else _missing(array, axis, stop - start, fill)
+        else missing_like(array, axis, stop - start, fill)
         for start, stop in _runs(keep)
     ]
     return concatenate(parts, axis, fill_value=fill)
@@ -224,11 +224,6 @@ def _runs(flags: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
     """Start and stop of every run of equal flags."""
     heads = np.flatnonzero(np.concatenate([[True], flags[1:] != flags[:-1]])).tolist()
     return zip(heads, [*heads[1:], len(flags)], strict=True)
-
-
-def _missing(array: VirtualArray, axis: int, extent: int, fill: Any) -> VirtualArray:
-    shape = (*array.shape[:axis], extent, *array.shape[axis + 1 :])
-    return missing_array(shape, array.dtype, dims=array.dims, fill_value=fill, attrs=array.attrs)
 
 
 @_implements(np.pad)
@@ -255,7 +250,7 @@ def _padded(
     array: VirtualArray, axis: int, width: tuple[int, int], fills: NDArray[Any]
 ) -> VirtualArray:
     before, behind = (
-        [_missing(array, axis, extent, cast_scalar(fill, array.dtype))] if extent else []
+        [missing_like(array, axis, extent, cast_scalar(fill, array.dtype))] if extent else []
         for extent, fill in zip(width, fills, strict=True)
     )
     return concatenate([*before, array, *behind], axis) if before or behind else array

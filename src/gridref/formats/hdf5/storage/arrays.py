@@ -24,7 +24,7 @@ from gridref.formats.hdf5.storage.vds import virtual_blocks
 from gridref.formats.options import ScanOptions
 from gridref.model.array import VirtualArray
 from gridref.model.enumeration import Enumeration
-from gridref.model.joining import concatenate, missing_array
+from gridref.model.joining import concatenate, missing_array, missing_like
 from gridref.model.scan_report import Fate
 
 __all__ = ["ScannedArray", "plain_name", "scan_array"]
@@ -226,8 +226,7 @@ def _padded(array: VirtualArray, sizes: tuple[int, ...]) -> VirtualArray:
     for axis, size in enumerate(sizes):
         extra = size - array.shape[axis]
         if extra > 0:
-            shape = (*array.shape[:axis], extra, *array.shape[axis + 1 :])
-            tail = missing_array(shape, array.dtype, dims=array.dims, fill_value=array.fill_value)
+            tail = missing_like(array, axis, extra, array.fill_value)
             array = concatenate([array, tail], axis)
     return array
 
