@@ -36,13 +36,10 @@ type Values = dict[str, NDArray[Any]]
 
 
 def sign(document: dict[str, Any]) -> None:
-    """Put the digest of its content into a root file's document, as the format's page says."""
-    content = {
-        name: document[name] for name in ("source_urls", "extra", "axes", "encodings", "root")
-    }
-    content["tables"] = {name: table["sha256"] for name, table in document["tables"].items()}
+    """Put the checksum of its content into a root file's document, as the format's page says."""
+    content = {name: value for name, value in document.items() if name != "checksum"}
     text = json.dumps(content, separators=(",", ":")).encode()
-    document["digest"] = f"sha256:{hashlib.sha256(text).hexdigest()}"
+    document["checksum"] = f"sha256:{hashlib.sha256(text).hexdigest()}"
 
 
 def make_catalog(folder: Path) -> Path:

@@ -67,7 +67,7 @@ def test_one_bad_catalog_does_not_keep_others_from_being_reloaded(
     (tmp_path / "one.gridref" / "gridref.json").write_text("[" * 200_000)
     root = tmp_path / "two.gridref" / "gridref.json"
     document = json.loads(root.read_text())
-    document["extra"]["new"] = 1
+    document["snapshot"]["extra"]["new"] = 1
     sign(document)
     root.write_text(json.dumps(document))
     site.refresh()

@@ -7,7 +7,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from gridref.catalog.document import ROOT_FILE, CatalogDocument, TableEntry
+from gridref.catalog.document import ROOT_FILE, Root
+from gridref.catalog.entries import TableEntry
 from gridref.catalog.storage import open_folder
 from gridref.errors import CatalogCorruptError, Place, ShortReadError, SourceUnavailableError
 from gridref.io import SourcePool, absolute_url, catalog_options, describe_source, is_absent
@@ -41,9 +42,10 @@ def check_catalog(
     storage_options = catalog_options(storage_options)
     folder = open_folder(absolute_url(url).removesuffix(f"/{ROOT_FILE}"), storage_options)
     content = folder.read(ROOT_FILE)
-    document, _ = CatalogDocument.from_bytes(content, folder.address(ROOT_FILE))
-    for table in document.tables.values():
-        _check_table(folder.address(table.file), table, storage_options)
+    snapshot = Root.from_bytes(content, folder.address(ROOT_FILE)).snapshot
+    for part in snapshot.parts:
+        for table in part.tables:
+            _check_table(folder.address(table.file), table, storage_options)
 
 
 def _check_table(address: str, table: TableEntry, options: Mapping[str, Any] | None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from gridref.model.listing import NO_ROW, ChunkListing, ListedChunks
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
 from gridref.options import check_names
 
-__all__ = ["CHUNK_LISTING_SCHEMA", "CHUNK_STATES", "list_chunks"]
+__all__ = ["CHUNK_LISTING_SCHEMA", "CHUNK_STATES", "list_chunks", "listed_sources"]
 
 CHUNK_STATES = (*(state.name.lower() for state in ChunkState), "pending")
 """What a chunk can be: those of `ChunkState`, and of a block that is still to come."""
@@ -151,6 +151,23 @@ def _decoded_bytes(array: VirtualArray, listed: ListedChunks) -> pa.Array:
     is_open = np.array([dtype.kind in "OT" for dtype in dtypes])[encoding]
     shapes = array.decoded_shapes(listed.block, listed.stored)
     return pa.array(sizes * shapes.prod(axis=1, dtype=np.int64), mask=is_open)
+
+
+def listed_sources(sources: Iterable[Source]) -> pa.Table:
+    """Sources as Arrow rows, each once."""
+    listed = list(dict.fromkeys(sources))
+    names = {
+        "url": pa.string(),
+        "size_bytes": pa.int64(),
+        "mtime_ns": pa.int64(),
+        "etag": pa.string(),
+    }
+    return pa.table(
+        {
+            name: pa.array([getattr(source, name) for source in listed], type_)
+            for name, type_ in names.items()
+        }
+    )
 
 
 class _Urls:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gridref.catalog.columns import gather_bytes, steps_of_offsets
 from gridref.catalog.layout import RowLayout
-from gridref.catalog.tables import CHUNK_SCHEMA, ROW_GROUP_ROWS, table_of
+from gridref.catalog.tables import CHUNK_SCHEMA, ROW_GROUP_ROWS, names_column, table_of
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
@@ -75,14 +75,23 @@ class ChunkBatch:
     def __len__(self) -> int:
         return len(self.state)
 
-    def to_arrow(self) -> pa.Table:
-        """The rows as the table keeps them."""
+    def to_arrow(self, names: Sequence[str]) -> pa.Table:
+        """The rows as the table keeps them; `names` are those of the arrays."""
         ranges = np.flatnonzero(self.state == ChunkState.RANGE)
         steps = np.zeros(len(self), np.int64)
         steps[ranges] = steps_of_offsets(
             self.source[ranges], self.offset[ranges], self.length[ranges]
         )
-        columns = [self.source, steps, self.length, self.state, self.filter_mask, self._payloads()]
+        name = names_column(names, self.array)
+        columns = [
+            name,
+            self.source,
+            steps,
+            self.length,
+            self.state,
+            self.filter_mask,
+            self._payloads(),
+        ]
         return table_of(columns, CHUNK_SCHEMA)
 
     def _payloads(self) -> pa.Array:

@@ -4,33 +4,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, override
 
 import pyarrow as pa
 
-from gridref.catalog.chunk_listing import list_chunks
+from gridref.catalog.arrays import ParquetBlocks, ParquetManifest
+from gridref.catalog.chunk_listing import list_chunks, listed_sources
 from gridref.catalog.damage import refusing_damage
-from gridref.catalog.document import (
-    ROOT_FILE,
-    ArrayEntry,
-    CatalogDocument,
-    GroupEntry,
-    Interned,
-)
-from gridref.catalog.rows import ChunkTable, ParquetBlocks, ParquetManifest, SourceTable
+from gridref.catalog.document import ROOT_FILE, Root
+from gridref.catalog.entries import ArrayEntry, GroupEntry
+from gridref.catalog.parts import Part, open_part
+from gridref.catalog.segments import Layout
+from gridref.catalog.snapshot import Snapshot
 from gridref.catalog.storage import Folder, open_folder
-from gridref.catalog.table_file import TableFile
-from gridref.catalog.tables import BLOCK_SCHEMA, CHUNK_SCHEMA, SOURCE_SCHEMA, sources_table
 from gridref.catalog.values import attributes_from_json
-from gridref.errors import CatalogCorruptError, Place
+from gridref.errors import Place
 from gridref.io import absolute_url, catalog_options
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.options import check_names
 
 __all__ = ["CatalogGroup", "CatalogInfo", "open_catalog"]
-
-_SCHEMAS = {"sources": SOURCE_SCHEMA, "blocks": BLOCK_SCHEMA, "chunks": CHUNK_SCHEMA}
 
 
 @dataclass(frozen=True)
@@ -54,6 +48,10 @@ class CatalogInfo:
         Size of its tables.
     extra
         JSON values of the application's own.
+    snapshot
+        Name of the snapshot that is shown.
+    tags
+        Snapshots that have a name.
     """
 
     url: str
@@ -65,6 +63,8 @@ class CatalogInfo:
     n_chunks: int
     table_bytes: int
     extra: Mapping[str, Any]
+    snapshot: str = ""
+    tags: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -75,12 +75,15 @@ class CatalogGroup(VirtualGroup):
     ----------
     info
         What the catalog says of itself.
-    source_table
-        Its sources.
+    snapshot
+        The snapshot that is shown.
+    parts
+        Its parts.
     """
 
     info: CatalogInfo
-    source_table: SourceTable
+    snapshot: Snapshot
+    parts: tuple[Part, ...]
 
     def chunks(
         self,
@@ -142,8 +145,7 @@ class CatalogGroup(VirtualGroup):
         pyarrow.Table
             ``url``, ``size_bytes``, ``mtime_ns`` and ``etag``; null where it is not known.
         """
-        files = self.source_table.sources
-        return sources_table(files, [source.url for source in files])
+        return listed_sources(source for part in self.parts for source in part.sources.sources)
 
     @override
     def __repr__(self) -> str:
@@ -157,59 +159,54 @@ def open_catalog(
     storage_options = catalog_options(storage_options)
     address = absolute_url(url).removesuffix(f"/{ROOT_FILE}")
     folder = open_folder(address, storage_options)
-    document, digest = CatalogDocument.from_bytes(folder.read(ROOT_FILE), folder.address(ROOT_FILE))
-    tables = _tables(folder, document, storage_options)
-    sources = SourceTable(tables["sources"], folder.url)
-    contents = _Contents(
-        document.shared,
-        tables["blocks"],
-        ChunkTable(tables["chunks"], sources),
-        folder.address(ROOT_FILE),
+    content = folder.read(ROOT_FILE)
+    root = Root.from_bytes(content, folder.address(ROOT_FILE))
+    return group_of(root, folder, storage_options)
+
+
+def group_of(root: Root, folder: Folder, storage_options: Mapping[str, Any] | None) -> CatalogGroup:
+    """The group that a snapshot of a catalog holds."""
+    snapshot = root.snapshot
+    parts = tuple(
+        open_part(folder, entry, snapshot.prefixes, storage_options) for entry in snapshot.parts
     )
-    root = _group(document.root, contents, "")
-    info = CatalogInfo(
-        url=folder.url,
-        digest=digest,
-        format_version=document.format_version,
-        created_by=document.created_by,
-        n_sources=tables["sources"].n_rows,
-        n_blocks=tables["blocks"].n_rows,
-        n_chunks=tables["chunks"].n_rows,
-        table_bytes=sum(table.n_bytes for table in document.tables.values()),
-        extra=document.extra,
-    )
+    contents = _Contents(snapshot, parts, folder.address(ROOT_FILE))
+    group = _group(snapshot.root, contents, "")
     return CatalogGroup(
-        arrays=root.arrays,
-        groups=root.groups,
-        attrs=root.attrs,
-        unlimited_dims=root.unlimited_dims,
-        info=info,
-        source_table=sources,
+        arrays=group.arrays,
+        groups=group.groups,
+        attrs=group.attrs,
+        unlimited_dims=group.unlimited_dims,
+        info=_info(root, folder.url),
+        snapshot=snapshot,
+        parts=parts,
     )
 
 
-def _tables(
-    folder: Folder, document: CatalogDocument, storage_options: Mapping[str, Any] | None
-) -> dict[str, TableFile]:
-    tables = {}
-    for name, schema in _SCHEMAS.items():
-        table = document.tables[name]
-        if "/" in table.file or os.sep in table.file or table.file.startswith("."):
-            raise CatalogCorruptError(
-                f"the table {name} is not in the catalog: {table.file!r}", Place(source=folder.url)
-            )
-        address = folder.address(table.file)
-        tables[name] = TableFile(address, table, schema.names, storage_options)
-    return tables
+def _info(root: Root, url: str) -> CatalogInfo:
+    tables = [part.tables for part in root.snapshot.parts]
+    n_sources, n_blocks, n_chunks = (sum(t[i].n_rows for t in tables) for i in range(3))
+    return CatalogInfo(
+        url=url,
+        digest=root.snapshot.digest,
+        format_version=root.format_version,
+        created_by=root.created_by,
+        n_sources=n_sources,
+        n_blocks=n_blocks,
+        n_chunks=n_chunks,
+        table_bytes=sum(table.n_bytes for part in tables for table in part),
+        extra=root.snapshot.extra,
+        snapshot=root.snapshot.id,
+        tags=root.tags,
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class _Contents:
     """What the arrays of a catalog share."""
 
-    shared: Interned
-    blocks: TableFile
-    chunks: ChunkTable
+    snapshot: Snapshot
+    parts: tuple[Part, ...]
     address: str
 
 
@@ -259,9 +256,18 @@ def _group(entry: GroupEntry, contents: _Contents, path: str) -> VirtualGroup:
 def _array(entry: ArrayEntry, contents: _Contents, path: str) -> VirtualArray:
     place = Place(source=contents.address, variable=path)
     with refusing_damage("the description of an array", place):
-        parts = entry.parts(contents.shared)
-        blocks = ParquetBlocks(
-            contents.blocks, entry.blocks, parts["grid"].ndim, len(parts["encodings"])
-        )
-        manifest = ParquetManifest(contents.chunks, entry.chunks, entry.counts)
-        return VirtualArray(**parts, manifests=(manifest,), block_source=blocks)
+        shared = contents.snapshot.shared
+        described = entry.described(shared)
+        parts, layout = _used(contents.parts, shared.layouts[entry.layout])
+        grid_shape = described["grid"].grid_shape
+        blocks = ParquetBlocks(parts, layout, path, grid_shape, len(described["encodings"]))
+        masks = entry.counts.has_filter_masks
+        manifests = tuple(ParquetManifest(part, path, masks) for part in parts)
+        return VirtualArray(**described, manifests=manifests, block_source=blocks)
+
+
+def _used(parts: tuple[Part, ...], layout: Layout) -> tuple[tuple[Part, ...], Layout]:
+    """The parts that a layout uses, and the layout counting into these."""
+    used = {number: i for i, number in enumerate(dict.fromkeys(s.part for s in layout))}
+    own = tuple(replace(segment, part=used[segment.part]) for segment in layout)
+    return tuple(parts[number] for number in used), own

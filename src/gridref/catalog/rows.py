@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,15 +13,11 @@ from numpy.typing import NDArray
 
 from gridref.cache import LRU, nbytes_of
 from gridref.catalog.columns import gather_bytes, offsets_from_steps
-from gridref.catalog.document import ChunkCounts, RowRange
 from gridref.catalog.storage import resolved_url
 from gridref.catalog.table_file import TableFile
-from gridref.errors import InvalidRequestError
-from gridref.forks import new_lock
-from gridref.model.array import BlockTable
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
 
-__all__ = ["ChunkTable", "ParquetBlocks", "ParquetManifest", "SourceTable"]
+__all__ = ["ChunkTable", "SourceTable"]
 
 Int64Array = NDArray[np.int64]
 
@@ -31,12 +28,13 @@ _ROW_COLUMNS = ("source", "offset_step", "length", "state", "filter_mask")
 class SourceTable:
     """The sources of a catalog. Thread-safe, and can be pickled."""
 
-    def __init__(self, table: TableFile, folder_url: str) -> None:
+    def __init__(self, table: TableFile, folder_url: str, prefixes: tuple[str, ...]) -> None:
         self._table = table
         self._folder_url = folder_url
+        self._prefixes = prefixes
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return SourceTable, (self._table, self._folder_url)
+        return SourceTable, (self._table, self._folder_url, self._prefixes)
 
     def __len__(self) -> int:
         return self._table.n_rows
@@ -48,13 +46,23 @@ class SourceTable:
         return tuple(
             Source(resolved_url(url, self._folder_url), size_bytes, mtime_ns, etag)
             for url, size_bytes, mtime_ns, etag in zip(
-                columns["url"],
+                self._urls(columns),
                 columns["size_bytes"],
                 columns["mtime_ns"],
                 columns["etag"],
                 strict=True,
             )
         )
+
+    def _urls(self, columns: Mapping[str, list[Any]]) -> list[str]:
+        """The addresses as they are stored; version 1 has them whole."""
+        if "url" in columns:
+            return columns["url"]
+        known = len(self._prefixes)
+        if any(not 0 <= number < known for number in columns["prefix"]):
+            raise self._table.corrupt(f"a source has a prefix that is none of {known}")
+        pairs = zip(columns["prefix"], columns["path"], strict=True)
+        return [self._prefixes[number] + path for number, path in pairs]
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,130 +185,3 @@ class ChunkTable:
 
 def _columns(rows: _Rows) -> tuple[NDArray[Any], ...]:
     return rows.source, rows.offset, rows.length, rows.state, rows.filter_mask
-
-
-@dataclass(frozen=True, eq=False)
-class ParquetManifest:
-    """The chunk rows of one array of a catalog: a `Manifest` whose rows are read on demand.
-
-    Attributes
-    ----------
-    table
-        The chunk rows of all arrays.
-    rows
-        Those of this array.
-    counts
-        How many are ranges, inline and missing, and their stored bytes.
-    """
-
-    table: ChunkTable
-    rows: RowRange
-    counts: ChunkCounts
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-        return self.rows.n_rows
-
-    @property
-    def has_filter_masks(self) -> bool:
-        """Whether any chunk has filters switched off."""
-        return self.counts.has_filter_masks
-
-    @property
-    def stored_bytes(self) -> int:
-        """Sum of the stored sizes of all chunks, in bytes."""
-        return self.counts.stored_bytes
-
-    def take(self, rows: NDArray[np.int64]) -> ChunkManifest:
-        """The given rows, in the given order, in memory.
-
-        Raises
-        ------
-        InvalidRequestError
-            For rows that are not there.
-        CatalogCorruptError
-            If the table is damaged.
-        """
-        wanted = np.asarray(rows, np.int64)
-        if wanted.size == 0:
-            return ChunkManifest.missing(0)
-        if int(wanted.min()) < 0 or int(wanted.max()) >= self.n_rows:
-            raise InvalidRequestError(
-                f"rows {int(wanted.min())}..{int(wanted.max())} of a manifest of {self.n_rows}"
-            )
-        return self.table.take(wanted + self.rows.first_row)
-
-
-class ParquetBlocks:
-    """The block rows of one array of a catalog, read when they are first asked for.
-
-    A `gridref.model.array.BlockSource`. Thread-safe; a pickle holds no rows.
-
-    Parameters
-    ----------
-    table
-        The block rows of all arrays.
-    rows
-        Those of this array.
-    ndim
-        Rank of the array.
-    n_encodings
-        Number of its encodings, which rows count into.
-    """
-
-    def __init__(self, table: TableFile, rows: RowRange, ndim: int, n_encodings: int) -> None:
-        self._table = table
-        self._rows = rows
-        self._ndim = ndim
-        self._n_encodings = n_encodings
-        self._loading = new_lock()
-        self._loaded: BlockTable | None = None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return ParquetBlocks, (self._table, self._rows, self._ndim, self._n_encodings)
-
-    @property
-    def n_blocks(self) -> int:
-        """Number of blocks."""
-        return self._rows.n_rows
-
-    def load(self) -> BlockTable:
-        """The blocks in memory.
-
-        Raises
-        ------
-        CatalogCorruptError
-            If the table is damaged.
-        """
-        if self._loaded is None:
-            with self._loading:
-                if self._loaded is None:
-                    self._loaded = self._read()
-        return self._loaded
-
-    def _read(self) -> BlockTable:
-        table = self._table.read_rows(self._rows.first_row, self._rows.n_rows)
-        encoding = table.column("encoding").to_numpy().astype(np.int32, copy=False)
-        if (
-            encoding.size
-            and not -1 <= int(encoding.min()) <= int(encoding.max()) < self._n_encodings
-        ):
-            raise self._table.corrupt(
-                f"a block has encoding {int(encoding.max())} of {self._n_encodings}"
-            )
-        return BlockTable(
-            encoding=encoding,
-            manifest=np.zeros(self.n_blocks, np.int32),
-            first_row=table.column("first_row").to_numpy(),
-            row_stride=self._per_axis(table.column("row_stride")),
-            stored_shape=self._per_axis(table.column("stored_shape")),
-            origin=self._per_axis(table.column("origin")),
-            step=self._per_axis(table.column("step")),
-        )
-
-    def _per_axis(self, column: pa.ChunkedArray) -> Int64Array:
-        flat = column.combine_chunks().flatten().to_numpy()
-        if flat.size != self.n_blocks * self._ndim:
-            raise self._table.corrupt(f"blocks of rank {self._ndim} have {flat.size} numbers")
-        return np.asarray(flat.reshape(self.n_blocks, self._ndim))

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from gridref.catalog.document import TableEntry
+from gridref.catalog.entries import TableEntry
 from gridref.errors import (
     CatalogCorruptError,
     GridrefError,
@@ -71,6 +71,12 @@ class TableFile:
         with self._lock, self._corruption():
             self._open()
         return self._starts
+
+    def metadata(self, key: str) -> str | None:
+        """What the file says under a key of its metadata; None if nothing."""
+        with self._lock, self._corruption():
+            found = (self._open().metadata.metadata or {}).get(key.encode())
+            return None if found is None else found.decode()
 
     def read_row_group(self, number: int, columns: Sequence[str]) -> pa.Table:
         """Some columns of a row group."""

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from gridref.catalog.document import TableEntry
+from gridref.catalog.entries import TableEntry
 from gridref.catalog.storage import WritableFile
 from gridref.model.array import BlockTable
 from gridref.model.manifest import Source
@@ -18,11 +18,13 @@ from gridref.model.manifest import Source
 __all__ = [
     "BLOCK_SCHEMA",
     "CHUNK_SCHEMA",
+    "INDEX_KEY",
     "PER_AXIS",
     "ROW_GROUP_ROWS",
     "SOURCE_SCHEMA",
     "TableWriter",
     "blocks_table",
+    "names_column",
     "per_axis_column",
     "sources_table",
     "table_of",
@@ -31,11 +33,16 @@ __all__ = [
 ROW_GROUP_ROWS = 65536
 """Most rows of a row group: what is read at once."""
 
+INDEX_KEY = "gridref"
+"""Where the metadata of a table of blocks say which rows are of which array."""
+
 Int64Array = NDArray[np.int64]
 
+_NAME = pa.dictionary(pa.int32(), pa.string())
 SOURCE_SCHEMA = pa.schema(
     [
-        pa.field("url", pa.string(), nullable=False),
+        pa.field("prefix", pa.int32(), nullable=False),
+        pa.field("path", pa.string(), nullable=False),
         pa.field("size_bytes", pa.int64()),
         pa.field("mtime_ns", pa.int64()),
         pa.field("etag", pa.string()),
@@ -46,6 +53,7 @@ PER_AXIS = pa.list_(pa.field("element", pa.int64(), nullable=False))
 
 BLOCK_SCHEMA = pa.schema(
     [
+        pa.field("array", _NAME, nullable=False),
         pa.field("encoding", pa.int32(), nullable=False),
         pa.field("first_row", pa.int64(), nullable=False),
         pa.field("row_stride", PER_AXIS, nullable=False),
@@ -56,6 +64,7 @@ BLOCK_SCHEMA = pa.schema(
 )
 CHUNK_SCHEMA = pa.schema(
     [
+        pa.field("array", _NAME, nullable=False),
         pa.field("source", pa.int32(), nullable=False),
         pa.field("offset_step", pa.int64(), nullable=False),
         pa.field("length", pa.int64(), nullable=False),
@@ -68,7 +77,7 @@ CHUNK_SCHEMA = pa.schema(
 # Measured (see docs/catalog-format.md): delta packing beats dictionary, byte-stream-split and plain
 # encoding for lengths, and for steps as soon as chunks of several variables alternate.
 _DELTA = {
-    "url": "DELTA_BYTE_ARRAY",
+    "path": "DELTA_BYTE_ARRAY",
     "source": "DELTA_BINARY_PACKED",
     "size_bytes": "DELTA_BINARY_PACKED",
     "mtime_ns": "DELTA_BINARY_PACKED",
@@ -127,9 +136,11 @@ class TableWriter:
         if table.num_rows:
             self._writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
 
-    def finish(self, name: str) -> TableEntry:
-        """Complete and close the file, called `name`."""
+    def finish(self, name: str, index: str = "") -> TableEntry:
+        """Complete and close the file, called `name`, with an index in its metadata."""
         try:
+            if index:
+                self._writer.add_key_value_metadata({INDEX_KEY: index})
             self._writer.close()
         except BaseException:
             self.abandon()
@@ -189,11 +200,14 @@ class _DigestingSink:
         self._file.close()
 
 
-def sources_table(sources: Iterable[Source], urls: Iterable[str]) -> pa.Table:
-    """The table of sources, under the given URLs."""
+def sources_table(
+    sources: Iterable[Source], prefix: Sequence[int], path: Sequence[str]
+) -> pa.Table:
+    """The table of sources, under addresses of a numbered prefix and the rest."""
     rows = list(sources)
     columns = [
-        list(urls),
+        prefix,
+        path,
         [source.size_bytes for source in rows],
         [source.mtime_ns for source in rows],
         [source.etag for source in rows],
@@ -201,9 +215,17 @@ def sources_table(sources: Iterable[Source], urls: Iterable[str]) -> pa.Table:
     return table_of(columns, SOURCE_SCHEMA)
 
 
-def blocks_table(blocks: BlockTable, first_row: Int64Array) -> pa.Table:
+def names_column(names: Sequence[str], numbers: Int64Array) -> pa.Array:
+    """For each number the name that it stands for."""
+    return pa.DictionaryArray.from_arrays(
+        pa.array(numbers.astype(np.int32)), pa.array(names, pa.string())
+    )
+
+
+def blocks_table(path: str, blocks: BlockTable, first_row: Int64Array) -> pa.Table:
     """The rows of an array's blocks, with new first rows."""
     columns = [
+        names_column([path], np.zeros(len(blocks), np.int64)),
         blocks.encoding.astype(np.int32),
         first_row,
         *(per_axis_column(getattr(blocks, name)) for name in _NESTED),

@@ -1,0 +1,361 @@
+"""What a catalog's description is made of: tables, groups, arrays, and what arrays share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from gridref.catalog.segments import Layout, Segment
+from gridref.catalog.values import (
+    attributes_from_json,
+    dtype_from_json,
+    dtype_to_json,
+    encoding_from_json,
+    encoding_to_json,
+    scalar_from_json,
+    scalar_to_json,
+    value_to_json,
+)
+from gridref.errors import GridrefError, InvalidRequestError, Place
+from gridref.model.array import VirtualArray
+from gridref.model.encoding import Encoding
+from gridref.model.enumeration import Enumeration
+from gridref.model.grid import ChunkGrid, GridAxis
+
+__all__ = [
+    "ArrayEntry",
+    "ArrayRows",
+    "ChunkCounts",
+    "GroupEntry",
+    "Interned",
+    "PartEntry",
+    "TableEntry",
+    "array_entry",
+    "attributes_to_json",
+]
+
+
+def _check_counts(record: Any) -> None:
+    """Refuse counts that are no counts: members called ``n_``, ``first_`` or ``_bytes``."""
+    for name, value in vars(record).items():
+        counts = name.startswith(("n_", "first_")) or name.endswith("_bytes")
+        if counts and (type(value) is not int or not 0 <= value < 2**63):
+            raise ValueError(f"{name} is {value!r}")
+
+
+@dataclass(frozen=True)
+class TableEntry:
+    """One Parquet file: its name in the catalog, number of rows, size and SHA-256."""
+
+    file: str
+    n_rows: int
+    n_bytes: int
+    sha256: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.file, str) or not isinstance(self.sha256, str):
+            raise ValueError(f"a table is called {self.file!r}, and its hash {self.sha256!r}")
+        _check_counts(self)
+
+
+@dataclass(frozen=True)
+class ArrayRows:
+    """The rows of one array in a part.
+
+    Attributes
+    ----------
+    grid_shape
+        Its blocks, which lie there in C order.
+    first_block, first_chunk, n_chunks
+        Rows of the tables of blocks and chunks.
+    counts
+        Of these chunks.
+    content
+        Hash of these blocks; see `gridref.catalog.content`.
+    """
+
+    grid_shape: tuple[int, ...]
+    first_block: int
+    first_chunk: int
+    n_chunks: int
+    counts: ChunkCounts
+    content: str = ""
+
+    def __post_init__(self) -> None:
+        _check_counts(self)
+
+    @property
+    def n_blocks(self) -> int:
+        """Number of blocks."""
+        return math.prod(self.grid_shape)
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {**asdict(self), "grid_shape": list(self.grid_shape)}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> ArrayRows:
+        """Read the JSON form."""
+        counts = ChunkCounts(**document["counts"])
+        return cls(**{**document, "grid_shape": tuple(document["grid_shape"]), "counts": counts})
+
+
+@dataclass(frozen=True)
+class PartEntry:
+    """Three tables that one commit wrote: rows of any arrays, which count into each other.
+
+    Attributes
+    ----------
+    sources, blocks, chunks
+        The tables.
+    index
+        The rows of each array, where that does not stand in the table of blocks (version 1).
+    """
+
+    sources: TableEntry
+    blocks: TableEntry
+    chunks: TableEntry
+    index: Mapping[str, ArrayRows] | None = field(default=None, compare=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form."""
+        names = ("sources", "blocks", "chunks")
+        return {name: asdict(table) for name, table in zip(names, self.tables, strict=True)}
+
+    @classmethod
+    def from_json(cls, tables: Mapping[str, Any]) -> PartEntry:
+        """Read the JSON form."""
+        missing = {"sources", "blocks", "chunks"} - set(tables)
+        if missing:
+            raise ValueError(f"no table {', '.join(sorted(missing))}")
+        sources, blocks, chunks = (
+            TableEntry(**tables[name]) for name in ("sources", "blocks", "chunks")
+        )
+        return cls(sources, blocks, chunks)
+
+    @property
+    def tables(self) -> tuple[TableEntry, TableEntry, TableEntry]:
+        """Its tables."""
+        return self.sources, self.blocks, self.chunks
+
+
+@dataclass(frozen=True)
+class ChunkCounts:
+    """What the chunk rows of an array are: counts by state, bytes in files and inline."""
+
+    n_ranges: int = 0
+    n_inline: int = 0
+    n_missing: int = 0
+    stored_bytes: int = 0
+    has_filter_masks: bool = False
+
+    def __post_init__(self) -> None:
+        _check_counts(self)
+
+
+@dataclass(frozen=True)
+class ArrayEntry:
+    """An array: members as in its JSON form; axes, encodings and layout by number.
+
+    Attributes
+    ----------
+    document
+        Its description, as in a Zarr v3 ``zarr.json``, with numbers of axes and encodings.
+    layout
+        Number of its layout.
+    counts
+        Of its chunks.
+    content
+        Hash of its blocks and chunk rows; empty where the format knew none.
+    """
+
+    document: Mapping[str, Any]
+    layout: int
+    counts: ChunkCounts
+    content: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form."""
+        own = {"layout": self.layout, "chunks": asdict(self.counts), "content": self.content}
+        return {**self.document, **own}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> ArrayEntry:
+        """Read the JSON form."""
+        own = ("layout", "chunks", "content")
+        rest = {name: value for name, value in document.items() if name not in own}
+        layout, counts = document["layout"], ChunkCounts(**document["chunks"])
+        if type(layout) is not int or layout < 0:
+            raise ValueError(f"layout is {layout!r}")
+        return cls(rest, layout, counts, str(document["content"]))
+
+    def described(self, shared: Interned) -> dict[str, Any]:
+        """What a `VirtualArray` is made of, but its manifests and blocks."""
+        dtype = dtype_from_json(self.document["data_type"])
+        grid = ChunkGrid(tuple(shared.axes[i] for i in self.document["axes"]))
+        if list(grid.shape) != self.document["shape"]:
+            raise ValueError(f"axes of {grid.shape} for the shape {self.document['shape']}")
+        return {
+            "grid": grid,
+            "dtype": dtype,
+            "fill_value": scalar_from_json(self.document["fill_value"], dtype),
+            "dims": tuple(self.document["dimension_names"]),
+            "attrs": attributes_from_json(self.document["attributes"]),
+            "encodings": tuple(shared.encodings[i] for i in self.document["encodings"]),
+            "enumeration": _enumeration_from_json(self.document.get("enumeration")),
+        }
+
+
+@dataclass(frozen=True)
+class GroupEntry:
+    """A group: its attributes, what is in it by name, and its dimensions that may grow."""
+
+    attrs: Mapping[str, Any]
+    groups: Mapping[str, GroupEntry]
+    arrays: Mapping[str, ArrayEntry]
+    unlimited_dims: frozenset[str] = frozenset()
+
+    def all_arrays(self, path: str = "") -> dict[str, ArrayEntry]:
+        """Every array at any depth by path, in the order of `VirtualGroup.all_arrays`."""
+        prefix = f"{path}/" if path else ""
+        found = {f"{prefix}{name}": array for name, array in self.arrays.items()}
+        for name, group in self.groups.items():
+            found |= group.all_arrays(f"{prefix}{name}")
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {
+            **self._own(),
+            "arrays": {name: array.to_json() for name, array in self.arrays.items()},
+            "groups": {name: group.to_json() for name, group in self.groups.items()},
+        }
+
+    def described(self) -> dict[str, Any]:
+        """The tree of groups in JSON, with the names of arrays only."""
+        groups = {name: group.described() for name, group in self.groups.items()}
+        return {**self._own(), "arrays": list(self.arrays), "groups": groups}
+
+    def _own(self) -> dict[str, Any]:
+        unlimited = sorted(self.unlimited_dims)
+        return {
+            "node_type": "group",
+            "attributes": self.attrs,
+            **({"unlimited_dims": unlimited} if unlimited else {}),
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> GroupEntry:
+        """Read the JSON form."""
+        return cls(
+            document["attributes"],
+            {name: cls.from_json(group) for name, group in document["groups"].items()},
+            {name: ArrayEntry.from_json(array) for name, array in document["arrays"].items()},
+            frozenset(map(str, document.get("unlimited_dims", ()))),
+        )
+
+
+@dataclass
+class Interned:
+    """Axes, encodings and layouts that arrays refer to by number, each kept once."""
+
+    axes: list[GridAxis] = field(default_factory=list)
+    encodings: list[Encoding] = field(default_factory=list)
+    layouts: list[Layout] = field(default_factory=list)
+    _numbers: dict[Any, int] = field(default_factory=dict)
+
+    def axis(self, axis: GridAxis) -> int:
+        """Number of an axis, added if it is new."""
+        return self._number(axis, self.axes)
+
+    def encoding(self, encoding: Encoding) -> int:
+        """Number of an encoding, added if it is new."""
+        return self._number(encoding, self.encodings)
+
+    def layout(self, layout: Layout) -> int:
+        """Number of a layout, added if it is new."""
+        return self._number(layout, self.layouts)
+
+    def _number(self, item: Any, items: list[Any]) -> int:
+        number = self._numbers.setdefault(item, len(items))
+        if number == len(items):
+            items.append(item)
+        return number
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {
+            "axes": [{"extent": axis.extent, "edges": axis.to_json()} for axis in self.axes],
+            "encodings": [encoding_to_json(encoding) for encoding in self.encodings],
+            "layouts": [[segment.to_json() for segment in layout] for layout in self.layouts],
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Interned:
+        """Read the JSON form."""
+        return cls(
+            [GridAxis.from_json(axis["edges"], axis["extent"]) for axis in document["axes"]],
+            [encoding_from_json(encoding) for encoding in document["encodings"]],
+            [tuple(map(Segment.from_json, layout)) for layout in document["layouts"]],
+        )
+
+
+def array_entry(
+    array: VirtualArray,
+    path: str,
+    shared: Interned,
+    layout: Layout,
+    counts: ChunkCounts,
+    content: str,
+) -> ArrayEntry:
+    """Describe an array, adding its axes, encodings and layout to `shared`.
+
+    Raises
+    ------
+    InvalidRequestError
+        For a dtype or attribute that a catalog cannot keep.
+    """
+    try:
+        document = {
+            "node_type": "array",
+            "shape": list(array.shape),
+            "data_type": dtype_to_json(array.dtype),
+            "fill_value": scalar_to_json(array.fill_value, array.dtype),
+            "dimension_names": list(array.dims),
+            "attributes": attributes_to_json(array.attrs, path),
+            "axes": [shared.axis(axis) for axis in array.grid.axes],
+            "encodings": [shared.encoding(encoding) for encoding in array.encodings],
+            **_enumeration_to_json(array.enumeration),
+        }
+    except GridrefError as error:
+        raise error.located(Place(variable=path)) from None
+    return ArrayEntry(document, shared.layout(layout), counts, content)
+
+
+def _enumeration_to_json(enumeration: Enumeration | None) -> dict[str, Any]:
+    if enumeration is None:
+        return {}
+    members = [list(member) for member in enumeration.members]
+    return {"enumeration": {"name": enumeration.name, "members": members}}
+
+
+def _enumeration_from_json(document: Mapping[str, Any] | None) -> Enumeration | None:
+    if document is None:
+        return None
+    members = tuple((str(name), int(value)) for name, value in document["members"])
+    return Enumeration(str(document["name"]), members)
+
+
+def attributes_to_json(attrs: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """The JSON form of attributes."""
+    document = {}
+    for name, value in attrs.items():
+        try:
+            document[str(name)] = value_to_json(value)
+        except InvalidRequestError as error:
+            raise InvalidRequestError(
+                f"attribute {name!r}: {error.reason}", Place(variable=path)
+            ) from error
+    return document

@@ -1,0 +1,219 @@
+"""Writing a part: the rows of some arrays, as three tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from gridref.catalog.chunk_rows import ChunkBatch, SourceIndex, chunk_batches
+from gridref.catalog.content import ContentDigest
+from gridref.catalog.entries import ArrayRows, ChunkCounts, PartEntry, TableEntry
+from gridref.catalog.layout import RowLayout, layout_rows
+from gridref.catalog.prefixes import split
+from gridref.catalog.snapshot import SourceUrls
+from gridref.catalog.storage import Folder, relative_url
+from gridref.catalog.tables import (
+    BLOCK_SCHEMA,
+    CHUNK_SCHEMA,
+    SOURCE_SCHEMA,
+    TableWriter,
+    blocks_table,
+    sources_table,
+)
+from gridref.errors import GridrefError, Place
+from gridref.model.array import VirtualArray
+from gridref.model.manifest import ChunkState, Source
+
+__all__ = ["WrittenPart", "part_files", "write_part"]
+
+
+@dataclass(frozen=True)
+class WrittenPart:
+    """A part that was written: its tables, the rows of each array, and the prefixes then known."""
+
+    entry: PartEntry
+    rows: Mapping[str, ArrayRows]
+    prefixes: tuple[str, ...]
+
+
+def part_files(commit: str) -> tuple[str, str, str]:
+    """The files of the part of a commit: chunks, blocks and sources."""
+    return f"chunks-{commit}.parquet", f"blocks-{commit}.parquet", f"sources-{commit}.parquet"
+
+
+def write_part(
+    folder: Folder,
+    commit: str,
+    arrays: Mapping[str, VirtualArray],
+    source_urls: SourceUrls = "absolute",
+    prefixes: Sequence[str] = (),
+) -> WrittenPart:
+    """Write the rows of arrays, and remove what was written where that fails.
+
+    Parameters
+    ----------
+    folder
+        Of the catalog.
+    commit
+        Id of the commit, for the names of the files.
+    arrays
+        By path. Blocks of encoding ``n`` mean entry ``n`` of the array's encodings.
+    source_urls
+        Whether addresses are stored relative to the folder where possible.
+    prefixes
+        Beginnings of addresses that are known already.
+    """
+    layouts = _layouts(arrays)
+    described = list(zip(arrays.values(), layouts, strict=True))
+    names = part_files(commit)
+    with _removed_on_failure(folder, names):
+        rows = _Rows(folder, described, list(arrays), source_urls)
+        with _table(folder, names[0], CHUNK_SCHEMA) as chunks:
+            for batch in chunk_batches(described, rows.index):
+                chunks.write(batch.to_arrow(rows.names))
+                rows.add(batch)
+        found = rows.finished()
+        with _table(folder, names[1], BLOCK_SCHEMA) as blocks:
+            _write_blocks(blocks, arrays, layouts)
+            blocks.index = json.dumps({path: each.to_json() for path, each in found.items()})
+        known, numbers, rest = split(rows.urls, prefixes)
+        with _table(folder, names[2], SOURCE_SCHEMA) as sources:
+            sources.write(sources_table(rows.index.sources, numbers, rest))
+    tables = (sources.finished(), blocks.finished(), chunks.finished())
+    return WrittenPart(PartEntry(*tables), found, known)
+
+
+class _Rows:
+    """What is counted and hashed of chunk rows while they are written."""
+
+    def __init__(
+        self,
+        folder: Folder,
+        arrays: list[tuple[VirtualArray, RowLayout]],
+        names: list[str],
+        source_urls: SourceUrls,
+    ) -> None:
+        self.names = names
+        self.index = SourceIndex()
+        self.urls: list[str] = []
+        self._folder = folder if source_urls == "relative" else None
+        self._arrays = arrays
+        self._digest = ContentDigest(arrays)
+        self._sums = np.zeros((len(arrays), 5), np.int64)
+
+    def add(self, batch: ChunkBatch) -> None:
+        """The next rows."""
+        new = self.index.sources[len(self.urls) :]
+        urls = [self._stored_url(source) for source in new]
+        self.urls += urls
+        self._digest.add_sources(new, urls)
+        self._digest.add(batch)
+        _add_counts(self._sums, batch)
+
+    def _stored_url(self, source: Source) -> str:
+        return relative_url(source.url, self._folder.url) if self._folder else source.url
+
+    def finished(self) -> dict[str, ArrayRows]:
+        """The rows of each array."""
+        found = {}
+        n_blocks = n_chunks = 0
+        each = zip(
+            self.names, self._arrays, self._sums.tolist(), self._digest.finished(), strict=True
+        )
+        for name, (array, layout), sums, content in each:
+            n_ranges, n_inline, n_missing, n_bytes, masks = sums
+            counts = ChunkCounts(n_ranges, n_inline, n_missing, n_bytes, bool(masks))
+            grid_shape = array.grid.grid_shape
+            found[name] = ArrayRows(
+                grid_shape, n_blocks, n_chunks, layout.n_rows, counts, str(content)
+            )
+            n_blocks += array.n_blocks
+            n_chunks += layout.n_rows
+        return found
+
+
+def _layouts(arrays: Mapping[str, VirtualArray]) -> list[RowLayout]:
+    layouts = []
+    for path, array in arrays.items():
+        try:
+            layouts.append(layout_rows(array))
+        except GridrefError as error:
+            raise error.located(Place(variable=path)) from None
+    return layouts
+
+
+@contextmanager
+def _removed_on_failure(folder: Folder, names: Sequence[str]) -> Iterator[None]:
+    """Remove the tables of an attempt that fails."""
+    try:
+        yield
+    except BaseException:
+        for name in names:
+            folder.remove(name)
+        raise
+
+
+class _Table:
+    """A table that is being written, and what became of it."""
+
+    def __init__(self, folder: Folder, name: str, schema: pa.Schema) -> None:
+        self.index = ""
+        self._name = name
+        self._writer = TableWriter(folder.create(name), schema)
+        self._entry: TableEntry | None = None
+
+    def write(self, rows: pa.Table) -> None:
+        self._writer.write(rows)
+
+    def finish(self) -> None:
+        self._entry = self._writer.finish(self._name, self.index)
+
+    def abandon(self) -> None:
+        self._writer.abandon()
+
+    def finished(self) -> TableEntry:
+        assert self._entry is not None
+        return self._entry
+
+
+@contextmanager
+def _table(folder: Folder, name: str, schema: pa.Schema) -> Iterator[_Table]:
+    """A table to write, which is complete afterwards."""
+    table = _Table(folder, name, schema)
+    try:
+        yield table
+    except BaseException:
+        table.abandon()
+        raise
+    table.finish()
+
+
+def _add_counts(sums: np.ndarray[Any, Any], batch: ChunkBatch) -> None:
+    """Rows of one array follow each other, so sums over runs are sums over arrays."""
+    heads = np.flatnonzero(np.concatenate([[True], batch.array[1:] != batch.array[:-1]]))
+    columns = [
+        batch.state == ChunkState.RANGE,
+        batch.state == ChunkState.INLINE,
+        batch.state == ChunkState.MISSING,
+        batch.length,
+        batch.filter_mask != 0,
+    ]
+    for position, column in enumerate(columns):
+        sums[batch.array[heads], position] += np.add.reduceat(column.astype(np.int64), heads)
+
+
+def _write_blocks(
+    writer: _Table, arrays: Mapping[str, VirtualArray], layouts: list[RowLayout]
+) -> None:
+    parts = [
+        blocks_table(path, array.blocks, layout.first_row)
+        for (path, array), layout in zip(arrays.items(), layouts, strict=True)
+    ]
+    if parts:
+        writer.write(pa.concat_tables(parts).unify_dictionaries())

@@ -1,0 +1,120 @@
+"""The parts of a catalog, opened: each three tables that one commit wrote."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from gridref.catalog.damage import refusing_damage
+from gridref.catalog.entries import ArrayRows, PartEntry, TableEntry
+from gridref.catalog.rows import ChunkTable, SourceTable
+from gridref.catalog.storage import Folder
+from gridref.catalog.table_file import TableFile
+from gridref.catalog.tables import BLOCK_SCHEMA, CHUNK_SCHEMA, INDEX_KEY, SOURCE_SCHEMA
+from gridref.errors import CatalogCorruptError, Place
+from gridref.model.array import BlockTable
+
+__all__ = ["Part", "open_part"]
+
+_SOURCES_OF_VERSION_1 = ("url", "size_bytes", "mtime_ns", "etag")
+
+
+class Part:
+    """Rows of arrays that were written together. Thread-safe, and can be pickled.
+
+    Parameters
+    ----------
+    sources, blocks, chunks
+        Its tables.
+    known
+        The rows of each array, where the table of blocks does not say.
+    """
+
+    def __init__(
+        self,
+        sources: SourceTable,
+        blocks: TableFile,
+        chunks: ChunkTable,
+        known: Mapping[str, ArrayRows] | None = None,
+    ) -> None:
+        self.sources = sources
+        self.blocks = blocks
+        self.chunks = chunks
+        self._known = known
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Part, (self.sources, self.blocks, self.chunks, self._known)
+
+    @cached_property
+    def index(self) -> Mapping[str, ArrayRows]:
+        """The rows of each array, by path."""
+        if self._known is not None:
+            return self._known
+        place = Place(source=self.blocks.address)
+        stated = self.blocks.metadata(INDEX_KEY)
+        with refusing_damage("the index of a part", place):
+            return {
+                path: ArrayRows.from_json(rows) for path, rows in json.loads(stated or "").items()
+            }
+
+    def rows(self, path: str) -> ArrayRows:
+        """The rows of an array."""
+        if path not in self.index:
+            raise self.blocks.corrupt(f"it holds nothing of {path!r}")
+        return self.index[path]
+
+    def block_rows(self, path: str, n_encodings: int) -> BlockTable:
+        """The blocks of an array in this part, in C order; their manifest is number 0."""
+        rows = self.rows(path)
+        table = self.blocks.read_rows(rows.first_block, rows.n_blocks)
+        encoding = table.column("encoding").to_numpy().astype(np.int32, copy=False)
+        if encoding.size and not -1 <= encoding.min() <= encoding.max() < n_encodings:
+            raise self.blocks.corrupt(f"a block has encoding {encoding.max()} of {n_encodings}")
+        names = ("row_stride", "stored_shape", "origin", "step")
+        return BlockTable(
+            encoding,
+            np.zeros(rows.n_blocks, np.int32),
+            table.column("first_row").to_numpy(),
+            *(self._per_axis(table.column(name), rows) for name in names),
+        )
+
+    def _per_axis(self, column: pa.ChunkedArray, rows: ArrayRows) -> NDArray[np.int64]:
+        ndim = len(rows.grid_shape)
+        flat = column.combine_chunks().flatten().to_numpy()
+        if flat.size != rows.n_blocks * ndim:
+            raise self.blocks.corrupt(f"blocks of rank {ndim} have {flat.size} numbers")
+        return np.asarray(flat.reshape(rows.n_blocks, ndim))
+
+
+def open_part(
+    folder: Folder,
+    entry: PartEntry,
+    prefixes: Sequence[str],
+    storage_options: Mapping[str, Any] | None,
+) -> Part:
+    """A part of the catalog in a folder; nothing of it is read yet."""
+
+    def table(entry: TableEntry, columns: Sequence[str]) -> TableFile:
+        if "/" in entry.file or os.sep in entry.file or entry.file.startswith("."):
+            raise CatalogCorruptError(
+                f"a table is not in the catalog: {entry.file!r}", Place(source=folder.url)
+            )
+        return TableFile(folder.address(entry.file), entry, columns, storage_options)
+
+    version_1 = entry.index is not None
+    source_columns = _SOURCES_OF_VERSION_1 if version_1 else tuple(SOURCE_SCHEMA.names)
+    # The name of the array is for people: readers know its rows by number.
+    blocks, chunks = (
+        [name for name in schema.names if name != "array"]
+        for schema in (BLOCK_SCHEMA, CHUNK_SCHEMA)
+    )
+    sources = SourceTable(table(entry.sources, source_columns), folder.url, tuple(prefixes))
+    chunk_table = ChunkTable(table(entry.chunks, chunks), sources)
+    return Part(sources, table(entry.blocks, blocks), chunk_table, entry.index)

@@ -1,0 +1,152 @@
+"""A snapshot: a catalog as one commit left it, but for its rows."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from gridref.catalog.entries import GroupEntry, Interned, PartEntry
+
+__all__ = ["Commit", "Snapshot", "SourceUrls", "digest_of", "dumped"]
+
+type SourceUrls = Literal["absolute", "relative"]
+
+
+@dataclass(frozen=True)
+class Commit:
+    """An entry of a catalog's history.
+
+    Attributes
+    ----------
+    id
+        The snapshot that it made.
+    parent
+        The snapshot that it changed; None for the first.
+    time
+        When, as ISO 8601 in UTC.
+    operation
+        ``"write"``, ``"append"``, ``"replace"``, ``"remove"``, ``"refresh"``, ``"rollback"``, ...
+    message
+        What it did, for people.
+    restores
+        The snapshot that a rollback went back to.
+    """
+
+    id: str
+    parent: str | None
+    time: str
+    operation: str
+    message: str
+    restores: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form."""
+        return vars(self)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Commit:
+        """Read the JSON form."""
+        return cls(**{name: value and str(value) for name, value in document.items()})
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A catalog as one commit left it. It never changes.
+
+    Attributes
+    ----------
+    id
+        Its name: no other snapshot ever has it.
+    log
+        The last commits, this one last.
+    root
+        The tree of groups and arrays.
+    shared
+        Axes, encodings and layouts.
+    parts
+        The tables that layouts count into.
+    prefixes
+        Beginnings of the addresses of sources, which the tables of sources count into.
+    source_urls
+        Whether URLs of sources are stored relative to the catalog where possible.
+    extra
+        JSON values of the application's own.
+    recipe
+        How files were combined: the options that another file is added by; None if not known.
+    """
+
+    id: str
+    log: tuple[Commit, ...]
+    root: GroupEntry
+    shared: Interned
+    parts: tuple[PartEntry, ...]
+    prefixes: tuple[str, ...]
+    source_urls: SourceUrls
+    extra: Mapping[str, Any]
+    recipe: Mapping[str, Any] | None = None
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the content: the same however the catalog has grown."""
+        shared = self.shared.to_json()
+        axes, encodings = (
+            [digest_of(item) for item in shared[name]] for name in ("axes", "encodings")
+        )
+        arrays = {
+            path: {
+                **entry.document,
+                "axes": [axes[i] for i in entry.document["axes"]],
+                "encodings": [encodings[i] for i in entry.document["encodings"]],
+                "content": entry.content,
+            }
+            for path, entry in self.root.all_arrays().items()
+        }
+        own = {"source_urls": self.source_urls, "extra": self.extra, "arrays": arrays}
+        return digest_of({**own, "groups": self.root.described()})
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {
+            "id": self.id,
+            "digest": self.digest,
+            "log": [commit.to_json() for commit in self.log],
+            "source_urls": self.source_urls,
+            "prefixes": list(self.prefixes),
+            "recipe": self.recipe,
+            "extra": self.extra,
+            "parts": [part.to_json() for part in self.parts],
+            **self.shared.to_json(),
+            "root": self.root.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Snapshot:
+        """Read the JSON form."""
+        snapshot = cls(
+            str(document["id"]),
+            tuple(map(Commit.from_json, document["log"])),
+            GroupEntry.from_json(document["root"]),
+            Interned.from_json(document),
+            tuple(map(PartEntry.from_json, document["parts"])),
+            tuple(map(str, document["prefixes"])),
+            document["source_urls"],
+            document["extra"],
+            document["recipe"],
+        )
+        # Stated, as it is part of what the file's checksum covers, and dear to make.
+        vars(snapshot)["digest"] = str(document["digest"])
+        return snapshot
+
+
+def digest_of(content: Any) -> str:
+    """SHA-256 of the JSON text of a value."""
+    return f"sha256:{hashlib.sha256(dumped(content)).hexdigest()}"
+
+
+def dumped(document: Any) -> bytes:
+    """The JSON text of a value, without white space."""
+    return json.dumps(document, allow_nan=False, separators=(",", ":"), sort_keys=False).encode()
