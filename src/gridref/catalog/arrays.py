@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gridref.catalog.damage import refusing_damage
 from gridref.catalog.entries import ChunkCounts
 from gridref.catalog.parts import Part
-from gridref.catalog.segments import Layout, Segment
+from gridref.catalog.segments import Layout, Segment, whole
 from gridref.errors import InvalidRequestError, Place
 from gridref.forks import new_lock
 from gridref.model.array import BlockTable
@@ -136,10 +136,9 @@ class ParquetBlocks:
         return self._loaded
 
     def _read(self) -> BlockTable:
-        if len(self._layout) == 1 and self._layout[0].n_blocks == self.n_blocks:
-            (segment,) = self._layout
-            if self._parts[segment.part].rows(self._path).grid_shape == self._grid_shape:
-                return self._parts[segment.part].block_rows(self._path, self._n_encodings)
+        whole_part = self._layout == whole(0, self._grid_shape) != ()
+        if whole_part and self._parts[0].rows(self._path).grid_shape == self._grid_shape:
+            return self._parts[0].block_rows(self._path, self._n_encodings)
         table = BlockTable.missing(self.n_blocks, len(self._grid_shape))
         read: dict[int, BlockTable] = {}
         for segment in self._layout:
@@ -152,12 +151,11 @@ class ParquetBlocks:
     def _copy(self, segment: Segment, part: Part, source: BlockTable, table: BlockTable) -> None:
         """Put the blocks of a segment in their places."""
         shape = part.rows(self._path).grid_shape
+        segment.check_inside(shape, self._grid_shape)
         for field in fields(BlockTable):
             column, target = getattr(source, field.name), getattr(table, field.name)
             rest = column.shape[1:]
             boxed = column.reshape(*shape, *rest)[segment.source_box]
-            if boxed.shape[: len(shape)] != segment.shape:
-                raise part.blocks.corrupt(f"blocks of {self._path!r} are not all there")
             target.reshape(*self._grid_shape, *rest)[segment.box] = boxed
         manifest = table.manifest.reshape(self._grid_shape)
         manifest[segment.box] = segment.part

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -153,9 +153,8 @@ def _decoded_bytes(array: VirtualArray, listed: ListedChunks) -> pa.Array:
     return pa.array(sizes * shapes.prod(axis=1, dtype=np.int64), mask=is_open)
 
 
-def listed_sources(sources: Iterable[Source]) -> pa.Table:
-    """Sources as Arrow rows, each once."""
-    listed = list(dict.fromkeys(sources))
+def listed_sources(sources: Sequence[Source]) -> pa.Table:
+    """Sources as Arrow rows."""
     names = {
         "url": pa.string(),
         "size_bytes": pa.int64(),
@@ -164,7 +163,7 @@ def listed_sources(sources: Iterable[Source]) -> pa.Table:
     }
     return pa.table(
         {
-            name: pa.array([getattr(source, name) for source in listed], type_)
+            name: pa.array([getattr(source, name) for source in sources], type_)
             for name, type_ in names.items()
         }
     )

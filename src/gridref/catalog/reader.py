@@ -22,6 +22,7 @@ from gridref.catalog.values import attributes_from_json
 from gridref.errors import Place
 from gridref.io import absolute_url, catalog_options
 from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.manifest import Source
 from gridref.options import check_names
 
 __all__ = ["CatalogGroup", "CatalogInfo", "open_catalog"]
@@ -145,7 +146,13 @@ class CatalogGroup(VirtualGroup):
         pyarrow.Table
             ``url``, ``size_bytes``, ``mtime_ns`` and ``etag``; null where it is not known.
         """
-        return listed_sources(source for part in self.parts for source in part.sources.sources)
+        return listed_sources(self.source_list)
+
+    @property
+    def source_list(self) -> Sequence[Source]:
+        """The same files as `sources`, each once."""
+        listed = (source for part in self.parts for source in part.sources.sources)
+        return tuple(dict.fromkeys(listed))
 
     @override
     def __repr__(self) -> str:

@@ -62,6 +62,19 @@ class Segment:
         """Its blocks among those of the array."""
         return _box(self.start, self.shape)
 
+    def check_inside(self, source: Coords, target: Coords) -> None:
+        """Refuse a box that reaches out of grids of so many blocks.
+
+        Raises
+        ------
+        ValueError
+            If it does.
+        """
+        for first, grid in ((self.first, source), (self.start, target)):
+            stops = [low + n for low, n in zip(first, self.shape, strict=True)]
+            if any(stop > n for stop, n in zip(stops, grid, strict=True)):
+                raise ValueError(f"blocks {first} and following of {grid}: {self.shape}")
+
     def to_json(self) -> dict[str, Any]:
         """The JSON form."""
         first = {"first": list(self.first)} if any(self.first) else {}

@@ -225,7 +225,7 @@ def test_relative_sources(tmp_path: Path, folder: str, source: str, stored: str)
     folder, source = folder.format(tmp_path), source.format(tmp_path)
     write_catalog(group_of(1.0, source=source), folder, sources="relative")
     opened = open_catalog(folder)
-    assert [entry.url for entry in opened.source_table.sources] == [source]
+    assert [entry.url for entry in opened.source_list] == [source]
     if not folder.startswith("memory:"):
         (table,) = Path(folder).glob("sources-*.parquet")
         (prefix,) = json.loads((Path(folder) / "gridref.json").read_text())["snapshot"]["prefixes"]
@@ -237,7 +237,7 @@ def test_a_catalog_moves_together_with_its_data(tmp_path: Path) -> None:
     before, after = tmp_path / "before", tmp_path / "after"
     write_catalog(group_of(1.0, source=f"{before}/a.nc"), before / "c", sources="relative")
     before.rename(after)
-    assert open_catalog(after / "c").source_table.sources == (Source(f"{after}/a.nc", 10**6, 5),)
+    assert open_catalog(after / "c").source_list == (Source(f"{after}/a.nc", 10**6, 5),)
 
 
 def test_only_rows_and_sources_in_use_are_kept(tmp_path: Path) -> None:
@@ -269,7 +269,7 @@ def test_only_rows_and_sources_in_use_are_kept(tmp_path: Path) -> None:
     )
     write_catalog(VirtualGroup({"v": array}), tmp_path / "c")
     opened = open_catalog(tmp_path / "c")
-    assert opened.source_table.sources == (Source("/a"), Source("/b"))
+    assert opened.source_list == (Source("/a"), Source("/b"))
     found = opened.arrays["v"]
     # Rows 12-15 serve the first and the last block, rows 22-24 the second.
     assert found.manifests[0].n_rows == 6

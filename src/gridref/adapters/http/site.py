@@ -202,7 +202,7 @@ class Site:
 
 def _sources(group: VirtualGroup) -> Sequence[Source]:
     if isinstance(group, CatalogGroup):
-        return group.source_table.sources
+        return group.source_list
     sources: dict[Source, None] = {}
     for array in group.all_arrays().values():
         for manifest in array.manifests:
