@@ -11,6 +11,7 @@ from gridref.model.display import draw_with
 
 if TYPE_CHECKING:
     from gridref import errors as errors
+    from gridref.adapters.duckdb import sql as sql
     from gridref.adapters.xarray.opening import open_virtual_dataset as open_virtual_dataset
     from gridref.adapters.xarray.opening import open_virtual_datatree as open_virtual_datatree
     from gridref.adapters.xarray.opening import open_virtual_mfdataset as open_virtual_mfdataset
@@ -66,6 +67,7 @@ _HOMES = {
     "plan": "gridref.workflows.building",
     "scan": "gridref.workflows.scanning",
     "scan_many": "gridref.workflows.scanning",
+    "sql": "gridref.adapters.duckdb",
     "stack": "gridref.workflows.combining",
     "verify": "gridref.workflows.verifying",
     "write_catalog": "gridref.workflows.catalogs",
@@ -98,6 +100,7 @@ __all__ = [
     "plan",
     "scan",
     "scan_many",
+    "sql",
     "stack",
     "verify",
     "write_catalog",

@@ -98,8 +98,8 @@ def test_what_is_missing_is_listed_by_element(folder: Path) -> None:
 
 def test_all_arrays_in_batches_and_some_columns(folder: Path) -> None:
     catalog = gridref.open_catalog(folder / "cube.gridref")
-    batches = list(catalog.chunk_batches(columns=["array", "stored_bytes"]))
-    together = pa.Table.from_batches(batches).to_pandas().groupby("array", observed=True).sum()
+    batches = list(catalog.chunk_batches(columns=["path", "stored_bytes"]))
+    together = pa.Table.from_batches(batches).to_pandas().groupby("path", observed=True).sum()
     assert set(together.index) == set(catalog.all_arrays())
     for name in ("tas", "pr", "holes"):
         stored = sum(size for *_, size in expected_chunks(folder, name))  # type: ignore[misc]
@@ -160,7 +160,7 @@ def test_the_command_writes_files(folder: Path, tmp_path: Path) -> None:
         assert (done.returncode, done.stdout) == (0, ""), done.stderr
         table = read(file)
         assert table.column_names == rows.column_names
-        for name in ("array", "state", "source", "stored_bytes", "decoded_bytes"):
+        for name in ("path", "state", "source", "stored_bytes", "decoded_bytes"):
             got = pd.Series(table[name].to_pylist())
             assert got.equals(pd.Series(rows[name].to_pylist())), (suffix, name)
     assert not list(tmp_path.glob("*.part"))

@@ -24,7 +24,7 @@ CHUNK_STATES = (*(state.name.lower() for state in ChunkState), "pending")
 _WORD = pa.dictionary(pa.int32(), pa.string())
 CHUNK_LISTING_SCHEMA = pa.schema(
     [
-        pa.field("array", _WORD, nullable=False),
+        pa.field("path", _WORD, nullable=False),
         pa.field("chunk", PER_AXIS, nullable=False),
         pa.field("block", PER_AXIS, nullable=False),
         pa.field("start", PER_AXIS, nullable=False),
@@ -112,7 +112,7 @@ class _Batch:
 
 
 _COLUMNS: dict[str, Callable[[_Batch], pa.Array]] = {
-    "array": lambda batch: _words(np.zeros(len(batch.listed), np.int32), [batch.path]),
+    "path": lambda batch: _words(np.zeros(len(batch.listed), np.int32), [batch.path]),
     "chunk": lambda batch: per_axis_column(batch.listed.chunk),
     "block": lambda batch: per_axis_column(batch.block),
     "start": lambda batch: per_axis_column(batch.listed.bounds[0]),

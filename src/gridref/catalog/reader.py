@@ -107,9 +107,9 @@ class CatalogGroup(VirtualGroup):
         Returns
         -------
         pyarrow.Table
-            ``array``, its path; ``chunk``, chunk coords, counted over all blocks; ``block``, coords
-            of the block; ``start`` and ``stop``, the elements of the array that the chunk holds,
-            half-open; ``state``: ``"range"``, ``"inline"``, ``"missing"`` or ``"pending"``;
+            ``path`` of the array; ``chunk``, chunk coords, counted over all blocks; ``block``,
+            coords of the block; ``start`` and ``stop``, the elements of the array that the chunk
+            holds, half-open; ``state``: ``"range"``, ``"inline"``, ``"missing"`` or ``"pending"``;
             ``source``, ``offset`` and ``length`` of a range; ``stored_bytes``, 0 where nothing is
             stored; ``decoded_bytes``, null for strings of any length. A block that no file holds is
             one row.

@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from gridref.adapters.cli.asking import chunks_command, sources_command
+from gridref.adapters.cli.asking import chunks_command, sources_command, sql_command
 from gridref.adapters.cli.options import (
     BUILD_OPTIONS,
     VIEW_OPTIONS,
@@ -335,3 +335,4 @@ def plan(
 app.command("serve")(serve_command)
 app.command("chunks")(chunks_command)
 app.command("sources")(sources_command)
+app.command("sql")(sql_command)

@@ -1,4 +1,4 @@
-"""The commands that ask a catalog: ``gridref chunks | sources``."""
+"""The commands that ask a catalog: ``gridref chunks | sources | sql``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import typer
 
 from gridref.adapters.cli.options import Catalog, StorageOptions, parse_options
 
-__all__ = ["chunks_command", "sources_command"]
+__all__ = ["chunks_command", "sources_command", "sql_command"]
 
 Output = Annotated[
     str | None,
@@ -82,3 +82,29 @@ def sources_command(
     if by_size:
         table = table.sort_by([("size_bytes", "descending")])
     put_rows(table.to_reader(), output=output, format=format, limit=limit)
+
+
+def sql_command(
+    catalog: Catalog,
+    query: Annotated[str, typer.Argument(help="A query as DuckDB takes it.", show_default=False)],
+    output: Output = None,
+    format: Format = "table",  # noqa: A002
+    limit: Limit = 100,
+    storage_options: StorageOptions = None,
+) -> None:
+    """Ask a catalog in SQL, by DuckDB (pip install 'gridref[sql]').
+
+    Tables are chunks, sources and arrays, and each array of one dimension under its own name, with
+    the columns index and value.
+
+    Examples
+    --------
+        gridref sql cube.gridref "SELECT state, count(*) FROM chunks GROUP BY state"
+
+        gridref sql cube.gridref "FROM chunks WHERE stored_bytes > 100e6" -o large.parquet
+    """
+    from gridref.adapters.cli.tabular import put_rows
+    from gridref.adapters.duckdb import query_rows
+
+    with query_rows(catalog, query, storage_options=parse_options(storage_options)) as rows:
+        put_rows(rows, output=output, format=format, limit=limit)

@@ -185,7 +185,10 @@ def _show_table(rows: pa.RecordBatchReader, limit: int) -> None:
         console.width = 10_000  # a file or a pipe, which has no width
     table = Table(box=None, header_style="bold", pad_edge=False)
     for field in rows.schema:
-        is_number = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
+        kind = field.type
+        is_number = (
+            pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+        )
         table.add_column(
             Text(field.name), justify="right" if is_number else "left", overflow="fold"
         )

@@ -1,0 +1,159 @@
+"""Catalogs asked in SQL, and their tables opened by other tools as they lie."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import netCDF4
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+import gridref
+from tests.integration.archives import write_months
+from tests.integration.test_cli import run
+
+duckdb = pytest.importorskip("duckdb")
+polars = pytest.importorskip("polars")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sql")
+    gridref.build(write_months(folder, lengths=[31, 28]), folder / "cube.gridref", "time")
+    return folder
+
+
+def test_answers_are_those_of_the_listing(folder: Path) -> None:
+    catalog = gridref.open_catalog(folder / "cube.gridref")
+    listed = catalog.chunks().to_pandas()
+    expected = listed.groupby("path", observed=True)[["stored_bytes", "decoded_bytes"]].sum()
+    answer = gridref.sql(
+        folder / "cube.gridref",
+        "SELECT path, sum(stored_bytes)::BIGINT AS s, sum(decoded_bytes)::BIGINT AS d"
+        " FROM chunks GROUP BY path",
+    ).to_pylist()
+    assert {row["path"]: (row["s"], row["d"]) for row in answer} == {
+        path: tuple(row) for path, row in zip(expected.index, expected.to_numpy(), strict=True)
+    }
+    sizes = gridref.sql(catalog, "SELECT url, size_bytes FROM sources").to_pylist()
+    assert {row["url"]: row["size_bytes"] for row in sizes} == {
+        str(path): path.stat().st_size for path in folder.glob("*.nc")
+    }
+    shapes = gridref.sql(catalog, "SELECT path, shape FROM arrays WHERE len(shape) = 3").to_pylist()
+    assert shapes == [{"path": name, "shape": [59, 13, 17]} for name in ("tas", "pr")]
+
+
+def test_a_table_is_read_as_often_as_a_query_names_it(folder: Path) -> None:
+    catalog = gridref.open_catalog(folder / "cube.gridref")
+    n_rows = catalog.chunks("tas").num_rows
+    query = (
+        "SELECT count(*) AS n FROM chunks a JOIN chunks b USING (path, chunk)"
+        " WHERE path = 'tas' AND a.source IN (SELECT source FROM chunks)"
+    )
+    assert gridref.sql(catalog, query).to_pylist() == [{"n": n_rows}]
+
+
+def test_labels_are_decoded(folder: Path, tmp_path: Path) -> None:
+    first = gridref.sql(
+        folder / "cube.gridref", "SELECT * FROM time WHERE index IN (0, 58) ORDER BY index"
+    )
+    assert first["value"].to_pylist() == [pd.Timestamp("2001-01-01"), pd.Timestamp("2001-02-28")]
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        file.createDimension("time", 2)
+        time = file.createVariable("time", "i4", ("time",))
+        time.setncatts({"units": "days since 2001-02-29", "calendar": "360_day"})
+        time[:] = [0, 1]
+        group = file.createGroup("station")
+        group.createDimension("obs", 3)
+        group.createVariable("height", "f4", ("obs",))[:] = [1, 2, 3]
+    gridref.build(tmp_path / "a.nc", tmp_path / "a.gridref")
+    days = gridref.sql(tmp_path / "a.gridref", "SELECT value FROM time")
+    assert days["value"].to_pylist() == ["2001-02-29 00:00:00", "2001-02-30 00:00:00"]
+    heights = gridref.sql(tmp_path / "a.gridref", 'SELECT sum(value) AS s FROM "station/height"')
+    assert heights["s"].to_pylist() == [6.0]
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("SELEC 1", "syntax error"),
+        ("SELECT sorce FROM chunks", "not found in FROM clause! Candidate bindings"),
+        ("FROM chunk", 'Table with name chunk does not exist! Did you mean "chunks"'),
+        ("FROM hidden", "Table with name hidden does not exist"),
+        ("SELECT error('stop here') FROM chunks", "stop here"),
+    ],
+)
+def test_queries_that_are_refused(folder: Path, query: str, message: str) -> None:
+    hidden = pd.DataFrame({"a": [1]})  # variables of Python are no tables
+    with pytest.raises(gridref.errors.InvalidRequestError) as raised:
+        gridref.sql(folder / "cube.gridref", query)
+    assert message in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert len(hidden) == 1
+
+
+def test_a_damaged_table_is_damage_and_no_wrong_query(folder: Path, tmp_path: Path) -> None:
+    catalog = tmp_path / "cube.gridref"
+    gridref.write_catalog(gridref.open_catalog(folder / "cube.gridref"), catalog)
+    (table,) = catalog.glob("chunks*.parquet")
+    raw = bytearray(table.read_bytes())
+    raw[4:400] = bytes(396)
+    table.write_bytes(raw)
+    with pytest.raises(gridref.errors.CatalogCorruptError, match=table.name):
+        gridref.sql(catalog, "SELECT count(*) FROM chunks")
+
+
+def test_arrays_that_differ_in_capitals_are_not_taken_for_each_other(tmp_path: Path) -> None:
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        file.createDimension("x", 2)
+        for name in ("tt", "TT", "u"):
+            file.createVariable(name, "f4", ("x",))[:] = [1, 2]
+    gridref.build(tmp_path / "a.nc", tmp_path / "a.gridref")
+    assert gridref.sql(tmp_path / "a.gridref", "SELECT max(value) AS m FROM u")["m"][0].as_py() == 2
+    with pytest.raises(gridref.errors.InvalidRequestError, match="several arrays are called 'TT'"):
+        gridref.sql(tmp_path / "a.gridref", "FROM tt")
+
+
+def test_without_duckdb(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    with pytest.raises(gridref.errors.InvalidRequestError, match=r"pip install 'gridref\[sql\]'"):
+        gridref.sql(folder / "cube.gridref", "SELECT 1")
+
+
+def test_the_command(folder: Path, tmp_path: Path) -> None:
+    query = "SELECT state, count(*) AS n FROM chunks WHERE path = 'tas' GROUP BY state"
+    n_rows = gridref.open_catalog(folder / "cube.gridref").chunks("tas").num_rows
+    done = run("sql", "cube.gridref", query, "--format", "csv", cwd=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f'"state","n"\n"range",{n_rows}\n'
+    file = tmp_path / "answer.parquet"
+    done = run("sql", "cube.gridref", query, "-o", str(file), cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert pq.read_table(file)["n"].to_pylist() == [n_rows]
+    wrong = run("sql", "cube.gridref", "FROM chunk", cwd=folder)
+    assert wrong.returncode == 1
+    assert wrong.stderr.startswith("error: DuckDB refuses the query: Catalog Error")
+    assert wrong.stderr.count("\n") == 1
+
+
+def test_tables_open_as_they_lie(folder: Path) -> None:
+    """Parquet of a catalog uses delta encodings and zstd, which every reader has to know."""
+    tables = sorted((folder / "cube.gridref").glob("*.parquet"))
+    assert len(tables) >= 3
+    for table in tables:
+        expected = pq.read_table(table)
+        for frame in (
+            duckdb.sql(f"FROM '{table}'").to_arrow_table(),
+            polars.read_parquet(table).to_arrow(),
+        ):
+            assert frame.column_names == expected.column_names
+            assert frame.to_pylist() == expected.to_pylist()
+        opened = pd.read_parquet(table)
+        assert list(opened.columns) == expected.column_names
+        for name in expected.column_names:
+            got = [v.tolist() if isinstance(v, np.ndarray) else v for v in opened[name]]
+            want = expected[name].to_pylist()
+            assert [None if np.ndim(v) == 0 and pd.isna(v) else v for v in got] == want
