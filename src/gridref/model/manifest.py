@@ -132,12 +132,20 @@ class ChunkManifest:
         filter_mask: ArrayLike | None = None,
         inline: bytes = b"",
     ) -> Self:
-        """Build from anything array-like; scalars are repeated. A mask of zeros becomes None."""
+        """Build from anything array-like; scalars are repeated. A mask of zeros becomes None.
+
+        Short columns of one number, which sibling files have in common, are shared and read-only.
+        """
         offset_column = np.atleast_1d(np.asarray(offset, dtype=np.int64))
         shape = offset_column.shape
 
         def column(values: ArrayLike, dtype: Any) -> NDArray[Any]:
-            return np.ascontiguousarray(np.broadcast_to(np.asarray(values, dtype=dtype), shape))
+            if isinstance(values, int) and shape[0] <= _MOST_SHARED_ROWS:
+                return _repeated(int(values), dtype, shape[0])
+            array = np.asarray(values, dtype=dtype)
+            if array.shape != shape:
+                array = np.broadcast_to(array, shape)
+            return np.ascontiguousarray(array)
 
         mask = None if filter_mask is None else column(filter_mask, np.uint32)
         if mask is not None and not mask.any():
@@ -234,6 +242,16 @@ class ChunkManifest:
         """The bytes of an inline row."""
         start = int(self.offset[row])
         return self.inline[start : start + int(self.length[row])]
+
+
+_MOST_SHARED_ROWS = 1024
+
+
+@lru_cache(maxsize=1024)
+def _repeated(value: int, dtype: Any, n_rows: int) -> NDArray[Any]:
+    column = np.full(n_rows, value, dtype)
+    column.flags.writeable = False
+    return column
 
 
 @lru_cache(maxsize=1024)

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
+from gridref.formats.hdf5.format.known_messages import (
+    MessageForm,
+    MessagePlace,
+    known_places,
+    remember_places,
+)
 from gridref.formats.hdf5.format.superblock import FieldCursor, Hdf5Bytes
 
 __all__ = ["HeaderMessage", "ObjectHeader", "read_header", "read_messages"]
 
 CONTINUATION_MESSAGE = 0x10
-_LAST_KNOWN_MESSAGE = 0x18
 _FIRST_READ_BYTES = 512
 _WHAT = "the object header"
+_LAST_KNOWN_MESSAGE = 0x18
 _SHARED_FLAG, _MUST_BE_KNOWN_FLAG = 0x02, 0x80
 _CHECKSUM_BYTES = 4
 
 
-@dataclass(frozen=True, slots=True)
-class HeaderMessage:
+class HeaderMessage(NamedTuple):
     """One message of an object header.
 
     Attributes
@@ -74,26 +79,6 @@ class ObjectHeader:
 
 
 @dataclass(frozen=True, slots=True)
-class _Format:
-    """What the blocks of one header look like."""
-
-    version: int
-    flags: int = 0
-
-    @property
-    def prefix_bytes(self) -> int:
-        """Size of what comes before the body of each message."""
-        if self.version == 1:
-            return 8
-        return 6 if self.flags & 0x04 else 4
-
-    @property
-    def kind_bytes(self) -> int:
-        """Size of the message type, which the size of the body and the flags follow."""
-        return 2 if self.version == 1 else 1
-
-
-@dataclass(frozen=True, slots=True)
 class _Block:
     """A piece of a header that holds nothing but messages, perhaps with a gap at its end."""
 
@@ -140,7 +125,7 @@ def read_messages(file: Hdf5Bytes, address: int) -> tuple[HeaderMessage, ...]:
     return read_header(file, address).messages
 
 
-def _first_block(file: Hdf5Bytes, address: int) -> tuple[_Block, _Format]:
+def _first_block(file: Hdf5Bytes, address: int) -> tuple[_Block, MessageForm]:
     head = file.read_start(address, _FIRST_READ_BYTES, _WHAT)
     if head[:4] == b"OHDR":
         return _first_block_v2(file, address, head)
@@ -152,23 +137,21 @@ def _first_block(file: Hdf5Bytes, address: int) -> tuple[_Block, _Format]:
     cursor.take_bytes(1 + 2 + 4)
     size = cursor.take(4)
     body = _extended(file, address, head, 16 + size)[16:]
-    return _Block(body, address + 16), _Format(1)
+    return _Block(body, address + 16), MessageForm(1)
 
 
-def _first_block_v2(file: Hdf5Bytes, address: int, head: bytes) -> tuple[_Block, _Format]:
-    cursor = FieldCursor(head, _WHAT, file.place(address, len(head)))
-    cursor.expect(b"OHDR", "signature")
-    version = cursor.take(1)
-    if version != 2:
-        raise cursor.error(f"has the unknown version {version}")
-    flags = cursor.take(1)
-    cursor.take_bytes(16 if flags & 0x20 else 0)  # access, modification, change and birth time
-    cursor.take_bytes(4 if flags & 0x10 else 0)  # when attributes change between compact and dense
-    size = cursor.take(1 << (flags & 0x03))
-    start = cursor.position
+def _first_block_v2(file: Hdf5Bytes, address: int, head: bytes) -> tuple[_Block, MessageForm]:
+    version, flags = head[4:6].ljust(2, b"\0")
+    # Access, modification, change and birth time; when attributes change between compact and dense.
+    at = 6 + (16 if flags & 0x20 else 0) + (4 if flags & 0x10 else 0)
+    start = at + (1 << (flags & 0x03))
+    if version != 2 or start > len(head):
+        reason = f"has the unknown version {version}" if version != 2 else "is cut off"
+        raise SourceFormatError(f"{_WHAT} {reason}", file.place(address, len(head)))
+    size = int.from_bytes(head[at:start], "little")
     whole = _extended(file, address, head, start + size + _CHECKSUM_BYTES)
     body = file.verified(whole, address, _WHAT)
-    return _Block(body[start:], address + start), _Format(2, flags)
+    return _Block(body[start:], address + start), MessageForm(2, flags)
 
 
 def _extended(file: Hdf5Bytes, address: int, head: bytes, length: int) -> bytes:
@@ -179,7 +162,7 @@ def _extended(file: Hdf5Bytes, address: int, head: bytes, length: int) -> bytes:
     return head + rest
 
 
-def _next_block(file: Hdf5Bytes, form: _Format, address: int, length: int) -> _Block:
+def _next_block(file: Hdf5Bytes, form: MessageForm, address: int, length: int) -> _Block:
     structure = "a continuation of the object header"
     if form.version == 1:
         return _Block(file.read(address, length, structure), address)
@@ -188,9 +171,21 @@ def _next_block(file: Hdf5Bytes, form: _Format, address: int, length: int) -> _B
     return _Block(cursor.data[cursor.position :], address + cursor.position)
 
 
-def _messages_of(file: Hdf5Bytes, block: _Block, form: _Format) -> Iterator[HeaderMessage]:
+def _messages_of(file: Hdf5Bytes, block: _Block, form: MessageForm) -> list[HeaderMessage]:
+    data, address = block.data, block.address
+    places = known_places(data, form)
+    if places is None:
+        places = remember_places(data, form, _divided(file, block, form))
+    return [
+        HeaderMessage(kind, data[start:stop] if body is None else body, address + start, is_shared)
+        for kind, start, stop, is_shared, body in places
+    ]
+
+
+def _divided(file: Hdf5Bytes, block: _Block, form: MessageForm) -> list[MessagePlace]:
     data, position = block.data, 0
     prefix_bytes, kind_bytes = form.prefix_bytes, form.kind_bytes
+    places = []
     # What is left at the end, and too short for a message, is a gap.
     while position + prefix_bytes <= len(data):
         at = position + kind_bytes
@@ -208,9 +203,8 @@ def _messages_of(file: Hdf5Bytes, block: _Block, form: _Format) -> Iterator[Head
                 f"the object header has a message of the unknown type {kind}",
                 file.place(block.address + start, size),
             )
-        yield HeaderMessage(
-            kind, data[start:position], block.address + start, bool(flags & _SHARED_FLAG)
-        )
+        places.append(MessagePlace(kind, start, position, bool(flags & _SHARED_FLAG)))
+    return places
 
 
 def _continuation(file: Hdf5Bytes, message: HeaderMessage) -> tuple[int, int]:

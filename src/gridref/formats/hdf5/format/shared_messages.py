@@ -8,7 +8,6 @@ that stands for a shared message.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 from gridref.errors import ScanError, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.format.fractal_heap import FractalHeap
@@ -101,7 +100,7 @@ class SharedMessages:
             )
         if version == 3 and kind == _IN_HEAP:
             data = self.in_heap(message.kind, cursor.take_bytes(_HEAP_ID_BYTES))
-            return replace(message, data=data, is_shared=False)
+            return message._replace(data=data, is_shared=False)
         if version == 1:
             cursor.take_bytes(6 + file.length_bytes)
         address = cursor.take(file.offset_bytes)

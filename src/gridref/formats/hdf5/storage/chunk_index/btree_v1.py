@@ -12,6 +12,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from gridref.cache import LRU
 from gridref.errors import SourceFormatError
 from gridref.formats.hdf5.storage.chunk_index.request import (
     IndexRequest,
@@ -25,6 +26,10 @@ __all__ = ["walk_btree_v1"]
 _CHUNK_NODE_TYPE = 1
 _BATCH_BYTES = 1 << 20
 _WHAT = "a node of the chunk B-tree"
+_HIDDEN = "keys of the chunk B-tree do not enclose the chunks below them"
+_LEAF_HEAD = b"TREE" + bytes([_CHUNK_NODE_TYPE, 0])
+_numbers_of_leaves = LRU[NDArray[np.int64]](1 << 22, lambda number: 300 + 5 * number.nbytes)
+"""Numbers of the chunks of only leaves, by what their keys say."""
 
 
 def walk_btree_v1(request: IndexRequest) -> StoredChunks:
@@ -35,6 +40,9 @@ def walk_btree_v1(request: IndexRequest) -> StoredChunks:
     SourceFormatError
         If the tree is corrupt.
     """
+    leaf = _only_leaf(request)
+    if leaf is not None:
+        return leaf
     file = request.file
     root = np.array([request.index_address], np.uint64)
     addresses = check_addresses(file, root, 0, _WHAT)
@@ -51,6 +59,50 @@ def walk_btree_v1(request: IndexRequest) -> StoredChunks:
             return StoredChunks(np.empty(0, np.int64), np.empty(0, np.uint64))
         level -= 1
     return _chunks(request, _leaves(request, nodes.entries(addresses, 0), bounds))
+
+
+def _only_leaf(request: IndexRequest) -> StoredChunks | None:
+    """All chunks of a tree that is one leaf; None where it is more, or not as it should be.
+
+    That is how the trees of small files are, whose keys mostly are the same in all files of a
+    series.
+    """
+    file = request.file
+    dtype = _node_dtype(file.offset_bytes, len(request.shape), 2 * file.chunk_btree_k)
+    entry, head = dtype["entries"].base, dtype.fields["entries"][1]  # type: ignore[index]
+    data = file.read_start(request.index_address, dtype.itemsize, _WHAT)
+    count = int.from_bytes(data[6:8], "little")
+    stop = head + count * entry.itemsize + (entry.itemsize - file.offset_bytes)
+    if data[:6] != _LEAF_HEAD or count > 2 * file.chunk_btree_k or stop > len(data):
+        return None
+    request.budget.spend(stop, "nodes of the chunk B-tree")
+    entries = np.frombuffer(data, entry, count, head)
+    end = data[stop - 8 * (len(request.shape) + 1) : stop]
+    number = _known_numbers(entries["origin"].tobytes() + end, request)
+    mask = np.ascontiguousarray(entries["filter_mask"]) if request.is_filtered else None
+    is_checked = not len(number) or int(number.min()) >= 0
+    return StoredChunks(
+        number, entries["child"].astype(np.uint64), entries["length"], mask, is_checked
+    )
+
+
+def _known_numbers(origins: bytes, request: IndexRequest) -> NDArray[np.int64]:
+    """Numbers of the chunks of an only leaf, out of the origins in its keys and the one behind."""
+    layout = request.layout
+    key = origins, request.shape, layout.chunk_shape, layout.element_bytes
+
+    def work_out() -> NDArray[np.int64]:
+        rows = np.frombuffer(origins, "<u8").reshape(-1, len(request.shape) + 1)
+        scale = np.array([*layout.chunk_shape, layout.element_bytes], np.uint64)
+        last, end = rows[:-1][-1:], rows[-1:] - rows[-1:] % scale
+        if not _precedes(last, end[: len(last)]).all():
+            raise SourceFormatError(_HIDDEN)
+        number = _numbers(request, rows[:-1])
+        _check_order(number)
+        number.flags.writeable = False
+        return number
+
+    return _numbers_of_leaves.get_or_load(key, work_out)
 
 
 def _leaves(
@@ -106,7 +158,7 @@ def _check_keys(parts: list[_Nodes], bounds: NDArray[np.uint64] | None) -> None:
             first = part.keys[(part.last - part.counts + 1)[used]]
             wrong |= bool(_precedes(first, low).any()) or not _precedes(last, high).all()
         if wrong:
-            raise SourceFormatError("keys of the chunk B-tree do not enclose the chunks below them")
+            raise SourceFormatError(_HIDDEN)
         start += len(part.counts)
 
 
@@ -233,7 +285,13 @@ def _used(
 
 def _leaf(request: IndexRequest, entries: NDArray[np.void]) -> StoredChunks:
     """Entries of leaves: the origin of each chunk, in elements, becomes its number."""
-    origin = entries["origin"]
+    number = _numbers(request, entries["origin"])
+    mask = np.ascontiguousarray(entries["filter_mask"]) if request.is_filtered else None
+    length = np.ascontiguousarray(entries["length"])
+    return StoredChunks(number, entries["child"].astype(np.uint64), length, mask)
+
+
+def _numbers(request: IndexRequest, origin: NDArray[np.uint64]) -> NDArray[np.int64]:
     if origin[:, -1].any():
         raise SourceFormatError("a key of the chunk B-tree does not start at a whole element")
     coords, rest = np.divmod(origin[:, :-1], np.array(request.layout.chunk_shape, np.uint64))
@@ -242,18 +300,19 @@ def _leaf(request: IndexRequest, entries: NDArray[np.void]) -> StoredChunks:
         raise SourceFormatError(
             f"a key of the chunk B-tree is not the origin of a chunk (dimension {axis})"
         )
-    number = numbers_inside(coords.T, request.grid_shape)
-    mask = np.ascontiguousarray(entries["filter_mask"]) if request.is_filtered else None
-    length = np.ascontiguousarray(entries["length"])
-    return StoredChunks(number, entries["child"].astype(np.uint64), length, mask)
+    return numbers_inside(coords.T, request.grid_shape)
+
+
+def _check_order(number: NDArray[np.int64]) -> None:
+    inside = number[number >= 0]
+    if (inside[1:] <= inside[:-1]).any():
+        raise SourceFormatError("the keys of the chunk B-tree are out of order")
 
 
 def _chunks(request: IndexRequest, leaves: list[StoredChunks]) -> StoredChunks:
     """All leaves together, column by column, which halves the peak of memory."""
     number = np.concatenate([leaf.number for leaf in leaves] or [np.empty(0, np.int64)])
-    inside = number[number >= 0]
-    if (inside[1:] <= inside[:-1]).any():
-        raise SourceFormatError("the keys of the chunk B-tree are out of order")
+    _check_order(number)
     return StoredChunks(
         number,
         np.concatenate([leaf.address for leaf in leaves]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -53,12 +54,15 @@ class StoredChunks:
         uint64 or uint32, stored size; None where all have the size of an unfiltered chunk.
     filter_mask
         uint32, filters that were not applied; None if all were.
+    is_checked
+        The numbers are known to increase, and to lie inside the grid.
     """
 
     number: NDArray[np.int64]
     address: NDArray[np.uint64]
     length: NDArray[np.unsignedinteger] | None = None
     filter_mask: NDArray[np.uint32] | None = None
+    is_checked: bool = False
 
     def inside(self, n_chunks: int) -> StoredChunks:
         """Those of the grid of `n_chunks`.
@@ -113,13 +117,11 @@ class IndexRequest:
             )
         object.__setattr__(self, "budget", ReadBudget(self.file))
 
-    @property
+    @cached_property
     def grid_shape(self) -> tuple[int, ...]:
         """Number of chunks along each dimension."""
-        return tuple(
-            -(-extent // length)
-            for extent, length in zip(self.shape, self.layout.chunk_shape, strict=True)
-        )
+        lengths = zip(self.shape, self.layout.chunk_shape, strict=True)
+        return tuple([-(-extent // length) for extent, length in lengths])
 
     @property
     def max_grid_shape(self) -> tuple[int | None, ...]:
@@ -129,7 +131,7 @@ class IndexRequest:
             for extent, length in zip(self.max_shape, self.layout.chunk_shape, strict=True)
         )
 
-    @property
+    @cached_property
     def n_chunks(self) -> int:
         """Number of chunks of the whole grid, stored or not."""
         return math.prod(self.grid_shape)

@@ -109,8 +109,9 @@ def checked_table(request: IndexRequest, chunks: StoredChunks) -> ChunkTable:
         If a chunk of the grid lies outside of the file, is listed twice, overlaps another, or has a
         size that it cannot have.
     """
-    chunks = chunks.inside(request.n_chunks)
-    _check_numbers(chunks.number)
+    if not chunks.is_checked:
+        chunks = chunks.inside(request.n_chunks)
+        _check_numbers(chunks.number)
     partial = _partial_chunks(request, chunks.number)
     length = _lengths(request, chunks, partial)
     offset = _offsets(request, chunks.address, length)
@@ -158,9 +159,8 @@ def _lengths(
         raise SourceFormatError(f"a chunk of {int(length.max())} bytes is larger than the file")
     if not length.all():
         raise SourceFormatError("the chunk index lists a chunk of 0 bytes")
-    whole = None if request.is_filtered else slice(None)
-    unfiltered = length[partial] if partial is not None else length[whole] if whole else length[:0]
-    if (unfiltered != chunk_bytes).any():
+    unfiltered = partial if request.is_filtered else slice(None)
+    if unfiltered is not None and (length[unfiltered] != chunk_bytes).any():
         raise SourceFormatError(
             f"the chunk index gives an unfiltered chunk another size than its {chunk_bytes} bytes"
         )
@@ -174,12 +174,13 @@ def _offsets(
     if len(address):
         file.check_range(int(address.max()), 0, "a chunk")
     offset = address.astype(np.int64) + file.base_address
-    start = np.sort(offset)
-    stop = np.sort(offset + length)
-    if len(stop) and int(stop[-1]) > file.reader.size_bytes:
+    start, stop = offset, offset + length
+    if not _is_increasing(start):
+        start, stop = np.sort(start), np.sort(stop)
+    if len(stop) and int(stop.max()) > file.reader.size_bytes:
         raise SourceFormatError(
             f"a chunk lies outside of the file of {file.reader.size_bytes} bytes",
-            Place(stop=int(stop[-1])),
+            Place(stop=int(stop.max())),
         )
     # Sorted apart: some start is below the stop before it exactly if any two chunks overlap.
     overlaps = start[1:] < stop[:-1]
