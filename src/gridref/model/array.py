@@ -203,9 +203,8 @@ class VirtualArray:
     @cached_property
     def stored_chunk_shapes(self) -> Int64Array:
         """int64 (n_blocks, ndim), stored chunk shape of each block; the block if it is missing."""
-        shapes = np.array(
-            [encoding.chunk_shape for encoding in self.encodings], dtype=np.int64
-        ).reshape(len(self.encodings), self.ndim)
+        chunk_shapes = [encoding.chunk_shape for encoding in self.encodings]
+        shapes = np.array(chunk_shapes, np.int64).reshape(len(self.encodings), self.ndim)
         missing = self.blocks.encoding == MISSING_BLOCK
         if not missing.any():
             return shapes[self.blocks.encoding]
@@ -266,7 +265,8 @@ class VirtualArray:
             changes["block_source"] = changes.pop("blocks")
         if changes.get("dtype", self.dtype) != self.dtype:
             changes.setdefault("enumeration", None)
-        return replace(self, **changes)
+        # Twice as fast as dataclasses.replace; called for every variable of every file.
+        return VirtualArray(**{name: vars(self)[name] for name in self.__match_args__} | changes)
 
     def __getitem__(self, selection: Any) -> NDArray[Any]:
         """Read a selection; see `read`."""

@@ -34,6 +34,8 @@ class KerchunkScanner:
         if location.is_folder:
             names = DataNames((), self.markers, self.folder_suffixes)
             return location.is_named(names) and _is_local_table(location.url) is not False
+        if location.head.lstrip()[:1] not in (b"{", b"["):
+            return False
         text = re.sub(rb"\s+", b"", location.head)
         return text.startswith((b"{", b"[{")) and any(mark in text for mark in _MARKS)
 

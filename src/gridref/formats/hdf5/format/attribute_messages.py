@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.format.dense_attributes import attribute_info, dense_attribute_messages
+from gridref.formats.hdf5.format.known_messages import says_all
 from gridref.formats.hdf5.format.object_header import HeaderMessage
 from gridref.formats.hdf5.format.shared_messages import SharedMessages
 
@@ -26,10 +28,10 @@ __all__ = [
 _DATASPACE, _DATATYPE, _ATTRIBUTE, _ATTRIBUTE_INFO = 0x01, 0x03, 0x0C, 0x15
 _SHARED_DATATYPE, _SHARED_DATASPACE = 0x01, 0x02
 _SIZES = struct.Struct("<HHH")
+_CACHED_HEADS = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class StoredAttribute:
+class StoredAttribute(NamedTuple):
     """An attribute as its message holds it.
 
     Attributes
@@ -53,8 +55,10 @@ class StoredAttribute:
 
 def attribute_messages(
     shared: SharedMessages, messages: Sequence[HeaderMessage]
-) -> Iterator[tuple[bytes, int]]:
-    """Bodies of the attribute messages of an object, and about where they lie.
+) -> Iterator[tuple[bytes, int, bool]]:
+    """Bodies of the attribute messages of an object, about where they lie, and if they say all.
+
+    Those that do not point to what lies elsewhere in the file.
 
     Raises
     ------
@@ -63,12 +67,13 @@ def attribute_messages(
     """
     for message in messages:
         if message.kind == _ATTRIBUTE:
-            yield shared.resolved(message).data, message.address
+            original = shared.resolved(message) if message.is_shared else message
+            yield original.data, message.address, message.is_common
         elif message.kind == _ATTRIBUTE_INFO:
             info = attribute_info(shared.file, message.data)
             if info.heap_address is not None:
                 for body in dense_attribute_messages(shared, info):
-                    yield body, info.heap_address
+                    yield body, info.heap_address, says_all(body)
 
 
 def cut_attribute(data: bytes) -> StoredAttribute:
@@ -83,23 +88,32 @@ def cut_attribute(data: bytes) -> StoredAttribute:
     """
     if len(data) < 9:
         raise SourceFormatError("an attribute message is cut off")
-    version, flags = data[0], data[1]
+    version = data[0]
     if version not in (1, 2, 3):
         raise UnsupportedFeatureError(f"an attribute message has the unknown version {version}")
+    sizes: tuple[int, ...] = _SIZES.unpack_from(data, 2)
+    if version == 1:
+        sizes = tuple([-(-size // 8) * 8 for size in sizes])
+    stop = (9 if version == 3 else 8) + sum(sizes)
+    if stop > len(data):
+        raise SourceFormatError("an attribute message is cut off")
+    return StoredAttribute(*_cut_head(data[:stop]), data[stop:])
+
+
+@lru_cache(_CACHED_HEADS)
+def _cut_head(head: bytes) -> tuple[bytes, bytes, bytes, tuple[bool, bool]]:
+    """All of an attribute message but the elements, which files of a series have in common."""
+    version, flags = head[0], head[1]
     position = 9 if version == 3 else 8
     parts = []
-    for size in _SIZES.unpack_from(data, 2):
-        parts.append(data[position : position + size])
+    for size in _SIZES.unpack_from(head, 2):
+        parts.append(head[position : position + size])
         position += -(-size // 8) * 8 if version == 1 else size
-    if position > len(data):
-        raise SourceFormatError("an attribute message is cut off")
     name, datatype, dataspace = parts
     is_shared = (False, False)
     if version > 1:
         is_shared = bool(flags & _SHARED_DATATYPE), bool(flags & _SHARED_DATASPACE)
-    return StoredAttribute(
-        name.partition(b"\0")[0], datatype, dataspace, is_shared, data[position:]
-    )
+    return name.partition(b"\0")[0], datatype, dataspace, is_shared
 
 
 def datatype_of(shared: SharedMessages, attribute: StoredAttribute, address: int) -> bytes:

@@ -12,6 +12,7 @@ from gridref.io import ScanFile, is_local
 __all__ = ["BlockReader"]
 
 _BLOCK_BYTES = 1 << 13
+_BLOCK_BYTES_OF_SMALL_FILES = 1 << 14
 _KEPT_BYTES = 1 << 24
 _NEAR_BLOCKS = 8
 _READ_WHOLE_BYTES = 1 << 19
@@ -34,10 +35,13 @@ class BlockReader:
 
     def __init__(self, file: ScanFile) -> None:
         self._file = file
+        is_small = file.size <= _READ_WHOLE_BYTES
+        self._unit = _BLOCK_BYTES_OF_SMALL_FILES if is_small else _BLOCK_BYTES
         self._blocks = LRU[bytes](_KEPT_BYTES, len)
+        self._last = -1, b""
         self._n_left = _ALWAYS_READ_BYTES + _READ_PER_BYTE * file.size
-        if not is_local(file.name) and 0 < file.size <= _READ_WHOLE_BYTES:
-            self._load(list(range(-(-file.size // _BLOCK_BYTES))))
+        if is_small and file.size and not is_local(file.name):
+            self._load(list(range(-(-file.size // self._unit))))
 
     @property
     def size_bytes(self) -> int:
@@ -47,12 +51,14 @@ class BlockReader:
     def read(self, offset: int, length: int) -> bytes:
         """`length` bytes from `offset` on."""
         self._spend(length)
-        number, start = divmod(offset, _BLOCK_BYTES)
-        if start + length > _BLOCK_BYTES or offset + length > self._file.size or offset < 0:
+        number, start = divmod(offset, self._unit)
+        if start + length > self._unit or offset + length > self._file.size or offset < 0:
             return self._file.read_many([offset], [length])[0]
-        block = self._blocks.get(number)
-        if block is None:
-            block = self._load([number])[0]
+        last, block = self._last
+        if number != last:
+            known = self._blocks.get(number)
+            block = self._load([number])[0] if known is None else known
+            self._last = number, block
         return block[start : start + length]
 
     def read_many(self, offsets: Sequence[int], lengths: Sequence[int]) -> list[bytes]:
@@ -66,7 +72,7 @@ class BlockReader:
 
     def prefetch(self, offsets: Iterable[int]) -> None:
         """Read the blocks in which small pieces begin, and near ones between them, all at once."""
-        numbers = sorted({offset // _BLOCK_BYTES for offset in offsets if self._is_inside(offset)})
+        numbers = sorted({offset // self._unit for offset in offsets if self._is_inside(offset)})
         wanted = [number for number in numbers if number not in self._blocks]
         if len(wanted) < 2:
             return
@@ -76,15 +82,15 @@ class BlockReader:
             if number - last <= _NEAR_BLOCKS
         )
         near = [number for numbers in between for number in numbers if number not in self._blocks]
-        self._load(sorted([*wanted, *near])[: _KEPT_BYTES // _BLOCK_BYTES // 2])
+        self._load(sorted([*wanted, *near])[: _KEPT_BYTES // self._unit // 2])
 
     def _is_inside(self, offset: int) -> bool:
         return 0 <= offset < self._file.size
 
     def _load(self, numbers: list[int]) -> list[bytes]:
         """Read whole blocks, and keep them for now."""
-        starts = [number * _BLOCK_BYTES for number in numbers]
-        sizes = [min(_BLOCK_BYTES, self._file.size - start) for start in starts]
+        starts = [number * self._unit for number in numbers]
+        sizes = [min(self._unit, self._file.size - start) for start in starts]
         blocks = self._file.read_many(starts, sizes)
         return [self._blocks.put(*block) for block in zip(numbers, blocks, strict=True)]
 

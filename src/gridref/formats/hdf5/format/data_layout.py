@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+import struct
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.format.object_header import HeaderMessage
@@ -148,16 +150,16 @@ def data_layout_of(
 
 
 def _decode(file: Hdf5Bytes, message: HeaderMessage) -> DataLayout:
-    place = file.place(message.address, len(message.data))
+    place = partial(file.place, message.address, len(message.data))
     cursor = FieldCursor(message.data, "the data layout message", place)
     if message.is_shared:
-        raise UnsupportedFeatureError("the data layout message is shared", place)
+        raise UnsupportedFeatureError("the data layout message is shared", cursor.place)
     version = cursor.take(1)
     if version in (1, 2):
         return _decode_v1(file, message, cursor)
     if version not in (3, 4, 5):
         raise UnsupportedFeatureError(
-            f"the data layout message has the unknown version {version}", place
+            f"the data layout message has the unknown version {version}", cursor.place
         )
     layout_class = cursor.take(1)
     if layout_class == 0:
@@ -173,7 +175,9 @@ def _decode(file: Hdf5Bytes, message: HeaderMessage) -> DataLayout:
         return VirtualLayout(
             None if heap_address == file.undefined_address else heap_address, cursor.take(4)
         )
-    raise UnsupportedFeatureError(f"the data layout has the unknown class {layout_class}", place)
+    raise UnsupportedFeatureError(
+        f"the data layout has the unknown class {layout_class}", cursor.place
+    )
 
 
 def _decode_v1(file: Hdf5Bytes, message: HeaderMessage, cursor: FieldCursor) -> DataLayout:
@@ -198,7 +202,8 @@ def _decode_v1(file: Hdf5Bytes, message: HeaderMessage, cursor: FieldCursor) -> 
 def _chunked_v3(file: Hdf5Bytes, cursor: FieldCursor) -> ChunkedLayout:
     n_dimensions = cursor.take(1)
     address = cursor.take(file.offset_bytes)
-    lengths = [cursor.take(4) for _ in range(min(n_dimensions, _MAX_DIMENSIONS + 1))]
+    n_lengths = min(n_dimensions, _MAX_DIMENSIONS + 1)
+    lengths = struct.unpack(f"<{n_lengths}I", cursor.take_bytes(4 * n_lengths))
     return _chunked(file, cursor, ChunkIndexKind.BTREE_V1, lengths, address)
 
 
@@ -237,7 +242,7 @@ def _chunked(
     file: Hdf5Bytes,
     cursor: FieldCursor,
     kind: ChunkIndexKind,
-    lengths: list[int],
+    lengths: Sequence[int],
     address: int | None,
     partial_chunks_unfiltered: bool = False,
     single_chunk: tuple[int, int] | None = None,

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gridref.errors import SourceFormatError
 from gridref.formats.hdf5.format.btree_v2 import records_of
 from gridref.formats.hdf5.format.fractal_heap import FractalHeap
 from gridref.formats.hdf5.format.shared_messages import SharedMessages
-from gridref.formats.hdf5.format.superblock import FieldCursor, Hdf5Bytes
+from gridref.formats.hdf5.format.superblock import Hdf5Bytes
 
 __all__ = ["AttributeInfo", "attribute_info", "dense_attribute_messages"]
 
@@ -30,13 +31,16 @@ class AttributeInfo:
 
 def attribute_info(file: Hdf5Bytes, data: bytes) -> AttributeInfo:
     """Decode an attribute info message."""
-    cursor = FieldCursor(data, "the attribute info message", file.place(0))
-    cursor.take(1)
-    if cursor.take(1) & 1:
-        cursor.take(2)
-    heap, index = cursor.take(file.offset_bytes), cursor.take(file.offset_bytes)
-    undefined = file.undefined_address
-    return AttributeInfo(None if heap == undefined else heap, None if index == undefined else index)
+    width = file.offset_bytes
+    start = 4 if data[1:2] and data[1] & 1 else 2
+    if len(data) < start + 2 * width:
+        raise SourceFormatError("the attribute info message is cut off")
+    heap, index = data[start : start + width], data[start + width : start + 2 * width]
+    return AttributeInfo(_address(heap), _address(index))
+
+
+def _address(field: bytes) -> int | None:
+    return None if field.count(0xFF) == len(field) else int.from_bytes(field, "little")
 
 
 def dense_attribute_messages(shared: SharedMessages, info: AttributeInfo) -> list[bytes]:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from gridref.cache import LRU
 
-__all__ = ["MessageForm", "MessagePlace", "known_places", "remember_places"]
+__all__ = ["MessageForm", "MessagePlace", "known_places", "remember_places", "says_all"]
 
 _DATASPACE, _DATATYPE, _OLD_FILL, _FILL, _FILTERS, _ATTRIBUTE = 0x01, 0x03, 0x04, 0x05, 0x0B, 0x0C
 _SHARED_FLAG = 0x02
@@ -124,7 +124,12 @@ def _is_alike(data: bytes, place: MessagePlace) -> bool:
         return False
     if place.kind != _ATTRIBUTE:
         return place.kind in _ALIKE
-    return _class_of(data[place.start : place.stop]) in _SELF_CONTAINED_CLASSES
+    return says_all(data[place.start : place.stop])
+
+
+def says_all(attribute: bytes) -> bool:
+    """Whether the message of an attribute points to nothing else in the file."""
+    return _class_of(attribute) in _SELF_CONTAINED_CLASSES
 
 
 def _class_of(attribute: bytes) -> int:

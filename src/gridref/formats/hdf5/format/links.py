@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache, partial
 
 from gridref.errors import SourceFormatError
 from gridref.formats.hdf5.format.btree_v2 import records_of
@@ -29,6 +30,7 @@ _GROUP_MESSAGES = frozenset({_LINK_INFO, _SYMBOL_TABLE})
 _NAME_INDEX, _RECORD_BYTES, _HASH_BYTES = 5, 11, 4
 _FIRST_NODE_BYTES, _FIRST_SYMBOLS_BYTES = 544, 328
 _SYMBOLIC = 2
+_CACHED_LINKS = 4096
 _MAX_LEVELS = 32
 
 
@@ -154,7 +156,11 @@ def _dense_links(file: Hdf5Bytes, heap_address: int, index: int) -> Iterator[Lin
 
 def _link(file: Hdf5Bytes, data: bytes, address: int) -> Link:
     """Decode a link message."""
-    cursor = FieldCursor(data, "a link message", file.place(address))
+    width = file.offset_bytes
+    name, order = _hard_link_head(data[:-width]) if len(data) > width + 2 else (b"", 0)
+    if name:
+        return Link(name, LinkKind.HARD, int.from_bytes(data[-width:], "little"), order=order)
+    cursor = FieldCursor(data, "a link message", partial(file.place, address))
     cursor.expect(b"\1", "version")
     flags = cursor.take(1)
     kind = cursor.take(1) if flags & 0x08 else LinkKind.HARD
@@ -175,6 +181,21 @@ def _link(file: Hdf5Bytes, data: bytes, address: int) -> Link:
         target = target.partition(b"\0")[0]
         return Link(name, kind, target=target, file_name=file_name, order=order)
     return Link(name, kind, order=order)
+
+
+@lru_cache(_CACHED_LINKS)
+def _hard_link_head(data: bytes) -> tuple[bytes, int]:
+    """Name and order in the message of a hard link, of which the address at its end is cut off.
+
+    Files of a series have the rest in common. There is no name if the message is another one.
+    """
+    version, flags = data[:2]
+    start = 2 + (8 if flags & 0x04 else 0) + (1 if flags & 0x10 else 0)
+    stop = start + (1 << (flags & 0x03))
+    name = data[stop:]
+    if version != 1 or flags & 0x08 or int.from_bytes(data[start:stop], "little") != len(name):
+        return b"", 0
+    return name, int.from_bytes(data[2:10], "little") if flags & 0x04 else 0
 
 
 @dataclass(frozen=True, slots=True)

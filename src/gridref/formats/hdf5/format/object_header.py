@@ -39,12 +39,15 @@ class HeaderMessage(NamedTuple):
     is_shared
         The body only says where the message really is: see
         `gridref.formats.hdf5.format.shared_messages.SharedMessages`.
+    is_common
+        The body is the same object for all files that have it, and points to nothing else in them.
     """
 
     kind: int
     data: bytes
     address: int
     is_shared: bool
+    is_common: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,16 +62,19 @@ class ObjectHeader:
         Its messages, those in continuation blocks included.
     tracks_attribute_order
         Whether attributes are listed in the order of their creation, not of their names.
+    n_bytes
+        Size of all its blocks.
     """
 
     address: int
     messages: tuple[HeaderMessage, ...]
     tracks_attribute_order: bool = False
+    n_bytes: int = 0
 
     @cached_property
     def kinds(self) -> frozenset[int]:
         """The types of its messages."""
-        return frozenset(message.kind for message in self.messages)
+        return frozenset([message.kind for message in self.messages])
 
     def first(self, kind: int) -> HeaderMessage | None:
         """The first message of a kind, if there is one."""
@@ -105,10 +111,10 @@ def read_header(file: Hdf5Bytes, address: int) -> ObjectHeader:
     seen = {address}
     budget = file.end_address - len(block.data)
     while pending:
-        for message in _messages_of(file, pending.pop(0), form):
-            if message.kind != CONTINUATION_MESSAGE:
-                messages.append(message)
-                continue
+        found = _messages_of(file, pending.pop(0), form)
+        continuations = [message for message in found if message[0] == CONTINUATION_MESSAGE]
+        messages += [m for m in found if m[0] != CONTINUATION_MESSAGE] if continuations else found
+        for message in continuations:
             start, length = _continuation(file, message)
             budget -= length
             if start in seen or budget < 0:
@@ -117,7 +123,8 @@ def read_header(file: Hdf5Bytes, address: int) -> ObjectHeader:
                 )
             seen.add(start)
             pending.append(_next_block(file, form, start, length))
-    return ObjectHeader(address, tuple(messages), bool(form.flags & 0x04))
+    n_bytes = file.end_address - budget
+    return ObjectHeader(address, tuple(messages), bool(form.flags & 0x04), n_bytes)
 
 
 def read_messages(file: Hdf5Bytes, address: int) -> tuple[HeaderMessage, ...]:
@@ -177,7 +184,9 @@ def _messages_of(file: Hdf5Bytes, block: _Block, form: MessageForm) -> list[Head
     if places is None:
         places = remember_places(data, form, _divided(file, block, form))
     return [
-        HeaderMessage(kind, data[start:stop] if body is None else body, address + start, is_shared)
+        HeaderMessage(kind, data[start:stop], address + start, is_shared)
+        if body is None
+        else HeaderMessage(kind, body, address + start, is_shared, True)
         for kind, start, stop, is_shared, body in places
     ]
 
@@ -208,9 +217,9 @@ def _divided(file: Hdf5Bytes, block: _Block, form: MessageForm) -> list[MessageP
 
 
 def _continuation(file: Hdf5Bytes, message: HeaderMessage) -> tuple[int, int]:
-    cursor = FieldCursor(
-        message.data,
-        "a continuation message",
-        file.place(message.address, len(message.data)),
-    )
-    return cursor.take(file.offset_bytes), cursor.take(file.length_bytes)
+    data, width = message.data, file.offset_bytes
+    if len(data) < width + file.length_bytes:
+        place = file.place(message.address, len(data))
+        raise SourceFormatError("a continuation message is cut off", place)
+    length = data[width : width + file.length_bytes]
+    return int.from_bytes(data[:width], "little"), int.from_bytes(length, "little")

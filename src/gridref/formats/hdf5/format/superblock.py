@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +47,8 @@ class Hdf5Bytes:
         First address behind what the superblock says belongs to the file.
     extension
         Address of the header of the superblock extension; None if there is none.
+    end_address
+        First address behind the file; HDF5 reads nothing that lies there.
     """
 
     reader: ByteReader
@@ -55,16 +59,16 @@ class Hdf5Bytes:
     root: int = 0
     declared_end: int = _ENDLESS
     extension: int | None = None
+    end_address: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        end = min(self.declared_end, self.reader.size_bytes - self.base_address)
+        object.__setattr__(self, "end_address", end)
 
     @property
     def undefined_address(self) -> int:
         """The address that means "nowhere": all bits set."""
         return (1 << (8 * self.offset_bytes)) - 1
-
-    @property
-    def end_address(self) -> int:
-        """First address behind the file; HDF5 reads nothing that lies there."""
-        return min(self.declared_end, self.reader.size_bytes - self.base_address)
 
     def place(self, address: int, length: int = 0) -> Place:
         """Byte range in the file, for error messages."""
@@ -112,9 +116,8 @@ class Hdf5Bytes:
             If they lie outside of the file, or the checksum is wrong.
         """
         data = self.read(address, length, structure)
-        return FieldCursor(
-            self.verified(data, address, structure), structure, self.place(address, length)
-        )
+        place = partial(self.place, address, length)
+        return FieldCursor(self.verified(data, address, structure), structure, place)
 
     def verified(self, data: bytes, address: int, structure: str) -> bytes:
         """A piece of metadata read from `address` without the checksum at its end.
@@ -182,14 +185,19 @@ class FieldCursor:
     structure
         Its name in errors.
     place
-        Its byte range in the file.
+        Its byte range in the file, or what tells it when it is needed.
     """
 
-    def __init__(self, data: bytes, structure: str, place: Place) -> None:
+    def __init__(self, data: bytes, structure: str, place: Place | Callable[[], Place]) -> None:
         self.data = data
         self.structure = structure
-        self.place = place
+        self._place = place
         self.position = 0
+
+    @property
+    def place(self) -> Place:
+        """The byte range in the file."""
+        return self._place if isinstance(self._place, Place) else self._place()
 
     def take(self, n_bytes: int) -> int:
         """The next field, an unsigned integer of `n_bytes` bytes."""

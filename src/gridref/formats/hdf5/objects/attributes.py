@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -93,18 +94,21 @@ def read_attributes(file: OpenFile, header: ObjectHeader) -> ObjectAttributes:
 
 def _read(file: OpenFile, header: ObjectHeader) -> ObjectAttributes:
     result = ObjectAttributes()
-    attributes = [
-        _found(file, body, address)
-        for body, address in attribute_messages(file.shared, header.messages)
-    ]
+    width = file.bytes.length_bytes
+    attributes = []
+    for body, address, says_all in attribute_messages(file.shared, header.messages):
+        is_cached = says_all and len(body) <= _MAX_CACHED_BYTES
+        known = _constant(body, width) if is_cached else None
+        attributes.append(known or _found(file, body, address))
     if not header.tracks_attribute_order:
-        attributes.sort(key=lambda attribute: attribute.name)
-    for name, value, error in attributes:
-        text = name.decode("utf-8", "backslashreplace")
+        attributes.sort(key=itemgetter(0))
+    for name, text, value, error in attributes:
         if error:
             result.unreadable[text] = error
+        elif name not in _RECORDS:
+            result.public[text] = value
         elif name not in _UNREAD:
-            (result.records if name in _RECORDS else result.public)[text] = value
+            result.records[text] = value
     return result
 
 
@@ -112,14 +116,16 @@ class _Found(NamedTuple):
     """An attribute, or why it has no value."""
 
     name: bytes
+    text: str
     value: Any
     error: str = ""
 
 
+def _named(name: bytes, value: Any, error: str = "") -> _Found:
+    return _Found(name, name.decode("utf-8", "backslashreplace"), value, error)
+
+
 def _found(file: OpenFile, body: bytes, address: int) -> _Found:
-    known = _constant(body, file.bytes.length_bytes) if len(body) <= _MAX_CACHED_BYTES else None
-    if known is not None:
-        return known
     try:
         attribute = cut_attribute(body)
         space = dataspace_of(file.shared, attribute, address)
@@ -127,19 +133,19 @@ def _found(file: OpenFile, body: bytes, address: int) -> _Found:
     except ScanError as error:
         raise error.located(file.bytes.place(address, len(body))) from None
     if attribute.name in _UNREAD:
-        return _Found(attribute.name, None)
+        return _named(attribute.name, None)
     try:
         element = element_type(datatype_of(file.shared, attribute, address))
         if element.form in _WITHOUT_HEAP:
-            return _Found(attribute.name, _value(attribute, element, shape))
-        return _Found(attribute.name, _heap_value(attribute, element, shape, file))
+            return _named(attribute.name, _value(attribute, element, shape))
+        return _named(attribute.name, _heap_value(attribute, element, shape, file))
     except ScanError as error:
-        return _Found(attribute.name, None, str(error.located(file.place())))
+        return _named(attribute.name, None, str(error.located(file.place())))
 
 
 @lru_cache(_CACHED_ATTRIBUTES)
 def _constant(body: bytes, length_bytes: int) -> _Found | None:
-    """An attribute whose message says all, and whose value cannot be changed; else None.
+    """An attribute whose message says all, and whose value nobody can change; else None.
 
     Files of a series have nearly all attributes in common.
     """
@@ -155,7 +161,9 @@ def _constant(body: bytes, length_bytes: int) -> _Found | None:
     except ScanError:
         return None
     is_number = isinstance(value, np.generic) and not isinstance(value, np.void)
-    return _Found(attribute.name, value) if is_number or isinstance(value, str) else None
+    if is_number or isinstance(value, str) or attribute.name in _RECORDS:
+        return _named(attribute.name, value)
+    return None
 
 
 def _n_elements(attribute: StoredAttribute, element: ElementType, shape: tuple[int, ...]) -> int:

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -109,7 +109,7 @@ class ElementType:
         """Whether stored bytes are elements, but for their byte order."""
         return self.form is Form.STORED and not self.array_codecs
 
-    @property
+    @cached_property
     def codecs(self) -> tuple[Codec, ...]:
         """The codec chain up to the bytes to which filters are applied."""
         if self.order == "|":

@@ -110,7 +110,7 @@ class OpenFile:
         header = self._headers.get(address)
         if header is None:
             header = read_header(self.bytes, address)
-            self._n_header_bytes += sum(len(message.data) for message in header.messages)
+            self._n_header_bytes += header.n_bytes
             if self._n_header_bytes > self.scan_file.size:
                 raise SourceFormatError("object headers overlap", self.bytes.place(address))
             self._headers[address] = header

@@ -101,9 +101,10 @@ def scan_array(
         If the file is corrupt there.
     """
     element = _element(dataset)
-    names = dims + tuple(
-        f"{dataset.name}_axis_{len(dims) + axis}" for axis in range(len(element.subshape))
-    )
+    names = dims
+    if element.subshape:
+        axes = range(len(dims), len(dims) + len(element.subshape))
+        names = (*dims, *(f"{dataset.name}_axis_{axis}" for axis in axes))
     if element.form is Form.RAGGED:
         return _ragged(dataset, element, names, sizes + element.subshape, options)
     scanned = _scan(dataset, element, options, _Sources())
@@ -111,7 +112,7 @@ def scan_array(
     attrs = _with_flags(dataset.attributes.public, element)
     enumeration = _enumeration(dataset, element)
     array = array.replace(dims=names, attrs=attrs, enumeration=enumeration)
-    return replace(scanned, array=array)
+    return ScannedArray(array, scanned.fate, scanned.reason)
 
 
 def _ragged(

@@ -1,0 +1,111 @@
+"""Files that are nearly alike: what is taken over from one to the next is only what is equal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import h5py
+import netCDF4
+import numpy as np
+import pytest
+
+import gridref
+from tests.work import counted_work
+
+FLAWS: dict[str, dict[str, Any]] = {
+    "equal": {},
+    "an attribute": {"units": "m"},
+    "a number": {"scale": 2.0},
+    "the dtype": {"dtype": ">i4"},
+    "the fill value": {"fill": 7},
+    "the extent": {"n_rows": 40},
+    "the chunks": {"chunk": 10},
+    "the compression": {"level": 9},
+    "a text of the heap": {"history": "written on the 2nd"},
+    "data": {"seed": 5},
+}
+"""One thing in which a file differs from the first, at the same size where that is possible."""
+
+
+def write(path: Path, libver: str, **flaw: Any) -> None:
+    kind = {
+        "units": "K",
+        "scale": 1.0,
+        "dtype": "<i4",
+        "fill": 1,
+        "n_rows": 50,
+        "chunk": 20,
+        "level": 4,
+        "history": "written on the 1st",
+        "seed": 0,
+        **flaw,
+    }
+    with h5py.File(path, "w", libver=libver) as file:
+        file.attrs["history"] = kind["history"]
+        values = np.random.default_rng(kind["seed"]).integers(0, 100, (kind["n_rows"], 6))
+        for name in ("a", "b"):
+            variable = file.create_dataset(
+                name,
+                data=values.astype(kind["dtype"]),
+                chunks=(kind["chunk"], 4),
+                compression="gzip",
+                compression_opts=kind["level"],
+                fillvalue=kind["fill"],
+                track_times=True,
+            )
+            variable.attrs["units"] = np.bytes_(kind["units"])
+            variable.attrs["scale_factor"] = kind["scale"]
+            variable.attrs["history"] = kind["history"]
+
+
+@pytest.mark.parametrize("libver", ["earliest", "latest"])
+def test_only_what_is_equal_is_taken_over(tmp_path: Path, libver: str) -> None:
+    for order in (FLAWS, dict(reversed(FLAWS.items()))):
+        for name, flaw in order.items():
+            path = tmp_path / f"{name}.h5"
+            write(path, libver, **flaw)
+            group = gridref.scan(path)
+            with h5py.File(path) as file:
+                for variable in ("a", "b"):
+                    array, stored = group[variable], file[variable]
+                    assert array.dtype == stored.dtype.newbyteorder("=")
+                    assert array.fill_value == stored.fillvalue
+                    assert array.encodings[0].chunk_shape == stored.chunks
+                    np.testing.assert_array_equal(array[...], stored[...])
+                    assert array.attrs == {
+                        "units": stored.attrs["units"].decode(),
+                        "scale_factor": stored.attrs["scale_factor"],
+                        "history": stored.attrs["history"],
+                    }
+
+
+def test_what_is_equal_is_one_object_and_cannot_be_changed(tmp_path: Path) -> None:
+    for number in range(2):
+        write(tmp_path / f"{number}.h5", "latest", seed=number)
+    one, other = (gridref.scan(tmp_path / f"{number}.h5") for number in range(2))
+    assert one["a"].encodings[0] is other["b"].encodings[0]
+    mine, theirs = one["a"].manifests[0], other["a"].manifests[0]
+    assert mine.state is theirs.state
+    assert mine.source is theirs.source
+    with pytest.raises(ValueError, match="read-only"):
+        mine.state[0] = 1
+    one["a"].attrs["units"] = "changed"
+    assert other["a"].attrs["units"] == gridref.scan(tmp_path / "0.h5")["a"].attrs["units"] == "K"
+
+
+def test_a_sibling_takes_less_work(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{number}.nc" for number in range(3)]
+    for seed, path in enumerate(paths):
+        with netCDF4.Dataset(path, "w") as file:
+            file.createDimension("x", 10)
+            for number in range(8):
+                variable = file.createVariable(f"v{number}{tmp_path.name}", "f4", ("x",), zlib=True)
+                variable.setncatts({f"a{n}": f"{n} {tmp_path}" for n in range(5)})
+                variable[:] = np.random.default_rng(seed).random(10)
+    n_lines = []
+    for path in paths:
+        with counted_work() as work:
+            gridref.scan(path)
+        n_lines.append(work.n_lines)
+    assert 5 * n_lines[2] < 4 * n_lines[0], n_lines
