@@ -53,39 +53,30 @@ StorageOptions = Annotated[
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 
 
-def _text(help_text: str, panel: str, **settings: Any) -> Any:
-    option = typer.Option(help=help_text, rich_help_panel=panel, show_default=False, **settings)
-    return Annotated[str | None, option]
-
-
-def _number(kind: type, help_text: str, panel: str) -> Any:
-    option = typer.Option(help=help_text, rich_help_panel=panel, show_default=False)
+def _option(kind: Any, help_text: str, panel: str | None, *names: str, **settings: Any) -> Any:
+    option = typer.Option(
+        *names, help=help_text, rich_help_panel=panel, show_default=False, **settings
+    )
     return Annotated[kind | None, option]
 
 
-def _flag(name: str, help_text: str, panel: str | None) -> Any:
-    option = typer.Option(name, help=help_text, rich_help_panel=panel, show_default=False)
-    return Annotated[bool | None, option]
-
-
-def _words(metavar: str, help_text: str, panel: str) -> Any:
-    option = typer.Option(
-        metavar=metavar, help=help_text, rich_help_panel=panel, show_default=False
-    )
-    return Annotated[list[str] | None, option]
+_text = functools.partial(_option, str)
 
 
 BUILD_OPTIONS: Mapping[str, Any] = {
-    "concat_dim": _words(
-        "DIM", "Dimension to lay the files along: an existing or a new one; repeatable.", _LAYOUT
+    "concat_dim": _option(
+        list[str],
+        "Dimension to lay the files along: an existing or a new one; repeatable.",
+        _LAYOUT,
+        metavar="DIM",
     ),
     "stack": _text("New dimension to stack the files along.", _LAYOUT),
     "pattern": _text("Where labels of a stack stand in file names: '{time:%Y%m%d}'.", _LAYOUT),
     "pattern_of": _text("Attribute to find labels in, not file names: TIFFTAG_DATETIME.", _LAYOUT),
-    "mosaic": _flag("--mosaic", "Lay the files out by their georeferencing.", _LAYOUT),
+    "mosaic": _option(bool, "Lay the files out by their georeferencing.", _LAYOUT, "--mosaic"),
     "x": _text("Dimension of the columns of a mosaic: x.", _LAYOUT),
     "y": _text("Dimension of the rows of a mosaic: y.", _LAYOUT),
-    "tolerance": _number(
+    "tolerance": _option(
         float, "How far, in pixels, files may lie off a mosaic's grid: 0.01.", _LAYOUT
     ),
     "join": _text(
@@ -115,9 +106,9 @@ BUILD_OPTIONS: Mapping[str, Any] = {
         _COMBINING,
     ),
     "conflicts": _text("Variables that do not fit together: raise, drop.", _COMBINING),
-    "lossy": _flag("--lossy", "Dtypes may become one that rounds some values.", _COMBINING),
-    "convert_units": _flag(
-        "--convert-units", "Convert units that differ to the first file's.", _COMBINING
+    "lossy": _option(bool, "Dtypes may become one that rounds some values.", _COMBINING, "--lossy"),
+    "convert_units": _option(
+        bool, "Convert units that differ to the first file's.", _COMBINING, "--convert-units"
     ),
     "index_variables": _text(
         "Variables that count along a dimension that grows, like count=obs.",
@@ -130,31 +121,30 @@ BUILD_OPTIONS: Mapping[str, Any] = {
     "phony_dims": _text(
         "How dimensions without a name are numbered: sort (netCDF4), access (h5netcdf).", _SCANNING
     ),
-    "max_chunk_bytes": _number(
+    "max_chunk_bytes": _option(
         int, "Contiguous data is split into chunks of so many bytes: 4194304.", _SCANNING
     ),
-    "max_inline_bytes": _number(
+    "max_inline_bytes": _option(
         int, "Most bytes of an array's values kept in the catalog: 16777216.", _SCANNING
     ),
-    "max_objects": _number(int, "Most objects and links followed in a file: 1000000.", _SCANNING),
-    "max_in_flight": _number(int, "Remote files that are scanned at a time: 64.", _SCANNING),
-    "n_processes": Annotated[
-        int | None,
-        typer.Option(
-            "--n-processes",
-            "--jobs",
-            help="Processes that scan; as many as pay off by default.",
-            rich_help_panel=_SCANNING,
-            show_default=False,
-        ),
-    ],
+    "max_objects": _option(int, "Most objects and links followed in a file: 1000000.", _SCANNING),
+    "max_in_flight": _option(int, "Remote files that are scanned at a time: 64.", _SCANNING),
+    "n_processes": _option(
+        int,
+        "Processes that scan; as many as pay off by default.",
+        _SCANNING,
+        "--n-processes",
+        "--jobs",
+    ),
     "on_error": _text(
         "Files that cannot be scanned: raise (the end, told with all others), skip (left out, and"
         " said so).",
         _SCANNING,
     ),
-    "max_errors": _number(int, "Files that fail before the job ends at once: 100.", _SCANNING),
-    "relative": _flag("--relative", "Addresses of files are kept relative to the catalog's.", None),
+    "max_errors": _option(int, "Files that fail before the job ends at once: 100.", _SCANNING),
+    "relative": _option(
+        bool, "Addresses of files are kept relative to the catalog's.", None, "--relative"
+    ),
     "storage_options": StorageOptions,
 }
 """Type of each option of `gridref.build` and `gridref.plan` by its name in Python."""
