@@ -26,7 +26,7 @@ from gridref.formats.hdf5.format.data_layout import ChunkedLayout
 from gridref.formats.hdf5.format.superblock import read_superblock
 from gridref.formats.hdf5.storage.chunk_index import walk_chunks
 from gridref.model.manifest import ChunkManifest, Source
-from gridref.testing.hdf5_bytes import LocalReader, read_data_layout
+from tests.hdf5_bytes import LocalReader, read_data_layout
 
 
 @dataclass(frozen=True)

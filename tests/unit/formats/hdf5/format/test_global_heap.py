@@ -12,7 +12,7 @@ from gridref.errors import SourceFormatError
 from gridref.formats.hdf5.format import global_heap
 from gridref.formats.hdf5.format.global_heap import GlobalHeap
 from gridref.formats.hdf5.format.superblock import Hdf5Bytes
-from gridref.testing.hdf5_bytes import BufferReader
+from tests.hdf5_bytes import BufferReader
 
 
 def packed(index: int, body: bytes, length: int | None = None) -> bytes:

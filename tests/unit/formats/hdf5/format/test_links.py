@@ -13,8 +13,8 @@ from gridref.errors import GridrefError, SourceFormatError
 from gridref.formats.hdf5.format.links import Link, LinkKind, is_group, read_links
 from gridref.formats.hdf5.format.object_header import read_header
 from gridref.formats.hdf5.format.superblock import Hdf5Bytes, read_superblock
-from gridref.testing.hdf5_bytes import BufferReader, LocalReader
 from tests.fuzz.hdf5_mutations import checked_spans, mend
+from tests.hdf5_bytes import BufferReader, LocalReader
 from tests.shared_data import shared_files
 
 FORMATS: list[dict[str, Any]] = [

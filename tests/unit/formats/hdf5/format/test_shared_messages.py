@@ -17,8 +17,8 @@ from gridref.formats.hdf5.format.dense_attributes import attribute_info, dense_a
 from gridref.formats.hdf5.format.object_header import HeaderMessage, read_header
 from gridref.formats.hdf5.format.shared_messages import SharedMessages
 from gridref.formats.hdf5.format.superblock import Hdf5Bytes, read_superblock
-from gridref.testing.hdf5_bytes import BufferReader, LocalReader
 from gridref.testing.reference_reader import read_slowly
+from tests.hdf5_bytes import BufferReader, LocalReader
 from tests.hdf5_oracle import read_original
 
 DATASPACE, DATATYPE, FILL, ATTRIBUTE_INFO, ATTRIBUTE = 0x01, 0x03, 0x05, 0x15, 0x0C

@@ -15,7 +15,7 @@ from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.format.checksum import lookup3
 from gridref.formats.hdf5.format.object_header import read_header
 from gridref.formats.hdf5.format.superblock import read_superblock
-from gridref.testing.hdf5_bytes import BufferReader
+from tests.hdf5_bytes import BufferReader
 
 VERSIONS = {"earliest": 0, "v108": 2, "latest": 3}
 

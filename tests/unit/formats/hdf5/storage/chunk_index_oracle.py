@@ -14,7 +14,7 @@ from gridref.formats.hdf5.format.bytes_view import ByteReader
 from gridref.formats.hdf5.format.data_layout import ChunkedLayout, ChunkIndexKind
 from gridref.formats.hdf5.format.superblock import read_superblock
 from gridref.formats.hdf5.storage.chunk_index import ChunkTable, walk_chunks
-from gridref.testing.hdf5_bytes import LocalReader, read_data_layout
+from tests.hdf5_bytes import LocalReader, read_data_layout
 
 PARTIAL_CHUNKS_UNFILTERED = 0x02  # H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS
 

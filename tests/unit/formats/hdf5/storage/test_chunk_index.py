@@ -21,7 +21,7 @@ from gridref.formats.hdf5.format.data_layout import (
 from gridref.formats.hdf5.format.superblock import read_superblock
 from gridref.formats.hdf5.storage.chunk_index import ALL_FILTERS_OFF, walk_chunks
 from gridref.model.manifest import ChunkState, Source
-from gridref.testing.hdf5_bytes import BufferReader, LocalReader, read_data_layout
+from tests.hdf5_bytes import BufferReader, LocalReader, read_data_layout
 from tests.unit.formats.hdf5.storage.chunk_index_oracle import (
     Fill,
     assert_walked_rightly,

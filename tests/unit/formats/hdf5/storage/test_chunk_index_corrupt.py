@@ -26,7 +26,7 @@ from gridref.formats.hdf5.format.data_layout import ChunkedLayout, ChunkIndexKin
 from gridref.formats.hdf5.format.superblock import Hdf5Bytes, read_superblock
 from gridref.formats.hdf5.storage.chunk_index import ChunkTable, walk_chunks
 from gridref.formats.registry import scan
-from gridref.testing.hdf5_bytes import BufferReader, read_data_layout
+from tests.hdf5_bytes import BufferReader, read_data_layout
 from tests.unit.formats.hdf5.storage.chunk_index_oracle import is_filtered, rows_of
 from tests.work import counted_work
 

@@ -10,7 +10,7 @@ import h5py
 import pytest
 
 from gridref.errors import GridrefError
-from gridref.testing.hdf5_bytes import LocalReader
+from tests.hdf5_bytes import LocalReader
 from tests.shared_data import shared_files
 from tests.unit.formats.hdf5.storage.chunk_index_oracle import (
     assert_direct_reads_agree,

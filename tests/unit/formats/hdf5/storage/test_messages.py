@@ -29,7 +29,7 @@ from gridref.formats.hdf5.storage.fill import fill_value, stored_fill
 from gridref.formats.hdf5.storage.filters import filter_codecs, read_filters
 from gridref.formats.options import ScanOptions
 from gridref.io import open_for_scan
-from gridref.testing.hdf5_bytes import BufferReader
+from tests.hdf5_bytes import BufferReader
 
 LIBVERS = ["earliest", "latest"]
 FILE = Hdf5Bytes(BufferReader(bytes(4096)), 0, 8, 8)
