@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from gridref.workflows.combining import concat as concat
     from gridref.workflows.combining import mosaic as mosaic
     from gridref.workflows.combining import stack as stack
+    from gridref.workflows.comparing import diff as diff
     from gridref.workflows.layout import Layout as Layout
     from gridref.workflows.outcomes import RunOptions as RunOptions
     from gridref.workflows.scanning import scan as scan
@@ -57,6 +58,7 @@ _HOMES = {
     "VirtualGroup": "gridref.model.array",
     "build": "gridref.workflows.building",
     "concat": "gridref.workflows.combining",
+    "diff": "gridref.workflows.comparing",
     "explain": "gridref.workflows.building",
     "mosaic": "gridref.workflows.combining",
     "open_catalog": "gridref.workflows.catalogs",
@@ -89,6 +91,7 @@ __all__ = [
     "__version__",
     "build",
     "concat",
+    "diff",
     "errors",
     "explain",
     "mosaic",

@@ -12,6 +12,7 @@ import gridref
 CALLS = [
     "build",
     "concat",
+    "diff",
     "mosaic",
     "open_catalog",
     "open_store",
@@ -46,6 +47,7 @@ def test_public_names() -> None:
         "__version__",
         "build",
         "concat",
+        "diff",
         "errors",
         "explain",
         "mosaic",

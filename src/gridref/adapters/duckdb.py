@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from gridref.catalog import CatalogGroup
 from gridref.errors import GridrefError, InvalidRequestError
+from gridref.extras import missing_package
 from gridref.model.array import VirtualArray
 from gridref.options import verb
 from gridref.workflows.catalogs import open_catalog
@@ -65,7 +66,7 @@ def sql(
     Raises
     ------
     InvalidRequestError
-        If DuckDB is not installed, or refuses the query: saying why.
+        If DuckDB refuses the query, saying why; a `MissingPackageError` if it is not installed.
     CatalogError, ReadError
         If a table of the catalog, or an array, cannot be read.
     """
@@ -103,9 +104,7 @@ def _duckdb() -> Any:
     try:
         import duckdb
     except ImportError as error:
-        raise InvalidRequestError(
-            "queries in SQL need DuckDB: pip install 'gridref[sql]'"
-        ) from error
+        raise missing_package("asking in SQL", error) from error
     return duckdb
 
 

@@ -2,6 +2,7 @@
 
 from gridref.catalog.arrays import ParquetManifest
 from gridref.catalog.checking import check_catalog
+from gridref.catalog.comparing import Change, compare_catalogs
 from gridref.catalog.document import FORMAT_VERSIONS, ROOT_FILE
 from gridref.catalog.reader import CatalogGroup, CatalogInfo, open_catalog
 from gridref.catalog.writer import write_catalog
@@ -11,8 +12,10 @@ __all__ = [
     "ROOT_FILE",
     "CatalogGroup",
     "CatalogInfo",
+    "Change",
     "ParquetManifest",
     "check_catalog",
+    "compare_catalogs",
     "open_catalog",
     "write_catalog",
 ]

@@ -16,7 +16,13 @@ from gridref.model.listing import NO_ROW, ChunkListing, ListedChunks
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
 from gridref.options import check_names
 
-__all__ = ["CHUNK_LISTING_SCHEMA", "CHUNK_STATES", "list_chunks", "listed_sources"]
+__all__ = [
+    "CHUNK_LISTING_SCHEMA",
+    "CHUNK_STATES",
+    "list_chunks",
+    "listed_sources",
+    "referenced_chunks",
+]
 
 CHUNK_STATES = (*(state.name.lower() for state in ChunkState), "pending")
 """What a chunk can be: those of `ChunkState`, and of a block that is still to come."""
@@ -77,8 +83,8 @@ def _batches(
 ) -> Iterator[pa.RecordBatch]:
     urls = _Urls()
     for path, array in arrays.items():
-        for listed in ChunkListing(array).pieces(ROW_GROUP_ROWS):
-            batch = _Batch(path, array, listed, _manifest_rows(array, listed), urls)
+        for listed, rows in referenced_chunks(array):
+            batch = _Batch(path, array, listed, rows, urls)
             if len(states) < len(CHUNK_STATES):
                 batch = batch.take(np.flatnonzero(np.isin(batch.rows.state, states)))
             if len(batch.listed):
@@ -128,6 +134,16 @@ _COLUMNS: dict[str, Callable[[_Batch], pa.Array]] = {
     ),
     "decoded_bytes": lambda batch: _decoded_bytes(batch.array, batch.listed),
 }
+
+
+def referenced_chunks(array: VirtualArray) -> Iterator[tuple[ListedChunks, ChunkManifest]]:
+    """The stored chunks of an array with their references, in pieces of at most 65,536.
+
+    An array without any has one piece, which is empty.
+    """
+    listing = ChunkListing(array)
+    for listed in listing.pieces(ROW_GROUP_ROWS) if listing.n_rows else [listing.rows(0, 0)]:
+        yield listed, _manifest_rows(array, listed)
 
 
 def _manifest_rows(array: VirtualArray, listed: ListedChunks) -> ChunkManifest:

@@ -16,7 +16,12 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from gridref.adapters.cli.asking import chunks_command, sources_command, sql_command
+from gridref.adapters.cli.asking import (
+    chunks_command,
+    diff_command,
+    sources_command,
+    sql_command,
+)
 from gridref.adapters.cli.options import (
     BUILD_OPTIONS,
     VIEW_OPTIONS,
@@ -336,3 +341,4 @@ app.command("serve")(serve_command)
 app.command("chunks")(chunks_command)
 app.command("sources")(sources_command)
 app.command("sql")(sql_command)
+app.command("diff")(diff_command)

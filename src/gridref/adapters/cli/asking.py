@@ -1,14 +1,21 @@
-"""The commands that ask a catalog: ``gridref chunks | sources | sql``."""
+"""The commands that ask a catalog: ``gridref chunks | sources | sql | diff``."""
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 import typer
 
-from gridref.adapters.cli.options import Catalog, StorageOptions, parse_options
+from gridref.adapters.cli.options import (
+    Catalog,
+    StorageOptions,
+    as_on_the_command_line,
+    parse_options,
+)
+from gridref.errors import GridrefError
 
-__all__ = ["chunks_command", "sources_command", "sql_command"]
+__all__ = ["chunks_command", "diff_command", "sources_command", "sql_command"]
 
 Output = Annotated[
     str | None,
@@ -108,3 +115,34 @@ def sql_command(
 
     with query_rows(catalog, query, storage_options=parse_options(storage_options)) as rows:
         put_rows(rows, output=output, format=format, limit=limit)
+
+
+def diff_command(
+    catalog: Catalog,
+    other: Annotated[str, typer.Argument(help="Address of another catalog.", show_default=False)],
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    storage_options: StorageOptions = None,
+) -> None:
+    """Say what became different from a catalog to another: arrays, attributes, chunks, sources.
+
+    Exit status 0 if nothing did, 1 if something did, 2 if they cannot be compared.
+
+    Examples
+    --------
+        gridref diff cube.gridref new.gridref
+
+        gridref diff monday.gridref tuesday.gridref --json
+    """
+    from gridref.workflows.comparing import diff
+
+    try:
+        changes = diff(catalog, other, storage_options=parse_options(storage_options))
+    except GridrefError as error:
+        typer.echo(f"error: {as_on_the_command_line(str(error))}", err=True)
+        raise typer.Exit(2) from error
+    if as_json:
+        typer.echo(json.dumps([vars(change) for change in changes]))
+    else:
+        for change in changes:
+            typer.echo(str(change))
+    raise typer.Exit(int(bool(changes)))
