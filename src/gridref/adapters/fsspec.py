@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
+from gridref.catalog import CatalogGroup
 from gridref.errors import InvalidRequestError, ReadOnlyError
 from gridref.model.array import VirtualGroup
 from gridref.options import check_names, options_of, with_new_names
@@ -41,6 +42,8 @@ class GridrefFileSystem(AbstractFileSystem):
     asynchronous
         Given by zarr-python when it opens an address. ``view="auto"`` may then be the direct view;
         to whoever else reads the keys as files, they are native or portable.
+    digest
+        What the catalog's digest has to be, in pickles; None takes any.
     **kwargs
         Fields of `ViewOptions`, as for `gridref.open_store`, and fsspec's own options.
 
@@ -63,6 +66,7 @@ class GridrefFileSystem(AbstractFileSystem):
         target_options: Mapping[str, Any] | None = None,
         storage_options: Mapping[str, Any] | None = None,
         asynchronous: bool = False,
+        digest: str | None = None,
         **kwargs: Any,
     ) -> None:
         kwargs = with_new_names("gridref::", kwargs, FORMER_GRID)
@@ -78,10 +82,15 @@ class GridrefFileSystem(AbstractFileSystem):
             fo = fo if "://" in fo else f"{target_protocol}://{fo}"
         options = view_options(view, in_process=asynchronous)
         catalog_options = {k: v for k, v in (target_options or {}).items() if k != "fo"}
-        group = open_group(fo, catalog_options)
+        group = open_group(fo, catalog_options, digest=digest)
+        self._digest = group.info.digest if isinstance(group, CatalogGroup) else None
         self.space, self.reader = open_space(
             group, options, catalog_options if storage_options is None else storage_options
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        make, (cls, arguments, options) = super().__reduce__()
+        return make, (cls, arguments, {**options, "digest": self._digest})
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:

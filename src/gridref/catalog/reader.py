@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, override
 
 import pyarrow as pa
@@ -153,6 +153,15 @@ class CatalogGroup(VirtualGroup):
         """The same files as `sources`, each once."""
         listed = (source for part in self.parts for source in part.sources.sources)
         return tuple(dict.fromkeys(listed))
+
+    @override
+    def replace(self, **changes: Any) -> VirtualGroup:
+        """A copy with some attributes replaced: a group in memory, no more that of a catalog."""
+        own = {part.name: getattr(self, part.name) for part in fields(VirtualGroup)}
+        return VirtualGroup(**{**own, **changes})
+
+    def __dask_tokenize__(self) -> tuple[str, ...]:
+        return "gridref.CatalogGroup", self.info.url, self.info.digest
 
     @override
     def __repr__(self) -> str:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from gridref.catalog import open_catalog
-from gridref.errors import GroupNotFoundError, InvalidRequestError
+from gridref.errors import CatalogError, GroupNotFoundError, InvalidRequestError, Place
 from gridref.io import SourcePool
 from gridref.model.array import VirtualGroup
 from gridref.serve.objects import KeySpace, ObjectReader
@@ -38,12 +38,35 @@ StorageOptions = Mapping[str, Any]
 
 
 def open_group(
-    catalog: str | os.PathLike[str] | VirtualGroup, storage_options: StorageOptions | None = None
+    catalog: str | os.PathLike[str] | VirtualGroup,
+    storage_options: StorageOptions | None = None,
+    *,
+    digest: str | None = None,
 ) -> VirtualGroup:
-    """The group of the catalog at an address; a group is returned as it is."""
+    """The group behind a catalog's address; a group is handed through.
+
+    Parameters
+    ----------
+    catalog, storage_options
+        As for `gridref.open_store`.
+    digest
+        What the catalog's digest has to be; None takes any. Pickles say it: what they were made of
+        is not to be taken for what a rebuilt catalog holds.
+
+    Raises
+    ------
+    CatalogError
+        If there is no usable catalog, or one of another digest.
+    """
     if isinstance(catalog, VirtualGroup):
         return catalog
-    return open_catalog(os.fspath(catalog), storage_options)
+    group = open_catalog(os.fspath(catalog), storage_options)
+    if digest not in (None, group.info.digest):
+        raise CatalogError(
+            "the catalog was built anew since what refers to it was pickled: open it again",
+            Place(source=group.info.url),
+        )
+    return group
 
 
 def group_path(group: str | None) -> str:

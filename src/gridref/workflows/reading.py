@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -66,7 +66,7 @@ def readable[G: VirtualGroup](group: G, sources: Sources, path: str = "") -> G:
         name: readable(below, sources, f"{prefix}{name}") for name, below in group.groups.items()
     }
     arrays = _ReadableArrays(group.arrays, sources, prefix)
-    return group.replace(arrays=arrays, groups=groups)  # type: ignore[return-value]
+    return replace(group, arrays=arrays, groups=groups)
 
 
 class _ReadableArrays(Mapping[str, VirtualArray]):

@@ -17,13 +17,19 @@ from zarr.abc.store import (
 )
 from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 
+from gridref.catalog import CatalogGroup
 from gridref.errors import ReadOnlyError
 from gridref.model.array import VirtualGroup
 from gridref.options import verb
 from gridref.serve.objects import ObjectReader, VirtualObject
 from gridref.serve.protocols import ObjectSpace
 from gridref.serve.views import View, ViewOptions
-from gridref.workflows.opening import FORMER_GRID, open_group, open_space, view_options
+from gridref.workflows.opening import (
+    FORMER_GRID,
+    open_group,
+    open_space,
+    view_options,
+)
 
 __all__ = ["GridrefStore", "open_store"]
 
@@ -132,13 +138,19 @@ class GridrefStore(Store):
     def __reduce__(self) -> tuple[Any, ...]:
         if self._recipe is None:
             return (GridrefStore, (self.space, self.reader))
-        return (_opened, self._recipe)
+        # The digest is part of the names that dask gives to tasks, which it makes of pickles.
+        digest = None if self._catalog is None else self._catalog.info.digest
+        return (_opened, (*self._recipe, digest))
 
     def __dask_tokenize__(self) -> tuple[Any, ...]:
-        """What names dask's tasks: the catalog's content and how it is shown, not its address."""
-        info = getattr(getattr(self.space, "group", None), "info", None)
-        content = self._unique if info is None else (info.url, info.digest)
+        """What names dask's tasks: the catalog's content and how it is shown."""
+        content = self._unique if self._catalog is None else self._catalog.__dask_tokenize__()
         return "gridref.GridrefStore", content, repr(getattr(self.space, "options", None))
+
+    @property
+    def _catalog(self) -> CatalogGroup | None:
+        group = getattr(self.space, "group", None)
+        return group if isinstance(group, CatalogGroup) else None
 
     def with_read_only(self, read_only: bool = False) -> GridrefStore:
         """Itself again; asking for a writable one is refused."""
@@ -268,8 +280,9 @@ def _opened(
     catalog: str | os.PathLike[str] | VirtualGroup,
     options: ViewOptions,
     storage_options: Mapping[str, Any] | None,
+    digest: str | None = None,
 ) -> GridrefStore:
-    group = open_group(catalog, storage_options)
+    group = open_group(catalog, storage_options, digest=digest)
     space, reader = open_space(group, options, storage_options)
     name = repr(group) if isinstance(catalog, VirtualGroup) else os.fspath(catalog)
     return GridrefStore(space, reader, name=name, recipe=(catalog, options, storage_options))
