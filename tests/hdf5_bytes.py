@@ -10,7 +10,7 @@ from typing import Self
 
 from gridref.errors import Place, SourceUnavailableError
 from gridref.formats.hdf5.format.data_layout import DataLayout, data_layout_of
-from gridref.formats.hdf5.format.object_header import read_messages
+from gridref.formats.hdf5.format.object_header import read_header
 from gridref.formats.hdf5.format.superblock import Hdf5Bytes
 
 __all__ = ["BufferReader", "LocalReader", "read_data_layout"]
@@ -119,4 +119,4 @@ def read_data_layout(file: Hdf5Bytes, header_address: int) -> DataLayout:
     SourceFormatError, UnsupportedFeatureError
         As `data_layout_of`.
     """
-    return data_layout_of(file, read_messages(file, header_address), header_address)
+    return data_layout_of(file, read_header(file, header_address).messages, header_address)

@@ -18,7 +18,9 @@ def row_of_each_element(array: VirtualArray) -> dict[tuple[int, ...], tuple[int,
     """Block and manifest row of every element, worked out one by one from what a block means."""
     found = {}
     for element in itertools.product(*map(range, array.shape)):
-        coords = array.grid.locate(element)
+        coords = tuple(
+            int(axis.locate(index)) for axis, index in zip(array.grid.axes, element, strict=True)
+        )
         block = int(np.ravel_multi_index(coords, array.grid.grid_shape)) if element else 0
         if array.blocks.encoding[block] == MISSING_BLOCK:
             found[element] = (block, NO_ROW)

@@ -19,7 +19,7 @@ from gridref.catalog import open_catalog, write_catalog
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import EdgePolicy
 from gridref.model.indexing import flip, getitem, pruned, split_blocks
-from gridref.model.joining import compacted, concatenate, recast, stack
+from gridref.model.joining import compacted, concatenate, recast
 from gridref.model.reshaping import broadcast_axis, expand_dims, squeeze, transpose
 from gridref.testing.builders import chunked_array
 from gridref.testing.reference_reader import read_slowly
@@ -125,7 +125,8 @@ def steps(draw: st.DrawFn, array: VirtualArray, values: np.ndarray, keep: Keep) 
     if kind == "stack" and ndim < 4 and values.size < MAX_ELEMENTS:
         axis = draw(st.integers(0, ndim))
         name = f"new{draw(st.uuids(version=4)).hex[:8]}"
-        return stack([array, array], axis, name), np.stack([values, values], axis)
+        both = [expand_dims(array, axis, name)] * 2
+        return concatenate(both, axis), np.stack([values, values], axis)
     if kind == "flip" and ndim:
         axis = draw(st.integers(0, ndim - 1))
         return flip(array, axis), np.flip(values, axis)

@@ -217,21 +217,6 @@ class SourcePool:
         if local:  # remote files count for themselves
             self._local_traffic.add(n_requests, n_bytes)
 
-    def check(self, source: Source) -> None:
-        """Compare a source with what the scan recorded, now.
-
-        Raises
-        ------
-        SourceUnavailableError, SourceChangedError
-            As `read_ranges` does.
-        """
-        if is_local(source.url):
-            check_identity(source, OpenFile(source.url).describe())
-            return
-        with self._lock:
-            self._checked.discard(source)
-        self._check_remote(source)
-
     def close(self) -> None:
         """Close files. The pool can go on being used."""
         self._local.close()

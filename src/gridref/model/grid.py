@@ -238,39 +238,6 @@ class GridAxis:
         """Data lengths of all chunks; memory grows with their number."""
         return self.data_lengths(np.arange(self.n_chunks))
 
-    def clipped(self) -> GridAxis:
-        """The same chunks, the last one cut at the extent."""
-        if self.is_exact:
-            return self
-        lengths, counts = self.run_lengths.tolist(), self.run_counts.tolist()
-        rest = self.extent - int(self.starts(self.n_chunks - 1))
-        return GridAxis.from_runs([*lengths, rest], [*counts[:-1], counts[-1] - 1, 1], self.extent)
-
-    @classmethod
-    def concatenate(cls, axes: Sequence[GridAxis]) -> Self:
-        """The chunks of `axes`, one after the other; empty axes add nothing.
-
-        Raises
-        ------
-        NotRepresentableError
-            If the last chunk of any axis but the last overhangs: inside an array no chunk may hold
-            more than its data. Use `clipped` where only the layout of the data matters.
-        """
-        if not axes:
-            raise InvalidRequestError("nothing to concatenate")
-        filled = [axis for axis in axes if axis.extent] or [axes[0]]
-        for axis in filled[:-1]:
-            if not axis.is_exact:
-                raise NotRepresentableError(
-                    f"a chunk of {int(axis.run_lengths[-1])} overhangs the extent {axis.extent} and"
-                    " cannot lie inside an array"
-                )
-        return cls.from_runs(
-            np.concatenate([axis.run_lengths for axis in filled]),
-            np.concatenate([axis.run_counts for axis in filled]),
-            sum(axis.extent for axis in filled),
-        )
-
     def _run_of(self, chunk: Int64Array) -> Int64Array:
         if self.is_uniform:
             return np.zeros_like(chunk)
@@ -388,12 +355,6 @@ class ChunkGrid:
         """Whether the ``regular`` grid can express it."""
         return all(axis.is_uniform for axis in self.axes)
 
-    def locate(self, element: Sequence[int]) -> tuple[int, ...]:
-        """Chunk coords of the chunk that holds an element."""
-        return tuple(
-            int(axis.locate(index)) for axis, index in zip(self.axes, element, strict=True)
-        )
-
     def start(self, coords: Sequence[int]) -> tuple[int, ...]:
         """First element of a chunk."""
         return tuple(int(axis.starts(k)) for axis, k in zip(self.axes, coords, strict=True))
@@ -405,31 +366,3 @@ class ChunkGrid:
     def data_shape(self, coords: Sequence[int]) -> tuple[int, ...]:
         """Shape of what of a chunk lies inside the array."""
         return tuple(int(axis.data_lengths(k)) for axis, k in zip(self.axes, coords, strict=True))
-
-    def clipped(self) -> ChunkGrid:
-        """The same chunks, those at the end cut at the extent."""
-        return ChunkGrid(tuple(axis.clipped() for axis in self.axes))
-
-    @classmethod
-    def concatenate(cls, grids: Sequence[ChunkGrid], axis: int) -> Self:
-        """Lay grids one after the other along an axis.
-
-        Raises
-        ------
-        NotRepresentableError
-            If the grids differ along another axis, or a chunk inside would overhang.
-        """
-        if not grids:
-            raise InvalidRequestError("nothing to concatenate")
-        first = grids[0]
-        if not 0 <= axis < first.ndim:
-            raise InvalidRequestError(f"axis {axis} of a grid of rank {first.ndim}")
-        for other in grids[1:]:
-            if other.ndim != first.ndim:
-                raise NotRepresentableError(f"grids of rank {first.ndim} and {other.ndim}")
-            for position in range(first.ndim):
-                if position != axis and other.axes[position] != first.axes[position]:
-                    raise NotRepresentableError(f"grids differ along dimension {position}")
-        axes = list(first.axes)
-        axes[axis] = GridAxis.concatenate([grid.axes[axis] for grid in grids])
-        return cls(tuple(axes))

@@ -1,4 +1,4 @@
-"""Virtual arrays laid beside each other: concatenated along an axis, or stacked along a new one.
+"""Virtual arrays laid beside each other along an axis.
 
 The blocks of the inputs become the blocks of the result; stored chunks, manifests and their rows
 are shared, never walked. Encodings are interned, so that any number of alike files share one.
@@ -26,7 +26,6 @@ from gridref.model.manifest import (
     distinct_objects,
     identity_numbers,
 )
-from gridref.model.reshaping import expand_dims
 
 __all__ = [
     "Pool",
@@ -38,7 +37,6 @@ __all__ = [
     "pooled",
     "recast",
     "same_scalar",
-    "stack",
 ]
 
 Int64Array = NDArray[np.int64]
@@ -94,17 +92,6 @@ def concatenate(
         parts = _refined(parts, axis)
     template = parts[0].replace(dims=first.dims, attrs=first.attrs)
     return template if len(parts) == 1 else _joined(parts, axis, template)
-
-
-def stack(arrays: Sequence[VirtualArray], axis: int, dim: str) -> VirtualArray:
-    """Lay arrays of equal shape along a new axis, inserted at `axis`.
-
-    Raises
-    ------
-    InvalidRequestError
-        As for `concatenate`, or if there is a dimension of that name already.
-    """
-    return concatenate([expand_dims(array, axis, dim) for array in arrays], axis)
 
 
 def missing_array(

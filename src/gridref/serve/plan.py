@@ -193,11 +193,6 @@ class ReadPlan:
     flipped: tuple[int, ...] = ()
     dropped: tuple[int, ...] = ()
 
-    @property
-    def n_pieces(self) -> int:
-        """Number of stored chunks touched."""
-        return sum(cross.n_pieces for cross in self.crosses)
-
     def finish(self, out: NDArray[Any]) -> NDArray[Any]:
         """Reverse and drop axes of the filled output."""
         index: list[Any] = [slice(None)] * out.ndim

@@ -196,14 +196,6 @@ class ArrayView:
             0 <= k < n for k, n in zip(coords, grid_shape, strict=True)
         )
 
-    def region(self, coords: Sequence[int]) -> tuple[slice, ...]:
-        """The part of the array that a key (a chunk, or a shard) holds."""
-        grid = self.metadata.grid
-        return tuple(
-            slice(start, start + length)
-            for start, length in zip(grid.start(coords), grid.data_shape(coords), strict=True)
-        )
-
     def locate(self, first: Sequence[int], counts: Sequence[int]) -> tuple[Int64Array, Int64Array]:
         """Where the chunks of a box of the native view are referenced.
 

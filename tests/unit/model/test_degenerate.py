@@ -126,19 +126,8 @@ def test_elements_that_no_chunk_holds(place: int) -> None:
         GridAxis.uniform(10, 3).locate([0, place])
 
 
-def test_only_the_last_of_joined_axes_may_overhang() -> None:
-    overhanging = GridAxis.uniform(5, 3)
-    joined = GridAxis.concatenate([GridAxis.uniform(6, 3), overhanging])
-    assert joined.edges().tolist() == [3, 3, 3, 2]
-    for place in (0, 1):
-        axes = [GridAxis.uniform(6, 3)] * 3
-        axes[place] = overhanging
-        with pytest.raises(NotRepresentableError):
-            GridAxis.concatenate(axes)
-
-
 def test_empty_axes_remember_their_chunks() -> None:
-    assert GridAxis.uniform(0, 3) == GridAxis.concatenate([GridAxis.uniform(0, 3)] * 2)
+    assert GridAxis.uniform(0, 3).uniform_length == 3
     assert ChunkGrid.regular((0, 4), (3, 4)).n_chunks == 0
 
 

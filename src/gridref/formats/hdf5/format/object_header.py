@@ -15,7 +15,7 @@ from gridref.formats.hdf5.format.known_messages import (
 )
 from gridref.formats.hdf5.format.superblock import FieldCursor, Hdf5Bytes
 
-__all__ = ["HeaderMessage", "ObjectHeader", "read_header", "read_messages"]
+__all__ = ["HeaderMessage", "ObjectHeader", "read_header"]
 
 CONTINUATION_MESSAGE = 0x10
 _FIRST_READ_BYTES = 512
@@ -125,11 +125,6 @@ def read_header(file: Hdf5Bytes, address: int) -> ObjectHeader:
             pending.append(_next_block(file, form, start, length))
     n_bytes = file.end_address - budget
     return ObjectHeader(address, tuple(messages), bool(form.flags & 0x04), n_bytes)
-
-
-def read_messages(file: Hdf5Bytes, address: int) -> tuple[HeaderMessage, ...]:
-    """All messages of the object header at `address`; see `read_header`."""
-    return read_header(file, address).messages
 
 
 def _first_block(file: Hdf5Bytes, address: int) -> tuple[_Block, MessageForm]:
