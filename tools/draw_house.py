@@ -7,6 +7,7 @@ line of the package's docstring does, and which rooms it has.
 from __future__ import annotations
 
 import ast
+import re
 import sys
 import textwrap
 import tomllib
@@ -27,7 +28,7 @@ def draw() -> str:
     """The floors, top floor first, with a box for each package."""
     boxes, top = [], MARGIN
     for number, layer in enumerate(_layers()):
-        names = [name.strip(" ()") for name in layer.split("|")]
+        names = [name.strip(" ()") for name in re.split("[|:]", layer)]
         floor, height = _floor(names, top, COLOURS[number % len(COLOURS)])
         boxes += floor
         top += height + GAP

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from gridref.model.array import VirtualArray as VirtualArray
     from gridref.model.array import VirtualGroup as VirtualGroup
     from gridref.serve.views import ViewOptions as ViewOptions
+    from gridref.virtualizarr import from_virtualizarr as from_virtualizarr
+    from gridref.virtualizarr import to_virtualizarr as to_virtualizarr
     from gridref.workflows.building import build as build
     from gridref.workflows.building import explain as explain
     from gridref.workflows.building import plan as plan
@@ -73,6 +75,9 @@ _HOMES = {
     "stack": "gridref.workflows.combining",
     "verify": "gridref.workflows.verifying",
     "write_catalog": "gridref.workflows.catalogs",
+    # Need packages that may be missing, so ``from gridref import *`` leaves them out.
+    "from_virtualizarr": "gridref.virtualizarr",
+    "to_virtualizarr": "gridref.virtualizarr",
 }
 
 __all__ = [
@@ -126,8 +131,8 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("gridref")
-    if name == "errors":
-        return import_module("gridref.errors")
+    if name in ("errors", "virtualizarr"):
+        return import_module(f"gridref.{name}")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'gridref' has no attribute {name!r}")

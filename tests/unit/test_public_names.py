@@ -64,7 +64,7 @@ def test_public_names() -> None:
         "verify",
         "write_catalog",
     ]
-    for name in gridref.__all__:
+    for name in [*gridref.__all__, "from_virtualizarr", "to_virtualizarr", "virtualizarr"]:
         assert getattr(gridref, name).__doc__
 
 

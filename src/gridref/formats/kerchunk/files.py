@@ -18,7 +18,7 @@ from gridref.io.remote import RemoteFiles
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import Source
 
-__all__ = ["scan_reference_file", "scan_reference_folder"]
+__all__ = ["scan_reference_file", "scan_reference_folder", "scan_references"]
 
 N_THREADS = 16
 
@@ -37,7 +37,26 @@ def scan_reference_file(file: ScanFile, options: ScanOptions) -> VirtualGroup:
         references = parse_references(file.read_many([0], [file.size])[0])
     except GridrefError as error:
         raise error.located(Place(source=file.name)) from error.__cause__
-    return scan_files(_ReferencedFiles(file.name, references, options.storage_options), options)
+    return scan_references(file.name, references, options)
+
+
+def scan_references(
+    url: str, references: Mapping[str, bytes | Reference], options: ScanOptions
+) -> VirtualGroup:
+    """Describe what references stand for.
+
+    Parameters
+    ----------
+    url
+        Where they come from: relative addresses lie beside it.
+    references
+        What each Zarr key holds.
+    options
+        How it is scanned.
+
+    Raises as `scan_reference_file` does.
+    """
+    return scan_files(_ReferencedFiles(url, references, options.storage_options), options)
 
 
 def scan_reference_folder(address: str, options: ScanOptions) -> VirtualGroup:
@@ -47,7 +66,7 @@ def scan_reference_folder(address: str, options: ScanOptions) -> VirtualGroup:
     """
     files = StoreFiles(address, options.storage_options)
     references = ParquetReferences(files, metadata_of(files))
-    return scan_files(_ReferencedFiles(address, references, options.storage_options), options)
+    return scan_references(address, references, options)
 
 
 class _ReferencedFiles:

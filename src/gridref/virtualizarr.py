@@ -1,0 +1,334 @@
+"""VirtualiZarr's manifests of gridref's groups, and groups of VirtualiZarr's manifests.
+
+A `ManifestArray` is one regular chunk grid with one chain of codecs, so only what the native view
+shows on a regular grid can be said. Small arrays that it does not show are written into the
+manifest, decoded.
+
+Source: VirtualiZarr's documentation, "Custom parsers" and "Data structures" (2.8).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+from zarr.core.metadata.v3 import ArrayV3Metadata
+from zarr.storage import MemoryStore
+
+from gridref.adapters.references import (
+    IN_ARCHIVE,
+    INLINE_LIMIT_BYTES,
+    PORTABLE,
+    is_nameable,
+    is_small,
+    refuse,
+    why_not_referenced,
+)
+from gridref.adapters.zarr.store import open_store
+from gridref.errors import InvalidRequestError
+from gridref.extras import missing_package
+from gridref.formats.kerchunk.files import scan_references
+from gridref.formats.kerchunk.references import Reference, parse_references
+from gridref.formats.options import ScanOptions
+from gridref.io import is_local
+from gridref.model.array import VirtualGroup
+from gridref.model.manifest import Source
+from gridref.serve.objects import KeySpace, ObjectReader
+from gridref.serve.presence import native_references
+from gridref.serve.views import ArrayView, View, ViewOptions
+from gridref.workflows.opening import reader_for
+from gridref.workflows.scanning import scan
+
+try:
+    from virtualizarr.manifests import (
+        ChunkManifest,
+        ManifestArray,
+        ManifestGroup,
+        ManifestStore,
+    )
+    from virtualizarr.xarray import replace_virtual_with_loadable_vars
+except ImportError as error:
+    raise missing_package("gridref.virtualizarr", error) from error
+
+__all__ = ["Parser", "from_virtualizarr", "to_virtualizarr"]
+
+_NATIVE = ViewOptions(View.NATIVE, grid="regular")
+_MANIFESTS = "VirtualiZarr's manifests"
+_INLINED, _MISSING = "__inlined__", ""
+"""What VirtualiZarr writes in place of addresses."""
+
+type Coords = tuple[int, ...]
+
+_S3_OPTIONS = {
+    "access_key_id": "key",
+    "secret_access_key": "secret",
+    "session_token": "token",
+    "endpoint": "endpoint_url",
+}
+"""What s3fs calls the settings of obstore's S3Store."""
+
+_CF_ENCODING = frozenset(
+    ("_FillValue", "missing_value", "scale_factor", "add_offset", "dtype", "units", "calendar")
+)
+"""Encoding that says what stored values mean."""
+
+
+class Parser:
+    """Scans files for VirtualiZarr's ``open_virtual_dataset(url, registry, parser)``.
+
+    Parameters
+    ----------
+    inline_limit
+        Largest size in bytes, decoded, of an array that is written into the manifest where its
+        chunks cannot be referenced.
+    **options
+        Fields of `ScanOptions`, like ``storage_options`` and ``on_unsupported``.
+
+    Notes
+    -----
+    Metadata is read by gridref. Where no `storage_options` are given, it takes over endpoint,
+    region and credentials of an ``S3Store`` that the registry holds for the address.
+    """
+
+    def __init__(self, *, inline_limit: int = INLINE_LIMIT_BYTES, **options: Any) -> None:
+        self.inline_limit = inline_limit
+        self.options = ScanOptions(**options)
+
+    def __call__(self, url: str, registry: Any) -> ManifestStore:
+        """The manifests of a file.
+
+        Raises
+        ------
+        ScanError
+            As `gridref.scan` does.
+        NotRepresentableError
+            Naming every array that manifests cannot express, and why.
+        """
+        options = vars(self.options)
+        if self.options.storage_options is None:
+            options = {**options, "storage_options": _storage_options(url, registry)}
+        group = scan(url, **options)
+        return ManifestStore(_manifest_group(group, self.inline_limit), registry=registry)
+
+
+def to_virtualizarr(
+    group: VirtualGroup,
+    *,
+    loadable_variables: Iterable[Hashable] | None = None,
+    inline_limit: int = INLINE_LIMIT_BYTES,
+    storage_options: Mapping[str, Any] | None = None,
+) -> xr.Dataset | xr.DataTree:
+    """A group as a virtual dataset of VirtualiZarr.
+
+    Parameters
+    ----------
+    group
+        What was scanned, combined or opened.
+    loadable_variables
+        Names of variables to load; by default coordinates of their dimensions.
+    inline_limit
+        Largest size in bytes, decoded, of an array that is written into its manifest where its
+        chunks cannot be referenced.
+    storage_options
+        Options of the sources' filesystems, to load variables.
+
+    Returns
+    -------
+    xarray.Dataset or xarray.DataTree
+        Of `ManifestArray`; a tree where there are groups in the group.
+
+    Raises
+    ------
+    NotRepresentableError
+        Naming every array that manifests cannot express, and why.
+
+    Examples
+    --------
+    >>> virtual = to_virtualizarr(gridref.open_catalog("cube.gridref"))  # doctest: +SKIP
+    >>> virtual.vz.to_icechunk(session.store)  # doctest: +SKIP
+    """
+    store = open_store(group, storage_options=storage_options)
+    manifests = _manifest_group(group, inline_limit).to_virtual_datasets()
+    names = None if loadable_variables is None else list(loadable_variables)
+    datasets = {
+        path: replace_virtual_with_loadable_vars(
+            virtual, xr.open_zarr(store, group=path, consolidated=False, chunks=None), names
+        )
+        for path, virtual in manifests.items()
+    }
+    return xr.DataTree.from_dict(datasets) if group.groups else datasets[""]
+
+
+def from_virtualizarr(
+    virtual: xr.Dataset | xr.DataTree | ManifestStore | ManifestGroup, **options: Any
+) -> VirtualGroup:
+    """The group that VirtualiZarr's manifests stand for.
+
+    Parameters
+    ----------
+    virtual
+        A virtual dataset or tree, or what a parser of VirtualiZarr returns. Loaded variables are
+        kept in the group by value.
+    **options
+        Fields of `ScanOptions`.
+
+    Raises
+    ------
+    InvalidRequestError
+        If it holds no manifests.
+    SourceFormatError
+        If a manifest contradicts its metadata, or reaches beyond the end of a file.
+    UnsupportedFeatureError
+        For data types and codecs that gridref does not know.
+    """
+    references: dict[str, bytes | Reference] = {}
+    for path, dataset in _datasets(virtual).items():
+        head = f"{path}/" if path else ""
+        references |= {f"{head}{key}": held for key, held in _references(dataset).items()}
+    return scan_references("virtualizarr", references, ScanOptions(**options))
+
+
+def _storage_options(url: str, registry: Any) -> dict[str, Any] | None:
+    """Options of s3fs that say what the registry's store for an address does."""
+    if not url.startswith("s3://"):
+        return None
+    store, _ = registry.resolve(url)
+    config = getattr(store, "config", {})
+    known = {name: config[key] for key, name in _S3_OPTIONS.items() if key in config}
+    region = {"region_name": config["region"]} if "region" in config else {}
+    anonymous = str(config.get("skip_signature", False)).lower() == "true"
+    return {**known, "anon": anonymous, "client_kwargs": region}
+
+
+def _manifest_group(group: VirtualGroup, inline_limit: int) -> ManifestGroup:
+    reasons = why_not_referenced(group, _NATIVE)
+    refuse(
+        _MANIFESTS,
+        {name: why for name, why in reasons.items() if not is_small(group, name, inline_limit)},
+    )
+    space = KeySpace(group, _NATIVE, dict.fromkeys(reasons, PORTABLE))
+    return _manifests_below(group, "", space, ObjectReader(reader_for()))
+
+
+def _manifests_below(
+    group: VirtualGroup, path: str, space: KeySpace, reader: ObjectReader
+) -> ManifestGroup:
+    head = f"{path}/" if path else ""
+    document = space.document(path) or {}
+    return ManifestGroup(
+        {name: _manifest_array(f"{head}{name}", space, reader) for name in group.arrays},
+        {
+            name: _manifests_below(below, f"{head}{name}", space, reader)
+            for name, below in group.groups.items()
+        },
+        {**document.get("attributes", {}), "coordinates": " ".join(_coordinates(group))},
+    )
+
+
+def _coordinates(group: VirtualGroup) -> list[str]:
+    """The arrays that others name as coordinates: VirtualiZarr looks for them in the group."""
+    named = (str(array.attrs.get("coordinates", "")).split() for array in group.arrays.values())
+    return sorted({name for names in named for name in names if name in group.arrays})
+
+
+def _manifest_array(path: str, space: KeySpace, reader: ObjectReader) -> ManifestArray:
+    view = space.array_view(path)
+    assert view is not None
+    is_native = view.view is View.NATIVE
+    held = _referenced(path, view) if is_native else _inlined(path, view, space, reader)
+    return ManifestArray(ArrayV3Metadata.from_dict(space.document(path) or {}), held)
+
+
+def _referenced(path: str, view: ArrayView) -> ChunkManifest:
+    """The manifest of an array whose chunks are shown as they are stored."""
+    grid_shape = view.chunk_grid.grid_shape
+    references = native_references(view, (0,) * len(grid_shape), grid_shape)
+    if not all(map(is_nameable, references.sources)):
+        refuse(_MANIFESTS, {path: IN_ARCHIVE})
+    urls = np.array([*map(_uri, references.sources), _MISSING], np.dtypes.StringDType())
+    in_file = references.present & (references.source >= 0)
+    paths = urls[np.where(in_file, references.source, -1)].reshape(grid_shape)
+    in_manifest = np.flatnonzero(references.present & (references.source < 0)).tolist()
+    inlined = {
+        tuple(map(int, np.unravel_index(number, grid_shape))): references.literals[
+            -1 - references.source[number]
+        ]
+        for number in in_manifest
+    }
+    return _manifest(paths, references.offset, references.length, inlined)
+
+
+def _inlined(path: str, view: ArrayView, space: KeySpace, reader: ObjectReader) -> ChunkManifest:
+    """The manifest of an array that is written into it, decoded."""
+    grid_shape = view.chunk_grid.grid_shape
+    chunks = {
+        coords: space.resolve(f"{path}/{view.metadata.chunk_key(coords)}")
+        for coords in np.ndindex(*grid_shape)
+    }
+    inlined = {coords: reader.read(chunk) for coords, chunk in chunks.items() if chunk is not None}
+    paths = np.full(grid_shape, _MISSING, np.dtypes.StringDType())
+    return _manifest(paths, np.zeros(grid_shape), np.zeros(grid_shape), inlined)
+
+
+def _manifest(
+    paths: Any, offsets: NDArray[Any], lengths: NDArray[Any], inlined: Mapping[Coords, bytes]
+) -> ChunkManifest:
+    offsets, lengths = (c.astype(np.uint64).reshape(paths.shape) for c in (offsets, lengths))
+    for coords, data in inlined.items():
+        paths[coords], offsets[coords], lengths[coords] = _INLINED, 0, len(data)
+    return ChunkManifest.from_arrays(
+        paths=paths, offsets=offsets, lengths=lengths, validate_paths=False, inlined=dict(inlined)
+    )
+
+
+def _uri(source: Source) -> str:
+    """The address of a file, which VirtualiZarr does not quote."""
+    return f"file://{source.url}" if is_local(source.url) else source.url
+
+
+def _datasets(
+    virtual: xr.Dataset | xr.DataTree | ManifestStore | ManifestGroup,
+) -> dict[str, xr.Dataset]:
+    """The datasets of a hierarchy by path."""
+    if isinstance(virtual, xr.Dataset):
+        return {"": virtual}
+    if isinstance(virtual, ManifestGroup):
+        return dict(virtual.to_virtual_datasets())
+    if isinstance(virtual, ManifestStore):
+        virtual = virtual.to_virtual_datatree(loadable_variables=[])
+    if not isinstance(virtual, xr.DataTree):
+        raise InvalidRequestError(f"a virtual dataset or tree is wanted, got {type(virtual)}")
+    return {
+        path.removeprefix("."): node.to_dataset(inherit=False)
+        for path, node in virtual.subtree_with_keys
+    }
+
+
+def _references(dataset: xr.Dataset) -> dict[str, bytes | Reference]:
+    """What each Zarr key of a dataset holds: references, and loaded variables by value."""
+    loaded = [
+        name for name, v in dataset.variables.items() if not isinstance(v.data, ManifestArray)
+    ]
+    stand_ins = {
+        name: (dataset[name].dims, np.zeros(dataset[name].shape, np.int8)) for name in loaded
+    }
+    document = dataset.assign(stand_ins).vz.to_kerchunk(format="dict", zarr_format=3)
+    references = parse_references(json.dumps(document).encode())
+    for key, value in _written({name: dataset.variables[name] for name in loaded}).items():
+        if key != "zarr.json":  # that of the group
+            references[key] = value
+    return references
+
+
+def _written(loaded: Mapping[Hashable, xr.Variable]) -> dict[str, bytes]:
+    """The Zarr keys of loaded variables: as xarray writes them, whatever they were read from."""
+    plain = {name: variable.to_base_variable() for name, variable in loaded.items()}
+    for variable in plain.values():
+        variable.encoding = {k: v for k, v in variable.encoding.items() if k in _CF_ENCODING}
+    keys: dict[str, Any] = {}
+    xr.Dataset(plain).to_zarr(MemoryStore(keys), zarr_format=3, consolidated=False)
+    return {key: buffer.to_bytes() for key, buffer in keys.items()}

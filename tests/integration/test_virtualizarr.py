@@ -1,0 +1,196 @@
+"""VirtualiZarr with our scanners, and its datasets as groups: values are those of the files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import icechunk
+import numpy as np
+import pytest
+import virtualizarr
+import xarray as xr
+from obspec_utils.registry import ObjectStoreRegistry
+from obstore.store import LocalStore, S3Store
+from virtualizarr.manifests import ManifestArray
+from virtualizarr.parsers import HDFParser
+
+import gridref
+import gridref.virtualizarr
+from gridref.errors import InvalidRequestError, NotRepresentableError
+from tests.s3_server import BUCKET, Bucket, s3_bucket
+from tests.shared_data import shared_files
+
+SAMPLES = Path(__file__).parents[2] / "sample_data"
+MONTH = SAMPLES / "daily_2023-01.nc"
+REGISTRY = ObjectStoreRegistry({"file://": LocalStore()})
+
+pytestmark = pytest.mark.filterwarnings("ignore:Variable.* have a chunk shape larger")
+
+
+def through_icechunk(virtual: xr.Dataset, folder: Path = SAMPLES) -> xr.Dataset:
+    """What is read back after VirtualiZarr has written a dataset to Icechunk."""
+    config, prefix = icechunk.RepositoryConfig.default(), f"file://{folder}/"
+    files = icechunk.local_filesystem_store(str(folder))
+    config.set_virtual_chunk_container(icechunk.VirtualChunkContainer(prefix, files))
+    repository = icechunk.Repository.create(
+        icechunk.in_memory_storage(), config, authorize_virtual_chunk_access={prefix: None}
+    )
+    session = repository.writable_session("main")
+    virtual.vz.to_icechunk(session.store)
+    session.commit("written")
+    return xr.open_zarr(repository.readonly_session("main").store, consolidated=False)
+
+
+def of_gridref(group: gridref.VirtualGroup, **options: Any) -> xr.Dataset:
+    return xr.open_zarr(gridref.open_store(group), **options)
+
+
+def test_parser_gives_the_manifests_of_virtualizarrs_own() -> None:
+    ours = virtualizarr.open_virtual_dataset(
+        f"file://{MONTH}", REGISTRY, gridref.virtualizarr.Parser()
+    )
+    theirs = virtualizarr.open_virtual_dataset(f"file://{MONTH}", REGISTRY, HDFParser())
+    # Theirs cuts the one chunk of time_bnds, which is longer than its dimension.
+    xr.testing.assert_identical(ours.drop_vars("time_bnds"), theirs.drop_vars("time_bnds"))
+    for name in ("tas", "pr", "lat_bnds"):
+        assert ours[name].data.manifest == theirs[name].data.manifest
+        assert ours[name].data.metadata == theirs[name].data.metadata
+
+
+@pytest.mark.parametrize(
+    "path",
+    shared_files(
+        "netcdf4/realistic/*",
+        "families/ascat_l2_subset_uneven/*084200*",
+        "families/ecearth_tas_uneven/*196011*",
+        "families/inm_rlds_uneven/*185001*",
+        "families/mooring_nrsrot_tz_uneven/*20181213*",
+        "families/xclim_ensemble_contiguous_uneven/*CNRM*",
+    ),
+)
+def test_files_are_read_back_from_icechunk(path: Path) -> None:
+    virtual = virtualizarr.open_virtual_dataset(
+        f"file://{path}", REGISTRY, gridref.virtualizarr.Parser()
+    )
+    expected = xr.open_dataset(path, engine="netcdf4")
+    xr.testing.assert_equal(through_icechunk(virtual, path.parent), expected)
+
+
+def test_virtualizarr_joins_what_the_parser_scanned() -> None:
+    months = [SAMPLES / f"daily_2023-{month:02}.nc" for month in (1, 3)]
+    virtual = [
+        virtualizarr.open_virtual_dataset(
+            f"file://{month}",
+            REGISTRY,
+            gridref.virtualizarr.Parser(),
+            loadable_variables=["time", "time_bnds", "lat", "lon"],
+        )[["tas"]].isel(time=slice(0, 27))
+        for month in months
+    ]
+    joined = xr.concat(virtual, "time", coords="minimal", compat="override")
+    expected = xr.open_mfdataset(
+        months,
+        preprocess=lambda d: d[["tas"]].isel(time=slice(0, 27)),
+        engine="netcdf4",
+        data_vars="minimal",
+    )
+    xr.testing.assert_equal(through_icechunk(joined)["tas"], expected["tas"])
+
+
+def test_a_group_becomes_a_virtual_dataset() -> None:
+    virtual = gridref.virtualizarr.to_virtualizarr(gridref.scan(MONTH))
+    assert isinstance(virtual, xr.Dataset)
+    assert isinstance(virtual["tas"].data, ManifestArray)
+    assert isinstance(virtual["time"].data, np.ndarray)
+    xr.testing.assert_equal(through_icechunk(virtual), xr.open_dataset(MONTH, engine="netcdf4"))
+
+
+def test_uneven_chunks_are_refused_by_name_and_small_arrays_written_decoded() -> None:
+    files = [SAMPLES / f"daily_2023-{month:02}.nc" for month in (1, 2, 3)]
+    cube = gridref.concat([gridref.scan(file) for file in files], "time")
+    with pytest.raises(NotRepresentableError, match=r"(?s)VirtualiZarr.*- pr: .*- tas: "):
+        gridref.virtualizarr.to_virtualizarr(cube, inline_limit=2**10)
+    written = gridref.virtualizarr.to_virtualizarr(cube, inline_limit=2**30)
+    expected = xr.open_mfdataset(files, engine="netcdf4", data_vars="minimal")
+    xr.testing.assert_equal(through_icechunk(written), expected)
+
+
+def test_trees_go_there_and_back(tmp_path: Path) -> None:
+    path = tmp_path / "tree with a space.nc"
+    tree = xr.DataTree.from_dict(
+        {
+            "/": xr.Dataset({"a": ("x", [1.5, 2.5])}, {"x": [10, 20]}),
+            "/low/er": xr.Dataset({"b": (("y", "x"), np.arange(6).reshape(3, 2))}),
+        }
+    )
+    tree.to_netcdf(path, engine="h5netcdf")
+    virtual = gridref.virtualizarr.to_virtualizarr(gridref.scan(path))
+    assert isinstance(virtual, xr.DataTree)
+    back = gridref.virtualizarr.from_virtualizarr(virtual)
+    expected = xr.open_datatree(path, engine="h5netcdf")
+    xr.testing.assert_equal(
+        xr.open_datatree(gridref.open_store(back), engine="zarr"),
+        expected,
+    )
+
+
+@pytest.mark.parametrize("loadable", [[], None, ["pr", "time_bnds"]])
+def test_virtual_datasets_become_groups(loadable: list[str] | None, tmp_path: Path) -> None:
+    virtual = virtualizarr.open_virtual_dataset(
+        f"file://{MONTH}", REGISTRY, HDFParser(), loadable_variables=loadable
+    )
+    group = gridref.virtualizarr.from_virtualizarr(virtual)
+    gridref.write_catalog(group, tmp_path / "cube.gridref")
+    read = xr.open_dataset(tmp_path / "cube.gridref", engine="gridref")
+    xr.testing.assert_equal(read.compute(), xr.open_dataset(MONTH, engine="netcdf4"))
+
+
+def test_what_parsers_return_becomes_a_group() -> None:
+    store = HDFParser()(f"file://{MONTH}", REGISTRY)
+    group = gridref.virtualizarr.from_virtualizarr(store)
+    expected = xr.open_dataset(MONTH, engine="netcdf4", mask_and_scale=False)
+    read = of_gridref(group, mask_and_scale=False)
+    xr.testing.assert_equal(read, expected)
+    assert read["tas"].attrs == expected["tas"].attrs
+
+
+def test_files_with_no_scanner_of_ours_come_through_a_parser(tmp_path: Path) -> None:
+    path = tmp_path / "classic.nc"
+    written = xr.Dataset({"a": (("t", "x"), np.arange(12, dtype="f8").reshape(3, 4))})
+    written.to_netcdf(path, format="NETCDF3_CLASSIC", engine="netcdf4")
+    store = virtualizarr.parsers.NetCDF3Parser()(f"file://{path}", REGISTRY)
+    xr.testing.assert_equal(
+        of_gridref(gridref.virtualizarr.from_virtualizarr(store)).compute(), written
+    )
+
+
+def test_something_else_is_refused() -> None:
+    with pytest.raises(InvalidRequestError, match="virtual dataset or tree"):
+        gridref.virtualizarr.from_virtualizarr("cube.gridref")  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def bucket() -> Iterator[Bucket]:
+    with s3_bucket() as bucket:
+        yield bucket
+
+
+def test_parser_takes_over_the_registrys_access_to_s3(bucket: Bucket) -> None:
+    url = bucket.put("january.nc", MONTH.read_bytes())
+    client = bucket.options["s3"]["client_kwargs"]
+    store = S3Store(
+        BUCKET,
+        endpoint=client["endpoint_url"],
+        region=client["region_name"],
+        access_key_id="test",
+        secret_access_key="test",
+        client_options={"allow_http": True},
+    )
+    registry = ObjectStoreRegistry({f"s3://{BUCKET}": store})
+    virtual = virtualizarr.open_virtual_dataset(
+        url, registry, gridref.virtualizarr.Parser(), loadable_variables=["tas", "time"]
+    )
+    expected = xr.open_dataset(MONTH, engine="netcdf4")
+    xr.testing.assert_equal(virtual["tas"].variable.compute(), expected["tas"].variable)
