@@ -70,8 +70,6 @@ class ServedCatalog:
         Its name in addresses.
     address
         Address of the catalog; empty for a group in memory.
-    group
-        What it holds.
     spaces
         Keys by name of the view.
     reader
@@ -82,7 +80,6 @@ class ServedCatalog:
 
     name: str
     address: str
-    group: VirtualGroup
     spaces: Mapping[str, ArraySpace]
     reader: ObjectReader
     version: Source | None
@@ -186,7 +183,7 @@ class Site:
             AllowedSources(self.pool, self._allowed(name)), cache_bytes=self.options.cache_bytes
         )
         spaces = {view: KeySpace(group, self.options.view(view)) for view in VIEWS}
-        shown = ServedCatalog(name, address, group, spaces, ObjectReader(reader), version)
+        shown = ServedCatalog(name, address, spaces, ObjectReader(reader), version)
         self.catalogs = {**self.catalogs, name: shown}
 
     def _allowed(self, name: str) -> Iterable[str]:

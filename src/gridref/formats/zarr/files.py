@@ -37,8 +37,6 @@ class ChunkFiles(Protocol):
 
     url: str
     """Its address."""
-    pool: SourcePool
-    """Reads sources."""
 
     def address(self, key: str) -> str:
         """The address of a key."""

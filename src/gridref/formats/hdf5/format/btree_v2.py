@@ -27,16 +27,14 @@ class NodeLevel:
     ----------
     max_records, max_total
         Most records of a node, and of a node and all below it.
-    pointer_bytes, count_bytes, total_bytes
-        Size of a pointer to a child; in it, of the number of records in the child, and of those in
-        the child and below it.
+    pointer_bytes, count_bytes
+        Size of a pointer to a child, and of the number of records of the child in it.
     """
 
     max_records: int
     max_total: int
     pointer_bytes: int = 0
     count_bytes: int = 0
-    total_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +114,7 @@ def _levels(
         room = max(0, node_bytes - overhead - pointer_bytes)
         most = room // (record_bytes + pointer_bytes)
         total = (most + 1) * levels[-1].max_total + most
-        levels.append(NodeLevel(most, total, pointer_bytes, count_bytes, total_bytes))
+        levels.append(NodeLevel(most, total, pointer_bytes, count_bytes))
         if not most or total_bytes > 8:
             raise cursor.error(f"declares {depth + 1} levels of nodes of {node_bytes} bytes")
     return tuple(levels)

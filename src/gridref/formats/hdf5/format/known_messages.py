@@ -16,7 +16,6 @@ from gridref.cache import LRU
 __all__ = ["MessageForm", "MessagePlace", "known_places", "remember_places", "says_all"]
 
 _DATASPACE, _DATATYPE, _OLD_FILL, _FILL, _FILTERS, _ATTRIBUTE = 0x01, 0x03, 0x04, 0x05, 0x0B, 0x0C
-_SHARED_FLAG = 0x02
 _ALIKE = frozenset({0, _DATASPACE, _DATATYPE, _OLD_FILL, _FILL, _FILTERS})
 _SELF_CONTAINED_CLASSES = frozenset({0, 1, 2, 3, 4, 5, 8})
 """Datatype classes whose elements point nowhere: not compounds, references, sequences, arrays."""

@@ -19,7 +19,6 @@ from gridref.formats.options import PhonyDims
 __all__ = ["Dimension", "DimensionNames", "is_not_a_variable", "name_dimensions"]
 
 _NOT_A_VARIABLE = "This is a netCDF dimension but not a netCDF variable."
-_RENAMED = "_nc4_non_coord_"
 
 
 @dataclass(frozen=True)
