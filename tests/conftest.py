@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 # First of all: the plugins bind to the HDF5 library that was loaded first, and netCDF4 has its own.
@@ -31,6 +32,11 @@ settings.register_profile(
     database=None,
     phases=[Phase.explicit, Phase.generate],
 )
+# What this user built is remembered in a folder of the tests, not in that of whoever runs them.
+_STATE = tempfile.TemporaryDirectory(prefix="gridref-tests-")
+os.environ["GRIDREF_STATE"] = _STATE.name
+os.environ.pop("GRIDREF_ALLOW", None)
+
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 

@@ -98,10 +98,14 @@ class Site:
         How long each answer is held back.
     failing
         Status that every request for a path gets, whatever else is set.
+    redirects
+        Where a path is said to be found, by path.
     fault
         What is wrong with each answer to a range: one of `RANGE_FAULTS`.
     requests
         What was asked for: (method, path, range).
+    headers
+        The header fields of each request.
     most_at_once
         Most requests that were there at once.
     """
@@ -115,8 +119,10 @@ class Site:
     awaits: int = 0
     delay_seconds: float = 0
     failing: dict[str, int] = field(default_factory=dict)
+    redirects: dict[str, str] = field(default_factory=dict)
     fault: str | None = None
     requests: list[tuple[str, str, str | None]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
     most_at_once: int = 0
     url: str = ""
     n_sent: int = 0
@@ -158,6 +164,12 @@ def serving(site: Site) -> Iterator[Site]:
         def answer(self, *, with_body: bool) -> None:
             path = self.path.partition("?")[0]
             site.requests.append((self.command, path, self.headers.get("Range")))
+            site.headers.append(dict(self.headers))
+            if path in site.redirects:
+                self.send_response(302)
+                self.send_header("Location", site.redirects[path])
+                self.send_header("Content-Length", "0")
+                return self.end_headers()
             if path in site.failing:
                 return self.refuse(site.failing[path])
             if with_body and site.statuses:

@@ -17,6 +17,7 @@ The tree is sorted by what a caller would do about it::
     │   └── CatalogCorruptError             cut, missing or contradictory parts
     ├── ReadError                           data exists but could not be delivered
     │   ├── SourceUnavailableError          vanished, unreachable, or not permitted
+    │   ├── SourceNotAllowedError           named by a catalog that may not read it: allow it
     │   ├── SourceChangedError              size, ETag or mtime differ from the scan's
     │   ├── ShortReadError                  fewer bytes came than the reference promises
     │   └── DecodeError                     the bytes are not what their codecs produce
@@ -59,6 +60,7 @@ __all__ = [
     "SkippedFilesWarning",
     "SourceChangedError",
     "SourceFormatError",
+    "SourceNotAllowedError",
     "SourceUnavailableError",
     "UnsupportedFeatureError",
 ]
@@ -232,6 +234,12 @@ class SourceUnavailableError(ReadError):
     """A source vanished, cannot be reached, or must not be read."""
 
     kind: ClassVar[str] = "source-unavailable"
+
+
+class SourceNotAllowedError(ReadError):
+    """A catalog or references name a source that whoever opened them has not allowed."""
+
+    kind: ClassVar[str] = "source-not-allowed"
 
 
 class SourceChangedError(ReadError):

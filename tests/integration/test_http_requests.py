@@ -363,26 +363,29 @@ def test_compressed_chunks_have_a_size(tmp_path):
     assert part.content == full.content[-4:]
 
 
-def test_sources_elsewhere_are_never_touched(tmp_path):
+def test_sources_elsewhere_are_never_touched(tmp_path, monkeypatch):
     inside, outside = tmp_path / "in", tmp_path / "outside"
     inside.mkdir()
     outside.mkdir()
-    _, array = file_array(outside / "secret.bin")
-    group = {"c": VirtualGroup({"a": array})}
-    with running(create_app(group, allow_source=[str(inside)])) as url:
-        response = httpx.get(f"{url}/c/native/a/c/0")
-        assert response.status_code == 502
-        assert "--allow-source" in response.json()["reason"]
-    os.symlink(outside / "secret.bin", inside / "link.bin")
-    _, linked = file_array(inside / "link.bin")
-    with running(create_app({"c": VirtualGroup({"a": linked})}, allow_source=[str(inside)])) as url:
-        assert httpx.get(f"{url}/c/native/a/c/0").status_code == 502
-    with running(create_app(group, allow_source=[str(tmp_path / "out")])) as url:
-        assert httpx.get(f"{url}/c/native/a/c/0").status_code == 502
-    _, array = file_array(outside / "secret.bin")
-    group = {"c": VirtualGroup({"a": array})}
-    with running(create_app(group, allow_source=[str(outside)])) as url:
-        assert httpx.get(f"{url}/c/native/a/c/0").status_code == 200
+    os.symlink(outside / "other.bin", inside / "link.bin")
+    for name, path in (("named", outside / "secret.bin"), ("linked", inside / "link.bin")):
+        _, array = file_array(path)
+        write_catalog(VirtualGroup({"a": array}), inside / f"{name}.gridref")
+    monkeypatch.setenv("GRIDREF_STATE", str(tmp_path / "of a stranger"))
+
+    def statuses(allow):
+        with running(create_app([inside], allow=allow)) as url:
+            asked = [httpx.get(f"{url}/{name}/native/a/c/0") for name in ("named", "linked")]
+        refused = [answer for answer in asked if answer.status_code == 502]
+        for answer in refused:
+            assert "see --allow" in answer.json()["reason"]
+            assert str(tmp_path) not in answer.text
+        return [answer.status_code for answer in asked]
+
+    for allow in (None, [], [str(inside)], [str(tmp_path / "out")]):
+        assert statuses(allow) == [502, 502], allow
+    for allow in ([str(outside)], outside, "*"):
+        assert statuses(allow) == [200, 200], allow
 
 
 def wait_until(check):
@@ -391,7 +394,7 @@ def wait_until(check):
         time.sleep(0.05)
 
 
-def test_a_directory_of_catalogs_is_watched(tmp_path):
+def test_a_directory_of_catalogs_is_watched(tmp_path, monkeypatch):
     folder, data = tmp_path / "catalogs", tmp_path / "data"
     folder.mkdir()
     data.mkdir()
@@ -407,10 +410,11 @@ def test_a_directory_of_catalogs_is_watched(tmp_path):
         write_catalog(VirtualGroup({"a": array}), folder / "two.gridref")
         (tmp_path / "elsewhere").mkdir()
         _, secret = file_array(tmp_path / "elsewhere/secret.bin")
+        monkeypatch.setattr("gridref.catalog.part_writer.remember", lambda *_: None)
         write_catalog(VirtualGroup({"a": secret}), folder / "bad.gridref")
         wait_until(lambda: len(httpx.get(url).json()["catalogs"]) == 3)
         assert httpx.get(f"{url}/two/native/a/c/0").status_code == 200
-        # it came while the server ran: it may not read what the operator never opened
+        # somebody else put it there: it may not read what the operator never allowed
         assert httpx.get(f"{url}/bad/native/a/c/0").status_code == 502
 
 

@@ -36,6 +36,7 @@ KINDS = {
     "ShortReadError": "short-read",
     "SourceChangedError": "source-changed",
     "SourceFormatError": "source-format",
+    "SourceNotAllowedError": "source-not-allowed",
     "SourceUnavailableError": "source-unavailable",
     "MissingPackageError": "missing-package",
     "UnsupportedFeatureError": "unsupported-feature",

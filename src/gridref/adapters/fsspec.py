@@ -8,8 +8,9 @@ from typing import Any, NoReturn
 
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
-from gridref.catalog import CatalogGroup
+from gridref.catalog import CatalogGroup, Trust
 from gridref.errors import InvalidRequestError, ReadOnlyError
+from gridref.io import Allow
 from gridref.model.array import VirtualGroup
 from gridref.options import check_names, options_of, with_new_names
 from gridref.serve.objects import ObjectReader, VirtualObject
@@ -39,6 +40,8 @@ class GridrefFileSystem(AbstractFileSystem):
         fsspec protocol and options of the catalog's address, as chaining gives them.
     storage_options
         Options for the sources; by default `target_options`.
+    allow
+        As for `gridref.open_catalog`.
     asynchronous
         Given by zarr-python when it opens an address. ``view="auto"`` may then be the direct view;
         to whoever else reads the keys as files, they are native or portable.
@@ -65,6 +68,7 @@ class GridrefFileSystem(AbstractFileSystem):
         target_protocol: str | None = None,
         target_options: Mapping[str, Any] | None = None,
         storage_options: Mapping[str, Any] | None = None,
+        allow: Allow | Trust = None,
         asynchronous: bool = False,
         digest: str | None = None,
         **kwargs: Any,
@@ -82,15 +86,20 @@ class GridrefFileSystem(AbstractFileSystem):
             fo = fo if "://" in fo else f"{target_protocol}://{fo}"
         options = view_options(view, in_process=asynchronous)
         catalog_options = {k: v for k, v in (target_options or {}).items() if k != "fo"}
-        group = open_group(fo, catalog_options, digest=digest)
-        self._digest = group.info.digest if isinstance(group, CatalogGroup) else None
+        group = open_group(fo, catalog_options, allow, digest=digest)
+        self._catalog = group if isinstance(group, CatalogGroup) else None
+        self._held = group is fo
         self.space, self.reader = open_space(
             group, options, catalog_options if storage_options is None else storage_options
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
         make, (cls, arguments, options) = super().__reduce__()
-        return make, (cls, arguments, {**options, "digest": self._digest})
+        catalog = self._catalog
+        if catalog is not None:
+            options = {**options, "digest": catalog.info.digest}
+            options |= {} if self._held else {"allow": catalog.decided_trust()}
+        return make, (cls, arguments, options)
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:

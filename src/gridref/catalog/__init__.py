@@ -5,6 +5,7 @@ from gridref.catalog.checking import check_catalog
 from gridref.catalog.comparing import Change, compare_catalogs
 from gridref.catalog.document import FORMAT_VERSIONS, ROOT_FILE
 from gridref.catalog.reader import CatalogGroup, CatalogInfo, open_catalog
+from gridref.catalog.trust import Trust
 from gridref.catalog.writer import write_catalog
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "CatalogInfo",
     "Change",
     "ParquetManifest",
+    "Trust",
     "check_catalog",
     "compare_catalogs",
     "open_catalog",

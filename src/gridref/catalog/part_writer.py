@@ -26,6 +26,7 @@ from gridref.catalog.tables import (
     blocks_table,
     sources_table,
 )
+from gridref.catalog.trust import remember
 from gridref.errors import GridrefError, Place
 from gridref.model.array import VirtualArray
 from gridref.model.manifest import ChunkState, Source
@@ -85,6 +86,7 @@ def write_part(
         known, numbers, rest = split(rows.urls, prefixes)
         with _table(folder, names[2], SOURCE_SCHEMA) as sources:
             sources.write(sources_table(rows.index.sources, numbers, rest))
+    remember(rows.index.sources, rows.urls)
     tables = (sources.finished(), blocks.finished(), chunks.finished())
     return WrittenPart(PartEntry(*tables), found, known)
 

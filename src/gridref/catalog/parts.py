@@ -18,6 +18,7 @@ from gridref.catalog.rows import ChunkTable, SourceTable
 from gridref.catalog.storage import Folder
 from gridref.catalog.table_file import TableFile
 from gridref.catalog.tables import BLOCK_SCHEMA, CHUNK_SCHEMA, INDEX_KEY, SOURCE_SCHEMA
+from gridref.catalog.trust import Trust
 from gridref.errors import CatalogCorruptError, Place
 from gridref.model.array import BlockTable
 
@@ -98,6 +99,7 @@ def open_part(
     entry: PartEntry,
     prefixes: Sequence[str],
     storage_options: Mapping[str, Any] | None,
+    trust: Trust,
 ) -> Part:
     """A part of the catalog in a folder; nothing of it is read yet."""
 
@@ -115,6 +117,6 @@ def open_part(
         [name for name in schema.names if name != "array"]
         for schema in (BLOCK_SCHEMA, CHUNK_SCHEMA)
     )
-    sources = SourceTable(table(entry.sources, source_columns), folder.url, tuple(prefixes))
+    sources = SourceTable(table(entry.sources, source_columns), folder.url, tuple(prefixes), trust)
     chunk_table = ChunkTable(table(entry.chunks, chunks), sources)
     return Part(sources, table(entry.blocks, blocks), chunk_table, entry.index)

@@ -18,9 +18,10 @@ from gridref.catalog.parts import Part, open_part
 from gridref.catalog.segments import Layout
 from gridref.catalog.snapshot import Snapshot
 from gridref.catalog.storage import Folder, open_folder
+from gridref.catalog.trust import Trust
 from gridref.catalog.values import attributes_from_json
 from gridref.errors import Place
-from gridref.io import absolute_url, catalog_options
+from gridref.io import Allow, absolute_url, catalog_options
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.manifest import Source
 from gridref.options import check_names
@@ -80,11 +81,18 @@ class CatalogGroup(VirtualGroup):
         The snapshot that is shown.
     parts
         Its parts.
+    trust
+        What it may read.
     """
 
     info: CatalogInfo
     snapshot: Snapshot
     parts: tuple[Part, ...]
+    trust: Trust
+
+    def decided_trust(self) -> Trust:
+        """What it may read, for a process on another machine."""
+        return self.trust.decided(part.sources.stored for part in self.parts)
 
     def chunks(
         self,
@@ -169,7 +177,9 @@ class CatalogGroup(VirtualGroup):
 
 
 def open_catalog(
-    url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None
+    url: str | os.PathLike[str],
+    storage_options: Mapping[str, Any] | None = None,
+    allow: Allow | Trust = None,
 ) -> CatalogGroup:
     """Open a catalog, whose arrays cannot be read yet: see `gridref.open_catalog`."""
     storage_options = catalog_options(storage_options)
@@ -177,14 +187,17 @@ def open_catalog(
     folder = open_folder(address, storage_options)
     content = folder.read(ROOT_FILE)
     root = Root.from_bytes(content, folder.address(ROOT_FILE))
-    return group_of(root, folder, storage_options)
+    return group_of(root, folder, storage_options, Trust.of(folder.url, allow))
 
 
-def group_of(root: Root, folder: Folder, storage_options: Mapping[str, Any] | None) -> CatalogGroup:
+def group_of(
+    root: Root, folder: Folder, storage_options: Mapping[str, Any] | None, trust: Trust
+) -> CatalogGroup:
     """The group that a snapshot of a catalog holds."""
     snapshot = root.snapshot
     parts = tuple(
-        open_part(folder, entry, snapshot.prefixes, storage_options) for entry in snapshot.parts
+        open_part(folder, entry, snapshot.prefixes, storage_options, trust)
+        for entry in snapshot.parts
     )
     contents = _Contents(snapshot, parts, folder.address(ROOT_FILE))
     group = _group(snapshot.root, contents, "")
@@ -196,6 +209,7 @@ def group_of(root: Root, folder: Folder, storage_options: Mapping[str, Any] | No
         info=_info(root, folder.url),
         snapshot=snapshot,
         parts=parts,
+        trust=trust,
     )
 
 

@@ -15,6 +15,7 @@ from gridref.cache import LRU, nbytes_of
 from gridref.catalog.columns import gather_bytes, offsets_from_steps
 from gridref.catalog.storage import resolved_url
 from gridref.catalog.table_file import TableFile
+from gridref.catalog.trust import Trust
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
 
 __all__ = ["ChunkTable", "SourceTable"]
@@ -26,33 +27,56 @@ _ROW_COLUMNS = ("source", "offset_step", "length", "state", "filter_mask")
 
 
 class SourceTable:
-    """The sources of a catalog. Thread-safe, and can be pickled."""
+    """The sources of a catalog. Thread-safe, and can be pickled.
 
-    def __init__(self, table: TableFile, folder_url: str, prefixes: tuple[str, ...]) -> None:
+    Parameters
+    ----------
+    table
+        Their table.
+    folder_url
+        Address of the catalog.
+    prefixes
+        Beginnings of addresses, which the table counts into.
+    trust
+        Which of them may be opened.
+    """
+
+    def __init__(
+        self, table: TableFile, folder_url: str, prefixes: tuple[str, ...], trust: Trust
+    ) -> None:
         self._table = table
         self._folder_url = folder_url
         self._prefixes = prefixes
+        self._trust = trust
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return SourceTable, (self._table, self._folder_url, self._prefixes)
+        # Another machine may not know what this user built.
+        trust = self._trust if self._trust.own is not None else self._trust.decided([self.stored])
+        return SourceTable, (self._table, self._folder_url, self._prefixes, trust)
 
     def __len__(self) -> int:
         return self._table.n_rows
 
-    @cached_property
+    @property
     def sources(self) -> tuple[Source, ...]:
         """All sources, in the order that chunk rows number them in."""
+        return self._read[1]
+
+    @property
+    def stored(self) -> list[str]:
+        """Their addresses as the table has them."""
+        return self._read[0]
+
+    @cached_property
+    def _read(self) -> tuple[list[str], tuple[Source, ...]]:
         columns = self._table.read_rows(0, len(self)).to_pydict()
-        return tuple(
-            Source(resolved_url(url, self._folder_url), size_bytes, mtime_ns, etag)
-            for url, size_bytes, mtime_ns, etag in zip(
-                self._urls(columns),
-                columns["size_bytes"],
-                columns["mtime_ns"],
-                columns["etag"],
-                strict=True,
-            )
+        stored = self._urls(columns)
+        urls = [resolved_url(url, self._folder_url) for url in stored]
+        policy = self._trust.policy_for(stored, urls)
+        described = zip(
+            urls, columns["size_bytes"], columns["mtime_ns"], columns["etag"], strict=True
         )
+        return stored, tuple(Source(*each, policy) for each in described)
 
     def _urls(self, columns: Mapping[str, list[Any]]) -> list[str]:
         """The addresses as they are stored; version 1 has them whole."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from gridref.errors import InvalidRequestError
+from gridref.io import Allow
 from gridref.options import check_choices
 
 __all__ = ["OnUnsupported", "PhonyDims", "ScanOptions"]
@@ -26,6 +27,9 @@ class ScanOptions:
         leave it out, and say so in the report.
     storage_options
         Options for fsspec's filesystem of a remote file.
+    allow
+        Folders and URLs below which kerchunk references may name files, beside those in their own
+        folder; ``"*"`` is everything.
     phony_dims
         How dimensions without a name are numbered: as netCDF4 does (``"sort"``) or as h5netcdf does
         in its ``"access"`` mode.
@@ -44,6 +48,7 @@ class ScanOptions:
 
     on_unsupported: OnUnsupported = "raise"
     storage_options: Mapping[str, Any] | None = field(default=None, hash=False)
+    allow: Allow = field(default=None, hash=False)
     phony_dims: PhonyDims = "sort"
     max_chunk_bytes: int = 4 << 20
     max_inline_bytes: int = 16 << 20

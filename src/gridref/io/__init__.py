@@ -9,7 +9,9 @@ from gridref.io.address import (
     is_local,
     open_filesystem,
     options_for,
+    real_path,
 )
+from gridref.io.allowed import Allow, policy_for
 from gridref.io.coalesce import MergedReads, Merging, plan_reads
 from gridref.io.collector import collector_paused
 from gridref.io.faults import RetryPolicy, is_absent
@@ -23,6 +25,7 @@ from gridref.io.traffic import Traffic, counted_traffic, current_traffic
 
 __all__ = [
     "MAX_REQUESTS",
+    "Allow",
     "Buffer",
     "DataNames",
     "IdentityCheck",
@@ -49,6 +52,8 @@ __all__ = [
     "open_for_scan",
     "options_for",
     "plan_reads",
+    "policy_for",
     "read_file",
+    "real_path",
     "within_limit",
 ]

@@ -17,7 +17,9 @@ import fsspec.core
 from gridref.errors import InvalidRequestError, SourceUnavailableError
 from gridref.extras import missing_package
 from gridref.io.faults import RetryPolicy, is_absent, unavailable
+from gridref.io.http_client import HttpClient
 from gridref.io.limit import within_limit
+from gridref.model.source_policy import SourcePolicy
 
 __all__ = [
     "DataNames",
@@ -28,6 +30,7 @@ __all__ = [
     "is_local",
     "open_filesystem",
     "options_for",
+    "real_path",
 ]
 
 _PROTOCOL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)(://|::)")
@@ -90,6 +93,17 @@ def is_local(url: str) -> bool:
     return _PROTOCOL.match(url) is None
 
 
+def real_path(url: str) -> str:
+    """An absolute address without the symbolic links and ways up of the local path in it."""
+    if is_local(url):
+        return os.path.realpath(url)
+    links, separator, base = url.rpartition("::")
+    base = base.removeprefix("file://").removeprefix("local://")
+    if separator and is_local(base):
+        return f"{links}::{os.path.realpath(base)}"
+    return url
+
+
 def beside(url: str, name: str) -> str:
     """Address of a file that is named relative to the folder of another one.
 
@@ -113,8 +127,10 @@ def beside(url: str, name: str) -> str:
     return f"{first.rpartition('/')[0]}/{name}{link}{rest}"
 
 
-def options_for(url: str, storage_options: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The options for one URL.
+def options_for(
+    url: str, storage_options: Mapping[str, Any] | None, policy: SourcePolicy | None = None
+) -> dict[str, Any]:
+    """The options for one URL; a policy says where its server may redirect to.
 
     `storage_options` are either options of the filesystem, or a mapping of protocol to such
     options: ``{"s3": {"anon": True}, "https": {...}}``. A chained URL gets the latter whole, as
@@ -132,8 +148,14 @@ def options_for(url: str, storage_options: Mapping[str, Any] | None) -> dict[str
         options.pop(_CATALOG, None)
     elif _is_by_protocol(options):
         options = dict(options.get(protocol, {}))
-    if protocol in ("http", "https") and "::" not in url:
-        options["client_kwargs"] = {"timeout": _http_timeout(), **options.get("client_kwargs", {})}
+    base = url.rpartition("::")[2]
+    if base.startswith(("http://", "https://")):
+        inner = options
+        if "::" in url:
+            protocol = base.partition("://")[0]
+            inner = options[protocol] = dict(options.get(protocol, {}))
+        inner["client_kwargs"] = {"timeout": _http_timeout(), **inner.get("client_kwargs", {})}
+        inner.setdefault("get_client", HttpClient.of(base, policy))
     return options
 
 
@@ -169,19 +191,25 @@ def _http_timeout() -> Any:
     return aiohttp.ClientTimeout(total=None, **_HTTP_TIMEOUTS)
 
 
-def open_filesystem(url: str, storage_options: Mapping[str, Any] | None) -> tuple[Any, str]:
-    """The fsspec filesystem of a URL, and the path in it.
+def open_filesystem(
+    url: str, storage_options: Mapping[str, Any] | None, policy: SourcePolicy | None = None
+) -> tuple[Any, str]:
+    """The fsspec filesystem of a URL that a policy allows, and the path in it.
 
     Raises
     ------
+    SourceNotAllowedError
+        If the policy does not allow it.
     InvalidRequestError
         If no filesystem can be made for the URL: unknown protocol, bad options; if a package is
         missing, `MissingPackageError`.
     SourceUnavailableError
         If the archive that the filesystem is in cannot be opened.
     """
+    if policy is not None:
+        policy.require(real_path(url))
     try:
-        filesystem, path = fsspec.core.url_to_fs(url, **options_for(url, storage_options))
+        filesystem, path = fsspec.core.url_to_fs(url, **options_for(url, storage_options, policy))
     except ImportError as error:
         raise missing_package(f"reading {url}", error) from error
     except (TypeError, ValueError) as error:

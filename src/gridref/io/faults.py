@@ -116,9 +116,11 @@ def is_absent(error: BaseException) -> bool:
 
 def unavailable(
     url: str, error: BaseException, start: int | None = None, stop: int | None = None
-) -> SourceUnavailableError:
+) -> GridrefError:
     """Our error for a file that cannot be read."""
     error = _true_cause(error)
+    if isinstance(error, GridrefError):
+        return error.located(Place(source=url, start=start, stop=stop))
     status = status_of(error)
     if isinstance(error, FileNotFoundError) or status in (404, 410):
         reason = "the file does not exist: restore it, or rebuild the catalog if it has moved"
@@ -138,7 +140,8 @@ def _true_cause(error: BaseException) -> BaseException:
     """Why a file was "not found": fsspec says so too when a server cannot be reached."""
     while isinstance(error, FileNotFoundError) and error.__cause__ is not None:
         cause = error.__cause__
-        if not isinstance(cause, FileNotFoundError) and not _is_of_the_network(cause):
+        known = isinstance(cause, FileNotFoundError | GridrefError)
+        if not known and not _is_of_the_network(cause):
             break
         error = cause
     return error

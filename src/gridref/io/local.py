@@ -9,8 +9,10 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from gridref.forks import new_lock
+from gridref.io.address import real_path
 from gridref.io.faults import unavailable
 from gridref.model.manifest import Source
+from gridref.model.source_policy import SourcePolicy
 
 __all__ = ["LocalFiles", "OpenFile", "read_cached", "read_file", "read_fully", "read_into"]
 
@@ -28,17 +30,23 @@ class OpenFile:
     ------
     SourceUnavailableError
         If the path cannot be opened, or is not a file: a directory, pipe, socket or device.
+    SourceNotAllowedError
+        If a policy does not allow it; symbolic links are followed first.
     """
 
     __slots__ = ("descriptor", "path")
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, policy: SourcePolicy | None = None) -> None:
         self.descriptor = -1
         self.path = path
+        if policy is not None:
+            path = real_path(path)
+            policy.require(path)
         try:
             # Looked at first, as opening alone waits for a pipe's writer and can move a device.
             _refuse_other_than_files(path, os.stat(path).st_mode)
-            self.descriptor = os.open(path, os.O_RDONLY | _OPENING)
+            follow = 0 if policy is None else getattr(os, "O_NOFOLLOW", 0)
+            self.descriptor = os.open(path, os.O_RDONLY | _OPENING | follow)
             _refuse_other_than_files(path, os.fstat(self.descriptor).st_mode)
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
@@ -150,42 +158,50 @@ class LocalFiles:
 
     def __init__(self, max_open_files: int = 128) -> None:
         self._max_open_files = max(1, max_open_files)
-        self._files: OrderedDict[str, OpenFile] = OrderedDict()
+        self._files: OrderedDict[_Key, OpenFile] = OrderedDict()
         self._lock = new_lock()
 
-    def open(self, path: str) -> OpenFile:
-        """The open file of a path."""
-        file = self.opened(path)
+    def open(self, path: str, policy: SourcePolicy | None = None) -> OpenFile:
+        """The open file of a path, if a policy allows it."""
+        file = self.opened(path, policy)
         if file is not None:
             return file
         try:
-            file = OpenFile(path)
+            file = OpenFile(path, policy)
         except OSError:
             self.close()
             try:
-                file = OpenFile(path)
+                file = OpenFile(path, policy)
             except OSError as error:
                 raise unavailable(path, error) from error
         with self._lock:
-            file = self._files.setdefault(path, file)
+            file = self._files.setdefault(_key(path, policy), file)
             while len(self._files) > self._max_open_files:
                 self._files.popitem(last=False)
         return file
 
-    def opened(self, path: str) -> OpenFile | None:
-        """The open file of a path, if it is open already."""
+    def opened(self, path: str, policy: SourcePolicy | None = None) -> OpenFile | None:
+        """The open file of a path, if it is open already and was opened under the same policy."""
+        key = _key(path, policy)
         with self._lock:
-            file = self._files.get(path)
+            file = self._files.get(key)
             if file is not None:
-                self._files.move_to_end(path)
+                self._files.move_to_end(key)
             return file
 
-    def forget(self, path: str) -> None:
+    def forget(self, path: str, policy: SourcePolicy | None = None) -> None:
         """Open the path afresh the next time."""
         with self._lock:
-            self._files.pop(path, None)
+            self._files.pop(_key(path, policy), None)
 
     def close(self) -> None:
         """Close all files that no read is using."""
         with self._lock:
             self._files.clear()
+
+
+type _Key = str | tuple[str, SourcePolicy]
+
+
+def _key(path: str, policy: SourcePolicy | None) -> _Key:
+    return path if policy is None else (path, policy)

@@ -122,6 +122,8 @@ class SourcePool:
         ------
         SourceUnavailableError
             If the source is missing, unreachable or must not be read.
+        SourceNotAllowedError
+            If the catalog that names the source may not read it; it is not touched then.
         SourceChangedError
             If it is not the file that was scanned.
         ShortReadError
@@ -151,10 +153,10 @@ class SourcePool:
             self._require_same(source, file)
             return parts
         if not self._checks_identity:
-            return self._remote.fetch(source.url, starts, stops)
-        if not self._remote.checks(source.url):
+            return self._remote.fetch(source.url, starts, stops, policy=source.policy)
+        if not self._remote.checks(source.url, source.policy):
             self._check_remote(source)
-        parts = self._remote.fetch(source.url, starts, stops, source)
+        parts = self._remote.fetch(source.url, starts, stops, source, source.policy)
         if any(len(part) < b - a for part, a, b in zip(parts, starts, stops, strict=True)):
             # An answer that there are no such bytes says nothing else of the file.
             self._check_remote(source)
@@ -180,7 +182,7 @@ class SourcePool:
 
         None also for whatever is not as it should be: `read_ranges` then says what.
         """
-        file = self._local.opened(source.url)
+        file = self._local.opened(source.url, source.policy)
         if file is None or not self._is_plain(source, offset, length):
             return None
         try:
@@ -225,14 +227,14 @@ class SourcePool:
 
     def _open_local(self, source: Source) -> OpenFile:
         """The open file, checked: what is read is then read of the very file that was checked."""
-        file = self._local.open(source.url)
+        file = self._local.open(source.url, source.policy)
         if self._checks_identity:
             try:
                 check_identity(source, file.describe())
             except SourceChangedError:
                 # The open file may be one that another has since replaced.
-                self._local.forget(source.url)
-                file = self._local.open(source.url)
+                self._local.forget(source.url, source.policy)
+                file = self._local.open(source.url, source.policy)
                 check_identity(source, file.describe())
         return file
 
@@ -246,7 +248,7 @@ class SourcePool:
             if source in self._checked:
                 return
         if source.size_bytes is not None or source.etag is not None:
-            check_identity(source, self._remote.describe(source.url))
+            check_identity(source, self._remote.describe(source.url, source.policy))
         with self._lock:
             self._checked.add(source)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from itertools import batched
 from typing import Any
 
@@ -20,6 +21,7 @@ from gridref.io.identity import check_identity, source_of_info
 from gridref.io.limit import MAX_REQUESTS, requests_in_flight, within_limit
 from gridref.io.traffic import current_traffic
 from gridref.model.manifest import Source
+from gridref.model.source_policy import SourcePolicy
 
 __all__ = ["RemoteFiles"]
 
@@ -53,13 +55,15 @@ class RemoteFiles:
         """Open filesystems anew: their connections belong to the parent's event loop."""
         self._located.clear()
 
-    def locate(self, url: str) -> tuple[Any, str]:
-        """Filesystem, and path in it, of a URL."""
-        return self._located.get_or_load(url, lambda: open_filesystem(url, self._storage_options))
+    def locate(self, url: str, policy: SourcePolicy | None = None) -> tuple[Any, str]:
+        """Filesystem, and path in it, of a URL that a policy allows."""
+        return self._located.get_or_load(
+            (url, policy), lambda: open_filesystem(url, self._storage_options, policy)
+        )
 
-    def describe(self, url: str) -> Source:
+    def describe(self, url: str, policy: SourcePolicy | None = None) -> Source:
         """Size and version of a file, asked of the server and not of a kept listing."""
-        filesystem, path = self.locate(url)
+        filesystem, path = self.locate(url, policy)
 
         def ask() -> Source:
             filesystem.invalidate_cache(path.rpartition("/")[0])
@@ -67,7 +71,7 @@ class RemoteFiles:
             info: Mapping[str, Any] = within_limit(filesystem, "info")(path)
             if info.get("type") == "directory":
                 raise IsADirectoryError(path)
-            return source_of_info(url, info)
+            return replace(source_of_info(url, info), policy=policy)
 
         return self._retry.call(ask, url)
 
@@ -107,9 +111,9 @@ class RemoteFiles:
         )
         return bytes(part) if whole else b""
 
-    def checks(self, url: str) -> bool:
+    def checks(self, url: str, policy: SourcePolicy | None = None) -> bool:
         """Whether `fetch` can compare a file with what was recorded by itself."""
-        return describes_answers(self.locate(url)[0])
+        return describes_answers(self.locate(url, policy)[0])
 
     def fetch(
         self,
@@ -117,6 +121,7 @@ class RemoteFiles:
         starts: Sequence[int],
         stops: Sequence[int],
         recorded: Source | None = None,
+        policy: SourcePolicy | None = None,
     ) -> list[bytes]:
         """The bytes of half-open ranges; fewer only where the file ends.
 
@@ -128,7 +133,9 @@ class RemoteFiles:
         while pending:
             failures: dict[int, BaseException] = {}
             for some in batched(pending, MAX_REQUESTS):
-                results = self._ask(url, [starts[i] for i in some], [stops[i] for i in some])
+                results = self._ask(
+                    url, [starts[i] for i in some], [stops[i] for i in some], policy
+                )
                 for i, result in zip(some, results, strict=True):
                     if isinstance(result, BaseException):
                         failures[i] = result
@@ -148,9 +155,15 @@ class RemoteFiles:
                 time.sleep(delay)
         return [parts[i] for i in range(len(starts))]
 
-    def _ask(self, url: str, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
+    def _ask(
+        self,
+        url: str,
+        starts: Sequence[int],
+        stops: Sequence[int],
+        policy: SourcePolicy | None = None,
+    ) -> list[Any]:
         """One result a range: bytes and the file they are of, if known; or what was raised."""
-        filesystem, path = self.locate(url)
+        filesystem, path = self.locate(url, policy)
         self._traffic.add(len(starts))
         with requests_in_flight.going(len(starts)):
             try:

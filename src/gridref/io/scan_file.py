@@ -11,6 +11,7 @@ import io
 import os
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, override
 
 import numpy as np
@@ -33,6 +34,7 @@ from gridref.io.protocols import RangeFetcher
 from gridref.io.remote import RemoteFiles
 from gridref.io.traffic import current_traffic
 from gridref.model.manifest import Source
+from gridref.model.source_policy import SourcePolicy
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -44,9 +46,11 @@ MAX_FIRST_RANGES = 4
 
 
 def describe_source(
-    url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None
+    url: str | os.PathLike[str],
+    storage_options: Mapping[str, Any] | None = None,
+    policy: SourcePolicy | None = None,
 ) -> Source:
-    """What a file looks like now: its size, and its modification time (local) or ETag.
+    """What a file that a policy allows looks like now: size, and modification time or ETag.
 
     Raises
     ------
@@ -55,8 +59,8 @@ def describe_source(
     """
     address = absolute_url(url)
     if is_local(address):
-        return OpenFile(address).describe()
-    return RemoteFiles(storage_options).describe(address)
+        return replace(OpenFile(address, policy).describe(), policy=policy)
+    return RemoteFiles(storage_options).describe(address, policy)
 
 
 def open_for_scan(

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gridref.errors import InvalidRequestError
+from gridref.model.source_policy import SourcePolicy
 
 __all__ = [
     "ChunkManifest",
@@ -38,12 +39,16 @@ class Source:
         Modification time in nanoseconds since 1970 (local files); None if unknown.
     etag
         Entity tag or another version string of an object store; None if unknown.
+    policy
+        Whether it may be opened, where a catalog or references name it and not the user; None:
+        yes. It is not part of what the source is.
     """
 
     url: str
     size_bytes: int | None = None
     mtime_ns: int | None = None
     etag: str | None = None
+    policy: SourcePolicy | None = field(default=None, compare=False, repr=False)
 
 
 class ChunkState(IntEnum):

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from gridref.catalog import CatalogGroup
 from gridref.catalog import open_catalog as read_catalog
 from gridref.catalog import write_catalog as put_catalog
+from gridref.io import Allow
 from gridref.model.array import VirtualGroup
 from gridref.options import verb
 from gridref.workflows.reading import Sources, readable
@@ -18,7 +19,10 @@ __all__ = ["open_catalog", "write_catalog"]
 
 @verb(renamed={"url": "catalog"}, positional=("storage_options",))
 def open_catalog(
-    catalog: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None
+    catalog: str | os.PathLike[str],
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    allow: Allow = None,
 ) -> CatalogGroup:
     """Open a catalog.
 
@@ -32,6 +36,10 @@ def open_catalog(
     storage_options
         Options of fsspec's filesystem of the catalog and of its sources, or of several by protocol:
         ``{"s3": {"anon": True}, "https": {...}}``.
+    allow
+        Folders and URLs below which the catalog may read sources; ``"*"`` is everything. What lies
+        in its own folder it always may. By default also what ``GRIDREF_ALLOW`` in the environment
+        names, and everything, if this user built the catalog.
 
     Raises
     ------
@@ -44,7 +52,7 @@ def open_catalog(
     SourceUnavailableError
         If it cannot be reached or read.
     """
-    return readable(read_catalog(catalog, storage_options), Sources(storage_options))
+    return readable(read_catalog(catalog, storage_options, allow), Sources(storage_options))
 
 
 @verb(renamed={"url": "catalog"}, positional=("storage_options",))

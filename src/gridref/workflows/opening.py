@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from gridref.catalog import open_catalog
+from gridref.catalog import Trust, open_catalog
 from gridref.errors import CatalogError, GroupNotFoundError, InvalidRequestError, Place
-from gridref.io import SourcePool
+from gridref.io import Allow, SourcePool
 from gridref.model.array import VirtualGroup
 from gridref.serve.objects import KeySpace, ObjectReader
 from gridref.serve.reader import Reader
@@ -40,6 +40,7 @@ StorageOptions = Mapping[str, Any]
 def open_group(
     catalog: str | os.PathLike[str] | VirtualGroup,
     storage_options: StorageOptions | None = None,
+    allow: Allow | Trust = None,
     *,
     digest: str | None = None,
 ) -> VirtualGroup:
@@ -47,7 +48,7 @@ def open_group(
 
     Parameters
     ----------
-    catalog, storage_options
+    catalog, storage_options, allow
         As for `gridref.open_store`.
     digest
         What the catalog's digest has to be; None takes any. Pickles say it: what they were made of
@@ -57,10 +58,16 @@ def open_group(
     ------
     CatalogError
         If there is no usable catalog, or one of another digest.
+    InvalidRequestError
+        If something is allowed to a group that was opened before.
     """
     if isinstance(catalog, VirtualGroup):
+        if allow is not None:
+            raise InvalidRequestError(
+                "allow= is for the address of a catalog: this one was opened already, with its own"
+            )
         return catalog
-    group = open_catalog(os.fspath(catalog), storage_options)
+    group = open_catalog(os.fspath(catalog), storage_options, allow)
     if digest not in (None, group.info.digest):
         raise CatalogError(
             "the catalog was built anew since what refers to it was pickled: open it again",

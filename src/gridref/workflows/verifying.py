@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from gridref.catalog import check_catalog
 from gridref.codecs import unpack
 from gridref.errors import Place, UnsupportedFeatureError
+from gridref.io import Allow, real_path
 from gridref.model.array import MISSING_BLOCK, VirtualArray, VirtualGroup
 from gridref.model.encoding import Encoding
-from gridref.model.manifest import ChunkState
+from gridref.model.manifest import ChunkState, Source
 from gridref.options import verb
 from gridref.serve.plan import CrossProduct, PieceBatch, plan_read
 from gridref.serve.reader import Reader
@@ -81,6 +82,7 @@ def verify(
     *,
     everything: bool = False,
     storage_options: Mapping[str, Any] | None = None,
+    allow: Allow = None,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
     announce: Callable[[int, int], None] | None = None,
@@ -99,6 +101,8 @@ def verify(
     storage_options
         Options of fsspec's filesystem of the catalog and of its sources, or of several by protocol:
         ``{"s3": {"anon": True}, "https": {...}}``.
+    allow
+        As for `gridref.open_catalog`.
     seed
         Seed of the sample.
     progress
@@ -116,7 +120,7 @@ def verify(
     """
     if not isinstance(catalog, VirtualGroup):
         check_catalog(catalog, storage_options)
-    group = open_group(catalog, storage_options)
+    group = open_group(catalog, storage_options, allow)
     random = np.random.default_rng(seed)
     chosen = [
         _Choice.of(path, cross, _choose(cross, everything, random))
@@ -269,12 +273,15 @@ def _compare(piece: _Piece, reader: Reader, originals: Originals, tally: _Tally)
     array, batch, member = piece.cross.array, piece.batch, piece.member
     if batch.encoding[member] == MISSING_BLOCK:
         return
-    url, offset = _source_of(array, int(batch.block[member]), int(batch.row[member]))
+    source, offset = _source_of(array, int(batch.block[member]), int(batch.row[member]))
+    url = None if source is None else source.url
     place = Place(source=url, variable=piece.path, chunk=tuple(batch.chunk[member].tolist()))
     try:
-        if url is None:
+        if source is None:
             raise UnsupportedFeatureError("its values are inline and name no file")
-        expected = _original(originals, url, offset, piece)
+        if source.policy is not None:
+            source.policy.require(real_path(source.url))
+        expected = _original(originals, source.url, offset, piece)
     except UnsupportedFeatureError as error:
         tally.not_compared[piece.path, error.reason] = None
         return
@@ -304,7 +311,7 @@ def _original(originals: Originals, url: str, offset: int | None, piece: _Piece)
     return values.astype(array.dtype, copy=False)
 
 
-def _source_of(array: VirtualArray, block: int, row: int) -> tuple[str | None, int | None]:
+def _source_of(array: VirtualArray, block: int, row: int) -> tuple[Source | None, int | None]:
     """The file behind a chunk, and the place in it.
 
     If it is missing or inline, the file of its block's other chunks, where that is one, and no
@@ -313,15 +320,15 @@ def _source_of(array: VirtualArray, block: int, row: int) -> tuple[str | None, i
     manifest = array.manifests[int(array.blocks.manifest[block])]
     chunk = manifest.take(np.array([row], np.int64))
     if chunk.state[0] == ChunkState.RANGE:
-        return chunk.sources[int(chunk.source[0])].url, int(chunk.offset[0])
+        return chunk.sources[int(chunk.source[0])], int(chunk.offset[0])
     n_chunks = -(-array.blocks.stored_shape[block] // array.stored_chunk_shapes[block])
     first = int(array.blocks.first_row[block])
     last = int(array.blocks.manifest_row(block, np.maximum(n_chunks - 1, 0)))
     rows = manifest.take(np.arange(first, last + 1))
     used = np.unique(rows.source[rows.state == ChunkState.RANGE])
     if len(used) == 1:
-        return rows.sources[int(used[0])].url, None
-    return (rows.sources[0].url if len(rows.sources) == 1 else None), None
+        return rows.sources[int(used[0])], None
+    return (rows.sources[0] if len(rows.sources) == 1 else None), None
 
 
 def _strings(values: NDArray[Any]) -> NDArray[Any]:

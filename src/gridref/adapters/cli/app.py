@@ -25,6 +25,7 @@ from gridref.adapters.cli.asking import (
 from gridref.adapters.cli.options import (
     BUILD_OPTIONS,
     VIEW_OPTIONS,
+    Allowed,
     Catalog,
     Files,
     Quiet,
@@ -203,9 +204,9 @@ def info(
     from gridref.adapters.cli.inspecting import source_summary
     from gridref.workflows.opening import open_group, view_options
 
-    storage_options = options.pop("storage_options", None)
+    storage_options, allow = options.pop("storage_options", None), options.pop("allow", None)
     views = view_options(options)
-    group = open_group(catalog, storage_options)
+    group = open_group(catalog, storage_options, allow)
     console = Console()
     console.print(draw_tree(group, catalog))
     console.print()
@@ -242,6 +243,7 @@ def verify(
     ] = False,
     quiet: Quiet = False,
     storage_options: StorageOptions = None,
+    allow: Allowed = None,
 ) -> None:
     """Compare a catalog with what the original readers (h5py, tifffile) return.
 
@@ -255,10 +257,17 @@ def verify(
         gridref verify cube.gridref --all
     """
     options = parse_options(storage_options)
-    _verify(catalog, everything=everything, options=options, quiet=quiet)
+    _verify(catalog, everything=everything, options=options, quiet=quiet, allow=allow)
 
 
-def _verify(catalog: str, *, everything: bool, options: dict[str, Any] | None, quiet: bool) -> None:
+def _verify(
+    catalog: str,
+    *,
+    everything: bool,
+    options: dict[str, Any] | None,
+    quiet: bool,
+    allow: list[str] | None = None,
+) -> None:
     from gridref.workflows.verifying import verify as verify_catalog
 
     console = Console()
@@ -272,6 +281,7 @@ def _verify(catalog: str, *, everything: bool, options: dict[str, Any] | None, q
             catalog,
             everything=everything,
             storage_options=options,
+            allow=allow or None,
             progress=progress,
             announce=announce,
         )

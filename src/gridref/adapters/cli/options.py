@@ -21,6 +21,7 @@ __all__ = [
     "BUILD_OPTIONS",
     "SERVED_VIEW_OPTIONS",
     "VIEW_OPTIONS",
+    "Allowed",
     "Catalog",
     "Files",
     "Quiet",
@@ -48,6 +49,16 @@ StorageOptions = Annotated[
         "--option",
         metavar="KEY=VALUE",
         help="fsspec option of remote files, of one protocol only as s3.anon=true; repeatable.",
+    ),
+]
+Allowed = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow",
+        metavar="PREFIX",
+        help="Folder or URL below which a catalog or references may read, * for everything;"
+        " repeatable. Their own folder they always may, and catalogs that you built may read"
+        " everything by default.",
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
@@ -142,6 +153,7 @@ BUILD_OPTIONS: Mapping[str, Any] = {
         _SCANNING,
     ),
     "max_errors": _option(int, "Files that fail before the job ends at once: 100.", _SCANNING),
+    "allow": Allowed,
     "relative": _option(
         bool, "Addresses of files are kept relative to the catalog's.", None, "--relative"
     ),
@@ -165,6 +177,7 @@ SERVED_VIEW_OPTIONS: Mapping[str, Any] = {
 VIEW_OPTIONS: Mapping[str, Any] = {
     "view": _text("How chunks are shown: auto, native, portable, direct (in Python only).", _VIEW),
     **SERVED_VIEW_OPTIONS,
+    "allow": Allowed,
 }
 """Type of each option of `gridref.open_store` by its name in Python."""
 
@@ -283,6 +296,7 @@ def _pairs(text: str, example: str) -> dict[str, str]:
 
 
 _OPTION = re.compile(r"""\b([a-z_]+)=(?:"([^"]*)"|'([^']*)'|(True|False|None|\.\.\.|-?\d[\w.]*))""")
+_LIST = re.compile(r"\ballow=\[('[^']*'(?:, '[^']*')*)\]")
 _SPELLED_OTHERWISE = {"everything": "all"}
 _KNOWN = {*BUILD_OPTIONS, *VIEW_OPTIONS, *_SPELLED_OTHERWISE, "format", "output"}
 
@@ -292,7 +306,8 @@ def as_on_the_command_line(message: str) -> str:
 
     Messages spell options as in Python.
     """
-    return _OPTION.sub(_respelled, message)
+    one_each = _LIST.sub(lambda match: f"allow={match[1].replace(', ', ' allow=')}", message)
+    return _OPTION.sub(_respelled, one_each)
 
 
 def _respelled(match: re.Match[str]) -> str:

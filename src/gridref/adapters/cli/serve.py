@@ -6,18 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from gridref.adapters.cli.options import SERVED_VIEW_OPTIONS, takes
+from gridref.adapters.cli.options import SERVED_VIEW_OPTIONS, Allowed, takes
 
 __all__ = ["serve_command"]
 
-AllowedSources = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="PREFIX",
-        help="Read sources below these folders or URLs only; repeatable."
-        " Default: the folders that each catalog was built from.",
-    ),
-]
 AllowedHosts = Annotated[
     list[str] | None,
     typer.Option(
@@ -45,7 +37,8 @@ def serve_command(
     port: Annotated[int, typer.Option(help="Port to listen at.")] = 8000,
     host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
     workers: Annotated[int, typer.Option(help="Processes.")] = 1,
-    allow_source: AllowedSources = None,
+    allow: Allowed = None,
+    allow_source: Annotated[list[str] | None, typer.Option(hidden=True)] = None,
     allow_host: AllowedHosts = None,
     allow_origin: AllowedOrigins = None,
     max_age: Annotated[int, typer.Option(help="Seconds for which answers stay fresh.")] = 0,
@@ -61,7 +54,7 @@ def serve_command(
     --------
         gridref serve cube.gridref --port 8000
 
-        gridref serve catalogs/ --shards blocks --allow-source /data
+        gridref serve catalogs/ --shards blocks --allow /data
     """
     from gridref.adapters.http.server import serve
 
@@ -70,7 +63,7 @@ def serve_command(
         host=host,
         port=port,
         workers=workers,
-        allow_source=allow_source or (),
+        allow=(*(allow or ()), *(allow_source or ())) or None,
         allow_host=allow_host or (),
         allow_origin=allow_origin,
         max_age=max_age,

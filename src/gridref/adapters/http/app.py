@@ -23,11 +23,13 @@ from gridref.adapters.http.pages import (
     index_document,
     index_page,
 )
-from gridref.adapters.http.policy import public_text, without_secrets
+from gridref.adapters.http.policy import public_text
 from gridref.adapters.http.site import VIEWS, ServedCatalog, Site, SiteOptions
 from gridref.adapters.http.visitors import Visitors
 from gridref.errors import GridrefError
+from gridref.io import Allow
 from gridref.model.array import VirtualGroup
+from gridref.model.source_policy import without_secrets
 from gridref.options import verb
 from gridref.serve.objects import VirtualObject
 from gridref.serve.reader import Buffer
@@ -54,12 +56,12 @@ _PREFLIGHT = (
 )
 
 
-@verb(ViewOptions, hidden=("view",))
+@verb(ViewOptions, hidden=("view",), renamed={"allow_source": "allow"})
 def create_app(
     catalogs: Iterable[str | os.PathLike[str]] | Mapping[str, str | VirtualGroup],
     *,
     storage_options: Mapping[str, Any] | None = None,
-    allow_source: Iterable[str] = (),
+    allow: Allow = None,
     allow_host: Iterable[str] = (),
     allow_origin: Iterable[str] | None = None,
     max_age: int = 0,
@@ -75,9 +77,9 @@ def create_app(
         Addresses of catalogs, or local directories of catalogs; or catalogs and groups by name.
     storage_options
         fsspec options, for the catalogs and their sources.
-    allow_source
-        Folders and URL prefixes below which sources may be read. By default each catalog may read
-        the folders that it was built from when the server opened it.
+    allow
+        As for `gridref.open_catalog`, for catalogs that are opened by their addresses, now and
+        whenever they change.
     allow_host
         Names under which the server may be asked, besides those of the loopback device and the
         address at which a request arrives; ``"*"`` allows any.
@@ -101,7 +103,7 @@ def create_app(
     InvalidRequestError
         For bad options, or names of catalogs that collide.
     """
-    options = SiteOptions(storage_options, tuple(allow_source), shown)
+    options = SiteOptions(storage_options, allow, shown)
     return GridrefApp(
         Site(catalogs, options),
         visitors=Visitors.of(allow_host, allow_origin),

@@ -125,7 +125,8 @@ def app_from_environment() -> ASGIApp:
     _log_to_stderr()
     keep_freed_memory()
     settings = json.loads(os.environ[_SETTINGS])
-    return create_app(settings["catalogs"], **settings["options"])
+    app: ASGIApp = create_app(settings["catalogs"], **settings["options"])
+    return app
 
 
 def _log_to_stderr() -> None:

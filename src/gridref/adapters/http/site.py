@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
 
-from gridref.adapters.http.policy import AllowedSources, folders_of, public_text
-from gridref.catalog import ROOT_FILE, CatalogGroup, open_catalog
+from gridref.adapters.http.policy import public_text
+from gridref.catalog import ROOT_FILE, open_catalog
 from gridref.errors import InvalidRequestError
-from gridref.io import SourcePool, absolute_url, describe_source, is_local
+from gridref.io import Allow, SourcePool, absolute_url, describe_source, is_local
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import Source
 from gridref.serve.objects import KeySpace, ObjectReader
@@ -39,7 +39,7 @@ class SiteOptions:
 
     Attributes
     ----------
-    storage_options, allow_source
+    storage_options, allow
         As for `create_app`.
     shown
         Fields of `ViewOptions`, all but ``view``.
@@ -48,7 +48,7 @@ class SiteOptions:
     """
 
     storage_options: Mapping[str, Any] | None = None
-    allow_source: tuple[str, ...] = ()
+    allow: Allow = None
     shown: Mapping[str, Any] = field(default_factory=dict)
     cache_bytes: int = CACHE_BYTES
 
@@ -73,7 +73,7 @@ class ServedCatalog:
     spaces
         Keys by name of the view.
     reader
-        Reads them, within what sources are allowed.
+        Reads them.
     version
         The catalog's root file, as it was when it was opened; None for a group in memory.
     """
@@ -114,12 +114,11 @@ class Site:
         self.pool = SourcePool(options.storage_options)
         self._lock = threading.Lock()
         self._directories: list[str] = []
-        self._prefixes: dict[str, frozenset[str]] = {}
         self.problems: dict[str, str] = {}
         self.catalogs: Mapping[str, ServedCatalog] = {}
         named = catalogs if isinstance(catalogs, Mapping) else self._named(catalogs)
         for name, catalog in named.items():
-            self._add(name, catalog, trusted=True)
+            self._add(name, catalog)
 
     def refresh(self) -> None:
         """Open again the catalogs that were rebuilt, and those that are new in a directory.
@@ -136,7 +135,7 @@ class Site:
     def _add_new(self, directory: str) -> None:
         for name, address in _catalogs_in(directory):
             if name not in self.catalogs:
-                self._attempt(name, lambda n=name, a=address: self._add(n, a, trusted=False))
+                self._attempt(name, lambda n=name, a=address: self._add(n, a))
 
     def _attempt(self, name: str, action: Any) -> None:
         try:
@@ -165,9 +164,9 @@ class Site:
             describe_source(_root_file(catalog.address), self.options.storage_options)
             != catalog.version
         ):
-            self._add(catalog.name, catalog.address, trusted=False)
+            self._add(catalog.name, catalog.address)
 
-    def _add(self, name: str, catalog: str | VirtualGroup, *, trusted: bool) -> None:
+    def _add(self, name: str, catalog: str | VirtualGroup) -> None:
         if not name or "/" in name or name in RESERVED or name.startswith("."):
             raise InvalidRequestError(f"a catalog cannot be shown under the name {name!r}")
         address, version = "", None
@@ -176,35 +175,11 @@ class Site:
         else:
             address = absolute_url(catalog)
             version = describe_source(_root_file(address), self.options.storage_options)
-            group = open_catalog(address, self.options.storage_options)
-        if trusted:
-            self._prefixes[name] = folders_of(_sources(group))
-        reader = Reader(
-            AllowedSources(self.pool, self._allowed(name)), cache_bytes=self.options.cache_bytes
-        )
+            group = open_catalog(address, self.options.storage_options, self.options.allow)
+        reader = Reader(self.pool, cache_bytes=self.options.cache_bytes)
         spaces = {view: KeySpace(group, self.options.view(view)) for view in VIEWS}
         shown = ServedCatalog(name, address, spaces, ObjectReader(reader), version)
         self.catalogs = {**self.catalogs, name: shown}
-
-    def _allowed(self, name: str) -> Iterable[str]:
-        """What the operator allows; else what the catalog was built from when it was first opened.
-
-        A catalog that appeared in a directory later may read what those before it do.
-        """
-        if self.options.allow_source:
-            return self.options.allow_source
-        own = self._prefixes.get(name)
-        return frozenset().union(*self._prefixes.values()) if own is None else own
-
-
-def _sources(group: VirtualGroup) -> Sequence[Source]:
-    if isinstance(group, CatalogGroup):
-        return group.source_list
-    sources: dict[Source, None] = {}
-    for array in group.all_arrays().values():
-        for manifest in array.manifests:
-            sources.update(dict.fromkeys(getattr(manifest, "sources", ())))
-    return list(sources)
 
 
 def _root_file(address: str) -> str:

@@ -16,7 +16,7 @@ from xarray.coding.strings import create_vlen_dtype
 from xarray.core import indexing
 
 from gridref.adapters.xarray.encoding import variable_encoding
-from gridref.io import SourcePool
+from gridref.io import Allow, SourcePool
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.options import check_names, verb
 from gridref.serve.reader import Reader
@@ -110,6 +110,7 @@ class GridrefBackendEntrypoint(BackendEntrypoint):
         "decode_timedelta",
         "group",
         "storage_options",
+        "allow",
     )
     supports_groups = True
 
@@ -135,10 +136,11 @@ class GridrefBackendEntrypoint(BackendEntrypoint):
         decode_timedelta: bool | None = None,
         group: str | None = None,
         storage_options: Mapping[str, Any] | None = None,
+        allow: Allow = None,
     ) -> xr.Dataset:
         """Open one group of a catalog."""
         path = group_path(group)
-        virtual_group = subgroup(open_group(filename_or_obj, storage_options), group)
+        virtual_group = subgroup(open_group(filename_or_obj, storage_options, allow), group)
         return StoreBackendEntrypoint().open_dataset(
             GroupDataStore(
                 virtual_group, reader_for(storage_options), path, _address(filename_or_obj)
@@ -159,12 +161,13 @@ class GridrefBackendEntrypoint(BackendEntrypoint):
         drop_variables: str | Iterable[str] | None = None,
         group: str | None = None,
         storage_options: Mapping[str, Any] | None = None,
+        allow: Allow = None,
         **decoding: Any,
     ) -> dict[str, xr.Dataset]:
         """Open a group and all groups below it, by path."""
         check_names("open_groups_as_dict()", decoding, self.open_dataset_parameters or ())
         start = group_path(group)
-        below = subgroup(open_group(filename_or_obj, storage_options), group).walk(start)
+        below = subgroup(open_group(filename_or_obj, storage_options, allow), group).walk(start)
         reader, address = reader_for(storage_options), _address(filename_or_obj)
         return {
             "/" + path.removeprefix(start).strip("/"): StoreBackendEntrypoint().open_dataset(

@@ -17,8 +17,9 @@ from zarr.abc.store import (
 )
 from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 
-from gridref.catalog import CatalogGroup
+from gridref.catalog import CatalogGroup, Trust
 from gridref.errors import ReadOnlyError
+from gridref.io import Allow
 from gridref.model.array import VirtualGroup
 from gridref.options import verb
 from gridref.serve.objects import ObjectReader, VirtualObject
@@ -44,6 +45,7 @@ def open_store(
     view: str | View = View.AUTO,
     *,
     storage_options: Mapping[str, Any] | None = None,
+    allow: Allow = None,
     **options: Any,
 ) -> GridrefStore:
     """Open a catalog, or a virtual group in memory, as a read-only Zarr v3 store.
@@ -59,6 +61,8 @@ def open_store(
     storage_options
         Options of fsspec's filesystem of the catalog and of its sources, or of several by protocol:
         ``{"s3": {"anon": True}, "https": {...}}``.
+    allow
+        As for `gridref.open_catalog`.
     **options
         The other fields of `ViewOptions`: ``grid``, ``chunks``, ``compressor``, ``shards`` and
         ``index_location``.
@@ -76,7 +80,7 @@ def open_store(
     >>> xr.open_zarr(store)  # doctest: +SKIP
     """
     options = {**options, "view": view}
-    return _opened(catalog, view_options(options, in_process=True), storage_options)
+    return _opened(catalog, view_options(options, in_process=True), storage_options, allow)
 
 
 class GridrefStore(Store):
@@ -139,8 +143,11 @@ class GridrefStore(Store):
         if self._recipe is None:
             return (GridrefStore, (self.space, self.reader))
         # The digest is part of the names that dask gives to tasks, which it makes of pickles.
-        digest = None if self._catalog is None else self._catalog.info.digest
-        return (_opened, (*self._recipe, digest))
+        catalog, trust = self._catalog, None
+        if catalog is not None and not isinstance(self._recipe[0], VirtualGroup):
+            trust = catalog.decided_trust()
+        digest = None if catalog is None else catalog.info.digest
+        return (_opened, (*self._recipe, trust, digest))
 
     def __dask_tokenize__(self) -> tuple[Any, ...]:
         """What names dask's tasks: the catalog's content and how it is shown."""
@@ -280,9 +287,10 @@ def _opened(
     catalog: str | os.PathLike[str] | VirtualGroup,
     options: ViewOptions,
     storage_options: Mapping[str, Any] | None,
+    allow: Allow | Trust,
     digest: str | None = None,
 ) -> GridrefStore:
-    group = open_group(catalog, storage_options, digest=digest)
+    group = open_group(catalog, storage_options, allow, digest=digest)
     space, reader = open_space(group, options, storage_options)
     name = repr(group) if isinstance(catalog, VirtualGroup) else os.fspath(catalog)
     return GridrefStore(space, reader, name=name, recipe=(catalog, options, storage_options))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 from gridref.errors import GridrefError, Place, SourceFormatError, SourceUnavailableError
@@ -13,10 +14,20 @@ from gridref.formats.kerchunk.references import Reference, parse_references
 from gridref.formats.options import ScanOptions
 from gridref.formats.zarr.files import StoreFiles
 from gridref.formats.zarr.hierarchy import scan_files
-from gridref.io import ScanFile, SourcePool, absolute_url, describe_source, is_absent, is_local
+from gridref.io import (
+    ScanFile,
+    SourcePool,
+    absolute_url,
+    describe_source,
+    is_absent,
+    is_local,
+    policy_for,
+    real_path,
+)
 from gridref.io.remote import RemoteFiles
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import Source
+from gridref.model.source_policy import common_folders
 
 __all__ = ["scan_reference_file", "scan_reference_folder", "scan_references"]
 
@@ -56,7 +67,7 @@ def scan_references(
 
     Raises as `scan_reference_file` does.
     """
-    return scan_files(_ReferencedFiles(url, references, options.storage_options), options)
+    return scan_files(_ReferencedFiles(url, references, options), options)
 
 
 def scan_reference_folder(address: str, options: ScanOptions) -> VirtualGroup:
@@ -76,9 +87,11 @@ class _ReferencedFiles:
         self,
         url: str,
         references: Mapping[str, bytes | Reference],
-        storage_options: Mapping[str, Any] | None,
+        options: ScanOptions,
     ) -> None:
         self.url = absolute_url(url)
+        self._policy = policy_for(self.url, options.allow)
+        storage_options = options.storage_options
         self.pool = SourcePool(storage_options, identity="skip")
         self._references = references
         self._remote = RemoteFiles(storage_options)
@@ -140,16 +153,29 @@ class _ReferencedFiles:
             return known
         url = self._full_url(reference.url)
         if is_local(url) or reference.length is None:
-            known = describe_source(url) if is_local(url) else self._remote.describe(url)
+            local = is_local(url)
+            known = (
+                describe_source(url, policy=self._policy)
+                if local
+                else self._remote.describe(url, self._policy)
+            )
         else:
-            known = known or Source(url)
+            known = known or Source(url, policy=self._policy)
         return self._sources.setdefault(reference.url, known)
 
     def _full_url(self, url: str) -> str:
         """Address of a file; relative ones lie beside the references."""
         if "://" not in url and not os.path.isabs(url):
             url = f"{self.url.rpartition('/')[0]}/{url}"
-        return absolute_url(url)
+        address = absolute_url(url)
+        if not self._policy.allows(real_path(address)):
+            replace(self._policy, needed=self._all_folders()).require(real_path(address))
+        return address
+
+    def _all_folders(self) -> tuple[str, ...]:
+        """Where all files lie that do not lie with the references."""
+        urls = {held.url for held in self._references.values() if isinstance(held, Reference)}
+        return common_folders(url for url in sorted(urls) if "://" in url or os.path.isabs(url))
 
     def _describe_remote(self, urls: Iterable[str]) -> None:
         """Ask for size and version of remote files, once a file.
@@ -164,7 +190,7 @@ class _ReferencedFiles:
             if not self._reachable:
                 return None
             try:
-                return self._remote.describe(self._full_url(url))
+                return self._remote.describe(self._full_url(url), self._policy)
             except SourceUnavailableError as error:
                 if is_absent(error):
                     raise
@@ -173,4 +199,4 @@ class _ReferencedFiles:
 
         with ThreadPoolExecutor(N_THREADS) as threads:
             for url, source in zip(remote, threads.map(describe, remote), strict=True):
-                self._sources[url] = source or Source(self._full_url(url))
+                self._sources[url] = source or Source(self._full_url(url), policy=self._policy)

@@ -53,7 +53,11 @@ def test_help_names_the_choices_and_defaults(options: Any) -> None:
 
 
 def test_help_names_the_choices_of_views() -> None:
-    assert {*VIEW_OPTIONS} == {*(o.name for o in fields(gridref.ViewOptions)), "storage_options"}
+    assert {*VIEW_OPTIONS} == {
+        *(o.name for o in fields(gridref.ViewOptions)),
+        "storage_options",
+        "allow",
+    }
     for name, choices in choices_of(gridref.ViewOptions).items():
         for choice in choices:
             assert choice in get_args(VIEW_OPTIONS[name])[1].help, (name, choice)

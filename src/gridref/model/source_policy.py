@@ -1,0 +1,197 @@
+"""Which sources may be opened on behalf of a catalog, or of references, that names them.
+
+Whoever writes a catalog chooses the addresses in it; who opens it does so with rights and
+credentials of their own. So an address that comes out of data is opened only below prefixes that
+whoever opens the data has allowed. Addresses that a user wrote have no policy.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+from gridref.errors import InvalidRequestError, Place, SourceNotAllowedError
+
+__all__ = ["EVERYTHING", "SourcePolicy", "checked_prefix", "common_folders", "without_secrets"]
+
+EVERYTHING = "*"
+"""The prefix of all addresses."""
+
+_ARCHIVES = frozenset({"zip", "tar", "libarchive"})
+"""Filesystems that show the inside of one file, and read nothing else."""
+_COPIES = frozenset({"simplecache", "filecache", "blockcache"})
+"""Filesystems that keep copies on the disk of what they read."""
+_PROTOCOL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
+_AMBIGUOUS = re.compile(r"[\\\x00-\x20\x7f]")
+_LOCAL = ("file", "local")
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_SECRETS = re.compile(r"(?<=://)[^/@\s]*@|(?<=\w)\?[^\s,\]'\"]+")
+
+
+def without_secrets(text: str) -> str:
+    """A text without the credentials and query strings of the URLs in it."""
+    return _SECRETS.sub("", text)
+
+
+@dataclass(frozen=True)
+class SourcePolicy:
+    """Which sources may be opened: those below some prefixes. It looks at addresses only.
+
+    Attributes
+    ----------
+    named_by
+        What names the sources: a catalog or references, for messages.
+    prefixes
+        Folders and single files as `checked_prefix` returns them. A prefix is a whole number of
+        path components: ``/data`` does not allow ``/database``.
+    visible_below
+        A folder below which what is hidden (``.name``) is not allowed.
+    needed
+        Prefixes that would allow all sources, for messages.
+    """
+
+    named_by: str
+    prefixes: tuple[str, ...] = ()
+    visible_below: str | None = None
+    needed: tuple[str, ...] = ()
+
+    def allows(self, address: str) -> bool:
+        """Whether a source may be opened.
+
+        Parameters
+        ----------
+        address
+            An absolute local path without symbolic links, or a URL; of a chain of URLs, each link
+            has to be an archive, or named so by a prefix, and what it lies in is looked at.
+        """
+        try:
+            copies, inner = _opened_by(address)
+            if EVERYTHING in self.prefixes:
+                return True
+            base = _normal(inner)
+        except ValueError:
+            return False
+        below = self.visible_below
+        if below is not None and _is_below(base, copies, below) and "/." not in base[len(below) :]:
+            return True
+        return any(_is_below(base, copies, prefix) for prefix in self.prefixes)
+
+    def require(self, address: str) -> None:
+        """Refuse a source that may not be opened.
+
+        Raises
+        ------
+        SourceNotAllowedError
+            Saying what to allow.
+        """
+        if self.allows(address):
+            return
+        shown = self.needed or common_folders([address])
+        wanted = repr(shown[0]) if len(shown) == 1 else repr(list(shown))
+        raise SourceNotAllowedError(
+            f"{without_secrets(self.named_by)} names sources that it may not read: if you trust it,"
+            f" say allow={wanted} (or GRIDREF_ALLOW in the environment)",
+            Place(source=without_secrets(address)),
+        )
+
+
+def checked_prefix(prefix: str) -> str:
+    """A prefix as a policy holds it.
+
+    Parameters
+    ----------
+    prefix
+        An absolute local path without symbolic links, a URL, or `EVERYTHING`.
+
+    Raises
+    ------
+    InvalidRequestError
+        If it cannot be one.
+    """
+    if prefix == EVERYTHING:
+        return prefix
+    try:
+        copies, inner = _opened_by(prefix)
+        return "".join(f"{link}::" for link in copies) + _normal(inner).rstrip("/")
+    except ValueError as error:
+        raise InvalidRequestError(f"allow={prefix!r} is no prefix: {error}") from None
+
+
+def _is_below(base: str, copies: tuple[str, ...], prefix: str) -> bool:
+    *links, folder = prefix.split("::")
+    return copies == tuple(links) and (base == folder or base.startswith(f"{folder}/"))
+
+
+def _opened_by(address: str) -> tuple[tuple[str, ...], str]:
+    """Links of a chain that are no archives, and the address that lies below all of it.
+
+    Raises
+    ------
+    ValueError
+        For a link that opens other things than what it is chained to.
+    """
+    if address.startswith("/"):
+        return (), address
+    *links, base = address.split("::")
+    protocols = [link.partition("://")[0] for link in links]
+    for protocol in protocols:
+        if protocol not in _ARCHIVES | _COPIES:
+            raise ValueError(f"{protocol}:: may not stand in an address")
+    return tuple(p for p in protocols if p in _COPIES), base
+
+
+def _normal(address: str) -> str:
+    """An address as it is compared: without credentials and query.
+
+    Raises
+    ------
+    ValueError
+        If it has ways up, or programs may understand it differently.
+    """
+    match = _PROTOCOL.fullmatch(address)
+    if match is None and not address.startswith("/"):
+        raise ValueError("it is neither absolute nor a URL")
+    protocol, rest = (match[1].lower(), match[2]) if match else ("file", address)
+    if protocol in _DEFAULT_PORTS:
+        rest = _normal_http(address, _DEFAULT_PORTS[protocol])
+    elif protocol not in _LOCAL:
+        server, slash, path = rest.partition("/")
+        rest = f"{server.rpartition('@')[2]}{slash}{path}"
+    written = rest if protocol in _LOCAL else unquote(unquote(rest))
+    if ".." in re.split(r"[/\\]", written):
+        raise ValueError("it has ways up (..)")
+    return rest if protocol in _LOCAL else f"{protocol}://{rest}"
+
+
+def _normal_http(address: str, default_port: int) -> str:
+    if _AMBIGUOUS.search(address):
+        raise ValueError("it has characters that no URL has")
+    parts = urlsplit(address)
+    return f"{(parts.hostname or '').rstrip('.')}:{parts.port or default_port}{parts.path}"
+
+
+def common_folders(addresses: Iterable[str]) -> tuple[str, ...]:
+    """Few folders that addresses lie in: one of each server, bucket or local first folder."""
+    folders: dict[str, list[str]] = {}
+    for address in addresses:
+        shown = without_secrets(address)
+        head, link, _ = shown.rpartition("::")
+        links = [part.partition("://")[0] for part in head.split("::")] if link else []
+        copies = "".join(f"{part}::" for part in links if part not in _ARCHIVES)
+        base = shown.rpartition("::")[2].removeprefix("file://")
+        root = re.match(r"[A-Za-z][A-Za-z0-9+.-]*://[^/]*|/[^/]*", base)
+        folders.setdefault(f"{copies}{root[0] if root else ''}", []).append(copies + base)
+    return tuple(_common(root, of_root) for root, of_root in folders.items())
+
+
+def _common(root: str, addresses: Sequence[str]) -> str:
+    """The deepest folder that all of some addresses lie in."""
+    least, most = min(addresses), max(addresses)
+    same = next(
+        (i for i, (a, b) in enumerate(zip(least, most, strict=False)) if a != b),
+        min(len(least), len(most)),
+    )
+    folder = least[:same].rpartition("/")[0]
+    return f"{folder}/" if len(folder) >= len(root) else root

@@ -1,0 +1,302 @@
+"""What a stranger's catalog or references may read, through every door."""
+
+import hashlib
+import json
+import os
+import pickle
+import subprocess
+import sys
+
+import h5py
+import numpy as np
+import pytest
+import xarray as xr
+
+import gridref
+from gridref.errors import InvalidRequestError, SourceNotAllowedError
+from gridref.model.array import VirtualGroup
+from gridref.model.manifest import ChunkManifest, Source
+from tests.attack_doors import DOORS, RAW, is_told_by_http
+from tests.http_server import Site, serving
+
+VALUES = np.arange(12, dtype="<i4")
+
+
+@pytest.fixture
+def as_stranger(tmp_path_factory, monkeypatch):
+    """Catalogs that are written before are not this user's."""
+
+    def forget():
+        monkeypatch.setenv("GRIDREF_STATE", str(tmp_path_factory.mktemp("state")))
+
+    return forget
+
+
+def file_at(path, values=VALUES):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with h5py.File(path, "w") as file:
+        file.create_dataset("v", data=values, chunks=(4,))
+    return path
+
+
+def catalog_of(file, address):
+    gridref.build(str(file), str(address))
+    return address
+
+
+def naming(url, address, size=48):
+    """A catalog whose one array lies at any address, which need not be there."""
+    array = gridref.scan(file_at(address.parent / "of_shape.h5"))["v"]
+    rows = array.manifests[0].take(np.arange(array.manifests[0].n_rows))
+    manifest = ChunkManifest.from_columns([Source(url)], offset=rows.offset, length=rows.length)
+    group = VirtualGroup({"v": array.replace(manifests=(manifest,), access=None)})
+    gridref.write_catalog(group, address)
+    return address
+
+
+def assert_refused(read, *arguments):
+    with pytest.raises(Exception) as raised:  # noqa: PT011 - each door has its own
+        read(*arguments)
+    assert isinstance(raised.value, SourceNotAllowedError) or is_told_by_http(raised.value)
+    return raised.value
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_own_catalogs_read_everything_and_those_of_strangers_what_is_allowed(
+    door, tmp_path, as_stranger, monkeypatch
+):
+    file = file_at(tmp_path / "data" / "a.h5")
+    catalog = catalog_of(file, tmp_path / "shared" / "cube.gridref")
+    assert DOORS[door](catalog, "v").tolist() == VALUES.tolist()
+    as_stranger()
+    error = assert_refused(DOORS[door], catalog, "v")
+    if isinstance(error, SourceNotAllowedError):
+        for told in (str(file), str(catalog), f"allow='{tmp_path}/data/'", "GRIDREF_ALLOW"):
+            assert told in str(error)
+    monkeypatch.setenv("GRIDREF_ALLOW", f"https://host/x,{tmp_path}/data")
+    assert DOORS[door](catalog, "v").tolist() == VALUES.tolist()
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_what_lies_with_the_catalog_may_be_read(door, tmp_path, as_stranger):
+    catalog = catalog_of(file_at(tmp_path / "data" / "a.h5"), tmp_path / "cube.gridref")
+    as_stranger()
+    assert DOORS[door](catalog, "v").tolist() == VALUES.tolist()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "/etc/hostname",
+        "{folder}/../outside/a.h5",
+        "{folder}/link.h5",
+        "{folder}/linked/a.h5",
+        "{folder}/.hidden/a.h5",
+        "file://{outside}/a.h5",
+        "simplecache::file://{outside}/a.h5",
+        "simplecache::file://{folder}/a.h5",
+        "dir://a.h5::file://{folder}",
+        "reference://v::file://{folder}/a.json",
+        "zip://a.h5::file://{outside}/a.zip",
+        "zip://a.h5::file://{folder}/linked/a.zip",
+        "zip://a.h5::zip://b.zip::{outside}/a.zip",
+        "gridref::{outside}/a.gridref",
+        "memory://elsewhere/a.h5",
+        "http://169.254.169.254/latest/meta-data/",
+        "http://localhost:1/a.h5",
+        "https://example.org@169.254.169.254/a.h5",
+    ],
+)
+def test_addresses_that_strangers_may_not_name(url, tmp_path, as_stranger):
+    folder, outside = tmp_path / "in", tmp_path / "outside"
+    file_at(outside / "a.h5")
+    file_at(folder / "a.h5")
+    file_at(folder / ".hidden" / "a.h5")
+    os.symlink(outside / "a.h5", folder / "link.h5")
+    os.symlink(outside, folder / "linked")
+    catalog = naming(url.format(folder=folder, outside=outside), folder / "cube.gridref")
+    as_stranger()
+    with pytest.raises(SourceNotAllowedError):
+        gridref.open_catalog(catalog)["v"].read()
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_redirects_lead_to_allowed_servers_only(door, tmp_path, as_stranger, monkeypatch):
+    file = file_at(tmp_path / "a.h5")
+    content = file.read_bytes()
+    with serving(Site({"/a.h5": content})) as inner, serving(Site({"/a.h5": content})) as outer:
+        catalog = catalog_of(f"{outer.url}/a.h5", tmp_path / "cube.gridref")
+        outer.redirects["/a.h5"] = f"{inner.url}/a.h5"
+        as_stranger()
+        monkeypatch.setenv("GRIDREF_ALLOW", outer.url)
+        assert_refused(DOORS[door], catalog, "v")
+        assert inner.requests == []
+        monkeypatch.setenv("GRIDREF_ALLOW", f"{outer.url},{inner.url}")
+        assert DOORS[door](catalog, "v").tolist() == VALUES.tolist()
+
+
+def test_credentials_do_not_follow_redirects(tmp_path):
+    content = file_at(tmp_path / "a.h5").read_bytes()
+    options = {"headers": {"Authorization": "Bearer secret", "X-Api-Key": "secret"}}
+    with serving(Site({"/a.h5": content})) as inner, serving(Site()) as outer:
+        outer.redirects["/a.h5"] = f"{inner.url}/a.h5"
+        group = gridref.scan(f"{outer.url}/a.h5", storage_options=options)
+        assert group["v"].read().tolist() == VALUES.tolist()
+        assert all("X-Api-Key" in headers for headers in outer.headers)
+        assert inner.headers
+        assert "secret" not in str(inner.headers)
+
+
+def test_each_face_takes_what_is_allowed(tmp_path, as_stranger):
+    catalog = catalog_of(file_at(tmp_path / "data" / "a.h5"), tmp_path / "x" / "cube.gridref")
+    as_stranger()
+    allow = [tmp_path / "data"]
+    url = f"gridref::file://{catalog}"
+    opened = (
+        gridref.open_catalog(catalog, allow=allow)["v"].read,
+        lambda: xr.open_zarr(gridref.open_store(catalog, allow=allow), **RAW)["v"].values,
+        lambda: xr.open_zarr(url, storage_options={"allow": allow}, **RAW)["v"].values,
+        lambda: xr.open_dataset(catalog, engine="gridref", allow=allow)["v"].values,
+        lambda: xr.open_datatree(catalog, engine="gridref", allow=allow)["v"].values,
+    )
+    for read in opened:
+        assert read().tolist() == VALUES.tolist()
+    assert gridref.verify(catalog, allow=allow).n_chunks == 3
+    with pytest.raises(SourceNotAllowedError):
+        gridref.verify(catalog)
+    with pytest.raises(InvalidRequestError, match="opened already"):
+        gridref.open_store(gridref.open_catalog(catalog), allow=allow)
+
+
+def test_groups_and_selections_of_a_catalog_may_read_no_more(tmp_path, as_stranger):
+    catalog = catalog_of(file_at(tmp_path / "data" / "a.h5"), tmp_path / "x" / "cube.gridref")
+    as_stranger()
+    group = gridref.open_catalog(catalog)
+    plain = VirtualGroup({"w": group["v"].isel(phony_dim_0=slice(0, 5))})
+    for shown in (group, plain, pickle.loads(pickle.dumps(group)), gridref.concat([group], "n")):
+        name = next(iter(shown.arrays))
+        opened = xr.open_zarr(gridref.open_store(shown), **RAW)
+        with pytest.raises(SourceNotAllowedError):
+            opened[name].load()
+    copied = tmp_path / "y" / "copy.gridref"
+    gridref.write_catalog(group, copied)
+    with pytest.raises(SourceNotAllowedError):
+        gridref.open_catalog(copied)["v"].read()
+    gridref.write_catalog(gridref.open_catalog(catalog, allow="*"), copied)
+    assert gridref.open_catalog(copied)["v"].read().tolist() == VALUES.tolist()
+
+
+def test_another_process_may_read_what_this_one_may(tmp_path, as_stranger):
+    catalog = catalog_of(file_at(tmp_path / "data" / "a.h5"), tmp_path / "x" / "cube.gridref")
+    url = xr.open_zarr(f"gridref::file://{catalog}", **RAW)
+    engine = xr.open_dataset(catalog, engine="gridref", chunks={})
+    pickled = pickle.dumps((xr.open_zarr(gridref.open_store(catalog), **RAW), url, engine))
+    as_stranger()  # that process runs on a machine where nothing is remembered
+    for opened in pickle.loads(pickled):
+        assert opened["v"].values.tolist() == VALUES.tolist()
+
+
+def test_changed_tables_are_not_trusted(tmp_path):
+    catalog = catalog_of(file_at(tmp_path / "x" / "a.h5"), tmp_path / "y" / "cube.gridref")
+    os.rename(tmp_path / "x", tmp_path / "z")
+    document = json.loads((catalog / "gridref.json").read_text())
+    document["snapshot"]["prefixes"] = [f"{tmp_path}/z/"]
+    del document["checksum"]
+    text = json.dumps(document, separators=(",", ":"))
+    document["checksum"] = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+    (catalog / "gridref.json").write_text(json.dumps(document))
+    with pytest.raises(SourceNotAllowedError):
+        gridref.open_catalog(catalog)["v"].read()
+    assert gridref.open_catalog(catalog, allow="*")["v"].read().tolist() == VALUES.tolist()
+
+
+def test_in_a_home_or_the_root_only_what_lies_in_the_catalog(tmp_path, as_stranger, monkeypatch):
+    catalog = catalog_of(file_at(tmp_path / "a.h5"), tmp_path / "cube.gridref")
+    inner = naming(str(tmp_path / "in.gridref" / "a.h5"), tmp_path / "in.gridref")
+    with h5py.File(file_at(tmp_path / "in.gridref" / "a.h5")) as file:
+        assert file["v"].shape == VALUES.shape
+    as_stranger()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(SourceNotAllowedError):
+        gridref.open_catalog(catalog)["v"].read()
+    assert gridref.open_catalog(inner)["v"].read().shape == VALUES.shape
+
+
+def references(url, folder, name="refs.json"):
+    array = {
+        "shape": [4], "chunks": [4], "dtype": "<i2", "fill_value": 0, "order": "C",
+        "filters": None, "compressor": None, "zarr_format": 2,
+    }  # fmt: skip
+    refs = {".zgroup": '{"zarr_format": 2}', "v/.zarray": json.dumps(array), "v/0": [url, 0, 8]}
+    path = folder / name
+    path.write_text(json.dumps({"version": 1, "refs": refs}))
+    return path
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "{outside}/a.bin",
+        "../outside/a.bin",
+        "link.bin",
+        "file://{outside}/a.bin",
+        "simplecache::file://{outside}/a.bin",
+        "zip://a.bin::{outside}/a.zip",
+        "http://localhost:1/a.bin",
+        "memory://a.bin",
+    ],
+)
+def test_references_name_what_is_allowed_only(url, tmp_path):
+    folder, outside = tmp_path / "in", tmp_path / "outside"
+    folder.mkdir()
+    outside.mkdir()
+    (outside / "a.bin").write_bytes(bytes(8))
+    os.symlink(outside / "a.bin", folder / "link.bin")
+    path = references(url.format(outside=outside), folder)
+    for read in (
+        lambda: gridref.scan(path),
+        lambda: gridref.build(str(path), str(folder / "cube.gridref")),
+        lambda: gridref.open_virtual_dataset(path),
+        lambda: gridref.plan(str(path)),
+    ):
+        with pytest.raises(SourceNotAllowedError, match="allow="):
+            read()
+
+
+def test_references_that_are_allowed(tmp_path, monkeypatch):
+    folder, outside = tmp_path / "in", tmp_path / "outside"
+    folder.mkdir()
+    outside.mkdir()
+    (outside / "a.bin").write_bytes(bytes(range(8)))
+    (folder / "b.bin").write_bytes(bytes(range(8)))
+    expected = np.arange(8, dtype="u1").view("<i2").tolist()
+    assert gridref.scan(references("b.bin", folder))["v"].read().tolist() == expected
+    path = references(str(outside / "a.bin"), folder)
+    assert gridref.scan(path, allow=outside)["v"].read().tolist() == expected
+    opened = gridref.open_virtual_dataset(path, allow="*", loadable_variables=["v"])
+    assert opened["v"].values.tolist() == expected
+    gridref.build(str(path), str(folder / "cube.gridref"), allow=[str(outside)])
+    assert gridref.open_catalog(folder / "cube.gridref")["v"].read().tolist() == expected
+    monkeypatch.setenv("GRIDREF_ALLOW", str(outside))
+    assert gridref.scan(path)["v"].read().tolist() == expected
+
+
+def test_the_command_line(tmp_path):
+    catalog = catalog_of(file_at(tmp_path / "data" / "a.h5"), tmp_path / "x" / "cube.gridref")
+    stranger = {**os.environ, "GRIDREF_STATE": str(tmp_path / "state")}
+
+    def run(*arguments):
+        command = [sys.executable, "-m", "gridref", *map(str, arguments)]
+        return subprocess.run(command, env=stranger, capture_output=True, text=True, check=False)
+
+    refused = run("verify", catalog)
+    assert refused.returncode == 1
+    assert f"--allow {tmp_path}/data/" in refused.stderr
+    assert refused.stderr.count("\n") == 1
+    assert run("verify", catalog, "--allow", tmp_path / "data").returncode == 0
+    assert "1 sources" in run("info", catalog).stdout
+    assert "--allow" in run("build", "--help").stdout
+    path = references(str(tmp_path / "data" / "a.h5"), tmp_path / "x")
+    assert run("build", path, "-o", tmp_path / "r.gridref").returncode == 1
+    allowed = run("build", path, "-o", tmp_path / "r.gridref", "--allow", tmp_path)
+    assert allowed.returncode == 0
