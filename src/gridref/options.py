@@ -19,6 +19,7 @@ __all__ = [
     "check_names",
     "choices_of",
     "options_of",
+    "refuses_unknown",
     "verb",
     "warn_of_old_name",
     "with_new_names",
@@ -96,6 +97,21 @@ def check_names(
     for name in given:
         if name not in known:
             raise InvalidRequestError(f"{whose} has no {kind} {name!r}{near_names(name, known)}")
+
+
+def refuses_unknown[T](options: type[T]) -> type[T]:
+    """Make a dataclass of options refuse names that it does not have, as `verb` does for calls."""
+    kind: Any = options
+    plain = kind.__init__
+    known = {option.name for option in _fields(options)}
+
+    @functools.wraps(plain)
+    def init(self: T, *args: Any, **given: Any) -> None:
+        check_names(f"{options.__name__}()", given, known)
+        plain(self, *args, **given)
+
+    kind.__init__ = init
+    return options
 
 
 def options_of(options: type, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -146,3 +147,18 @@ def test_a_former_name_beside_the_new_one_is_an_error(file: str, tmp_path: Path)
 def test_one_name_to_leave_out_is_a_name_and_not_its_letters(file: str) -> None:
     assert list(gridref.open_virtual_dataset(file, drop_variables="v").variables) == []
     assert list(gridref.open_virtual_dataset(file, drop_variables="vw").variables) == ["v"]
+
+
+@pytest.mark.parametrize("name", [name for name in gridref.__all__ if name.endswith("Options")])
+def test_dataclasses_of_options_name_what_was_meant(name: str) -> None:
+    options = getattr(gridref, name)
+    field = dataclasses.fields(options)[0].name
+    with pytest.raises(InvalidRequestError, match=f"has no option '{field}s': did you mean"):
+        options(**{f"{field}s": None})
+
+
+def test_a_layout_or_loading_names_what_was_meant() -> None:
+    with pytest.raises(InvalidRequestError, match="'concat_dims': did you mean 'concat_dim'"):
+        gridref.Layout(concat_dims="time")  # type: ignore[call-arg]
+    with pytest.raises(InvalidRequestError, match="'load_limits': did you mean 'load_limit'"):
+        gridref.Loading(load_limits=1)  # type: ignore[call-arg]

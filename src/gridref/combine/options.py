@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray
-from gridref.options import check_choice, check_choices
+from gridref.options import check_choice, check_choices, refuses_unknown
 
 __all__ = ["CombineOptions", "ConvertUnits", "MosaicOptions", "Read"]
 
@@ -24,6 +24,7 @@ Repeat = Literal["minimal", "different", "all"]
 """What becomes of a variable without the dimension; see `CombineOptions`."""
 
 
+@refuses_unknown
 @dataclass(frozen=True)
 class CombineOptions:
     """How drift between inputs is resolved.
@@ -88,6 +89,7 @@ class CombineOptions:
         return self.repeated.get(name, self.variables)
 
 
+@refuses_unknown
 @dataclass(frozen=True)
 class MosaicOptions:
     """How the place of each georeferenced input in a mosaic is found.

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from gridref.errors import InvalidRequestError
 from gridref.io import Allow
-from gridref.options import check_choices
+from gridref.options import check_choices, refuses_unknown
 
 __all__ = ["OnUnsupported", "PhonyDims", "ScanOptions"]
 
@@ -16,6 +16,7 @@ OnUnsupported = Literal["raise", "skip"]
 PhonyDims = Literal["sort", "access"]
 
 
+@refuses_unknown
 @dataclass(frozen=True)
 class ScanOptions:
     """How a file is scanned.

@@ -25,7 +25,7 @@ from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.shard import IndexLocation, ShardLayout, shard_axis
 from gridref.model.zarr_attributes import attributes_to_json
 from gridref.model.zarr_metadata import ArrayMetadata, data_type_to_json, packed_dtype
-from gridref.options import check_choices
+from gridref.options import check_choices, refuses_unknown
 from gridref.serve.direct_grid import direct_codec, direct_grid
 from gridref.serve.native_grid import SHUFFLE_CODEC, native_grid, one_encoding
 from gridref.serve.portable_grid import MANY_CHUNKS, TINY_CHUNK_BYTES, portable_grid
@@ -61,6 +61,7 @@ class View(StrEnum):
     of any length, scalars and empty arrays, for which zarr has no such way, are portable."""
 
 
+@refuses_unknown
 @dataclass(frozen=True)
 class ViewOptions:
     """What a user may ask of a view.

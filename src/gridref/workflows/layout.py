@@ -19,11 +19,13 @@ from gridref.combine.labelled import with_label
 from gridref.combine.options import Read
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.options import refuses_unknown
 from gridref.workflows.labels import LabelPattern
 
 __all__ = ["Layout"]
 
 
+@refuses_unknown
 @dataclass(frozen=True)
 class Layout:
     """How files are laid beside each other: at most one way.

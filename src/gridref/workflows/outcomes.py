@@ -30,7 +30,7 @@ from gridref.io import (
     learning_layouts,
 )
 from gridref.model.array import VirtualGroup
-from gridref.options import check_choices
+from gridref.options import check_choices, refuses_unknown
 from gridref.workflows.ahead import daemon_threads, run_ahead
 
 __all__ = ["OnError", "Outcome", "RunOptions", "outcomes"]
@@ -45,6 +45,7 @@ FILES_PER_TASK = 64
 """Files that go to a process at a time: their groups come back with what is alike kept once."""
 
 
+@refuses_unknown
 @dataclass(frozen=True)
 class RunOptions:
     """How many files are worked on at a time, and what becomes of those that fail.

@@ -21,7 +21,7 @@ from gridref.catalog import write_catalog
 from gridref.combine.calendars import is_time_like
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.options import verb
+from gridref.options import refuses_unknown, verb
 from gridref.serve.reader import Reader
 from gridref.workflows.decoding import coordinate_names, decoded
 from gridref.workflows.opening import reader_for
@@ -38,6 +38,7 @@ __all__ = [
 Url = str | os.PathLike[str]
 
 
+@refuses_unknown
 @dataclass(frozen=True)
 class Loading:
     """What of a file is loaded when it is opened.
