@@ -263,14 +263,21 @@ def test_a_running_event_loop_and_load_async(cube: Cube) -> None:
 
 
 def test_buffers_of_another_kind_are_honoured(cube: Cube) -> None:
+    """As those of GPUs are: what is read goes through the kind of buffer that was asked for."""
+    made: list[tuple[int, ...]] = []
+
     class Marked(cpu.NDBuffer):
-        pass
+        @classmethod
+        def from_numpy_array(cls, array_like: Any) -> Any:
+            made.append(array_like.shape)
+            return super().from_numpy_array(array_like)
 
     array = zarr.open_group(gridref.open_store(cube.catalog), mode="r")["v"]
     prototype = BufferPrototype(buffer=cpu.Buffer, nd_buffer=Marked)
     assert np.array_equal(
         array.get_basic_selection(slice(3, 9), prototype=prototype), cube.values[3:9]
     )
+    assert made == [(6, 130, 140)]
 
 
 def test_a_store_that_wraps_ours(cube: Cube) -> None:

@@ -6,13 +6,14 @@ import asyncio
 import gc
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import dask
 import netCDF4
 import numpy as np
 import pytest
 import xarray as xr
+import zarr
 
 import gridref
 
@@ -164,6 +165,20 @@ def test_encoding_survives_a_cube(tmp_path: Path) -> None:
         for name in ("chunked", "deflated", "checked"):
             for key in KEPT:
                 assert copy[name].encoding[key] == one[name].encoding[key], (name, key)
+
+
+@pytest.mark.parametrize("chunks", [None, {}])
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_zarr_copies_are_compressed_and_equal(
+    tmp_path: Path, chunks: Any, zarr_format: Literal[2, 3]
+) -> None:
+    source = netcdf_of_layouts(tmp_path / "a.nc")
+    opened = xr.open_dataset(gridref.scan(source), engine="gridref", chunks=chunks)
+    target = tmp_path / "copy.zarr"
+    opened.to_zarr(target, zarr_format=zarr_format)
+    assert zarr.open_group(target)["deflated"].compressors
+    with xr.open_dataset(source, engine="netcdf4") as expected:
+        xr.testing.assert_equal(xr.open_zarr(target), expected)
 
 
 def test_chunks_of_dask_follow_the_stored_ones(tmp_path: Path) -> None:
