@@ -9,7 +9,7 @@ from typing import Any
 
 from gridref.forks import new_lock, tell_in_children
 
-__all__ = ["LRU", "nbytes_of"]
+__all__ = ["LRU", "Load", "nbytes_of"]
 
 
 def nbytes_of(values: Any) -> int:
@@ -40,7 +40,7 @@ class LRU[Value]:
         self._size_of = size_of
         self._keeps_last = keeps_last
         self._kept: OrderedDict[Hashable, tuple[Value, int]] = OrderedDict()
-        self._loads: dict[Hashable, _Load[Value]] = {}
+        self._loads: dict[Hashable, Load[Value]] = {}
         self._n_bytes = 0
         self._lock = new_lock()
         tell_in_children(self)
@@ -93,34 +93,52 @@ class LRU[Value]:
         Threads that ask for one key at the same time share one load, and its error if it fails; an
         error is not kept. `load` must not ask the cache for the same key.
         """
+        running, is_ours = self.claim(key)
+        if not is_ours:
+            return running.result()
+        try:
+            return self.finish(key, load())
+        except BaseException as error:
+            self.fail(key, error)
+            raise
+
+    def claim(self, key: Hashable) -> tuple[Load[Value], bool]:
+        """The load of the value under `key`, and whether it is the caller who has to do it.
+
+        Who has to ends it by `finish` or `fail`, whatever happens, and waits for no other load
+        before; a kept value is a load that is done.
+        """
         with self._lock:
             value = self._used(key)
             if value is not None:
-                return value
+                return Load(value), False
             running = self._loads.get(key)
-            is_first = running is None
-            if running is None:
-                running = self._loads[key] = _Load[Value]()
-        return self._loaded(key, load, running) if is_first else running.result()
+            if running is not None:
+                return running, False
+            ours = self._loads[key] = Load[Value]()
+            return ours, True
+
+    def finish(self, key: Hashable, value: Value) -> Value:
+        """End a claimed load: keep its value, and give it to all who wait for it."""
+        self.put(key, value)
+        self._end(key, value, None)
+        return value
+
+    def fail(self, key: Hashable, error: BaseException) -> None:
+        """End a claimed load by an error, which all who wait for it raise."""
+        self._end(key, None, error)
+
+    def _end(self, key: Hashable, value: Value | None, error: BaseException | None) -> None:
+        with self._lock:
+            load = self._loads.pop(key, None)
+        if load is not None:
+            load.end(value, error)
 
     def clear(self) -> None:
         """Drop all values."""
         with self._lock:
             self._kept.clear()
             self._n_bytes = 0
-
-    def _loaded(self, key: Hashable, load: Callable[[], Value], running: _Load[Value]) -> Value:
-        """Load a value, and give it to all who wait for it."""
-        try:
-            running.value = self.put(key, load())
-        except BaseException as error:
-            running.error = error
-            raise
-        finally:
-            with self._lock:
-                del self._loads[key]
-            running.done.set()
-        return running.value
 
     def _used(self, key: Hashable) -> Value | None:
         """The value under `key`, which is now the one used last. Called under the lock."""
@@ -131,18 +149,38 @@ class LRU[Value]:
         return kept[0]
 
 
-class _Load[Value]:
-    """A load under way in one thread, which others wait for."""
+class Load[Value]:
+    """A load under way in one thread, for which others wait, or one that is done."""
 
-    def __init__(self) -> None:
-        self.done = threading.Event()
-        self.value: Value | None = None
-        self.error: BaseException | None = None
+    __slots__ = ("_done", "_error", "_value")
+
+    def __init__(self, value: Value | None = None) -> None:
+        self._value = value
+        self._error: BaseException | None = None
+        self._done = None if value is not None else threading.Event()
+
+    def end(self, value: Value | None, error: BaseException | None) -> None:
+        """Let go those who wait."""
+        self._value, self._error = value, error
+        assert self._done is not None
+        self._done.set()
+
+    def value(self) -> Value | None:
+        """What was loaded, when it is there; None if that failed."""
+        if self._done is not None:
+            self._done.wait()
+        return self._value
 
     def result(self) -> Value:
-        """What was loaded, when it is there."""
-        self.done.wait()
-        if self.error is not None:
-            raise self.error
-        assert self.value is not None
-        return self.value
+        """What was loaded, when it is there.
+
+        Raises
+        ------
+        Exception
+            What the load raised.
+        """
+        value = self.value()
+        if self._error is not None:
+            raise self._error
+        assert value is not None
+        return value

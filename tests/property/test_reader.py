@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import zarr
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +17,7 @@ from gridref.errors import InvalidRequestError
 from gridref.io import SourcePool
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import EdgePolicy
+from gridref.model.manifest import ChunkManifest, ChunkState, Source
 from gridref.serve.reader import Reader
 from gridref.testing.builders import chunked_array
 from gridref.testing.invariants import select
@@ -31,6 +34,41 @@ def test_any_selection_at_any_rank(data: st.DataObject) -> None:
     assert got.dtype == wanted.dtype
     assert got.shape == wanted.shape
     assert np.array_equal(got, wanted)
+
+
+@given(st.data())
+def test_any_selection_of_chunks_in_files(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """Chunks of which parts are read, and that are read in place, however small."""
+    array, expected = data.draw(arrays_with_values())
+    parts = (st.just(slice(None)) | selections(extent) for extent in array.shape)
+    selection = tuple(map(data.draw, parts))
+    path = tmp_path_factory.mktemp("chunks") / "chunks"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gridref.serve.reader.LEAST_BYTES", 1)
+        patch.setattr("gridref.serve.runs.RUN_BYTES", data.draw(st.sampled_from([0, 16])))
+        got = Reader(SourcePool()).read(_in_a_file(array, path), selection)
+    assert np.array_equal(got, select(expected, selection))
+
+
+def _in_a_file(array: VirtualArray, path: Path) -> VirtualArray:
+    """The same array, its inline chunks as ranges of a file."""
+    manifests, payload = [], b""
+    for manifest in array.manifests:
+        rows = manifest.take(np.arange(manifest.n_rows))
+        inline = rows.state == ChunkState.INLINE
+        manifests.append(
+            ChunkManifest.from_columns(
+                [Source(str(path))],
+                offset=rows.offset + len(payload),
+                length=rows.length,
+                state=np.where(inline, ChunkState.RANGE, rows.state),
+            )
+        )
+        payload += rows.inline
+    path.write_bytes(payload + b"behind")
+    return array.replace(manifests=tuple(manifests))
 
 
 @given(st.data())

@@ -163,6 +163,27 @@ def test_threads_share_the_error_of_a_load() -> None:
     assert len(got) == 8
 
 
+def test_who_claims_first_loads() -> None:
+    cache = sized(100)
+    ours, is_ours = cache.claim("a")
+    others, is_theirs = cache.claim("a")
+    assert (is_ours, is_theirs) == (True, False)
+    assert cache.finish("a", "1") == "1"
+    assert (ours.value(), others.result()) == ("1", "1")
+    kept, is_ours = cache.claim("a")
+    assert (kept.value(), is_ours) == ("1", False)
+
+
+def test_a_failed_claim_can_be_claimed_again() -> None:
+    cache = sized(100)
+    load, _ = cache.claim("a")
+    cache.fail("a", OSError("gone"))
+    assert load.value() is None
+    with pytest.raises(OSError, match="gone"):
+        load.result()
+    assert cache.claim("a")[1]
+
+
 def test_threads_keep_the_bound() -> None:
     cache = sized(50)
 

@@ -21,6 +21,7 @@ from gridref.codecs.stage import (
     ArraySpec,
     BytesCodec,
     Config,
+    Fill,
     Raw,
     SerialCodec,
     as_bytes,
@@ -112,6 +113,10 @@ def _zlib_decoder(
     return lambda raw: imagecodecs.deflate_decode(raw, out=size)
 
 
+def _zlib_filler(config: Config, spec: ArraySpec) -> Fill:
+    return lambda raw, out: imagecodecs.deflate_decode(raw, out=out)
+
+
 def _gzip_decoder(
     config: Config, decoded_bytes: int | None, spec: ArraySpec
 ) -> Callable[[Raw], Raw]:
@@ -168,25 +173,41 @@ def _zstd_decoder(
     return decode
 
 
+def _zstd_filler(config: Config, spec: ArraySpec) -> Fill:
+    return lambda raw, out: imagecodecs.zstd_decode(raw, out=out)
+
+
+def _blosc_bytes(raw: Raw, decoded_bytes: int | None) -> int:
+    """Decoded size of a C-Blosc 1 buffer, whose header has ``nbytes`` at 4 and ``cbytes`` at 12."""
+    if len(raw) < 16:
+        raise ValueError(f"{len(raw)} bytes are too few for a header")
+    n_bytes = int.from_bytes(raw[4:8], "little")
+    stored = int.from_bytes(raw[12:16], "little")
+    # The library trusts the header's size of the source, so it has to be right.
+    if stored != len(raw):
+        raise ValueError(f"header says {stored} bytes are stored, got {len(raw)}")
+    limit = MAX_UNKNOWN_BYTES if decoded_bytes is None else decoded_bytes
+    if n_bytes > limit or (decoded_bytes is not None and n_bytes != decoded_bytes):
+        raise ValueError(f"header says {n_bytes} bytes are decoded, expected {decoded_bytes}")
+    return n_bytes
+
+
 def _blosc_decoder(
     config: Config, decoded_bytes: int | None, spec: ArraySpec
 ) -> Callable[[Raw], Raw]:
-    """C-Blosc 1 buffers: 16 bytes of header, ``nbytes`` at 4 and ``cbytes`` at 12."""
-
     def decode(raw: Raw) -> Raw:
-        if len(raw) < 16:
-            raise ValueError(f"{len(raw)} bytes are too few for a header")
-        n_bytes = int.from_bytes(raw[4:8], "little")
-        stored = int.from_bytes(raw[12:16], "little")
-        # The library trusts the header's size of the source, so it has to be right.
-        if stored != len(raw):
-            raise ValueError(f"header says {stored} bytes are stored, got {len(raw)}")
-        limit = MAX_UNKNOWN_BYTES if decoded_bytes is None else decoded_bytes
-        if n_bytes > limit or (decoded_bytes is not None and n_bytes != decoded_bytes):
-            raise ValueError(f"header says {n_bytes} bytes are decoded, expected {decoded_bytes}")
+        n_bytes = _blosc_bytes(raw, decoded_bytes)
         return b"" if n_bytes == 0 else imagecodecs.blosc_decode(raw, numthreads=1, out=n_bytes)
 
     return decode
+
+
+def _blosc_filler(config: Config, spec: ArraySpec) -> Fill:
+    def fill(raw: Raw, out: memoryview) -> Raw:
+        n_bytes = _blosc_bytes(raw, len(out))
+        return out if n_bytes == 0 else imagecodecs.blosc_decode(raw, numthreads=1, out=out)
+
+    return fill
 
 
 def _crc32c_stored_bytes(config: Config, decoded: int | None, spec: ArraySpec) -> int | None:
@@ -221,13 +242,13 @@ def _crc32c_problem(config: Config) -> str | None:
 
 BYTES_CODECS = {
     "gzip": BytesCodec(_gzip_decoder),
-    "zstd": BytesCodec(_zstd_decoder),
-    "blosc": BytesCodec(_blosc_decoder),
+    "zstd": BytesCodec(_zstd_decoder, filler=_zstd_filler),
+    "blosc": BytesCodec(_blosc_decoder, filler=_blosc_filler),
     "crc32c": BytesCodec(_crc32c_decoder, _crc32c_stored_bytes, problem=_crc32c_problem),
-    "numcodecs.zlib": BytesCodec(_zlib_decoder),
+    "numcodecs.zlib": BytesCodec(_zlib_decoder, filler=_zlib_filler),
     "numcodecs.gzip": BytesCodec(_gzip_decoder),
-    "numcodecs.zstd": BytesCodec(_zstd_decoder),
-    "numcodecs.blosc": BytesCodec(_blosc_decoder),
+    "numcodecs.zstd": BytesCodec(_zstd_decoder, filler=_zstd_filler),
+    "numcodecs.blosc": BytesCodec(_blosc_decoder, filler=_blosc_filler),
 }
 
 SERIAL_CODECS = {

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -11,11 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.codecs.registry import codec_named, why_not
-from gridref.codecs.stage import ArrayCodec, ArraySpec, BytesCodec, Raw, SerialCodec
+from gridref.codecs.stage import ArrayCodec, ArraySpec, BytesCodec, Fill, Raw, SerialCodec
 from gridref.errors import DecodeError
-from gridref.model.encoding import Codec, Encoding
+from gridref.model.encoding import Codec, Encoding, bytes_codec
 
 __all__ = ["decode_chunk"]
+
+
+type _BytesStage = tuple[str, Callable[[Raw], Raw], int | None]
+"""Name, function, and size of what it must produce, of a bytes -> bytes codec."""
 
 
 @dataclass(frozen=True)
@@ -29,24 +34,28 @@ class _Pipeline:
     stored_bytes
         Size that the stored bytes must have, where it is determined.
     bytes_stages
-        Name, function, and size of what it must produce, of each bytes -> bytes codec.
+        The bytes -> bytes codecs.
     serial_stage
         Name and function of the array -> bytes codec.
     array_stages
         Name and function of each array -> array codec.
     spec
         What comes out.
+    fill
+        Does what the last bytes -> bytes codec does into memory that is there; None where it
+        cannot, or where what it makes does not lie as the elements do.
     """
 
     prefix: bytes
     stored_bytes: int | None
-    bytes_stages: tuple[tuple[str, Callable[[Raw], Raw], int | None], ...]
+    bytes_stages: tuple[_BytesStage, ...]
     serial_stage: tuple[str, Callable[[Raw], NDArray[Any]]]
     array_stages: tuple[tuple[str, Callable[[NDArray[Any]], NDArray[Any]]], ...]
     spec: ArraySpec
+    fill: Fill | None
 
-    def run(self, data: bytes | memoryview) -> NDArray[Any]:
-        """Decode one chunk."""
+    def run(self, data: bytes | memoryview, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Decode one chunk, into `out` if that can be."""
         raw: Raw = data
         if isinstance(data, memoryview) and (data.format != "B" or data.ndim != 1):
             raw = data.cast("B")
@@ -57,10 +66,12 @@ class _Pipeline:
             if self.stored_bytes is not None and len(raw) != self.stored_bytes:
                 name = self.bytes_stages[0][0] if self.bytes_stages else name
                 raise ValueError(f"{len(raw)} bytes are stored, expected {self.stored_bytes}")
-            for name, decode, n_bytes in self.bytes_stages:  # noqa: B007 (the error names it)
+            for name, decode, n_bytes in self._stages_into(out):  # noqa: B007 (the error names it)
                 raw = decode(raw)
                 if n_bytes is not None and len(raw) != n_bytes:
                     raise ValueError(f"decodes to {len(raw)} bytes, expected {n_bytes}")
+            if out is not None and self.fill is not None:
+                return out
             name, to_array = self.serial_stage
             values = to_array(raw)
             for name, convert in self.array_stages:  # noqa: B007
@@ -75,6 +86,15 @@ class _Pipeline:
             text = str(error) or type(error).__name__
             raise DecodeError(f"codec {name}: {text}") from error
         return values
+
+    def _stages_into(self, out: NDArray[Any] | None) -> Sequence[_BytesStage]:
+        """The bytes -> bytes codecs, of which the last one writes to `out` if it can."""
+        fill = self.fill
+        if out is None or fill is None:
+            return self.bytes_stages
+        flat = out.reshape(-1).view(np.uint8).data
+        *others, (name, _, n_bytes) = self.bytes_stages
+        return [*others, (name, lambda raw: fill(raw, flat), n_bytes)]
 
 
 def _split(encoding: Encoding) -> tuple[tuple[Codec, ...], Codec, tuple[Codec, ...]]:
@@ -114,13 +134,16 @@ def _resolve(encoding: Encoding, shape: tuple[int, ...], filter_mask: int) -> _P
         serial = _of_kind(SerialCodec, name)
         to_array = serial.decoder(serial_codec.configuration, spec)
         n_bytes = serial.stored_bytes(serial_codec.configuration, spec)
-        bytes_stages = []
+        bytes_stages: list[_BytesStage] = []
+        fill = None
         for position, codec in enumerate(bytes_codecs):
             if filter_mask >> position & 1:
                 continue
             name = codec.name
             step = _of_kind(BytesCodec, name)
             decode = step.decoder(codec.configuration, n_bytes, spec)
+            if not bytes_stages and step.filler is not None and _lies_as_decoded(encoding, n_bytes):
+                fill = step.filler(codec.configuration, spec)
             bytes_stages.append((name, decode, n_bytes))
             n_bytes = step.stored_bytes(codec.configuration, n_bytes, spec)
     except KeyError as error:
@@ -134,6 +157,17 @@ def _resolve(encoding: Encoding, shape: tuple[int, ...], filter_mask: int) -> _P
         (serial_codec.name, to_array),
         tuple(reversed(array_stages)),
         ArraySpec(shape, encoding.dtype),
+        fill,
+    )
+
+
+def _lies_as_decoded(encoding: Encoding, n_bytes: int | None) -> bool:
+    """Whether what the bytes -> bytes codecs make are numbers as they lie in memory."""
+    return (
+        bool(n_bytes)
+        and encoding.dtype.kind in "biufc"
+        and sys.byteorder == "little"
+        and encoding.codecs[0] == bytes_codec(encoding.dtype)
     )
 
 
@@ -142,6 +176,7 @@ def decode_chunk(
     encoding: Encoding,
     shape: tuple[int, ...] | None = None,
     filter_mask: int = 0,
+    out: NDArray[Any] | None = None,
 ) -> np.ndarray[Any, Any]:
     """Turn the bytes of one stored chunk into its elements.
 
@@ -157,6 +192,9 @@ def decode_chunk(
         Shape of the stored chunk where it is not ``encoding.chunk_shape`` (truncated edges).
     filter_mask
         Bit ``i`` says that the ``i``-th bytes -> bytes codec was not applied to this chunk.
+    out
+        Memory that the elements may be decoded into, which spares a copy: C-contiguous, of the
+        chunk's shape and dtype. It holds them if it is what comes back; else it may hold anything.
 
     Returns
     -------
@@ -170,4 +208,4 @@ def decode_chunk(
         If the bytes are not what the codec chain produces, or a codec cannot be decoded.
     """
     pipeline = _resolve(encoding, encoding.chunk_shape if shape is None else shape, filter_mask)
-    return pipeline.run(data)
+    return pipeline.run(data, out)

@@ -24,6 +24,7 @@ __all__ = [
     "BytesStage",
     "CodecContract",
     "Config",
+    "Fill",
     "Raw",
     "SerialCodec",
     "SerialStage",
@@ -36,6 +37,9 @@ MAX_UNKNOWN_BYTES = 1 << 31
 
 type Raw = bytes | bytearray | memoryview | NDArray[np.uint8]
 """One-dimensional bytes: ``len`` is the size in bytes."""
+
+type Fill = Callable[[Raw, memoryview], Raw]
+"""Decodes bytes into memory of just the size that they must have; gives what it wrote of it."""
 
 type Config = Mapping[str, Any]
 """A codec's configuration, decoded from JSON."""
@@ -107,6 +111,11 @@ class SerialStage(CodecContract, Protocol):
 class BytesStage(CodecContract, Protocol):
     """What the pipeline asks of a bytes -> bytes codec; see `BytesCodec`."""
 
+    @property
+    def filler(self) -> Callable[[Config, ArraySpec], Fill] | None:
+        """Make the function that decodes a chunk into memory that is there; None if it cannot."""
+        ...
+
     def decoder(
         self, config: Config, decoded_bytes: int | None, spec: ArraySpec, /
     ) -> Callable[[Raw], Raw]:
@@ -151,12 +160,16 @@ class BytesCodec:
         Keys that the configuration must have.
     problem
         Says why a configuration cannot be decoded; None if it can.
+    filler
+        Makes the function that decodes into memory that is there, which spares a copy into the
+        output; None for a codec that cannot.
     """
 
     decoder: Callable[[Config, int | None, ArraySpec], Callable[[Raw], Raw]]
     stored_bytes: Callable[[Config, int | None, ArraySpec], int | None] = _unknown_size
     required: tuple[str, ...] = ()
     problem: Callable[[Config], str | None] = _no_problem
+    filler: Callable[[Config, ArraySpec], Fill] | None = None
 
 
 @dataclass(frozen=True)

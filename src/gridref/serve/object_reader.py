@@ -16,7 +16,7 @@ from gridref.errors import GridrefError, Place, ReadError
 from gridref.model.encoding import Codec, bytes_codec
 from gridref.model.shard import boxes_of_interval
 from gridref.serve.absence import never_absent
-from gridref.serve.reader import Buffer, Reader
+from gridref.serve.reader import Reader
 from gridref.serve.segments import (
     DecodedRunSegment,
     DecodedSegment,
@@ -27,6 +27,7 @@ from gridref.serve.segments import (
     SourceSegment,
     VirtualObject,
 )
+from gridref.serve.tasks import Buffer
 from gridref.serve.views import ArrayView
 
 __all__ = ["ObjectReader"]

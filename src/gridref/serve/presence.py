@@ -15,7 +15,7 @@ from gridref.model.manifest import ChunkManifest, ChunkState, Source
 from gridref.model.projection import SliceProjection
 from gridref.serve.lookup import identify, look_up
 from gridref.serve.plan import CrossProduct, plan_read
-from gridref.serve.reader import absent_value
+from gridref.serve.tasks import absent_value
 from gridref.serve.views import ArrayView
 
 __all__ = [

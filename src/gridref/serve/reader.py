@@ -3,42 +3,34 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gridref.cache import LRU
-from gridref.codecs import decode_chunk, unpack
-from gridref.errors import GridrefError, Place, ReadError
+from gridref.cache import LRU, Load
+from gridref.codecs import decode_chunk
+from gridref.errors import GridrefError, Place
 from gridref.forks import tell_in_children
 from gridref.io import MAX_REQUESTS, is_local
 from gridref.model.array import VirtualArray
-from gridref.model.encoding import Encoding, bytes_codec
-from gridref.model.manifest import ChunkManifest, ChunkState, Source
+from gridref.model.manifest import Source
 from gridref.serve.absence import never_absent
 from gridref.serve.lookup import LookedUp, look_up
-from gridref.serve.plan import PieceBatch, PieceSet, is_missing_block, plan_read
+from gridref.serve.plan import PieceSet, plan_read
 from gridref.serve.points import plan_points
 from gridref.serve.runs import LEAST_BYTES, runs_of
 from gridref.serve.stacking import can_stack, deliver_stacked
+from gridref.serve.tasks import Buffer, Chunk, Task, tasks_of
 
 __all__ = ["RangeReader", "Reader"]
 
-Buffer = bytes | memoryview
-
 RESOLVE_PIECES = 65_536
 """Pieces resolved to manifest rows at a time: bounds the memory of a plan."""
-TASK_PIECES = 4096
-"""Pieces that one thread fetches and decodes at a time, at most."""
-TASK_BYTES = (256 * 2**10, 16 * 2**20)
-"""Stored bytes that one thread fetches at a time: at least, where there is work for all threads,
-and at most; the last chunk comes on top."""
 TASKS_PER_THREAD = 4
 """Tasks that a batch is cut into for each thread, if they do not get too small."""
 
@@ -59,16 +51,6 @@ class RangeReader(Protocol):
     def at_hand(self, source: Source, offset: int, length: int) -> Buffer | None:
         """The bytes of one range if nothing has to be waited for; else None."""
         ...
-
-
-@dataclass(frozen=True, eq=False)
-class _Task:
-    """Pieces that one thread works on: all of one source, or all inline."""
-
-    pieces: PieceSet
-    batch: PieceBatch
-    members: NDArray[np.int64]
-    rows: ChunkManifest
 
 
 class Reader:
@@ -190,7 +172,7 @@ class Reader:
         tasks = (
             task
             for part in looked_up
-            for task in _tasks(part, out, TASKS_PER_THREAD * self.n_threads)
+            for task in tasks_of(part, out, TASKS_PER_THREAD * self.n_threads)
         )
         run = partial(self._run, out=out)
         first = next(tasks, None)
@@ -202,11 +184,9 @@ class Reader:
             return
         self._run_in_threads(run, _chain(first, second, tasks))
 
-    def _threads_for(self, task: _Task) -> ThreadPoolExecutor:
+    def _threads_for(self, task: Task) -> ThreadPoolExecutor:
         """Threads for decoding; more of them where most wait for a server."""
-        waits = task.rows.state[0] == ChunkState.RANGE and not is_local(
-            task.rows.sources[int(task.rows.source[0])].url
-        )
+        waits = task.source is not None and not is_local(task.source.url)
         n_threads = max(MAX_REQUESTS, self.n_threads) if waits else self.n_threads
         threads = self._threads.get(n_threads)
         if threads is None:
@@ -214,7 +194,7 @@ class Reader:
             self._threads[n_threads] = threads
         return threads
 
-    def _run_in_threads(self, run: Any, tasks: Iterator[_Task]) -> None:
+    def _run_in_threads(self, run: Any, tasks: Iterator[Task]) -> None:
         """Keep all threads busy, but never plan far ahead of them. The first error wins."""
         pending: list[Future[None]] = []
         try:
@@ -228,89 +208,98 @@ class Reader:
             for future in pending:
                 future.cancel()
 
-    def _run(self, task: _Task, out: NDArray[Any]) -> None:
-        pieces = task.pieces
-        if can_stack(pieces, task.batch, task.members, task.rows):
-            stored = self._fetch(task.rows)
-            deliver_stacked(pieces, task.batch, task.members, stored, out)
+    def _run(self, task: Task, out: NDArray[Any]) -> None:
+        if can_stack(task.pieces, task.batch, task.members, task.rows):
+            stored = self._fetch(task)
+            deliver_stacked(task.pieces, task.batch, task.members, stored, out)
             return
-        array = pieces.array
-        waiting = []
-        for row, member in enumerate(task.members.tolist()):
-            decoded = self.cache.get(_cache_key(array, task.batch, member))
-            if decoded is not None:
-                _deliver(task, member, decoded, out)
-            elif not self._read_runs(task, member, row, out):
-                waiting.append((row, member))
-        if not waiting:
-            return
-        rows = task.rows.take(np.array([row for row, _ in waiting]))
-        for row, ((_, member), data) in enumerate(zip(waiting, self._fetch(rows), strict=True)):
-            decoded = _decode(array, task.batch, member, rows, row, data)
-            if not _deliver(task, member, decoded, out):
-                # The rest may be asked for next. Of what is not compressed, only this is kept.
-                shared = np.may_share_memory(decoded, np.frombuffer(data, np.uint8))
-                kept = decoded.copy() if shared else decoded
-                self.cache.put(_cache_key(array, task.batch, member), kept)
+        claimed: set[Hashable] = set()
+        try:
+            waiting, others = self._begin(task, claimed, out)
+            if waiting:
+                self._load(task, waiting, claimed, out)
+        except BaseException as error:
+            for key in claimed:
+                self.cache.fail(key, error)
+            raise
+        for chunk, load in others:
+            decoded = load.value()
+            if decoded is None:  # what failed may have been another chunk
+                self._run(task.only(chunk.row), out)
+            else:
+                chunk.deliver(decoded, out)
 
-    def _read_runs(self, task: _Task, member: int, row: int, out: NDArray[Any]) -> bool:
+    def _begin(
+        self, task: Task, claimed: set[Hashable], out: NDArray[Any]
+    ) -> tuple[list[Chunk], list[tuple[Chunk, Load[NDArray[Any]]]]]:
+        """Deliver what needs no decoding.
+
+        Returns what is to be decoded here, and what is kept or being decoded by another thread. A
+        chunk of which more may be wanted next is claimed.
+        """
+        waiting: list[Chunk] = []
+        others: list[tuple[Chunk, Load[NDArray[Any]]]] = []
+        for chunk in task.chunks():
+            if chunk.is_whole():
+                kept = self.cache.get(chunk.key)
+                if kept is not None:
+                    chunk.deliver(kept, out)
+                elif not self._read_runs(chunk, out):
+                    waiting.append(chunk)
+            elif not self._read_runs(chunk, out):
+                load, is_ours = self.cache.claim(chunk.key)
+                if is_ours:
+                    claimed.add(chunk.key)
+                    waiting.append(chunk)
+                else:
+                    others.append((chunk, load))
+        return waiting, others
+
+    def _load(
+        self, task: Task, waiting: list[Chunk], claimed: set[Hashable], out: NDArray[Any]
+    ) -> None:
+        """Fetch and decode chunks; what is claimed of them is kept."""
+        stored = self._fetch(task, [chunk.row for chunk in waiting])
+        for chunk, data in zip(waiting, stored, strict=True):
+            memory = chunk.memory(out, chunk.shape) if chunk.is_whole() else None
+            decoded = chunk.decode(data, memory)
+            if decoded is not memory:
+                chunk.deliver(decoded, out)
+            if chunk.key in claimed:
+                # Of what is not compressed, only this is kept.
+                shared = np.may_share_memory(decoded, np.frombuffer(data, np.uint8))
+                self.cache.finish(chunk.key, decoded.copy() if shared else decoded)
+                claimed.discard(chunk.key)
+
+    def _read_runs(self, chunk: Chunk, out: NDArray[Any]) -> bool:
         """Read no more of a large uncompressed chunk than is wanted; False if that is not so."""
-        rows, batch, pieces = task.rows, task.batch, task.pieces
-        if rows.length[row] < LEAST_BYTES or rows.state[row] == ChunkState.INLINE:
+        source = chunk.task.source
+        if chunk.n_bytes < LEAST_BYTES or source is None or chunk.filter_mask:
             return False
-        encoding = pieces.array.encodings[int(batch.encoding[member])]
-        shape = tuple(batch.shape[member].tolist())
-        index = pieces.in_chunk(batch.piece[member])
-        if rows.filter_mask is not None and rows.filter_mask[row]:
-            return False
-        runs = runs_of(encoding, shape, int(rows.length[row]), index)
+        runs = runs_of(chunk.encoding, chunk.shape, chunk.n_bytes, chunk.inside)
         if runs is None:
             return False
-        source = rows.sources[int(rows.source[row])]
-        offset = int(rows.offset[row]) + runs.offset
-        single = len(offset) == 1
-        if single and self._read_in_place(task, member, source, int(offset[0]), runs.shape, out):
-            return True
+        offset = chunk.offset + runs.offset
+        memory = chunk.memory(out, runs.shape) if len(offset) == 1 else None
+        if memory is not None and chunk.lies_as_decoded:
+            buffer = memoryview(memory.reshape(-1).view(np.uint8))
+            if self.ranges.read_into(source, int(offset[0]), buffer):
+                return True
         if runs.is_whole:
             return False
         parts = self.ranges.read_ranges(source, offset, np.full_like(offset, runs.n_bytes))
-        whole = replace(encoding, chunk_shape=runs.shape)
-        values = decode_chunk(b"".join(parts), whole, runs.shape)
-        out[pieces.in_output(batch.piece[member])] = _converted(values, encoding)
+        whole = replace(chunk.encoding, chunk_shape=runs.shape)
+        chunk.put(decode_chunk(b"".join(parts), whole, runs.shape), out)
         return True
 
-    def _read_in_place(
-        self,
-        task: _Task,
-        member: int,
-        source: Source,
-        offset: int,
-        shape: tuple[int, ...],
-        out: NDArray[Any],
-    ) -> bool:
-        """Read elements that lie in the file as they do in the output, straight into it."""
-        pieces, batch = task.pieces, task.batch
-        encoding = pieces.array.encodings[int(batch.encoding[member])]
-        stored_so = encoding.codecs == (bytes_codec(encoding.dtype),) and sys.byteorder == "little"
-        numbers = encoding.dtype.kind in "iufc" and encoding.unpacking is None
-        if not (stored_so and numbers and encoding.dtype == out.dtype):
-            return False
-        target = out[pieces.in_output(batch.piece[member])]
-        if not np.may_share_memory(target, out) or not target.flags.c_contiguous:
-            return False
-        if target.shape != shape:  # one element shown several times
-            return False
-        buffer = memoryview(target.reshape(-1).view(np.uint8))
-        return self.ranges.read_into(source, offset, buffer)
-
-    def _fetch(self, rows: ChunkManifest) -> Sequence[Buffer]:
-        if rows.state[0] == ChunkState.INLINE:
+    def _fetch(self, task: Task, wanted: Sequence[int] | None = None) -> Sequence[Buffer]:
+        rows = task.rows if wanted is None else task.rows.take(np.array(wanted))
+        if task.source is None:
             return [rows.inline_bytes(row) for row in range(rows.n_rows)]
-        source = rows.sources[int(rows.source[0])]
-        return self.ranges.read_ranges(source, rows.offset, rows.length)
+        return self.ranges.read_ranges(task.source, rows.offset, rows.length)
 
 
-def _chain(first: _Task, second: _Task, rest: Iterator[_Task]) -> Iterator[_Task]:
+def _chain(first: Task, second: Task, rest: Iterator[Task]) -> Iterator[Task]:
     yield first
     yield second
     yield from rest
@@ -327,115 +316,3 @@ def _looked_up(parts: Iterable[PieceSet]) -> Iterator[LookedUp[PieceSet]]:
     for pieces in parts:
         for batch in pieces.batches(RESOLVE_PIECES):
             yield look_up(pieces, batch)
-
-
-def _tasks(part: LookedUp[PieceSet], out: NDArray[Any], n_tasks: int) -> Iterator[_Task]:
-    """Cut a batch into tasks, ordered by source and offset; what is missing is filled at once."""
-    pieces, batch, array = part.pieces, part.batch, part.pieces.array
-    for member in np.flatnonzero(is_missing_block(batch)).tolist():
-        out[pieces.in_output(batch.piece[member])] = array.fill_value
-    for each in part.references:
-        for member in each.members[each.rows.state == ChunkState.MISSING].tolist():
-            encoding = array.encodings[int(batch.encoding[member])]
-            out[pieces.in_output(batch.piece[member])] = absent_value(array, encoding)
-        yield from _sorted_tasks(pieces, batch, each.members, each.rows, n_tasks)
-
-
-def _sorted_tasks(
-    pieces: PieceSet,
-    batch: PieceBatch,
-    members: NDArray[np.int64],
-    rows: ChunkManifest,
-    n_tasks: int,
-) -> Iterator[_Task]:
-    held = np.flatnonzero(rows.state != ChunkState.MISSING)
-    order = held[np.lexsort((rows.offset[held], rows.source[held], rows.state[held]))]
-    if not len(order):
-        return
-    rows = rows.take(order)
-    members = members[order]
-    group = rows.source.astype(np.int64) * 4 + rows.state
-    group[rows.state == ChunkState.INLINE] = -1
-    least, most = TASK_BYTES
-    task_bytes = min(max(int(rows.length.sum()) // n_tasks, least), most)
-    volume = (np.cumsum(rows.length) - rows.length) // task_bytes
-    number = np.arange(len(order)) // TASK_PIECES
-    cut = np.zeros(len(order) - 1, bool)
-    for key in (group, volume, number):
-        cut |= key[1:] != key[:-1]
-    for part in np.split(np.arange(len(order)), np.flatnonzero(cut) + 1):
-        yield _Task(pieces, batch, members[part], rows.take(part))
-
-
-def absent_value(array: VirtualArray, encoding: Encoding) -> Any:
-    """What a missing chunk of a block reads as, in the array's dtype."""
-    if encoding.fill is None:
-        return array.fill_value
-    value = np.frombuffer(encoding.fill, encoding.dtype)[:1]
-    if encoding.unpacking is not None:
-        value = unpack(value, encoding.unpacking)
-    return value[0]
-
-
-def _cache_key(array: VirtualArray, batch: PieceBatch, member: int) -> tuple[Any, ...]:
-    # The manifest itself stands in the key, so that its identity cannot be reused while cached.
-    manifest = array.manifests[int(batch.manifest[member])]
-    encoding = array.encodings[int(batch.encoding[member])]
-    return (_Identity(manifest), int(batch.row[member]), encoding)
-
-
-class _Identity:
-    """Hashes and compares as the object itself, whatever the object's own equality."""
-
-    __slots__ = ("held",)
-
-    def __init__(self, held: object) -> None:
-        self.held = held
-
-    def __hash__(self) -> int:
-        return id(self.held)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Identity) and other.held is self.held
-
-
-def _decode(
-    array: VirtualArray,
-    batch: PieceBatch,
-    member: int,
-    rows: ChunkManifest,
-    row: int,
-    data: Buffer,
-) -> NDArray[Any]:
-    encoding = array.encodings[int(batch.encoding[member])]
-    shape = tuple(batch.shape[member].tolist())
-    mask = 0 if rows.filter_mask is None else int(rows.filter_mask[row])
-    try:
-        return decode_chunk(data, encoding, shape, mask)
-    except ReadError as error:
-        raise error.located(_place(batch, member, rows, row)) from error.__cause__
-
-
-def _place(batch: PieceBatch, member: int, rows: ChunkManifest, row: int) -> Place:
-    chunk = tuple(batch.chunk[member].tolist())
-    start = int(rows.offset[row])
-    if rows.state[row] == ChunkState.INLINE:
-        return Place(chunk=chunk)
-    source = rows.sources[int(rows.source[row])].url
-    return Place(source=source, chunk=chunk, start=start, stop=start + int(rows.length[row]))
-
-
-def _deliver(task: _Task, member: int, decoded: NDArray[Any], out: NDArray[Any]) -> bool:
-    """Copy a piece's elements from the decoded chunk to the output, unpacked and cast.
-
-    Returns whether they were all of the chunk.
-    """
-    pieces, piece = task.pieces, task.batch.piece[member]
-    values = decoded[(*pieces.in_chunk(piece), ...)]  # an array, also of a single element
-    encoding = pieces.array.encodings[int(task.batch.encoding[member])]
-    out[pieces.in_output(piece)] = _converted(values, encoding)
-    return bool(values.size >= decoded.size)
-
-
-def _converted(values: NDArray[Any], encoding: Encoding) -> NDArray[Any]:
-    return values if encoding.unpacking is None else unpack(values, encoding.unpacking)

@@ -5,6 +5,7 @@ Needs pytest, which gridref itself does not depend on.
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -55,9 +56,12 @@ class CodecTests:
             np.array([[255]], "u1"),
         ]
 
-    def decode(self, stored: Any, chunk: NDArray[Any]) -> NDArray[Any]:
+    def decode(
+        self, stored: Any, chunk: NDArray[Any], memory: NDArray[Any] | None = None
+    ) -> NDArray[Any]:
         """Decode stored bytes to the shape and dtype of a chunk, by gridref."""
-        return decode_chunk(stored, Encoding(chunk.shape, chunk.dtype, tuple(self.chain)))
+        encoding = Encoding(chunk.shape, chunk.dtype, tuple(self.chain))
+        return decode_chunk(stored, encoding, out=memory)
 
     def test_is_known(self) -> None:
         """The codec is found by its name, and nothing hinders decoding it."""
@@ -72,6 +76,23 @@ class CodecTests:
             decoded = self.decode(self.encode(chunk), chunk)
             assert decoded.dtype == _native(chunk.dtype)
             np.testing.assert_array_equal(decoded, chunk)
+
+    def test_memory_of_the_caller(self) -> None:
+        """Decoding into memory that is there gives the same elements, and the same errors."""
+        random = np.random.default_rng(1)
+        for chunk in self.chunks():
+            stored = self.encode(chunk)
+            junk = bytearray(stored)
+            junk[random.integers(0, len(junk))] ^= 1 << random.integers(0, 8)
+            for data in (stored, stored[:-1], bytes(junk)):
+                memory = np.empty(chunk.shape, _native(chunk.dtype))
+                try:
+                    decoded = self.decode(data, chunk)
+                except DecodeError as error:
+                    with pytest.raises(DecodeError, match=re.escape(str(error))):
+                        self.decode(data, chunk, memory)
+                else:
+                    np.testing.assert_array_equal(self.decode(data, chunk, memory), decoded)
 
     def test_any_buffer_and_none_is_changed(self) -> None:
         """Bytes come in any form, read-only too, and stay as they are."""

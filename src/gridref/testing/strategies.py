@@ -22,6 +22,7 @@ from gridref.model.grid import ChunkGrid
 from gridref.model.indexing import isel
 from gridref.model.joining import concatenate
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
+from gridref.model.reshaping import broadcast_axis
 from gridref.testing.builders import chunked_array
 
 try:
@@ -293,7 +294,7 @@ def arrays_with_values(
     """Arrays of one to three files along an axis, cut and flipped, and what they read as.
 
     Files differ in chunk shape, edge policy, byte order and compression; chunks are inline, and
-    some are absent.
+    some are absent. One element along an axis may be shown twice.
     """
     rank = draw(st.integers(min_rank, max_rank))
     longest = 9 if rank <= 2 else 5 if rank == 3 else 3
@@ -311,6 +312,10 @@ def arrays_with_values(
     if draw(st.booleans()):
         window = tuple(draw(st.sampled_from(_WINDOWS)) for _ in range(rank))
         whole, expected = isel(whole, dict(zip(dims, window, strict=True))), expected[window]
+    axis = draw(st.integers(0, rank - 1))
+    if expected.shape[axis] and draw(st.booleans()):
+        first = isel(whole, {dims[axis]: slice(0, 1)})
+        whole, expected = broadcast_axis(first, axis, 2), expected.take([0, 0], axis)
     return whole, expected
 
 

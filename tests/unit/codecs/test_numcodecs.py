@@ -61,8 +61,8 @@ def test_streams_of_several_parts_and_bombs():
         decode_chunk(stored, encoding(values, Codec("numcodecs.lz4")))
 
 
-@pytest.mark.parametrize("n_elements", [0, 1, 2, 7, 511, 512, 5000])
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 8, 12, 16])
+@pytest.mark.parametrize("n_elements", [0, 1, 2, 7, 512, 5000, 70_000])
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 8, 12, 16, 255, 256])
 def test_shuffle(size, n_elements):
     values = np.random.default_rng(0).integers(0, 256, size * n_elements, np.uint8)
     shape = (max(1, len(values)),)

@@ -36,8 +36,9 @@ def _filtered(values, mask=0):
 def test_filter_mask_switches_codecs_off(mask):
     values = image_like((20, 30), "f4")
     encoded = encoding(values, SHUFFLE, ZLIB, FLETCHER)
-    decoded = decode_chunk(_filtered(values, mask), encoded, filter_mask=mask)
-    np.testing.assert_array_equal(decoded, values)
+    for out in (None, np.empty_like(values)):
+        decoded = decode_chunk(_filtered(values, mask), encoded, filter_mask=mask, out=out)
+        np.testing.assert_array_equal(decoded, values)
 
 
 def test_shape_of_a_truncated_chunk():
@@ -49,6 +50,37 @@ def test_shape_of_a_truncated_chunk():
     for shape in (None, (8, 30), (6, 30)):
         with pytest.raises(DecodeError):
             decode_chunk(stored, encoded, shape)
+
+
+@pytest.mark.parametrize(
+    ("codecs", "before", "fills"),
+    [
+        ((SHUFFLE, ZLIB), (), True),
+        ((ZLIB,), (), True),
+        ((SHUFFLE, ZLIB, FLETCHER), (), True),
+        ((FLETCHER,), (), False),
+        ((), (), False),
+        ((ZLIB,), (Codec.of("transpose", order=[1, 0]),), False),
+    ],
+)
+def test_numbers_are_decoded_into_memory_where_they_lie_alike(codecs, before, fills):
+    values = image_like((20, 30), "f4")
+    stored = values.T.tobytes() if before else values.tobytes()
+    for codec in codecs:
+        stored = numcodecs.get_codec(
+            {"id": codec.name.removeprefix("numcodecs."), **codec.configuration}
+        ).encode(stored)
+    memory = np.zeros_like(values)
+    decoded = decode_chunk(bytes(stored), encoding(values, *codecs, before=before), out=memory)
+    np.testing.assert_array_equal(decoded, values)
+    assert (decoded is memory) == fills
+
+
+def test_other_byte_orders_are_not_decoded_into_memory():
+    values = image_like((20, 30), "f4")
+    encoded = encoding(values, ZLIB, big_endian=True)
+    stored = zlib.compress(values.astype(">f4").tobytes())
+    np.testing.assert_array_equal(decode_chunk(stored, encoded, out=np.zeros_like(values)), values)
 
 
 def test_prefix_comes_before_the_stored_bytes():

@@ -32,7 +32,7 @@ from gridref.model.array import VirtualGroup
 from gridref.model.source_policy import without_secrets
 from gridref.options import verb
 from gridref.serve.objects import VirtualObject
-from gridref.serve.reader import Buffer
+from gridref.serve.tasks import Buffer
 from gridref.serve.views import ViewOptions
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from gridref.serve.objects import (
     RewrappedSegment,
     VirtualObject,
 )
-from gridref.serve.reader import Buffer
+from gridref.serve.tasks import Buffer
 
 __all__ = ["Body", "multipart", "whole", "window_bytes_for"]
 

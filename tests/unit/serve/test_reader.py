@@ -1,0 +1,129 @@
+"""Stored chunks that several threads want, and where their elements are decoded to."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import gridref
+from gridref.codecs import decode_chunk
+from gridref.errors import ReadError
+from gridref.io import SourcePool
+from gridref.serve.reader import Reader
+
+
+class Decodes:
+    """Counts chunks that are decoded, slowly."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.n = 0
+        self._lock = threading.Lock()
+        patch.setattr("gridref.serve.tasks.decode_chunk", self._decode)
+
+    def _decode(self, *arguments: Any) -> NDArray[Any]:
+        with self._lock:
+            self.n += 1
+        time.sleep(0.05)
+        return decode_chunk(*arguments)
+
+
+@pytest.fixture
+def decodes(monkeypatch: pytest.MonkeyPatch) -> Decodes:
+    return Decodes(monkeypatch)
+
+
+@pytest.fixture
+def values() -> NDArray[Any]:
+    return np.random.default_rng(0).integers(0, 100, (4, 60, 60))
+
+
+@pytest.fixture
+def array(tmp_path: Path, values: NDArray[Any]) -> gridref.VirtualArray:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("v", data=values, chunks=(2, 30, 60), compression="gzip", shuffle=True)
+    return gridref.scan(tmp_path / "a.h5")["v"]
+
+
+@pytest.mark.parametrize("cache_bytes", [0, 10**7])
+def test_a_chunk_that_threads_need_parts_of_is_decoded_once(
+    array: gridref.VirtualArray, values: NDArray[Any], decodes: Decodes, cache_bytes: int
+) -> None:
+    reader = Reader(SourcePool(), cache_bytes=cache_bytes)
+    start = threading.Barrier(8)
+
+    def read(x: int) -> bool:
+        start.wait()
+        return np.array_equal(reader.read(array, (..., x)), values[..., x])
+
+    with ThreadPoolExecutor(8) as threads:
+        assert all(threads.map(read, range(8)))
+    assert decodes.n == 4
+    reader.read(array, (0, 0, 0))
+    assert decodes.n == (4 if cache_bytes else 5)
+
+
+def test_a_chunk_of_which_all_is_wanted_is_not_kept(
+    array: gridref.VirtualArray, values: NDArray[Any], decodes: Decodes
+) -> None:
+    reader = Reader(SourcePool(), cache_bytes=10**7)
+    assert np.array_equal(reader.read(array), values)
+    assert len(reader.cache) == 0
+    assert decodes.n == 4
+
+
+def test_what_one_thread_cannot_load_another_one_tries(
+    array: gridref.VirtualArray, values: NDArray[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The chunk that failed may be another one of the same read."""
+    begun = threading.Event()
+
+    def decode(data: Any, encoding: Any, *rest: Any) -> NDArray[Any]:
+        if threading.current_thread() is first:
+            begun.set()
+            time.sleep(0.1)
+            raise ReadError("out of luck")
+        return decode_chunk(data, encoding, *rest)
+
+    monkeypatch.setattr("gridref.serve.tasks.decode_chunk", decode)
+    reader = Reader(SourcePool(), n_threads=1, cache_bytes=10**7)
+    failures: list[str] = []
+
+    def fail() -> None:
+        try:
+            reader.read(array, (0, 0, 0))
+        except ReadError as error:
+            failures.append(str(error))
+
+    first = threading.Thread(target=fail)
+    first.start()
+    begun.wait()
+    assert reader.read(array, (0, 0, 1)) == values[0, 0, 1]
+    first.join()
+    assert len(failures) == 1
+    assert "out of luck" in failures[0]
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        (...,),
+        (slice(0, 2), slice(30, 60)),
+        (slice(None), slice(None), slice(None, None, -1)),
+        (slice(None, None, -1),),
+        (slice(None), slice(0, 30), [*range(60)]),
+        (1, slice(0, 30)),
+        (slice(1, 4), slice(10, 50)),
+    ],
+)
+def test_whole_chunks_in_any_place_of_the_output(
+    array: gridref.VirtualArray, values: NDArray[Any], index: tuple[Any, ...]
+) -> None:
+    assert np.array_equal(Reader(SourcePool()).read(array, index), values[index])
