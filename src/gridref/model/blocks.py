@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.errors import InvalidRequestError
+from gridref.model.columns import taken
 
 __all__ = ["MISSING_BLOCK", "AxisTable", "BlockSource", "BlockTable", "common_along"]
 
@@ -127,7 +128,7 @@ class BlockTable:
 
     def take(self, rows: NDArray[Any]) -> BlockTable:
         """Some of the rows, in the given order."""
-        return BlockTable(*(column[rows] for column in vars(self).values()))
+        return BlockTable(*(taken(column, rows) for column in vars(self).values()))
 
     def manifest_row(
         self, block: Any, chunk: Iterable[Any], axes: Iterable[int] | None = None

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gridref.errors import InvalidRequestError, NotRepresentableError
+from gridref.model.columns import condensed
 
 __all__ = ["ChunkGrid", "GridAxis"]
 
@@ -28,7 +29,7 @@ Int64Array = NDArray[np.int64]
 
 
 def _frozen(values: ArrayLike) -> Int64Array:
-    array = np.array(values, dtype=np.int64).reshape(-1)
+    array = condensed(np.array(values, dtype=np.int64).reshape(-1))
     array.flags.writeable = False
     return array
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from gridref.errors import InvalidRequestError, NotRepresentableError
 from gridref.model.array import MISSING_BLOCK, BlockTable, VirtualArray
+from gridref.model.columns import condensed, joined_columns
 from gridref.model.encoding import Encoding, bytes_codec
 from gridref.model.enumeration import Enumeration
 from gridref.model.grid import ChunkGrid, GridAxis
@@ -304,13 +305,14 @@ def _joined_tables(tables: Sequence[BlockTable]) -> BlockTable:
     columns = [vars(table) for table in (distinct if shared else tables)]
     joined = BlockTable(
         *(
-            np.concatenate([column[field.name] for column in columns])
+            joined_columns([column[field.name] for column in columns])
             for field in fields(BlockTable)
         )
     )
     if not shared:
         return joined
-    return joined.take(np.array(identity_numbers(tables)[1], np.int64))
+    rows = np.array(identity_numbers(tables)[1], np.int64)
+    return BlockTable(*(condensed(column[rows]) for column in vars(joined).values()))
 
 
 def joined_axis(axes: Sequence[GridAxis]) -> GridAxis:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gridref.errors import InvalidRequestError
+from gridref.model.columns import condensed, joined_columns, taken
 from gridref.model.source_policy import SourcePolicy
 
 __all__ = [
@@ -196,7 +197,7 @@ class ChunkManifest:
         if not manifests:
             return cls.missing(0)
         n_rows = np.fromiter((manifest.n_rows for manifest in manifests), np.int64, len(manifests))
-        state = np.concatenate([manifest.state for manifest in manifests])
+        state = joined_columns([manifest.state for manifest in manifests])
         sources, source = _joined_sources(manifests, n_rows, state)
         offset = np.concatenate([manifest.offset for manifest in manifests])
         inline = [manifest.inline for manifest in manifests]
@@ -209,7 +210,7 @@ class ChunkManifest:
             sources,
             source,
             offset,
-            np.concatenate([manifest.length for manifest in manifests]),
+            joined_columns([manifest.length for manifest in manifests]),
             state,
             _joined_masks(manifests),
             b"".join(inline),
@@ -237,8 +238,8 @@ class ChunkManifest:
             self.sources,
             self.source[rows],
             self.offset[rows],
-            self.length[rows],
-            self.state[rows],
+            taken(self.length, rows),
+            taken(self.state, rows),
             None if mask is None else mask[rows],
             self.inline,
         )
@@ -291,8 +292,8 @@ def _joined_sources(
     in_list[state != ChunkState.RANGE] = 0
     distinct, numbers = identity_numbers(listed)
     if len(distinct) == len(listed):
-        return tuple(listed), in_list.astype(np.int32)
-    return tuple(distinct), np.array(numbers, np.int32)[in_list]
+        return tuple(listed), condensed(in_list.astype(np.int32))
+    return tuple(distinct), condensed(np.array(numbers, np.int32)[in_list])
 
 
 def _joined_masks(manifests: Sequence[ChunkManifest]) -> NDArray[np.uint32] | None:

@@ -1,0 +1,78 @@
+"""Columns of numbers that take little memory: of equal rows one is kept, of equal columns too.
+
+Most columns of very many alike files have equal rows. Such a column is a read-only view that
+repeats its row (its first stride is 0); whatever reads an array reads it, and a copy of it is a
+plain array again. Other columns are the same for all variables of these files: one object.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["condensed", "joined_columns", "taken"]
+
+_FEWEST_ROWS = 64
+_in_use = WeakValueDictionary[tuple[bytes, str, tuple[int, ...]], NDArray[Any]]()
+"""Columns by what is in them, as long as somebody holds them."""
+
+
+def joined_columns(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """The rows of all parts, one after the other; condensed."""
+    if len(parts) == 1:
+        return parts[0]
+    if all(_is_one_row(part) for part in parts):
+        rows = np.stack([part[0] for part in parts])
+        if (rows == rows[0]).all():
+            return _repeated(rows[0], sum(map(len, parts)))
+    return condensed(np.concatenate(parts))
+
+
+def condensed(column: NDArray[Any]) -> NDArray[Any]:
+    """The column in little memory; it is read-only from then on where that is another object.
+
+    Parameters
+    ----------
+    column
+        Of which nobody else changes the rows.
+    """
+    if len(column) < _FEWEST_ROWS or _is_one_row(column):
+        return column
+    if not (column[-1] != column[0]).any() and (column == column[0]).all():
+        return _repeated(column[0], len(column))
+    return _the_one(np.ascontiguousarray(column))
+
+
+def _the_one(column: NDArray[Any]) -> NDArray[Any]:
+    """The column, or an equal one that is in use."""
+    column.flags.writeable = False
+    digest = hashlib.blake2b(column.data, digest_size=16).digest()
+    known: NDArray[Any] = _in_use.setdefault((digest, column.dtype.str, column.shape), column)
+    return known
+
+
+def taken(column: NDArray[Any], rows: Any) -> NDArray[Any]:
+    """Some rows of a column, by their numbers, a mask or a slice; condensed where the column is."""
+    if not _is_one_row(column) or not isinstance(rows, np.ndarray) or rows.ndim != 1:
+        some: NDArray[Any] = column[rows]
+        return some
+    n_rows = len(_a_byte_of_each(column)[rows])
+    return _repeated(column[0], n_rows) if n_rows else column[:0]
+
+
+def _a_byte_of_each(column: NDArray[Any]) -> NDArray[np.uint8]:
+    """As many rows of a byte: to select from them tells if there are such rows, and how many."""
+    return np.broadcast_to(np.uint8(0), len(column))
+
+
+def _is_one_row(column: NDArray[Any]) -> bool:
+    return column.ndim > 0 and len(column) > 0 and column.strides[0] == 0
+
+
+def _repeated(row: NDArray[Any], n_rows: int) -> NDArray[Any]:
+    return np.broadcast_to(row.copy(), (n_rows, *row.shape))
