@@ -10,6 +10,7 @@ from typing import Any
 
 import h5py
 import hdf5plugin
+import numcodecs
 import numpy as np
 import tifffile
 import zarr
@@ -290,6 +291,12 @@ def _zarr_v3(path: Path) -> None:
         array[:5] = values
     texts = np.array(["a", "", "ä"], np.dtypes.StringDType())
     group.create_array("text", data=texts, chunks=(2,))
+    sharded = zarr.codecs.ShardingCodec(chunk_shape=())
+    for name, serializer in (("number", "auto"), ("sharded number", sharded)):
+        number = group.create_array(
+            name, shape=(), dtype="f8", serializer=serializer, compressors=None
+        )
+        number[...] = 2.5
     group.create_array("unicode", data=np.array(["a", "ää"], "U2"))
     group.create_array("time", data=np.array(["2000", "NaT"], "M8[D]"))
 
@@ -303,3 +310,12 @@ def _zarr_v2(path: Path) -> None:
                 f"{code[1:]} {order}", shape=(9, 7), dtype=code, chunks=(2, 3), order=order
             )
             array[:5] = values
+    filters = {
+        "delta": [numcodecs.Delta("<i4", astype="<i2")],
+        "big delta": [numcodecs.Delta(">i4")],
+        "offset": [numcodecs.FixedScaleOffset(5, 2, "<f4", astype="<i2")],
+    }
+    for name, chain in filters.items():
+        code = chain[0].dtype
+        array = group.create_array(name, shape=(9, 7), dtype=code, chunks=(2, 3), filters=chain)
+        array[:5] = np.arange(35).reshape(5, 7).astype(code)

@@ -22,8 +22,10 @@ import rasterio
 import tifffile
 from numpy.typing import NDArray
 
+from gridref.codecs import decode_chunk
 from gridref.codecs.registry import OWN
-from gridref.model.encoding import Codec, bytes_codec
+from gridref.errors import DecodeError
+from gridref.model.encoding import Codec, Encoding, bytes_codec
 from gridref.testing.codecs import CodecTests
 from tests.unit.codecs.support import dataset_encoding, image_like, stored_chunks
 
@@ -114,9 +116,13 @@ def image(name: str, stored: bytes, decode: Callable[[bytes], Values], **more: A
     return Case(codec.name, (Codec("bytes"), codec), [(shown, stored)], **more)
 
 
-def ccitt() -> Case:
+CCITT = {"rle": "CCITTRLE", "fax3": "CCITTFAX3", "fax4": "CCITTFAX4"}
+
+
+def ccitt(scheme: str) -> Case:
     """A strip of a bilevel image that libtiff writes."""
-    options = {"driver": "GTiff", "compress": "CCITTFAX4", "nbits": 1, "photometric": "MINISBLACK"}
+    options = {"driver": "GTiff", "compress": CCITT[scheme], "nbits": 1}
+    options["photometric"] = "MINISBLACK"
     options["transform"] = rasterio.Affine(2, 0, 0, 0, -2, 0)
     with rasterio.MemoryFile() as memory:
         with memory.open(height=5, width=13, count=1, dtype="uint8", **options) as file:
@@ -127,9 +133,8 @@ def ccitt() -> Case:
             page = tiff.pages.first
             tiff.filehandle.seek(page.dataoffsets[0])
             stored = tiff.filehandle.read(page.databytecounts[0])
-    codec = Codec.of("gridref.tiff_ccitt", width=13, samples=1, scheme="fax4", t4options=0)
-    # Rows that are not there are white: a stream need not have an end.
-    return Case(codec.name, (Codec("bytes"), codec), [(shown, stored)], detects_cuts=False)
+    codec = Codec.of("gridref.tiff_ccitt", width=13, samples=1, scheme=scheme, t4options=0)
+    return Case(codec.name, (Codec("bytes"), codec), [(shown, stored)])
 
 
 def rgb_bits() -> Case:
@@ -323,8 +328,24 @@ CASES = [
     image("png", imagecodecs.png_encode(IMAGE), imagecodecs.png_decode),
     image("webp", imagecodecs.webp_encode(RGB, lossless=True), imagecodecs.webp_decode),
     image("lerc", imagecodecs.lerc_encode(IMAGE), imagecodecs.lerc_decode),
-    ccitt(),
+    *(ccitt(scheme) for scheme in CCITT),
 ]
+
+
+@pytest.mark.parametrize("scheme", CCITT)
+def test_ccitt_streams_that_are_cut_are_refused(scheme: str) -> None:
+    case = ccitt(scheme)
+    shown, stored = case.pairs[0]
+    n_refused = 0
+    for n_bytes in range(len(stored)):
+        encoding = Encoding(shown.shape, shown.dtype, case.chain)
+        try:
+            decoded = decode_chunk(stored[:n_bytes], encoding)
+        except DecodeError:
+            n_refused += 1
+        else:
+            np.testing.assert_array_equal(decoded, shown, f"{n_bytes} bytes")
+    assert n_refused > len(stored) // 2
 
 
 class TestOwnCodecs(CodecTests):

@@ -172,18 +172,57 @@ def _decode_ccitt(data: bytes, config: Config, out: NDArray[Any]) -> NDArray[Any
     rows, width = out.shape
     if out.dtype != np.bool_:
         raise ValueError(f"decodes to bool, not {out.dtype}")
-    scheme = config["scheme"]
-    decoded: NDArray[Any]
-    if scheme == "rle":
-        decoded = imagecodecs.ccittrle_decode(data, rows, width)
-    elif scheme == "fax3":
-        options = config.get("t4options", 0)
-        decoded = imagecodecs.ccittfax3_decode(data, rows, width, t4options=options)
-    else:
-        decoded = imagecodecs.ccittfax4_decode(data, rows, width)
+    options = {"t4options": config.get("t4options", 0)} if config["scheme"] == "fax3" else {}
+    decode = partial(_CCITT_DECODERS[config["scheme"]], height=rows, width=width, **options)
+    decoded: NDArray[Any] = decode(data)
     if decoded.shape != out.shape:
         raise ValueError(f"decodes to shape {decoded.shape}, expected {out.shape}")
+    if _is_cut(data, decode, decoded, config["scheme"]):
+        raise ValueError("stream is cut short")
     return decoded.view(np.bool_)
+
+
+def _is_cut(
+    data: bytes, decode: Callable[[bytes], NDArray[Any]], decoded: NDArray[Any], scheme: str
+) -> bool:
+    """Whether a stream ends before its image: what is put behind it then shows.
+
+    The decoders leave white what a stream lacks, and a stream of scheme 4 says where it ends.
+    """
+    last_bits = f"{int.from_bytes(data[-4:], 'big'):032b}"
+    if scheme == "fax4" and _END_OF_LINE * 2 in last_bits:
+        return False
+    return any(_differs(decode, data + pixels, decoded) for pixels in _BLACK_PIXELS)
+
+
+def _differs(decode: Callable[[bytes], NDArray[Any]], data: bytes, decoded: NDArray[Any]) -> bool:
+    try:
+        return bool((decode(data) != decoded).any())
+    except imagecodecs.CcittError:
+        return True
+
+
+_CCITT_DECODERS: dict[str, Callable[..., NDArray[Any]]] = {
+    "rle": imagecodecs.ccittrle_decode,
+    "fax3": imagecodecs.ccittfax3_decode,
+    "fax4": imagecodecs.ccittfax4_decode,
+}
+_END_OF_LINE = "000000000001"
+_PIXEL, _HORIZONTAL = "00110101010", "001"
+"""Codes of ITU-T T.4 (tables 2 and 4: no white pixel, a black one) and T.6 (table 1)."""
+
+
+def _begun_at_each_bit(code: str) -> list[bytes]:
+    """A code, repeated, from each of its bits on: one goes on where a stream is cut in a code."""
+    repeated = code * 33
+    return [int(repeated[start : start + 256], 2).to_bytes(32, "big") for start in range(len(code))]
+
+
+_BLACK_PIXELS = [
+    pixels
+    for code in (_PIXEL, _HORIZONTAL + _PIXEL, _END_OF_LINE + _PIXEL)
+    for pixels in _begun_at_each_bit(code)
+]
 
 
 def _size_problem(config: Config) -> str | None:
@@ -194,7 +233,7 @@ def _size_problem(config: Config) -> str | None:
 
 
 def _ccitt_problem(config: Config) -> str | None:
-    if config["scheme"] not in {"rle", "fax3", "fax4"}:
+    if config["scheme"] not in _CCITT_DECODERS:
         return f"scheme {config['scheme']} is unknown"
     if config["samples"] != 1:
         return f"pixels of {config['samples']} samples are not supported"

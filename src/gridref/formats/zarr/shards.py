@@ -183,7 +183,10 @@ def _entries(
     if one_sided.any() or outside.any():
         fault = "marks a chunk missing on one side" if one_sided.any() else "points outside of it"
         raise SourceFormatError(f"the shard's index {fault}", shards.place(number))
-    coords = np.stack(np.unravel_index(held, counts), axis=1)
+    # numpy unravels nothing into no dimensions.
+    coords = (
+        np.stack(np.unravel_index(held, counts), axis=1) if counts else np.empty((len(held), 0))
+    )
     ranges = np.stack([offset, size], axis=1).astype(np.int64)
     return coords.astype(np.int64), ranges
 

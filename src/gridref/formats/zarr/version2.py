@@ -20,6 +20,15 @@ from gridref.model.zarr_metadata import ArrayMetadata
 __all__ = ["array_metadata_v2"]
 
 _BYTES_FILTERS = {"shuffle", "fletcher32", "zlib", "gzip", "zstd", "blosc", "lz4", "bz2", "lzma"}
+_ARRAY_FILTERS = {
+    "delta": ("dtype", "astype"),
+    "fixedscaleoffset": ("dtype", "astype"),
+    "quantize": ("dtype", "astype"),
+    "astype": ("decode_dtype", "encode_dtype"),
+    "bitround": (),
+    "packbits": (),
+}
+"""Filters of arrays: under which names they have the dtypes of what they take and make."""
 _BLOSC_SHUFFLE = ("noshuffle", "shuffle", "bitshuffle")
 
 
@@ -86,8 +95,28 @@ def _codecs(
         chain.append(Codec("vlen-utf8"))
         behind = behind[1:]
     else:
+        while behind and behind[0]["id"] in _ARRAY_FILTERS:
+            codec, dtype = _array_codec(behind.pop(0), dtype)
+            chain.append(codec)
         chain.append(bytes_codec(dtype, big_endian=_is_big_endian(dtype)))
     return (*chain, *(_bytes_codec(document, dtype) for document in behind))
+
+
+def _array_codec(document: Mapping[str, Any], dtype: np.dtype[Any]) -> tuple[Codec, np.dtype[Any]]:
+    """The v3 name of a filter that works on arrays, and the dtype of what it makes."""
+    settings = {key: value for key, value in document.items() if key != "id"}
+    name = str(document["id"])
+    codec = Codec.of(f"numcodecs.{name}", **settings)
+    if name == "packbits":
+        return codec, np.dtype(np.uint8)
+    if not _ARRAY_FILTERS[name]:
+        return codec, dtype
+    taken, made = _ARRAY_FILTERS[name]
+    if np.dtype(settings[taken]) != dtype:
+        raise UnsupportedFeatureError(
+            f"the filter {name} of {settings[taken]} stands behind {dtype}"
+        )
+    return codec, np.dtype(settings.get(made) or settings[taken])
 
 
 def _is_big_endian(dtype: np.dtype[Any]) -> bool:

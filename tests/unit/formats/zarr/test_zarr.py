@@ -6,10 +6,12 @@ import uuid
 from pathlib import Path
 
 import fsspec
+import numcodecs
 import numpy as np
 import pytest
 import zarr
 from zarr.codecs import BytesCodec, Crc32cCodec, GzipCodec, ShardingCodec, TransposeCodec
+from zarr.core.dtype import VariableLengthBytes
 
 import gridref
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
@@ -86,6 +88,31 @@ def test_transposed_shards(tmp_path):
     assert check(folder).encodings[0].chunk_shape == (2, 3)
 
 
+@pytest.mark.parametrize("index_location", ["start", "end"])
+@pytest.mark.parametrize("is_written", [True, False])
+def test_a_shard_without_dimensions(tmp_path, index_location, is_written):
+    codec = ShardingCodec(
+        chunk_shape=(), codecs=[BytesCodec(), GzipCodec()], index_location=index_location
+    )
+    group = zarr.open_group(str(tmp_path / "s.zarr"), mode="w")
+    array = group.create_array("a", shape=(), dtype="f8", serializer=codec, compressors=None)
+    if is_written:
+        array[...] = 2.5
+    check(tmp_path / "s.zarr")
+
+
+def test_bytes_of_variable_length_are_refused_by_name(tmp_path):
+    group = zarr.open_group(str(tmp_path / "s.zarr"), mode="w")
+    group.create_array("a", shape=(3,), dtype=VariableLengthBytes())
+    group.create_array("b", data=VALUES)
+    with pytest.raises(UnsupportedFeatureError, match="'variable_length_bytes'") as caught:
+        gridref.scan(tmp_path / "s.zarr")
+    assert caught.value.place.variable == "/a"
+    skipped = gridref.scan(tmp_path / "s.zarr", on_unsupported="skip")
+    assert list(skipped.arrays) == ["b"]
+    assert skipped.report.skipped[0].path == "/a"
+
+
 def test_one_request_a_shard(tmp_path):
     folder = make(tmp_path / "s.zarr", chunks=(2, 3), shards=(4, 6))
     report = gridref.scan(folder).report
@@ -135,13 +162,50 @@ def test_version_2(tmp_path, order, dtype):
     ["zlib", "gzip", "zstd", "blosc", None],
 )
 def test_version_2_compressors(tmp_path, compressor):
-    import numcodecs
-
     made = None if compressor is None else numcodecs.get_codec({"id": compressor})
     filters = [numcodecs.Shuffle(4)] if compressor == "zlib" else None
     check(
         make(tmp_path / "s.zarr", zarr_format=2, chunks=(4, 5), compressors=made, filters=filters)
     )
+
+
+ARRAY_FILTERS = {
+    "delta": [numcodecs.Delta("<i4")],
+    "delta of fewer bytes": [numcodecs.Delta("<i4", astype="<i2")],
+    "delta of big-endian integers": [numcodecs.Delta(">i4")],
+    "delta of delta": [numcodecs.Delta("<i4"), numcodecs.Delta("<i4", astype=">i2")],
+    "delta, then shuffle": [numcodecs.Delta("<i4"), numcodecs.Shuffle(4)],
+    "delta of floats": [numcodecs.Delta("<f8")],
+    "offset": [numcodecs.FixedScaleOffset(5, 2, "<f8", astype="<i2")],
+    "quantize": [numcodecs.Quantize(2, "<f8", astype="<f4")],
+    "astype": [numcodecs.AsType("<i2", "<f8")],
+    "bitround": [numcodecs.BitRound(5)],
+    "packbits": [numcodecs.PackBits()],
+}
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("compressor", [None, numcodecs.Zlib()], ids=["plain", "zlib"])
+@pytest.mark.parametrize("name", ARRAY_FILTERS)
+def test_version_2_filters_of_arrays(tmp_path, name, compressor, order):
+    filters = ARRAY_FILTERS[name]
+    config = filters[0].get_config()
+    dtype = config.get("dtype", config.get("decode_dtype", "<f4"))
+    values = VALUES % 3 == 0 if name == "packbits" else VALUES.astype(dtype)
+    options = {"filters": filters, "compressors": compressor, "order": order}
+    check(make(tmp_path / "s.zarr", zarr_format=2, chunks=(4, 5), values=values, **options))
+
+
+@pytest.mark.parametrize("filters", [[numcodecs.Delta("<i2")], [numcodecs.Categorize("ab", "<U1")]])
+def test_version_2_filters_that_do_not_fit_are_refused(tmp_path, filters):
+    folder = make(tmp_path / "s.zarr", zarr_format=2, chunks=(4, 5))
+    path = Path(folder) / "a/.zarray"
+    document = json.loads(path.read_text())
+    document["filters"] = [entry.get_config() for entry in filters]
+    path.write_text(json.dumps(document))
+    with pytest.raises(UnsupportedFeatureError, match=r"the filter (delta|categorize)") as caught:
+        gridref.scan(folder)
+    assert caught.value.place.variable == "/a"
 
 
 def test_version_2_strings_and_structs(tmp_path):
