@@ -385,6 +385,25 @@ def test_rgb_in_jpeg_streams_that_say_otherwise(tmp_path: Path) -> None:
     assert (found != tifffile.imread(path)).any()
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_old_style_jpeg_whose_only_strip_is_a_stream(tmp_path: Path, whole: bool) -> None:
+    path = tmp_path / "thumbnail.tif"
+    data = values(24, 32, 3, dtype="uint8")
+    tags = [(code, 4, 1, 1, True) for code in (513, 514)]  # JPEGInterchangeFormat and its length
+    options = {"photometric": "rgb", "compression": "jpeg", "metadata": None, "extratags": tags}
+    tifffile.imwrite(path, data, **options)
+    with tifffile.TiffFile(path, mode="r+b") as file:
+        page = file.pages.first
+        page.tags[513].overwrite(page.dataoffsets[0])
+        page.tags[514].overwrite(page.databytecounts[0] - (not whole))
+        page.tags["Compression"].overwrite(6)
+    if whole:
+        same_as_tifffile(path)
+    else:
+        with pytest.raises(UnsupportedFeatureError, match="compression 6"):
+            scan(path)
+
+
 def test_sparse_tiles_read_as_nodata(tmp_path: Path) -> None:
     rasterio = pytest.importorskip("rasterio")
     path = tmp_path / "sparse.tif"

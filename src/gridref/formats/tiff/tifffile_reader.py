@@ -24,12 +24,13 @@ from gridref.formats.tiff.directory import Window, check_chain, is_ndpi, read_he
 from gridref.formats.tiff.file_set import FileSet, MemberFile
 from gridref.formats.tiff.image import Image, Level, TiffStructure
 from gridref.formats.tiff.page import MAX_SAMPLES, Page
-from gridref.formats.tiff.tags import METADATA_TAGS
+from gridref.formats.tiff.tags import METADATA_TAGS, Tag
 from gridref.io import ScanFile, beside
 from gridref.model.manifest import Source
 
 __all__ = ["read_companion", "read_structure"]
 
+_OLD_STYLE_JPEG, _JPEG = 6, 7
 _FLAVOURED = frozenset({"ome", "svs", "ndpi", "scn", "bif", "philips", "qpi", "lsm", "imagej"})
 
 
@@ -321,7 +322,7 @@ def _page(page: Any, keyframe: Any) -> Page:
         tiled=keyframe.is_tiled,
         dtype=keyframe.dtype,
         big_endian=keyframe.parent.byteorder == ">",
-        compression=int(keyframe.compression),
+        compression=_compression(page, keyframe),
         predictor=int(keyframe.predictor),
         photometric=int(keyframe.photometric),
         fill_order=int(keyframe.fillorder),
@@ -331,7 +332,7 @@ def _page(page: Any, keyframe: Any) -> Page:
         planar=int(keyframe.planarconfig) == 2,
         extra_samples=tuple(int(value) for value in keyframe.extrasamples),
         subsampled=bool(keyframe.is_subsampled),
-        t4_options=int(keyframe.tags.valueof(292, 0)),
+        t4_options=int(keyframe.tags.valueof(Tag.T4_OPTIONS, 0)),
         jpeg_tables=_jpeg_tables(page, keyframe),
         nodata=keyframe.nodata,
         subfile_type=int(keyframe.subfiletype),
@@ -339,6 +340,19 @@ def _page(page: Any, keyframe: Any) -> Page:
         counts=_column(page.databytecounts),
         contiguous=bool(keyframe.is_final) and _one_piece(page, keyframe),
     )
+
+
+def _compression(page: Any, keyframe: Any) -> int:
+    """The Compression tag; old-style JPEG whose only strip is a whole stream is JPEG.
+
+    Thumbnails are stored so: the strip is where JPEGInterchangeFormat says that a stream lies.
+    """
+    if keyframe.compression != _OLD_STYLE_JPEG or page is not keyframe:
+        return int(keyframe.compression)
+    tags = (Tag.JPEG_INTERCHANGE_FORMAT, Tag.JPEG_INTERCHANGE_FORMAT_LENGTH)
+    stream = [np.ravel(page.tags.valueof(tag, ())).tolist() for tag in tags]
+    is_whole = stream == [[*page.dataoffsets], [*page.databytecounts]]
+    return _JPEG if is_whole and len(page.dataoffsets) == 1 else _OLD_STYLE_JPEG
 
 
 def _layout(page: Any) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
