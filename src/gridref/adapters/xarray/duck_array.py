@@ -17,6 +17,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from gridref.adapters.xarray.arrangement import ARRANGEMENTS, shown_dtype
 from gridref.adapters.xarray.comparison import Comparison, NotNull, same_chunks
+from gridref.adapters.xarray.foreign_writers import refuse_foreign_writers
 from gridref.adapters.xarray.meaning import differences, is_no_data, promoted, shows_values
 from gridref.adapters.xarray.selection import select
 from gridref.errors import GridrefError, InvalidRequestError, NotRepresentableError
@@ -162,6 +163,7 @@ class VirtualDuckArray(NDArrayOperatorsMixin):
         return np.asarray(decoded("", raw, decode_times=True).values)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        refuse_foreign_writers()
         if not (self.raw or shows_values(self.array)):
             raise NoValuesError.of("making a numpy array of packed numbers or undecoded times")
         stored = self.load()

@@ -1,0 +1,48 @@
+"""Writers that know their own virtual arrays only, and would copy the values of ours.
+
+VirtualiZarr's accessor ``ds.vz`` turns whatever is not a ``ManifestArray`` into numpy arrays, and
+puts these into the references or the store that it writes. Nothing of the call tells our arrays who
+asks, and Zarr asks from a thread of its own: the stacks do.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from types import FrameType
+
+from gridref.errors import InvalidRequestError
+
+__all__ = ["refuse_foreign_writers"]
+
+_WRITERS = ("virtualizarr.writers.kerchunk", "virtualizarr.writers.icechunk")
+
+
+def refuse_foreign_writers() -> None:
+    """Raise where one of them is at work.
+
+    Raises
+    ------
+    InvalidRequestError
+        Naming what writes references to virtual variables.
+    """
+    if any(name in sys.modules for name in _WRITERS) and any(map(_is_writer, _frames())):
+        raise InvalidRequestError(
+            "VirtualiZarr's accessor ds.vz knows its own arrays only, and would copy the values of"
+            " this virtual variable into what it writes: write references with"
+            " ds.gridref.to_kerchunk(path) or a catalog with ds.gridref.to_catalog(path); for a"
+            " copy of the values, xr.open_dataset(catalog, engine='gridref').to_zarr(store)"
+        )
+
+
+def _is_writer(frame: FrameType) -> bool:
+    return frame.f_globals.get("__name__") in _WRITERS
+
+
+def _frames() -> Iterator[FrameType]:
+    """What all threads are doing."""
+    for frame in sys._current_frames().values():  # noqa: SLF001 (it is documented)
+        current: FrameType | None = frame
+        while current is not None:
+            yield current
+            current = current.f_back

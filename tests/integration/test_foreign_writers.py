@@ -1,0 +1,67 @@
+"""VirtualiZarr's accessor on our virtual datasets: refused, never a copy that was not asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import icechunk
+import numpy as np
+import pytest
+import virtualizarr  # noqa: F401 (registers the accessor)
+import xarray as xr
+
+import gridref
+from gridref.errors import InvalidRequestError
+
+pytestmark = pytest.mark.filterwarnings("ignore:Attempting to write an entirely non-virtual")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    values = np.arange(60.0).reshape(6, 10)
+    dataset = xr.Dataset(
+        {"plain": (("t", "x"), values), "packed": (("t", "x"), values)}, {"t": np.arange(6)}
+    )
+    packing = {"dtype": "i2", "scale_factor": 0.5, "add_offset": 1.0, "_FillValue": -1}
+    dataset.to_netcdf(tmp_path / "a.nc", engine="h5netcdf", encoding={"packed": packing})
+    return tmp_path / "a.nc"
+
+
+def icechunk_store() -> Any:
+    repository = icechunk.Repository.create(icechunk.in_memory_storage())
+    return repository.writable_session("main").store
+
+
+WRITERS: dict[str, Callable[[Any, Path], Any]] = {
+    "dict": lambda ds, folder: ds.vz.to_kerchunk(),
+    "Zarr v3": lambda ds, folder: ds.vz.to_kerchunk(zarr_format=3),
+    "JSON": lambda ds, folder: ds.vz.to_kerchunk(folder / "refs.json", format="json"),
+    "Parquet": lambda ds, folder: ds.vz.to_kerchunk(folder / "refs.parq", format="parquet"),
+    "icechunk": lambda ds, folder: ds.vz.to_icechunk(icechunk_store()),
+    "icechunk tree": lambda ds, folder: xr.DataTree(ds).vz.to_icechunk(icechunk_store()),
+}
+
+
+@pytest.mark.parametrize("name", ["plain", "packed"])
+@pytest.mark.parametrize("writer", WRITERS)
+def test_its_writers_are_refused(path: Path, tmp_path: Path, writer: str, name: str) -> None:
+    dataset = gridref.open_virtual_dataset(path)[[name]]
+    with pytest.raises(InvalidRequestError, match=r"ds\.gridref\.to_kerchunk\(path\)"):
+        WRITERS[writer](dataset, tmp_path)
+    assert not (tmp_path / "refs.json").exists()
+
+
+@pytest.mark.parametrize("writer", ["dict", "Zarr v3", "JSON", "icechunk", "icechunk tree"])
+def test_loaded_variables_are_written(path: Path, tmp_path: Path, writer: str) -> None:
+    names = ["plain", "packed", "t"]
+    dataset = gridref.open_virtual_dataset(path, loadable_variables=names)
+    WRITERS[writer](dataset, tmp_path)
+
+
+def test_copies_by_xarray_are_not_refused(path: Path, tmp_path: Path) -> None:
+    dataset = gridref.open_virtual_dataset(path)[["plain"]]
+    dataset.to_zarr(tmp_path / "copy.zarr", zarr_format=3, consolidated=False)
+    with xr.open_zarr(tmp_path / "copy.zarr", consolidated=False) as copy:
+        np.testing.assert_array_equal(copy.plain.values, np.arange(60.0).reshape(6, 10))
