@@ -135,6 +135,23 @@ def test_enumerations_survive_a_cube(tmp_path: Path) -> None:
         assert copy["clouds"][:].tolist() == [0, 255, 0, 1, 255, 0]
 
 
+@pytest.mark.parametrize("flags", [{}, {"flag_meanings": "clear cloudy missing"}], ids=["", "own"])
+def test_enumerations_are_as_xarray_opens_them(tmp_path: Path, flags: dict[str, Any]) -> None:
+    file = netcdf_of_an_enumeration(tmp_path / "a.nc", CLOUDS, [0, 255, 1])
+    with netCDF4.Dataset(file, "a") as handle:
+        handle["clouds"].setncatts(flags)
+    gridref.build([file], tmp_path / "c.gridref", concat_dim="time")
+    with xr.open_dataset(file, engine="netcdf4") as expected:
+        for source in (gridref.scan(file), tmp_path / "c.gridref"):
+            cube = xr.open_dataset(source, engine="gridref")
+            xr.testing.assert_identical(cube, expected)
+            assert cube.clouds.encoding["dtype"].metadata["enum"] == CLOUDS
+    # Zarr has no enumerations: there the names are CF flags.
+    zarr = xr.open_zarr(gridref.open_store(tmp_path / "c.gridref"))
+    assert zarr.clouds.attrs["flag_meanings"] == "clear cloudy missing"
+    assert ("flag_values" in zarr.clouds.attrs) == (not flags)
+
+
 def test_unlike_enumerations_are_numbers(tmp_path: Path) -> None:
     files = [
         netcdf_of_an_enumeration(tmp_path / "0.nc", CLOUDS, [0, 1]),

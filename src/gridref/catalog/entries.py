@@ -338,14 +338,15 @@ def _enumeration_to_json(enumeration: Enumeration | None) -> dict[str, Any]:
     if enumeration is None:
         return {}
     members = [list(member) for member in enumeration.members]
-    return {"enumeration": {"name": enumeration.name, "members": members}}
+    flags = {"own_flags": True} if enumeration.own_flags else {}
+    return {"enumeration": {"name": enumeration.name, "members": members, **flags}}
 
 
 def _enumeration_from_json(document: Mapping[str, Any] | None) -> Enumeration | None:
     if document is None:
         return None
     members = tuple((str(name), int(value)) for name, value in document["members"])
-    return Enumeration(str(document["name"]), members)
+    return Enumeration(str(document["name"]), members, document.get("own_flags", False))
 
 
 def attributes_to_json(attrs: Mapping[str, Any], path: str) -> dict[str, Any]:

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 from gridref.errors import InvalidRequestError
 
-__all__ = ["Enumeration"]
+__all__ = ["CF_FLAGS", "Enumeration"]
+
+CF_FLAGS = ("flag_values", "flag_meanings")
+"""Attributes that name integers (CF conventions, section 3.5)."""
 
 
 @dataclass(frozen=True)
@@ -19,6 +22,10 @@ class Enumeration:
         Name of the type in its file.
     members
         Name and number of each member.
+    own_flags
+        Whether the file itself says the names as the CF attributes ``flag_values`` and
+        ``flag_meanings``. Else those of the array are made of the members, for readers that know no
+        enumerations.
 
     Raises
     ------
@@ -28,6 +35,7 @@ class Enumeration:
 
     name: str
     members: tuple[tuple[str, int], ...]
+    own_flags: bool = False
 
     def __post_init__(self) -> None:
         names = [name for name, _ in self.members]

@@ -237,7 +237,7 @@ def enumerations() -> st.SearchStrategy[Enumeration]:
     numbers = st.integers(-(2**63), 2**64 - 1)
     members = st.dictionaries(st.text(max_size=3), numbers, max_size=3)
     items = members.map(lambda by_name: tuple(by_name.items()))
-    return st.builds(Enumeration, st.text(min_size=1, max_size=3), items)
+    return st.builds(Enumeration, st.text(min_size=1, max_size=3), items, st.booleans())
 
 
 def _block(

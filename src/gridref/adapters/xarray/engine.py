@@ -18,6 +18,7 @@ from xarray.core import indexing
 from gridref.adapters.xarray.encoding import variable_encoding
 from gridref.io import Allow, SourcePool
 from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.enumeration import CF_FLAGS
 from gridref.options import check_names, verb
 from gridref.serve.reader import Reader
 from gridref.workflows.opening import group_path, open_group, reader_for, subgroup
@@ -92,7 +93,7 @@ class GroupDataStore(AbstractDataStore):
         path = f"{self.path}/{name}" if self.path else name
         lazy = indexing.LazilyIndexedArray(LazyVirtualArray(array, self.reader, path))
         encoding = variable_encoding(array, self.source)
-        return xr.Variable(array.dims, lazy, dict(array.attrs), encoding)
+        return xr.Variable(array.dims, lazy, _attributes(array), encoding)
 
 
 class GridrefBackendEntrypoint(BackendEntrypoint):
@@ -187,6 +188,12 @@ class GridrefBackendEntrypoint(BackendEntrypoint):
         return datatree_from_dict_with_io_cleanup(
             self.open_groups_as_dict(filename_or_obj, **options)
         )
+
+
+def _attributes(array: VirtualArray) -> dict[str, Any]:
+    """Those of the file: of an enumeration the names are in the encoding, as xarray has them."""
+    made = array.enumeration is not None and not array.enumeration.own_flags
+    return {name: value for name, value in array.attrs.items() if not (made and name in CF_FLAGS)}
 
 
 def _address(source: str | os.PathLike[str] | VirtualGroup) -> str | None:

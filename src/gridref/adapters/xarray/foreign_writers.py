@@ -30,8 +30,8 @@ def refuse_foreign_writers() -> None:
         raise InvalidRequestError(
             "VirtualiZarr's accessor ds.vz knows its own arrays only, and would copy the values of"
             " this virtual variable into what it writes: write references with"
-            " ds.gridref.to_kerchunk(path) or a catalog with ds.gridref.to_catalog(path); for a"
-            " copy of the values, xr.open_dataset(catalog, engine='gridref').to_zarr(store)"
+            " ds.gridref.to_kerchunk(path), or give ds.vz the arrays that it knows with"
+            " gridref.to_virtualizarr(ds.gridref.to_group())"
         )
 
 

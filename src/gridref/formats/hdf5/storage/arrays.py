@@ -23,7 +23,7 @@ from gridref.formats.hdf5.storage.ragged import ROW_SIZE, ragged_arrays
 from gridref.formats.hdf5.storage.vds import virtual_blocks
 from gridref.formats.options import ScanOptions
 from gridref.model.array import VirtualArray
-from gridref.model.enumeration import Enumeration
+from gridref.model.enumeration import CF_FLAGS, Enumeration
 from gridref.model.joining import concatenate, missing_array, missing_like
 from gridref.model.scan_report import Fate
 
@@ -236,14 +236,15 @@ def _enumeration(dataset: DatasetNode, element: ElementType) -> Enumeration | No
     """The enumeration that the elements are members of, if the file gives it a name."""
     name = dataset.file.type_names.get(element) if element.enum else None
     is_plain = len(dict(element.enum)) == len(element.enum)
-    return Enumeration(name, element.enum) if name and is_plain else None
+    own_flags = not dataset.attributes.public.keys().isdisjoint(CF_FLAGS)
+    return Enumeration(name, element.enum, own_flags) if name and is_plain else None
 
 
 def _with_flags(attrs: dict[str, Any], element: ElementType) -> dict[str, Any]:
-    """An enumeration's names, as CF flags (CF conventions, section 3.5)."""
-    if not element.enum or "flag_values" in attrs or "flag_meanings" in attrs:
+    """An enumeration's names, as CF flags."""
+    if not element.enum or not attrs.keys().isdisjoint(CF_FLAGS):
         return attrs
     members = sorted(element.enum, key=lambda member: member[1])
     values = np.array([value for _, value in members], element.dtype)
     meanings = " ".join(name.replace(" ", "_") for name, _ in members)
-    return {**attrs, "flag_values": values, "flag_meanings": meanings}
+    return {**attrs, **dict(zip(CF_FLAGS, (values, meanings), strict=True))}
