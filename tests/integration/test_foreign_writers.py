@@ -53,6 +53,12 @@ def test_its_writers_are_refused(path: Path, tmp_path: Path, writer: str, name: 
     assert not (tmp_path / "refs.json").exists()
 
 
+def test_what_the_error_proposes_is_written(path: Path) -> None:
+    dataset = gridref.open_virtual_dataset(path)
+    references = gridref.to_virtualizarr(dataset.gridref.to_group()).vz.to_kerchunk()
+    assert references["refs"]["plain/0.0"][0].endswith("a.nc")
+
+
 @pytest.mark.parametrize("writer", ["dict", "Zarr v3", "JSON", "icechunk", "icechunk tree"])
 def test_loaded_variables_are_written(path: Path, tmp_path: Path, writer: str) -> None:
     names = ["plain", "packed", "t"]
