@@ -14,7 +14,8 @@ The tree is sorted by what a caller would do about it::
     ├── CatalogError                        the catalog itself is unusable
     │   ├── CatalogNotFoundError            there is none at that address
     │   ├── CatalogVersionError             written by another format version
-    │   └── CatalogCorruptError             cut, missing or contradictory parts
+    │   ├── CatalogCorruptError             cut, missing or contradictory parts
+    │   └── CatalogConflictError            another writer was quicker, with another change
     ├── ReadError                           data exists but could not be delivered
     │   ├── SourceUnavailableError          vanished, unreachable, or not permitted
     │   ├── SourceNotAllowedError           named by a catalog that may not read it: allow it
@@ -39,6 +40,7 @@ from typing import Any, ClassVar
 
 __all__ = [
     "PROBLEM_CAUSES",
+    "CatalogConflictError",
     "CatalogCorruptError",
     "CatalogError",
     "CatalogNotFoundError",
@@ -222,6 +224,12 @@ class CatalogCorruptError(CatalogError):
     """Parts of the catalog are cut, missing or contradict each other."""
 
     kind: ClassVar[str] = "catalog-corrupt"
+
+
+class CatalogConflictError(CatalogError):
+    """Another writer changed the catalog meanwhile, and the change does not fit what it did."""
+
+    kind: ClassVar[str] = "catalog-conflict"
 
 
 class ReadError(GridrefError):

@@ -19,6 +19,7 @@ from gridref.errors import (
 )
 
 KINDS = {
+    "CatalogConflictError": "catalog-conflict",
     "CatalogCorruptError": "catalog-corrupt",
     "CatalogError": "catalog",
     "CatalogNotFoundError": "catalog-not-found",

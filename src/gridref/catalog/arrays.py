@@ -139,7 +139,8 @@ class ParquetBlocks:
         whole_part = self._layout == whole(0, self._grid_shape) != ()
         if whole_part and self._parts[0].rows(self._path).grid_shape == self._grid_shape:
             return self._parts[0].block_rows(self._path, self._n_encodings)
-        table = BlockTable.missing(self.n_blocks, len(self._grid_shape))
+        missing = BlockTable.missing(self.n_blocks, len(self._grid_shape))
+        table = BlockTable(*(column.copy() for column in vars(missing).values()))
         read: dict[int, BlockTable] = {}
         for segment in self._layout:
             part = self._parts[segment.part]

@@ -154,6 +154,16 @@ class ChunkCounts:
     def __post_init__(self) -> None:
         _check_counts(self)
 
+    def plus(self, other: ChunkCounts) -> ChunkCounts:
+        """The counts of both."""
+        return ChunkCounts(
+            self.n_ranges + other.n_ranges,
+            self.n_inline + other.n_inline,
+            self.n_missing + other.n_missing,
+            self.stored_bytes + other.stored_bytes,
+            self.has_filter_masks or other.has_filter_masks,
+        )
+
 
 @dataclass(frozen=True)
 class ArrayEntry:

@@ -31,7 +31,7 @@ from gridref.errors import GridrefError, Place
 from gridref.model.array import VirtualArray
 from gridref.model.manifest import ChunkState, Source
 
-__all__ = ["WrittenPart", "part_files", "write_part"]
+__all__ = ["WrittenPart", "part_files", "recounted", "write_part"]
 
 
 @dataclass(frozen=True)
@@ -89,6 +89,17 @@ def write_part(
     remember(rows.index.sources, rows.urls)
     tables = (sources.finished(), blocks.finished(), chunks.finished())
     return WrittenPart(PartEntry(*tables), found, known)
+
+
+def recounted(
+    folder: Folder, arrays: Mapping[str, VirtualArray], source_urls: SourceUrls
+) -> Mapping[str, ArrayRows]:
+    """What `write_part` would say of the rows of arrays; nothing is written."""
+    described = list(zip(arrays.values(), _layouts(arrays), strict=True))
+    rows = _Rows(folder, described, list(arrays), source_urls)
+    for batch in chunk_batches(described, rows.index):
+        rows.add(batch)
+    return rows.finished()
 
 
 class _Rows:

@@ -53,6 +53,10 @@ class Part:
     def __reduce__(self) -> tuple[Any, ...]:
         return Part, (self.sources, self.blocks, self.chunks, self._known)
 
+    def fits(self, prefixes: Sequence[str]) -> bool:
+        """Whether its sources have the addresses that they have with these prefixes."""
+        return self.sources.prefixes == tuple(prefixes[: len(self.sources.prefixes)])
+
     @cached_property
     def index(self) -> Mapping[str, ArrayRows]:
         """The rows of each array, by path."""

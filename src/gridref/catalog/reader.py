@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, override
+from typing import Any, Protocol, override
 
 import pyarrow as pa
 
@@ -20,7 +20,7 @@ from gridref.catalog.snapshot import Snapshot
 from gridref.catalog.storage import Folder, open_folder
 from gridref.catalog.trust import Trust
 from gridref.catalog.values import attributes_from_json
-from gridref.errors import Place
+from gridref.errors import InvalidRequestError, Place
 from gridref.io import Allow, absolute_url, catalog_options
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.manifest import Source
@@ -69,6 +69,14 @@ class CatalogInfo:
     tags: Mapping[str, str] = field(default_factory=dict)
 
 
+class CatalogKeeper(Protocol):
+    """Changes a catalog that was opened."""
+
+    def append(self, files: Any, **options: Any) -> CatalogGroup:
+        """Add files."""
+        ...
+
+
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class CatalogGroup(VirtualGroup):
     """The root group of a catalog.
@@ -83,16 +91,61 @@ class CatalogGroup(VirtualGroup):
         Its parts.
     trust
         What it may read.
+    keeper
+        What changes the catalog; None where it was opened only to be read.
     """
 
     info: CatalogInfo
     snapshot: Snapshot
     parts: tuple[Part, ...]
     trust: Trust
+    keeper: CatalogKeeper | None = None
 
     def decided_trust(self) -> Trust:
         """What it may read, for a process on another machine."""
         return self.trust.decided(part.sources.stored for part in self.parts)
+
+    def append(self, files: Any, **options: Any) -> CatalogGroup:
+        """Add files, in one step; what is there already is not scanned again, nor written.
+
+        The rules of drift hold for the files and what is there, as in `gridref.build`, with the
+        options that the catalog was built with.
+
+        Parameters
+        ----------
+        files
+            Paths, URLs, globs or directories. Those that are in the catalog are left out, and the
+            report says so.
+        **options
+            ``at="label"`` puts files by the labels of their index coordinate: at the end, at the
+            front, or between what is there; ``"start"`` and ``"end"`` say where. ``progress`` is
+            called with the number of files scanned, and of all. Options of `gridref.build` change
+            those that the catalog was built with.
+
+        Returns
+        -------
+        CatalogGroup
+            The catalog as it is then; this one goes on showing what it did.
+
+        Raises
+        ------
+        CombineError
+            If the files do not fit: all problems at once, and nothing is written.
+        ScanError, SourceUnavailableError
+            If a file cannot be described.
+        SourceChangedError
+            If a file is in the catalog and has changed since.
+        CatalogConflictError
+            If another writer's change makes this one impossible.
+        CatalogError
+            If the catalog cannot be written.
+        """
+        return self._kept().append(files, **options)
+
+    def _kept(self) -> CatalogKeeper:
+        if self.keeper is None:
+            raise InvalidRequestError("open the catalog by gridref.open_catalog to change it")
+        return self.keeper
 
     def chunks(
         self,
@@ -191,12 +244,18 @@ def open_catalog(
 
 
 def group_of(
-    root: Root, folder: Folder, storage_options: Mapping[str, Any] | None, trust: Trust
+    root: Root,
+    folder: Folder,
+    storage_options: Mapping[str, Any] | None,
+    trust: Trust,
+    known: Sequence[Part] = (),
 ) -> CatalogGroup:
-    """The group that a snapshot of a catalog holds."""
+    """The group that a snapshot of a catalog holds; parts that are open already are used again."""
     snapshot = root.snapshot
+    is_open = {part.blocks.address: part for part in known if part.fits(snapshot.prefixes)}
     parts = tuple(
-        open_part(folder, entry, snapshot.prefixes, storage_options, trust)
+        is_open.get(folder.address(entry.blocks.file))
+        or open_part(folder, entry, snapshot.prefixes, storage_options, trust)
         for entry in snapshot.parts
     )
     contents = _Contents(snapshot, parts, folder.address(ROOT_FILE))

@@ -46,13 +46,13 @@ class SourceTable:
     ) -> None:
         self._table = table
         self._folder_url = folder_url
-        self._prefixes = prefixes
+        self.prefixes = prefixes
         self._trust = trust
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Another machine may not know what this user built.
         trust = self._trust if self._trust.own is not None else self._trust.decided([self.stored])
-        return SourceTable, (self._table, self._folder_url, self._prefixes, trust)
+        return SourceTable, (self._table, self._folder_url, self.prefixes, trust)
 
     def __len__(self) -> int:
         return self._table.n_rows
@@ -82,11 +82,11 @@ class SourceTable:
         """The addresses as they are stored; version 1 has them whole."""
         if "url" in columns:
             return columns["url"]
-        known = len(self._prefixes)
+        known = len(self.prefixes)
         if any(not 0 <= number < known for number in columns["prefix"]):
             raise self._table.corrupt(f"a source has a prefix that is none of {known}")
         pairs = zip(columns["prefix"], columns["path"], strict=True)
-        return [self._prefixes[number] + path for number, path in pairs]
+        return [self.prefixes[number] + path for number, path in pairs]
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from gridref.catalog.entries import GroupEntry, Interned, PartEntry
+from gridref.catalog.entries import ArrayEntry, GroupEntry, Interned, PartEntry
 
 __all__ = ["Commit", "Snapshot", "SourceUrls", "digest_of", "dumped"]
 
@@ -107,6 +107,10 @@ class Snapshot:
         }
         own = {"source_urls": self.source_urls, "extra": self.extra, "arrays": arrays}
         return digest_of({**own, "groups": self.root.described()})
+
+    def grid_shape(self, entry: ArrayEntry) -> tuple[int, ...]:
+        """Number of blocks of an array along each dimension."""
+        return tuple(self.shared.axes[i].n_chunks for i in entry.document["axes"])
 
     def to_json(self) -> dict[str, Any]:
         """The JSON form."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import posixpath
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
 from typing import Any, Protocol, Self
 
+from gridref.catalog.locks import is_locked, locked
 from gridref.errors import CatalogNotFoundError, GridrefError, Place, SourceUnavailableError
 from gridref.io import (
     RetryPolicy,
@@ -17,13 +20,16 @@ from gridref.io import (
     is_absent,
     is_local,
     open_filesystem,
+    open_for_scan,
     read_file,
+    status_of,
     within_limit,
 )
 
 __all__ = [
     "Folder",
     "LocalFolder",
+    "OvertakenError",
     "RemoteFolder",
     "WritableFile",
     "open_folder",
@@ -72,6 +78,30 @@ class Folder(Protocol):
         """Put a file there whole, or replace it, in one step."""
         ...
 
+    def read_version(self, name: str) -> tuple[bytes, str]:
+        """Content of a file, and which version of it that is."""
+        ...
+
+    def publish_over(self, name: str, content: bytes, version: str) -> str:
+        """Replace a version of a file in one step; gives the new one.
+
+        Raises OvertakenError if the file is of another version by now.
+        """
+        ...
+
+    @property
+    def has_locks(self) -> bool:
+        """Whether files can be held."""
+        ...
+
+    def hold(self, name: str) -> AbstractContextManager[None]:
+        """Hold a file, for as long as the process lives and the context lasts, then remove it."""
+        ...
+
+    def abandoned(self, name: str) -> bool:
+        """Whether a file that some process held is held no more; False where nobody can know."""
+        ...
+
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
         ...
@@ -79,6 +109,10 @@ class Folder(Protocol):
     def age(self, name: str) -> float | None:
         """Seconds since a file was written; None if that is not known."""
         ...
+
+
+class OvertakenError(Exception):
+    """A file that was to be replaced is of another version: somebody else replaced it."""
 
 
 def open_folder(
@@ -93,6 +127,8 @@ def open_folder(
 
 class LocalFolder:
     """A local directory."""
+
+    has_locks = True
 
     def __init__(self, path: str) -> None:
         self.url = path
@@ -137,6 +173,35 @@ class LocalFolder:
             raise
         _sync_directory(self.url)
 
+    def read_version(self, name: str) -> tuple[bytes, str]:
+        """Content of a file, and a hash of it."""
+        content = self.read(name)
+        return content, _version_of(content)
+
+    def publish_over(self, name: str, content: bytes, version: str) -> str:
+        """Replace a version of a file in one step, while nobody else does."""
+        with locked(self.address(f".{name}.lock")):
+            if self.read_version(name)[1] != version:
+                raise OvertakenError
+            for draft in self.names() or ():
+                if draft.startswith(f".{name}.") and draft.endswith(".tmp"):
+                    self.remove(draft)  # of a process that died: others wait for the lock
+            self.publish(name, content)
+        return _version_of(content)
+
+    @contextmanager
+    def hold(self, name: str) -> Iterator[None]:
+        """Hold a file while the process lives and the context lasts, then remove it."""
+        with locked(self.address(name)):
+            try:
+                yield
+            finally:
+                self.remove(name)
+
+    def abandoned(self, name: str) -> bool:
+        """Whether a file that some process held is held no more."""
+        return not is_locked(self.address(name))
+
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
         _remove(self.address(name))
@@ -179,8 +244,11 @@ class RemoteFolder:
     Publishing is one put of one object, which object stores do in one step.
     """
 
+    has_locks = False
+
     def __init__(self, url: str, storage_options: Mapping[str, Any] | None = None) -> None:
         self.url = url
+        self._options = storage_options
         self._filesystem, self._path = open_filesystem(url, storage_options)
         self._path = self._path.rstrip("/")
         self._retry = RetryPolicy()
@@ -225,6 +293,53 @@ class RemoteFolder:
         """Put a file there in one request."""
         self._call(lambda: self._filesystem.pipe_file(self._key(name), content))
 
+    def read_version(self, name: str) -> tuple[bytes, str]:
+        """Content of a file, and its ETag; a hash of it where puts cannot be conditional."""
+        if not self._conditional:
+            content = self.read(name)
+            return content, _version_of(content)
+        try:
+            with open_for_scan(self.address(name), self._options, block_bytes=_ROOT_BYTES) as file:
+                return file.readall(), str(file.source.etag)
+        except SourceUnavailableError as error:
+            if is_absent(error):
+                raise _not_found(self.url, name) from error
+            raise
+
+    def publish_over(self, name: str, content: bytes, version: str) -> str:
+        """Replace a version of a file in one request, on condition that it is that version.
+
+        Filesystems without conditional puts compare just before: two writers at one moment are
+        not told apart there.
+        """
+        if not self._conditional:
+            if self.read_version(name)[1] != version:
+                raise OvertakenError
+            self.publish(name, content)
+            return _version_of(content)
+        try:
+            done = self._call(
+                lambda: self._filesystem.pipe_file(self._key(name), content, IfMatch=version)
+            )
+        except SourceUnavailableError as error:
+            if status_of(error.__cause__ or error) in _OVERTAKEN:
+                raise OvertakenError from error
+            raise
+        return str(done["ETag"])
+
+    @property
+    def _conditional(self) -> bool:
+        """Whether puts can be conditional: those of s3fs can."""
+        return hasattr(self._filesystem, "call_s3")
+
+    def hold(self, name: str) -> AbstractContextManager[None]:
+        """Nothing: object stores have no locks, and tell age instead."""
+        return nullcontext()
+
+    def abandoned(self, name: str) -> bool:
+        """False: nobody can know."""
+        return False
+
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
         try:
@@ -249,6 +364,16 @@ class RemoteFolder:
 
     def _call[Result](self, action: Callable[[], Result]) -> Result:
         return self._retry.call(action, self.url)
+
+
+_ROOT_BYTES = 4 * 2**20
+"""Of a root file so much is asked for at once."""
+_OVERTAKEN = (409, 412)
+"""Answers to a conditional put whose condition does not hold, or no longer."""
+
+
+def _version_of(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _remove(path: str) -> None:

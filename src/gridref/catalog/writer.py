@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -38,7 +39,10 @@ __all__ = ["write_catalog", "write_to_folder"]
 _TABLE_FILE = re.compile(r"(sources|blocks|chunks)-[0-9a-f]+\.parquet$")
 LEFT_OVER_SECONDS = 24 * 3600
 """Age from which on a table that no catalog names is taken for left over."""
-_DRAFT_FILE = re.compile(rf"\.{re.escape(ROOT_FILE)}\.\d+\.tmp$")
+_OTHER_FILE = re.compile(
+    rf"\.{re.escape(ROOT_FILE)}\.(\d+\.tmp|lock)$"
+    r"|snapshot-[0-9a-f]+\.json\.gz$|\.commit-[0-9a-f]+\.lock$"
+)
 
 
 def write_catalog(
@@ -148,10 +152,10 @@ def _to_be_replaced(folder: Folder) -> list[str]:
     names = folder.names()
     if names is None:
         return []
-    ours = [name for name in names if _TABLE_FILE.match(name) or _DRAFT_FILE.match(name)]
+    ours = [name for name in names if _TABLE_FILE.match(name) or _OTHER_FILE.match(name)]
     current = []
     if ROOT_FILE in names:
-        current = _tables_named(folder)
+        current = _tables_named(folder, names)
     elif len(ours) < len(names):
         others = sorted(set(names) - set(ours))
         raise InvalidRequestError(
@@ -163,15 +167,17 @@ def _to_be_replaced(folder: Folder) -> list[str]:
     return [*current, *old]
 
 
-def _tables_named(folder: Folder) -> list[str]:
-    """Tables that the catalog in a folder names."""
+def _tables_named(folder: Folder, names: Sequence[str]) -> list[str]:
+    """Tables that the snapshots of the catalog in a folder name, and the files of these."""
+    former = [name for name in names if name.startswith("snapshot-")]
     try:
-        content = folder.read(ROOT_FILE)
+        contents = [folder.read(ROOT_FILE), *(gzip.decompress(folder.read(f)) for f in former)]
     except CatalogNotFoundError:
         return []
-    snapshot = Root.from_bytes(content, folder.address(ROOT_FILE)).snapshot
-    files = [table.file for part in snapshot.parts for table in part.tables]
-    return [file for file in files if _TABLE_FILE.match(file)]
+    roots = [Root.from_bytes(content, folder.address(ROOT_FILE)) for content in contents]
+    parts = dict.fromkeys(part for root in roots for part in root.snapshot.parts)
+    files = [table.file for part in parts for table in part.tables]
+    return [*(file for file in files if _TABLE_FILE.match(file)), *former]
 
 
 def group_entry(group: VirtualGroup, path: str, entries: Mapping[str, ArrayEntry]) -> GroupEntry:

@@ -14,7 +14,8 @@ from gridref.io.address import (
 from gridref.io.allowed import Allow, policy_for
 from gridref.io.coalesce import MergedReads, Merging, plan_reads
 from gridref.io.collector import collector_paused
-from gridref.io.faults import RetryPolicy, is_absent
+from gridref.io.faults import RetryPolicy, is_absent, status_of
+from gridref.io.identity import check_identity
 from gridref.io.layouts import Layouts, learning_layouts
 from gridref.io.limit import MAX_REQUESTS, within_limit
 from gridref.io.local import read_file
@@ -40,6 +41,7 @@ __all__ = [
     "absolute_url",
     "beside",
     "catalog_options",
+    "check_identity",
     "collector_paused",
     "counted_traffic",
     "current_traffic",
@@ -55,5 +57,6 @@ __all__ = [
     "policy_for",
     "read_file",
     "real_path",
+    "status_of",
     "within_limit",
 ]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from gridref.catalog import write_catalog
@@ -22,12 +24,12 @@ from gridref.workflows.reading import Sources, readable
 from gridref.workflows.scanning import Address, Files, Progress, scan_each
 from gridref.workflows.units import with_converter
 
-__all__ = ["build", "explain", "plan"]
+__all__ = ["BUILD_OPTIONS", "Job", "build", "explain", "plan"]
 
-_OPTIONS = (RunOptions, Layout, CombineOptions, MosaicOptions, ScanOptions)
+BUILD_OPTIONS = (RunOptions, Layout, CombineOptions, MosaicOptions, ScanOptions)
 
 
-@verb(*_OPTIONS, renamed={"output": "catalog"})
+@verb(*BUILD_OPTIONS, renamed={"output": "catalog"})
 def build(
     files: Files,
     catalog: Address,
@@ -76,14 +78,14 @@ def build(
     CombineError
         If the files do not fit together: all problems at once.
     """
-    job = _Job.of({**options, "concat_dim": concat_dim, "storage_options": storage_options})
+    job = Job.of({**options, "concat_dim": concat_dim, "storage_options": storage_options})
     group = job.run(files, progress).unwrap()
     sources: Literal["absolute", "relative"] = "relative" if relative else "absolute"
-    write_catalog(group, os.fspath(catalog), storage_options, sources=sources)
+    write_catalog(group, os.fspath(catalog), storage_options, sources=sources, recipe=job.recipe)
     return readable(group, Sources(storage_options))
 
 
-@verb(*_OPTIONS)
+@verb(*BUILD_OPTIONS)
 def plan(
     files: Files,
     concat_dim: str | Sequence[str] | None = None,
@@ -114,7 +116,7 @@ def plan(
     ScanError, SourceUnavailableError
         If a file cannot be described; a `FilesFailedError` with all of them, if several cannot.
     """
-    job = _Job.of({**options, "concat_dim": concat_dim, "storage_options": storage_options})
+    job = Job.of({**options, "concat_dim": concat_dim, "storage_options": storage_options})
     return job.run(files, progress)
 
 
@@ -132,7 +134,7 @@ def explain(
 
 
 @dataclass(frozen=True)
-class _Job:
+class Job:
     """All options of a call, sorted by what they are for."""
 
     layout: Layout
@@ -140,9 +142,11 @@ class _Job:
     mosaic: MosaicOptions
     scanning: ScanOptions
     options: RunOptions
+    recipe: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, options: Mapping[str, Any]) -> _Job:
+    def of(cls, options: Mapping[str, Any]) -> Job:
+        """Options by name, of any of the kinds."""
         layout = Layout(**options_of(Layout, options))
         mosaic_options = options_of(MosaicOptions, options)
         if mosaic_options and not layout.mosaic:
@@ -155,9 +159,11 @@ class _Job:
             MosaicOptions(**mosaic_options),
             ScanOptions(**options_of(ScanOptions, options)),
             RunOptions(**options_of(RunOptions, options)),
+            _recipe(options),
         )
 
     def run(self, files: Files, progress: Progress | None) -> Combination:
+        """Scan files and combine them."""
         storage_options = self.scanning.storage_options
         ordered = self.layout.ordered(expand_files(files, storage_options))
         failures = Failures(self.options)
@@ -168,6 +174,21 @@ class _Job:
         done = self.layout.combine(scanned, read, self.rules, self.mosaic)
         failures.warn()
         return _with_failed(done, failures.findings)
+
+
+def _recipe(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that say how files become a catalog, as its JSON keeps them.
+
+    Access is left out, and what JSON cannot say (a converter of units): it is given again.
+    """
+    kept: dict[str, Any] = {}
+    for kind in (Layout, CombineOptions, MosaicOptions, ScanOptions):
+        for name, value in options_of(kind, options).items():
+            plain = list(value) if isinstance(value, tuple | set | frozenset) else value
+            with suppress(TypeError, ValueError):
+                if name != "storage_options" and plain is not None:
+                    kept[name] = json.loads(json.dumps(plain, allow_nan=False))
+    return kept
 
 
 def _with_failed(done: Combination, failed: tuple[Finding, ...]) -> Combination:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 from gridref.catalog import CatalogGroup
@@ -12,6 +13,7 @@ from gridref.catalog import write_catalog as put_catalog
 from gridref.io import Allow
 from gridref.model.array import VirtualGroup
 from gridref.options import verb
+from gridref.workflows.keeping import Keeper
 from gridref.workflows.reading import Sources, readable
 
 __all__ = ["open_catalog", "write_catalog"]
@@ -52,7 +54,8 @@ def open_catalog(
     SourceUnavailableError
         If it cannot be reached or read.
     """
-    return readable(read_catalog(catalog, storage_options, allow), Sources(storage_options))
+    group = readable(read_catalog(catalog, storage_options, allow), Sources(storage_options))
+    return replace(group, keeper=Keeper(group.info.url, storage_options, allow))
 
 
 @verb(renamed={"url": "catalog"}, positional=("storage_options",))

@@ -22,6 +22,7 @@ from gridref.adapters.cli.asking import (
     sources_command,
     sql_command,
 )
+from gridref.adapters.cli.growing import append_command
 from gridref.adapters.cli.options import (
     BUILD_OPTIONS,
     VIEW_OPTIONS,
@@ -348,6 +349,7 @@ def plan(
 
 
 app.command("serve")(serve_command)
+app.command("append")(append_command)
 app.command("chunks")(chunks_command)
 app.command("sources")(sources_command)
 app.command("sql")(sql_command)

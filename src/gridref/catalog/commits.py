@@ -1,0 +1,343 @@
+"""Commits: a snapshot becomes the next one in one step, or nothing has happened."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gridref.catalog.content import Hash, joined
+from gridref.catalog.document import ROOT_FILE, Root
+from gridref.catalog.entries import ArrayEntry, ArrayRows, ChunkCounts, Interned, array_entry
+from gridref.catalog.growth import GrownArray, Run
+from gridref.catalog.part_writer import WrittenPart, part_files, recounted, write_part
+from gridref.catalog.parts import Part
+from gridref.catalog.reader import CatalogGroup, group_of
+from gridref.catalog.snapshot import Commit, Snapshot
+from gridref.catalog.storage import Folder, OvertakenError
+from gridref.catalog.trust import Trust
+from gridref.catalog.writer import created_by, group_entry, new_id, now
+from gridref.errors import CatalogConflictError, CatalogError, GridrefError, Place
+from gridref.model.array import VirtualGroup
+
+__all__ = [
+    "LOG_COMMITS",
+    "Access",
+    "Base",
+    "Change",
+    "commit",
+    "publish_root",
+    "read_base",
+    "snapshot_file",
+]
+
+LOG_COMMITS = 64
+"""Commits that a snapshot lists; earlier ones are listed by their own."""
+MOST_ATTEMPTS = 8
+"""How often a change is made again because another one came between."""
+_LEASE = re.compile(r"\.commit-([0-9a-f]{16})\.lock$")
+
+
+@dataclass(frozen=True, eq=False)
+class Access:
+    """How a catalog is reached.
+
+    Attributes
+    ----------
+    folder
+        Where it lies.
+    storage_options
+        fsspec options, or a mapping of protocol to options.
+    trust
+        What it may read.
+    """
+
+    folder: Folder
+    storage_options: Mapping[str, Any] | None
+    trust: Trust
+
+    def opened(self, root: Root, known: Sequence[Part] = ()) -> CatalogGroup:
+        """What a snapshot holds."""
+        return group_of(root, self.folder, self.storage_options, self.trust, known)
+
+
+@dataclass(frozen=True, eq=False)
+class Base:
+    """What a change starts from.
+
+    Attributes
+    ----------
+    access
+        How the catalog is reached.
+    root
+        Its root file.
+    version
+        Which version of that file it is.
+    group
+        What it holds.
+    """
+
+    access: Access
+    root: Root
+    version: str
+    group: CatalogGroup
+
+    @property
+    def folder(self) -> Folder:
+        """Of the catalog."""
+        return self.access.folder
+
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    """What a commit makes of a snapshot.
+
+    Attributes
+    ----------
+    operation, message
+        What it is called, and what it did, for people.
+    group
+        The tree of groups with their attributes, and the names of arrays.
+    arrays
+        Every array by path.
+    changes
+        Other members of the snapshot that change.
+    """
+
+    operation: str
+    message: str
+    group: VirtualGroup
+    arrays: Mapping[str, GrownArray]
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read_base(access: Access) -> Base:
+    """The current snapshot of a catalog, to be changed."""
+    content, version = access.folder.read_version(ROOT_FILE)
+    root = Root.from_bytes(content, access.folder.address(ROOT_FILE))
+    return Base(access, root, version, access.opened(root))
+
+
+def commit(
+    access: Access,
+    change: Callable[[Base], Change | Root | None],
+    base: Base | None = None,
+) -> Base:
+    """Change a catalog, again and again where other writers come between.
+
+    Parameters
+    ----------
+    access
+        The catalog.
+    change
+        Says what becomes of a snapshot: a change of its arrays, or another root; None for nothing.
+    base
+        The current snapshot, where it is known.
+
+    Returns
+    -------
+    Base
+        The snapshot as it is now.
+
+    Raises
+    ------
+    CatalogConflictError
+        If what another writer did meanwhile makes the change impossible, or others are always
+        quicker.
+    """
+    base = base or read_base(access)
+    between: list[Commit] = []
+    for _ in range(MOST_ATTEMPTS):
+        try:
+            wanted = change(base)
+            if wanted is None:
+                return base
+            if isinstance(wanted, Root):
+                return publish_root(base, wanted)
+            return _commit_once(base, wanted)
+        except OvertakenError:
+            now_there = read_base(access)
+            between = _since(base, now_there)
+            base = now_there
+        except GridrefError as error:
+            if not between:
+                raise
+            raise _conflict(access.folder, between, f"{type(error).__name__}: {error}") from error
+        except OSError as error:
+            raise CatalogError(
+                f"the catalog cannot be written: {error.strerror or error}",
+                Place(source=access.folder.url),
+            ) from error
+    raise _conflict(access.folder, between, f"{MOST_ATTEMPTS} attempts were overtaken")
+
+
+def _since(before: Base, after: Base) -> list[Commit]:
+    log = after.root.snapshot.log
+    known = {each.id for each in before.root.snapshot.log}
+    return [each for each in log if each.id not in known] or [log[-1]]
+
+
+def _conflict(folder: Folder, between: list[Commit], why: str) -> CatalogConflictError:
+    others = "; ".join(f"{each.id} ({each.operation}: {each.message})" for each in between[-3:])
+    return CatalogConflictError(
+        f"another writer changed the catalog meanwhile, {others}, and the change does not fit what"
+        f" is there now: {why}",
+        Place(source=folder.url),
+    )
+
+
+def _commit_once(base: Base, change: Change) -> Base:
+    name = new_id()
+    _sweep(base)
+    with _lease(base.folder, name):
+        snapshot = base.root.snapshot
+        new = {path: grown.new for path, grown in change.arrays.items() if grown.new is not None}
+        part = None
+        if new:
+            part = write_part(base.folder, name, new, snapshot.source_urls, snapshot.prefixes)
+        try:
+            following = _following(base, change, part, name)
+            root = Root(following, base.root.tags, created_by())
+            root = _with_content(base, root, change)
+            return publish_root(base, root)
+        except BaseException:
+            for file in (*part_files(name), *part_files(f"{name}c")):
+                base.folder.remove(file)
+            raise
+
+
+def _following(base: Base, change: Change, part: WrittenPart | None, name: str) -> Snapshot:
+    """The next snapshot; arrays whose content has to be counted anew have none yet."""
+    before = base.root.snapshot
+    old = before.root.all_arrays()
+    parts = (*before.parts, *([part.entry] if part else []))
+    shared = Interned()
+    entries: dict[str, ArrayEntry] = {}
+    for path, grown in change.arrays.items():
+        old_layout = before.shared.layouts[old[path].layout] if path in old else ()
+        layout = grown.layout(old_layout, len(before.parts))
+        counts, content = _counted(
+            grown, before, old.get(path), part.rows.get(path) if part else None
+        )
+        entries[path] = array_entry(grown.shown, path, shared, layout, counts, content)
+    this = Commit(name, before.id, now(), change.operation, change.message)
+    log = (*before.log, this)[-LOG_COMMITS:]
+    following = replace(
+        before,
+        id=name,
+        log=log,
+        root=group_entry(change.group, "", entries),
+        shared=shared,
+        parts=parts,
+        prefixes=part.prefixes if part else before.prefixes,
+        **change.changes,
+    )
+    return _without_unused(following)
+
+
+def _counted(
+    grown: GrownArray, before: Snapshot, old: ArrayEntry | None, rows: ArrayRows | None
+) -> tuple[ChunkCounts, str]:
+    """Counts and content of an array, as far as they follow from those that are known."""
+    if not grown.runs and old is not None:
+        return old.counts, old.content
+    if rows is not None and all(run.is_new for run in grown.runs):
+        return rows.counts, rows.content
+    if rows is None or old is None or not old.content or len(grown.runs) != 2:
+        return _UNKNOWN
+    old_shape = before.grid_shape(old)
+    in_order = all(n == 1 for n in old_shape[: grown.axis])
+    if not in_order or Run(False, 0, old_shape[grown.axis]) not in grown.runs:
+        return _UNKNOWN
+    hashes = [
+        Hash.parse(old.content, math.prod(old_shape)),
+        Hash.parse(rows.content, rows.n_blocks),
+    ]
+    if grown.runs[0].is_new:
+        hashes.reverse()
+    return old.counts.plus(rows.counts), str(joined(hashes))
+
+
+_UNKNOWN = (ChunkCounts(), "")
+"""Counts and content that need the rows."""
+
+
+def _without_unused(snapshot: Snapshot) -> Snapshot:
+    """The snapshot without parts that no layout counts into."""
+    used = sorted({segment.part for layout in snapshot.shared.layouts for segment in layout})
+    number = {part: i for i, part in enumerate(used)}
+    layouts = [
+        tuple(replace(segment, part=number[segment.part]) for segment in layout)
+        for layout in snapshot.shared.layouts
+    ]
+    shared = replace(snapshot.shared, layouts=layouts)
+    return replace(snapshot, shared=shared, parts=tuple(snapshot.parts[i] for i in used))
+
+
+def _with_content(base: Base, root: Root, change: Change) -> Root:
+    """The root with counts and content of those arrays whose rows have to be read for them."""
+    entries = root.snapshot.root.all_arrays()
+    unknown = [path for path, entry in entries.items() if not entry.content]
+    if not unknown:
+        return root
+    opened = base.access.opened(root, base.group.parts).all_arrays()
+    arrays = {path: opened[path] for path in unknown}
+    found = recounted(base.folder, arrays, root.snapshot.source_urls)
+    counted = {
+        path: replace(entries[path], counts=rows.counts, content=rows.content)
+        for path, rows in found.items()
+    }
+    tree = group_entry(change.group, "", {**entries, **counted})
+    return replace(root, snapshot=replace(root.snapshot, root=tree))
+
+
+def publish_root(base: Base, root: Root) -> Base:
+    """Put a root file in the place of another one.
+
+    Raises
+    ------
+    OvertakenError
+        If it is another one by now.
+    """
+    folder, before = base.folder, base.root
+    if root.snapshot.id != before.snapshot.id and before.format_version > 1:
+        kept = Root(before.snapshot, {}, before.created_by).to_bytes()
+        folder.publish(snapshot_file(before.snapshot.id), gzip.compress(kept, mtime=0))
+    try:
+        version = folder.publish_over(ROOT_FILE, root.to_bytes(), base.version)
+    except OvertakenError:
+        # Or it was ourselves: a put whose answer was lost has been repeated.
+        content, version = folder.read_version(ROOT_FILE)
+        if Root.from_bytes(content, folder.address(ROOT_FILE)) != root:
+            raise
+    return Base(base.access, root, version, base.access.opened(root, base.group.parts))
+
+
+def snapshot_file(name: str) -> str:
+    """The file of a former snapshot."""
+    return f"snapshot-{name}.json.gz"
+
+
+@contextmanager
+def _lease(folder: Folder, name: str) -> Iterator[None]:
+    """Show others that the files of a commit are being written."""
+    with folder.hold(f".commit-{name}.lock"):
+        yield
+
+
+def _sweep(base: Base) -> None:
+    """Remove what commits of processes that died left behind."""
+    folder = base.folder
+    committed = {each.id for each in base.root.snapshot.log}
+    for file in (folder.names() or ()) if folder.has_locks else ():
+        lease = _LEASE.match(file)
+        if lease is None or not folder.abandoned(file):
+            continue
+        if lease[1] not in committed:
+            for part in (*part_files(lease[1]), *part_files(f"{lease[1]}c")):
+                folder.remove(part)
+        folder.remove(file)

@@ -1,0 +1,170 @@
+"""Catalogs that grow: files are combined with what is there, and what is new is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.catalog.commits import Base
+from gridref.catalog.growth import GrownArray, grown, written
+from gridref.catalog.standing import (
+    Span,
+    WholeNeededError,
+    is_standing,
+    standing_groups,
+    values_of_standing,
+)
+from gridref.combine import combine, combine_mosaic
+from gridref.combine.options import Read
+from gridref.errors import InvalidRequestError
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.indexing import isel
+from gridref.model.scan_report import Fate, Finding, ScanReport
+from gridref.workflows.building import Job
+from gridref.workflows.places import At, arranged
+
+__all__ = ["added", "combined_whole"]
+
+N_SHOWN = 2
+"""Elements at an end of a catalog that rules see: how far apart labels are takes two."""
+
+
+def added(
+    base: Base, new: Sequence[tuple[str, VirtualGroup]], job: Job, at: At, read: Read
+) -> tuple[VirtualGroup, Mapping[str, GrownArray]]:
+    """What becomes of a catalog with more files: the tree of groups, and every array.
+
+    Parameters
+    ----------
+    base
+        The catalog.
+    new
+        Scanned files with their addresses.
+    job
+        How files are combined.
+    at
+        Where they go.
+    read
+        Reads all values of an array.
+
+    Raises
+    ------
+    CombineError
+        With every problem, where they do not fit.
+    """
+    dim = job.layout.stack or job.layout.concat_dim
+    if not isinstance(dim, str):
+        return combined_whole(base.group, [group for _, group in new], job, read)
+    groups = _with_dim(new, dim, job, read)
+    inputs, in_order = arranged(base.group, groups, dim, at, read)
+    try:
+        if base.root.format_version == 1 or not in_order:
+            raise WholeNeededError("rows without an index, or labels that overlap")
+        return _standing_in(base, inputs, dim, job, read)
+    except WholeNeededError:
+        ordered = [_part(base, each, dim) if isinstance(each, Span) else each for each in inputs]
+        return combined_whole(None, ordered, job, read)
+
+
+def combined_whole(
+    before: VirtualGroup | None, groups: Sequence[VirtualGroup], job: Job, read: Read
+) -> tuple[VirtualGroup, Mapping[str, GrownArray]]:
+    """Combine groups, of which a catalog may be one, as they are: all rows are written."""
+    every = [*([before] if before is not None else []), *groups]
+    if job.layout.mosaic:
+        done = combine_mosaic(every, **vars(job.mosaic), read=read, options=job.rules)
+    else:
+        dim = job.layout.stack or job.layout.concat_dim
+        if dim is None:
+            raise InvalidRequestError(
+                "the catalog does not say how its files were combined: name the dimension to add"
+                " files along (concat_dim='time')"
+            )
+        done = combine(every, dim, read=read, options=job.rules)
+    group = done.unwrap()
+    return group, {path: written(array) for path, array in group.all_arrays().items()}
+
+
+def _standing_in(
+    base: Base, inputs: Sequence[Span | VirtualGroup], dim: str, job: Job, read: Read
+) -> tuple[VirtualGroup, Mapping[str, GrownArray]]:
+    """Combine files with what stands for the catalog, so that its tables go on as they are."""
+    spans = [each for each in inputs if isinstance(each, Span)]
+    said = ScanReport((Finding("/", Fate.NAMED, "", base.group.info.url),))
+    standing = iter(standing_groups(base.group, dim, spans))
+    groups = [
+        next(standing).replace(report=said) if isinstance(each, Span) else each for each in inputs
+    ]
+
+    def read_any(array: VirtualArray) -> NDArray[Any]:
+        return values_of_standing(array) if is_standing(array) else read(array)
+
+    group = combine(groups, dim, read=read_any, options=job.rules).unwrap()
+    before = base.group.all_arrays()
+    edges = _edges(before, dim)
+    lengths = [each if isinstance(each, Span) else _length(each, dim) for each in inputs]
+    arrays = {
+        path: grown(array, before.get(path), dim, lengths, edges)
+        for path, array in group.all_arrays().items()
+    }
+    return group, arrays
+
+
+def _edges(arrays: Mapping[str, VirtualArray], dim: str) -> NDArray[np.int64]:
+    """Edge lengths along a dimension: of all arrays that have it, the most."""
+    axes = [
+        array.grid.axes[array.dims.index(dim)] for array in arrays.values() if dim in array.dims
+    ]
+    if len({axis.extent for axis in axes}) != 1:
+        raise WholeNeededError("a dimension of several lengths")
+    return max(axes, key=lambda axis: axis.n_chunks).edges()
+
+
+def _length(group: VirtualGroup, dim: str) -> int:
+    for array in group.all_arrays().values():
+        if dim in array.dims:
+            return array.shape[array.dims.index(dim)]
+    return 0
+
+
+def _part(base: Base, span: Span, dim: str) -> VirtualGroup:
+    """Some elements of a catalog along a dimension."""
+
+    def cut(group: VirtualGroup) -> VirtualGroup:
+        arrays = {
+            name: isel(array, {dim: slice(span.start, span.stop)}) if dim in array.dims else array
+            for name, array in group.arrays.items()
+        }
+        groups = {name: cut(below) for name, below in group.groups.items()}
+        return group.replace(arrays=arrays, groups=groups)
+
+    root = base.group
+    return cut(
+        VirtualGroup(root.arrays, root.groups, root.attrs, unlimited_dims=root.unlimited_dims)
+    )
+
+
+def _with_dim(
+    new: Sequence[tuple[str, VirtualGroup]], dim: str, job: Job, read: Read
+) -> list[VirtualGroup]:
+    """The files' groups, each along the dimension, in order of labels that names have."""
+    if job.layout.stack is None:
+        return [
+            group
+            if _has(group, dim)
+            else combine([group], dim, read=read, options=job.rules).unwrap()
+            for _, group in new
+        ]
+    ordered = job.layout.ordered([file for file, _ in new])
+    order = {file: number for number, file in enumerate(ordered)}
+    return [
+        job.layout.combine([item], read, job.rules, job.mosaic).unwrap()
+        for item in sorted(new, key=lambda item: order[item[0]])
+    ]
+
+
+def _has(group: VirtualGroup, dim: str) -> bool:
+    return any(dim in array.dims for array in group.all_arrays().values())

@@ -1,0 +1,159 @@
+"""Changing a catalog: what `append` and the other calls of an opened catalog do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gridref.catalog import CatalogGroup
+from gridref.catalog.commits import Access, Base, Change, commit
+from gridref.catalog.document import Root
+from gridref.catalog.storage import open_folder
+from gridref.catalog.trust import Trust
+from gridref.errors import SourceChangedError
+from gridref.formats import expand_files
+from gridref.io import Allow, catalog_options, check_identity, describe_source
+from gridref.model.array import VirtualGroup
+from gridref.model.manifest import Source
+from gridref.model.scan_report import Fate, Finding, ScanReport
+from gridref.options import check_names
+from gridref.workflows.building import BUILD_OPTIONS, Job
+from gridref.workflows.failures import Failures
+from gridref.workflows.growing import added
+from gridref.workflows.places import At
+from gridref.workflows.reading import Sources, readable
+from gridref.workflows.scanning import Files, Progress, scan_each
+
+__all__ = ["Keeper"]
+
+
+@dataclass(eq=False)
+class Keeper:
+    """Changes a catalog. What another writer did meanwhile is taken into account.
+
+    Attributes
+    ----------
+    url
+        Address of the catalog.
+    storage_options
+        Options of fsspec's filesystem, or of several by protocol.
+    allow
+        What the catalog may read.
+    base
+        The current snapshot as far as known: the next change begins with it.
+    """
+
+    url: str
+    storage_options: Mapping[str, Any] | None = None
+    allow: Allow = None
+    base: Base | None = field(default=None, repr=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Keeper, (self.url, self.storage_options, self.allow)
+
+    def append(
+        self,
+        files: Files,
+        *,
+        at: At = "label",
+        progress: Progress | None = None,
+        **options: Any,
+    ) -> CatalogGroup:
+        """Add files: see `gridref.CatalogGroup.append`."""
+        addresses = list(expand_files(files, self.storage_options))
+        scans = _Scans(self.storage_options, progress)
+        skipped: list[Finding] = []
+
+        def change(base: Base) -> Change | None:
+            job = self._job(base, options)
+            new, there = self._told_apart(base, addresses)
+            skipped[:] = there
+            if not new:
+                return None
+            scanned = scans.of(new, job)
+            group, arrays = added(base, scanned, job, at, scans.sources.reader.read)
+            changes = {} if base.root.snapshot.recipe else {"recipe": dict(job.recipe)}
+            return Change("append", _counted(new), group, arrays, changes)
+
+        after = self._changed(change)
+        report = ScanReport.joined([scans.report, ScanReport(tuple(skipped))])
+        return replace(after, report=report)
+
+    def _job(self, base: Base, options: Mapping[str, Any]) -> Job:
+        """How files are combined: as the catalog's were, but for what is said now."""
+        check_names("append()", options, _names())
+        recipe = base.root.snapshot.recipe or {}
+        return Job.of({**recipe, **options, "storage_options": self.storage_options})
+
+    def _told_apart(self, base: Base, addresses: Sequence[str]) -> tuple[list[str], list[Finding]]:
+        """Files that are new, and what is said of those that are there already."""
+        known = {source.url: source for source in base.group.source_list}
+        there = [known[address] for address in addresses if address in known]
+        self._check_unchanged(there)
+        said = [Finding("/", Fate.SKIPPED, "it is in the catalog", each.url) for each in there]
+        return [address for address in addresses if address not in known], said
+
+    def _check_unchanged(self, sources: Sequence[Source]) -> None:
+        for source in sources:
+            try:
+                check_identity(source, describe_source(source.url, self.storage_options))
+            except SourceChangedError as error:
+                raise SourceChangedError(
+                    f"{error.reason}. It is in the catalog: refresh scans it again", error.place
+                ) from error
+
+    def _changed(self, change: Callable[[Base], Change | Root | None]) -> CatalogGroup:
+        options = catalog_options(self.storage_options)
+        trust = Trust.of(self.url, self.allow)
+        access = Access(open_folder(self.url, options), options, trust)
+        self.base = commit(access, change, self.base)
+        return self.opened(self.base)
+
+    def opened(self, base: Base) -> CatalogGroup:
+        """The catalog as it is now, to be read and changed."""
+        keeper = Keeper(self.url, self.storage_options, self.allow, base)
+        group = readable(base.group, Sources(self.storage_options))
+        return replace(group, keeper=keeper)
+
+
+class _Scans:
+    """Scans files once, however often a change is tried."""
+
+    def __init__(
+        self, storage_options: Mapping[str, Any] | None, progress: Progress | None
+    ) -> None:
+        self.sources = Sources(storage_options)
+        self._groups: dict[str, VirtualGroup] = {}
+        self._failed: tuple[Finding, ...] = ()
+        self._progress = progress
+
+    def of(self, addresses: Sequence[str], job: Job) -> list[tuple[str, VirtualGroup]]:
+        """The groups of files, with their addresses; those that fail may be left out."""
+        wanted = [address for address in addresses if address not in self._groups]
+        failures = Failures(job.options)
+        scanned = scan_each(
+            wanted, job.scanning, job.options, failures=failures, progress=self._progress
+        )
+        self._groups.update(scanned)
+        failures.warn()
+        self._failed = (*self._failed, *failures.findings)
+        return [(each, self._groups[each]) for each in addresses if each in self._groups]
+
+    @property
+    def report(self) -> ScanReport:
+        """What was found in the files."""
+        found = [group.report for group in self._groups.values()]
+        return ScanReport.joined([*found, ScanReport(self._failed)])
+
+
+def _names() -> set[str]:
+    from dataclasses import fields
+
+    return {option.name for kind in BUILD_OPTIONS for option in fields(kind)} - {"storage_options"}
+
+
+def _counted(files: Sequence[str]) -> str:
+    if len(files) == 1:
+        return files[0]
+    return f"{len(files)} files: {files[0]} ... {files[-1]}"

@@ -1,0 +1,169 @@
+"""Where along a dimension new files go: before, after or between what a catalog holds."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from gridref.catalog.standing import Span
+from gridref.combine.options import Read
+from gridref.errors import InvalidRequestError
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.options import check_choice
+from gridref.workflows.decoding import decoded
+
+__all__ = ["At", "arranged"]
+
+At = Literal["label", "start", "end"]
+"""Where files go: by their labels, or before or after everything."""
+
+type Input = Span | VirtualGroup
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Before which element of the catalog a group goes.
+
+    Attributes
+    ----------
+    cut
+        That element.
+    rank
+        Its place among those that go there.
+    in_order
+        Whether its labels are in order there.
+    """
+
+    cut: int
+    rank: Any = 0
+    in_order: bool = True
+
+
+def arranged(
+    base: VirtualGroup, groups: Sequence[VirtualGroup], dim: str, at: At, read: Read
+) -> tuple[list[Input], bool]:
+    """The inputs of combining in order: spans of the catalog, and new groups between them.
+
+    Parameters
+    ----------
+    base
+        The catalog.
+    groups
+        New files.
+    dim
+        The dimension along which they go.
+    at
+        ``"label"`` puts each by the labels of its index coordinate, and after everything where
+        there are none; labels that lie among those of the catalog go after everything too, for
+        the rule for overlaps. ``"start"`` and ``"end"`` put all, as they come, before or after.
+    read
+        Reads all values of an array.
+
+    Returns
+    -------
+    tuple
+        The inputs, and whether all labels are in order: else rules have to see all of them.
+    """
+    check_choice("at", at, ("label", "start", "end"))
+    arrays = base.all_arrays()
+    known = {path: read(array) for path, array in arrays.items() if _is_index(path, array, dim)}
+    extent = _extent(base, dim)
+    places = [_place(base, known.get(dim), group, dim, at, read) for group in groups]
+    order = list(range(len(groups)))
+    with suppress(TypeError):  # labels of which only some can be compared
+        order.sort(key=lambda i: (places[i].cut, places[i].rank))
+    inputs: list[Input] = []
+    reached = 0
+    for i in order:
+        cut = places[i].cut
+        if cut > reached:
+            inputs.append(_span(reached, cut, known, bool(inputs), before_new=True))
+            reached = cut
+        inputs.append(groups[i])
+    if reached < extent:
+        inputs.append(_span(reached, extent, known, bool(inputs), before_new=False))
+    return inputs, all(place.in_order for place in places)
+
+
+def _extent(base: VirtualGroup, dim: str) -> int:
+    lengths = {
+        array.shape[array.dims.index(dim)]
+        for array in base.all_arrays().values()
+        if dim in array.dims
+    }
+    if not lengths:
+        raise InvalidRequestError(f"no array of the catalog has a dimension {dim!r}")
+    return max(lengths)
+
+
+def _is_index(path: str, array: VirtualArray, dim: str) -> bool:
+    return array.dims == (dim,) and path.rpartition("/")[2] == dim
+
+
+def _span(
+    start: int, stop: int, known: dict[str, NDArray[Any]], after_new: bool, *, before_new: bool
+) -> Span:
+    """Some elements of the catalog, of which the ends that new ones come next to are shown."""
+    n = min(2, stop - start)
+    shown = list(range(start, start + n))
+    if before_new:
+        shown = [start, stop - 1][-n:] if after_new else list(range(stop - n, stop))
+    return Span(start, stop, n, {path: labels[shown] for path, labels in known.items()})
+
+
+def _place(
+    base: VirtualGroup,
+    known: NDArray[Any] | None,
+    group: VirtualGroup,
+    dim: str,
+    at: At,
+    read: Read,
+) -> _Place:
+    extent = _extent(base, dim)
+    there = 0 if at == "start" else extent
+    new = group.arrays.get(dim)
+    if known is None or new is None or not new.size or not known.size:
+        return _Place(there)
+    try:
+        mine = _decoded(dim, read(new), new)
+        theirs = _decoded(dim, known, base.arrays[dim])
+        place = _place_by_label(theirs, mine)
+    except TypeError:  # labels that cannot be compared: a problem that combining tells
+        return _Place(there, in_order=False)
+    if at == "label":
+        return place
+    return _Place(there, 0, place.in_order and place.cut == there)
+
+
+def _decoded(dim: str, raw: NDArray[Any], array: VirtualArray) -> NDArray[Any]:
+    variable = xr.Variable((dim,), raw, dict(array.attrs))
+    return np.asarray(decoded(dim, variable, decode_times=True).values)
+
+
+def _place_by_label(theirs: NDArray[Any], mine: NDArray[Any]) -> _Place:
+    falls = len(theirs) > 1 and bool(theirs[-1] < theirs[0])
+    follows = operator.lt if falls else operator.gt
+    sorted_ = bool(np.all(follows(theirs[1:], theirs[:-1])))
+    after = np.flatnonzero(follows(theirs, mine[0]))
+    cut = int(after[0]) if after.size else len(theirs)
+    fits = cut == len(theirs) or bool(follows(theirs[cut], mine[-1]))
+    fits = fits and (cut == 0 or bool(follows(mine[0], theirs[cut - 1])))
+    rank = _Falling(mine[0]) if falls else mine[0]
+    return _Place(cut if fits else len(theirs), rank, fits and sorted_)
+
+
+class _Falling:
+    """Orders labels the other way round."""
+
+    def __init__(self, label: Any) -> None:
+        self.label = label
+
+    def __lt__(self, other: Any) -> bool:
+        return bool(other.label < self.label)

@@ -1,0 +1,217 @@
+"""Catalogs that grow show what xarray shows of all files, and are what building at once makes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import gridref
+from gridref.errors import CombineError, InvalidRequestError, SourceChangedError
+
+
+def month(folder: Path, number: int, **changes: Any) -> Path:
+    """One file of five days a month, the first of which has the number 5 * number."""
+    rng = np.random.default_rng(number)
+    values = rng.normal(280, 10, (5, 4, 6)).astype(changes.get("dtype", "f4"))
+    dataset = xr.Dataset(
+        {"tas": (("time", "lat", "lon"), values), "area": (("lat", "lon"), np.ones((4, 6)))},
+        coords={
+            "time": ("time", np.arange(5) + 5 * number, {"units": "days since 2000-01-01"}),
+            "lat": ("lat", np.arange(4.0) + changes.get("shift", 0)),
+            "lon": ("lon", np.arange(6.0)),
+        },
+        attrs={"title": "days"},
+    )
+    path = folder / f"{changes.get('name', f'{number:03}')}.nc"
+    encoding = {"tas": {"chunksizes": (2, 4, 3), "zlib": True}}
+    dataset.to_netcdf(path, engine="h5netcdf", encoding=encoding, unlimited_dims=["time"])
+    return path
+
+
+@pytest.fixture(scope="module")
+def months(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("months")
+    return [month(folder, number) for number in range(12)]
+
+
+def assert_shows(catalog: Path | str, files: list[Path]) -> None:
+    """What xarray shows of the files themselves, decoded by netCDF's library."""
+    with (
+        xr.open_dataset(catalog, engine="gridref") as shown,
+        xr.open_mfdataset(
+            files, engine="netcdf4", data_vars="minimal", coords="minimal", compat="override",
+            join="exact", combine="nested", concat_dim="time",
+        ) as expected,
+    ):  # fmt: skip
+        xr.testing.assert_identical(shown.load(), expected.load())
+
+
+def built(files: list[Path], catalog: Path) -> gridref.VirtualGroup:
+    gridref.build(files, catalog, "time")
+    return gridref.open_catalog(catalog)
+
+
+def files_in(catalog: Path) -> set[str]:
+    return {path.name for path in catalog.iterdir() if path.suffix == ".parquet"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (range(11), [11]),
+        (range(1, 12), [0]),
+        ([0, 1, 2, 6, 7, 8, 9, 10, 11], [3, 4, 5]),
+        ([4, 5, 8], [0, 1, 2, 3, 6, 7, 9, 10, 11]),
+        ([0], list(range(1, 12))),
+    ],
+    ids=["end", "front", "middle", "everywhere", "one file"],
+)
+def test_files_go_where_their_labels_say(
+    months: list[Path], tmp_path: Path, before: list[int], after: list[int]
+) -> None:
+    whole = built(months, tmp_path / "whole")
+    catalog = tmp_path / "cube.gridref"
+    opened = built([months[i] for i in before], catalog)
+    tables = files_in(catalog)
+    grown = opened.append([months[i] for i in after])
+    assert tables < files_in(catalog), "the tables that were there are not written again"
+    assert grown.info.digest == whole.info.digest == gridref.open_catalog(catalog).info.digest
+    assert_shows(catalog, months)
+    assert_shows(tmp_path / "whole", months)
+    assert opened["tas"].shape[0] == 5 * len(before)
+    values = opened["tas"][...]  # the old snapshot goes on showing what it did
+    assert np.array_equal(values[:5], grown["tas"][5 * before[0] : 5 * before[0] + 5])
+
+
+def test_one_after_the_other_is_the_same_as_all_at_once(months: list[Path], tmp_path: Path) -> None:
+    whole = built(months, tmp_path / "whole")
+    catalog = built(months[:1], tmp_path / "cube")
+    for file in months[1:]:
+        catalog = catalog.append(file)
+    assert catalog.info.digest == whole.info.digest
+    assert_shows(tmp_path / "cube", months)
+    assert catalog.chunks("tas").drop(["source"]).equals(whole.chunks("tas").drop(["source"]))
+
+
+def test_what_is_there_is_not_scanned_again(
+    months: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = built(months[:3], tmp_path / "cube")
+    scanned: list[str] = []
+    grown = catalog.append(
+        months[:5], progress=lambda done, total: scanned.append(f"{done}/{total}")
+    )
+    assert scanned == ["1/2", "2/2"]
+    assert [finding.source for finding in grown.report.skipped] == list(map(str, months[:3]))
+    again = grown.append(months[:5])
+    assert again.info.snapshot == grown.info.snapshot
+    assert len(again.report.skipped) == 5
+
+
+def test_files_that_do_not_fit_are_told_all_at_once_and_nothing_is_written(
+    months: list[Path], tmp_path: Path
+) -> None:
+    catalog = built(months[:3], tmp_path / "cube")
+    before = {path: path.read_bytes() for path in (tmp_path / "cube").iterdir()}
+    bad = [
+        month(tmp_path, 20, name="shifted", shift=0.5),
+        month(tmp_path, 2, name="overlapping"),
+    ]
+    with pytest.raises(CombineError) as caught:
+        catalog.append(bad)
+    told = str(caught.value)
+    assert "lat" in told
+    assert "labels occur more than once" in told
+    after = {path: path.read_bytes() for path in (tmp_path / "cube").iterdir()}
+    assert {p: c for p, c in after.items() if p.suffix != ".lock"} == before
+
+
+def test_labels_that_overlap_follow_the_rule(months: list[Path], tmp_path: Path) -> None:
+    catalog = built(months[:3], tmp_path / "cube")
+    other = month(tmp_path, 2, name="other", dtype="f8")
+    grown = catalog.append(other, overlap="last", lossy=True)
+    with xr.open_dataset(other) as expected:
+        assert np.array_equal(grown["tas"][10:], expected.tas.values)
+    assert grown["tas"].shape == (15, 4, 6)
+
+
+def test_drift_is_resolved_as_in_build(months: list[Path], tmp_path: Path) -> None:
+    wider = month(tmp_path, 3, name="wider", dtype="f8")
+    whole = built([*months[:3], wider], tmp_path / "whole")
+    grown = built(months[:3], tmp_path / "cube").append(wider)
+    assert grown.info.digest == whole.info.digest
+    assert grown["tas"].dtype == np.float64
+    assert_shows(tmp_path / "cube", [*months[:3], wider])
+
+
+def test_a_changed_file_is_not_passed_over(tmp_path: Path) -> None:
+    files = [month(tmp_path, number) for number in range(2)]
+    catalog = built(files, tmp_path / "cube")
+    month(tmp_path, 1, shift=1)
+    with pytest.raises(SourceChangedError, match="refresh"):
+        catalog.append(files)
+
+
+def test_variables_that_only_some_files_have(months: list[Path], tmp_path: Path) -> None:
+    more = month(tmp_path, 12)
+    with xr.open_dataset(more) as dataset:
+        dataset.load().assign(pr=dataset.tas * 2).to_netcdf(tmp_path / "more.nc", engine="h5netcdf")
+    files = [*months[:2], tmp_path / "more.nc"]
+    gridref.build(files, tmp_path / "whole", "time", join="outer")
+    gridref.build(months[:2], tmp_path / "cube", "time", join="outer")
+    catalog = gridref.open_catalog(tmp_path / "cube")
+    with pytest.raises(CombineError, match="pr"):
+        catalog.append(tmp_path / "more.nc", join="exact")
+    grown = catalog.append(tmp_path / "more.nc")
+    assert grown.info.digest == gridref.open_catalog(tmp_path / "whole").info.digest
+    assert np.isnan(grown["pr"][:10]).all()
+    assert np.array_equal(grown["pr"][10:], grown["tas"][10:] * 2)
+
+
+def test_catalogs_of_one_file_or_of_version_1_name_the_dimension(
+    months: list[Path], tmp_path: Path
+) -> None:
+    gridref.write_catalog(gridref.scan(months[0]), tmp_path / "one")
+    one = gridref.open_catalog(tmp_path / "one")
+    with pytest.raises(InvalidRequestError, match="name the dimension"):
+        one.append(months[1])
+    grown = one.append(months[1], concat_dim="time")
+    assert grown.append(months[2]).info.digest == built(months[:3], tmp_path / "three").info.digest
+
+
+def test_in_several_dimensions(tmp_path: Path, months: list[Path]) -> None:
+    with xr.open_mfdataset(
+        months[:2], data_vars="minimal", coords="minimal", compat="override"
+    ) as one:
+        whole = one.load()
+    for name, part in (("w", slice(0, 3)), ("e", slice(3, 6))):
+        whole.isel(lon=part).to_netcdf(tmp_path / f"{name}.nc", engine="h5netcdf")
+    catalog = tmp_path / "cube"
+    gridref.build([tmp_path / "w.nc"], catalog, "time")
+    gridref.open_catalog(catalog).append(tmp_path / "e.nc", concat_dim="lon")
+    with xr.open_dataset(catalog, engine="gridref") as shown:
+        xr.testing.assert_identical(shown.load().tas, whole.tas)
+
+
+def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "gridref", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_on_the_command_line(months: list[Path], tmp_path: Path) -> None:
+    catalog = tmp_path / "cube.gridref"
+    assert run("build", *months[:2], "--concat-dim", "time", "-o", catalog).returncode == 0
+    done = run("append", catalog, *months[1:4])
+    assert done.returncode == 0, done.stderr
+    assert "it is in the catalog" in done.stderr
+    assert_shows(catalog, months[:4])
+    bad = run("append", catalog, month(tmp_path, 9, shift=0.5))
+    assert bad.returncode == 1
+    assert "lat" in bad.stderr
+    assert_shows(catalog, months[:4])
