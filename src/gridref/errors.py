@@ -38,6 +38,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from gridref.secrets import without_secrets
+
 __all__ = [
     "PROBLEM_CAUSES",
     "CatalogConflictError",
@@ -75,7 +77,7 @@ class Place:
     Attributes
     ----------
     source
-        URL or path of the file.
+        URL or path of the file; credentials and queries of URLs are left out.
     variable
         Path of the array inside its group, like ``/model/tas``.
     chunk
@@ -89,6 +91,10 @@ class Place:
     chunk: tuple[int, ...] | None = None
     start: int | None = None
     stop: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.source is not None:
+            object.__setattr__(self, "source", without_secrets(self.source))
 
     def __str__(self) -> str:
         parts = []
@@ -115,7 +121,7 @@ class GridrefError(Exception):
     Parameters
     ----------
     reason
-        What is wrong, and what to do, in one line.
+        What is wrong, and what to do, in one line; credentials and queries of URLs are left out.
     place
         Where it is wrong. It is written behind the reason.
     """
@@ -124,6 +130,7 @@ class GridrefError(Exception):
     """Stable name of the class of errors."""
 
     def __init__(self, reason: str, place: Place | None = None) -> None:
+        reason = without_secrets(reason)
         super().__init__(reason)
         self.reason = reason
         self.place = place if place is not None else Place()
@@ -329,6 +336,8 @@ class Problem:
     sources: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "message", without_secrets(self.message))
+        object.__setattr__(self, "sources", tuple(map(without_secrets, self.sources)))
         assert self.cause in PROBLEM_CAUSES, f"add {self.cause!r} to PROBLEM_CAUSES"
 
     def __str__(self) -> str:

@@ -189,7 +189,7 @@ def from_virtualizarr(
     for path, dataset in _datasets(virtual).items():
         head = f"{path}/" if path else ""
         references |= {f"{head}{key}": held for key, held in _references(dataset).items()}
-    return scan_references("virtualizarr", references, ScanOptions(**options))
+    return scan_references("virtualizarr", references, ScanOptions(**{"allow": "*", **options}))
 
 
 def _storage_options(url: str, registry: Any) -> dict[str, Any] | None:

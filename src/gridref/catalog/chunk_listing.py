@@ -15,6 +15,7 @@ from gridref.model.array import VirtualArray
 from gridref.model.listing import NO_ROW, ChunkListing, ListedChunks
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
 from gridref.options import check_names
+from gridref.secrets import without_signature
 
 __all__ = [
     "CHUNK_LISTING_SCHEMA",
@@ -170,19 +171,24 @@ def _decoded_bytes(array: VirtualArray, listed: ListedChunks) -> pa.Array:
 
 
 def listed_sources(sources: Sequence[Source]) -> pa.Table:
-    """Sources as Arrow rows."""
+    """Sources as Arrow rows; credentials in their addresses are left out."""
+    urls = _shown_urls(sources)
     names = {
-        "url": pa.string(),
         "size_bytes": pa.int64(),
         "mtime_ns": pa.int64(),
         "etag": pa.string(),
     }
     return pa.table(
-        {
+        {"url": urls}
+        | {
             name: pa.array([getattr(source, name) for source in sources], type_)
             for name, type_ in names.items()
         }
     )
+
+
+def _shown_urls(sources: Sequence[Source]) -> pa.Array:
+    return pa.array([without_signature(source.url) for source in sources], pa.string())
 
 
 class _Urls:
@@ -196,7 +202,7 @@ class _Urls:
         """The addresses."""
         if sources is not self._sources:
             self._sources = sources
-            self._urls = pa.array([source.url for source in sources], pa.string())
+            self._urls = _shown_urls(sources)
         return self._urls
 
 

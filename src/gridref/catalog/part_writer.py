@@ -30,6 +30,7 @@ from gridref.catalog.trust import remember
 from gridref.errors import GridrefError, Place
 from gridref.model.array import VirtualArray
 from gridref.model.manifest import ChunkState, Source
+from gridref.secrets import without_signature
 
 __all__ = ["WrittenPart", "part_files", "recounted", "write_part"]
 
@@ -54,6 +55,8 @@ def write_part(
     arrays: Mapping[str, VirtualArray],
     source_urls: SourceUrls = "absolute",
     prefixes: Sequence[str] = (),
+    *,
+    keep_secrets: bool = False,
 ) -> WrittenPart:
     """Write the rows of arrays, and remove what was written where that fails.
 
@@ -69,12 +72,14 @@ def write_part(
         Whether addresses are stored relative to the folder where possible.
     prefixes
         Beginnings of addresses that are known already.
+    keep_secrets
+        Whether credentials and signatures in addresses are kept.
     """
     layouts = _layouts(arrays)
     described = list(zip(arrays.values(), layouts, strict=True))
     names = part_files(commit)
     with _removed_on_failure(folder, names):
-        rows = _Rows(folder, described, list(arrays), source_urls)
+        rows = _Rows(folder, described, list(arrays), source_urls, keep_secrets)
         with _table(folder, names[0], CHUNK_SCHEMA) as chunks:
             for batch in chunk_batches(described, rows.index):
                 chunks.write(batch.to_arrow(rows.names))
@@ -111,7 +116,9 @@ class _Rows:
         arrays: list[tuple[VirtualArray, RowLayout]],
         names: list[str],
         source_urls: SourceUrls,
+        keep_secrets: bool,
     ) -> None:
+        self._keeps_secrets = keep_secrets
         self.names = names
         self.index = SourceIndex()
         self.urls: list[str] = []
@@ -130,7 +137,8 @@ class _Rows:
         _add_counts(self._sums, batch)
 
     def _stored_url(self, source: Source) -> str:
-        return relative_url(source.url, self._folder.url) if self._folder else source.url
+        url = source.url if self._keeps_secrets else without_signature(source.url)
+        return relative_url(url, self._folder.url) if self._folder else url
 
     def finished(self) -> dict[str, ArrayRows]:
         """The rows of each array."""

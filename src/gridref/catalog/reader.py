@@ -25,6 +25,7 @@ from gridref.io import Allow, absolute_url, catalog_options
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.manifest import Source
 from gridref.options import check_names
+from gridref.secrets import without_secrets
 
 __all__ = ["CatalogGroup", "CatalogInfo", "open_catalog"]
 
@@ -276,7 +277,7 @@ def _info(root: Root, url: str) -> CatalogInfo:
     tables = [part.tables for part in root.snapshot.parts]
     n_sources, n_blocks, n_chunks = (sum(t[i].n_rows for t in tables) for i in range(3))
     return CatalogInfo(
-        url=url,
+        url=without_secrets(url),
         digest=root.snapshot.digest,
         format_version=root.format_version,
         created_by=root.created_by,

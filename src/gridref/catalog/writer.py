@@ -53,6 +53,7 @@ def write_catalog(
     extra: Mapping[str, Any] | None = None,
     sources: SourceUrls = "absolute",
     recipe: Mapping[str, Any] | None = None,
+    keep_secrets: bool = False,
 ) -> str:
     """Write a catalog, or replace one in one step: see `gridref.write_catalog`.
 
@@ -66,7 +67,7 @@ def write_catalog(
     storage_options = catalog_options(storage_options)
     folder = open_folder(url, storage_options)
     try:
-        return write_to_folder(group, folder, dict(extra or {}), sources, recipe)
+        return write_to_folder(group, folder, dict(extra or {}), sources, recipe, keep_secrets)
     except OSError as error:
         if isinstance(error, GridrefError):
             raise
@@ -81,12 +82,13 @@ def write_to_folder(
     extra: Mapping[str, Any],
     sources: SourceUrls,
     recipe: Mapping[str, Any] | None = None,
+    keep_secrets: bool = False,
 ) -> str:
     """Write a catalog into a folder: see `write_catalog`."""
     _check_extra(extra)
     before = _to_be_replaced(folder)
     name = new_id()
-    written = write_part(folder, name, group.all_arrays(), sources)
+    written = write_part(folder, name, group.all_arrays(), sources, keep_secrets=keep_secrets)
     try:
         commit = Commit(name, None, now(), "write", _said(group))
         snapshot = _snapshot(group, written, commit, sources, extra, recipe)

@@ -48,7 +48,7 @@ class ScanOptions:
     """
 
     on_unsupported: OnUnsupported = "raise"
-    storage_options: Mapping[str, Any] | None = field(default=None, hash=False)
+    storage_options: Mapping[str, Any] | None = field(default=None, hash=False, repr=False)
     allow: Allow = field(default=None, hash=False)
     phony_dims: PhonyDims = "sort"
     max_chunk_bytes: int = 4 << 20

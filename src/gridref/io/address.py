@@ -16,10 +16,10 @@ import fsspec.core
 
 from gridref.errors import InvalidRequestError, SourceUnavailableError
 from gridref.extras import missing_package
-from gridref.io.faults import RetryPolicy, is_absent, unavailable
+from gridref.io.faults import RetryPolicy, is_absent, shown, unavailable
 from gridref.io.http_client import HttpClient
 from gridref.io.limit import within_limit
-from gridref.model.source_policy import SourcePolicy
+from gridref.model.source_policy import SourcePolicy, checked_prefix
 
 __all__ = [
     "DataNames",
@@ -134,14 +134,16 @@ def options_for(
 
     `storage_options` are either options of the filesystem, or a mapping of protocol to such
     options: ``{"s3": {"anon": True}, "https": {...}}``. A chained URL gets the latter whole, as
-    fsspec wants it. ``"catalog"`` among the protocols is for `catalog_options`.
+    fsspec wants it. A key may also be the beginning of URLs, ``{"https://host/data/": {...}}``: its
+    options are for these alone, instead of those of the protocol. ``"catalog"`` among the keys is
+    for `catalog_options`.
 
     Raises
     ------
     InvalidRequestError
         For options of both forms at once.
     """
-    options = dict(storage_options or {})
+    options = _by_protocol(url, storage_options or {})
     match = _PROTOCOL.match(url)
     protocol = match[1] if match else "file"
     if "::" in url:
@@ -159,6 +161,23 @@ def options_for(
     return options
 
 
+def _by_protocol(url: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options for a URL, of which those for the beginning of it are those of its protocol."""
+    general = {name: value for name, value in options.items() if "://" not in name}
+    if len(general) == len(options):
+        return general
+    _is_by_protocol(options)  # refuses those of one filesystem beside them
+    base = url.rpartition("::")[2]
+    fitting = [
+        name
+        for name in options.keys() - general.keys()
+        if SourcePolicy("", (checked_prefix(name),)).allows(base)
+    ]
+    if fitting:
+        general[base.partition("://")[0]] = options[max(fitting, key=len)]
+    return general
+
+
 def catalog_options(storage_options: Mapping[str, Any] | None) -> Mapping[str, Any]:
     """The options of a catalog's own address: those under ``"catalog"``, else those of all."""
     options = dict(storage_options or {})
@@ -172,7 +191,8 @@ def _is_by_protocol(options: Mapping[str, Any]) -> bool:
     named = [
         name
         for name, value in options.items()
-        if isinstance(value, Mapping) and (name == _CATALOG or name in fsspec.available_protocols())
+        if isinstance(value, Mapping)
+        and (name == _CATALOG or "://" in name or name in fsspec.available_protocols())
     ]
     if named and len(named) < len(options):
         others = ", ".join(sorted({*options} - {*named}))
@@ -213,10 +233,10 @@ def open_filesystem(
     except ImportError as error:
         raise missing_package(f"reading {url}", error) from error
     except (TypeError, ValueError) as error:
-        raise InvalidRequestError(f"cannot open the filesystem of {url}: {error}") from error
-    except Exception as error:
+        raise InvalidRequestError(f"cannot open the filesystem of {url}: {error}") from shown(error)
+    except Exception as error:  # noqa: BLE001 - becomes one of ours
         # Archives are opened here: one that is gone must not look like a chunk that never was.
-        raise unavailable(url, error) from error
+        raise unavailable(url, error) from shown(error)
     return filesystem, path
 
 

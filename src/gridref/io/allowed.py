@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from gridref.errors import InvalidRequestError
 from gridref.io.address import absolute_url, is_local, real_path
 from gridref.model.source_policy import EVERYTHING, SourcePolicy, checked_prefix
+from gridref.secrets import without_secrets
 
 __all__ = ["VARIABLE", "Allow", "policy_for"]
 
@@ -43,7 +44,9 @@ def policy_for(named_by: str, allow: Allow) -> SourcePolicy:
     elif allow is not None:
         given = list(allow)
     given += filter(None, os.environ.get(VARIABLE, "").split(","))
-    return SourcePolicy(named_by, tuple(map(_prefix, given)), _own_folder(named_by))
+    return SourcePolicy(
+        without_secrets(named_by), tuple(map(_prefix, given)), _own_folder(named_by)
+    )
 
 
 def _prefix(given: str | os.PathLike[str]) -> str:

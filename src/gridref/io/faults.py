@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from gridref.errors import GridrefError, Place, SourceUnavailableError
+from gridref.secrets import without_secrets
 
-__all__ = ["RetryPolicy", "is_absent", "is_transient", "status_of", "unavailable"]
+__all__ = ["RetryPolicy", "is_absent", "is_transient", "shown", "status_of", "unavailable"]
 
 _PERMANENT = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
 _TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -83,10 +84,10 @@ class RetryPolicy:
                 return action()
             except GridrefError:
                 raise
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - becomes one of ours
                 delay = next(delays, None) if is_transient(error) else None
                 if delay is None:
-                    raise unavailable(url, error) from error
+                    raise unavailable(url, error) from shown(error)
             time.sleep(delay)
 
 
@@ -107,6 +108,8 @@ def is_absent(error: BaseException) -> bool:
     """Whether an error means that there is no such file; of our errors, the cause is examined."""
     if isinstance(error, SourceUnavailableError) and error.__cause__ is not None:
         error = error.__cause__
+    if isinstance(error, _HiddenError):
+        return error.absent
     error = _true_cause(error)
     return isinstance(error, FileNotFoundError | NotADirectoryError) or status_of(error) in (
         404,
@@ -134,6 +137,25 @@ def unavailable(
         text = str(error) or repr(error)
         reason = f"the file cannot be read: {type(error).__name__}: {text}"
     return SourceUnavailableError(reason, Place(source=url, start=start, stop=stop))
+
+
+class _HiddenError(OSError):
+    """What an error said that had credentials in it, without them."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(without_secrets(f"{type(error).__name__}: {error}"))
+        self.status = status_of(error)
+        self.absent = is_absent(error)
+
+
+def shown(error: BaseException) -> BaseException:
+    """An error as the cause of one of ours: without credentials, also of what caused it."""
+    told: BaseException | None = error
+    while told is not None:
+        if without_secrets(str(told)) != str(told):
+            return _HiddenError(error)
+        told = told.__cause__ or told.__context__
+    return error
 
 
 def _true_cause(error: BaseException) -> BaseException:

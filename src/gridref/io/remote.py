@@ -16,7 +16,7 @@ from gridref.errors import GridrefError, Place, SourceUnavailableError
 from gridref.forks import new_lock, tell_in_children
 from gridref.io.address import open_filesystem
 from gridref.io.answers import ask_described, describes_answers
-from gridref.io.faults import RetryPolicy, is_transient, status_of, unavailable
+from gridref.io.faults import RetryPolicy, is_transient, shown, status_of, unavailable
 from gridref.io.identity import check_identity, source_of_info
 from gridref.io.limit import MAX_REQUESTS, requests_in_flight, within_limit
 from gridref.io.traffic import current_traffic
@@ -195,7 +195,7 @@ def _ours(url: str, failure: BaseException, start: int, stop: int) -> GridrefErr
     if isinstance(failure, GridrefError):
         return failure.located(Place(source=url, start=start, stop=stop))
     error = unavailable(url, failure, start, stop)
-    error.__cause__ = failure
+    error.__cause__ = shown(failure)
     return error
 
 

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from gridref.errors import InvalidRequestError
 from gridref.model.columns import condensed, joined_columns, taken
 from gridref.model.source_policy import SourcePolicy
+from gridref.secrets import without_secrets
 
 __all__ = [
     "ChunkManifest",
@@ -50,6 +51,17 @@ class Source:
     mtime_ns: int | None = None
     etag: str | None = None
     policy: SourcePolicy | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def identity(self) -> str:
+        """All that tells it from other sources, for hashes: not to be shown, as `repr` is."""
+        described = (
+            f"size_bytes={self.size_bytes!r}, mtime_ns={self.mtime_ns!r}, etag={self.etag!r}"
+        )
+        return f"Source(url={self.url!r}, {described})"
+
+    def __repr__(self) -> str:
+        return without_secrets(self.identity)
 
 
 class ChunkState(IntEnum):

@@ -9,6 +9,8 @@ from itertools import groupby, repeat
 from operator import attrgetter
 from typing import NamedTuple, overload
 
+from gridref.secrets import without_secrets
+
 __all__ = ["Fate", "Finding", "FindingRuns", "ScanReport"]
 
 
@@ -134,6 +136,11 @@ class ScanReport:
     findings: Sequence[Finding] = ()
     n_requests: int = 0
     n_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.findings, FindingRuns):  # those are of other reports
+            shown = tuple(f._replace(source=without_secrets(f.source)) for f in self.findings)
+            object.__setattr__(self, "findings", shown)
 
     @classmethod
     def joined(cls, reports: Sequence[ScanReport]) -> ScanReport:

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from gridref.errors import InvalidRequestError, Place, SourceNotAllowedError
+from gridref.secrets import without_secrets
 
-__all__ = ["EVERYTHING", "SourcePolicy", "checked_prefix", "common_folders", "without_secrets"]
+__all__ = ["EVERYTHING", "SourcePolicy", "checked_prefix", "common_folders"]
 
 EVERYTHING = "*"
 """The prefix of all addresses."""
@@ -27,12 +28,6 @@ _PROTOCOL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _AMBIGUOUS = re.compile(r"[\\\x00-\x20\x7f]")
 _LOCAL = ("file", "local")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-_SECRETS = re.compile(r"(?<=://)[^/@\s]*@|(?<=\w)\?[^\s,\]'\"]+")
-
-
-def without_secrets(text: str) -> str:
-    """A text without the credentials and query strings of the URLs in it."""
-    return _SECRETS.sub("", text)
 
 
 @dataclass(frozen=True)
@@ -91,9 +86,9 @@ class SourcePolicy:
         shown = self.needed or common_folders([address])
         wanted = repr(shown[0]) if len(shown) == 1 else repr(list(shown))
         raise SourceNotAllowedError(
-            f"{without_secrets(self.named_by)} names sources that it may not read: if you trust it,"
+            f"{self.named_by} names sources that it may not read: if you trust it,"
             f" say allow={wanted} (or GRIDREF_ALLOW in the environment)",
-            Place(source=without_secrets(address)),
+            Place(source=address),
         )
 
 

@@ -96,7 +96,7 @@ def _identify_rows(rows: ChunkManifest, digest: hashlib.blake2b) -> None:
     in_file = rows.state == ChunkState.RANGE
     used, numbers = np.unique(rows.source[in_file], return_inverse=True)
     for number in used.tolist():
-        digest.update(repr(rows.sources[number]).encode())
+        digest.update(rows.sources[number].identity.encode())
     _add(digest, numbers, rows.offset[in_file], rows.length, rows.state)
     if rows.filter_mask is not None and rows.filter_mask.any():
         _add(digest, rows.filter_mask)

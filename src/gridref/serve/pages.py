@@ -75,7 +75,7 @@ class ReferencePage:
 
     @cached_property
     def _identities(self) -> list[bytes]:
-        return [repr(source).encode() for source in self.references.sources]
+        return [source.identity.encode() for source in self.references.sources]
 
     def chunk(self, path: str, coords: tuple[int, ...]) -> VirtualObject | None:
         """What answers for a chunk of the page; None where it is missing."""

@@ -71,7 +71,7 @@ class References:
         """An entity tag of the chunks' content, as far as sources tell."""
         columns = [self.source, self.offset, self.length, self.present]
         return digest_of(
-            *(repr(source).encode() for source in self.sources),
+            *(source.identity.encode() for source in self.sources),
             *self.literals,
             *(column.tobytes() for column in columns),
         )

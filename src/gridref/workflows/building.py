@@ -37,6 +37,7 @@ def build(
     *,
     storage_options: Mapping[str, Any] | None = None,
     relative: bool = False,
+    keep_secrets: bool = False,
     progress: Progress | None = None,
     **options: Any,
 ) -> VirtualGroup:
@@ -56,6 +57,9 @@ def build(
     relative
         Keep the addresses of the files as seen from the catalog where both lie on one filesystem,
         so that both can be moved together.
+    keep_secrets
+        Keep credentials and signatures that stand in the addresses of files (``user:password@``,
+        presigned queries). By default they are left out, and reading needs `storage_options`.
     progress
         Called with the number of files done, and of all files.
     **options
@@ -81,7 +85,14 @@ def build(
     job = Job.of({**options, "concat_dim": concat_dim, "storage_options": storage_options})
     group = job.run(files, progress).unwrap()
     sources: Literal["absolute", "relative"] = "relative" if relative else "absolute"
-    write_catalog(group, os.fspath(catalog), storage_options, sources=sources, recipe=job.recipe)
+    write_catalog(
+        group,
+        os.fspath(catalog),
+        storage_options,
+        sources=sources,
+        recipe=job.recipe,
+        keep_secrets=keep_secrets,
+    )
     return readable(group, Sources(storage_options))
 
 
@@ -92,6 +103,7 @@ def plan(
     *,
     storage_options: Mapping[str, Any] | None = None,
     relative: bool = False,
+    keep_secrets: bool = False,
     progress: Progress | None = None,
     **options: Any,
 ) -> Combination:
@@ -101,8 +113,8 @@ def plan(
     ----------
     files, concat_dim, storage_options, progress, **options
         As for `build`.
-    relative
-        As for `build`: it changes nothing of a plan.
+    relative, keep_secrets
+        As for `build`: they change nothing of a plan.
 
     Returns
     -------

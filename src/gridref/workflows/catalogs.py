@@ -66,6 +66,7 @@ def write_catalog(
     storage_options: Mapping[str, Any] | None = None,
     extra: Mapping[str, Any] | None = None,
     sources: Literal["absolute", "relative"] = "absolute",
+    keep_secrets: bool = False,
 ) -> str:
     """Write a catalog, or replace one in one step.
 
@@ -85,6 +86,9 @@ def write_catalog(
         ``"absolute"`` stores the addresses of the sources as they are; ``"relative"`` stores them
         as seen from the catalog where both lie on one filesystem, so that both can be moved
         together.
+    keep_secrets
+        Keep credentials and signatures that stand in the addresses of files (``user:password@``,
+        presigned queries). By default they are left out, and reading needs `storage_options`.
 
     Returns
     -------
@@ -103,4 +107,6 @@ def write_catalog(
     SourceUnavailableError
         If a remote filesystem cannot be reached or refuses.
     """
-    return put_catalog(group, catalog, storage_options, extra=extra, sources=sources)
+    return put_catalog(
+        group, catalog, storage_options, extra=extra, sources=sources, keep_secrets=keep_secrets
+    )

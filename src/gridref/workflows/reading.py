@@ -27,7 +27,7 @@ class Sources:
         Options of fsspec's filesystems.
     """
 
-    storage_options: Mapping[str, Any] | None = field(default=None, hash=False)
+    storage_options: Mapping[str, Any] | None = field(default=None, hash=False, repr=False)
 
     @cached_property
     def reader(self) -> Reader:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -48,7 +50,8 @@ StorageOptions = Annotated[
         "-O",
         "--option",
         metavar="KEY=VALUE",
-        help="fsspec option of remote files, of one protocol only as s3.anon=true; repeatable.",
+        help="fsspec option of remote files, of one protocol only as s3.anon=true; repeatable."
+        " @FILE reads all from a file of JSON, so that no credentials show among the processes.",
     ),
 ]
 Allowed = Annotated[
@@ -157,6 +160,12 @@ BUILD_OPTIONS: Mapping[str, Any] = {
     "relative": _option(
         bool, "Addresses of files are kept relative to the catalog's.", None, "--relative"
     ),
+    "keep_secrets": _option(
+        bool,
+        "Keep credentials and signatures in addresses, as user:password@ and presigned queries.",
+        None,
+        "--keep-secrets",
+    ),
     "storage_options": StorageOptions,
 }
 """Type of each option of `gridref.build` and `gridref.plan` by its name in Python."""
@@ -235,6 +244,8 @@ def _parsed(name: str, value: Any) -> Any:
 def parse_options(entries: list[str] | None) -> dict[str, Any]:
     """Fsspec options from ``key=value`` entries; true, false and numbers are read as such.
 
+    ``@FILE`` stands for the JSON object in a file.
+
     A dot in a key makes options inside options: ``s3.anon=true``, which also is how the options of
     one protocol are written.
 
@@ -245,16 +256,31 @@ def parse_options(entries: list[str] | None) -> dict[str, Any]:
     """
     options: dict[str, Any] = {}
     for entry in entries or []:
+        if entry.startswith("@"):
+            options |= _options_file(entry[1:])
+            continue
         key, separator, text = entry.partition("=")
         *outer, name = key.split(".")
         if not separator or not all((*outer, name)):
-            raise InvalidRequestError(f"--storage-options is written KEY=VALUE, got {entry!r}")
+            raise InvalidRequestError(
+                "--storage-options is written KEY=VALUE or @FILE; one of them is not"
+            )
         inner = options
         for part in outer:
             inner = inner.setdefault(part, {})
             if not isinstance(inner, dict):
                 raise InvalidRequestError(f"--storage-options {part} is a value and holds others")
         inner[name] = _value(text)
+    return options
+
+
+def _options_file(path: str) -> dict[str, Any]:
+    try:
+        options = json.loads(Path(path).read_bytes())
+    except (OSError, ValueError) as error:
+        raise InvalidRequestError(f"--storage-options @{path} cannot be read: {error}") from None
+    if not isinstance(options, dict):
+        raise InvalidRequestError(f"--storage-options @{path} is not a JSON object")
     return options
 
 

@@ -29,8 +29,8 @@ from gridref.adapters.http.visitors import Visitors
 from gridref.errors import GridrefError
 from gridref.io import Allow
 from gridref.model.array import VirtualGroup
-from gridref.model.source_policy import without_secrets
 from gridref.options import verb
+from gridref.secrets import without_secrets
 from gridref.serve.objects import VirtualObject
 from gridref.serve.tasks import Buffer
 from gridref.serve.views import ViewOptions

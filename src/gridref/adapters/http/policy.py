@@ -6,7 +6,7 @@ import re
 
 from gridref.errors import GridrefError, SourceNotAllowedError
 from gridref.io import absolute_url, is_local
-from gridref.model.source_policy import without_secrets
+from gridref.secrets import without_secrets
 
 __all__ = ["public_text"]
 

@@ -47,7 +47,7 @@ class SiteOptions:
         Size of the cache of decoded chunks of each catalog.
     """
 
-    storage_options: Mapping[str, Any] | None = None
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     allow: Allow = None
     shown: Mapping[str, Any] = field(default_factory=dict)
     cache_bytes: int = CACHE_BYTES

@@ -20,6 +20,7 @@ from gridref.io import Allow, SourcePool
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.enumeration import CF_FLAGS
 from gridref.options import check_names, verb
+from gridref.secrets import without_secrets
 from gridref.serve.reader import Reader
 from gridref.workflows.opening import group_path, open_group, reader_for, subgroup
 
@@ -197,4 +198,4 @@ def _attributes(array: VirtualArray) -> dict[str, Any]:
 
 
 def _address(source: str | os.PathLike[str] | VirtualGroup) -> str | None:
-    return None if isinstance(source, VirtualGroup) else os.fspath(source)
+    return None if isinstance(source, VirtualGroup) else without_secrets(os.fspath(source))

@@ -22,6 +22,7 @@ from gridref.combine.calendars import is_time_like
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.options import refuses_unknown, verb
+from gridref.secrets import without_secrets
 from gridref.serve.reader import Reader
 from gridref.workflows.decoding import coordinate_names, decoded
 from gridref.workflows.opening import reader_for
@@ -115,7 +116,7 @@ def group_to_dataset(
         dataset = dataset.assign_coords(xr.Coordinates({name: variables[name]}, indexes))
     dataset.encoding["unlimited_dims"] = set(group.unlimited_dims)
     if source is not None:
-        dataset.encoding["source"] = source
+        dataset.encoding["source"] = without_secrets(source)
     return dataset
 
 

@@ -22,6 +22,7 @@ from gridref.errors import ReadOnlyError
 from gridref.io import Allow
 from gridref.model.array import VirtualGroup
 from gridref.options import verb
+from gridref.secrets import without_secrets
 from gridref.serve.objects import ObjectReader, VirtualObject
 from gridref.serve.protocols import ObjectSpace
 from gridref.serve.views import View, ViewOptions
@@ -292,7 +293,7 @@ def _opened(
 ) -> GridrefStore:
     group = open_group(catalog, storage_options, allow, digest=digest)
     space, reader = open_space(group, options, storage_options)
-    name = repr(group) if isinstance(catalog, VirtualGroup) else os.fspath(catalog)
+    name = repr(group) if isinstance(catalog, VirtualGroup) else without_secrets(os.fspath(catalog))
     return GridrefStore(space, reader, name=name, recipe=(catalog, options, storage_options))
 
 

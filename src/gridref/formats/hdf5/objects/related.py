@@ -10,7 +10,7 @@ import os
 
 from gridref.errors import SourceUnavailableError
 from gridref.formats.options import ScanOptions
-from gridref.io import beside, describe_source, is_local
+from gridref.io import beside, describe_source, is_absent, is_local
 from gridref.model.manifest import Source
 
 __all__ = ["external_file", "linked_file", "virtual_file"]
@@ -60,7 +60,7 @@ def virtual_file(url: str, name: str, options: ScanOptions) -> Source | None:
     try:
         return _first(_candidates(url, name, "HDF5_VDS_PREFIX", cwd_first=False), options)
     except SourceUnavailableError as error:
-        if is_local(url) or isinstance(error.__cause__, FileNotFoundError):
+        if is_local(url) or is_absent(error):
             return None
         raise
 

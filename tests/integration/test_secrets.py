@@ -1,0 +1,144 @@
+"""Credentials that are given for files: where they go, and where they do not stand."""
+
+import json
+import logging
+import os
+import pickle
+import subprocess
+import sys
+import traceback
+
+import h5py
+import httpx
+import numpy as np
+import pytest
+import xarray as xr
+
+import gridref
+from gridref.adapters.http import create_app
+from gridref.errors import GridrefError, InvalidRequestError
+from gridref.io import options_for
+from tests.http_server import Site, serving
+from tests.uvicorn_server import running
+
+SECRET = "S3cr3tX"
+VALUES = np.arange(12, dtype="<i4")
+SHAPES = [
+    f"http://me:{SECRET}@{{host}}/a.h5",
+    f"http://{{host}}/a.h5?X-Amz-Credential={SECRET}%2F20260101&X-Amz-Signature={SECRET}",
+    f"http://{{host}}/a.h5?sv=2022&sr=b&sig={SECRET}%3D",
+    f"http://{{host}}/a.h5?Expires=1&Signature={SECRET}&Key-Pair-Id={SECRET}",
+    f"http://{{host}}/a.h5?token={SECRET}",
+    f"simplecache::http://{{host}}/a.h5?access_token={SECRET}",
+]
+
+
+@pytest.fixture
+def site(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("v", data=VALUES, chunks=(4,))
+    with serving(Site({"/a.h5": (tmp_path / "a.h5").read_bytes()}, {"/a.h5": '"1"'})) as site:
+        yield site
+
+
+def written(folder):
+    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_addresses_with_credentials(shape, site, tmp_path, caplog):
+    caplog.set_level(logging.DEBUG)
+    url = shape.format(host=site.url.removeprefix("http://"))
+    catalog = tmp_path / "cube.gridref"
+    group = gridref.build(url, str(catalog))
+    assert group["v"].read().tolist() == VALUES.tolist()
+    shown = [repr(group), repr(group["v"]), repr(group["v"].manifests), repr(group.report.findings)]
+    opened = gridref.open_catalog(catalog)
+    assert opened["v"].read().tolist() == VALUES.tolist()
+    shown += [repr(opened), repr(opened.info), repr(opened.sources().to_pydict())]
+    shown += [repr(gridref.open_store(catalog)), pickle.dumps(opened).decode("latin-1")]
+    with xr.open_dataset(catalog, engine="gridref") as dataset:
+        shown += [repr(dataset), repr(dataset.encoding), repr(dataset["v"].encoding)]
+    shown += [repr(gridref.open_virtual_dataset(url).encoding)]
+    shown += [written(catalog).decode("latin-1")]
+    site.forbidden.add("/a.h5")
+    for fails in (lambda: gridref.scan(url), lambda: gridref.scan_many([url, url + "x"])):
+        with pytest.raises(GridrefError) as raised:
+            fails()
+        shown += ["".join(traceback.format_exception(raised.value)), repr(raised.value)]
+    shown += [record.getMessage() for record in caplog.records if record.name.startswith("gridref")]
+    for number, text in enumerate(shown):
+        assert SECRET not in text, number
+
+
+def test_they_are_kept_where_that_is_asked_for(site, tmp_path):
+    catalog = tmp_path / "cube.gridref"
+    gridref.build(f"{site.url}/a.h5?token={SECRET}", str(catalog), keep_secrets=True)
+    (source,) = gridref.open_catalog(catalog).source_list
+    assert source.url.endswith(f"?token={SECRET}")
+    assert SECRET not in repr(gridref.open_catalog(catalog).sources().to_pydict())
+
+
+def test_options_are_for_what_they_were_given_for(site):
+    options = {
+        "https": {"headers": {"X-Key": "general"}},
+        "https://a.example.org/": {"headers": {"X-Key": SECRET}},
+        "https://a.example.org/deeper": {"headers": {"X-Key": "deeper"}},
+    }
+
+    def key(url):
+        options_of_it = options_for(url, options)
+        inner = options_of_it["https"] if "::" in url else options_of_it
+        return inner.get("headers", {}).get("X-Key")
+
+    assert key("https://a.example.org/x.nc") == SECRET
+    assert key("https://a.example.org/deeper/x.nc") == "deeper"
+    assert key("zip://x.nc::https://a.example.org/x.zip") == SECRET
+    for other in ("https://b.example.org/x.nc", "https://a.example.org.evil.org/x.nc"):
+        assert key(other) == "general"
+    assert "headers" not in options_for("http://a.example.org/x.nc", options)
+    assert SECRET not in str(options_for("s3://a/x", options))
+    with pytest.raises(InvalidRequestError, match="beside them, anon"):
+        options_for("s3://a/x", {"https://a.example.org/": {}, "anon": True})
+    options = {f"{site.url}/": {"headers": {"X-Key": SECRET}}}
+    assert gridref.scan(f"{site.url}/a.h5", storage_options=options)["v"].read()[3] == 3
+    assert all(headers["X-Key"] == SECRET for headers in site.headers)
+
+
+def test_options_stand_in_no_repr_error_or_answer(site, tmp_path, caplog):
+    options = {"http": {"headers": {"X-Key": SECRET}}}
+    catalog = tmp_path / "cube.gridref"
+    group = gridref.build(f"{site.url}/a.h5", str(catalog), storage_options=options)
+    opened = gridref.open_catalog(catalog, storage_options=options)
+    shown = [repr(each) for each in (group, group["v"], opened, opened["v"], opened["v"].access)]
+    with running(create_app([catalog], storage_options=options)) as url:
+        site.failing["/a.h5"] = 403
+        answer = httpx.get(f"{url}/cube/portable/v/c/0")
+        assert answer.status_code == 502
+        shown += [answer.text, str(answer.headers), httpx.get(f"{url}/metrics").text]
+    with pytest.raises(GridrefError) as raised:
+        opened["v"].read()
+    shown += ["".join(traceback.format_exception(raised.value)), caplog.text]
+    shown += [written(catalog).decode("latin-1")]
+    for number, text in enumerate(shown):
+        assert SECRET not in text, number
+
+
+def test_options_out_of_a_file(site, tmp_path):
+    path = tmp_path / "options.json"
+    path.write_text(json.dumps({site.url: {"headers": {"X-Key": SECRET}}}))
+
+    def run(*arguments):
+        command = [sys.executable, "-m", "gridref", *map(str, arguments)]
+        return subprocess.run(command, env=os.environ, capture_output=True, text=True, check=False)
+
+    done = run("build", f"{site.url}/a.h5", "-o", tmp_path / "c.gridref", "-O", f"@{path}")
+    assert done.returncode == 0, done.stderr
+    assert site.headers
+    assert all(headers["X-Key"] == SECRET for headers in site.headers)
+    refused = run("info", tmp_path / "c.gridref", "-O", SECRET)
+    assert refused.returncode == 1
+    assert SECRET not in refused.stderr
+    for content in ("[]", "{", None):
+        path.unlink() if content is None else path.write_text(content)
+        assert run("info", tmp_path / "c.gridref", "-O", f"@{path}").returncode == 1

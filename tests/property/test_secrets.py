@@ -1,0 +1,80 @@
+"""Credentials in addresses, of all shapes: not in what is kept, and not in what is shown."""
+
+from urllib.parse import quote
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gridref.errors import GridrefError, Place, Problem, SourceUnavailableError
+from gridref.io.allowed import policy_for
+from gridref.io.faults import unavailable
+from gridref.model.manifest import Source
+from gridref.model.scan_report import Fate, Finding, ScanReport
+from gridref.secrets import without_secrets, without_signature
+
+SECRET = "S3cr3tX"
+NAMES = (
+    "X-Amz-Signature", "X-Amz-Credential", "X-Amz-Security-Token", "AWSAccessKeyId", "Signature",
+    "X-Goog-Signature", "X-Goog-Credential", "Key-Pair-Id", "Policy", "sig", "skoid", "token",
+    "access_token", "api_key", "apikey", "key", "password", "auth", "Authorization", "jwt",
+    "subscription-key", "sessionId", "client_secret", "hdnea", "se",
+)  # fmt: skip
+
+harmless = st.sampled_from(["version=3", "file=a.nc", "versionId=abc", "x", "format=nc"])
+values = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=5).map(quote)
+signatures = st.builds(lambda name, end: f"{name}={SECRET}{end}", st.sampled_from(NAMES), values)
+users = st.sampled_from(["", f"{SECRET}@", f"me:{SECRET}@", f"me:{SECRET}@more@", f":{SECRET}@"])
+hosts = st.sampled_from(["host", "host.example.org:8443", "127.0.0.1:80", "[::1]:8000"])
+chains = st.sampled_from(["", "simplecache::", "zip://a.nc::", "tar://x/a.nc::simplecache::"])
+
+
+@st.composite
+def addresses(draw):
+    """An address with secrets, and what of it may be kept."""
+    protocol = draw(st.sampled_from(["http", "https", "ftp", "sftp", "s3"]))
+    head = f"{draw(chains)}{protocol}://"
+    place = f"{draw(hosts)}/data/a b.nc".replace(" ", draw(st.sampled_from(["", "%20", "@", "+"])))
+    parts, kept = [], []
+    if protocol.startswith("http"):
+        parts = draw(st.lists(harmless | signatures, max_size=4))
+        kept = [part for part in parts if SECRET not in part]
+    end = draw(st.sampled_from(["", f"#{SECRET}"])) if parts else ""
+    query = f"?{'&'.join(parts)}" if parts else ""
+    rest = f"?{'&'.join(kept)}" if kept else ""
+    return f"{head}{draw(users)}{place}{query}{end}", f"{head}{place}{rest}"
+
+
+@given(addresses())
+def test_what_is_kept_has_no_secrets_and_still_names_the_file(address):
+    url, kept = address
+    assert without_signature(url) == kept
+    assert without_signature(kept) == kept
+
+
+@given(addresses(), st.sampled_from(["{}", "'{}'", "cannot read {}: gone", "[file {}, chunk (0)]"]))
+def test_nothing_that_is_shown_has_secrets(address, text):
+    url, _ = address
+    said = text.format(url)
+    assert SECRET not in without_secrets(said)
+    place = Place(source=url)
+    errors = [GridrefError(said, place), SourceUnavailableError(said)]
+    errors.append(unavailable(url, OSError(said)))
+    report = ScanReport((Finding("/a", Fate.TAKEN, "", url),))
+    shown = [Source(url), place, Problem("overlap", said, sources=(url,)), report, *errors]
+    shown += [policy_for(url, [])]
+    for each in shown:
+        assert SECRET not in f"{each} {each!r}", type(each)
+    assert not any(SECRET in str(vars(error)) + str(error.args) for error in errors)
+
+
+@given(st.text(max_size=60))
+def test_other_texts_stay_as_they_are(text):
+    if "://" not in text:
+        assert without_secrets(text) == text
+        assert without_signature(text) == text
+
+
+def test_what_stands_around_addresses_is_still_said():
+    text = "cannot read [file https://user:pw@host/a.nc?sig=abc, chunk (0)]: is it there?"
+    assert without_secrets(text) == "cannot read [file https://host/a.nc, chunk (0)]: is it there?"
+    assert without_secrets("no file matches 's3://b/f?.nc'") == "no file matches 's3://b/f?.nc'"
