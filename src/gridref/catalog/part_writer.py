@@ -101,7 +101,7 @@ def recounted(
 ) -> Mapping[str, ArrayRows]:
     """What `write_part` would say of the rows of arrays; nothing is written."""
     described = list(zip(arrays.values(), _layouts(arrays), strict=True))
-    rows = _Rows(folder, described, list(arrays), source_urls)
+    rows = _Rows(folder, described, list(arrays), source_urls, keep_secrets=True)  # as they stand
     for batch in chunk_batches(described, rows.index):
         rows.add(batch)
     return rows.finished()
