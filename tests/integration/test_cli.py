@@ -121,7 +121,22 @@ def test_debug_shows_the_traceback(folder: Path) -> None:
     assert "Traceback" in loud.stderr
 
 
-@pytest.mark.parametrize("command", ["build", "info", "verify", "demo", "plan", "serve", "append"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "build",
+        "info",
+        "verify",
+        "demo",
+        "plan",
+        "serve",
+        "append",
+        "history",
+        "tag",
+        "rollback",
+        "prune",
+    ],
+)
 def test_help_shows_examples(command: str) -> None:
     done = CliRunner().invoke(app, [command, "--help"])
     assert done.exit_code == 0

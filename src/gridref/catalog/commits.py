@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gridref.catalog.content import Hash, joined
-from gridref.catalog.document import ROOT_FILE, Root
+from gridref.catalog.document import FORMAT_VERSIONS, ROOT_FILE, Root
 from gridref.catalog.entries import ArrayEntry, ArrayRows, ChunkCounts, Interned, array_entry
+from gridref.catalog.former import snapshot_file
 from gridref.catalog.growth import GrownArray, Run
 from gridref.catalog.part_writer import WrittenPart, part_files, recounted, write_part
 from gridref.catalog.parts import Part
@@ -32,7 +33,6 @@ __all__ = [
     "commit",
     "publish_root",
     "read_base",
-    "snapshot_file",
 ]
 
 LOG_COMMITS = 64
@@ -201,7 +201,12 @@ def _commit_once(base: Base, change: Change) -> Base:
             part = write_part(base.folder, name, new, snapshot.source_urls, snapshot.prefixes)
         try:
             following = _following(base, change, part, name)
-            root = Root(following, base.root.tags, created_by())
+            root = replace(
+                base.root,
+                snapshot=following,
+                created_by=created_by(),
+                format_version=FORMAT_VERSIONS[-1],
+            )
             root = _with_content(base, root, change)
             return publish_root(base, root)
         except BaseException:
@@ -315,11 +320,6 @@ def publish_root(base: Base, root: Root) -> Base:
         if Root.from_bytes(content, folder.address(ROOT_FILE)) != root:
             raise
     return Base(base.access, root, version, base.access.opened(root, base.group.parts))
-
-
-def snapshot_file(name: str) -> str:
-    """The file of a former snapshot."""
-    return f"snapshot-{name}.json.gz"
 
 
 @contextmanager

@@ -36,12 +36,15 @@ class Root:
         Name and version of the writer.
     format_version
         Version of the format that it is written in.
+    pruned
+        Snapshots that are being removed: they can be gone back to no more.
     """
 
     snapshot: Snapshot
     tags: Mapping[str, str]
     created_by: str
     format_version: int = FORMAT_VERSIONS[-1]
+    pruned: tuple[str, ...] = ()
 
     def to_bytes(self) -> bytes:
         """The bytes of ``gridref.json``."""
@@ -51,6 +54,7 @@ class Root:
             "features": [],
             "created_by": self.created_by,
             "tags": dict(self.tags),
+            "pruned": list(self.pruned),
             "snapshot": self.snapshot.to_json(),
         }
         return dumped({**document, "checksum": digest_of(document)}) + b"\n"
@@ -83,6 +87,7 @@ class Root:
             {str(tag): str(name) for tag, name in document["tags"].items()},
             document["created_by"],
             document["format_version"],
+            tuple(map(str, document["pruned"])),
         )
 
 

@@ -14,9 +14,10 @@ from gridref.catalog.chunk_listing import list_chunks, listed_sources
 from gridref.catalog.damage import refusing_damage
 from gridref.catalog.document import ROOT_FILE, Root
 from gridref.catalog.entries import ArrayEntry, GroupEntry
+from gridref.catalog.former import root_at
 from gridref.catalog.parts import Part, open_part
 from gridref.catalog.segments import Layout
-from gridref.catalog.snapshot import Snapshot
+from gridref.catalog.snapshot import Commit, Pruned, Snapshot
 from gridref.catalog.storage import Folder, open_folder
 from gridref.catalog.trust import Trust
 from gridref.catalog.values import attributes_from_json
@@ -75,6 +76,26 @@ class CatalogKeeper(Protocol):
 
     def append(self, files: Any, **options: Any) -> CatalogGroup:
         """Add files."""
+        ...
+
+    def history(self) -> tuple[Commit, ...]:
+        """The commits."""
+        ...
+
+    def tag(self, name: str, snapshot: str | None) -> CatalogGroup:
+        """Name a snapshot."""
+        ...
+
+    def untag(self, name: str) -> CatalogGroup:
+        """Take a name away."""
+        ...
+
+    def rollback(self, to: str | None) -> CatalogGroup:
+        """Go back."""
+        ...
+
+    def prune(self, *, keep: int, grace_seconds: float, dry_run: bool) -> Pruned:
+        """Remove snapshots."""
         ...
 
 
@@ -142,6 +163,53 @@ class CatalogGroup(VirtualGroup):
             If the catalog cannot be written.
         """
         return self._kept().append(files, **options)
+
+    def history(self) -> tuple[Commit, ...]:
+        """The commits that led to the catalog as it is now, the last one first."""
+        return self._kept().history()
+
+    def tag(self, name: str, snapshot: str | None = None) -> CatalogGroup:
+        """Give a snapshot a name, under which it opens, and which keeps it from being pruned.
+
+        Parameters
+        ----------
+        name
+            Letters, digits, dots, dashes and underscores. It may have been another snapshot's.
+        snapshot
+            Id of a snapshot, or a tag; by default the current one.
+        """
+        return self._kept().tag(name, snapshot)
+
+    def untag(self, name: str) -> CatalogGroup:
+        """Take a name from a snapshot."""
+        return self._kept().untag(name)
+
+    def rollback(self, to: str | None = None) -> CatalogGroup:
+        """Make the catalog what it was, by a commit that can be rolled back too.
+
+        Parameters
+        ----------
+        to
+            Id or tag of a snapshot; by default the one before.
+        """
+        return self._kept().rollback(to)
+
+    def prune(
+        self, *, keep: int = 1, grace_seconds: float = 24 * 3600, dry_run: bool = False
+    ) -> Pruned:
+        """Remove snapshots, and the files that only they need.
+
+        Parameters
+        ----------
+        keep
+            How many of the last snapshots stay. Tagged ones always do.
+        grace_seconds
+            Nothing is removed that is younger, by the clock of where it lies: others may be
+            writing, or reading, it.
+        dry_run
+            Say what would be removed, and remove nothing.
+        """
+        return self._kept().prune(keep=keep, grace_seconds=grace_seconds, dry_run=dry_run)
 
     def _kept(self) -> CatalogKeeper:
         if self.keeper is None:
@@ -234,6 +302,7 @@ def open_catalog(
     url: str | os.PathLike[str],
     storage_options: Mapping[str, Any] | None = None,
     allow: Allow | Trust = None,
+    snapshot: str | None = None,
 ) -> CatalogGroup:
     """Open a catalog, whose arrays cannot be read yet: see `gridref.open_catalog`."""
     storage_options = catalog_options(storage_options)
@@ -241,6 +310,8 @@ def open_catalog(
     folder = open_folder(address, storage_options)
     content = folder.read(ROOT_FILE)
     root = Root.from_bytes(content, folder.address(ROOT_FILE))
+    if snapshot is not None:
+        root = root_at(folder, root, snapshot)
     return group_of(root, folder, storage_options, Trust.of(folder.url, allow))
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from gridref.catalog.entries import ArrayEntry, GroupEntry, Interned, PartEntry
 
-__all__ = ["Commit", "Snapshot", "SourceUrls", "digest_of", "dumped"]
+__all__ = ["Commit", "Pruned", "Snapshot", "SourceUrls", "digest_of", "dumped"]
 
 type SourceUrls = Literal["absolute", "relative"]
 
@@ -144,6 +144,22 @@ class Snapshot:
         # Stated, as it is part of what the file's checksum covers, and dear to make.
         vars(snapshot)["digest"] = str(document["digest"])
         return snapshot
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """What pruning removes, or would remove.
+
+    Attributes
+    ----------
+    snapshots
+        Ids of snapshots that can be opened no more.
+    files
+        Names of files.
+    """
+
+    snapshots: tuple[str, ...]
+    files: tuple[str, ...]
 
 
 def digest_of(content: Any) -> str:

@@ -7,8 +7,9 @@ import os
 import posixpath
 import re
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import datetime
 from typing import Any, Protocol, Self
 
@@ -252,6 +253,7 @@ class RemoteFolder:
         self._filesystem, self._path = open_filesystem(url, storage_options)
         self._path = self._path.rstrip("/")
         self._retry = RetryPolicy()
+        self._clock_ahead: float | None = None
 
     def address(self, name: str) -> str:
         """Address of a file in it."""
@@ -354,7 +356,23 @@ class RemoteFolder:
             written = self._filesystem.modified(self._key(name))
         except (OSError, NotImplementedError, KeyError):
             return None
-        return time.time() - written.timestamp() if isinstance(written, datetime) else None
+        return self._now() - written.timestamp() if isinstance(written, datetime) else None
+
+    def _now(self) -> float:
+        """The time by the clock of the filesystem: ours may be wrong."""
+        if self._clock_ahead is None:
+            probe = f".clock-{uuid.uuid4().hex[:16]}"
+            self._clock_ahead = 0.0
+            try:
+                self.publish(probe, b"")
+                written = self._filesystem.modified(self._key(probe))
+                self._clock_ahead = written.timestamp() - time.time()
+            except (GridrefError, OSError, NotImplementedError, KeyError, AttributeError):
+                pass  # a place that cannot be written to, or does not tell
+            finally:
+                with suppress(GridrefError):
+                    self.remove(probe)
+        return time.time() + self._clock_ahead
 
     def _key(self, name: str) -> str:
         return f"{self._path}/{name}"

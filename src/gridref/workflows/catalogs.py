@@ -25,6 +25,7 @@ def open_catalog(
     *,
     storage_options: Mapping[str, Any] | None = None,
     allow: Allow = None,
+    snapshot: str | None = None,
 ) -> CatalogGroup:
     """Open a catalog.
 
@@ -42,9 +43,13 @@ def open_catalog(
         Folders and URLs below which the catalog may read sources; ``"*"`` is everything. What lies
         in its own folder it always may. By default also what ``GRIDREF_ALLOW`` in the environment
         names, and everything, if this user built the catalog.
+    snapshot
+        Id of a former snapshot, or a tag, to open in place of the current one.
 
     Raises
     ------
+    InvalidRequestError
+        If there is no such snapshot.
     CatalogNotFoundError
         If there is no catalog.
     CatalogVersionError
@@ -54,7 +59,9 @@ def open_catalog(
     SourceUnavailableError
         If it cannot be reached or read.
     """
-    group = readable(read_catalog(catalog, storage_options, allow), Sources(storage_options))
+    group = readable(
+        read_catalog(catalog, storage_options, allow, snapshot), Sources(storage_options)
+    )
     return replace(group, keeper=Keeper(group.info.url, storage_options, allow))
 
 

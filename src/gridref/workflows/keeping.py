@@ -7,8 +7,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gridref.catalog import CatalogGroup
-from gridref.catalog.commits import Access, Base, Change, commit
+from gridref.catalog.commits import Access, Base, Change, commit, read_base
 from gridref.catalog.document import Root
+from gridref.catalog.history import (
+    condemned,
+    history,
+    prune_plan,
+    remove_pruned,
+    rolled_back,
+    tagged,
+    untagged,
+)
+from gridref.catalog.snapshot import Commit, Pruned
 from gridref.catalog.storage import open_folder
 from gridref.catalog.trust import Trust
 from gridref.errors import SourceChangedError
@@ -80,6 +90,37 @@ class Keeper:
         report = ScanReport.joined([scans.report, ScanReport(tuple(skipped))])
         return replace(after, report=report)
 
+    def history(self) -> tuple[Commit, ...]:
+        """The commits, the last one first."""
+        base = read_base(self._access())
+        return tuple(history(base.folder, base.root))
+
+    def tag(self, name: str, snapshot: str | None = None) -> CatalogGroup:
+        """Name a snapshot."""
+        return self._changed(lambda base: tagged(base, name, snapshot))
+
+    def untag(self, name: str) -> CatalogGroup:
+        """Take a name away."""
+        return self._changed(lambda base: untagged(base, name))
+
+    def rollback(self, to: str | None = None) -> CatalogGroup:
+        """Go back to a snapshot."""
+        return self._changed(lambda base: rolled_back(base, to))
+
+    def prune(self, *, keep: int, grace_seconds: float, dry_run: bool) -> Pruned:
+        """Remove snapshots, and what only they need."""
+        if dry_run:
+            return prune_plan(read_base(self._access()), keep, grace_seconds)
+        plans: list[Pruned] = []
+
+        def change(base: Base) -> Root:
+            plans.append(prune_plan(base, keep, grace_seconds))
+            return condemned(base, plans[-1])
+
+        self._changed(change)
+        remove_pruned(self._access().folder, plans[-1])
+        return plans[-1]
+
     def _job(self, base: Base, options: Mapping[str, Any]) -> Job:
         """How files are combined: as the catalog's were, but for what is said now."""
         check_names("append()", options, _names())
@@ -104,11 +145,12 @@ class Keeper:
                 ) from error
 
     def _changed(self, change: Callable[[Base], Change | Root | None]) -> CatalogGroup:
-        options = catalog_options(self.storage_options)
-        trust = Trust.of(self.url, self.allow)
-        access = Access(open_folder(self.url, options), options, trust)
-        self.base = commit(access, change, self.base)
+        self.base = commit(self._access(), change, self.base)
         return self.opened(self.base)
+
+    def _access(self) -> Access:
+        options = catalog_options(self.storage_options)
+        return Access(open_folder(self.url, options), options, Trust.of(self.url, self.allow))
 
     def opened(self, base: Base) -> CatalogGroup:
         """The catalog as it is now, to be read and changed."""

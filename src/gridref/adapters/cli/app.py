@@ -22,7 +22,13 @@ from gridref.adapters.cli.asking import (
     sources_command,
     sql_command,
 )
-from gridref.adapters.cli.growing import append_command
+from gridref.adapters.cli.growing import (
+    append_command,
+    history_command,
+    prune_command,
+    rollback_command,
+    tag_command,
+)
 from gridref.adapters.cli.options import (
     BUILD_OPTIONS,
     VIEW_OPTIONS,
@@ -191,6 +197,9 @@ def _told_failed(console: Console, failed: Sequence[Finding]) -> bool:
 @takes(VIEW_OPTIONS)
 def info(
     catalog: Catalog,
+    snapshot: Annotated[
+        str | None, typer.Option(help="Id of a former snapshot, or a tag.", show_default=False)
+    ] = None,
     **options: Any,
 ) -> None:
     """Show what is in a catalog: tree, chunk grids, codecs, sources, and how each array is shown.
@@ -200,14 +209,17 @@ def info(
         gridref info cube.gridref
 
         gridref info cube.gridref --view portable --shards auto
+
+        gridref info cube.gridref --snapshot v1
     """
     from gridref.adapters.cli.drawing import describe_arrays, draw_grid, draw_tree
     from gridref.adapters.cli.inspecting import source_summary
-    from gridref.workflows.opening import open_group, view_options
+    from gridref.workflows.catalogs import open_catalog
+    from gridref.workflows.opening import view_options
 
     storage_options, allow = options.pop("storage_options", None), options.pop("allow", None)
     views = view_options(options)
-    group = open_group(catalog, storage_options, allow)
+    group = open_catalog(catalog, storage_options=storage_options, allow=allow, snapshot=snapshot)
     console = Console()
     console.print(draw_tree(group, catalog))
     console.print()
@@ -350,6 +362,10 @@ def plan(
 
 app.command("serve")(serve_command)
 app.command("append")(append_command)
+app.command("history")(history_command)
+app.command("tag")(tag_command)
+app.command("rollback")(rollback_command)
+app.command("prune")(prune_command)
 app.command("chunks")(chunks_command)
 app.command("sources")(sources_command)
 app.command("sql")(sql_command)

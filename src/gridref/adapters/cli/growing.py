@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from gridref.adapters.cli.options import BUILD_OPTIONS, Catalog, Files, Quiet, takes
+from gridref.adapters.cli.options import (
+    BUILD_OPTIONS,
+    Catalog,
+    Files,
+    Quiet,
+    StorageOptions,
+    parse_options,
+    takes,
+)
 from gridref.adapters.cli.progress import ScanProgress
+from gridref.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from gridref.catalog import CatalogGroup
 
-__all__ = ["append_command"]
+__all__ = [
+    "append_command",
+    "history_command",
+    "prune_command",
+    "rollback_command",
+    "tag_command",
+]
 
 
 @takes(BUILD_OPTIONS)
@@ -49,6 +65,109 @@ def append_command(
     with ScanProgress(Console(stderr=True), quiet) as progress:
         after = opened.append(files, at=at, progress=progress, **options)
     _told(catalog, opened, after)
+
+
+def history_command(
+    catalog: Catalog,
+    storage_options: StorageOptions = None,
+) -> None:
+    """List the snapshots of a catalog, the current one first.
+
+    Examples
+    --------
+        gridref history cube.gridref
+    """
+    opened = _opened(catalog, storage_options)
+    names: dict[str, list[str]] = {}
+    for tag, snapshot in opened.info.tags.items():
+        names.setdefault(snapshot, []).append(tag)
+    console = Console()
+    for commit in opened.history():
+        tags = "".join(f" [{tag}]" for tag in sorted(names.get(commit.id, [])))
+        line = f"{commit.id}  {commit.time}  {commit.operation} {commit.message}{tags}"
+        console.print(Text(line), soft_wrap=True)
+
+
+def tag_command(
+    catalog: Catalog,
+    name: Annotated[str, typer.Argument(help="The name.", show_default=False)],
+    snapshot: Annotated[
+        str | None,
+        typer.Argument(help="Id of a snapshot, or a tag; by default the current one."),
+    ] = None,
+    delete: Annotated[bool, typer.Option("--delete", help="Take the name away.")] = False,
+    storage_options: StorageOptions = None,
+) -> None:
+    """Give a snapshot a name, under which it opens, and which keeps it from being pruned.
+
+    Examples
+    --------
+        gridref tag cube.gridref v1
+
+        gridref tag cube.gridref v1 --delete
+    """
+    opened = _opened(catalog, storage_options)
+    after = opened.untag(name) if delete else opened.tag(name, snapshot)
+    typer.echo(f"{name}: {after.info.tags.get(name, 'no tag any more')}")
+
+
+def rollback_command(
+    catalog: Catalog,
+    to: Annotated[
+        str | None, typer.Option(help="Id or tag of a snapshot; by default the one before.")
+    ] = None,
+    storage_options: StorageOptions = None,
+) -> None:
+    """Make a catalog what it was before; that is a commit, which can be rolled back too.
+
+    Examples
+    --------
+        gridref rollback cube.gridref
+
+        gridref rollback cube.gridref --to v1
+    """
+    opened = _opened(catalog, storage_options)
+    _told(catalog, opened, opened.rollback(to))
+
+
+def prune_command(
+    catalog: Catalog,
+    keep: Annotated[int, typer.Option(help="How many of the last snapshots stay.")] = 1,
+    grace: Annotated[
+        str, typer.Option(help="Nothing younger is removed: 90s, 30m, 12h or 7d.")
+    ] = "1d",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be removed; remove nothing.")
+    ] = False,
+    storage_options: StorageOptions = None,
+) -> None:
+    """Remove old snapshots, but for tagged ones, and the files that only they need.
+
+    Examples
+    --------
+        gridref prune cube.gridref --keep 10 --dry-run
+
+        gridref prune cube.gridref --grace 7d
+    """
+    opened = _opened(catalog, storage_options)
+    pruned = opened.prune(keep=keep, grace_seconds=_seconds(grace), dry_run=dry_run)
+    for file in pruned.files:
+        typer.echo(f"{'would remove' if dry_run else 'removed'} {file}")
+    typer.echo(f"{len(pruned.snapshots)} snapshots, {len(pruned.files)} files")
+
+
+def _seconds(text: str) -> float:
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
+    if match is None:
+        raise InvalidRequestError(f"grace={text!r} is no time: write 90s, 30m, 12h or 7d")
+    return float(match[1]) * units[match[2]]
+
+
+def _opened(catalog: str, storage_options: list[str] | None) -> CatalogGroup:
+    from gridref.workflows.catalogs import open_catalog
+
+    return open_catalog(catalog, storage_options=parse_options(storage_options))
 
 
 def _told(catalog: str, before: CatalogGroup, after: CatalogGroup) -> None:

@@ -1,0 +1,55 @@
+"""Former snapshots of a catalog."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from dataclasses import replace
+
+from gridref.catalog.document import Root
+from gridref.catalog.storage import Folder
+from gridref.errors import CatalogCorruptError, CatalogNotFoundError, InvalidRequestError, Place
+
+__all__ = ["root_at", "snapshot_file"]
+
+
+def snapshot_file(name: str) -> str:
+    """The file of a former snapshot."""
+    return f"snapshot-{name}.json.gz"
+
+
+def root_at(folder: Folder, root: Root, snapshot: str) -> Root:
+    """The root with another snapshot in place of the current one.
+
+    Parameters
+    ----------
+    folder, root
+        The catalog, and its root file.
+    snapshot
+        A tag, or the id of a snapshot.
+
+    Raises
+    ------
+    InvalidRequestError
+        If there is none, or not any more.
+    """
+    name = root.tags.get(snapshot, snapshot)
+    if name == root.snapshot.id:
+        return root
+    place = Place(source=folder.url)
+    missing = InvalidRequestError(
+        f"no snapshot {snapshot!r}: it was pruned, or never there; gridref history lists them"
+        f" (tags: {', '.join(sorted(root.tags)) or 'none'})",
+        place,
+    )
+    if not re.fullmatch(r"[0-9a-f]{16}", name) or name in root.pruned:
+        raise missing
+    file = snapshot_file(name)
+    try:
+        content = gzip.decompress(folder.read(file))
+    except CatalogNotFoundError as error:
+        raise missing from error
+    except (OSError, EOFError) as error:
+        raise CatalogCorruptError(f"a former snapshot is damaged: {error}", place) from error
+    former = Root.from_bytes(content, folder.address(file))
+    return replace(former, tags=root.tags, pruned=root.pruned)

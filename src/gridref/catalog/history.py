@@ -1,0 +1,157 @@
+"""The snapshots of a catalog: listed, opened, named, gone back to, and removed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from gridref.catalog.commits import LOG_COMMITS, Base
+from gridref.catalog.document import Root
+from gridref.catalog.former import root_at, snapshot_file
+from gridref.catalog.snapshot import Commit, Pruned
+from gridref.catalog.storage import Folder
+from gridref.catalog.writer import created_by, new_id, now
+from gridref.errors import InvalidRequestError, Place
+
+__all__ = [
+    "condemned",
+    "history",
+    "prune_plan",
+    "remove_pruned",
+    "rolled_back",
+    "tagged",
+    "untagged",
+]
+
+_PART_FILE = re.compile(r"(?:sources|blocks|chunks)-([0-9a-f]+)\.parquet$")
+_TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*$")
+
+
+def history(folder: Folder, root: Root) -> Iterator[Commit]:
+    """The commits of a catalog, the last one first, as far as they are kept."""
+    while True:
+        log = root.snapshot.log
+        yield from reversed(log)
+        if log[0].parent is None:
+            return
+        try:
+            root = root_at(folder, root, log[0].parent)
+        except InvalidRequestError:
+            return
+
+
+def tagged(base: Base, name: str, snapshot: str | None) -> Root:
+    """The root with a snapshot under a name; None for the current one."""
+    if not _TAG.match(name) or re.fullmatch(r"[0-9a-f]{16}", name):
+        raise InvalidRequestError(
+            f"a tag is made of letters, digits, dots, dashes and underscores, got {name!r}"
+        )
+    target = root_at(base.folder, base.root, snapshot or base.root.snapshot.id).snapshot
+    return replace(base.root, tags={**base.root.tags, name: target.id})
+
+
+def untagged(base: Base, name: str) -> Root:
+    """The root without a tag."""
+    if name not in base.root.tags:
+        raise InvalidRequestError(f"no tag {name!r}; there are {', '.join(sorted(base.root.tags))}")
+    tags = {tag: snapshot for tag, snapshot in base.root.tags.items() if tag != name}
+    return replace(base.root, tags=tags)
+
+
+def rolled_back(base: Base, to: str | None) -> Root:
+    """The root with a snapshot that holds what a former one did; None for the one before."""
+    current = base.root.snapshot
+    target = root_at(base.folder, base.root, to or _one_back(base))
+    this = Commit(
+        new_id(), current.id, now(), "rollback", f"to {target.snapshot.id}", target.snapshot.id
+    )
+    log = (*current.log, this)[-LOG_COMMITS:]
+    snapshot = replace(target.snapshot, id=this.id, log=log)
+    return replace(base.root, snapshot=snapshot, created_by=created_by())
+
+
+def _one_back(base: Base) -> str:
+    """The snapshot before the one that is shown, be that by a rollback."""
+    parents: dict[str, str | None] = {}
+    shown = base.root.snapshot.log[-1].restores or base.root.snapshot.id
+    for commit in history(base.folder, base.root):
+        parents[commit.id] = commit.parent
+        if commit.id == shown:
+            break
+    parent = parents.get(shown)
+    if parent is None:
+        raise InvalidRequestError("there is no snapshot before it", Place(source=base.folder.url))
+    return parent
+
+
+def prune_plan(base: Base, keep: int, grace_seconds: float) -> Pruned:
+    """What nothing needs: neither the last snapshots, nor tagged ones, nor anything lately written.
+
+    Parameters
+    ----------
+    base
+        The catalog.
+    keep
+        How many of the last snapshots stay.
+    grace_seconds
+        How old a snapshot or file is at least that is removed, by the clock of where it lies.
+    """
+    if keep < 1:
+        raise InvalidRequestError(f"at least the current snapshot is kept, got keep={keep}")
+    folder, root = base.folder, base.root
+    names = set(folder.names() or ())
+    ages = _Ages(folder, grace_seconds)
+    kept = dict.fromkeys([root.snapshot.id, *root.tags.values()])
+    dead: list[str] = []
+    for number, commit in enumerate(history(folder, root)):
+        file = snapshot_file(commit.id)
+        if number < keep or commit.id in kept or not ages.is_old(file):
+            kept[commit.id] = None
+        elif file in names:
+            dead.append(commit.id)
+    needed = _needed(folder, root, kept, names)
+    unneeded = [file for file in sorted(names) if _PART_FILE.match(file) and file not in needed]
+    old = [file for file in unneeded if not _is_held(folder, file, names) and ages.is_old(file)]
+    return Pruned(tuple(dead), (*map(snapshot_file, dead), *old))
+
+
+def _needed(folder: Folder, root: Root, kept: Mapping[str, None], names: set[str]) -> set[str]:
+    """Files of the parts of the snapshots that stay."""
+    needed: set[str] = set()
+    for name in kept:
+        if name == root.snapshot.id or snapshot_file(name) in names:
+            parts = root_at(folder, root, name).snapshot.parts
+            needed |= {table.file for part in parts for table in part.tables}
+    return needed
+
+
+def _is_held(folder: Folder, file: str, names: set[str]) -> bool:
+    """Whether the commit that a file is of is being written."""
+    match = _PART_FILE.match(file)
+    lease = f".commit-{match[1][:16]}.lock" if match else ""
+    return lease in names and not folder.abandoned(lease)
+
+
+class _Ages:
+    """Ages of files, by the clock of the filesystem that they lie on."""
+
+    def __init__(self, folder: Folder, grace_seconds: float) -> None:
+        self._folder = folder
+        self._grace = grace_seconds
+
+    def is_old(self, file: str) -> bool:
+        """Whether a file is known to be older than the time of grace."""
+        age = self._folder.age(file)
+        return age is not None and age >= self._grace
+
+
+def condemned(base: Base, pruned: Pruned) -> Root:
+    """The root that says which snapshots can be gone back to no more."""
+    return replace(base.root, pruned=pruned.snapshots)
+
+
+def remove_pruned(folder: Folder, pruned: Pruned) -> None:
+    """Remove files, after the root file says that they are going."""
+    for file in pruned.files:
+        folder.remove(file)

@@ -1,0 +1,147 @@
+"""Snapshots are listed, opened, named, gone back to and pruned; nothing that is needed goes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gridref
+from gridref.errors import CatalogCorruptError, InvalidRequestError
+from tests.integration.test_appending import assert_shows, built, month, run
+
+
+@pytest.fixture(scope="module")
+def months(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("months")
+    return [month(folder, number) for number in range(6)]
+
+
+@pytest.fixture
+def grown(months: list[Path], tmp_path: Path) -> gridref.CatalogGroup:
+    """A catalog of one month, to which four were added one by one."""
+    catalog = built(months[:1], tmp_path / "cube")
+    for file in months[1:5]:
+        catalog = catalog.append(file)
+    return catalog
+
+
+def age(folder: Path) -> None:
+    """Make all files look old."""
+    for path in folder.iterdir():
+        os.utime(path, (1e9, 1e9))
+
+
+def test_every_snapshot_opens_as_it_was(grown: gridref.CatalogGroup, months: list[Path]) -> None:
+    commits = grown.history()
+    assert [commit.operation for commit in commits] == ["append"] * 4 + ["write"]
+    assert [commit.parent for commit in commits] == [*(c.id for c in commits[1:]), None]
+    for number, commit in enumerate(reversed(commits)):
+        opened = gridref.open_catalog(grown.info.url, snapshot=commit.id)
+        assert opened.info.snapshot == commit.id
+        expected = [gridref.scan(file)["tas"][...] for file in months[: number + 1]]
+        assert np.array_equal(opened["tas"][...], np.concatenate(expected))
+    with pytest.raises(InvalidRequestError, match="no snapshot 'nothing'"):
+        gridref.open_catalog(grown.info.url, snapshot="nothing")
+
+
+def test_a_long_history_is_listed_whole(months: list[Path], tmp_path: Path) -> None:
+    catalog = built(months[:1], tmp_path / "cube").append(months[1])
+    for _ in range(35):
+        catalog = catalog.rollback()
+        catalog = catalog.rollback(catalog.history()[-2].id)
+    commits = catalog.history()
+    assert len(commits) == len({commit.id for commit in commits}) == 72
+
+
+def test_rolling_back(grown: gridref.CatalogGroup, months: list[Path]) -> None:
+    url, commits = grown.info.url, grown.history()
+    one = grown.rollback()
+    assert_shows(url, months[:4])
+    two = one.rollback()
+    assert_shows(url, months[:3])
+    assert two.info.digest == gridref.open_catalog(url, snapshot=commits[2].id).info.digest
+    again = two.append(months[5])
+    assert_shows(url, [*months[:3], months[5]])
+    back = again.rollback(grown.info.snapshot)
+    assert back.info.digest == grown.info.digest
+    assert back.history()[0].restores == grown.info.snapshot
+    first = back.rollback(back.history()[-1].id)
+    with pytest.raises(InvalidRequestError, match="no snapshot before"):
+        first.rollback()
+
+
+def test_tags(grown: gridref.CatalogGroup, months: list[Path]) -> None:
+    url = grown.info.url
+    grown.tag("published", grown.history()[3].id)
+    assert gridref.open_catalog(url, snapshot="published")["tas"].shape[0] == 10
+    assert grown.append(months[5]).info.tags == {"published": grown.history()[-2].id}
+    moved = gridref.open_catalog(url).tag("published")
+    assert gridref.open_catalog(url, snapshot="published").info.snapshot == moved.info.snapshot
+    assert moved.untag("published").info.tags == {}
+    for bad in ("", "a b", "../x", moved.info.snapshot):
+        with pytest.raises(InvalidRequestError, match="a tag is made of"):
+            moved.tag(bad)
+
+
+def test_pruning_removes_what_nothing_needs(
+    grown: gridref.CatalogGroup, months: list[Path]
+) -> None:
+    url, folder = grown.info.url, Path(grown.info.url)
+    commits = grown.history()
+    grown.tag("kept", commits[2].id)
+    back = gridref.open_catalog(url).rollback(commits[3].id)
+    assert back.prune().files == (), "nothing lately written goes"
+    age(folder)
+    before = {path.name for path in folder.iterdir()}
+    plan = back.prune(dry_run=True)
+    assert {path.name for path in folder.iterdir()} == before
+    done = back.prune()
+    assert done == plan
+    assert set(done.snapshots) == {commits[0].id, commits[1].id, commits[3].id, commits[4].id}
+    left = {path.name for path in folder.iterdir()}
+    assert before - left == set(done.files)
+    assert {f"chunks-{commits[0].id}.parquet", f"chunks-{commits[1].id}.parquet"} <= before - left
+    assert_shows(url, months[:2])
+    kept = gridref.open_catalog(url, snapshot="kept")
+    assert kept["tas"][...].shape[0] == 15
+    with pytest.raises(InvalidRequestError, match="pruned"):
+        gridref.open_catalog(url, snapshot=commits[0].id)
+    assert gridref.open_catalog(url).history()[0].id == back.info.snapshot
+    opened_before = grown["tas"]
+    with pytest.raises(CatalogCorruptError, match="open it again"):
+        opened_before[20:]
+
+
+def test_what_others_are_writing_stays(grown: gridref.CatalogGroup) -> None:
+    folder = Path(grown.info.url)
+    orphan = folder / "chunks-00000000000000aa.parquet"
+    orphan.write_bytes(b"x")
+    assert grown.prune().files == ()
+    age(folder)
+    assert orphan.name in grown.prune(keep=100).files
+    assert not orphan.exists()
+
+
+def test_on_the_command_line(grown: gridref.CatalogGroup, months: list[Path]) -> None:
+    url = grown.info.url
+    listed = run("history", url)
+    assert [line[:16] for line in listed.stdout.splitlines()] == [c.id for c in grown.history()]
+    assert run("tag", url, "v1").returncode == 0
+    assert "[v1]" in run("history", url).stdout
+    back = run("rollback", url)
+    assert back.returncode == 0, back.stderr
+    assert_shows(url, months[:4])
+    assert run("rollback", url, "--to", "v1").returncode == 0
+    assert_shows(url, months[:5])
+    assert "no tag" in run("tag", url, "v1", "--delete").stdout
+    age(Path(url))
+    dry = run("prune", url, "--dry-run", "--grace", "1h")
+    done = run("prune", url, "--grace", "1h")
+    assert dry.stdout.replace("would remove", "removed") == done.stdout
+    assert_shows(url, months[:5])
+    assert "grace" in run("prune", url, "--grace", "soon").stderr
+    shown = run("info", url, "--snapshot", gridref.open_catalog(url).info.snapshot)
+    assert shown.returncode == 0, shown.stderr
