@@ -24,6 +24,7 @@ from gridref.serve.lookup import LookedUp, look_up
 from gridref.serve.plan import PieceSet, plan_read
 from gridref.serve.points import plan_points
 from gridref.serve.runs import LEAST_BYTES, runs_of
+from gridref.serve.scratch import empty, scratch
 from gridref.serve.stacking import can_stack, deliver_stacked
 from gridref.serve.tasks import Buffer, Chunk, Task, tasks_of
 
@@ -88,7 +89,12 @@ class Reader:
 
     @never_absent()
     def read(
-        self, array: VirtualArray, selection: Any = None, *, name: str | None = None
+        self,
+        array: VirtualArray,
+        selection: Any = None,
+        *,
+        name: str | None = None,
+        is_copied: bool = False,
     ) -> NDArray[Any]:
         """Read a selection.
 
@@ -100,6 +106,8 @@ class Reader:
             As for `gridref.serve.plan.plan_read`: orthogonal; None reads all.
         name
             Path of the array, for messages.
+        is_copied
+            Whether the result is copied on and dropped: it then lies in memory that is used again.
 
         Returns
         -------
@@ -114,7 +122,7 @@ class Reader:
             Where a chunk that exists cannot be had or decoded, saying which.
         """
         plan = plan_read(array, selection)
-        out = _allocate(plan.shape, array)
+        out = (scratch.empty if is_copied else empty)(plan.shape, array.dtype)
         self._execute(_looked_up(plan.crosses), out, name)
         return plan.finish(out)
 
@@ -128,7 +136,7 @@ class Reader:
         ReadError
             As `read` does.
         """
-        out = _allocate(shape, array)
+        out = empty(shape, array.dtype)
         self._execute(looked_up, out, None)
         return out
 
@@ -156,7 +164,7 @@ class Reader:
             As `read` does.
         """
         points = plan_points(array, coords)
-        out = _allocate((len(points.out_index),), array)
+        out = empty((len(points.out_index),), array.dtype)
         self._execute(_looked_up((points,)), out, name)
         return out
 
@@ -303,12 +311,6 @@ def _chain(first: Task, second: Task, rest: Iterator[Task]) -> Iterator[Task]:
     yield first
     yield second
     yield from rest
-
-
-def _allocate(shape: Sequence[int], array: VirtualArray) -> NDArray[Any]:
-    # Nothing is copied into the gaps between members of a compound.
-    allocate = np.zeros if array.dtype.names else np.empty
-    return allocate(shape, array.dtype)
 
 
 def _looked_up(parts: Iterable[PieceSet]) -> Iterator[LookedUp[PieceSet]]:

@@ -202,7 +202,7 @@ class _Target:
         orthogonal = _orthogonal(indexers, extents, spec.shape)
         if orthogonal is not None:
             shifted = tuple(map(_shifted, orthogonal, self.origin))
-            values = self.reader.read(self.array, shifted, name=self.path)
+            values = self.reader.read(self.array, shifted, name=self.path, is_copied=True)
         elif _are_points(indexers, extents):
             coords = [along + low for along, low in zip(indexers, self.origin, strict=True)]
             values = self.reader.read_points(self.array, coords, name=self.path)
