@@ -113,7 +113,7 @@ def _http(view: str) -> Open:
 
 
 def _kerchunk(archive: Archive, place: Place, group: str) -> xr.Dataset:
-    references = to_kerchunk(archive.group)
+    references = to_kerchunk(archive.group, zarr_format=3)
     return _open_zarr("reference://", group, storage_options={"fo": references})
 
 
@@ -140,7 +140,7 @@ def _natively(array: VirtualArray) -> None:
 
 
 def _as_references(array: VirtualArray) -> None:
-    to_kerchunk(VirtualGroup({"a": array}))
+    to_kerchunk(VirtualGroup({"a": array}), zarr_format=3)
 
 
 DOORS = (

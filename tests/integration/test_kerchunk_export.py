@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 import warnings
 import zipfile
 from collections.abc import Iterator
@@ -16,6 +18,7 @@ import fsspec
 import h5py
 import numpy as np
 import pytest
+import xarray as xr
 import zarr
 
 import gridref
@@ -82,15 +85,21 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_every_kind_of_dataset_reads_as_in_h5py(path: Path) -> None:
-    document = to_kerchunk(gridref.scan(path))
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_every_kind_of_dataset_reads_as_in_h5py(path: Path, zarr_format: Any) -> None:
+    scanned = gridref.scan(path)
+    if zarr_format == 2:
+        with pytest.raises(NotRepresentableError, match=r"zarr_format=3.*\n  - holes: absent"):
+            to_kerchunk(scanned)
+        scanned = without(scanned, {"holes"})
+    document = to_kerchunk(scanned, zarr_format=zarr_format)
     with opened(document) as group:
         assert group["deep/deeper"].attrs["title"] == "inside"
-        assert_equals_h5py(path, gridref.scan(path), group)
-    assert [value for key, value in document["refs"].items() if key.startswith("zlib/c/")]
-    for key, value in document["refs"].items():
-        if key.startswith(("zlib/c/", "checked/c/", "only_checked/c/", "deep/deeper/values/c/")):
-            assert value[0] == str(path)
+        assert_equals_h5py(path, scanned, group)
+    chunk = re.compile(r"(zlib|checked|only_checked|deep/deeper/values)/(c/)?[0-9]")
+    chunks = [value for key, value in document["refs"].items() if chunk.match(key)]
+    assert len(chunks) == 3 * 12 + 3
+    assert {value[0] for value in chunks} == {str(path)}
     assert "holes/c/6/0" not in document["refs"]
 
 
@@ -100,7 +109,8 @@ def assert_equals_h5py(path: Path, scanned: VirtualGroup, group: zarr.Group) -> 
             expected = read_original(str(path), f"/{name}")
         except gridref.errors.GridrefError:
             continue  # h5py lacks the filter: no oracle
-        read = np.asarray(group[name][...], group[name].dtype)
+        dtype = array.dtype if array.dtype.kind in "biufc" else group[name].dtype
+        read = np.asarray(group[name][...], dtype)
         if array.dtype.kind == "T":
             assert read.astype(object).tolist() == expected.astype(object).tolist(), name
             continue
@@ -130,15 +140,16 @@ def test_a_file_in_an_archive_is_written_out_or_refused(path: Path, tmp_path: Pa
         archive.write(path, "all.h5")
     url = f"zip://all.h5::file://{tmp_path}/a.zip"
     scanned = gridref.scan(url)
-    with opened(to_kerchunk(scanned)) as group:
+    with opened(to_kerchunk(scanned, zarr_format=3)) as group:
         assert_equals_h5py(path, scanned, group)
     with pytest.raises(NotRepresentableError, match=r"(?s)lzf: .*plain: its files lie inside of"):
-        to_kerchunk(scanned, inline_limit=500)
+        to_kerchunk(scanned, inline_limit=500, zarr_format=3)
 
 
+@pytest.mark.parametrize("zarr_format", [2, 3])
 @pytest.mark.parametrize("source", shared_files("hdf5/*/*", "netcdf4/*/*"))
 def test_real_files_equal_h5py_or_are_refused_by_name(
-    source: Path, monkeypatch: pytest.MonkeyPatch
+    source: Path, zarr_format: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HDF5_EXTFILE_PREFIX", "${ORIGIN}")
     try:
@@ -146,12 +157,12 @@ def test_real_files_equal_h5py_or_are_refused_by_name(
     except gridref.errors.GridrefError:
         pytest.skip("not an HDF5 file")
     try:
-        document = to_kerchunk(scanned)
+        document = to_kerchunk(scanned, zarr_format=zarr_format)
     except NotRepresentableError as error:
         refused = set(re.findall(r"^  - (.+?): ", str(error), re.MULTILINE))
         assert refused <= set(scanned.all_arrays())
         scanned = without(scanned, refused)
-        document = to_kerchunk(scanned)
+        document = to_kerchunk(scanned, zarr_format=zarr_format)
     with opened(document) as group:
         assert_equals_h5py(source, scanned, group)
 
@@ -162,4 +173,69 @@ def without(group: VirtualGroup, names: set[str], at: str = "") -> VirtualGroup:
         group,
         arrays={k: v for k, v in group.arrays.items() if f"{at}{k}" not in names},
         groups={k: without(v, names, f"{at}{k}/") for k, v in group.groups.items()},
+    )
+
+
+SAMPLES = Path(__file__).parents[2] / "sample_data"
+
+
+@pytest.mark.parametrize("name", ["refs.json", "refs.parq"])
+def test_exported_catalogs_open_with_the_engine_of_kerchunk(name: str, tmp_path: Path) -> None:
+    """As a user does: the installed command, then xarray."""
+    month, catalog, output = SAMPLES / "daily_2023-01.nc", tmp_path / "a.gridref", tmp_path / name
+    gridref.write_catalog(gridref.scan(month), catalog)
+    for _ in range(2):  # what is there is replaced
+        told = run_export(catalog, output)
+        assert told.returncode == 0, told.stderr
+    expected = xr.open_dataset(month, engine="netcdf4")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        read = xr.open_dataset(str(output), engine="kerchunk")
+        xr.testing.assert_equal(read, expected)
+    for variable in expected.variables:
+        assert read[variable].attrs == expected[variable].attrs
+        assert read[variable].encoding.get("_FillValue") == expected[variable].encoding.get(
+            "_FillValue"
+        )
+    assert sorted(tmp_path.iterdir()) == sorted([catalog, output])
+
+
+def test_uneven_grids_need_keys_of_zarr_3(tmp_path: Path) -> None:
+    catalog, output = tmp_path / "cube.gridref", tmp_path / "refs.json"
+    gridref.build([SAMPLES / f"daily_2023-0{k}.nc" for k in (1, 2, 4)], catalog, "time")
+    told = run_export(catalog, output, "--inline-limit", "2000")
+    assert told.returncode == 1
+    assert "--zarr-format 3" in told.stderr
+    assert "- tas: " in told.stderr
+    assert not output.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "message"),
+    [
+        ("refs.parq", ("--zarr-format", "3"), "keys of Zarr v2 only: --zarr-format 2"),
+        ("mine.parq", (), "holds no references"),
+        ("refs.json", ("--zarr-format", "4"), "must be 2 or 3"),
+    ],
+)
+def test_bad_exports_leave_what_is_there(
+    name: str, arguments: tuple[str, ...], message: str, tmp_path: Path
+) -> None:
+    catalog = tmp_path / "a.gridref"
+    (tmp_path / "mine.parq").mkdir()
+    (tmp_path / "mine.parq" / "kept").write_text("mine")
+    gridref.write_catalog(gridref.scan(SAMPLES / "daily_2023-01.nc"), catalog)
+    told = run_export(catalog, tmp_path / name, *arguments)
+    assert told.returncode != 0
+    assert message in told.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.gridref", "mine.parq"]
+    assert (tmp_path / "mine.parq" / "kept").read_text() == "mine"
+
+
+def run_export(catalog: Path, output: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gridref", "export", catalog, output, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
     )

@@ -1,7 +1,7 @@
-"""Kerchunk references of a group: one JSON document with Zarr v3 keys.
+"""Kerchunk references of a group, with Zarr v2 or v3 keys: JSON, or a folder of Parquet files.
 
 A reference is a byte range of one file, so only what the native view shows can be expressed. Small
-arrays that it does not show are written into the document, decoded.
+arrays that it does not show are written into the references, decoded.
 
 Format: https://fsspec.github.io/kerchunk/spec.html, version 1.
 """
@@ -9,13 +9,13 @@ Format: https://fsspec.github.io/kerchunk/spec.html, version 1.
 from __future__ import annotations
 
 import base64
-import json
 import os
 from collections import Counter
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from gridref.adapters.reference_files import write_references
 from gridref.adapters.references import (
     IN_ARCHIVE,
     INLINE_LIMIT_BYTES,
@@ -25,6 +25,8 @@ from gridref.adapters.references import (
     refuse,
     why_not_referenced,
 )
+from gridref.adapters.zarr_v2 import as_version_2
+from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualGroup
 from gridref.serve.objects import KeySpace, LiteralSegment, ObjectReader
 from gridref.serve.protocols import ObjectSpace
@@ -34,7 +36,13 @@ from gridref.workflows.opening import reader_for
 
 __all__ = ["to_kerchunk"]
 
-_NATIVE = ViewOptions(View.NATIVE, grid="rectilinear")
+_NATIVE = {
+    2: ViewOptions(View.NATIVE, grid="regular"),
+    3: ViewOptions(View.NATIVE, grid="rectilinear"),
+}
+_INSTEAD = {2: "use zarr_format=3, or write a catalog", 3: "write a catalog"}
+
+type Version = Literal[2, 3]
 
 type Reference = str | list[str | int]
 """Text, ``base64:`` text, or address, first byte and number of bytes."""
@@ -44,8 +52,10 @@ def to_kerchunk(
     group: VirtualGroup,
     path: str | os.PathLike[str] | None = None,
     *,
+    zarr_format: Version = 2,
     reader: Reader | None = None,
     inline_limit: int = INLINE_LIMIT_BYTES,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Write a group as kerchunk references.
 
@@ -54,11 +64,17 @@ def to_kerchunk(
     group
         The group.
     path
-        Where the JSON goes; None writes nothing.
+        Where the references go: a folder of Parquet files if it ends in ``.parq`` or ``.parquet``,
+        else a JSON document. None writes nothing.
+    zarr_format
+        Whose keys: ``xr.open_dataset(path, engine="kerchunk")`` reads those of 2; 3 has uneven
+        grids.
     reader
         Reads the arrays that are written into the document.
     inline_limit
         Largest size in bytes of such an array.
+    storage_options
+        Options of fsspec's filesystem where the references go.
 
     Returns
     -------
@@ -69,17 +85,26 @@ def to_kerchunk(
     ------
     NotRepresentableError
         Naming every array that references cannot express, and why.
+    InvalidRequestError
+        For Zarr v3 keys in Parquet, which has no place for them, or a folder of something else at
+        `path`.
     """
-    reasons = why_not_referenced(group, _NATIVE)
+    if zarr_format not in _NATIVE:
+        raise InvalidRequestError(f"zarr_format must be 2 or 3, got {zarr_format!r}")
+    native = _NATIVE[zarr_format]
+    reasons = why_not_referenced(group, native)
     refused = {name for name in reasons if not is_small(group, name, inline_limit)}
-    space = KeySpace(group, _NATIVE, dict.fromkeys(reasons, PORTABLE))
-    objects = ObjectReader(reader or reader_for())
-    refs, written = _references(space, objects, refused, inline_limit)
+    space = KeySpace(group, native, dict.fromkeys(reasons, PORTABLE))
+    refs, written = _references(space, ObjectReader(reader or reader_for()), refused, inline_limit)
     refused |= {name for name, n_bytes in written.items() if n_bytes > inline_limit}
-    refuse("kerchunk references", {name: reasons.get(name, IN_ARCHIVE) for name in refused})
+    told = {name: reasons.get(name, IN_ARCHIVE) for name in refused}
+    if zarr_format == 2:
+        refs, unsaid = as_version_2(refs)
+        told = {**unsaid, **told}
+    refuse("kerchunk references", told, _INSTEAD[zarr_format])
     document = {"version": 1, "refs": refs}
     if path is not None:
-        Path(os.fspath(path)).write_text(json.dumps(document), encoding="utf-8")
+        write_references(document, os.fspath(path), storage_options)
     return document
 
 

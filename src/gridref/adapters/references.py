@@ -70,7 +70,7 @@ def byte_range_of(segment: Segment) -> tuple[str, int, int] | None:
     return segment.source.url, segment.offset, segment.n_bytes
 
 
-def refuse(references: str, reasons: Mapping[str, str]) -> None:
+def refuse(references: str, reasons: Mapping[str, str], instead: str = "write a catalog") -> None:
     """Raise if there is anything that the references cannot express.
 
     Raises
@@ -82,5 +82,5 @@ def refuse(references: str, reasons: Mapping[str, str]) -> None:
         lines = "\n".join(f"  - {name}: {reason}" for name, reason in sorted(reasons.items()))
         raise NotRepresentableError(
             f"{references} cannot express {len(reasons)}"
-            f" array{'s' if len(reasons) > 1 else ''}; write a catalog instead:\n{lines}"
+            f" array{'s' if len(reasons) > 1 else ''}; {instead} instead:\n{lines}"
         )

@@ -22,6 +22,7 @@ from gridref.adapters.cli.asking import (
     sources_command,
     sql_command,
 )
+from gridref.adapters.cli.export import export_command
 from gridref.adapters.cli.growing import (
     append_command,
     history_command,
@@ -367,6 +368,7 @@ app.command("tag")(tag_command)
 app.command("rollback")(rollback_command)
 app.command("prune")(prune_command)
 app.command("chunks")(chunks_command)
+app.command("export")(export_command)
 app.command("sources")(sources_command)
 app.command("sql")(sql_command)
 app.command("diff")(diff_command)

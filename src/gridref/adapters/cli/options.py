@@ -324,7 +324,7 @@ def _pairs(text: str, example: str) -> dict[str, str]:
 _OPTION = re.compile(r"""\b([a-z_]+)=(?:"([^"]*)"|'([^']*)'|(True|False|None|\.\.\.|-?\d[\w.]*))""")
 _LIST = re.compile(r"\ballow=\[('[^']*'(?:, '[^']*')*)\]")
 _SPELLED_OTHERWISE = {"everything": "all"}
-_KNOWN = {*BUILD_OPTIONS, *VIEW_OPTIONS, *_SPELLED_OTHERWISE, "format", "output"}
+_KNOWN = {*BUILD_OPTIONS, *VIEW_OPTIONS, *_SPELLED_OTHERWISE, "format", "output", "zarr_format"}
 
 
 def as_on_the_command_line(message: str) -> str:

@@ -214,17 +214,20 @@ class _Written:
         """Write a catalog, as `gridref.write_catalog` does; loaded variables are kept inside it."""
         write_catalog(self.to_group(), catalog, storage_options, extra=extra, sources=sources)
 
-    def to_kerchunk(self, path: Url | None = None) -> dict[str, Any]:
-        """Kerchunk references with Zarr v3 keys; written as JSON if a path is given.
+    def to_kerchunk(
+        self, path: Url | None = None, *, zarr_format: Literal[2, 3] = 2
+    ) -> dict[str, Any]:
+        """Kerchunk references; written if a path is given, as JSON or a folder of Parquet (.parq).
 
         Raises
         ------
         NotRepresentableError
-            Saying why, where references cannot express an array.
+            Saying why, where references cannot express an array. Uneven chunks need
+            ``zarr_format=3``.
         """
         from gridref.adapters.kerchunk import to_kerchunk
 
-        return to_kerchunk(self.to_group(), path)
+        return to_kerchunk(self.to_group(), path, zarr_format=zarr_format)
 
 
 @xr.register_dataset_accessor("gridref")  # type: ignore[no-untyped-call]
