@@ -35,6 +35,8 @@ RESOLVE_PIECES = 65_536
 TASKS_PER_THREAD = 4
 """Tasks that a batch is cut into for each thread, if they do not get too small."""
 
+_N_CORES = os.cpu_count() or 1
+
 
 class RangeReader(Protocol):
     """What the reader needs of the I/O layer."""
@@ -74,14 +76,16 @@ class Reader:
         self.n_threads = n_threads or min(32, (os.cpu_count() or 1) + 4)
         self.cache = LRU[NDArray[Any]](cache_bytes)
         self._threads: dict[int, ThreadPoolExecutor] = {}
+        self._reading: set[object] = set()
         tell_in_children(self)
 
     def after_fork(self) -> None:
         """Forget the threads, which do not live in a child process."""
         self._threads = {}
+        self._reading = set()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_threads": {}}
+        return {**vars(self), "_threads": {}, "_reading": set()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -190,12 +194,21 @@ class Reader:
         if second is None:
             run(first)
             return
-        self._run_in_threads(run, _chain(first, second, tasks))
+        this_read = object()
+        self._reading.add(this_read)
+        try:
+            if len(self._reading) > _N_CORES and not _waits(first):
+                # The callers' threads keep all cores busy.
+                for task in _chain(first, second, tasks):
+                    run(task)
+            else:
+                self._run_in_threads(run, _chain(first, second, tasks))
+        finally:
+            self._reading.discard(this_read)
 
     def _threads_for(self, task: Task) -> ThreadPoolExecutor:
         """Threads for decoding; more of them where most wait for a server."""
-        waits = task.source is not None and not is_local(task.source.url)
-        n_threads = max(MAX_REQUESTS, self.n_threads) if waits else self.n_threads
+        n_threads = max(MAX_REQUESTS, self.n_threads) if _waits(task) else self.n_threads
         threads = self._threads.get(n_threads)
         if threads is None:
             threads = ThreadPoolExecutor(n_threads, thread_name_prefix="gridref-read")
@@ -305,6 +318,11 @@ class Reader:
         if task.source is None:
             return [rows.inline_bytes(row) for row in range(rows.n_rows)]
         return self.ranges.read_ranges(task.source, rows.offset, rows.length)
+
+
+def _waits(task: Task) -> bool:
+    """Whether a server has to be waited for."""
+    return task.source is not None and not is_local(task.source.url)
 
 
 def _chain(first: Task, second: Task, rest: Iterator[Task]) -> Iterator[Task]:

@@ -111,6 +111,28 @@ def test_what_one_thread_cannot_load_another_one_tries(
     assert "out of luck" in failures[0]
 
 
+def test_many_callers_decode_in_their_own_threads(
+    array: gridref.VirtualArray, values: NDArray[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names: set[str] = set()
+
+    def decode(*arguments: Any) -> NDArray[Any]:
+        names.add(threading.current_thread().name.rpartition("_")[0])
+        time.sleep(0.02)
+        return decode_chunk(*arguments)
+
+    monkeypatch.setattr("gridref.serve.tasks.decode_chunk", decode)
+    monkeypatch.setattr("gridref.serve.tasks.TASK_BYTES", (1, 1))
+    monkeypatch.setattr("gridref.serve.reader._N_CORES", 1)
+    reader = Reader(SourcePool())
+    assert np.array_equal(reader.read(array), values)
+    assert names == {"gridref-read"}
+    with ThreadPoolExecutor(8, thread_name_prefix="caller") as threads:
+        for got in threads.map(lambda _: reader.read(array), range(8)):
+            assert np.array_equal(got, values)
+    assert names == {"gridref-read", "caller"}
+
+
 @pytest.mark.parametrize(
     "index",
     [
