@@ -19,6 +19,7 @@ from gridref.io.identity import check_identity
 from gridref.io.layouts import Layouts, learning_layouts
 from gridref.io.limit import MAX_REQUESTS, within_limit
 from gridref.io.local import read_file
+from gridref.io.opened import note_opened, noted_files
 from gridref.io.pool import IdentityCheck, SourcePool
 from gridref.io.protocols import Buffer, RangeFetcher
 from gridref.io.scan_file import ScanFile, describe_source, open_for_scan
@@ -50,6 +51,8 @@ __all__ = [
     "is_absent",
     "is_local",
     "learning_layouts",
+    "note_opened",
+    "noted_files",
     "open_filesystem",
     "open_for_scan",
     "options_for",

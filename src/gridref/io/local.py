@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from gridref.forks import new_lock
 from gridref.io.address import real_path
 from gridref.io.faults import unavailable
+from gridref.io.opened import note_opened
 from gridref.model.manifest import Source
 from gridref.model.source_policy import SourcePolicy
 
@@ -39,6 +40,7 @@ class OpenFile:
     def __init__(self, path: str, policy: SourcePolicy | None = None) -> None:
         self.descriptor = -1
         self.path = path
+        note_opened(path)
         if policy is not None:
             path = real_path(path)
             policy.require(path)

@@ -19,6 +19,7 @@ from gridref.io.answers import ask_described, describes_answers
 from gridref.io.faults import RetryPolicy, is_transient, shown, status_of, unavailable
 from gridref.io.identity import check_identity, source_of_info
 from gridref.io.limit import MAX_REQUESTS, requests_in_flight, within_limit
+from gridref.io.opened import note_opened
 from gridref.io.traffic import current_traffic
 from gridref.model.manifest import Source
 from gridref.model.source_policy import SourcePolicy
@@ -57,6 +58,7 @@ class RemoteFiles:
 
     def locate(self, url: str, policy: SourcePolicy | None = None) -> tuple[Any, str]:
         """Filesystem, and path in it, of a URL that a policy allows."""
+        note_opened(url)
         return self._located.get_or_load(
             (url, policy), lambda: open_filesystem(url, self._storage_options, policy)
         )

@@ -30,6 +30,7 @@ from gridref.io.coalesce import LOCAL_MERGING, REMOTE_MERGING, Merging, plan_rea
 from gridref.io.faults import RetryPolicy
 from gridref.io.layouts import Layouts, current_layouts
 from gridref.io.local import OpenFile
+from gridref.io.opened import note_opened
 from gridref.io.protocols import RangeFetcher
 from gridref.io.remote import RemoteFiles
 from gridref.io.traffic import current_traffic
@@ -137,6 +138,7 @@ class ScanFile(io.RawIOBase):
                 "the server does not tell the size of the file", Place(source=source.url)
             )
         self.source = source
+        note_opened(source.url, source)
         self.n_requests = 0
         self.n_bytes = 0
         self.last_error: GridrefError | None = None

@@ -18,7 +18,15 @@ import numpy as np
 
 from gridref.errors import InvalidRequestError
 
-__all__ = ["Codec", "EdgePolicy", "Encoding", "Unpacking", "bytes_codec", "transpose_codec"]
+__all__ = [
+    "Codec",
+    "EdgePolicy",
+    "Encoding",
+    "Unpacking",
+    "bytes_codec",
+    "shared_encoding",
+    "transpose_codec",
+]
 
 
 class EdgePolicy(StrEnum):
@@ -196,6 +204,10 @@ class Encoding:
     def __hash__(self) -> int:
         return self._hash
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Hashes differ between processes; and there, too, equal encodings are one object.
+        return shared_encoding, self._key
+
     @property
     def ndim(self) -> int:
         """Number of dimensions."""
@@ -210,6 +222,12 @@ class Encoding:
         raise InvalidRequestError(
             f"codec chain {[codec.name for codec in self.codecs]} has no array -> bytes codec"
         )
+
+
+@lru_cache(maxsize=4096)
+def shared_encoding(*fields: Any) -> Encoding:
+    """The encoding with these fields in their order; one object for all that are equal."""
+    return Encoding(*fields)
 
 
 ARRAY_TO_BYTES = frozenset(

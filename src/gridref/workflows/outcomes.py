@@ -6,16 +6,14 @@ process only pays off where it saves more than it takes to start.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import signal
-import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
 from functools import partial
+from importlib.metadata import version
 from itertools import batched
-from typing import Literal
+from typing import Any, Literal
 
 from gridref.errors import GridrefError, InvalidRequestError
 from gridref.formats import ScanOptions
@@ -28,10 +26,15 @@ from gridref.io import (
     current_traffic,
     is_local,
     learning_layouts,
+    noted_files,
 )
 from gridref.model.array import VirtualGroup
 from gridref.options import check_choices, refuses_unknown
 from gridref.workflows.ahead import daemon_threads, run_ahead
+from gridref.workflows.kept_scans import KeptScans
+from gridref.workflows.workers import workers
+
+__version__ = version("gridref")
 
 __all__ = ["OnError", "Outcome", "RunOptions", "outcomes"]
 
@@ -63,6 +66,14 @@ class RunOptions:
         looked at, with the reasons of all that failed; ``"skip"`` leaves them out and says so.
     max_errors
         With so many failures the job ends at once.
+    work
+        Local folder in which the results of scans are kept: the next run scans only the files that
+        are new or have changed, as their size and ETag or time of change tell.
+    executor
+        A `concurrent.futures.Executor` whose workers scan: also of Ray, Lithops or MPI pools with
+        that interface. It is not shut down.
+    scheduler
+        A `distributed.Client`, or the address of a Dask scheduler, whose workers scan.
 
     Raises
     ------
@@ -74,9 +85,16 @@ class RunOptions:
     n_processes: int | None = 1
     on_error: OnError = "raise"
     max_errors: int = 100
+    work: str | None = None
+    executor: Executor | None = field(default=None, hash=False)
+    scheduler: Any = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
         check_choices(self)
+        if self.executor is not None and self.scheduler is not None:
+            raise InvalidRequestError("give an executor or a scheduler, not both")
+        if self.work is not None:
+            object.__setattr__(self, "work", os.path.abspath(os.fspath(self.work)))
         for name in ("max_in_flight", "n_processes", "max_errors"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -97,18 +115,19 @@ def outcomes(
     Errors of the call itself, like a protocol that nobody knows, are raised.
     """
     n_processes = run.processes_for(len(addresses))
-    if n_processes > 1:
-        results = _in_processes(addresses, options, run.max_in_flight, n_processes)
+    if n_processes > 1 or run.executor is not None or run.scheduler is not None:
+        results = _elsewhere(addresses, options, run, n_processes)
     else:
-        results = _in_threads(addresses, options, run.max_in_flight)
+        results = _in_threads(addresses, options, run.max_in_flight, run.work)
     return zip(addresses, results, strict=True)
 
 
 def _in_threads(
-    addresses: Sequence[str], options: ScanOptions, max_in_flight: int
+    addresses: Sequence[str], options: ScanOptions, max_in_flight: int, work: str | None
 ) -> Iterator[Outcome]:
     """Remote files in threads; where all are local, one after the other."""
-    scan_one = partial(_outcome, options=options, layouts=Layouts())
+    kept = None if work is None else KeptScans(work, options)
+    scan_one = partial(_outcome, options=options, layouts=Layouts(), kept=kept)
     n_remote = sum(not is_local(absolute_url(address)) for address in addresses)
     n_threads = min(max_in_flight, n_remote)
     if n_threads < 2:
@@ -118,10 +137,18 @@ def _in_threads(
         yield from run_ahead(submit, addresses, 2 * n_threads)
 
 
-def _outcome(address: str, options: ScanOptions, layouts: Layouts) -> Outcome:
+def _outcome(
+    address: str, options: ScanOptions, layouts: Layouts, kept: KeptScans | None
+) -> Outcome:
     try:
-        with learning_layouts(layouts):
-            return scan_file(address, **vars(options))
+        known = None if kept is None else kept.get(address)
+        if known is not None:
+            return known
+        with learning_layouts(layouts), noted_files() as opened:
+            group = scan_file(address, **vars(options))
+        if kept is not None:
+            kept.put(address, opened, group)
+        return group
     except InvalidRequestError:
         raise
     except GridrefError as error:
@@ -130,56 +157,39 @@ def _outcome(address: str, options: ScanOptions, layouts: Layouts) -> Outcome:
 
 @dataclass(frozen=True)
 class _Part:
-    """Outcomes of the files that one process scanned, and the requests that it sent."""
+    """Outcomes of the files that one process scanned, its requests, and its version of gridref."""
 
     outcomes: list[Outcome]
     n_requests: int
     n_bytes: int
+    version: str
 
 
-def _in_processes(
-    addresses: Sequence[str], options: ScanOptions, max_in_flight: int, n_processes: int
+def _elsewhere(
+    addresses: Sequence[str], options: ScanOptions, run: RunOptions, n_processes: int
 ) -> Iterator[Outcome]:
-    context = multiprocessing.get_context("spawn")
+    """In processes of this machine, or where an executor or a scheduler puts them."""
     traffic = current_traffic()
-    pool = ProcessPoolExecutor(n_processes, mp_context=context, initializer=_serve_parent)
+    with workers(n_processes, run.executor, run.scheduler) as (n_workers, pool):
+        max_in_flight = max(1, run.max_in_flight // n_workers)
 
-    def submit(part: tuple[str, ...]) -> Future[_Part]:
-        return pool.submit(_scan_part, part, options, max(1, max_in_flight // n_processes))
+        def submit(part: tuple[str, ...]) -> Future[_Part]:
+            return pool.submit(_scan_part, part, options, max_in_flight, run.work)
 
-    try:
         parts = batched(addresses, FILES_PER_TASK)
-        for part in run_ahead(submit, parts, 2 * n_processes):
+        for part in run_ahead(submit, parts, 2 * n_workers):
+            if part.version != __version__:
+                raise InvalidRequestError(
+                    f"a worker has gridref {part.version}, and this process {__version__}:"
+                    " install the same everywhere"
+                )
             traffic.add(part.n_requests, part.n_bytes)
             yield from part.outcomes
-    except BaseException:
-        _terminate(pool)
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
-def _terminate(pool: ProcessPoolExecutor) -> None:
-    """End the processes of a pool, whatever they do; Python 3.14 has a call for it."""
-    processes = pool._processes or {}  # noqa: SLF001
-    for process in list(processes.values()):
-        process.terminate()
-
-
-def _scan_part(addresses: tuple[str, ...], options: ScanOptions, max_in_flight: int) -> _Part:
+def _scan_part(
+    addresses: tuple[str, ...], options: ScanOptions, max_in_flight: int, work: str | None
+) -> _Part:
     with counted_traffic() as traffic:
-        results = list(_in_threads(addresses, options, max_in_flight))
-    return _Part(results, traffic.n_requests, traffic.n_bytes)
-
-
-def _serve_parent() -> None:
-    """Leave interrupts to the parent process, and end with it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+        results = list(_in_threads(addresses, options, max_in_flight, work))
+    return _Part(results, traffic.n_requests, traffic.n_bytes, __version__)

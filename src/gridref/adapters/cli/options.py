@@ -156,6 +156,10 @@ BUILD_OPTIONS: Mapping[str, Any] = {
         _SCANNING,
     ),
     "max_errors": _option(int, "Files that fail before the job ends at once: 100.", _SCANNING),
+    "work": _text(
+        "Folder in which results of scans are kept: the next run scans only what is new.", _SCANNING
+    ),
+    "scheduler": _text("Address of a Dask scheduler whose workers scan.", _SCANNING),
     "allow": Allowed,
     "relative": _option(
         bool, "Addresses of files are kept relative to the catalog's.", None, "--relative"

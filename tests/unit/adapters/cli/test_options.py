@@ -35,7 +35,7 @@ def test_build_and_plan_take_the_same_and_the_command_line_takes_all_of_it() -> 
     build = dict(inspect.signature(gridref.build).parameters)
     plan = dict(inspect.signature(gridref.plan).parameters)
     assert {*build} - {"catalog"} == {*plan}
-    assert {*plan} - {"files", "progress"} == {*BUILD_OPTIONS}
+    assert {*plan} - {"files", "progress", "executor"} == {*BUILD_OPTIONS}  # these are objects
     for name, parameter in plan.items():
         assert parameter.default == build[name].default
         assert parameter.annotation == build[name].annotation

@@ -10,7 +10,7 @@ import os
 
 from gridref.errors import SourceUnavailableError
 from gridref.formats.options import ScanOptions
-from gridref.io import beside, describe_source, is_absent, is_local
+from gridref.io import beside, describe_source, is_absent, is_local, note_opened
 from gridref.model.manifest import Source
 
 __all__ = ["external_file", "linked_file", "virtual_file"]
@@ -23,6 +23,7 @@ def linked_file(url: str, name: str) -> str | None:
     then beside the file that a symbolic link to the file means. Of an absolute name that leads
     nowhere, it looks for the last part. Of a remote file, it is not known whether it is there.
     """
+    note_opened(beside(url, name))
     if not is_local(url):
         return beside(url, name)
     absolute = [name] if os.path.isabs(name) else []
@@ -67,6 +68,7 @@ def virtual_file(url: str, name: str, options: ScanOptions) -> Source | None:
 
 def _candidates(url: str, name: str, variable: str, *, cwd_first: bool) -> list[str]:
     near = beside(url, name)
+    note_opened(near)
     if not is_local(url):
         return [near]
     if os.path.isabs(name):

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
-from typing import Any
-
-import numpy as np
 
 from gridref.errors import ScanError, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.format.data_layout import (
@@ -23,7 +19,7 @@ from gridref.formats.hdf5.storage.contiguous import contiguous_chunks
 from gridref.formats.hdf5.storage.external import external_chunks, external_files
 from gridref.formats.hdf5.storage.filters import filter_codecs, read_filters
 from gridref.formats.options import ScanOptions
-from gridref.model.encoding import Codec, Encoding
+from gridref.model.encoding import Codec, Encoding, shared_encoding
 from gridref.model.manifest import ChunkManifest, ChunkState
 
 __all__ = ["MAX_CHUNKS", "Stored", "one_chunk", "refuse_if_large", "stored_chunks"]
@@ -31,7 +27,6 @@ __all__ = ["MAX_CHUNKS", "Stored", "one_chunk", "refuse_if_large", "stored_chunk
 MAX_CHUNKS = 1 << 27
 """Most chunks of a dataset: a bound on memory where a file declares absurd extents."""
 
-_CACHED_ENCODINGS = 4096
 _ALWAYS_LISTED, _ROWS_A_STORED_CHUNK = 1 << 24, 64
 
 Stored = tuple[Encoding, ChunkManifest]
@@ -74,17 +69,9 @@ def _chunked(dataset: DatasetNode, element: ElementType, layout: ChunkedLayout) 
     if table.n_stored == 0:
         return None
     chunk_shape = layout.chunk_shape + element.subshape
-    encoding = _encoding(chunk_shape, element.dtype, (*element.codecs, *codecs))
+    encoding = shared_encoding(chunk_shape, element.dtype, (*element.codecs, *codecs))
     max_rows = min(MAX_CHUNKS, max(_ALWAYS_LISTED, _ROWS_A_STORED_CHUNK * table.n_stored))
     return encoding, table.to_manifest(dataset.file.source, max_rows=max_rows)
-
-
-@lru_cache(_CACHED_ENCODINGS)
-def _encoding(
-    chunk_shape: tuple[int, ...], dtype: np.dtype[Any], codecs: tuple[Codec, ...]
-) -> Encoding:
-    """The encoding of chunks; one for all datasets of all files that have it."""
-    return Encoding(chunk_shape, dtype, codecs)
 
 
 def _compact(

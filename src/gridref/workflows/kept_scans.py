@@ -1,0 +1,147 @@
+"""Results of scans kept in a folder, so that the next run scans only what is new.
+
+One file for each scanned file, written whole or not at all. It begins with a line that names the
+version that wrote it, and a checksum; whatever cannot be read, or is of another version, is as if
+it were not there. The rest is a pickle of which only the classes of gridref's model are read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import pickle
+import tempfile
+import zlib
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, override
+
+from gridref.errors import GridrefError, InvalidRequestError, SourceUnavailableError
+from gridref.formats import ScanOptions
+from gridref.io import absolute_url, describe_source
+from gridref.model.array import VirtualGroup
+from gridref.model.manifest import Source
+
+__all__ = ["KeptScans"]
+
+_HEADER = f"gridref scan 1 {version('gridref')}\n".encode()
+_DIGEST_BYTES = 16
+_FROM_NUMPY = {
+    "numpy": {"dtype", "ndarray"},
+    "numpy._core.multiarray": {"_reconstruct", "scalar"},
+    "numpy._core.numeric": {"_frombuffer"},
+    "numpy.dtypes": {"StringDType"},
+}
+
+
+@dataclass(frozen=True)
+class KeptScans:
+    """Results of scans in a folder. Several processes may use it at a time.
+
+    Parameters
+    ----------
+    folder
+        A local folder; it is made where there is none.
+    options
+        How the files are scanned: results of other options are others.
+
+    Raises
+    ------
+    InvalidRequestError
+        If the folder cannot be made.
+    """
+
+    folder: str
+    options: ScanOptions
+
+    def __post_init__(self) -> None:
+        try:
+            os.makedirs(self.folder, exist_ok=True)
+        except OSError as error:
+            raise InvalidRequestError(f"work={self.folder!r} is no folder: {error}") from error
+
+    def get(self, address: str) -> VirtualGroup | None:
+        """What a scan of the file as it is now found; None if that is not known."""
+        try:
+            kept = _unpacked(self._path(address).read_bytes())
+            if kept is None:
+                return None
+            source, group = kept
+            if source != describe_source(address, self.options.storage_options):
+                return None
+        except (OSError, GridrefError):
+            return None
+        return group.replace(report=replace(group.report, n_requests=0, n_bytes=0))
+
+    def put(self, address: str, opened: dict[str, Source | None], group: VirtualGroup) -> None:
+        """Keep what a scan found, if that is told by the file alone.
+
+        Parameters
+        ----------
+        address
+            The file.
+        opened
+            The files that the scan opened, or looked for.
+        group
+            What it found.
+
+        Raises
+        ------
+        SourceUnavailableError
+            If it cannot be written: the disk may be full.
+        """
+        url = absolute_url(address)
+        source = opened.get(url)
+        if source is None or len(opened) > 1 or (source.etag is None and source.mtime_ns is None):
+            return
+        path = self._path(address)
+        try:
+            path.parent.mkdir(exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+                file.write(_packed(source, group))
+            os.replace(file.name, path)
+        except OSError as error:
+            raise SourceUnavailableError(
+                f"the result of a scan cannot be kept in {self.folder}: {error}"
+            ) from error
+
+    def _path(self, address: str) -> Path:
+        settings = {k: v for k, v in vars(self.options).items() if k != "storage_options"}
+        name = repr((absolute_url(address), sorted(settings.items(), key=repr)))
+        digest = hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=20)
+        text = digest.hexdigest()
+        return Path(self.folder, text[:2], text[2:])
+
+
+def _packed(source: Source, group: VirtualGroup) -> bytes:
+    body = zlib.compress(pickle.dumps((source, group), protocol=5), 1)
+    return _HEADER + hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest() + body
+
+
+def _unpacked(data: bytes) -> tuple[Source, VirtualGroup] | None:
+    start = len(_HEADER) + _DIGEST_BYTES
+    body = data[start:]
+    digest = hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest()
+    if data[:start] != _HEADER + digest:
+        return None
+    try:
+        source, group = _Unpickler(io.BytesIO(zlib.decompress(body))).load()
+    except Exception:  # noqa: BLE001 - whatever is wrong with it, the file is scanned again
+        return None
+    return (source, group) if type(source) is Source and type(group) is VirtualGroup else None
+
+
+class _Unpickler(pickle.Unpickler):
+    """Makes values of gridref's model and of numpy, and calls nothing else."""
+
+    @override
+    def find_class(self, module_name: str, global_name: str, /) -> Any:
+        if global_name in _FROM_NUMPY.get(module_name, ()):
+            return super().find_class(module_name, global_name)
+        if module_name.startswith("gridref.model.") and "." not in global_name:
+            found = super().find_class(module_name, global_name)
+            if getattr(found, "__module__", "") == module_name:
+                return found
+        raise pickle.UnpicklingError(f"{module_name}.{global_name}")
