@@ -23,6 +23,7 @@ from gridref.formats import ScanOptions
 from gridref.io import absolute_url, describe_source
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import Source
+from gridref.secrets import without_secrets
 
 __all__ = ["KeptScans"]
 
@@ -76,7 +77,7 @@ class KeptScans:
         return group.replace(report=replace(group.report, n_requests=0, n_bytes=0))
 
     def put(self, address: str, opened: dict[str, Source | None], group: VirtualGroup) -> None:
-        """Keep what a scan found, if that is told by the file alone.
+        """Keep what a scan found, if the file alone tells it, and its address holds no secret.
 
         Parameters
         ----------
@@ -95,6 +96,8 @@ class KeptScans:
         url = absolute_url(address)
         source = opened.get(url)
         if source is None or len(opened) > 1 or (source.etag is None and source.mtime_ns is None):
+            return
+        if without_secrets(url) != url:
             return
         path = self._path(address)
         try:
