@@ -11,14 +11,17 @@ from typing import Any
 
 import uvicorn
 
+from gridref.adapters.http.connections import GuardedConnection
+
 
 @contextlib.contextmanager
-def running(app: Any) -> Iterator[str]:
+def running(app: Any, http: Any = GuardedConnection) -> Iterator[str]:
     """Serve an ASGI application; gives its address, like ``http://127.0.0.1:40123``."""
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     config = uvicorn.Config(
         app,
+        http=http,
         access_log=False,
         log_level="critical",
         backlog=4096,

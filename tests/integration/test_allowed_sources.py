@@ -13,6 +13,7 @@ import pytest
 import xarray as xr
 
 import gridref
+from gridref.catalog import write_catalog as write_catalog_with
 from gridref.errors import InvalidRequestError, SourceNotAllowedError
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import ChunkManifest, Source
@@ -300,3 +301,24 @@ def test_the_command_line(tmp_path):
     assert run("build", path, "-o", tmp_path / "r.gridref").returncode == 1
     allowed = run("build", path, "-o", tmp_path / "r.gridref", "--allow", tmp_path)
     assert allowed.returncode == 0
+
+
+def test_what_a_catalog_says_of_how_it_grows_allows_nothing(tmp_path, as_stranger):
+    folder = tmp_path / "in"
+    group = gridref.scan(file_at(folder / "a.h5"))
+    recipe = {"concat_dim": "phony_dim_0", "allow": "*"}
+    write_catalog_with(group, folder / "cube.gridref", recipe=recipe)
+    (tmp_path / "secret.bin").write_bytes(bytes(8))
+    path = references(str(tmp_path / "secret.bin"), folder)
+    as_stranger()
+    with pytest.raises(SourceNotAllowedError):
+        gridref.open_catalog(folder / "cube.gridref").append(path)
+
+
+def test_nothing_is_looked_at_when_a_catalog_of_a_stranger_grows(tmp_path, as_stranger):
+    file = file_at(tmp_path / "data" / "a.h5")
+    address = tmp_path / "x" / "cube.gridref"
+    gridref.build(str(file), str(address), "phony_dim_0")
+    as_stranger()
+    with pytest.raises(SourceNotAllowedError):
+        gridref.open_catalog(address).append(file)

@@ -188,6 +188,10 @@ class Job:
         return _with_failed(done, failures.findings)
 
 
+ACCESS = ("storage_options", "allow")
+"""Options that say what may be read, and how: those of whoever calls, never those of a catalog."""
+
+
 def _recipe(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that say how files become a catalog, as its JSON keeps them.
 
@@ -198,7 +202,7 @@ def _recipe(options: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in options_of(kind, options).items():
             plain = list(value) if isinstance(value, tuple | set | frozenset) else value
             with suppress(TypeError, ValueError):
-                if name != "storage_options" and plain is not None:
+                if name not in ACCESS and plain is not None:
                     kept[name] = json.loads(json.dumps(plain, allow_nan=False))
     return kept
 

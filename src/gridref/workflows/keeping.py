@@ -28,7 +28,7 @@ from gridref.model.array import VirtualGroup
 from gridref.model.manifest import Source
 from gridref.model.scan_report import Fate, Finding, ScanReport
 from gridref.options import check_names
-from gridref.workflows.building import BUILD_OPTIONS, Job
+from gridref.workflows.building import ACCESS, BUILD_OPTIONS, Job
 from gridref.workflows.failures import Failures
 from gridref.workflows.growing import added
 from gridref.workflows.places import At
@@ -124,7 +124,8 @@ class Keeper:
     def _job(self, base: Base, options: Mapping[str, Any]) -> Job:
         """How files are combined: as the catalog's were, but for what is said now."""
         check_names("append()", options, _names())
-        recipe = base.root.snapshot.recipe or {}
+        kept = base.root.snapshot.recipe or {}
+        recipe = {name: value for name, value in kept.items() if name not in ACCESS}
         return Job.of({**recipe, **options, "storage_options": self.storage_options})
 
     def _told_apart(self, base: Base, addresses: Sequence[str]) -> tuple[list[str], list[Finding]]:
@@ -138,7 +139,9 @@ class Keeper:
     def _check_unchanged(self, sources: Sequence[Source]) -> None:
         for source in sources:
             try:
-                check_identity(source, describe_source(source.url, self.storage_options))
+                check_identity(
+                    source, describe_source(source.url, self.storage_options, source.policy)
+                )
             except SourceChangedError as error:
                 raise SourceChangedError(
                     f"{error.reason}. It is in the catalog: refresh scans it again", error.place

@@ -26,7 +26,7 @@ from gridref.adapters.http.pages import (
 from gridref.adapters.http.policy import public_text
 from gridref.adapters.http.site import VIEWS, ServedCatalog, Site, SiteOptions
 from gridref.adapters.http.visitors import Visitors
-from gridref.errors import GridrefError
+from gridref.errors import CatalogError, GridrefError
 from gridref.io import Allow
 from gridref.model.array import VirtualGroup
 from gridref.options import verb
@@ -54,6 +54,9 @@ _PREFLIGHT = (
     (b"access-control-max-age", b"86400"),
     (b"allow", METHODS.encode()),
 )
+
+
+_REBUILT = "that catalog was rebuilt since: open it again\n"
 
 
 @verb(ViewOptions, hidden=("view",), renamed={"allow_source": "allow"})
@@ -176,7 +179,11 @@ class GridrefApp:
         try:
             route = await self._respond(scope, receive, sender)
         except GridrefError as error:
-            await self._failed(error, scope, sender)
+            name = scope["path"].removeprefix("/").partition("/")[0]
+            if isinstance(error, CatalogError) and self.site.is_former(name) and not sender.started:
+                await sender.plain(409, _REBUILT)  # its tables went with it
+            else:
+                await self._failed(error, scope, sender)
             route = "error"
         finally:
             seconds = time.perf_counter() - start
@@ -200,7 +207,10 @@ class GridrefApp:
             await sender.plain(405, "this server is read-only\n", (b"allow", METHODS.encode()))
             return "other"
         name, _, rest = scope["path"].removeprefix("/").partition("/")
-        catalog = self.site.catalogs.get(name)
+        catalog = self.site.find(name)
+        if catalog is None and self.site.was_rebuilt(name):
+            await sender.plain(409, _REBUILT)
+            return "other"
         view, _, key = rest.partition("/")
         if catalog is None or view not in VIEWS:
             await self._page(scope, sender, name, catalog if not rest else None)

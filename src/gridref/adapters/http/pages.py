@@ -20,7 +20,11 @@ def index_document(
     """All catalogs, and the addresses that open them."""
     return {
         "catalogs": {
-            name: {view: f"/{quote(name)}/{view}" for view in VIEWS} for name in sorted(catalogs)
+            name: {
+                **{view: f"/{quote(name)}/{view}" for view in VIEWS},
+                **({"pinned": f"/{quote(catalog.pinned, safe='@')}"} if catalog.pinned else {}),
+            }
+            for name, catalog in sorted(catalogs.items())
         },
         "problems": dict(problems),
     }

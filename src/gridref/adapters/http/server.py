@@ -60,6 +60,8 @@ def serve(
     try:
         import uvicorn
         from uvicorn.supervisors import Multiprocess
+
+        from gridref.adapters.http.connections import GuardedConnection
     except ImportError as error:
         raise missing_package("serving", error) from error
     if workers < 1:
@@ -75,6 +77,7 @@ def serve(
         app = "gridref.adapters.http.server:app_from_environment"
     config = uvicorn.Config(
         app,
+        http=GuardedConnection,
         factory=workers > 1,
         workers=workers,
         access_log=False,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
@@ -30,6 +30,8 @@ _IMPORTED_EARLY = (pd,)
 VIEWS: Mapping[str, View] = {"native": View.AUTO, "portable": View.PORTABLE}
 """Views by their name in addresses. ``native`` is as stored where that is representable."""
 
+N_FORMER = 3
+"""Former contents of a catalog that go on being shown under their digests."""
 RESERVED = frozenset({"healthz", "metrics", "favicon.ico"})
 
 
@@ -74,6 +76,8 @@ class ServedCatalog:
         Keys by name of the view.
     reader
         Reads them.
+    pinned
+        Its name with the beginning of its digest, ``name@digest``; empty for a group in memory.
     version
         The catalog's root file, as it was when it was opened; None for a group in memory.
     """
@@ -83,6 +87,7 @@ class ServedCatalog:
     spaces: Mapping[str, ArraySpace]
     reader: ObjectReader
     version: Source | None
+    pinned: str = ""
 
 
 class Site:
@@ -116,9 +121,23 @@ class Site:
         self._directories: list[str] = []
         self.problems: dict[str, str] = {}
         self.catalogs: Mapping[str, ServedCatalog] = {}
+        self._pinned: Mapping[str, ServedCatalog] = {}
         named = catalogs if isinstance(catalogs, Mapping) else self._named(catalogs)
         for name, catalog in named.items():
             self._add(name, catalog)
+
+    def find(self, name: str) -> ServedCatalog | None:
+        """The catalog of a name, or as it was under ``name@digest``, if that is kept."""
+        return self.catalogs.get(name) or self._pinned.get(name)
+
+    def is_former(self, name: str) -> bool:
+        """Whether ``name@digest`` is kept of a catalog that is another one now."""
+        kept = self._pinned.get(name)
+        return kept is not None and kept.pinned != self.catalogs[name.rpartition("@")[0]].pinned
+
+    def was_rebuilt(self, name: str) -> bool:
+        """Whether ``name@digest`` is of a catalog that is another one now."""
+        return name not in self._pinned and name.rpartition("@")[0] in self.catalogs
 
     def refresh(self) -> None:
         """Open again the catalogs that were rebuilt, and those that are new in a directory.
@@ -169,17 +188,28 @@ class Site:
     def _add(self, name: str, catalog: str | VirtualGroup) -> None:
         if not name or "/" in name or name in RESERVED or name.startswith("."):
             raise InvalidRequestError(f"a catalog cannot be shown under the name {name!r}")
-        address, version = "", None
+        address, version, pinned = "", None, ""
         if isinstance(catalog, VirtualGroup):
             group = catalog
         else:
             address = absolute_url(catalog)
             version = describe_source(_root_file(address), self.options.storage_options)
             group = open_catalog(address, self.options.storage_options, self.options.allow)
+            pinned = f"{name}@{group.info.digest.removeprefix('sha256:')[:12]}"
         reader = Reader(self.pool, cache_bytes=self.options.cache_bytes)
         spaces = {view: KeySpace(group, self.options.view(view)) for view in VIEWS}
-        shown = ServedCatalog(name, address, spaces, ObjectReader(reader), version)
+        shown = ServedCatalog(name, address, spaces, ObjectReader(reader), version, pinned)
         self.catalogs = {**self.catalogs, name: shown}
+        if pinned:
+            self._pin(name, replace(shown, name=pinned))
+
+    def _pin(self, name: str, shown: ServedCatalog) -> None:
+        """Keep a catalog under its digest, and few of those that it replaced."""
+        others = {key: kept for key, kept in self._pinned.items() if key != shown.pinned}
+        former = [key for key, kept in others.items() if kept.pinned.rpartition("@")[0] == name]
+        for key in former[:-N_FORMER]:
+            del others[key]
+        self._pinned = {**others, shown.pinned: shown}
 
 
 def _root_file(address: str) -> str:
