@@ -18,7 +18,7 @@ __all__ = ["GuardedConnection"]
 class GuardedConnection(HttpToolsProtocol):
     """A connection of uvicorn's that is closed when it goes beyond a limit."""
 
-    most_head_bytes: ClassVar[int] = 32 * 2**10
+    most_head_bytes: ClassVar[int] = 64 * 2**10
     """Of the head of a request, with its address."""
     most_body_bytes: ClassVar[int] = 2**20
     """Of the body of a request, which nobody looks at."""
