@@ -26,7 +26,7 @@ class GuardedConnection(HttpToolsProtocol):
     """In which the head of a request has to come, from the connection or its first byte on."""
     stalled_seconds: ClassVar[float] = 60
     """For which a peer may take nothing of an answer."""
-    most_of_a_peer: ClassVar[int] = 512
+    most_of_a_peer: ClassVar[int] = 2048
     """Connections of one address."""
 
     _of_peers: ClassVar[Counter[str]] = Counter()
