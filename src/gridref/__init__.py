@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from gridref.workflows.building import explain as explain
     from gridref.workflows.building import plan as plan
     from gridref.workflows.catalogs import open_catalog as open_catalog
+    from gridref.workflows.catalogs import relocate as relocate
     from gridref.workflows.catalogs import write_catalog as write_catalog
     from gridref.workflows.combining import concat as concat
     from gridref.workflows.combining import mosaic as mosaic
@@ -69,6 +70,7 @@ _HOMES = {
     "open_virtual_datatree": "gridref.adapters.xarray.opening",
     "open_virtual_mfdataset": "gridref.adapters.xarray.opening",
     "plan": "gridref.workflows.building",
+    "relocate": "gridref.workflows.catalogs",
     "scan": "gridref.workflows.scanning",
     "scan_many": "gridref.workflows.scanning",
     "sql": "gridref.adapters.duckdb",
@@ -106,6 +108,7 @@ __all__ = [
     "open_virtual_datatree",
     "open_virtual_mfdataset",
     "plan",
+    "relocate",
     "scan",
     "scan_many",
     "sql",

@@ -62,7 +62,7 @@ class Access:
 
     def opened(self, root: Root, known: Sequence[Part] = ()) -> CatalogGroup:
         """What a snapshot holds."""
-        return group_of(root, self.folder, self.storage_options, self.trust, known)
+        return group_of(root, self.folder, self.storage_options, self.trust, known=known)
 
 
 @dataclass(frozen=True, eq=False)

@@ -126,7 +126,7 @@ class ContentDigest:
     def add_sources(self, sources: Sequence[Source], urls: Sequence[str]) -> None:
         """More sources that rows count into, with their addresses as they are stored."""
         texts = [
-            repr((url, source.size_bytes, source.mtime_ns, source.etag))
+            repr((url, source.size_bytes, source.mtime_ns, source.etag, source.checksum))
             for source, url in zip(sources, urls, strict=True)
         ]
         self._sources = np.concatenate([self._sources, _hashes_of_text(texts)], axis=1)

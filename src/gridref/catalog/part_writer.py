@@ -29,7 +29,7 @@ from gridref.catalog.tables import (
 from gridref.catalog.trust import remember
 from gridref.errors import GridrefError, Place
 from gridref.model.array import VirtualArray
-from gridref.model.manifest import ChunkState, Source
+from gridref.model.manifest import IDENTITIES, ChunkState, Identity, Source
 from gridref.secrets import without_signature
 
 __all__ = ["WrittenPart", "part_files", "recounted", "write_part"]
@@ -37,11 +37,24 @@ __all__ = ["WrittenPart", "part_files", "recounted", "write_part"]
 
 @dataclass(frozen=True)
 class WrittenPart:
-    """A part that was written: its tables, the rows of each array, and the prefixes then known."""
+    """A part that was written.
+
+    Attributes
+    ----------
+    entry
+        Its tables.
+    rows
+        The rows of each array.
+    prefixes
+        The beginnings of addresses then known.
+    identity
+        What makes each source the file that was scanned: the strictest of all.
+    """
 
     entry: PartEntry
     rows: Mapping[str, ArrayRows]
     prefixes: tuple[str, ...]
+    identity: Identity
 
 
 def part_files(commit: str) -> tuple[str, str, str]:
@@ -93,7 +106,9 @@ def write_part(
             sources.write(sources_table(rows.index.sources, numbers, rest))
     remember(rows.index.sources, rows.urls)
     tables = (sources.finished(), blocks.finished(), chunks.finished())
-    return WrittenPart(PartEntry(*tables), found, known)
+    identities = {source.told_by for source in rows.index.sources} or {"strict"}
+    strictest = next(each for each in IDENTITIES if each in identities)
+    return WrittenPart(PartEntry(*tables), found, known, strictest)
 
 
 def recounted(

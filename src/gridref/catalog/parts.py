@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from gridref.catalog.damage import refusing_damage
 from gridref.catalog.entries import ArrayRows, PartEntry, TableEntry
 from gridref.catalog.rows import ChunkTable, SourceTable
+from gridref.catalog.source_rules import SourceRules
 from gridref.catalog.storage import Folder
 from gridref.catalog.table_file import TableFile
 from gridref.catalog.tables import BLOCK_SCHEMA, CHUNK_SCHEMA, INDEX_KEY, SOURCE_SCHEMA
@@ -104,6 +105,7 @@ def open_part(
     prefixes: Sequence[str],
     storage_options: Mapping[str, Any] | None,
     trust: Trust,
+    rules: SourceRules,
 ) -> Part:
     """A part of the catalog in a folder; nothing of it is read yet."""
 
@@ -121,6 +123,8 @@ def open_part(
         [name for name in schema.names if name != "array"]
         for schema in (BLOCK_SCHEMA, CHUNK_SCHEMA)
     )
-    sources = SourceTable(table(entry.sources, source_columns), folder.url, tuple(prefixes), trust)
+    sources = SourceTable(
+        table(entry.sources, source_columns), folder.url, tuple(prefixes), trust, rules
+    )
     chunk_table = ChunkTable(table(entry.chunks, chunks), sources)
     return Part(sources, table(entry.blocks, blocks), chunk_table, entry.index)

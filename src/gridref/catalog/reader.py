@@ -18,13 +18,14 @@ from gridref.catalog.former import root_at
 from gridref.catalog.parts import Part, open_part
 from gridref.catalog.segments import Layout
 from gridref.catalog.snapshot import Commit, Pruned, Snapshot
-from gridref.catalog.storage import Folder, open_folder
+from gridref.catalog.source_rules import SourceRules
+from gridref.catalog.storage import Folder, open_folder, resolved_url
 from gridref.catalog.trust import Trust
 from gridref.catalog.values import attributes_from_json
 from gridref.errors import InvalidRequestError, Place
 from gridref.io import Allow, absolute_url, catalog_options
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.manifest import Source
+from gridref.model.manifest import Identity, Source
 from gridref.options import check_names
 from gridref.secrets import without_secrets
 
@@ -303,6 +304,9 @@ def open_catalog(
     storage_options: Mapping[str, Any] | None = None,
     allow: Allow | Trust = None,
     snapshot: str | None = None,
+    *,
+    identity: Identity | None = None,
+    prefixes: Mapping[str, str] | None = None,
 ) -> CatalogGroup:
     """Open a catalog, whose arrays cannot be read yet: see `gridref.open_catalog`."""
     storage_options = catalog_options(storage_options)
@@ -312,7 +316,9 @@ def open_catalog(
     root = Root.from_bytes(content, folder.address(ROOT_FILE))
     if snapshot is not None:
         root = root_at(folder, root, snapshot)
-    return group_of(root, folder, storage_options, Trust.of(folder.url, allow))
+    rules = SourceRules.of(identity or root.snapshot.identity, prefixes)
+    trust = Trust.of(folder.url, allow, rules.folders)
+    return group_of(root, folder, storage_options, trust, rules)
 
 
 def group_of(
@@ -320,14 +326,19 @@ def group_of(
     folder: Folder,
     storage_options: Mapping[str, Any] | None,
     trust: Trust,
+    rules: SourceRules | None = None,
+    *,
     known: Sequence[Part] = (),
 ) -> CatalogGroup:
     """The group that a snapshot of a catalog holds; parts that are open already are used again."""
     snapshot = root.snapshot
+    rules = rules or SourceRules(snapshot.identity)
+    if snapshot.prefixes:
+        rules.check_used(resolved_url(prefix, folder.url) for prefix in snapshot.prefixes)
     is_open = {part.blocks.address: part for part in known if part.fits(snapshot.prefixes)}
     parts = tuple(
         is_open.get(folder.address(entry.blocks.file))
-        or open_part(folder, entry, snapshot.prefixes, storage_options, trust)
+        or open_part(folder, entry, snapshot.prefixes, storage_options, trust, rules)
         for entry in snapshot.parts
     )
     contents = _Contents(snapshot, parts, folder.address(ROOT_FILE))

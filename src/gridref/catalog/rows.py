@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from gridref.cache import LRU, nbytes_of
 from gridref.catalog.columns import gather_bytes, offsets_from_steps
+from gridref.catalog.source_rules import SourceRules
 from gridref.catalog.storage import resolved_url
 from gridref.catalog.table_file import TableFile
 from gridref.catalog.trust import Trust
@@ -39,20 +40,29 @@ class SourceTable:
         Beginnings of addresses, which the table counts into.
     trust
         Which of them may be opened.
+    rules
+        Where they are now, and what tells them.
     """
 
     def __init__(
-        self, table: TableFile, folder_url: str, prefixes: tuple[str, ...], trust: Trust
+        self,
+        table: TableFile,
+        folder_url: str,
+        prefixes: tuple[str, ...],
+        trust: Trust,
+        rules: SourceRules,
     ) -> None:
         self._table = table
         self._folder_url = folder_url
         self.prefixes = prefixes
         self._trust = trust
+        self._rules = rules
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Another machine may not know what this user built.
         trust = self._trust if self._trust.own is not None else self._trust.decided([self.stored])
-        return SourceTable, (self._table, self._folder_url, self.prefixes, trust)
+        own = (self._table, self._folder_url, self.prefixes, trust, self._rules)
+        return SourceTable, own
 
     def __len__(self) -> int:
         return self._table.n_rows
@@ -71,12 +81,18 @@ class SourceTable:
     def _read(self) -> tuple[list[str], tuple[Source, ...]]:
         columns = self._table.read_rows(0, len(self)).to_pydict()
         stored = self._urls(columns)
-        urls = [resolved_url(url, self._folder_url) for url in stored]
+        urls = [self._rules.moved(resolved_url(url, self._folder_url)) for url in stored]
         policy = self._trust.policy_for(stored, urls)
+        identity = self._rules.identity
         described = zip(
-            urls, columns["size_bytes"], columns["mtime_ns"], columns["etag"], strict=True
+            urls,
+            columns["size_bytes"],
+            columns["mtime_ns"],
+            columns["etag"],
+            columns.get("checksum") or [None] * len(self),
+            strict=True,
         )
-        return stored, tuple(Source(*each, policy) for each in described)
+        return stored, tuple(Source(*each, identity, policy) for each in described)
 
     def _urls(self, columns: Mapping[str, list[Any]]) -> list[str]:
         """The addresses as they are stored; version 1 has them whole."""

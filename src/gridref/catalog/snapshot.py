@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from gridref.catalog.entries import ArrayEntry, GroupEntry, Interned, PartEntry
+from gridref.model.manifest import IDENTITIES, Identity
 
 __all__ = ["Commit", "Pruned", "Snapshot", "SourceUrls", "digest_of", "dumped"]
 
@@ -77,6 +78,8 @@ class Snapshot:
         JSON values of the application's own.
     recipe
         How files were combined: the options that another file is added by; None if not known.
+    identity
+        What makes a source the file that was scanned.
     """
 
     id: str
@@ -88,6 +91,11 @@ class Snapshot:
     source_urls: SourceUrls
     extra: Mapping[str, Any]
     recipe: Mapping[str, Any] | None = None
+    identity: Identity = "strict"
+
+    def __post_init__(self) -> None:
+        if self.identity not in IDENTITIES:
+            raise ValueError(f"the identity of sources is {self.identity!r}")
 
     @cached_property
     def digest(self) -> str:
@@ -105,7 +113,13 @@ class Snapshot:
             }
             for path, entry in self.root.all_arrays().items()
         }
-        own = {"source_urls": self.source_urls, "extra": self.extra, "arrays": arrays}
+        own: dict[str, Any] = {
+            "source_urls": self.source_urls,
+            "extra": self.extra,
+            "arrays": arrays,
+        }
+        if self.identity != "strict":
+            own["identity"] = self.identity
         return digest_of({**own, "groups": self.root.described()})
 
     def grid_shape(self, entry: ArrayEntry) -> tuple[int, ...]:
@@ -119,6 +133,7 @@ class Snapshot:
             "digest": self.digest,
             "log": [commit.to_json() for commit in self.log],
             "source_urls": self.source_urls,
+            "identity": self.identity,
             "prefixes": list(self.prefixes),
             "recipe": self.recipe,
             "extra": self.extra,
@@ -140,6 +155,7 @@ class Snapshot:
             document["source_urls"],
             document["extra"],
             document["recipe"],
+            document["identity"],
         )
         # Stated, as it is part of what the file's checksum covers, and dear to make.
         vars(snapshot)["digest"] = str(document["digest"])

@@ -46,6 +46,7 @@ SOURCE_SCHEMA = pa.schema(
         pa.field("size_bytes", pa.int64()),
         pa.field("mtime_ns", pa.int64()),
         pa.field("etag", pa.string()),
+        pa.field("checksum", pa.string()),
     ]
 )
 PER_AXIS = pa.list_(pa.field("element", pa.int64(), nullable=False))
@@ -211,6 +212,7 @@ def sources_table(
         [source.size_bytes for source in rows],
         [source.mtime_ns for source in rows],
         [source.etag for source in rows],
+        [source.checksum for source in rows],
     ]
     return table_of(columns, SOURCE_SCHEMA)
 

@@ -39,11 +39,16 @@ class Trust:
     own: frozenset[str] | None = None
 
     @classmethod
-    def of(cls, address: str, allow: Allow | Trust) -> Trust:
-        """What users allow to the catalog at an address; None allows what they built themselves."""
+    def of(cls, address: str, allow: Allow | Trust, moved: Iterable[str] = ()) -> Trust:
+        """What users allow to the catalog at an address; None allows what they built themselves.
+
+        Folders that they say sources were `moved` to are allowed, too.
+        """
         if isinstance(allow, Trust):
             return allow
-        return cls(policy_for(address, allow), None if allow is None else frozenset())
+        given = [allow] if isinstance(allow, str | os.PathLike) else allow or ()
+        policy = policy_for(address, [*given, *moved])
+        return cls(policy, None if allow is None else frozenset())
 
     def owns(self, stored_urls: Sequence[str]) -> bool:
         """Whether this user wrote a table of such addresses."""

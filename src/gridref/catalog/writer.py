@@ -120,7 +120,16 @@ def _snapshot(
     root = group_entry(group, "", entries)
     parts = (written.entry,)
     return Snapshot(
-        commit.id, (commit,), root, shared, parts, written.prefixes, sources, extra, recipe
+        commit.id,
+        (commit,),
+        root,
+        shared,
+        parts,
+        written.prefixes,
+        sources,
+        extra,
+        recipe,
+        written.identity,
     )
 
 

@@ -12,10 +12,10 @@ from gridref.io.address import (
     real_path,
 )
 from gridref.io.allowed import Allow, policy_for
+from gridref.io.checksums import Coverage, checksum_of, coverage_of
 from gridref.io.coalesce import MergedReads, Merging, plan_reads
 from gridref.io.collector import collector_paused
 from gridref.io.faults import RetryPolicy, is_absent, status_of
-from gridref.io.identity import check_identity
 from gridref.io.layouts import Layouts, learning_layouts
 from gridref.io.limit import MAX_REQUESTS, within_limit
 from gridref.io.local import read_file
@@ -29,6 +29,7 @@ __all__ = [
     "MAX_REQUESTS",
     "Allow",
     "Buffer",
+    "Coverage",
     "DataNames",
     "IdentityCheck",
     "Layouts",
@@ -42,9 +43,10 @@ __all__ = [
     "absolute_url",
     "beside",
     "catalog_options",
-    "check_identity",
+    "checksum_of",
     "collector_paused",
     "counted_traffic",
+    "coverage_of",
     "current_traffic",
     "describe_source",
     "expand_urls",

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from gridref.errors import Place, SourceChangedError
+from gridref.io.checksums import ReadRanges, checksum_of, coverage_of
 from gridref.model.manifest import Source
 
-__all__ = ["check_identity", "source_of_info"]
+__all__ = ["check_content", "check_identity", "same_version", "source_of_info"]
 
 _ETAG_KEYS = ("ETag", "etag", "e_tag")
 _VERSION_KEYS = (
@@ -52,6 +54,8 @@ def _version_of(info: Mapping[str, Any]) -> str | None:
 def check_identity(recorded: Source, current: Source) -> None:
     """Compare what was recorded with what is there now, as far as both are known.
 
+    Of a source whose identity is its size, nothing else is compared.
+
     Raises
     ------
     SourceChangedError
@@ -60,18 +64,66 @@ def check_identity(recorded: Source, current: Source) -> None:
     changes = []
     if _differ(recorded.size_bytes, current.size_bytes):
         changes.append(f"its size was {recorded.size_bytes} bytes, now {current.size_bytes}")
-    if _differ(recorded.mtime_ns, current.mtime_ns):
+    by_version = recorded.told_by != "size"
+    if by_version and _differ(recorded.mtime_ns, current.mtime_ns):
         changes.append(
             f"it was last modified {_moment(recorded.mtime_ns)}, now {_moment(current.mtime_ns)}"
         )
-    if _comparable(recorded.etag, current.etag) and _strong(recorded.etag) != _strong(current.etag):
+    if by_version and _other_etag(recorded, current):
         changes.append(f"its version was {recorded.etag}, now {current.etag}")
     if changes:
+        same_size = not _differ(recorded.size_bytes, current.size_bytes)
         raise SourceChangedError(
             f"the file changed since it was scanned: {'; '.join(changes)}. Scan it again to rebuild"
-            " the catalog, or restore the file",
+            " the catalog, or restore the file" + (_IF_IT_WAS_COPIED if same_size else ""),
             Place(source=recorded.url),
         )
+
+
+_IF_IT_WAS_COPIED = '; if it was copied and is the same, open the catalog with identity="size"'
+
+
+def same_version(recorded: Source, current: Source) -> bool:
+    """Whether size and time of change, or ETag, are known of both, and the same."""
+    if recorded.size_bytes != current.size_bytes:
+        return False
+    if recorded.mtime_ns is not None and current.mtime_ns is not None:
+        return recorded.mtime_ns == current.mtime_ns
+    return _comparable(recorded.etag, current.etag) and not _other_etag(recorded, current)
+
+
+def check_content(recorded: Source, current: Source, read: ReadRanges) -> None:
+    """Compare a file that may have been moved with the checksum that was recorded.
+
+    Parameters
+    ----------
+    recorded
+        With its checksum.
+    current
+        What is there now.
+    read
+        Reads it.
+
+    Raises
+    ------
+    SourceChangedError
+        If its size or its content is another.
+    """
+    check_identity(replace(recorded, mtime_ns=None, etag=None), current)
+    if recorded.size_bytes is None or recorded.checksum is None:
+        return
+    now = checksum_of(recorded.size_bytes, read, coverage_of(recorded.checksum))
+    if now != recorded.checksum:
+        raise SourceChangedError(
+            f"the file changed since it was scanned: its checksum was {recorded.checksum}, now"
+            f" {now}. Scan it again to rebuild the catalog, or restore the file",
+            Place(source=recorded.url),
+        )
+
+
+def _other_etag(recorded: Source, current: Source) -> bool:
+    is_known = _comparable(recorded.etag, current.etag)
+    return is_known and _strong(recorded.etag) != _strong(current.etag)
 
 
 def _differ(recorded: int | None, current: int | None) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -12,9 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 from gridref.errors import InvalidRequestError, Place, ShortReadError, SourceChangedError
 from gridref.forks import new_lock
 from gridref.io.address import is_local
+from gridref.io.checksums import ReadRanges
 from gridref.io.coalesce import LOCAL_MERGING, REMOTE_MERGING, MergedReads, Merging, plan_reads
 from gridref.io.faults import RetryPolicy
-from gridref.io.identity import check_identity
+from gridref.io.identity import check_content, check_identity, same_version
 from gridref.io.local import LocalFiles, OpenFile, read_cached, read_fully, read_into
 from gridref.io.protocols import Buffer
 from gridref.io.remote import RemoteFiles
@@ -36,8 +38,8 @@ class SourcePool:
     storage_options
         fsspec options of the sources' filesystem, or a mapping of protocol to options.
     identity
-        ``"check"`` compares size and modification time or ETag with what the scan recorded: of a
-        local file at each call, of a remote one at the first. ``"skip"`` reads whatever is there.
+        ``"check"`` compares a source with what the scan recorded, as its `Source.told_by` says: a
+        local file at each call, a remote one at the first. ``"skip"`` reads whatever is there.
     max_open_files
         How many local files stay open.
     local_merging, remote_merging
@@ -73,6 +75,8 @@ class SourcePool:
         self._local = LocalFiles(max_open_files)
         self._remote = RemoteFiles(storage_options, retry)
         self._checked: set[Source] = set()
+        self._agreed: dict[Source, Source] = {}
+        self._agreeing: dict[Source, Any] = {}
         self._lock = new_lock()
         self._n_requests = 0
         self._n_bytes = 0
@@ -154,9 +158,10 @@ class SourcePool:
             return parts
         if not self._checks_identity:
             return self._remote.fetch(source.url, starts, stops, policy=source.policy)
-        if not self._remote.checks(source.url, source.policy):
+        if _by_content(source) or not self._remote.checks(source.url, source.policy):
             self._check_remote(source)
-        parts = self._remote.fetch(source.url, starts, stops, source, source.policy)
+        agreed = self._agreed.get(source, source)
+        parts = self._remote.fetch(source.url, starts, stops, agreed, source.policy)
         if any(len(part) < b - a for part, a, b in zip(parts, starts, stops, strict=True)):
             # An answer that there are no such bytes says nothing else of the file.
             self._check_remote(source)
@@ -219,38 +224,76 @@ class SourcePool:
         if local:  # remote files count for themselves
             self._local_traffic.add(n_requests, n_bytes)
 
+    def check(self, source: Source) -> None:
+        """Compare a source with what the scan recorded; a remote one once.
+
+        Raises
+        ------
+        SourceUnavailableError, SourceChangedError
+            As `read_ranges` does.
+        """
+        if is_local(source.url):
+            self._open_local(source)
+        else:
+            self._check_remote(source)
+
     def close(self) -> None:
         """Close files. The pool can go on being used."""
         self._local.close()
         with self._lock:
             self._checked.clear()
+            self._agreed.clear()
 
     def _open_local(self, source: Source) -> OpenFile:
         """The open file, checked: what is read is then read of the very file that was checked."""
         file = self._local.open(source.url, source.policy)
         if self._checks_identity:
             try:
-                check_identity(source, file.describe())
+                self._require_same(source, file)
             except SourceChangedError:
                 # The open file may be one that another has since replaced.
                 self._local.forget(source.url, source.policy)
                 file = self._local.open(source.url, source.policy)
-                check_identity(source, file.describe())
+                self._require_same(source, file)
         return file
 
     def _require_same(self, source: Source, file: OpenFile) -> None:
         """Compare an open file with the recorded one after a read: it may have changed."""
         if self._checks_identity:
-            check_identity(source, file.describe())
+            self._compare(source, file.describe(), partial(file.fetch, source.url))
+
+    def _compare(self, source: Source, current: Source, read: ReadRanges) -> None:
+        """Compare a source with what is there now; by its content, if it may have been moved.
+
+        What has the right content is from then on compared as it was found.
+        """
+        if not _by_content(source):
+            check_identity(source, current)
+            return
+        with self._lock:
+            agreed = self._agreed.get(source, source)
+            agreeing = self._agreeing.setdefault(source, new_lock())
+        if agreed == current or same_version(agreed, current):
+            return
+        with agreeing:
+            if self._agreed.get(source) != current:
+                check_content(source, current, read)
+                self._agreed[source] = current
 
     def _check_remote(self, source: Source) -> None:
         with self._lock:
             if source in self._checked:
                 return
         if source.size_bytes is not None or source.etag is not None:
-            check_identity(source, self._remote.describe(source.url, source.policy))
+            current = self._remote.describe(source.url, source.policy)
+            fetch = partial(self._remote.fetch, source.url, policy=source.policy)
+            self._compare(source, current, fetch)
         with self._lock:
             self._checked.add(source)
+
+
+def _by_content(source: Source) -> bool:
+    return source.told_by == "content" and source.checksum is not None
 
 
 def _check_inside(source: Source, offset: NDArray[np.int64], length: NDArray[np.int64]) -> None:

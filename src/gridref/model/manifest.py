@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
-from typing import Any, Protocol, Self
+from typing import Any, Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,13 +18,23 @@ from gridref.model.source_policy import SourcePolicy
 from gridref.secrets import without_secrets
 
 __all__ = [
+    "IDENTITIES",
     "ChunkManifest",
     "ChunkState",
+    "Identity",
     "Manifest",
     "Source",
     "distinct_objects",
     "identity_numbers",
 ]
+
+
+type Identity = Literal["strict", "size", "content"]
+"""What makes a source the file that was scanned: its size, and time of change or ETag; its size; or
+its size and, where time and ETag are others, its checksum."""
+
+IDENTITIES: tuple[Identity, ...] = ("strict", "content", "size")
+"""The strictest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +51,10 @@ class Source:
         Modification time in nanoseconds since 1970 (local files); None if unknown.
     etag
         Entity tag or another version string of an object store; None if unknown.
+    checksum
+        Checksum of its content, as `gridref.io.checksums` writes it; None if none was taken.
+    told_by
+        What has to be the same for it to be the same file.
     policy
         Whether it may be opened, where a catalog or references name it and not the user; None:
         yes. It is not part of what the source is.
@@ -50,6 +64,8 @@ class Source:
     size_bytes: int | None = None
     mtime_ns: int | None = None
     etag: str | None = None
+    checksum: str | None = None
+    told_by: Identity = "strict"
     policy: SourcePolicy | None = field(default=None, compare=False, repr=False)
 
     @property

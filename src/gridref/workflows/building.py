@@ -13,10 +13,13 @@ from gridref.catalog import write_catalog
 from gridref.combine import Combination, CombineOptions, MosaicOptions
 from gridref.errors import InvalidRequestError
 from gridref.formats import ScanOptions, expand_files
+from gridref.io import Coverage
 from gridref.model.array import VirtualGroup
+from gridref.model.manifest import IDENTITIES, Identity
 from gridref.model.scan_report import Finding, ScanReport
-from gridref.options import options_of, verb, warn_of_old_name
+from gridref.options import check_choice, options_of, verb, warn_of_old_name
 from gridref.workflows.failures import Failures
+from gridref.workflows.identity import with_identity
 from gridref.workflows.layout import Layout
 from gridref.workflows.opening import reader_for
 from gridref.workflows.outcomes import RunOptions
@@ -37,6 +40,8 @@ def build(
     *,
     storage_options: Mapping[str, Any] | None = None,
     relative: bool = False,
+    identity: Identity | None = None,
+    checksum: Coverage = "sampled",
     keep_secrets: bool = False,
     progress: Progress | None = None,
     **options: Any,
@@ -57,6 +62,13 @@ def build(
     relative
         Keep the addresses of the files as seen from the catalog where both lie on one filesystem,
         so that both can be moved together.
+    identity
+        What makes a file the one that was scanned, when it is read: ``"strict"``, its size and time
+        of change or ETag; ``"size"``; or ``"content"``, its size and, where time and ETag are not
+        the recorded ones, a checksum, which is taken now. By default ``"content"`` where addresses
+        are relative, as copies have other times; else ``"strict"``.
+    checksum
+        What of a file a checksum is of: ``"sampled"``, 16 ranges of 4 KiB; or ``"all"``.
     keep_secrets
         Keep credentials and signatures that stand in the addresses of files (``user:password@``,
         presigned queries). By default they are left out, and reading needs `storage_options`.
@@ -83,7 +95,10 @@ def build(
         If the files do not fit together: all problems at once.
     """
     job = Job.of({**options, "concat_dim": concat_dim, "storage_options": storage_options})
-    group = job.run(files, progress).unwrap()
+    identity = identity or ("content" if relative else "strict")
+    check_choice("identity", identity, IDENTITIES)
+    check_choice("checksum", checksum, ("sampled", "all"))
+    group = with_identity(job.run(files, progress).unwrap(), identity, checksum, storage_options)
     sources: Literal["absolute", "relative"] = "relative" if relative else "absolute"
     write_catalog(
         group,
@@ -103,6 +118,8 @@ def plan(
     *,
     storage_options: Mapping[str, Any] | None = None,
     relative: bool = False,
+    identity: Identity | None = None,
+    checksum: Coverage = "sampled",
     keep_secrets: bool = False,
     progress: Progress | None = None,
     **options: Any,
@@ -113,7 +130,7 @@ def plan(
     ----------
     files, concat_dim, storage_options, progress, **options
         As for `build`.
-    relative, keep_secrets
+    relative, identity, checksum, keep_secrets
         As for `build`: they change nothing of a plan.
 
     Returns

@@ -10,13 +10,15 @@ from typing import Any, Literal
 from gridref.catalog import CatalogGroup
 from gridref.catalog import open_catalog as read_catalog
 from gridref.catalog import write_catalog as put_catalog
+from gridref.errors import InvalidRequestError
 from gridref.io import Allow
 from gridref.model.array import VirtualGroup
+from gridref.model.manifest import Identity
 from gridref.options import verb
 from gridref.workflows.keeping import Keeper
 from gridref.workflows.reading import Sources, readable
 
-__all__ = ["open_catalog", "write_catalog"]
+__all__ = ["open_catalog", "relocate", "write_catalog"]
 
 
 @verb(renamed={"url": "catalog"}, positional=("storage_options",))
@@ -26,6 +28,8 @@ def open_catalog(
     storage_options: Mapping[str, Any] | None = None,
     allow: Allow = None,
     snapshot: str | None = None,
+    identity: Identity | None = None,
+    prefixes: Mapping[str, str] | None = None,
 ) -> CatalogGroup:
     """Open a catalog.
 
@@ -45,11 +49,18 @@ def open_catalog(
         names, and everything, if this user built the catalog.
     snapshot
         Id of a former snapshot, or a tag, to open in place of the current one.
+    identity
+        What makes a source the file that was scanned: ``"strict"``, ``"size"`` or ``"content"``, as
+        in `gridref.build`; by default what the catalog says.
+    prefixes
+        Where sources lie now: folders as the catalog has them, with what stands there now,
+        ``{"s3://old/": "https://new/"}``. The longest that fits counts.
 
     Raises
     ------
     InvalidRequestError
-        If there is no such snapshot.
+        If there is no such snapshot; for an identity that is not known,
+        or a folder that no source lies in.
     CatalogNotFoundError
         If there is no catalog.
     CatalogVersionError
@@ -60,8 +71,13 @@ def open_catalog(
         If it cannot be reached or read.
     """
     group = readable(
-        read_catalog(catalog, storage_options, allow, snapshot), Sources(storage_options)
+        read_catalog(
+            catalog, storage_options, allow, snapshot, identity=identity, prefixes=prefixes
+        ),
+        Sources(storage_options),
     )
+    if prefixes:  # what is written then would be written as if it lay there
+        return group
     return replace(group, keeper=Keeper(group.info.url, storage_options, allow))
 
 
@@ -116,4 +132,61 @@ def write_catalog(
     """
     return put_catalog(
         group, catalog, storage_options, extra=extra, sources=sources, keep_secrets=keep_secrets
+    )
+
+
+@verb()
+def relocate(
+    catalog: str | os.PathLike[str],
+    prefixes: Mapping[str, str],
+    *,
+    identity: Identity | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> str:
+    """Write down that the sources of a catalog lie elsewhere now. No source is read.
+
+    The catalog is replaced in one step, by one that lists the same chunks. To open it without
+    writing, give `open_catalog` the same `prefixes`.
+
+    Parameters
+    ----------
+    catalog
+        Address of the catalog's directory.
+    prefixes
+        Folders as the catalog has them, with what stands there now: ``{"s3://old/":
+        "https://new/"}``. The longest that fits counts.
+    identity
+        What makes a source the file that was scanned from now on, as in `build`: copies may have
+        another time of change or ETag. By default as before.
+    storage_options
+        Options of fsspec's filesystem of the catalog, or of several by protocol.
+
+    Returns
+    -------
+    str
+        The content digest of the catalog.
+
+    Raises
+    ------
+    InvalidRequestError
+        For an identity that is not known, or a folder that no source lies in.
+    CatalogError, SourceUnavailableError
+        If the catalog cannot be read or written.
+    """
+    group = read_catalog(catalog, storage_options, identity=identity, prefixes=prefixes)
+    before, after = read_catalog(catalog, storage_options).source_list, group.source_list
+    moved = [old.url != new.url for old, new in zip(before, after, strict=True)]
+    if not any(moved):
+        raise InvalidRequestError(
+            f"no source lies in {' or '.join(map(repr, prefixes))}; there is {before[0].url!r}"
+            if before
+            else "the catalog has no sources"
+        )
+    return put_catalog(
+        group,
+        catalog,
+        storage_options,
+        extra=group.snapshot.extra,
+        sources=group.snapshot.source_urls,
+        recipe=group.snapshot.recipe,
     )

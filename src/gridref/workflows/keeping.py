@@ -23,7 +23,7 @@ from gridref.catalog.storage import open_folder
 from gridref.catalog.trust import Trust
 from gridref.errors import SourceChangedError
 from gridref.formats import expand_files
-from gridref.io import Allow, catalog_options, check_identity, describe_source
+from gridref.io import Allow, SourcePool, catalog_options
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import Source
 from gridref.model.scan_report import Fate, Finding, ScanReport
@@ -31,6 +31,7 @@ from gridref.options import check_names
 from gridref.workflows.building import ACCESS, BUILD_OPTIONS, Job
 from gridref.workflows.failures import Failures
 from gridref.workflows.growing import added
+from gridref.workflows.identity import told_as
 from gridref.workflows.places import At
 from gridref.workflows.reading import Sources, readable
 from gridref.workflows.scanning import Files, Progress, scan_each
@@ -81,7 +82,7 @@ class Keeper:
             skipped[:] = there
             if not new:
                 return None
-            scanned = scans.of(new, job)
+            scanned = scans.of(new, job, base)
             group, arrays = added(base, scanned, job, at, scans.sources.reader.read)
             changes = {} if base.root.snapshot.recipe else {"recipe": dict(job.recipe)}
             return Change("append", _counted(new), group, arrays, changes)
@@ -137,15 +138,14 @@ class Keeper:
         return [address for address in addresses if address not in known], said
 
     def _check_unchanged(self, sources: Sequence[Source]) -> None:
-        for source in sources:
-            try:
-                check_identity(
-                    source, describe_source(source.url, self.storage_options, source.policy)
-                )
-            except SourceChangedError as error:
-                raise SourceChangedError(
-                    f"{error.reason}. It is in the catalog: refresh scans it again", error.place
-                ) from error
+        with SourcePool(self.storage_options) as pool:
+            for source in sources:
+                try:
+                    pool.check(source)
+                except SourceChangedError as error:
+                    raise SourceChangedError(
+                        f"{error.reason}. It is in the catalog: refresh scans it again", error.place
+                    ) from error
 
     def _changed(self, change: Callable[[Base], Change | Root | None]) -> CatalogGroup:
         self.base = commit(self._access(), change, self.base)
@@ -173,14 +173,16 @@ class _Scans:
         self._failed: tuple[Finding, ...] = ()
         self._progress = progress
 
-    def of(self, addresses: Sequence[str], job: Job) -> list[tuple[str, VirtualGroup]]:
+    def of(self, addresses: Sequence[str], job: Job, base: Base) -> list[tuple[str, VirtualGroup]]:
         """The groups of files, with their addresses; those that fail may be left out."""
         wanted = [address for address in addresses if address not in self._groups]
         failures = Failures(job.options)
         scanned = scan_each(
             wanted, job.scanning, job.options, failures=failures, progress=self._progress
         )
-        self._groups.update(scanned)
+        self._groups.update(
+            (address, told_as(base.group, group, self.sources)) for address, group in scanned
+        )
         failures.warn()
         self._failed = (*self._failed, *failures.findings)
         return [(each, self._groups[each]) for each in addresses if each in self._groups]

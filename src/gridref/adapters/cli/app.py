@@ -30,6 +30,7 @@ from gridref.adapters.cli.growing import (
     rollback_command,
     tag_command,
 )
+from gridref.adapters.cli.moving import relocate_command
 from gridref.adapters.cli.options import (
     BUILD_OPTIONS,
     VIEW_OPTIONS,
@@ -372,3 +373,4 @@ app.command("export")(export_command)
 app.command("sources")(sources_command)
 app.command("sql")(sql_command)
 app.command("diff")(diff_command)
+app.command("relocate")(relocate_command)

@@ -170,6 +170,13 @@ BUILD_OPTIONS: Mapping[str, Any] = {
         None,
         "--keep-secrets",
     ),
+    "identity": _option(
+        str,
+        "What makes a file the one that was scanned: strict (size, and time or ETag), size, content"
+        " (a checksum). Default: strict; content with --relative.",
+        None,
+    ),
+    "checksum": _option(str, "What of a file its checksum is of: sampled, all.", None),
     "storage_options": StorageOptions,
 }
 """Type of each option of `gridref.build` and `gridref.plan` by its name in Python."""
