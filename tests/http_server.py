@@ -6,7 +6,7 @@ import gzip
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -96,6 +96,9 @@ class Site:
         Answers are held back, two seconds at most, until so many requests are there at once.
     delay_seconds
         How long each answer is held back.
+    most_a_second
+        How many GET requests are answered within a second of the clock; to others it says that the
+        client may come again in a second (503).
     failing
         Status that every request for a path gets, whatever else is set.
     redirects
@@ -118,6 +121,7 @@ class Site:
     cuts_bodies: int = 0
     awaits: int = 0
     delay_seconds: float = 0
+    most_a_second: int | None = None
     failing: dict[str, int] = field(default_factory=dict)
     redirects: dict[str, str] = field(default_factory=dict)
     fault: str | None = None
@@ -126,8 +130,22 @@ class Site:
     most_at_once: int = 0
     url: str = ""
     n_sent: int = 0
+    n_throttled: int = 0
+    _second: tuple[int, int] = (0, 0)
     _n_there: int = 0
     _changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def is_too_much(self) -> bool:
+        """Whether one more request is more than may come within a second."""
+        if self.most_a_second is None:
+            return False
+        with self._changed:
+            now = int(time.monotonic())
+            second, n_requests = self._second
+            self._second = now, n_requests + 1 if second == now else 1
+            too_much = self._second[1] > self.most_a_second
+            self.n_throttled += too_much
+            return too_much
 
     def hold(self) -> None:
         """Count a request that is there, and hold it back."""
@@ -172,6 +190,8 @@ def serving(site: Site) -> Iterator[Site]:
                 return self.end_headers()
             if path in site.failing:
                 return self.refuse(site.failing[path])
+            if with_body and site.is_too_much():
+                return self.refuse(503, {"Retry-After": "1"})
             if with_body and site.statuses:
                 return self.refuse(site.statuses.pop(0))
             if path in site.forbidden:
@@ -223,9 +243,10 @@ def serving(site: Site) -> Iterator[Site]:
             else:
                 self.wfile.write(body)
 
-        def refuse(self, status: int) -> None:
+        def refuse(self, status: int, headers: Mapping[str, str] | None = None) -> None:
             self.send_response(status)
-            self.send_header("Content-Length", "0")
+            for name, value in {**(headers or {}), "Content-Length": "0"}.items():
+                self.send_header(name, value)
             self.end_headers()
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

@@ -94,6 +94,13 @@ def test_plan_and_build_are_the_same_however_many_are_in_flight(
     assert content_of(tmp_path / "many") == content_of(tmp_path / "one")
 
 
+def test_a_server_that_asks_for_pauses_gets_them(site: Site) -> None:
+    site.most_a_second = 4
+    groups = gridref.scan_many(urls(site))
+    np.testing.assert_array_equal([group["x"][0, 0] for group in groups], np.arange(N_FILES))
+    assert site.n_throttled
+
+
 def test_throttling_and_resets_give_the_same_catalog(site: Site, tmp_path: Path) -> None:
     gridref.build(urls(site), tmp_path / "calm", "time", max_in_flight=1)
     site.statuses = [503, 503, 429, 500, 503]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any
 
 from gridref.errors import GridrefError, Place, SourceUnavailableError
 from gridref.secrets import without_secrets
@@ -14,6 +16,7 @@ from gridref.secrets import without_secrets
 __all__ = ["RetryPolicy", "is_absent", "is_transient", "shown", "status_of", "unavailable"]
 
 _PERMANENT = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
+_THROTTLED = frozenset({429, 503})
 _TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
 _TRANSIENT_ERRNO = frozenset(
     {
@@ -58,17 +61,25 @@ class RetryPolicy:
     first_delay, max_delay
         Seconds before the second attempt, doubled for each further one up to the maximum. A random
         quarter is added, so that many readers do not come back at the same moment.
+    max_wait
+        Most seconds in all that are waited because the server asks for it (``Retry-After``, RFC
+        9110, section 10.2.3). Those attempts do not count.
     """
 
     n_attempts: int = 4
     first_delay: float = 0.1
     max_delay: float = 5.0
+    max_wait: float = 120.0
 
     def delays(self) -> Iterator[float]:
         """Seconds to wait before each further attempt."""
         for attempt in range(self.n_attempts - 1):
             delay = min(self.max_delay, self.first_delay * 2**attempt)
             yield delay * (1 + random.random() / 4)
+
+    def pauses(self) -> Pauses:
+        """How long to wait after each failure of one piece of work."""
+        return Pauses(self)
 
     def call[Result](self, action: Callable[[], Result], url: str) -> Result:
         """The result of `action`, tried again while it fails transiently.
@@ -78,17 +89,66 @@ class RetryPolicy:
         SourceUnavailableError
             If it fails for good.
         """
-        delays = self.delays()
+        pauses = self.pauses()
         while True:
             try:
                 return action()
             except GridrefError:
                 raise
             except Exception as error:  # noqa: BLE001 - becomes one of ours
-                delay = next(delays, None) if is_transient(error) else None
-                if delay is None:
+                pause = pauses.after([error])
+                if pause is None:
                     raise unavailable(url, error) from shown(error)
-            time.sleep(delay)
+            time.sleep(pause)
+
+
+class Pauses:
+    """How long to wait after each failure of one piece of work.
+
+    Parameters
+    ----------
+    policy
+        How often and how long at most.
+    """
+
+    def __init__(self, policy: RetryPolicy) -> None:
+        self._delays = policy.delays()
+        self._left = policy.max_wait
+
+    def after(self, errors: Collection[BaseException]) -> float | None:
+        """Seconds to wait before the next attempt; None if there is to be none."""
+        if not all(map(is_transient, errors)):
+            return None
+        asked = max(map(_asked_pause, errors)) * (1 + random.random() / 4)
+        if not asked:
+            return next(self._delays, None)
+        self._left -= asked
+        return asked if self._left >= 0 else None
+
+
+def _asked_pause(error: BaseException) -> float:
+    """Seconds that a server asks to be left alone for; 0 where it does not."""
+    error = _true_cause(error)
+    if status_of(error) not in _THROTTLED:
+        return 0
+    text = str(_headers_of(error).get("retry-after", "")).strip()
+    if text.isdecimal():
+        return float(text[:9])
+    try:
+        moment = parsedate_to_datetime(text)
+    except ValueError:
+        return 0
+    return max(0.0, moment.timestamp() - time.time())
+
+
+def _headers_of(error: BaseException) -> Mapping[str, Any]:
+    """Header fields that came with an error of aiohttp, requests or botocore, in small letters."""
+    response = getattr(error, "response", None)
+    if isinstance(response, Mapping):
+        headers = response.get("ResponseMetadata", {}).get("HTTPHeaders")
+    else:
+        headers = getattr(error, "headers", None) or getattr(response, "headers", None)
+    return {str(name).lower(): value for name, value in (headers or {}).items()}
 
 
 def is_transient(error: BaseException) -> bool:

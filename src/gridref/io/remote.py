@@ -131,7 +131,7 @@ class RemoteFiles:
         """
         parts: dict[int, bytes] = {}
         pending = list(range(len(starts)))
-        delays = self._retry.delays()
+        pauses = self._retry.pauses()
         while pending:
             failures: dict[int, BaseException] = {}
             for some in batched(pending, MAX_REQUESTS):
@@ -149,12 +149,12 @@ class RemoteFiles:
                     self._traffic.add(0, len(parts[i]))
             pending = list(failures)
             if pending:
-                lasting = [i for i in pending if not is_transient(failures[i])]
-                delay = None if lasting else next(delays, None)
-                if delay is None:
+                pause = pauses.after(failures.values())
+                if pause is None:
+                    lasting = [i for i in pending if not is_transient(failures[i])]
                     i = (lasting or pending)[0]
                     raise _ours(url, failures[i], starts[i], stops[i])
-                time.sleep(delay)
+                time.sleep(pause)
         return [parts[i] for i in range(len(starts))]
 
     def _ask(

@@ -62,3 +62,53 @@ def test_lasting_failures_are_not_waited_for(slept: list[float]) -> None:
     with pytest.raises(SourceUnavailableError, match="no permission"):
         RetryPolicy(3).call(action, "s3://a")
     assert (slept, action.n_calls) == ([], 1)
+
+
+class ThrottledError(Exception):
+    """What aiohttp raises for an answer with these fields."""
+
+    def __init__(self, status: int, **headers: str) -> None:
+        super().__init__(status)
+        self.status = status
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_pauses_that_a_server_asks_for_do_not_count_as_attempts(
+    slept: list[float], status: int
+) -> None:
+    action = Failing(9, ThrottledError(status, Retry_After="7"))
+    assert RetryPolicy(2, first_delay=1).call(action, "https://a") == "there"
+    assert slept == [7] * 9
+
+
+def test_pauses_that_a_server_asks_for_are_bounded(slept: list[float]) -> None:
+    action = Failing(99, ThrottledError(503, Retry_After="7"))
+    with pytest.raises(SourceUnavailableError):
+        RetryPolicy(max_wait=30).call(action, "https://a")
+    assert slept == [7] * 4
+    action = Failing(1, ThrottledError(503, Retry_After="999999999999"))
+    with pytest.raises(SourceUnavailableError):
+        RetryPolicy().call(action, "https://a")
+    assert slept == [7] * 4
+
+
+def test_pauses_may_be_told_as_a_date(slept: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faults.time, "time", lambda: 784111777.0 - 5)
+    action = Failing(1, ThrottledError(503, Retry_After="Sun, 06 Nov 1994 08:49:37 GMT"))
+    assert RetryPolicy().call(action, "https://a") == "there"
+    assert slept == [5]
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-3", "0", "Sun, 06 Nov 1994 08:49:37 GMT"])
+def test_without_a_sensible_pause_attempts_go_on_as_ever(slept: list[float], text: str) -> None:
+    action = Failing(9, ThrottledError(503, Retry_After=text))
+    with pytest.raises(SourceUnavailableError):
+        RetryPolicy(3, first_delay=1).call(action, "https://a")
+    assert slept == [1, 2]
+
+
+def test_other_failures_ask_for_no_pause(slept: list[float]) -> None:
+    action = Failing(1, ThrottledError(500, Retry_After="7"))
+    assert RetryPolicy(first_delay=1).call(action, "https://a") == "there"
+    assert slept == [1]
