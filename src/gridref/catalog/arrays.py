@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -118,7 +119,7 @@ class ParquetBlocks:
     @property
     def n_blocks(self) -> int:
         """Number of blocks."""
-        return int(np.prod(self._grid_shape, dtype=np.int64))
+        return math.prod(self._grid_shape)
 
     def load(self) -> BlockTable:
         """The blocks in memory.

@@ -380,6 +380,16 @@ class _Contents:
     snapshot: Snapshot
     parts: tuple[Part, ...]
     address: str
+    _layouts: dict[int, tuple[tuple[Part, ...], Layout]] = field(default_factory=dict)
+
+    def layout(self, number: int) -> tuple[tuple[Part, ...], Layout]:
+        """The parts that a layout uses, and the layout counting into these."""
+        if number not in self._layouts:
+            layout = self.snapshot.shared.layouts[number]
+            used = {part: i for i, part in enumerate(dict.fromkeys(s.part for s in layout))}
+            own = tuple(replace(segment, part=used[segment.part]) for segment in layout)
+            self._layouts[number] = tuple(self.parts[part] for part in used), own
+        return self._layouts[number]
 
 
 class _LazyArrays(Mapping[str, VirtualArray]):
@@ -428,18 +438,10 @@ def _group(entry: GroupEntry, contents: _Contents, path: str) -> VirtualGroup:
 def _array(entry: ArrayEntry, contents: _Contents, path: str) -> VirtualArray:
     place = Place(source=contents.address, variable=path)
     with refusing_damage("the description of an array", place):
-        shared = contents.snapshot.shared
-        described = entry.described(shared)
-        parts, layout = _used(contents.parts, shared.layouts[entry.layout])
+        described = entry.described(contents.snapshot.shared)
+        parts, layout = contents.layout(entry.layout)
         grid_shape = described["grid"].grid_shape
         blocks = ParquetBlocks(parts, layout, path, grid_shape, len(described["encodings"]))
         masks = entry.counts.has_filter_masks
         manifests = tuple(ParquetManifest(part, path, masks) for part in parts)
         return VirtualArray(**described, manifests=manifests, block_source=blocks)
-
-
-def _used(parts: tuple[Part, ...], layout: Layout) -> tuple[tuple[Part, ...], Layout]:
-    """The parts that a layout uses, and the layout counting into these."""
-    used = {number: i for i, number in enumerate(dict.fromkeys(s.part for s in layout))}
-    own = tuple(replace(segment, part=used[segment.part]) for segment in layout)
-    return tuple(parts[number] for number in used), own
