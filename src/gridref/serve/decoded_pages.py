@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,15 +70,19 @@ class DecodedPage:
         below = tuple(looked_up for looked_up in cut if looked_up is not None)
         if not any(self._is_held(looked_up) for looked_up in below):
             return None
-        digest = hashlib.blake2b(self._view_identity, digest_size=16)
         shape = tuple(int(along[k]) for along, k in zip(self.lengths, in_page, strict=True))
+        stored = rewrapped(self.view, coords, below)
+        segment = stored or self._decoded(coords, shape, below)
+        tag = partial(self._tag, shape, below, b"" if stored is None else b"rewrapped")
+        return VirtualObject((segment,), tag, path, coords)
+
+    def _tag(
+        self, shape: tuple[int, ...], below: tuple[LookedUp[CrossProduct], ...], form: bytes
+    ) -> str:
+        digest = hashlib.blake2b(self._view_identity, digest_size=16)
         digest.update(repr(shape).encode())
         identify(below, digest)
-        etag = digest.hexdigest()
-        stored = rewrapped(self.view, coords, below)
-        if stored is not None:
-            return VirtualObject((stored,), digest_of(etag.encode(), b"rewrapped"), path, coords)
-        return VirtualObject((self._decoded(coords, shape, below),), etag, path, coords)
+        return digest_of(digest.hexdigest().encode(), form) if form else digest.hexdigest()
 
     def _decoded(
         self,

@@ -66,8 +66,14 @@ class ObjectReader:
         ReadError
             Where a source cannot deliver, naming array, chunk, source and byte range.
         """
+        return bytes(self.read_buffer(virtual_object, start, stop))
+
+    def read_buffer(
+        self, virtual_object: VirtualObject, start: int = 0, stop: int | None = None
+    ) -> Buffer:
+        """As `read`, without a copy of what lies in memory as it is shown."""
         parts = self.read_parts(virtual_object, start, stop)
-        return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     @never_absent()
     def at_hand(self, virtual_object: VirtualObject, start: int, stop: int) -> Buffer | None:

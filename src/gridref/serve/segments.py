@@ -6,7 +6,9 @@ Python.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -168,8 +170,8 @@ class VirtualObject:
     ----------
     segments
         What the object consists of, in order.
-    etag
-        Entity tag, without quotes: equal exactly if the content is equal, as far as sources tell.
+    tag
+        The entity tag, or what makes it when it is asked for.
     variable
         Path of the array, for messages.
     coords
@@ -177,9 +179,14 @@ class VirtualObject:
     """
 
     segments: tuple[Segment, ...]
-    etag: str
+    tag: str | Callable[[], str] = field(repr=False)
     variable: str | None = None
     coords: tuple[int, ...] | None = None
+
+    @cached_property
+    def etag(self) -> str:
+        """Entity tag, without quotes: equal exactly if the content is equal, as far as is known."""
+        return self.tag if isinstance(self.tag, str) else self.tag()
 
     @property
     def n_bytes(self) -> int | None:

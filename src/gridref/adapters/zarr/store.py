@@ -261,10 +261,12 @@ class GridrefStore(Store):
         for name in await asyncio.to_thread(self.space.list_dir, prefix):
             yield name
 
-    def _read(self, virtual_object: VirtualObject, byte_range: ByteRequest | None) -> bytes:
+    def _read(
+        self, virtual_object: VirtualObject, byte_range: ByteRequest | None
+    ) -> bytes | memoryview:
         if virtual_object.n_bytes is None and isinstance(byte_range, SuffixByteRequest):
             return self.reader.read(virtual_object)[-byte_range.suffix :]
-        return self.reader.read(virtual_object, *_bounds(byte_range, virtual_object.n_bytes))
+        return self.reader.read_buffer(virtual_object, *_bounds(byte_range, virtual_object.n_bytes))
 
 
 def _buffer(data: bytes | memoryview, prototype: BufferPrototype | None) -> Buffer:
