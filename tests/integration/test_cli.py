@@ -135,6 +135,9 @@ def test_debug_shows_the_traceback(folder: Path) -> None:
         "tag",
         "rollback",
         "prune",
+        "replace",
+        "remove",
+        "refresh",
     ],
 )
 def test_help_shows_examples(command: str) -> None:

@@ -12,12 +12,20 @@ from typing import Any
 
 from gridref.catalog.content import Hash, joined
 from gridref.catalog.document import FORMAT_VERSIONS, ROOT_FILE, Root
-from gridref.catalog.entries import ArrayEntry, ArrayRows, ChunkCounts, Interned, array_entry
+from gridref.catalog.entries import (
+    ArrayEntry,
+    ArrayRows,
+    ChunkCounts,
+    Interned,
+    PartEntry,
+    array_entry,
+)
 from gridref.catalog.former import snapshot_file
+from gridref.catalog.group import CatalogGroup
 from gridref.catalog.growth import GrownArray, Run
 from gridref.catalog.part_writer import WrittenPart, part_files, recounted, write_part
 from gridref.catalog.parts import Part
-from gridref.catalog.reader import CatalogGroup, group_of
+from gridref.catalog.reader import group_of
 from gridref.catalog.snapshot import Commit, Snapshot
 from gridref.catalog.storage import Folder, OvertakenError
 from gridref.catalog.trust import Trust
@@ -106,6 +114,8 @@ class Change:
         Every array by path.
     changes
         Other members of the snapshot that change.
+    gone
+        Addresses of files of which nothing is used any more.
     """
 
     operation: str
@@ -113,6 +123,7 @@ class Change:
     group: VirtualGroup
     arrays: Mapping[str, GrownArray]
     changes: Mapping[str, Any] = field(default_factory=dict)
+    gone: frozenset[str] = frozenset()
 
 
 def read_base(access: Access) -> Base:
@@ -219,7 +230,7 @@ def _following(base: Base, change: Change, part: WrittenPart | None, name: str) 
     """The next snapshot; arrays whose content has to be counted anew have none yet."""
     before = base.root.snapshot
     old = before.root.all_arrays()
-    parts = (*before.parts, *([part.entry] if part else []))
+    parts = (*_parts_without(base, change.gone), *([part.entry] if part else []))
     shared = Interned()
     entries: dict[str, ArrayEntry] = {}
     for path, grown in change.arrays.items():
@@ -242,6 +253,17 @@ def _following(base: Base, change: Change, part: WrittenPart | None, name: str) 
         **change.changes,
     )
     return _without_unused(following)
+
+
+def _parts_without(base: Base, gone: frozenset[str]) -> list[PartEntry]:
+    """The parts of the snapshot before, of whose sources some are not used any more."""
+    entries = list(base.root.snapshot.parts)
+    for number, (entry, part) in enumerate(zip(entries, base.group.parts, strict=True)):
+        if gone:
+            listed = enumerate(part.sources.sources)
+            unused = {i for i, source in listed if source.url in gone} | set(entry.unused)
+            entries[number] = replace(entry, unused=tuple(sorted(unused)))
+    return entries
 
 
 def _counted(

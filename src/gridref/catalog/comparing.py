@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from gridref.catalog.chunk_listing import referenced_chunks
 from gridref.catalog.entries import ArrayEntry, GroupEntry
-from gridref.catalog.reader import CatalogGroup
+from gridref.catalog.group import CatalogGroup
 from gridref.catalog.snapshot import Snapshot
 from gridref.catalog.storage import relative_url
 from gridref.model.listing import ListedChunks

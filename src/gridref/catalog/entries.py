@@ -110,6 +110,8 @@ class PartEntry:
     ----------
     sources, blocks, chunks
         The tables.
+    unused
+        Numbers of sources that no array of the snapshot uses any more.
     index
         The rows of each array, where that does not stand in the table of blocks (version 1).
     """
@@ -117,12 +119,14 @@ class PartEntry:
     sources: TableEntry
     blocks: TableEntry
     chunks: TableEntry
+    unused: tuple[int, ...] = ()
     index: Mapping[str, ArrayRows] | None = field(default=None, compare=False)
 
     def to_json(self) -> dict[str, Any]:
         """The JSON form."""
         names = ("sources", "blocks", "chunks")
-        return {name: asdict(table) for name, table in zip(names, self.tables, strict=True)}
+        tables = {name: asdict(table) for name, table in zip(names, self.tables, strict=True)}
+        return {**tables, **({"unused": list(self.unused)} if self.unused else {})}
 
     @classmethod
     def from_json(cls, tables: Mapping[str, Any]) -> PartEntry:
@@ -133,7 +137,8 @@ class PartEntry:
         sources, blocks, chunks = (
             TableEntry(**tables[name]) for name in ("sources", "blocks", "chunks")
         )
-        return cls(sources, blocks, chunks)
+        unused = tuple(map(int, tables.get("unused", ())))
+        return cls(sources, blocks, chunks, unused)
 
     @property
     def tables(self) -> tuple[TableEntry, TableEntry, TableEntry]:

@@ -100,15 +100,12 @@ class Snapshot:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the content: the same however the catalog has grown."""
-        shared = self.shared.to_json()
-        axes, encodings = (
-            [digest_of(item) for item in shared[name]] for name in ("axes", "encodings")
-        )
+        axes = [digest_of(axis) for axis in self.shared.to_json()["axes"]]
+        # Encodings count by the blocks that have them, in which order ever they are listed.
         arrays = {
             path: {
-                **entry.document,
+                **{name: value for name, value in entry.document.items() if name != "encodings"},
                 "axes": [axes[i] for i in entry.document["axes"]],
-                "encodings": [encodings[i] for i in entry.document["encodings"]],
                 "content": entry.content,
             }
             for path, entry in self.root.all_arrays().items()

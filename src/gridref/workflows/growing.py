@@ -26,7 +26,7 @@ from gridref.model.scan_report import Fate, Finding, ScanReport
 from gridref.workflows.building import Job
 from gridref.workflows.places import At, arranged
 
-__all__ = ["added", "combined_whole"]
+__all__ = ["added", "combined", "with_dim"]
 
 N_SHOWN = 2
 """Elements at an end of a catalog that rules see: how far apart labels are takes two."""
@@ -58,14 +58,40 @@ def added(
     dim = job.layout.stack or job.layout.concat_dim
     if not isinstance(dim, str):
         return combined_whole(base.group, [group for _, group in new], job, read)
-    groups = _with_dim(new, dim, job, read)
+    groups = with_dim(new, dim, job, read)
     inputs, in_order = arranged(base.group, groups, dim, at, read)
+    return combined(base, base.group, inputs, dim, job, read, in_order=in_order)
+
+
+def combined(
+    base: Base,
+    shown: VirtualGroup,
+    inputs: Sequence[Span | VirtualGroup],
+    dim: str,
+    job: Job,
+    read: Read,
+    *,
+    in_order: bool,
+) -> tuple[VirtualGroup, Mapping[str, GrownArray]]:
+    """Combine spans of a catalog and files, seeing as little of the catalog as the rules allow.
+
+    Parameters
+    ----------
+    base
+        The catalog.
+    shown
+        What it holds; arrays without the dimension may be others.
+    inputs, in_order
+        As `arranged` gives them.
+    dim, job, read
+        As for `added`.
+    """
     try:
         if base.root.format_version == 1 or not in_order:
             raise WholeNeededError("rows without an index, or labels that overlap")
-        return _standing_in(base, inputs, dim, job, read)
+        return _standing_in(base, shown, inputs, dim, job, read)
     except WholeNeededError:
-        ordered = [_part(base, each, dim) if isinstance(each, Span) else each for each in inputs]
+        ordered = [_part(shown, each, dim) if isinstance(each, Span) else each for each in inputs]
         return combined_whole(None, ordered, job, read)
 
 
@@ -89,12 +115,17 @@ def combined_whole(
 
 
 def _standing_in(
-    base: Base, inputs: Sequence[Span | VirtualGroup], dim: str, job: Job, read: Read
+    base: Base,
+    shown: VirtualGroup,
+    inputs: Sequence[Span | VirtualGroup],
+    dim: str,
+    job: Job,
+    read: Read,
 ) -> tuple[VirtualGroup, Mapping[str, GrownArray]]:
     """Combine files with what stands for the catalog, so that its tables go on as they are."""
     spans = [each for each in inputs if isinstance(each, Span)]
     said = ScanReport((Finding("/", Fate.NAMED, "", base.group.info.url),))
-    standing = iter(standing_groups(base.group, dim, spans))
+    standing = iter(standing_groups(shown, dim, spans))
     groups = [
         next(standing).replace(report=said) if isinstance(each, Span) else each for each in inputs
     ]
@@ -130,7 +161,7 @@ def _length(group: VirtualGroup, dim: str) -> int:
     return 0
 
 
-def _part(base: Base, span: Span, dim: str) -> VirtualGroup:
+def _part(root: VirtualGroup, span: Span, dim: str) -> VirtualGroup:
     """Some elements of a catalog along a dimension."""
 
     def cut(group: VirtualGroup) -> VirtualGroup:
@@ -141,13 +172,12 @@ def _part(base: Base, span: Span, dim: str) -> VirtualGroup:
         groups = {name: cut(below) for name, below in group.groups.items()}
         return group.replace(arrays=arrays, groups=groups)
 
-    root = base.group
     return cut(
         VirtualGroup(root.arrays, root.groups, root.attrs, unlimited_dims=root.unlimited_dims)
     )
 
 
-def _with_dim(
+def with_dim(
     new: Sequence[tuple[str, VirtualGroup]], dim: str, job: Job, read: Read
 ) -> list[VirtualGroup]:
     """The files' groups, each along the dimension, in order of labels that names have."""

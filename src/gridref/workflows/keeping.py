@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from gridref.catalog import CatalogGroup
 from gridref.catalog.commits import Access, Base, Change, commit, read_base
@@ -21,20 +23,21 @@ from gridref.catalog.history import (
 from gridref.catalog.snapshot import Commit, Pruned
 from gridref.catalog.storage import open_folder
 from gridref.catalog.trust import Trust
-from gridref.errors import SourceChangedError
+from gridref.errors import Place, SourceChangedError, SourceUnavailableError
 from gridref.formats import expand_files
-from gridref.io import Allow, SourcePool, catalog_options
+from gridref.io import Allow, SourcePool, absolute_url, catalog_options, is_absent
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import Source
 from gridref.model.scan_report import Fate, Finding, ScanReport
-from gridref.options import check_names
+from gridref.options import check_choice, check_names
 from gridref.workflows.building import ACCESS, BUILD_OPTIONS, Job
+from gridref.workflows.changing import changed
 from gridref.workflows.failures import Failures
 from gridref.workflows.growing import added
 from gridref.workflows.identity import told_as
 from gridref.workflows.places import At
 from gridref.workflows.reading import Sources, readable
-from gridref.workflows.scanning import Files, Progress, scan_each
+from gridref.workflows.scanning import Address, Files, Progress, scan_each
 
 __all__ = ["Keeper"]
 
@@ -90,6 +93,65 @@ class Keeper:
         after = self._changed(change)
         report = ScanReport.joined([scans.report, ScanReport(tuple(skipped))])
         return replace(after, report=report)
+
+    def replace(
+        self, file: Address, by: Address | None = None, *, progress: Progress | None = None
+    ) -> CatalogGroup:
+        """Put a file in the place of another, or of its former self."""
+        old, new = absolute_url(file), absolute_url(by or file)
+        return self._exchanged("replace", lambda base: {old: new}, progress)
+
+    def remove(self, files: Files) -> CatalogGroup:
+        """Leave files out."""
+        addresses = [files] if isinstance(files, str | os.PathLike) else list(files)
+        gone: dict[str, str | None] = {absolute_url(each): None for each in addresses}
+        return self._exchanged("remove", lambda base: gone, None)
+
+    def refresh(
+        self, *, vanished: Literal["raise", "remove"] = "raise", progress: Progress | None = None
+    ) -> CatalogGroup:
+        """Scan again what has changed."""
+        check_choice("vanished", vanished, ("raise", "remove"))
+
+        def stale(base: Base) -> dict[str, str | None]:
+            changed, gone = stale_sources(base.group.source_list, self.storage_options)
+            if gone and vanished == "raise":
+                raise SourceUnavailableError(
+                    f"{len(gone)} files of the catalog are gone; vanished='remove' leaves them out:"
+                    f" {', '.join(gone[:5])}",
+                    Place(source=gone[0]),
+                )
+            return {**{url: url for url in changed}, **dict.fromkeys(gone)}
+
+        return self._exchanged("refresh", stale, progress)
+
+    def _exchanged(
+        self,
+        operation: str,
+        wanted: Callable[[Base], Mapping[str, str | None]],
+        progress: Progress | None,
+    ) -> CatalogGroup:
+        """Put files, or nothing, in the places of others."""
+        scans = _Scans(self.storage_options, progress)
+
+        def change(base: Base) -> Change | None:
+            files = wanted(base)
+            if not files:
+                return None
+            job = self._job(base, {})
+            scanned = dict(scans.of([new for new in files.values() if new is not None], job, base))
+            groups = {old: None if new is None else scanned[new] for old, new in files.items()}
+            stay = [each.url for each in base.group.source_list if each.url not in files]
+
+            def spare() -> VirtualGroup | None:
+                return scans.of(stay[:1], job, base)[0][1] if stay else None
+
+            group, arrays = changed(base, groups, spare, job, scans.sources.reader.read)
+            gone = frozenset(files)
+            return Change(operation, _counted(list(files)), group, arrays, {}, gone)
+
+        after = self._changed(change)
+        return replace(after, report=scans.report)
 
     def history(self) -> tuple[Commit, ...]:
         """The commits, the last one first."""
@@ -192,6 +254,28 @@ class _Scans:
         """What was found in the files."""
         found = [group.report for group in self._groups.values()]
         return ScanReport.joined([*found, ScanReport(self._failed)])
+
+
+def stale_sources(
+    sources: Sequence[Source], storage_options: Mapping[str, Any] | None
+) -> tuple[list[str], list[str]]:
+    """Addresses of sources that have changed, and of those that are there no more."""
+
+    def fate(source: Source) -> str:
+        try:
+            pool.check(source)
+        except SourceChangedError:
+            return "changed"
+        except SourceUnavailableError as error:
+            if is_absent(error):
+                return "gone"
+            raise
+        return "same"
+
+    with SourcePool(storage_options) as pool, ThreadPoolExecutor(32) as threads:
+        fates = list(zip(sources, threads.map(fate, sources), strict=True))
+    changed, gone = ([s.url for s, fate in fates if fate == kind] for kind in ("changed", "gone"))
+    return changed, gone
 
 
 def _names() -> set[str]:

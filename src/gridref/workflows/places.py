@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -16,6 +16,7 @@ from gridref.catalog.standing import Span
 from gridref.combine.options import Read
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.indexing import isel
 from gridref.options import check_choice
 from gridref.workflows.decoding import decoded
 
@@ -47,7 +48,12 @@ class _Place:
 
 
 def arranged(
-    base: VirtualGroup, groups: Sequence[VirtualGroup], dim: str, at: At, read: Read
+    base: VirtualGroup,
+    groups: Sequence[VirtualGroup],
+    dim: str,
+    at: At,
+    read: Read,
+    without: Sequence[tuple[int, int]] = (),
 ) -> tuple[list[Input], bool]:
     """The inputs of combining in order: spans of the catalog, and new groups between them.
 
@@ -65,6 +71,9 @@ def arranged(
         the rule for overlaps. ``"start"`` and ``"end"`` put all, as they come, before or after.
     read
         Reads all values of an array.
+    without
+        Elements of the catalog that are left out, half-open. Where there are any, groups without
+        labels take their places, in order.
 
     Returns
     -------
@@ -73,23 +82,60 @@ def arranged(
     """
     check_choice("at", at, ("label", "start", "end"))
     arrays = base.all_arrays()
-    known = {path: read(array) for path, array in arrays.items() if _is_index(path, array, dim)}
-    extent = _extent(base, dim)
-    places = [_place(base, known.get(dim), group, dim, at, read) for group in groups]
+    gone = [np.arange(start, stop) for start, stop in without]
+    left = np.delete(np.arange(_extent(base, dim)), np.concatenate([*gone, np.zeros(0, np.int64)]))
+    known = {
+        path: _labels(array, left, read)
+        for path, array in arrays.items()
+        if _is_index(path, array, dim)
+    }
+    theirs = None
+    if dim in known:
+        theirs = _decoded(dim, known[dim][left], base.arrays[dim])
+    ends = [0 if at == "start" else left.size] * len(groups)
+    for i, (start, _) in enumerate(without[: len(groups)]):
+        ends[i] = int(np.searchsorted(left, start))
+    places = [
+        _place(theirs, group, dim, at, read, end) for group, end in zip(groups, ends, strict=True)
+    ]
     order = list(range(len(groups)))
     with suppress(TypeError):  # labels of which only some can be compared
         order.sort(key=lambda i: (places[i].cut, places[i].rank))
-    inputs: list[Input] = []
-    reached = 0
+    new_at: dict[int, list[VirtualGroup]] = {}
     for i in order:
-        cut = places[i].cut
-        if cut > reached:
-            inputs.append(_span(reached, cut, known, bool(inputs), before_new=True))
-            reached = cut
-        inputs.append(groups[i])
-    if reached < extent:
-        inputs.append(_span(reached, extent, known, bool(inputs), before_new=False))
-    return inputs, all(place.in_order for place in places)
+        new_at.setdefault(places[i].cut, []).append(groups[i])
+    return _interleaved(left, new_at, known), all(place.in_order for place in places)
+
+
+def _labels(array: VirtualArray, left: NDArray[np.int64], read: Read) -> NDArray[Any]:
+    """The labels of some elements, in their places; those of others are not read."""
+    if left.size == array.shape[0]:
+        return read(array)
+    labels = np.zeros(array.shape, array.dtype)
+    for run in np.split(left, np.flatnonzero(np.diff(left) != 1) + 1):
+        if run.size:
+            elements = slice(int(run[0]), int(run[-1]) + 1)
+            labels[elements] = read(isel(array, {0: elements}))
+    return labels
+
+
+def _interleaved(
+    left: NDArray[np.int64],
+    new_at: Mapping[int, list[VirtualGroup]],
+    known: Mapping[str, NDArray[Any]],
+) -> list[Input]:
+    """Spans of the elements that are left, and new groups before, after and between them."""
+    jumps = np.flatnonzero(np.diff(left) != 1) + 1
+    cuts = sorted({0, left.size, *new_at, *jumps.tolist()})
+    inputs: list[Input] = []
+    for number, cut in enumerate(cuts):
+        inputs += new_at.get(cut, [])
+        if number + 1 < len(cuts):
+            stop = cuts[number + 1]
+            followed = stop < left.size or stop in new_at
+            start, end = int(left[cut]), int(left[stop - 1]) + 1
+            inputs.append(_span(start, end, known, bool(inputs), before_new=followed))
+    return inputs
 
 
 def _extent(base: VirtualGroup, dim: str) -> int:
@@ -108,7 +154,7 @@ def _is_index(path: str, array: VirtualArray, dim: str) -> bool:
 
 
 def _span(
-    start: int, stop: int, known: dict[str, NDArray[Any]], after_new: bool, *, before_new: bool
+    start: int, stop: int, known: Mapping[str, NDArray[Any]], after_new: bool, *, before_new: bool
 ) -> Span:
     """Some elements of the catalog, of which the ends that new ones come next to are shown."""
     n = min(2, stop - start)
@@ -119,22 +165,18 @@ def _span(
 
 
 def _place(
-    base: VirtualGroup,
-    known: NDArray[Any] | None,
+    theirs: NDArray[Any] | None,
     group: VirtualGroup,
     dim: str,
     at: At,
     read: Read,
+    there: int,
 ) -> _Place:
-    extent = _extent(base, dim)
-    there = 0 if at == "start" else extent
     new = group.arrays.get(dim)
-    if known is None or new is None or not new.size or not known.size:
+    if theirs is None or new is None or not new.size or not theirs.size:
         return _Place(there)
     try:
-        mine = _decoded(dim, read(new), new)
-        theirs = _decoded(dim, known, base.arrays[dim])
-        place = _place_by_label(theirs, mine)
+        place = _place_by_label(theirs, _decoded(dim, read(new), new))
     except TypeError:  # labels that cannot be compared: a problem that combining tells
         return _Place(there, in_order=False)
     if at == "label":

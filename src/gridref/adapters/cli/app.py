@@ -27,6 +27,9 @@ from gridref.adapters.cli.growing import (
     append_command,
     history_command,
     prune_command,
+    refresh_command,
+    remove_command,
+    replace_command,
     rollback_command,
     tag_command,
 )
@@ -364,6 +367,9 @@ def plan(
 
 app.command("serve")(serve_command)
 app.command("append")(append_command)
+app.command("replace")(replace_command)
+app.command("remove")(remove_command)
+app.command("refresh")(refresh_command)
 app.command("history")(history_command)
 app.command("tag")(tag_command)
 app.command("rollback")(rollback_command)

@@ -28,6 +28,9 @@ __all__ = [
     "append_command",
     "history_command",
     "prune_command",
+    "refresh_command",
+    "remove_command",
+    "replace_command",
     "rollback_command",
     "tag_command",
 ]
@@ -64,6 +67,60 @@ def append_command(
     opened = open_catalog(catalog, storage_options=options.pop("storage_options", None))
     with ScanProgress(Console(stderr=True), quiet) as progress:
         after = opened.append(files, at=at, progress=progress, **options)
+    _told(catalog, opened, after)
+
+
+def replace_command(
+    catalog: Catalog,
+    file: Annotated[str, typer.Argument(help="A file of the catalog.", show_default=False)],
+    by: Annotated[
+        str | None,
+        typer.Argument(help="What comes in its place; by default the file as it is now."),
+    ] = None,
+    storage_options: StorageOptions = None,
+) -> None:
+    """Put a file in the place of another one, or of its former self.
+
+    Examples
+    --------
+        gridref replace cube.gridref data/2024-01.nc
+
+        gridref replace cube.gridref data/2024-01.nc data/2024-01-v2.nc
+    """
+    opened = _opened(catalog, storage_options)
+    _told(catalog, opened, opened.replace_file(file, by))
+
+
+def remove_command(catalog: Catalog, files: Files, storage_options: StorageOptions = None) -> None:
+    """Leave files out of a catalog; the files themselves stay.
+
+    Examples
+    --------
+        gridref remove cube.gridref data/2024-01.nc
+    """
+    opened = _opened(catalog, storage_options)
+    _told(catalog, opened, opened.remove(files))
+
+
+def refresh_command(
+    catalog: Catalog,
+    vanished: Annotated[
+        str, typer.Option(help="Files that are gone: raise, or remove (leave them out).")
+    ] = "raise",
+    quiet: Quiet = False,
+    storage_options: StorageOptions = None,
+) -> None:
+    """Scan those files again that have changed since they were scanned.
+
+    Examples
+    --------
+        gridref refresh cube.gridref
+
+        gridref refresh cube.gridref --vanished remove
+    """
+    opened = _opened(catalog, storage_options)
+    with ScanProgress(Console(stderr=True), quiet) as progress:
+        after = opened.refresh(vanished=vanished, progress=progress)
     _told(catalog, opened, after)
 
 
