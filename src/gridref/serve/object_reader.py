@@ -253,7 +253,7 @@ def packed_box(
     chosen = np.isin(numbers, wanted, assume_unique=True)
     if not chosen.any():
         return b""
-    values = reader.read(view.array, region)
+    values = reader.read(view.array, region, is_copied=True)
     shape = tuple(count * n for count, n in zip(counts, lengths, strict=True))
     values = _as_shown(values, shape, view)
     cut = values.reshape(tuple(itertools.chain(*zip(counts, lengths, strict=True))))

@@ -140,7 +140,7 @@ class Reader:
         ReadError
             As `read` does.
         """
-        out = empty(shape, array.dtype)
+        out = scratch.empty(shape, array.dtype)
         self._execute(looked_up, out, None)
         return out
 

@@ -22,7 +22,7 @@ __all__ = ["Body", "multipart", "whole", "window_bytes_for"]
 SOURCE_WINDOW_BYTES = 2**20
 """Bytes of sources read at a time; the next window is read while one is sent."""
 DECODED_WINDOW_BYTES = 8 * 2**20
-"""The same for chunks that are decoded, of which windows hold whole ones."""
+"""The same for chunks that are decompressed. Windows hold whole chunks."""
 
 Read = Callable[[int, int], list[Buffer]]
 
@@ -109,5 +109,7 @@ def window_bytes_for(virtual_object: VirtualObject) -> int:
             return max(DECODED_WINDOW_BYTES, virtual_object.n_bytes or 0)
         if isinstance(segment, DecodedRunSegment):
             size = max(1, segment.chunk_bytes)
-            return max(size, DECODED_WINDOW_BYTES // size * size)
+            plain = all(len(encoding.codecs) == 1 for encoding in segment.view.array.encodings)
+            most = SOURCE_WINDOW_BYTES if plain else DECODED_WINDOW_BYTES
+            return max(size, most // size * size)
     return SOURCE_WINDOW_BYTES
