@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from gridref.catalog.entries import TableEntry
+from gridref.catalog.tables import ROW_GROUP_ROWS
 from gridref.errors import (
     CatalogCorruptError,
     GridrefError,
@@ -25,6 +26,10 @@ from gridref.io import is_absent, open_for_scan
 __all__ = ["TableFile"]
 
 _BLOCK_BYTES = 64 * 2**10
+_MOST_FREE_BYTES, _MOST_RATIO = 64 * 2**20, 1000
+"""A row group may hold so many bytes, and so many times the size of the file."""
+_SHARING = frozenset({"PLAIN_DICTIONARY", "RLE_DICTIONARY", "DELTA_BYTE_ARRAY"})
+"""Encodings in which values share bytes, so that few stand for many: ours writes none inline."""
 
 
 class TableFile:
@@ -124,11 +129,29 @@ class TableFile:
         missing = set(self._columns) - set(parquet.schema_arrow.names)
         if missing:
             raise self.corrupt(f"it has no column {', '.join(sorted(missing))}")
-        groups = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+        row_groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+        for number, row_group in enumerate(row_groups):
+            self._check_size(number, row_group)
+        groups = [row_group.num_rows for row_group in row_groups]
         starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(groups, dtype=np.int64)])
         if int(starts[-1]) != self.entry.n_rows:
             raise self.corrupt(f"it has {int(starts[-1])} rows instead of {self.entry.n_rows}")
         return starts
+
+    def _check_size(self, number: int, row_group: Any) -> None:
+        """Refuse a row group of which few bytes stand for much memory."""
+        if row_group.num_rows > ROW_GROUP_ROWS:
+            raise self.corrupt(
+                f"row group {number} has {row_group.num_rows} rows, more than {ROW_GROUP_ROWS}"
+            )
+        columns = [row_group.column(i) for i in range(row_group.num_columns)]
+        n_bytes = sum(column.total_uncompressed_size for column in columns)
+        if n_bytes > _MOST_FREE_BYTES + _MOST_RATIO * self.entry.n_bytes:
+            raise self.corrupt(f"row group {number} says that it holds {n_bytes} bytes")
+        for column in columns:
+            shared = _SHARING.intersection(column.encodings)
+            if column.path_in_schema == "inline" and shared:
+                raise self.corrupt(f"inline bytes are encoded as {', '.join(sorted(shared))}")
 
     @contextmanager
     def _corruption(self) -> Iterator[None]:
