@@ -306,6 +306,7 @@ PROBLEM_CAUSES = frozenset(
         "rotated",
         "shape-differs",
         "time-units-differ",
+        "unexpected",
         "units-differ",
         "values-differ",
         "variable-missing",

@@ -62,6 +62,7 @@ CAUSES = {
     "rotated",
     "shape-differs",
     "time-units-differ",
+    "unexpected",
     "units-differ",
     "values-differ",
     "variable-missing",

@@ -18,6 +18,8 @@ from gridref.model.array import VirtualGroup
 from gridref.model.manifest import IDENTITIES, Identity
 from gridref.model.scan_report import Finding, ScanReport
 from gridref.options import check_choice, options_of, verb, warn_of_old_name
+from gridref.secrets import without_secrets
+from gridref.workflows.expecting import Expected, as_expected
 from gridref.workflows.failures import Failures
 from gridref.workflows.identity import with_identity
 from gridref.workflows.layout import Layout
@@ -43,6 +45,7 @@ def build(
     identity: Identity | None = None,
     checksum: Coverage = "sampled",
     keep_secrets: bool = False,
+    expect: Expected | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> VirtualGroup:
@@ -72,6 +75,9 @@ def build(
     keep_secrets
         Keep credentials and signatures that stand in the addresses of files (``user:password@``,
         presigned queries). By default they are left out, and reading needs `storage_options`.
+    expect
+        A plan that was saved before, as ``gridref plan --json`` writes it: whatever differs from it
+        is a problem, and nothing is written.
     progress
         Called with the number of files done, and of all files.
     **options
@@ -98,13 +104,15 @@ def build(
     identity = identity or ("content" if relative else "strict")
     check_choice("identity", identity, IDENTITIES)
     check_choice("checksum", checksum, ("sampled", "all"))
-    group = with_identity(job.run(files, progress).unwrap(), identity, checksum, storage_options)
+    done = as_expected(job.run(files, progress), expect)
+    group = with_identity(done.unwrap(), identity, checksum, storage_options)
     sources: Literal["absolute", "relative"] = "relative" if relative else "absolute"
     write_catalog(
         group,
         os.fspath(catalog),
         storage_options,
         sources=sources,
+        extra=_skipped(done.failed),
         recipe=job.recipe,
         keep_secrets=keep_secrets,
     )
@@ -121,6 +129,7 @@ def plan(
     identity: Identity | None = None,
     checksum: Coverage = "sampled",
     keep_secrets: bool = False,
+    expect: Expected | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> Combination:
@@ -132,6 +141,8 @@ def plan(
         As for `build`.
     relative, identity, checksum, keep_secrets
         As for `build`: they change nothing of a plan.
+    expect
+        As for `build`: whatever differs is among the problems.
 
     Returns
     -------
@@ -146,7 +157,7 @@ def plan(
         If a file cannot be described; a `FilesFailedError` with all of them, if several cannot.
     """
     job = Job.of({**options, "concat_dim": concat_dim, "storage_options": storage_options})
-    return job.run(files, progress)
+    return as_expected(job.run(files, progress), expect)
 
 
 @verb(CombineOptions, renamed={"urls": "files"})
@@ -222,6 +233,19 @@ def _recipe(options: Mapping[str, Any]) -> dict[str, Any]:
                 if name not in ACCESS and plain is not None:
                     kept[name] = json.loads(json.dumps(plain, allow_nan=False))
     return kept
+
+
+def _skipped(failed: tuple[Finding, ...]) -> dict[str, Any]:
+    """What a catalog says of the files that were left out."""
+    if not failed:
+        return {}
+    reasons = [(each.source, each.reason) for each in failed]
+    return {
+        "skipped_files": [
+            {"file": without_secrets(file), "reason": without_secrets(reason)}
+            for file, reason in reasons
+        ]
+    }
 
 
 def _with_failed(done: Combination, failed: tuple[Finding, ...]) -> Combination:

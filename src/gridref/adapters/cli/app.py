@@ -39,9 +39,11 @@ from gridref.adapters.cli.options import (
     VIEW_OPTIONS,
     Allowed,
     Catalog,
-    Files,
+    FilesFrom,
     Quiet,
+    SomeFiles,
     StorageOptions,
+    all_files,
     as_on_the_command_line,
     parse_options,
     takes,
@@ -138,7 +140,7 @@ def _common(
 @app.command()
 @takes(BUILD_OPTIONS)
 def build(
-    files: Files,
+    files: SomeFiles = None,
     catalog: Annotated[
         str | None,
         typer.Option("--catalog", "-o", help="Where the catalog goes.", show_default=False),
@@ -148,6 +150,7 @@ def build(
     verify: Annotated[
         bool, typer.Option("--verify", help="Compare a sample with the original reader.")
     ] = False,
+    files_from: FilesFrom = None,
     quiet: Quiet = False,
     **options: Any,
 ) -> None:
@@ -163,6 +166,8 @@ def build(
 
         gridref build tiles/*.tif --mosaic -o map.gridref
 
+        gridref build --files-from files.txt --concat-dim time -o cube.gridref --work ~/scans
+
         gridref build lst_*.tif --stack time --pattern '{time:%Y%m%d}' -o lst.gridref
 
     Exit status 1 if files were left out, as --on-error skip asks for.
@@ -176,8 +181,11 @@ def build(
     if skip_unsupported:
         options.setdefault("on_unsupported", "skip")
     console = Console(stderr=True)
+    chosen = all_files(files, files_from)
     with ScanProgress(console, quiet) as progress:
-        group = build_catalog(files, address, progress=progress, **{"n_processes": None, **options})
+        group = build_catalog(
+            chosen, address, progress=progress, **{"n_processes": None, **options}
+        )
     for line in skipped_summary(group.report):
         console.print(Text.assemble(("skipped ", "yellow"), line))
     arrays = group.all_arrays()
@@ -338,8 +346,9 @@ def demo(
 @app.command()
 @takes(BUILD_OPTIONS)
 def plan(
-    files: Files,
+    files: SomeFiles = None,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    files_from: FilesFrom = None,
     quiet: Quiet = False,
     **options: Any,
 ) -> None:
@@ -354,12 +363,15 @@ def plan(
         gridref plan data/*.nc --concat-dim time
 
         gridref plan tiles/*.tif --mosaic --overlap first --json
+
+        gridref plan data/*.nc --concat-dim time --expect yesterday.json
     """
     from gridref.adapters.cli.plan import print_plan
     from gridref.workflows.building import plan as plan_files
 
+    chosen = all_files(files, files_from)
     with ScanProgress(Console(stderr=True), quiet) as progress:
-        combination = plan_files(files, progress=progress, **{"n_processes": None, **options})
+        combination = plan_files(chosen, progress=progress, **{"n_processes": None, **options})
     failed = _told_failed(Console(stderr=True), combination.failed)
     if not print_plan(Console(), combination, as_json=as_json) or failed:
         raise typer.Exit(1)

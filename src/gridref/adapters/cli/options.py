@@ -11,6 +11,7 @@ import functools
 import inspect
 import json
 import re
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,8 +27,11 @@ __all__ = [
     "Allowed",
     "Catalog",
     "Files",
+    "FilesFrom",
     "Quiet",
+    "SomeFiles",
     "StorageOptions",
+    "all_files",
     "as_on_the_command_line",
     "parse_lengths",
     "parse_options",
@@ -40,6 +44,43 @@ _LAYOUT, _COMBINING, _SCANNING = "How files are laid out", "How drift is resolve
 Files = Annotated[
     list[str], typer.Argument(help="Files, URLs, globs or directories.", show_default=False)
 ]
+SomeFiles = Annotated[
+    list[str] | None,
+    typer.Argument(help="Files, URLs, globs or directories.", show_default=False),
+]
+FilesFrom = Annotated[
+    str | None,
+    typer.Option(
+        "--files-from",
+        metavar="FILE",
+        help="Also take the files that stand in a text file, one a line; - is standard input.",
+        show_default=False,
+    ),
+]
+
+
+def all_files(files: list[str] | None, files_from: str | None) -> list[str]:
+    """The files of a command line, and those of a list; empty lines of that are left out.
+
+    Raises
+    ------
+    InvalidRequestError
+        If there are none, or the list cannot be read.
+    """
+    listed: list[str] = []
+    try:
+        if files_from == "-":
+            listed = sys.stdin.read().splitlines()
+        elif files_from is not None:
+            listed = Path(files_from).read_text("utf-8", "surrogateescape").splitlines()
+    except OSError as error:
+        raise InvalidRequestError(f"--files-from {files_from}: {error.strerror}") from error
+    found = [*(files or []), *(line for line in listed if line.strip())]
+    if not found:
+        raise InvalidRequestError("name files, or a list of them: --files-from FILE")
+    return found
+
+
 Catalog = Annotated[
     str, typer.Argument(help="Address of a catalog: a path or URL.", show_default=False)
 ]
@@ -161,6 +202,10 @@ BUILD_OPTIONS: Mapping[str, Any] = {
     ),
     "scheduler": _text("Address of a Dask scheduler whose workers scan.", _SCANNING),
     "allow": Allowed,
+    "expect": _text(
+        "A plan saved by gridref plan --json: what differs from it is told, and nothing is built.",
+        None,
+    ),
     "relative": _option(
         bool, "Addresses of files are kept relative to the catalog's.", None, "--relative"
     ),
