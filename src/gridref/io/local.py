@@ -59,6 +59,10 @@ class OpenFile:
         if self.descriptor >= 0:
             os.close(self.descriptor)
 
+    def changed_ns(self) -> int:
+        """When anything of the file changed last, in nanoseconds: no program can set it back."""
+        return os.fstat(self.descriptor).st_ctime_ns
+
     def describe(self) -> Source:
         """Size and modification time now."""
         status = os.fstat(self.descriptor)

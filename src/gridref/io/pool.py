@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Literal, Self
 
@@ -25,6 +25,8 @@ from gridref.model.manifest import Source
 
 __all__ = ["IdentityCheck", "SourcePool"]
 
+_ATTEMPTS = 3
+"""To read of a local file while nothing of it changes."""
 _HAS_PREADV = hasattr(os, "preadv")
 
 type IdentityCheck = Literal["check", "skip"]
@@ -152,10 +154,7 @@ class SourcePool:
 
     def _fetch(self, source: Source, starts: list[int], stops: list[int]) -> list[bytes]:
         if is_local(source.url):
-            file = self._open_local(source)
-            parts = file.fetch(source.url, starts, stops)
-            self._require_same(source, file)
-            return parts
+            return self._read_steady(source, lambda file: file.fetch(source.url, starts, stops))
         if not self._checks_identity:
             return self._remote.fetch(source.url, starts, stops, policy=source.policy)
         if _by_content(source) or not self._remote.checks(source.url, source.policy):
@@ -175,10 +174,8 @@ class SourcePool:
         """
         if not _HAS_PREADV or not self._is_plain(source, offset, len(buffer)):
             return False
-        file = self._open_local(source)
-        if not read_into(file, offset, buffer):
+        if not self._read_steady(source, lambda file: read_into(file, offset, buffer)):
             return False
-        self._require_same(source, file)
         self._counted(buffer)
         return True
 
@@ -202,9 +199,7 @@ class SourcePool:
         """One range of a local file, by the shortest way; None where anything is unusual."""
         if not self._is_plain(source, offset, length):
             return None
-        file = self._open_local(source)
-        part = read_fully(file, offset, offset + length)
-        self._require_same(source, file)
+        part = self._read_steady(source, lambda file: read_fully(file, offset, offset + length))
         return self._counted(part) if len(part) == length else None
 
     def _is_plain(self, source: Source, offset: int, length: int) -> bool:
@@ -256,6 +251,21 @@ class SourcePool:
                 file = self._local.open(source.url, source.policy)
                 self._require_same(source, file)
         return file
+
+    def _read_steady[Result](self, source: Source, read: Callable[[OpenFile], Result]) -> Result:
+        """What is read of a local file, again if anything of the file changed meanwhile."""
+        for _ in range(_ATTEMPTS):
+            file = self._open_local(source)
+            before = file.changed_ns()
+            result = read(file)
+            self._require_same(source, file)
+            if not self._checks_identity or file.changed_ns() == before:
+                return result
+        raise SourceChangedError(
+            "the file changes while it is read (ctime), though its size and modification time stay:"
+            " wait until nothing writes to it, then scan it again",
+            Place(source=source.url),
+        )
 
     def _require_same(self, source: Source, file: OpenFile) -> None:
         """Compare an open file with the recorded one after a read: it may have changed."""

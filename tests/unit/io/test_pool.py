@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import pickle
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -298,4 +299,42 @@ def test_a_file_that_is_rewritten_while_it_is_read(
         "into a buffer": lambda: pool.read_into(source, 10, memoryview(bytearray(20))),
     }
     with pytest.raises(SourceChangedError, match="last modified"):
+        reads[how]()
+
+
+@pytest.mark.parametrize("n_times", [1, 99])
+@pytest.mark.parametrize("how", ["one", "several", "into a buffer"])
+def test_a_file_that_is_rewritten_in_place_with_its_old_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, n_times: int
+) -> None:
+    path = tmp_path / "a.bin"
+    path.write_bytes(bytes(1000))
+    source, pool = describe_source(path), SourcePool(local_merging=Merging(0, 1))
+    assert source.mtime_ns is not None
+    old, left = source.mtime_ns, [n_times]
+
+    def rewriting(read: Any) -> Any:
+        def read_and_rewrite(*arguments: Any) -> Any:
+            found = read(*arguments)
+            if left[0]:
+                left[0] -= 1
+                time.sleep(0.02)  # beyond the clock's grain
+                path.write_bytes(b"1" * 1000)
+                os.utime(path, ns=(old, old))
+            return found
+
+        return read_and_rewrite
+
+    for name in ("pread", "preadv"):
+        monkeypatch.setattr(os, name, rewriting(getattr(os, name)))
+    buffer = bytearray(20)
+    reads = {
+        "one": lambda: bytes(pool.read(source, 10, 20)),
+        "several": lambda: bytes(pool.read_ranges(source, [10, 500], [20, 20])[0]),
+        "into a buffer": lambda: pool.read_into(source, 10, memoryview(buffer)) and bytes(buffer),
+    }
+    if n_times == 1:
+        assert reads[how]() == b"1" * 20  # all of it as it is now
+        return
+    with pytest.raises(SourceChangedError, match="changes while it is read"):
         reads[how]()
