@@ -28,6 +28,12 @@ The server answers to `localhost`, to the address that it listens at, and to the
 one `Host` field 400. Clients in web pages, like zarrita.js, may read from any page, but on the
 loopback device only from those of `--allow-origin`: else any page could read a server on its
 visitor's machine. `*` allows all.
+
+Names of arrays and groups become parts of addresses. fsspec's HTTP filesystem, with which
+zarr-python reads, cuts them at `#` and `?` and takes `%20` for a space; so these characters, and
+spaces at the ends of names, are shown percent-encoded: the array `a?b` is `a%3Fb`, and answers
+whether a client quotes that once more or not. A backslash, which zarr-python takes for a slash, is
+`%5C` in every Zarr view.
 """
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "clients.md"

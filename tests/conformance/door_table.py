@@ -106,7 +106,7 @@ def _try(results: Results, door: Door, archive: Archive, place: Place) -> None:
     for group in dict.fromkeys(path.rpartition("/")[0] for path in left):
         paths = [path for path in left if path.rpartition("/")[0] == group]
         try:
-            dataset = door.open(tried, place, group)
+            dataset = door.open(tried, place, door.shown(group))
         except Exception as error:  # noqa: BLE001 (each door has errors of its own)
             for path in paths:
                 results.refuse(door, archive, path, error)
@@ -141,7 +141,7 @@ def _only(archive: Archive, paths: list[str]) -> Archive:
 def _compare(
     results: Results, door: Door, archive: Archive, path: str, dataset: xr.Dataset
 ) -> None:
-    name = path.rpartition("/")[2]
+    name = door.shown(path).rpartition("/")[2]
     where = f"{door.name}: {archive} {path}"
     for corner, expected in archive.values[path]:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import gridref
 from gridref.adapters.http import create_app
 from gridref.adapters.kerchunk import to_kerchunk
 from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.serve.names import IN_ADDRESSES, IN_ZARR, shown_name
 from tests.conformance.door_archives import Archive
 from tests.uvicorn_server import running
 
@@ -72,6 +74,8 @@ class Door:
         for all.
     refuse
         How an array is refused before: the others are tried without it. None tries all.
+    unsafe
+        What is shown quoted in names; None shows all as they are.
     """
 
     name: str
@@ -80,11 +84,21 @@ class Door:
     pipeline: str = "batched"
     samples: bool = False
     refuse: Refuse | None = None
+    unsafe: re.Pattern[str] | None = IN_ZARR
+
+    def shown(self, path: str) -> str:
+        """Under which path an array or a group is found."""
+        return path if self.unsafe is None else shown_path(path, self.unsafe)
 
     def configured(self) -> Any:
         """zarr-python as this door wants it."""
         settings = {"codec_pipeline.path": PIPELINES[self.pipeline]}
         return zarr.config.set({**settings, "array.rectilinear_chunks": self.name == "kerchunk"})
+
+
+def shown_path(path: str, unsafe: re.Pattern[str]) -> str:
+    """What is shown for each name of a path."""
+    return "/".join(shown_name(name, unsafe) for name in path.split("/"))
 
 
 def _engine(archive: Archive, place: Place, group: str) -> xr.Dataset:
@@ -143,8 +157,9 @@ def _as_references(array: VirtualArray) -> None:
     to_kerchunk(VirtualGroup({"a": array}), zarr_format=3)
 
 
+_BY_ADDRESS: dict[str, Any] = {"samples": True, "unsafe": IN_ADDRESSES}
 DOORS = (
-    Door("engine", '`xr.open_dataset("cube.gridref")`', _engine),
+    Door("engine", '`xr.open_dataset("cube.gridref")`', _engine, unsafe=None),
     Door(
         "native", '`xr.open_zarr(open_store(c, "native"))`', _store(view="native"), refuse=_natively
     ),
@@ -161,16 +176,18 @@ DOORS = (
     ),
     Door("URL", '`xr.open_zarr("gridref::file://cube.gridref")`', _url, samples=True),
     Door("kerchunk", "`to_kerchunk` read by fsspec", _kerchunk, refuse=_as_references),
-    Door("HTTP, native", "`gridref serve`, native", _http("native"), samples=True),
-    Door("HTTP, portable", "`gridref serve`, portable", _http("portable"), samples=True),
+    Door("HTTP, native", "`gridref serve`, native", _http("native"), **_BY_ADDRESS),
+    Door("HTTP, portable", "`gridref serve`, portable", _http("portable"), **_BY_ADDRESS),
     Door(
         "zarrs",
         "`gridref serve`, portable, by zarrs-python",
         _http("portable"),
         "zarrs",
-        samples=True,
+        **_BY_ADDRESS,
     ),
-    Door("virtual", "`open_virtual_dataset(f).gridref.to_catalog(c)`, engine", _virtual),
+    Door(
+        "virtual", "`open_virtual_dataset(f).gridref.to_catalog(c)`, engine", _virtual, unsafe=None
+    ),
 )
 
 

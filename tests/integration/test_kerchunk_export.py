@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 import xarray as xr
 import zarr
+from zarr.core.metadata.v3 import RectilinearChunksDisabledError
 
 import gridref
 from gridref.adapters.kerchunk import to_kerchunk
@@ -239,3 +240,18 @@ def run_export(catalog: Path, output: Path, *arguments: str) -> subprocess.Compl
         text=True,
         check=False,
     )
+
+
+def test_uneven_chunks_without_zarrs_setting_are_an_error_that_names_it(tmp_path: Path) -> None:
+    groups = []
+    for number, extent in enumerate((31, 28, 31)):
+        with h5py.File(tmp_path / f"{number}.h5", "w") as file:
+            file.create_dataset("v", data=np.ones((extent, 20)), chunks=(extent, 20))
+        groups.append(gridref.scan(tmp_path / f"{number}.h5"))
+    document = to_kerchunk(gridref.concat(groups, groups[0]["v"].dims[0]), inline_limit=0)
+    filesystem = fsspec.filesystem("reference", fo=document, asynchronous=True)
+    store = zarr.storage.FsspecStore(filesystem, read_only=True, path="")
+    with pytest.raises(RectilinearChunksDisabledError, match=r"array\.rectilinear_chunks"):
+        zarr.open_group(store, mode="r")["v"]
+    with opened(document) as group:
+        assert group["v"][:].tolist() == np.ones((90, 20)).tolist()

@@ -12,6 +12,7 @@ from gridref.catalog import Trust, open_catalog
 from gridref.errors import CatalogError, GroupNotFoundError, InvalidRequestError, Place
 from gridref.io import Allow, SourcePool
 from gridref.model.array import VirtualGroup
+from gridref.serve.names import IN_ZARR, with_shown_names
 from gridref.serve.objects import KeySpace, ObjectReader
 from gridref.serve.reader import Reader
 from gridref.serve.views import View, ViewOptions
@@ -146,6 +147,8 @@ def open_space(
     ------
     InvalidRequestError
         If chunks or shards are asked for along a dimension that no array has.
+    NotRepresentableError
+        If Zarr could not tell two names apart.
     """
     asked = {*(options.chunks or {})}
     if isinstance(options.shards, Mapping):
@@ -156,4 +159,5 @@ def open_space(
             f"no array has a dimension {', '.join(sorted(asked - known))}; there are"
             f" {', '.join(sorted(known))}"
         )
-    return KeySpace(group, options), ObjectReader(reader_for(storage_options))
+    shown = with_shown_names(group, IN_ZARR)
+    return KeySpace(shown, options), ObjectReader(reader_for(storage_options))

@@ -215,6 +215,7 @@ class GridrefApp:
         if catalog is None or view not in VIEWS:
             await self._page(scope, sender, name, catalog if not rest else None)
             return "page"
+        key = catalog.asked_key(key)
         virtual_object = catalog.spaces[view].peek(key)
         if virtual_object is None:
             virtual_object = await self._in_thread(catalog.spaces[view].resolve, key)

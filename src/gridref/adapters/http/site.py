@@ -16,6 +16,7 @@ from gridref.errors import InvalidRequestError
 from gridref.io import Allow, SourcePool, absolute_url, describe_source, is_local
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import Source
+from gridref.serve.names import IN_ADDRESSES, asked_key, shown_names, with_shown_names
 from gridref.serve.objects import KeySpace, ObjectReader
 from gridref.serve.protocols import ArraySpace
 from gridref.serve.reader import Reader
@@ -80,6 +81,8 @@ class ServedCatalog:
         Its name with the beginning of its digest, ``name@digest``; empty for a group in memory.
     version
         The catalog's root file, as it was when it was opened; None for a group in memory.
+    shown_as
+        Names that cannot stand in addresses, by what is shown instead.
     """
 
     name: str
@@ -88,6 +91,11 @@ class ServedCatalog:
     reader: ObjectReader
     version: Source | None
     pinned: str = ""
+    shown_as: Mapping[str, str] = field(default_factory=dict)
+
+    def asked_key(self, key: str) -> str:
+        """The key that a request means by its path."""
+        return asked_key(key, self.shown_as, IN_ADDRESSES) if self.shown_as else key
 
 
 class Site:
@@ -197,8 +205,11 @@ class Site:
             group = open_catalog(address, self.options.storage_options, self.options.allow)
             pinned = f"{name}@{group.info.digest.removeprefix('sha256:')[:12]}"
         reader = Reader(self.pool, cache_bytes=self.options.cache_bytes)
+        shown_as = shown_names(group, IN_ADDRESSES)
+        group = with_shown_names(group, IN_ADDRESSES)
         spaces = {view: KeySpace(group, self.options.view(view)) for view in VIEWS}
-        shown = ServedCatalog(name, address, spaces, ObjectReader(reader), version, pinned)
+        objects = ObjectReader(reader)
+        shown = ServedCatalog(name, address, spaces, objects, version, pinned, shown_as)
         self.catalogs = {**self.catalogs, name: shown}
         if pinned:
             self._pin(name, replace(shown, name=pinned))

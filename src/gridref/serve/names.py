@@ -1,0 +1,92 @@
+"""Names that readers cannot ask for as they are, and what is shown instead of them.
+
+zarr-python takes a backslash for a slash. Clients that put a name into an address without quoting
+it lose what follows ``#``, send what follows ``?`` as a query, and take ``%20`` for a space: what
+they ask for then is not there, which is to say a missing chunk, or is something else. So such
+characters are shown percent-encoded (RFC 3986, section 2.1), in names of arrays, groups and
+dimensions alike.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container
+from functools import partial
+from urllib.parse import quote
+
+from gridref.errors import NotRepresentableError
+from gridref.model.array import VirtualGroup
+
+__all__ = ["IN_ADDRESSES", "IN_ZARR", "asked_key", "shown_name", "shown_names", "with_shown_names"]
+
+IN_ZARR = re.compile(r"\\")
+"""What Zarr cannot have in a name."""
+IN_ADDRESSES = re.compile(r"[\\#?]|%(?=[0-9A-Fa-f]{2})|^\s|\s$")
+"""What clients cannot have in a name that becomes a part of an address."""
+
+
+def shown_name(name: str, unsafe: re.Pattern[str]) -> str:
+    """What is shown instead of a name."""
+    return unsafe.sub(lambda found: quote(found[0], safe=""), name)
+
+
+def shown_names(group: VirtualGroup, unsafe: re.Pattern[str]) -> dict[str, str]:
+    """Names of arrays and groups that cannot be shown as they are, by what is shown.
+
+    Raises
+    ------
+    NotRepresentableError
+        If two names could not be told apart.
+    """
+    names = {name for _, part in group.walk() for name in (*part.arrays, *part.groups)}
+    changed = {shown: name for name in names if (shown := shown_name(name, unsafe)) != name}
+    both = sorted(changed[shown] for shown in changed.keys() & names)
+    if both:
+        raise NotRepresentableError(
+            f"the names {both[0]!r} and {shown_name(both[0], unsafe)!r} cannot be told apart, as"
+            " the first one is shown as the second: rename one of them"
+        )
+    return changed
+
+
+def with_shown_names(group: VirtualGroup, unsafe: re.Pattern[str]) -> VirtualGroup:
+    """The group under the names that are shown; itself where all are shown as they are.
+
+    Raises
+    ------
+    NotRepresentableError
+        If two names could not be told apart.
+    """
+    return _renamed(group, unsafe) if shown_names(group, unsafe) else group
+
+
+def _renamed(group: VirtualGroup, unsafe: re.Pattern[str]) -> VirtualGroup:
+    shown = partial(shown_name, unsafe=unsafe)
+    return group.replace(
+        arrays={
+            shown(name): array.replace(dims=tuple(map(shown, array.dims)))
+            for name, array in group.arrays.items()
+        },
+        groups={shown(name): _renamed(part, unsafe) for name, part in group.groups.items()},
+        unlimited_dims=frozenset(map(shown, group.unlimited_dims)),
+    )
+
+
+def asked_key(key: str, shown: Container[str], unsafe: re.Pattern[str]) -> str:
+    """The key that a client means, whether it quotes names that are shown quoted already or not.
+
+    Parameters
+    ----------
+    key
+        The path of its request, decoded once.
+    shown
+        What is shown for names that cannot be.
+    unsafe
+        Why they cannot.
+    """
+
+    def meant(part: str) -> str:
+        quoted = shown_name(part, unsafe)
+        return quoted if quoted in shown and part not in shown else part
+
+    return "/".join(map(meant, key.split("/")))
