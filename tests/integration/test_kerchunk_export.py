@@ -248,7 +248,9 @@ def test_uneven_chunks_without_zarrs_setting_are_an_error_that_names_it(tmp_path
         with h5py.File(tmp_path / f"{number}.h5", "w") as file:
             file.create_dataset("v", data=np.ones((extent, 20)), chunks=(extent, 20))
         groups.append(gridref.scan(tmp_path / f"{number}.h5"))
-    document = to_kerchunk(gridref.concat(groups, groups[0]["v"].dims[0]), inline_limit=0)
+    document = to_kerchunk(
+        gridref.concat(groups, groups[0]["v"].dims[0]), inline_limit=0, zarr_format=3
+    )
     filesystem = fsspec.filesystem("reference", fo=document, asynchronous=True)
     store = zarr.storage.FsspecStore(filesystem, read_only=True, path="")
     with pytest.raises(RectilinearChunksDisabledError, match=r"array\.rectilinear_chunks"):
