@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import h5py
+import netCDF4
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -190,3 +191,44 @@ def test_the_command_lists_sources_by_size(folder: Path) -> None:
     assert [line.split()[0] for line in lines] == [str(path) for path in by_size]
     cut = runner.invoke(app, ["sources", str(folder / "cube.gridref"), "--limit", "1"])
     assert "1 rows shown, there are more" in cut.output
+
+
+def drifting(folder: Path) -> list[Path]:
+    """Months of which the second is packed otherwise, and in other chunks."""
+    files = write_months(folder, lengths=LENGTHS, chunks=[(10, 7, 9), (5, 13, 17), (10, 7, 9)])
+    with netCDF4.Dataset(files[1], "r+") as file:
+        file["pr"].scale_factor = 0.02
+    return files
+
+
+def test_the_report_of_drift_is_kept(tmp_path: Path) -> None:
+    files = drifting(tmp_path)
+    planned = gridref.plan(files, "time").report
+    gridref.build(files, tmp_path / "cube.gridref", "time")
+    catalog = gridref.open_catalog(tmp_path / "cube.gridref")
+    kept = catalog.report().to_pylist()
+    assert {(row["cause"], row["variable"]) for row in kept} == {
+        (drift.cause, drift.variable) for drift in planned
+    }
+    packing = [row for row in kept if row["cause"] == "packing"]
+    assert [(row["n_files"], row["first_file"], row["last_file"]) for row in packing] == [
+        (2, str(files[0]), str(files[2])),
+        (1, str(files[1]), str(files[1])),
+    ]
+    gridref.write_catalog(catalog, tmp_path / "copy.gridref")
+    assert gridref.open_catalog(tmp_path / "copy.gridref").report().to_pylist() == kept
+    done = run("report", "cube.gridref", "--format", "jsonl", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert list(map(json.loads, done.stdout.splitlines())) == kept
+
+
+def test_the_report_grows_with_what_is_appended(tmp_path: Path) -> None:
+    files = drifting(tmp_path)
+    gridref.build([files[0]], tmp_path / "cube.gridref", "time")
+    catalog = gridref.open_catalog(tmp_path / "cube.gridref")
+    assert catalog.report().num_rows == 0
+    after = catalog.append([files[1]])
+    for each in (after, gridref.open_catalog(tmp_path / "cube.gridref")):
+        packing = [row for row in each.report().to_pylist() if row["cause"] == "packing"]
+        assert str(files[1]) in {row["first_file"] for row in packing}
+        assert [row["n_files"] for row in packing] == [0, 1]  # those before are not counted

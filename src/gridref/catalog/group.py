@@ -9,6 +9,7 @@ from typing import Any, Protocol, override
 import pyarrow as pa
 
 from gridref.catalog.chunk_listing import list_chunks, listed_sources
+from gridref.catalog.kept_report import CatalogReport
 from gridref.catalog.parts import Part
 from gridref.catalog.snapshot import Commit, Pruned, Snapshot
 from gridref.catalog.trust import Trust
@@ -123,6 +124,11 @@ class CatalogGroup(VirtualGroup):
     parts: tuple[Part, ...]
     trust: Trust
     keeper: CatalogKeeper | None = None
+    report: CatalogReport = field(default_factory=CatalogReport)
+
+    def __post_init__(self) -> None:
+        report = CatalogReport.of(self.report, self.snapshot.drifts)
+        object.__setattr__(self, "report", report)
 
     def decided_trust(self) -> Trust:
         """What it may read, for a process on another machine."""

@@ -80,6 +80,8 @@ class Snapshot:
         How files were combined: the options that another file is added by; None if not known.
     identity
         What makes a source the file that was scanned.
+    drifts
+        What differed between the files, as `CatalogReport` shows it.
     """
 
     id: str
@@ -92,6 +94,7 @@ class Snapshot:
     extra: Mapping[str, Any]
     recipe: Mapping[str, Any] | None = None
     identity: Identity = "strict"
+    drifts: tuple[Mapping[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
         if self.identity not in IDENTITIES:
@@ -133,6 +136,7 @@ class Snapshot:
             "identity": self.identity,
             "prefixes": list(self.prefixes),
             "recipe": self.recipe,
+            "drifts": list(self.drifts),
             "extra": self.extra,
             "parts": [part.to_json() for part in self.parts],
             **self.shared.to_json(),
@@ -153,6 +157,7 @@ class Snapshot:
             document["extra"],
             document["recipe"],
             document["identity"],
+            tuple(document.get("drifts", ())),
         )
         # Stated, as it is part of what the file's checksum covers, and dear to make.
         vars(snapshot)["digest"] = str(document["digest"])

@@ -20,6 +20,7 @@ from gridref.catalog.entries import (
     array_entry,
     attributes_to_json,
 )
+from gridref.catalog.kept_report import merged_drifts
 from gridref.catalog.part_writer import WrittenPart, part_files, write_part
 from gridref.catalog.segments import whole
 from gridref.catalog.snapshot import Commit, Snapshot, SourceUrls
@@ -130,6 +131,7 @@ def _snapshot(
         extra,
         recipe,
         written.identity,
+        merged_drifts((), group.report.drifts),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from gridref.errors import CombineError, Problem
 from gridref.model.array import VirtualGroup
 from gridref.model.scan_report import Fate, Finding, ScanReport
+from gridref.secrets import without_secrets
 
 __all__ = ["LEFT_OUT", "Combination", "Drift", "DriftCase", "DriftReport", "file_ranges", "grouped"]
 
@@ -163,6 +164,34 @@ class DriftReport:
             lines.append(cause)
             lines += [f"  {drift.text(len(self.files))}" for drift in self.of_cause(cause)]
         return "\n".join(lines)
+
+    def rows(self, catalog: str = "") -> tuple[dict[str, Any], ...]:
+        """One row for each value of each drift, as catalogs keep them.
+
+        Parameters
+        ----------
+        catalog
+            An input that stands for the files of a catalog: it is counted as none, without a name.
+        """
+        return tuple(
+            self._row(drift, case, [name for name in self._names(case) if name != catalog])
+            for drift in self.drifts
+            for case in drift.cases
+        )
+
+    def _names(self, case: DriftCase) -> list[str]:
+        return [self.files[n] for first, last in case.ranges for n in range(first, last + 1)]
+
+    def _row(self, drift: Drift, case: DriftCase, names: Sequence[str]) -> dict[str, Any]:
+        return {
+            "cause": drift.cause,
+            "variable": drift.variable,
+            "value": case.value,
+            "n_files": len(names),
+            "first_file": without_secrets(names[0]) if names else None,
+            "last_file": without_secrets(names[-1]) if names else None,
+            "resolution": drift.resolution,
+        }
 
     def to_json(self) -> dict[str, Any]:
         """JSON form."""

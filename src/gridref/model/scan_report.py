@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby, repeat
 from operator import attrgetter
-from typing import NamedTuple, overload
+from typing import Any, NamedTuple, overload
 
 from gridref.secrets import without_secrets
 
@@ -131,11 +131,14 @@ class ScanReport:
         One entry an object.
     n_requests, n_bytes
         Reads sent to the sources, and bytes read.
+    drifts
+        What differed between files that were combined: rows of `DriftReport.rows`.
     """
 
     findings: Sequence[Finding] = ()
     n_requests: int = 0
     n_bytes: int = 0
+    drifts: tuple[Mapping[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.findings, FindingRuns):  # those are of other reports
@@ -149,6 +152,7 @@ class ScanReport:
             FindingRuns.joined([report.findings for report in reports]),
             sum([report.n_requests for report in reports]),
             sum([report.n_bytes for report in reports]),
+            tuple(row for report in reports for row in report.drifts),
         )
 
     def __iter__(self) -> Iterator[Finding]:

@@ -29,7 +29,7 @@ from gridref.workflows.reading import Sources, readable
 from gridref.workflows.scanning import Address, Files, Progress, scan_each
 from gridref.workflows.units import with_converter
 
-__all__ = ["BUILD_OPTIONS", "Job", "build", "explain", "plan"]
+__all__ = ["BUILD_OPTIONS", "Job", "build", "explain", "plan", "with_drifts"]
 
 BUILD_OPTIONS = (RunOptions, Layout, CombineOptions, MosaicOptions, ScanOptions)
 
@@ -105,7 +105,7 @@ def build(
     check_choice("identity", identity, IDENTITIES)
     check_choice("checksum", checksum, ("sampled", "all"))
     done = as_expected(job.run(files, progress), expect)
-    group = with_identity(done.unwrap(), identity, checksum, storage_options)
+    group = with_identity(with_drifts(done), identity, checksum, storage_options)
     sources: Literal["absolute", "relative"] = "relative" if relative else "absolute"
     write_catalog(
         group,
@@ -246,6 +246,25 @@ def _skipped(failed: tuple[Finding, ...]) -> dict[str, Any]:
             for file, reason in reasons
         ]
     }
+
+
+def with_drifts(done: Combination, catalog: str = "") -> VirtualGroup:
+    """The combined group, with what differed between the files in its report.
+
+    Parameters
+    ----------
+    done
+        What was combined.
+    catalog
+        Address of the catalog among the inputs, if one is: its files are not named again.
+
+    Raises
+    ------
+    CombineError
+        If there are problems.
+    """
+    group = done.unwrap()
+    return group.replace(report=replace(group.report, drifts=done.report.rows(catalog)))
 
 
 def _with_failed(done: Combination, failed: tuple[Finding, ...]) -> Combination:

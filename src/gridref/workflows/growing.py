@@ -23,7 +23,7 @@ from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.indexing import isel
 from gridref.model.scan_report import Fate, Finding, ScanReport
-from gridref.workflows.building import Job
+from gridref.workflows.building import Job, with_drifts
 from gridref.workflows.places import At, arranged
 
 __all__ = ["added", "combined", "with_dim"]
@@ -57,7 +57,8 @@ def added(
     """
     dim = job.layout.stack or job.layout.concat_dim
     if not isinstance(dim, str):
-        return combined_whole(base.group, [group for _, group in new], job, read)
+        before = base.group.replace(report=_of_catalog(base))
+        return combined_whole(before, [group for _, group in new], job, read, base.group.info.url)
     groups = with_dim(new, dim, job, read)
     inputs, in_order = arranged(base.group, groups, dim, at, read)
     return combined(base, base.group, inputs, dim, job, read, in_order=in_order)
@@ -91,12 +92,25 @@ def combined(
             raise WholeNeededError("rows without an index, or labels that overlap")
         return _standing_in(base, shown, inputs, dim, job, read)
     except WholeNeededError:
-        ordered = [_part(shown, each, dim) if isinstance(each, Span) else each for each in inputs]
-        return combined_whole(None, ordered, job, read)
+        said = _of_catalog(base)
+        ordered = [
+            _part(shown, each, dim).replace(report=said) if isinstance(each, Span) else each
+            for each in inputs
+        ]
+        return combined_whole(None, ordered, job, read, base.group.info.url)
+
+
+def _of_catalog(base: Base) -> ScanReport:
+    """What names the catalog among the inputs of a combination."""
+    return ScanReport((Finding("/", Fate.NAMED, "", base.group.info.url),))
 
 
 def combined_whole(
-    before: VirtualGroup | None, groups: Sequence[VirtualGroup], job: Job, read: Read
+    before: VirtualGroup | None,
+    groups: Sequence[VirtualGroup],
+    job: Job,
+    read: Read,
+    catalog: str = "",
 ) -> tuple[VirtualGroup, Mapping[str, GrownArray]]:
     """Combine groups, of which a catalog may be one, as they are: all rows are written."""
     every = [*([before] if before is not None else []), *groups]
@@ -110,7 +124,7 @@ def combined_whole(
                 " files along (concat_dim='time')"
             )
         done = combine(every, dim, read=read, options=job.rules)
-    group = done.unwrap()
+    group = with_drifts(done, catalog)
     return group, {path: written(array) for path, array in group.all_arrays().items()}
 
 
@@ -124,7 +138,7 @@ def _standing_in(
 ) -> tuple[VirtualGroup, Mapping[str, GrownArray]]:
     """Combine files with what stands for the catalog, so that its tables go on as they are."""
     spans = [each for each in inputs if isinstance(each, Span)]
-    said = ScanReport((Finding("/", Fate.NAMED, "", base.group.info.url),))
+    said = _of_catalog(base)
     standing = iter(standing_groups(shown, dim, spans))
     groups = [
         next(standing).replace(report=said) if isinstance(each, Span) else each for each in inputs
@@ -133,7 +147,8 @@ def _standing_in(
     def read_any(array: VirtualArray) -> NDArray[Any]:
         return values_of_standing(array) if is_standing(array) else read(array)
 
-    group = combine(groups, dim, read=read_any, options=job.rules).unwrap()
+    done = combine(groups, dim, read=read_any, options=job.rules)
+    group = with_drifts(done, base.group.info.url)
     before = base.group.all_arrays()
     edges = _edges(before, dim)
     lengths = [each if isinstance(each, Span) else _length(each, dim) for each in inputs]

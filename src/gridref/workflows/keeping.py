@@ -20,6 +20,7 @@ from gridref.catalog.history import (
     tagged,
     untagged,
 )
+from gridref.catalog.kept_report import CatalogReport, merged_drifts
 from gridref.catalog.snapshot import Commit, Pruned
 from gridref.catalog.storage import open_folder
 from gridref.catalog.trust import Trust
@@ -87,12 +88,15 @@ class Keeper:
                 return None
             scanned = scans.of(new, job, base)
             group, arrays = added(base, scanned, job, at, scans.sources.reader.read)
-            changes = {} if base.root.snapshot.recipe else {"recipe": dict(job.recipe)}
+            changes: dict[str, Any] = (
+                {} if base.root.snapshot.recipe else {"recipe": dict(job.recipe)}
+            )
+            changes |= _drifts(base, group)
             return Change("append", _counted(new), group, arrays, changes)
 
         after = self._changed(change)
         report = ScanReport.joined([scans.report, ScanReport(tuple(skipped))])
-        return replace(after, report=report)
+        return replace(after, report=CatalogReport.of(report, ()))
 
     def replace(
         self, file: Address, by: Address | None = None, *, progress: Progress | None = None
@@ -148,10 +152,12 @@ class Keeper:
 
             group, arrays = changed(base, groups, spare, job, scans.sources.reader.read)
             gone = frozenset(files)
-            return Change(operation, _counted(list(files)), group, arrays, {}, gone)
+            return Change(
+                operation, _counted(list(files)), group, arrays, _drifts(base, group), gone
+            )
 
         after = self._changed(change)
-        return replace(after, report=scans.report)
+        return replace(after, report=CatalogReport.of(scans.report, ()))
 
     def history(self) -> tuple[Commit, ...]:
         """The commits, the last one first."""
@@ -222,6 +228,11 @@ class Keeper:
         keeper = Keeper(self.url, self.storage_options, self.allow, base)
         group = readable(base.group, Sources(self.storage_options))
         return replace(group, keeper=keeper)
+
+
+def _drifts(base: Base, group: VirtualGroup) -> dict[str, Any]:
+    """What a catalog keeps of the drift of its files, those that come included."""
+    return {"drifts": merged_drifts(base.root.snapshot.drifts, group.report.drifts)}
 
 
 class _Scans:

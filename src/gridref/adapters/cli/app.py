@@ -19,6 +19,7 @@ from rich.text import Text
 from gridref.adapters.cli.asking import (
     chunks_command,
     diff_command,
+    report_command,
     sources_command,
     sql_command,
 )
@@ -389,6 +390,7 @@ app.command("prune")(prune_command)
 app.command("chunks")(chunks_command)
 app.command("export")(export_command)
 app.command("sources")(sources_command)
+app.command("report")(report_command)
 app.command("sql")(sql_command)
 app.command("diff")(diff_command)
 app.command("relocate")(relocate_command)

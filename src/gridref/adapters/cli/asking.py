@@ -1,4 +1,4 @@
-"""The commands that ask a catalog: ``gridref chunks | sources | sql | diff``."""
+"""The commands that ask a catalog: ``gridref chunks | sources | report | sql | diff``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gridref.adapters.cli.options import (
 )
 from gridref.errors import GridrefError
 
-__all__ = ["chunks_command", "diff_command", "sources_command", "sql_command"]
+__all__ = ["chunks_command", "diff_command", "report_command", "sources_command", "sql_command"]
 
 Output = Annotated[
     str | None,
@@ -89,6 +89,28 @@ def sources_command(
     if by_size:
         table = table.sort_by([("size_bytes", "descending")])
     put_rows(table.to_reader(), output=output, format=format, limit=limit)
+
+
+def report_command(
+    catalog: Catalog,
+    output: Output = None,
+    format: Format = "table",  # noqa: A002
+    limit: Limit = 100,
+    storage_options: StorageOptions = None,
+) -> None:
+    """List what differed between the files of a catalog, and how it was resolved.
+
+    Examples
+    --------
+        gridref report cube.gridref
+
+        gridref report cube.gridref -o drift.csv
+    """
+    from gridref.adapters.cli.tabular import put_rows
+    from gridref.workflows.catalogs import open_catalog
+
+    group = open_catalog(catalog, storage_options=parse_options(storage_options))
+    put_rows(group.report().to_reader(), output=output, format=format, limit=limit)
 
 
 def sql_command(

@@ -1,0 +1,71 @@
+"""The report of drift that a catalog keeps: what differed between its files, and what was done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from gridref.model.scan_report import ScanReport
+
+__all__ = ["MOST_VALUES", "CatalogReport", "merged_drifts"]
+
+MOST_VALUES = 20
+"""Values that are kept of one drift of one variable; how many there are more is not."""
+
+_SCHEMA = pa.schema(
+    [
+        pa.field("cause", pa.string(), nullable=False),
+        pa.field("variable", pa.string(), nullable=False),
+        pa.field("value", pa.string(), nullable=False),
+        pa.field("n_files", pa.int64(), nullable=False),
+        pa.field("first_file", pa.string()),
+        pa.field("last_file", pa.string()),
+        pa.field("resolution", pa.string(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class CatalogReport(ScanReport):
+    """What was found when files were scanned; called, the drift that the catalog keeps."""
+
+    def __call__(self) -> pa.Table:
+        """What differed between the files, and how it was resolved.
+
+        Returns
+        -------
+        pyarrow.Table
+            One row for each value that a property of a variable has: ``cause``, a short stable name
+            like ``"packing"``; ``variable``, its path; ``value``; ``n_files`` that have it, with
+            the ``first_file`` and ``last_file`` of them; and ``resolution``, what was done about
+            it. Files that were in the catalog before, when a file was appended that differs, are
+            not counted.
+        """
+        return pa.Table.from_pylist([dict(row) for row in self.drifts], schema=_SCHEMA)
+
+    @classmethod
+    def of(cls, report: ScanReport, drifts: Iterable[Mapping[str, Any]]) -> CatalogReport:
+        """The report of a scan, with the drift that a catalog keeps."""
+        return cls(report.findings, report.n_requests, report.n_bytes, tuple(drifts))
+
+
+def merged_drifts(
+    before: Iterable[Mapping[str, Any]], new: Iterable[Mapping[str, Any]]
+) -> tuple[Mapping[str, Any], ...]:
+    """The rows of two reports, one for each value; they grow with the values, not with files."""
+    rows: dict[tuple[str, ...], dict[str, Any]] = {}
+    counts: dict[tuple[str, ...], int] = {}
+    for row in (*before, *new):
+        drift = (row["cause"], row["variable"], row["resolution"])
+        known = rows.get((*drift, row["value"]))
+        if known is not None:
+            known["n_files"] += row["n_files"]
+            known["first_file"] = known["first_file"] or row["first_file"]
+            known["last_file"] = row["last_file"] or known["last_file"]
+        elif counts.setdefault(drift, 0) < MOST_VALUES:
+            counts[drift] += 1
+            rows[*drift, row["value"]] = dict(row)
+    return tuple(rows.values())
