@@ -23,6 +23,7 @@ from gridref.errors import GridrefError
 from gridref.io import RetryPolicy, SourcePool, describe_source
 from tests.attack_doors import DOORS, is_told_by_http
 from tests.fuzz.catalog_attack import ATTACKS, attack, make_catalog
+from tests.fuzz.reference_attack import attack_references, make_references
 from tests.http_server import RANGE_FAULTS, Site, serving
 
 type Try = Callable[[int], str | None]
@@ -78,6 +79,13 @@ def server_attacks(folder: Path, site: Site) -> dict[str, Try]:
     return {"server: faults at doors": at_a_door, "server: faulted ranges": of_a_range}
 
 
+def reference_attacks(folder: Path) -> dict[str, Try]:
+    """Hostile references through the own reader."""
+    folder.mkdir()
+    references = make_references(folder)
+    return {"references: anything": lambda seed: attack_references(references, folder, seed)}
+
+
 def _is_ours(error: Exception) -> bool:
     return isinstance(error, GridrefError) or is_told_by_http(error)
 
@@ -106,7 +114,11 @@ def main() -> int:
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as name, serving(Site()) as site:
         folder = Path(name)
-        attacks = {**catalog_attacks(folder), **server_attacks(folder, site)}
+        attacks = {
+            **catalog_attacks(folder),
+            **reference_attacks(folder / "references"),
+            **server_attacks(folder, site),
+        }
         found = run(attacks, arguments.minutes, arguments.seed)
     print(f"{'attack':32} {'tried':>8} {'held':>8} {'broke':>8}")
     for title, counts in found.items():

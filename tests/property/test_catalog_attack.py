@@ -12,6 +12,7 @@ from gridref.adapters.http.site import Site, SiteOptions
 from gridref.errors import CatalogCorruptError, GridrefError
 from tests.attack_doors import DOORS, is_told_by_http
 from tests.fuzz.catalog_attack import ATTACKS, attack, make_catalog, sign
+from tests.fuzz.reference_attack import attack_references, make_references
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +23,12 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("kind", ATTACKS)
 def test_changes_are_refused_or_change_nothing(catalog: Path, tmp_path: Path, kind: str) -> None:
     found = {seed: attack(catalog, kind, seed, tmp_path) for seed in range(60)}
+    assert {seed: what for seed, what in found.items() if what is not None} == {}
+
+
+def test_hostile_references_are_refused_or_read_what_is_allowed(tmp_path: Path) -> None:
+    references = make_references(tmp_path)
+    found = {seed: attack_references(references, tmp_path, seed) for seed in range(300)}
     assert {seed: what for seed, what in found.items() if what is not None} == {}
 
 
