@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 import gridref
 from gridref.adapters.cli import app
+from tests.fuzz.catalog_attack import sign
 from tests.integration.archives import write_months
 from tests.integration.test_cli import run
 
@@ -232,3 +233,16 @@ def test_the_report_grows_with_what_is_appended(tmp_path: Path) -> None:
         packing = [row for row in each.report().to_pylist() if row["cause"] == "packing"]
         assert str(files[1]) in {row["first_file"] for row in packing}
         assert [row["n_files"] for row in packing] == [0, 1]  # those before are not counted
+
+
+@pytest.mark.parametrize("drift", [5, {}, {"cause": 1}, {"cause": "packing", "n_files": "2"}])
+def test_a_report_that_is_damaged(tmp_path: Path, drift: object) -> None:
+    files = write_months(tmp_path, lengths=[5])
+    gridref.build(files, tmp_path / "cube.gridref")
+    root = tmp_path / "cube.gridref" / "gridref.json"
+    document = json.loads(root.read_text())
+    document["snapshot"]["drifts"] = [drift]
+    sign(document)
+    root.write_text(json.dumps(document))
+    with pytest.raises(gridref.errors.CatalogCorruptError, match=r"description.* is damaged"):
+        gridref.open_catalog(tmp_path / "cube.gridref")

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from gridref.model.scan_report import ScanReport
 
-__all__ = ["MOST_VALUES", "CatalogReport", "merged_drifts"]
+__all__ = ["MOST_VALUES", "CatalogReport", "checked_drifts", "merged_drifts"]
 
 MOST_VALUES = 20
 """Values that are kept of one drift of one variable; how many there are more is not."""
@@ -50,6 +50,31 @@ class CatalogReport(ScanReport):
     def of(cls, report: ScanReport, drifts: Iterable[Mapping[str, Any]]) -> CatalogReport:
         """The report of a scan, with the drift that a catalog keeps."""
         return cls(report.findings, report.n_requests, report.n_bytes, tuple(drifts))
+
+
+def checked_drifts(rows: Iterable[Any]) -> tuple[Mapping[str, Any], ...]:
+    """Rows as a catalog has them.
+
+    Raises
+    ------
+    ValueError
+        For one that is none.
+    """
+    kept = tuple(rows)
+    for row in kept:
+        kinds = {name: type(value) for name, value in row.items()}
+        if not all(_may_be(field, kinds.get(name)) for name, field in _FIELDS.items()):
+            raise ValueError(f"a drift is {row!r}")
+    return kept
+
+
+_FIELDS = {field.name: field for field in _SCHEMA}
+
+
+def _may_be(field: pa.Field, kind: type | None) -> bool:
+    if field.nullable and kind is type(None):
+        return True
+    return kind is (int if field.type == pa.int64() else str)
 
 
 def merged_drifts(

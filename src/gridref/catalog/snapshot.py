@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from gridref.catalog.entries import ArrayEntry, GroupEntry, Interned, PartEntry
+from gridref.catalog.kept_report import checked_drifts
 from gridref.model.manifest import IDENTITIES, Identity
 
 __all__ = ["Commit", "Pruned", "Snapshot", "SourceUrls", "digest_of", "dumped"]
@@ -157,7 +158,7 @@ class Snapshot:
             document["extra"],
             document["recipe"],
             document["identity"],
-            tuple(document.get("drifts", ())),
+            checked_drifts(document.get("drifts", ())),
         )
         # Stated, as it is part of what the file's checksum covers, and dear to make.
         vars(snapshot)["digest"] = str(document["digest"])
