@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: attack package help env demo test lint types check clients doors fuzz fuzz-hdf5 mutate soak bench constraints clean
+.PHONY: attack package help env demo test lint types check clients doors fuzz fuzz-hdf5 kill mutate soak bench constraints clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ doors: env ## write docs/doors.md: every array through every way in (needs the s
 
 fuzz: env ## the property tests with many more examples
 	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -n $(JOBS) --timeout=3600 tests/property $(ARGS)
+
+kill: env ## kill writers of catalogs at N_KILLS (1000) random moments; KILL_SEED draws others
+	N_KILLS=$${N_KILLS:-1000} $(BIN)/python -m pytest --timeout=0 tests/integration/test_two_writers.py -k killed $(ARGS)
 
 fuzz-hdf5: env ## fuzz the HDF5 scanner, guided by coverage, for MINUTES; see docs/fuzzing.md
 	$(BIN)/python -m tests.fuzz.fuzz_hdf5_scan --minutes $(MINUTES)

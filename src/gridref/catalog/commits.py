@@ -220,10 +220,20 @@ def _commit_once(base: Base, change: Change) -> Base:
             )
             root = _with_content(base, root, change)
             return publish_root(base, root)
-        except BaseException:
-            for file in (*part_files(name), *part_files(f"{name}c")):
-                base.folder.remove(file)
+        except BaseException as error:
+            if isinstance(error, OvertakenError) or not _may_be_current(base.folder, name):
+                for file in part_files(name):
+                    base.folder.remove(file)
             raise
+
+
+def _may_be_current(folder: Folder, name: str) -> bool:
+    """Whether a snapshot may have become the current one, though its commit did not end well."""
+    try:
+        content = folder.read(ROOT_FILE)
+        return Root.from_bytes(content, folder.address(ROOT_FILE)).snapshot.id == name
+    except Exception:  # noqa: BLE001 - whatever it is, its files may be needed
+        return True
 
 
 def _following(base: Base, change: Change, part: WrittenPart | None, name: str) -> Snapshot:
@@ -334,12 +344,13 @@ def publish_root(base: Base, root: Root) -> Base:
     if root.snapshot.id != before.snapshot.id and before.format_version > 1:
         kept = Root(before.snapshot, {}, before.created_by).to_bytes()
         folder.publish(snapshot_file(before.snapshot.id), gzip.compress(kept, mtime=0))
+    written = root.to_bytes()
     try:
-        version = folder.publish_over(ROOT_FILE, root.to_bytes(), base.version)
+        version = folder.publish_over(ROOT_FILE, written, base.version)
     except OvertakenError:
         # Or it was ourselves: a put whose answer was lost has been repeated.
         content, version = folder.read_version(ROOT_FILE)
-        if Root.from_bytes(content, folder.address(ROOT_FILE)) != root:
+        if content != written:
             raise
     return Base(base.access, root, version, base.access.opened(root, base.group.parts))
 
@@ -360,6 +371,6 @@ def _sweep(base: Base) -> None:
         if lease is None or not folder.abandoned(file):
             continue
         if lease[1] not in committed:
-            for part in (*part_files(lease[1]), *part_files(f"{lease[1]}c")):
+            for part in part_files(lease[1]):
                 folder.remove(part)
         folder.remove(file)

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from gridref.catalog.chunk_listing import referenced_chunks
 from gridref.catalog.entries import ArrayEntry, GroupEntry
 from gridref.catalog.group import CatalogGroup
+from gridref.catalog.relative import relative_url
 from gridref.catalog.snapshot import Snapshot
-from gridref.catalog.storage import relative_url
 from gridref.model.listing import ListedChunks
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
 

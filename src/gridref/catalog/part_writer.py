@@ -16,8 +16,9 @@ from gridref.catalog.content import ContentDigest
 from gridref.catalog.entries import ArrayRows, ChunkCounts, PartEntry, TableEntry
 from gridref.catalog.layout import RowLayout, layout_rows
 from gridref.catalog.prefixes import split
+from gridref.catalog.relative import relative_url
 from gridref.catalog.snapshot import SourceUrls
-from gridref.catalog.storage import Folder, relative_url
+from gridref.catalog.storage import Folder
 from gridref.catalog.tables import (
     BLOCK_SCHEMA,
     CHUNK_SCHEMA,

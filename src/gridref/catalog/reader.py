@@ -14,10 +14,11 @@ from gridref.catalog.entries import ArrayEntry, GroupEntry
 from gridref.catalog.former import root_at
 from gridref.catalog.group import CatalogGroup, CatalogInfo
 from gridref.catalog.parts import Part, open_part
+from gridref.catalog.relative import resolved_url
 from gridref.catalog.segments import Layout
 from gridref.catalog.snapshot import Snapshot
 from gridref.catalog.source_rules import SourceRules
-from gridref.catalog.storage import Folder, open_folder, resolved_url
+from gridref.catalog.storage import Folder, open_folder
 from gridref.catalog.trust import Trust
 from gridref.catalog.values import attributes_from_json
 from gridref.errors import Place

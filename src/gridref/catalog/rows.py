@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from gridref.cache import LRU, nbytes_of
 from gridref.catalog.columns import gather_bytes, offsets_from_steps
+from gridref.catalog.relative import resolved_url
 from gridref.catalog.source_rules import SourceRules
-from gridref.catalog.storage import resolved_url
 from gridref.catalog.table_file import TableFile
 from gridref.catalog.trust import Trust
 from gridref.model.manifest import ChunkManifest, ChunkState, Source

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import posixpath
-import re
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -34,8 +32,6 @@ __all__ = [
     "RemoteFolder",
     "WritableFile",
     "open_folder",
-    "relative_url",
-    "resolved_url",
 ]
 
 
@@ -319,14 +315,18 @@ class RemoteFolder:
                 raise OvertakenError
             self.publish(name, content)
             return _version_of(content)
-        try:
-            done = self._call(
-                lambda: self._filesystem.pipe_file(self._key(name), content, IfMatch=version)
-            )
-        except SourceUnavailableError as error:
-            if status_of(error.__cause__ or error) in _OVERTAKEN:
-                raise OvertakenError from error
-            raise
+
+        def put() -> Any:
+            try:
+                return self._filesystem.pipe_file(self._key(name), content, IfMatch=version)
+            except Exception as error:
+                if _is_refused(error):
+                    return None
+                raise
+
+        done = self._call(put)
+        if done is None:
+            raise OvertakenError
         return str(done["ETag"])
 
     @property
@@ -390,6 +390,15 @@ _OVERTAKEN = (409, 412)
 """Answers to a conditional put whose condition does not hold, or no longer."""
 
 
+def _is_refused(error: BaseException | None) -> bool:
+    """Whether a conditional put was refused: s3fs hides the answer behind an error of its own."""
+    while error is not None:
+        if status_of(error) in _OVERTAKEN:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
 def _version_of(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
@@ -421,30 +430,3 @@ def _not_found(url: str, name: str) -> CatalogNotFoundError:
 
 def _unusable(path: str, error: OSError) -> GridrefError:
     return SourceUnavailableError(f"{error.strerror or error}", Place(source=path))
-
-
-_SERVER_AND_PATH = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://[^/]*)(/.*|)$")
-
-
-def relative_url(url: str, folder: str) -> str:
-    """The address of a source as seen from a folder; unchanged if they have no root in common."""
-    if is_local(url) and is_local(folder):
-        return os.path.relpath(url, folder).replace(os.sep, "/")
-    of_url, of_folder = _SERVER_AND_PATH.match(url), _SERVER_AND_PATH.match(folder)
-    if "::" in url or "::" in folder or of_url is None or of_folder is None:
-        return url
-    if of_url[1] != of_folder[1]:
-        return url
-    return posixpath.relpath(of_url[2] or "/", of_folder[2] or "/")
-
-
-def resolved_url(url: str, folder: str) -> str:
-    """The address of a source that is stored relative to a folder; others stay as they are."""
-    if not is_local(url) or url.startswith("/") or os.path.isabs(url):
-        return url
-    if is_local(folder):
-        return os.path.normpath(os.path.join(folder, url))
-    of_folder = _SERVER_AND_PATH.match(folder)
-    if of_folder is None:
-        return url
-    return of_folder[1] + posixpath.normpath(posixpath.join(of_folder[2] or "/", url))
