@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LocalScanFile", "RemoteScanFile", "ScanFile", "describe_source", "open_for_scan"]
 
+_FEW_REQUESTS, _BYTES_A_REQUEST = 3, 2 * 2**20
+"""So many bytes come in the time that an answer takes to begin, about."""
 MAX_FIRST_RANGES = 4
 """Ranges of a file that are asked for before anything of it is known."""
 
@@ -379,8 +381,14 @@ class RemoteScanFile(ScanFile):
         return blocks
 
     def _with_readahead(self, missing: list[int]) -> list[int]:
-        """More blocks behind the last one, twice as many each time reading goes on where it was."""
+        """More blocks behind the last one, twice as many each time reading goes on where it was.
+
+        All of a file, once waiting for pieces all over it has taken as long as that does.
+        """
         sequential = missing[0] == self._next_block and missing[0] > 0
+        worth_bytes = (self.n_requests - _FEW_REQUESTS) * _BYTES_A_REQUEST
+        if not sequential and worth_bytes >= self._size <= self._blocks.max_bytes // 2:
+            return list(range(-(-self._size // self._block_bytes)))
         self._readahead = min(self._max_readahead, self._readahead * 2) if sequential else 1
         n_blocks = -(-self._size // self._block_bytes)
         last = missing[-1]

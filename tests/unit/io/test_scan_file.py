@@ -168,3 +168,22 @@ def test_a_file_that_shrinks_while_it_is_scanned(tmp_path: Path) -> None:
         file.seek(900)
         with pytest.raises(ShortReadError, match="become shorter"):
             file.read(1000)
+
+
+def test_pieces_all_over_a_file_are_read_with_it_when_they_are_many() -> None:
+    data = np.random.default_rng(3).bytes(6_000_000)
+    with open_for_scan(put("memory://scan/scattered.bin", data)) as file:
+        for start in np.random.default_rng(4).permutation(300) * 20_000:
+            file.seek(start)
+            assert file.read(100) == data[start : start + 100]
+        assert file.n_requests <= 10
+        assert file.n_bytes < 1.1 * len(data)
+
+
+def test_a_few_pieces_of_a_large_file_are_read_alone() -> None:
+    data = bytes(40_000_000)
+    with open_for_scan(put("memory://scan/large.bin", data)) as file:
+        for start in range(0, len(data), 2_000_000):
+            file.seek(start)
+            file.read(100)
+        assert file.n_bytes < 500_000
