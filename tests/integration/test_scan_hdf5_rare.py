@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import io
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from gridref.errors import UnsupportedFeatureError
 from gridref.formats.hdf5.format.checksum import lookup3
+from gridref.formats.registry import scan
 from tests.hdf5_oracle import scanned_rightly
+from tests.unit.formats.hdf5.storage.chunk_index_oracle import hdf5_library
 
 # ---- FCIDECOMP (filter 32018): JPEG-LS ----------------------------------------------------
 
@@ -142,3 +146,37 @@ def with_extent(
         assert at < stop
         changed[stop : stop + 4] = lookup3(bytes(changed[address:stop])).to_bytes(4, "little")
     return bytes(changed)
+
+
+# ---- Refused by name -----------------------------------------------------------------------
+
+
+@pytest.mark.skipif(hdf5_library() is None, reason="HDF5 library not found")
+def test_compressed_links_are_refused_by_name(tmp_path: Path) -> None:
+    library = hdf5_library()
+    assert library is not None
+    with h5py.File(tmp_path / "a.h5", "w", libver="latest") as file:
+        creation = h5py.h5p.create(h5py.h5p.GROUP_CREATE)
+        identifier = ctypes.c_int64(creation.id)
+        assert library.H5Pset_deflate(identifier, ctypes.c_uint(6)) >= 0
+        assert library.H5Pset_link_phase_change(identifier, ctypes.c_uint(0), ctypes.c_uint(0)) >= 0
+        group = h5py.Group(h5py.h5g.create(file.id, b"compressed", gcpl=creation))
+        group["inside"] = 1
+        file["beside"] = 2
+    with pytest.raises(UnsupportedFeatureError, match="the fractal heap is filtered") as caught:
+        scan(tmp_path / "a.h5")
+    assert caught.value.place.variable == "/compressed"
+    skipped = scan(tmp_path / "a.h5", on_unsupported="skip")
+    assert list(skipped.all_arrays()) == ["beside"]
+
+
+def test_compounds_with_strings_of_variable_length_are_refused_by_name(tmp_path: Path) -> None:
+    dtype = np.dtype([("name", h5py.string_dtype()), ("n", "i4")])
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["people"] = np.array([("Ada", 1), ("Grace", 2)], dtype)
+        file["beside"] = 2
+    with pytest.raises(UnsupportedFeatureError, match="compounds with members that are") as caught:
+        scan(tmp_path / "a.h5")
+    assert caught.value.place.variable == "/people"
+    skipped = scan(tmp_path / "a.h5", on_unsupported="skip")
+    assert list(skipped.all_arrays()) == ["beside"]
