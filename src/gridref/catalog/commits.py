@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from gridref.catalog.compaction import compacted, parts_to_merge
 from gridref.catalog.content import Hash, joined
 from gridref.catalog.document import FORMAT_VERSIONS, ROOT_FILE, Root
 from gridref.catalog.entries import (
@@ -218,11 +219,11 @@ def _commit_once(base: Base, change: Change) -> Base:
                 created_by=created_by(),
                 format_version=FORMAT_VERSIONS[-1],
             )
-            root = _with_content(base, root, change)
+            root = _compacted(base, _with_content(base, root, change), f"{name}c")
             return publish_root(base, root)
         except BaseException as error:
             if isinstance(error, OvertakenError) or not _may_be_current(base.folder, name):
-                for file in part_files(name):
+                for file in (*part_files(name), *part_files(f"{name}c")):
                     base.folder.remove(file)
             raise
 
@@ -332,6 +333,15 @@ def _with_content(base: Base, root: Root, change: Change) -> Root:
     return replace(root, snapshot=replace(root.snapshot, root=tree))
 
 
+def _compacted(base: Base, root: Root, name: str) -> Root:
+    """The root with some small parts written as one, where there are many."""
+    if not parts_to_merge(root.snapshot.parts):
+        return root
+    arrays = base.access.opened(root, base.group.parts).all_arrays()
+    snapshot = compacted(root.snapshot, arrays, base.folder, name)
+    return replace(root, snapshot=_without_unused(snapshot))
+
+
 def publish_root(base: Base, root: Root) -> Base:
     """Put a root file in the place of another one.
 
@@ -371,6 +381,6 @@ def _sweep(base: Base) -> None:
         if lease is None or not folder.abandoned(file):
             continue
         if lease[1] not in committed:
-            for part in part_files(lease[1]):
+            for part in (*part_files(lease[1]), *part_files(f"{lease[1]}c")):
                 folder.remove(part)
         folder.remove(file)
