@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 __all__ = ["KEPT_BYTES", "Scratch", "empty", "scratch"]
 
-KEPT_BYTES = 128 * 2**20
-"""Most bytes that are kept for the next results."""
+KEPT_BYTES = 256 * 2**20
+"""Most bytes that are kept for the next results: two super-chunks of the direct view."""
 LEAST_BYTES = 2**20
 """Smaller results lie in memory of their own, which the C library keeps by itself."""
 
