@@ -7,7 +7,6 @@ from typing import Annotated, cast
 import typer
 
 from gridref.adapters.cli.options import Catalog, StorageOptions, parse_options
-from gridref.adapters.references import INLINE_LIMIT_BYTES
 
 __all__ = ["export_command"]
 
@@ -29,7 +28,7 @@ def export_command(
     ] = 2,
     inline_limit: Annotated[
         int, typer.Option(help="Most bytes of an array that is written out, decoded.")
-    ] = INLINE_LIMIT_BYTES,
+    ] = 1 << 20,
     storage_options: StorageOptions = None,
 ) -> None:
     """Write a catalog as kerchunk references.
