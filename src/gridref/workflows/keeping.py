@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 from gridref.catalog import CatalogGroup
@@ -64,6 +65,11 @@ class Keeper:
     allow: Allow = None
     base: Base | None = field(default=None, repr=False)
 
+    @cached_property
+    def sources(self) -> Sources:
+        """Reads labels and what files share; kept from change to change, as it remembers."""
+        return Sources(self.storage_options)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return Keeper, (self.url, self.storage_options, self.allow)
 
@@ -77,7 +83,7 @@ class Keeper:
     ) -> CatalogGroup:
         """Add files: see `gridref.CatalogGroup.append`."""
         addresses = list(expand_files(files, self.storage_options))
-        scans = _Scans(self.storage_options, progress)
+        scans = _Scans(self.sources, progress)
         skipped: list[Finding] = []
 
         def change(base: Base) -> Change | None:
@@ -136,7 +142,7 @@ class Keeper:
         progress: Progress | None,
     ) -> CatalogGroup:
         """Put files, or nothing, in the places of others."""
-        scans = _Scans(self.storage_options, progress)
+        scans = _Scans(self.sources, progress)
 
         def change(base: Base) -> Change | None:
             files = wanted(base)
@@ -226,6 +232,7 @@ class Keeper:
     def opened(self, base: Base) -> CatalogGroup:
         """The catalog as it is now, to be read and changed."""
         keeper = Keeper(self.url, self.storage_options, self.allow, base)
+        keeper.sources = self.sources
         group = readable(base.group, Sources(self.storage_options))
         return replace(group, keeper=keeper)
 
@@ -238,10 +245,8 @@ def _drifts(base: Base, group: VirtualGroup) -> dict[str, Any]:
 class _Scans:
     """Scans files once, however often a change is tried."""
 
-    def __init__(
-        self, storage_options: Mapping[str, Any] | None, progress: Progress | None
-    ) -> None:
-        self.sources = Sources(storage_options)
+    def __init__(self, sources: Sources, progress: Progress | None) -> None:
+        self.sources = sources
         self._groups: dict[str, VirtualGroup] = {}
         self._failed: tuple[Finding, ...] = ()
         self._progress = progress
