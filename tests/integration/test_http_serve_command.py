@@ -135,7 +135,7 @@ def test_where_it_cannot_listen_nothing_is_announced(catalog):
 
 def test_a_missing_extra_is_named(catalog):
     text = failing(catalog, before="import sys; sys.modules['uvicorn'] = None")
-    assert "pip install gridref[http]" in text
+    assert "pip install 'gridref[http]'" in text
 
 
 def test_lengths():

@@ -58,6 +58,15 @@ def months(bucket: Bucket, tmp_path: Path) -> xr.Dataset:
     return xr.concat(parts, "time")
 
 
+def test_long_ranges_come_whole(bucket: Bucket) -> None:
+    """A body comes in pieces, of which one read gives the first."""
+    content = np.random.default_rng(0).bytes(8 << 20)
+    source = describe_source(bucket.put("data/long.bin", content), bucket.options)
+    pool = SourcePool(bucket.options)
+    for start, length in ((0, 8 << 20), (1, 7 << 20), (65_251, 4096), (12_345, 1 << 20)):
+        assert bytes(pool.read(source, start, length)) == content[start : start + length]
+
+
 def built(bucket: Bucket, output: str | Path) -> str:
     files = f"s3://{BUCKET}/data/*.nc"
     gridref.build(files, output, "time", storage_options=bucket.options)

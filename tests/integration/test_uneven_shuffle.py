@@ -52,7 +52,7 @@ def test_the_native_view_needs_no_import(path: Path, tmp_path: Path) -> None:
 
 def test_references_hold_it_decoded(path: Path) -> None:
     refs = to_kerchunk(gridref.scan(path))["refs"]
-    assert "shuffle" not in refs["v/zarr.json"]
+    assert "shuffle" not in refs["v/.zarray"]
     with pytest.raises(gridref.errors.NotRepresentableError, match="parts of elements"):
         to_kerchunk(gridref.scan(path), inline_limit=0)
 

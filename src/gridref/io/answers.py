@@ -97,7 +97,7 @@ async def _ask_s3(filesystem: Any, path: str, url: str, start: int, stop: int) -
         "Content-Length": str(response.get("ContentLength", "")),
     }
     total = _checked(url, answered.get("HTTPStatusCode", 0), stated, start, stop)
-    body = await response["Body"].read(stop - start + 1)
+    body = await _read_at_most(response["Body"], stop - start)
     return body, _described(url, total, response)
 
 

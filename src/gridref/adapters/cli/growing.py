@@ -238,7 +238,7 @@ def _told(catalog: str, before: CatalogGroup, after: CatalogGroup) -> None:
         line = f"{finding.source}: {finding.reason}"
         console.print(Text.assemble(("left out ", "bold red"), line), soft_wrap=True)
     if after.info.snapshot == before.info.snapshot:
-        console.print(f"{catalog}: nothing changed")
+        console.print(f"{catalog}: nothing changed", soft_wrap=True, markup=False)
     else:
         last = after.snapshot.log[-1]
         console.print(f"{catalog}: {last.operation} {last.message}", soft_wrap=True)
