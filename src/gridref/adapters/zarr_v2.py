@@ -48,7 +48,8 @@ def as_version_2[Held](
         for key, text in keys.items()
         if key.rpartition("/")[2] == _DOCUMENT
     }
-    n_chunks = Counter(_split(key)[0] for key in keys)
+    chunks = {key: place for key in keys if (place := _split(key)) is not None}
+    n_chunks = Counter(head for head, _ in chunks.values())
     written: dict[str, Held | str] = {}
     reasons: dict[str, str] = {}
     for head, document in documents.items():
@@ -56,17 +57,15 @@ def as_version_2[Held](
             written |= _documents(head, document, n_chunks[head])
         except (NotRepresentableError, InvalidRequestError) as error:
             reasons[head.rstrip("/")] = error.reason
-    for key, held in keys.items():
-        head, coords = _split(key)
-        if coords is not None:
-            written[f"{head}{coords}"] = held
+    for key, (head, coords) in chunks.items():
+        written[f"{head}{coords}"] = keys[key]
     return written, reasons
 
 
-def _split(key: str) -> tuple[str, str | None]:
-    """The path of a chunk's array, and the name that Zarr v2 gives the chunk."""
+def _split(key: str) -> tuple[str, str] | None:
+    """The path of a chunk's array, and the name that Zarr v2 gives the chunk; None for others."""
     if key.rpartition("/")[2] == _DOCUMENT:
-        return key, None
+        return None
     head, _, coords = f"/{key}".rpartition("/c")
     return f"{head[1:]}/" if head else "", coords[1:].replace("/", ".") or "0"
 

@@ -238,10 +238,10 @@ def _told(catalog: str, before: CatalogGroup, after: CatalogGroup) -> None:
         line = f"{finding.source}: {finding.reason}"
         console.print(Text.assemble(("left out ", "bold red"), line), soft_wrap=True)
     if after.info.snapshot == before.info.snapshot:
-        console.print(f"{catalog}: nothing changed", soft_wrap=True, markup=False)
+        console.print(Text(f"{catalog}: nothing changed"), soft_wrap=True)
     else:
         last = after.snapshot.log[-1]
-        console.print(f"{catalog}: {last.operation} {last.message}", soft_wrap=True)
-        console.print(f"snapshot {last.id}")
+        console.print(Text(f"{catalog}: {last.operation} {last.message}"), soft_wrap=True)
+        console.print(Text(f"snapshot {last.id}"))
     if after.report.failed:
         raise typer.Exit(1)
