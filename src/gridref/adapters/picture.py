@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from gridref.model.array import MISSING_BLOCK, VirtualArray, VirtualGroup
 from gridref.model.projection import project_progressions
+from gridref.typing import Int64Array
 
 __all__ = ["array_html", "chunk_map_svg", "group_html", "html_of", "map_axes", "stored_edges"]
 
-Int64Array = NDArray[np.int64]
 Spans = list[tuple[float, float]]
 
 FILLS = ("#8ecae6", "#ffd6a5")

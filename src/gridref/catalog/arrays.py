@@ -21,8 +21,6 @@ from gridref.model.manifest import ChunkManifest
 
 __all__ = ["ParquetBlocks", "ParquetManifest"]
 
-Int64Array = NDArray[np.int64]
-
 
 @dataclass(frozen=True, eq=False)
 class ParquetManifest:

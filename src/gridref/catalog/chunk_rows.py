@@ -16,13 +16,12 @@ from gridref.catalog.tables import CHUNK_SCHEMA, ROW_GROUP_ROWS, names_column, t
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
+from gridref.typing import Int64Array
 
 __all__ = ["ChunkBatch", "SourceIndex", "chunk_batches"]
 
 ROW_GROUP_INLINE_BYTES = 4 * 2**20
 """Inline bytes after which a row group of chunks ends."""
-
-Int64Array = NDArray[np.int64]
 
 
 class SourceIndex:

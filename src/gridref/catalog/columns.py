@@ -6,10 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.errors import InvalidRequestError
+from gridref.typing import Int64Array
 
 __all__ = ["gather_bytes", "offsets_from_steps", "steps_of_offsets"]
-
-Int64Array = NDArray[np.int64]
 
 
 def steps_of_offsets(

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from gridref.errors import InvalidRequestError
 from gridref.model.array import MISSING_BLOCK, VirtualArray
 from gridref.model.listing import touched_chunks
+from gridref.typing import Int64Array
 
 __all__ = ["RowLayout", "layout_rows", "rows_of_blocks"]
-
-Int64Array = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

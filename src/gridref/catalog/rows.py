@@ -18,10 +18,10 @@ from gridref.catalog.source_rules import SourceRules
 from gridref.catalog.table_file import TableFile
 from gridref.catalog.trust import Trust
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
+from gridref.typing import Int64Array
 
 __all__ = ["ChunkTable", "SourceTable"]
 
-Int64Array = NDArray[np.int64]
 
 _MAX_CACHED_BYTES = 64 * 2**20
 _ROW_COLUMNS = ("source", "offset_step", "length", "state", "filter_mask")

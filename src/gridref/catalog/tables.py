@@ -14,6 +14,7 @@ from gridref.catalog.entries import TableEntry
 from gridref.catalog.storage import WritableFile
 from gridref.model.array import BlockTable
 from gridref.model.manifest import Source
+from gridref.typing import Int64Array
 
 __all__ = [
     "BLOCK_SCHEMA",
@@ -36,7 +37,6 @@ ROW_GROUP_ROWS = 65536
 INDEX_KEY = "gridref"
 """Where the metadata of a table of blocks say which rows are of which array."""
 
-Int64Array = NDArray[np.int64]
 
 _NAME = pa.dictionary(pa.int32(), pa.string())
 SOURCE_SCHEMA = pa.schema(

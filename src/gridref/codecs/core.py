@@ -25,6 +25,7 @@ from gridref.codecs.stage import (
     Raw,
     SerialCodec,
     as_bytes,
+    decompressed,
 )
 
 __all__ = ["ARRAY_CODECS", "BYTES_CODECS", "SERIAL_CODECS", "inflate"]
@@ -86,21 +87,10 @@ def inflate(raw: Raw, wbits: int, max_bytes: int) -> bytes:
     zlib.error
         If it is corrupt.
     """
-    rest: Raw = raw
-    parts: list[bytes] = []
-    size = 0
-    while len(rest):
-        stream = zlib.decompressobj(wbits)
-        parts.append(stream.decompress(rest, max_bytes - size + 1))
-        size += len(parts[-1])
-        if size > max_bytes:
-            raise ValueError(f"decompresses to more than {max_bytes} bytes")
-        if not stream.eof:
-            raise ValueError("compressed stream is cut short")
-        rest = stream.unused_data
-        if wbits == 15 or not any(rest):  # gzip members may be padded with zeros
-            break
-    return b"".join(parts)
+    # gzip members may be padded with zeros; what lies behind a zlib stream is not part of it.
+    return decompressed(
+        lambda: zlib.decompressobj(wbits), raw, max_bytes, lambda rest: wbits != 15 and any(rest)
+    )
 
 
 def _zlib_decoder(

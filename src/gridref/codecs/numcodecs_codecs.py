@@ -14,7 +14,7 @@ import lzma
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import imagecodecs
 import numcodecs
@@ -32,6 +32,7 @@ from gridref.codecs.stage import (
     SerialCodec,
     as_bytes,
     as_u1,
+    decompressed,
 )
 from gridref.codecs.zfp import ZfpHeader
 
@@ -41,38 +42,10 @@ _LZMA_MEMORY_BYTES = 1 << 30
 """Most memory that an LZMA stream may ask for its dictionary."""
 
 
-class _Stream(Protocol):
-    """What the standard library's decompressors have in common."""
-
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes: ...
-    def decompress(self, data: bytes, max_length: int = -1) -> bytes: ...
-
-
-def _decompress(start: Callable[[], _Stream], raw: Raw, max_bytes: int) -> bytes:
-    """Decompress all streams that `raw` holds, into at most `max_bytes`."""
-    rest = as_bytes(raw)
-    parts: list[bytes] = []
-    size = 0
-    while rest or not parts:
-        stream = start()
-        # One byte more than wanted tells a stream that is too long from one that fits.
-        parts.append(stream.decompress(rest, max_bytes - size + 1))
-        size += len(parts[-1])
-        if size > max_bytes:
-            raise ValueError(f"decompresses to more than {max_bytes} bytes")
-        if not stream.eof:
-            raise ValueError("compressed stream is cut short")
-        rest = stream.unused_data
-    return b"".join(parts)
-
-
 def bz2_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> Callable[[Raw], Raw]:
     """Decoder of bzip2 streams."""
     limit = MAX_UNKNOWN_BYTES if decoded_bytes is None else decoded_bytes
-    return lambda raw: _decompress(bz2.BZ2Decompressor, raw, limit)
+    return lambda raw: decompressed(bz2.BZ2Decompressor, raw, limit)
 
 
 def _lzma_decoder(
@@ -85,7 +58,7 @@ def _lzma_decoder(
         start = partial(lzma.LZMADecompressor, form, filters=filters)
     else:
         start = partial(lzma.LZMADecompressor, form, memlimit=_LZMA_MEMORY_BYTES)
-    return lambda raw: _decompress(start, raw, limit)
+    return lambda raw: decompressed(start, raw, limit)
 
 
 def _lz4_decoder(

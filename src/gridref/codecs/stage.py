@@ -30,6 +30,7 @@ __all__ = [
     "SerialStage",
     "as_bytes",
     "as_u1",
+    "decompressed",
 ]
 
 MAX_UNKNOWN_BYTES = 1 << 31
@@ -224,3 +225,53 @@ def as_u1(raw: Raw) -> NDArray[np.uint8]:
 def as_bytes(raw: Raw) -> bytes:
     """Turn into ``bytes``, for libraries that take nothing else; a copy unless it is already."""
     return raw if isinstance(raw, bytes) else bytes(raw)
+
+
+class DecompressionStream(Protocol):
+    """What the standard library's decompressors have in common."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: Raw, max_length: int = -1, /) -> bytes: ...
+
+
+def decompressed(
+    start: Callable[[], DecompressionStream],
+    raw: Raw,
+    max_bytes: int,
+    goes_on: Callable[[bytes], bool] = bool,
+) -> bytes:
+    """Decompress the streams that lie one after the other in `raw`.
+
+    Parameters
+    ----------
+    start
+        Makes the decompressor of a stream.
+    raw
+        The streams.
+    max_bytes
+        How much they may hold in all.
+    goes_on
+        Whether another stream begins with the bytes behind one.
+
+    Raises
+    ------
+    ValueError
+        If a stream is cut, or they hold more.
+    """
+    rest: Raw = raw
+    parts: list[bytes] = []
+    size = 0
+    while not parts or goes_on(bytes(rest)):
+        stream = start()
+        # One byte more than wanted tells a stream that is too long from one that fits.
+        parts.append(stream.decompress(rest, max_bytes - size + 1))
+        size += len(parts[-1])
+        if size > max_bytes:
+            raise ValueError(f"decompresses to more than {max_bytes} bytes")
+        if not stream.eof:
+            raise ValueError("compressed stream is cut short")
+        rest = stream.unused_data
+    return b"".join(parts)

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualGroup
@@ -29,7 +28,6 @@ __all__ = [
     "side_by_side",
 ]
 
-Int64Array = NDArray[np.int64]
 
 GRID_MAPPING = "spatial_ref"
 """Name of the variable whose attributes say where pixels lie."""

@@ -44,11 +44,6 @@ class DriftCase:
     value: str
     ranges: tuple[tuple[int, int], ...]
 
-    @property
-    def n_files(self) -> int:
-        """Number of files."""
-        return sum(last - first + 1 for first, last in self.ranges)
-
     def where(self, n_files: int) -> str:
         """The files in words, counted from 1, like ``files 1 to 212``."""
         parts = []

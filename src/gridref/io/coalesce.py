@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from gridref.errors import InvalidRequestError
+from gridref.typing import Int64Array
 
 __all__ = ["LOCAL_MERGING", "REMOTE_MERGING", "MergedReads", "Merging", "plan_reads"]
-
-Int64Array = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

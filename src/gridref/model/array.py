@@ -27,6 +27,7 @@ from gridref.model.grid import ChunkGrid
 from gridref.model.manifest import ChunkManifest, Manifest
 from gridref.model.scan_report import ScanReport
 from gridref.options import check_names
+from gridref.typing import Int64Array
 
 __all__ = [
     "MISSING_BLOCK",
@@ -36,8 +37,6 @@ __all__ = [
     "VirtualGroup",
     "zero_of",
 ]
-
-Int64Array = NDArray[np.int64]
 
 
 class ArrayAccess(Protocol):

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from gridref.errors import InvalidRequestError
 from gridref.model.columns import taken
+from gridref.typing import Int64Array
 
 __all__ = ["MISSING_BLOCK", "AxisTable", "BlockSource", "BlockTable", "common_along"]
 
-Int64Array = NDArray[np.int64]
 
 MISSING_BLOCK = -1
 """Encoding id of a block that no file holds: it reads as the array's fill value."""

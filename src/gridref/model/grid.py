@@ -18,14 +18,13 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from gridref.errors import InvalidRequestError, NotRepresentableError
 from gridref.model.columns import condensed
+from gridref.typing import Int64Array
 
 __all__ = ["ChunkGrid", "GridAxis"]
-
-Int64Array = NDArray[np.int64]
 
 
 def _frozen(values: ArrayLike) -> Int64Array:

@@ -25,6 +25,7 @@ from gridref.model.projection import (
     project_slice,
 )
 from gridref.model.reshaping import squeeze
+from gridref.typing import Int64Array
 
 __all__ = [
     "MAX_RUNS",
@@ -37,7 +38,6 @@ __all__ = [
     "split_blocks",
 ]
 
-Int64Array = NDArray[np.int64]
 
 MAX_RUNS = 100_000
 """Most blocks along an axis that an array of integers may be cut into."""

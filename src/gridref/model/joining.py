@@ -27,6 +27,7 @@ from gridref.model.manifest import (
     distinct_objects,
     identity_numbers,
 )
+from gridref.typing import Int64Array
 
 __all__ = [
     "Pool",
@@ -39,8 +40,6 @@ __all__ = [
     "recast",
     "same_scalar",
 ]
-
-Int64Array = NDArray[np.int64]
 
 
 def concatenate(

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.model.array import MISSING_BLOCK, VirtualArray
+from gridref.typing import Int64Array
 
 __all__ = ["NO_ROW", "ChunkListing", "ListedChunks", "touched_chunks"]
 
-Int64Array = NDArray[np.int64]
 
 NO_ROW = -1
 """Manifest row of a block that no file holds; it is listed as one chunk."""

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gridref.errors import InvalidRequestError
 from gridref.model.array import MISSING_BLOCK, VirtualArray
@@ -26,10 +25,10 @@ from gridref.model.joining import (
     pooled,
     recast,
 )
+from gridref.typing import Int64Array
 
 __all__ = ["MAX_CELLS", "lay_out"]
 
-Int64Array = NDArray[np.int64]
 
 MAX_CELLS = 50_000_000
 """More cells than that mean that the arrays hardly share any edge."""

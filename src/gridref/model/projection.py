@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gridref.errors import InvalidRequestError
 from gridref.model.grid import GridAxis
+from gridref.typing import Int64Array
 
 __all__ = [
     "AxisSelection",
@@ -31,8 +32,6 @@ __all__ = [
     "project_progressions",
     "project_slice",
 ]
-
-Int64Array = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

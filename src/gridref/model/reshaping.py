@@ -19,10 +19,10 @@ from gridref.errors import InvalidRequestError
 from gridref.model.array import MISSING_BLOCK, VirtualArray
 from gridref.model.encoding import Codec, Encoding, transpose_codec
 from gridref.model.grid import ChunkGrid, GridAxis
+from gridref.typing import Int64Array
 
 __all__ = ["broadcast_axis", "expand_dims", "squeeze", "transpose"]
 
-Int64Array = NDArray[np.int64]
 
 SHAPE_FREE = frozenset(
     {

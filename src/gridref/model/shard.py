@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from gridref.errors import InvalidRequestError, NotRepresentableError
 from gridref.model.encoding import Codec
 from gridref.model.grid import ChunkGrid, GridAxis
+from gridref.typing import Int64Array
 
 __all__ = [
     "CHECKSUM_BYTES",
@@ -32,7 +33,6 @@ __all__ = [
     "shard_axis",
 ]
 
-Int64Array = NDArray[np.int64]
 
 MISSING_CHUNK = 2**64 - 1
 """Offset and size of an inner chunk that is not there."""
@@ -187,11 +187,6 @@ class PackedShard:
     def index_bytes(self) -> int:
         """Size of the index with its checksum."""
         return ENTRY_BYTES * self.n_chunks + CHECKSUM_BYTES
-
-    @property
-    def n_bytes(self) -> int:
-        """Size of the shard."""
-        return self.payload_bytes + self.index_bytes
 
     def index(self) -> NDArray[np.uint64]:
         """The index: uint64 (n_chunks, 2), offset in the shard and size of each chunk."""

@@ -20,10 +20,10 @@ from gridref.serve.presence import digest_of, fills_differ
 from gridref.serve.rewrap import rewrapped
 from gridref.serve.segments import DecodedSegment, VirtualObject
 from gridref.serve.views import ArrayView
+from gridref.typing import Int64Array
 
 __all__ = ["DecodedPage", "decoded_page", "view_identity"]
 
-Int64Array = NDArray[np.int64]
 
 PIECE_BYTES = 200
 """About what the references of a piece take."""

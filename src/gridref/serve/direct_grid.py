@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gridref.model.array import MISSING_BLOCK, VirtualArray
 from gridref.model.encoding import Codec, bytes_codec
@@ -26,7 +25,6 @@ __all__ = [
     "direct_grid",
 ]
 
-Int64Array = NDArray[np.int64]
 
 DIRECT_CODEC = "gridref.direct"
 """Name of the array -> bytes codec of the direct view."""

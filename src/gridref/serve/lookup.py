@@ -15,10 +15,9 @@ from gridref.model.encoding import Encoding
 from gridref.model.manifest import ChunkManifest, ChunkState
 from gridref.model.projection import SliceProjection
 from gridref.serve.plan import CrossProduct, PieceBatch, PieceSet, is_missing_block
+from gridref.typing import Int64Array
 
 __all__ = ["LookedUp", "ManifestRows", "identify", "look_up"]
-
-Int64Array = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gridref.errors import NotRepresentableError
 from gridref.model.array import MISSING_BLOCK, VirtualArray
@@ -13,10 +12,10 @@ from gridref.model.blocks import common_along
 from gridref.model.encoding import EdgePolicy, Encoding
 from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.zarr_metadata import data_type_from_json, data_type_to_json
+from gridref.typing import Int64Array
 
 __all__ = ["SHUFFLE_CODEC", "has_uneven_shuffle", "native_grid", "one_encoding"]
 
-Int64Array = NDArray[np.int64]
 
 READER_CODECS = frozenset(
     {"bytes", "transpose", "gzip", "zstd", "blosc", "crc32c", "vlen-utf8", "vlen-bytes"}

@@ -29,6 +29,7 @@ from gridref.serve.segments import (
 )
 from gridref.serve.tasks import Buffer
 from gridref.serve.views import ArrayView
+from gridref.typing import Int64Array
 
 __all__ = ["ObjectReader"]
 
@@ -36,8 +37,6 @@ KEPT_ENCODED_BYTES = 64 * 2**20
 """Size of the cache of encoded chunks, which can only be made whole."""
 AT_HAND_BYTES = 256 * 2**10
 """Most bytes of a file that are copied at once where others may have to wait for it."""
-
-Int64Array = NDArray[np.int64]
 
 
 class ObjectReader:

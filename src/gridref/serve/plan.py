@@ -29,6 +29,7 @@ from gridref.model.projection import (
     project,
     project_progressions,
 )
+from gridref.typing import Int64Array
 
 __all__ = [
     "AxisPieces",
@@ -39,7 +40,6 @@ __all__ = [
     "plan_read",
 ]
 
-Int64Array = NDArray[np.int64]
 Projection = SliceProjection | IndexProjection
 
 

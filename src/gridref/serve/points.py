@@ -11,15 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray
 from gridref.serve.plan import PieceBatch
+from gridref.typing import Int64Array
 
 __all__ = ["PointSet", "plan_points"]
-
-Int64Array = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,14 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gridref.model.array import VirtualArray
 from gridref.model.grid import ChunkGrid, GridAxis
+from gridref.typing import Int64Array
 
 __all__ = ["MANY_CHUNKS", "TINY_CHUNK_BYTES", "block_chunks", "commonest", "portable_grid"]
 
-Int64Array = NDArray[np.int64]
 
 TINY_CHUNK_BYTES = 8 * 2**10
 """Below this size a chunk costs more to ask for than to carry."""

@@ -17,6 +17,7 @@ from gridref.serve.lookup import identify, look_up
 from gridref.serve.plan import CrossProduct, plan_read
 from gridref.serve.tasks import absent_value
 from gridref.serve.views import ArrayView
+from gridref.typing import Int64Array
 
 __all__ = [
     "References",
@@ -27,7 +28,6 @@ __all__ = [
     "native_references",
 ]
 
-Int64Array = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
 RESOLVE_PIECES = 65_536

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gridref.model.encoding import Encoding
+from gridref.typing import Int64Array
 
 __all__ = ["LEAST_BYTES", "Runs", "runs_of"]
 
-Int64Array = NDArray[np.int64]
 
 LEAST_BYTES = 256 * 2**10
 """Smaller chunks are read whole: their parts cost as much to ask for."""

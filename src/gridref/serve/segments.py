@@ -10,9 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-import numpy as np
-from numpy.typing import NDArray
-
 from gridref.codecs import REWRAP_BYTES
 from gridref.errors import Place
 from gridref.model.encoding import Encoding
@@ -20,6 +17,7 @@ from gridref.model.manifest import Source
 from gridref.serve.lookup import LookedUp
 from gridref.serve.plan import CrossProduct
 from gridref.serve.views import ArrayView
+from gridref.typing import Int64Array
 
 __all__ = [
     "DecodedRunSegment",
@@ -31,8 +29,6 @@ __all__ = [
     "SourceSegment",
     "VirtualObject",
 ]
-
-Int64Array = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

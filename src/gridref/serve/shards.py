@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gridref.codecs import encode_chunk
 from gridref.model.shard import INDEX_CODECS, IndexLocation, PackedShard, ShardLayout
@@ -19,10 +18,9 @@ from gridref.serve.segments import (
     VirtualObject,
 )
 from gridref.serve.views import ArrayView
+from gridref.typing import Int64Array
 
 __all__ = ["shard_object"]
-
-Int64Array = NDArray[np.int64]
 
 
 def shard_object(path: str, view: ArrayView, coords: tuple[int, ...]) -> VirtualObject | None:

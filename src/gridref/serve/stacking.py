@@ -18,10 +18,10 @@ from gridref.model.encoding import Encoding
 from gridref.model.manifest import ChunkManifest
 from gridref.model.projection import SliceProjection
 from gridref.serve.plan import CrossProduct, PieceBatch, PieceSet
+from gridref.typing import Int64Array
 
 __all__ = ["can_stack", "deliver_stacked"]
 
-Int64Array = NDArray[np.int64]
 
 LEAST_PIECES = 16
 MOST_CHUNK_BYTES = 4096

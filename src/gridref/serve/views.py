@@ -16,7 +16,6 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gridref.errors import InvalidRequestError, NotRepresentableError
 from gridref.model.array import MISSING_BLOCK, VirtualArray
@@ -29,10 +28,10 @@ from gridref.options import check_choices, refuses_unknown
 from gridref.serve.direct_grid import direct_codec, direct_grid
 from gridref.serve.native_grid import SHUFFLE_CODEC, native_grid, one_encoding
 from gridref.serve.portable_grid import MANY_CHUNKS, TINY_CHUNK_BYTES, portable_grid
+from gridref.typing import Int64Array
 
 __all__ = ["ArrayView", "View", "ViewOptions", "show", "why_not_zarr"]
 
-Int64Array = NDArray[np.int64]
 
 COMPRESSORS: Mapping[str, Codec] = {
     "zstd": Codec.of("zstd", level=1, checksum=False),

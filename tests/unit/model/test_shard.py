@@ -70,7 +70,7 @@ def test_index_is_that_of_the_specification(location):
         [before, 5],
         [MISSING_CHUNK, MISSING_CHUNK],
     ]
-    assert packed.n_bytes == 12 + 4 * 16 + 4
+    assert packed.payload_bytes + packed.index_bytes == 12 + 4 * 16 + 4
     assert len(encode_chunk(packed.index(), INDEX_CODECS)) == packed.index_bytes
 
 

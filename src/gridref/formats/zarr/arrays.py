@@ -7,7 +7,6 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gridref.codecs import why_not
 from gridref.errors import UnsupportedFeatureError
@@ -19,10 +18,10 @@ from gridref.model.encoding import Encoding
 from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
 from gridref.model.zarr_metadata import ArrayMetadata
+from gridref.typing import Int64Array
 
 __all__ = ["MAX_CHUNKS", "virtual_array"]
 
-Int64Array = NDArray[np.int64]
 
 MAX_CHUNKS = 1 << 26
 """Most chunks of an array; more rows than this are not kept in memory."""

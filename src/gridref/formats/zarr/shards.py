@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gridref.codecs import decode_chunk
 from gridref.errors import DecodeError, Place, SourceFormatError, UnsupportedFeatureError
@@ -18,10 +17,10 @@ from gridref.formats.zarr.files import ChunkFiles
 from gridref.model.encoding import ARRAY_TO_BYTES, Codec, Encoding, transpose_codec
 from gridref.model.manifest import Source
 from gridref.model.shard import MISSING_CHUNK
+from gridref.typing import Int64Array
 
 __all__ = ["Chain", "ChunkRanges", "inner_ranges", "split_chain"]
 
-Int64Array = NDArray[np.int64]
 
 _INDEX_OVERHEAD = {"bytes": 0, "crc32c": 4, "transpose": 0}
 

@@ -9,17 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gridref.errors import UnsupportedFeatureError
 from gridref.formats.hdf5.format.superblock import FieldCursor
+from gridref.typing import Int64Array
 
 __all__ = ["UNLIMITED", "AxisHyperslab", "Selection", "read_selection"]
 
 UNLIMITED = (1 << 64) - 1
 """HDF5's mark of an endless count or block."""
 
-Int64Array = NDArray[np.int64]
 
 _MAX_SEGMENTS = 100_000
 _MAX_RANK = 32

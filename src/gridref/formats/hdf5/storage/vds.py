@@ -23,10 +23,10 @@ from gridref.model.indexing import isel, split_blocks
 from gridref.model.joining import missing_array, recast
 from gridref.model.manifest import Manifest
 from gridref.model.reshaping import expand_dims, squeeze
+from gridref.typing import Int64Array
 
 __all__ = ["virtual_blocks"]
 
-Int64Array = NDArray[np.int64]
 
 _MAX_BLOCKS = 1_000_000
 

@@ -1,0 +1,10 @@
+"""Types that many modules name in their annotations."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Int64Array"]
+
+Int64Array = NDArray[np.int64]
