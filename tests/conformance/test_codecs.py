@@ -23,7 +23,7 @@ import tifffile
 from numpy.typing import NDArray
 
 from gridref.codecs import decode_chunk
-from gridref.codecs.registry import OWN
+from gridref.codecs.own import OWN
 from gridref.errors import DecodeError
 from gridref.model.encoding import Codec, Encoding, bytes_codec
 from gridref.testing.codecs import CodecTests

@@ -18,7 +18,7 @@ from zarr.core.metadata.v3 import parse_codecs
 from zarr.registry import get_codec_class
 
 import gridref
-from gridref.codecs.registry import ARRAY_CODECS, BYTES_CODECS, SERIAL_CODECS
+from gridref.codecs.own import ARRAY_CODECS, BYTES_CODECS, SERIAL_CODECS
 from gridref.errors import GridrefError
 from gridref.model.encoding import Codec
 from gridref.model.zarr_metadata import packed_dtype

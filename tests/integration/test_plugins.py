@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gridref.codecs.registry import OWN
+from gridref.codecs.own import OWN
 from gridref.formats.registry import BUILT_IN
 from tests.wheels import install, run_python
 

@@ -11,7 +11,7 @@ import pytest
 
 import gridref.codecs
 from gridref.codecs import decode_chunk, why_not
-from gridref.codecs.registry import ARRAY_CODECS, BYTES_CODECS, SERIAL_CODECS
+from gridref.codecs.own import ARRAY_CODECS, BYTES_CODECS, SERIAL_CODECS
 from gridref.errors import DecodeError
 from gridref.model.encoding import Codec, Encoding, bytes_codec
 from tests.unit.codecs.support import encoding, image_like
