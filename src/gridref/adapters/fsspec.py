@@ -40,7 +40,7 @@ class GridrefFileSystem(AbstractFileSystem):
         fsspec protocol and options of the catalog's address, as chaining gives them.
     storage_options
         Options for the sources; by default `target_options`.
-    allow
+    allow, snapshot
         As for `gridref.open_catalog`.
     asynchronous
         Given by zarr-python when it opens an address. ``view="auto"`` may then be the direct view;
@@ -70,6 +70,7 @@ class GridrefFileSystem(AbstractFileSystem):
         storage_options: Mapping[str, Any] | None = None,
         allow: Allow | Trust = None,
         asynchronous: bool = False,
+        snapshot: str | None = None,
         digest: str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -86,7 +87,7 @@ class GridrefFileSystem(AbstractFileSystem):
             fo = fo if "://" in fo else f"{target_protocol}://{fo}"
         options = view_options(view, in_process=asynchronous)
         catalog_options = {k: v for k, v in (target_options or {}).items() if k != "fo"}
-        group = open_group(fo, catalog_options, allow, digest=digest)
+        group = open_group(fo, catalog_options, allow, snapshot, digest=digest)
         self._catalog = group if isinstance(group, CatalogGroup) else None
         self._held = group is fo
         self.space, self.reader = open_space(
@@ -98,7 +99,8 @@ class GridrefFileSystem(AbstractFileSystem):
         catalog = self._catalog
         if catalog is not None:
             options = {**options, "digest": catalog.info.digest}
-            options |= {} if self._held else {"allow": catalog.decided_trust()}
+            if not self._held:
+                options |= {"allow": catalog.decided_trust(), "snapshot": catalog.info.snapshot}
         return make, (cls, arguments, options)
 
     @classmethod

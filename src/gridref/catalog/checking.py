@@ -9,6 +9,7 @@ from typing import Any
 
 from gridref.catalog.document import ROOT_FILE, Root
 from gridref.catalog.entries import TableEntry
+from gridref.catalog.former import root_at
 from gridref.catalog.storage import open_folder
 from gridref.errors import CatalogCorruptError, Place, ShortReadError, SourceUnavailableError
 from gridref.io import SourcePool, absolute_url, catalog_options, describe_source, is_absent
@@ -19,7 +20,9 @@ _PIECE_BYTES = 8 * 2**20
 
 
 def check_catalog(
-    url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None
+    url: str | os.PathLike[str],
+    storage_options: Mapping[str, Any] | None = None,
+    snapshot: str | None = None,
 ) -> None:
     """Read all of a catalog, and compare sizes and SHA-256 with what it states.
 
@@ -31,6 +34,8 @@ def check_catalog(
         Address of the catalog's directory (or of the ``gridref.json`` in it).
     storage_options
         fsspec options, or a mapping of protocol to options.
+    snapshot
+        Id of a former snapshot, or a tag; by default the current one.
 
     Raises
     ------
@@ -42,8 +47,10 @@ def check_catalog(
     storage_options = catalog_options(storage_options)
     folder = open_folder(absolute_url(url).removesuffix(f"/{ROOT_FILE}"), storage_options)
     content = folder.read(ROOT_FILE)
-    snapshot = Root.from_bytes(content, folder.address(ROOT_FILE)).snapshot
-    for part in snapshot.parts:
+    root = Root.from_bytes(content, folder.address(ROOT_FILE))
+    if snapshot is not None:
+        root = root_at(folder, root, snapshot)
+    for part in root.snapshot.parts:
         for table in part.tables:
             _check_table(folder.address(table.file), table, storage_options)
 

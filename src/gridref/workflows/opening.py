@@ -42,6 +42,7 @@ def open_group(
     catalog: str | os.PathLike[str] | VirtualGroup,
     storage_options: StorageOptions | None = None,
     allow: Allow | Trust = None,
+    snapshot: str | None = None,
     *,
     digest: str | None = None,
 ) -> VirtualGroup:
@@ -49,26 +50,35 @@ def open_group(
 
     Parameters
     ----------
-    catalog, storage_options, allow
+    catalog, storage_options, allow, snapshot
         As for `gridref.open_store`.
     digest
-        What the catalog's digest has to be; None takes any. Pickles say it: what they were made of
-        is not to be taken for what a rebuilt catalog holds.
+        What the catalog's digest has to be; None takes any. Pickles say it, and the snapshot: what
+        they were made of is not to be taken for what a rebuilt catalog holds.
 
     Raises
     ------
     CatalogError
         If there is no usable catalog, or one of another digest.
     InvalidRequestError
-        If something is allowed to a group that was opened before.
+        If there is no such snapshot; if something is allowed to a group that was opened before, or
+        a snapshot of it asked for.
     """
     if isinstance(catalog, VirtualGroup):
-        if allow is not None:
-            raise InvalidRequestError(
-                "allow= is for the address of a catalog: this one was opened already, with its own"
-            )
+        for name, given in (("allow", allow), ("snapshot", snapshot)):
+            if given is not None:
+                raise InvalidRequestError(
+                    f"{name}= is for the address of a catalog: this one was opened already, with"
+                    " its own"
+                )
         return catalog
-    group = open_catalog(os.fspath(catalog), storage_options, allow)
+    address = os.fspath(catalog)
+    try:
+        group = open_catalog(address, storage_options, allow, snapshot)
+    except InvalidRequestError:
+        if digest is None:
+            raise
+        group = open_catalog(address, storage_options, allow)  # built anew, of the same perhaps
     if digest not in (None, group.info.digest):
         raise CatalogError(
             "the catalog was built anew since what refers to it was pickled: open it again",

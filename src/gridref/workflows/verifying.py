@@ -83,6 +83,7 @@ def verify(
     everything: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     allow: Allow = None,
+    snapshot: str | None = None,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
     announce: Callable[[int, int], None] | None = None,
@@ -101,7 +102,7 @@ def verify(
     storage_options
         Options of fsspec's filesystem of the catalog and of its sources, or of several by protocol:
         ``{"s3": {"anon": True}, "https": {...}}``.
-    allow
+    allow, snapshot
         As for `gridref.open_catalog`.
     seed
         Seed of the sample.
@@ -119,8 +120,8 @@ def verify(
         If a file of the catalog is not as it was written.
     """
     if not isinstance(catalog, VirtualGroup):
-        check_catalog(catalog, storage_options)
-    group = open_group(catalog, storage_options, allow)
+        check_catalog(catalog, storage_options, snapshot)
+    group = open_group(catalog, storage_options, allow, snapshot)
     random = np.random.default_rng(seed)
     chosen = [
         _Choice.of(path, cross, _choose(cross, everything, random))

@@ -42,6 +42,7 @@ from gridref.adapters.cli.options import (
     Catalog,
     FilesFrom,
     Quiet,
+    Snapshot,
     SomeFiles,
     StorageOptions,
     all_files,
@@ -211,9 +212,7 @@ def _told_failed(console: Console, failed: Sequence[Finding]) -> bool:
 @takes(VIEW_OPTIONS)
 def info(
     catalog: Catalog,
-    snapshot: Annotated[
-        str | None, typer.Option(help="Id of a former snapshot, or a tag.", show_default=False)
-    ] = None,
+    snapshot: Snapshot = None,
     **options: Any,
 ) -> None:
     """Show what is in a catalog: tree, chunk grids, codecs, sources, and how each array is shown.
@@ -269,6 +268,7 @@ def verify(
         bool, typer.Option("--all", help="Compare every chunk, not a sample.")
     ] = False,
     quiet: Quiet = False,
+    snapshot: Snapshot = None,
     storage_options: StorageOptions = None,
     allow: Allowed = None,
 ) -> None:
@@ -283,8 +283,14 @@ def verify(
 
         gridref verify cube.gridref --all
     """
-    options = parse_options(storage_options)
-    _verify(catalog, everything=everything, options=options, quiet=quiet, allow=allow)
+    _verify(
+        catalog,
+        everything=everything,
+        options=parse_options(storage_options),
+        quiet=quiet,
+        allow=allow,
+        snapshot=snapshot,
+    )
 
 
 def _verify(
@@ -294,6 +300,7 @@ def _verify(
     options: dict[str, Any] | None,
     quiet: bool,
     allow: list[str] | None = None,
+    snapshot: str | None = None,
 ) -> None:
     from gridref.workflows.verifying import verify as verify_catalog
 
@@ -309,6 +316,7 @@ def _verify(
             everything=everything,
             storage_options=options,
             allow=allow or None,
+            snapshot=snapshot,
             progress=progress,
             announce=announce,
         )

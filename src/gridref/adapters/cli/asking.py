@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gridref.adapters.cli.options import (
     Catalog,
+    Snapshot,
     StorageOptions,
     as_on_the_command_line,
     parse_options,
 )
 from gridref.errors import GridrefError
+
+if TYPE_CHECKING:
+    from gridref.catalog import CatalogGroup
 
 __all__ = ["chunks_command", "diff_command", "report_command", "sources_command", "sql_command"]
 
@@ -45,6 +49,7 @@ def chunks_command(
     output: Output = None,
     format: Format = "table",  # noqa: A002
     limit: Limit = 100,
+    snapshot: Snapshot = None,
     storage_options: StorageOptions = None,
 ) -> None:
     """List stored chunks: where each lies in the array and in its source, and its sizes.
@@ -58,10 +63,9 @@ def chunks_command(
         gridref chunks cube.gridref -o chunks.parquet
     """
     from gridref.adapters.cli.tabular import put_rows
-    from gridref.workflows.catalogs import open_catalog
 
     wanted = [name for name, on in (("missing", missing), ("pending", pending)) if on]
-    group = open_catalog(catalog, storage_options=parse_options(storage_options))
+    group = _opened(catalog, snapshot, storage_options)
     rows = group.chunk_batches(array, state=wanted or None)
     put_rows(rows, output=output, format=format, limit=limit)
 
@@ -72,6 +76,7 @@ def sources_command(
     output: Output = None,
     format: Format = "table",  # noqa: A002
     limit: Limit = 100,
+    snapshot: Snapshot = None,
     storage_options: StorageOptions = None,
 ) -> None:
     """List the files that chunks lie in: address, size, and what tells a change.
@@ -83,9 +88,8 @@ def sources_command(
         gridref sources cube.gridref -o sources.csv
     """
     from gridref.adapters.cli.tabular import put_rows
-    from gridref.workflows.catalogs import open_catalog
 
-    table = open_catalog(catalog, storage_options=parse_options(storage_options)).sources()
+    table = _opened(catalog, snapshot, storage_options).sources()
     if by_size:
         table = table.sort_by([("size_bytes", "descending")])
     put_rows(table.to_reader(), output=output, format=format, limit=limit)
@@ -96,6 +100,7 @@ def report_command(
     output: Output = None,
     format: Format = "table",  # noqa: A002
     limit: Limit = 100,
+    snapshot: Snapshot = None,
     storage_options: StorageOptions = None,
 ) -> None:
     """List what differed between the files of a catalog, and how it was resolved.
@@ -107,9 +112,8 @@ def report_command(
         gridref report cube.gridref -o drift.csv
     """
     from gridref.adapters.cli.tabular import put_rows
-    from gridref.workflows.catalogs import open_catalog
 
-    group = open_catalog(catalog, storage_options=parse_options(storage_options))
+    group = _opened(catalog, snapshot, storage_options)
     put_rows(group.report().to_reader(), output=output, format=format, limit=limit)
 
 
@@ -119,6 +123,7 @@ def sql_command(
     output: Output = None,
     format: Format = "table",  # noqa: A002
     limit: Limit = 100,
+    snapshot: Snapshot = None,
     storage_options: StorageOptions = None,
 ) -> None:
     """Ask a catalog in SQL, by DuckDB (pip install 'gridref[sql]').
@@ -135,14 +140,21 @@ def sql_command(
     from gridref.adapters.cli.tabular import put_rows
     from gridref.adapters.duckdb import query_rows
 
-    with query_rows(catalog, query, storage_options=parse_options(storage_options)) as rows:
+    with query_rows(_opened(catalog, snapshot, storage_options), query) as rows:
         put_rows(rows, output=output, format=format, limit=limit)
 
 
 def diff_command(
     catalog: Catalog,
-    other: Annotated[str, typer.Argument(help="Address of another catalog.", show_default=False)],
+    other: Annotated[
+        str | None,
+        typer.Argument(
+            help="Address of another catalog; by default the same, as it is now.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    snapshot: Snapshot = None,
     storage_options: StorageOptions = None,
 ) -> None:
     """Say what became different from a catalog to another: arrays, attributes, chunks, sources.
@@ -154,11 +166,16 @@ def diff_command(
         gridref diff cube.gridref new.gridref
 
         gridref diff monday.gridref tuesday.gridref --json
+
+        gridref diff cube.gridref --snapshot v1
     """
     from gridref.workflows.comparing import diff
 
+    if other is None and snapshot is None:
+        raise typer.BadParameter("name another catalog, or a --snapshot of this one")
     try:
-        changes = diff(catalog, other, storage_options=parse_options(storage_options))
+        before = _opened(catalog, snapshot, storage_options)
+        changes = diff(before, other or catalog, storage_options=parse_options(storage_options))
     except GridrefError as error:
         typer.echo(f"error: {as_on_the_command_line(str(error))}", err=True)
         raise typer.Exit(2) from error
@@ -168,3 +185,10 @@ def diff_command(
         for change in changes:
             typer.echo(str(change))
     raise typer.Exit(int(bool(changes)))
+
+
+def _opened(catalog: str, snapshot: str | None, storage_options: list[str] | None) -> CatalogGroup:
+    from gridref.workflows.catalogs import open_catalog
+
+    options = parse_options(storage_options)
+    return open_catalog(catalog, storage_options=options, snapshot=snapshot)

@@ -6,7 +6,7 @@ from typing import Annotated, cast
 
 import typer
 
-from gridref.adapters.cli.options import Catalog, StorageOptions, parse_options
+from gridref.adapters.cli.options import Catalog, Snapshot, StorageOptions, parse_options
 
 __all__ = ["export_command"]
 
@@ -29,6 +29,7 @@ def export_command(
     inline_limit: Annotated[
         int, typer.Option(help="Most bytes of an array that is written out, decoded.")
     ] = 1 << 20,
+    snapshot: Snapshot = None,
     storage_options: StorageOptions = None,
 ) -> None:
     """Write a catalog as kerchunk references.
@@ -50,7 +51,7 @@ def export_command(
 
     options = parse_options(storage_options)
     document = to_kerchunk(
-        open_catalog(catalog, storage_options=options),
+        open_catalog(catalog, storage_options=options, snapshot=snapshot),
         output,
         zarr_format=cast("Version", zarr_format),
         reader=reader_for(options),

@@ -29,6 +29,7 @@ __all__ = [
     "Files",
     "FilesFrom",
     "Quiet",
+    "Snapshot",
     "SomeFiles",
     "StorageOptions",
     "all_files",
@@ -103,6 +104,12 @@ Allowed = Annotated[
         help="Folder or URL below which a catalog or references may read, * for everything;"
         " repeatable. Their own folder they always may, and catalogs that you built may read"
         " everything by default.",
+    ),
+]
+Snapshot = Annotated[
+    str | None,
+    typer.Option(
+        help="Id of a former snapshot, or a tag; by default the current one.", show_default=False
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]

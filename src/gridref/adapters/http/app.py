@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
 
 from gridref.adapters.http.bodies import window_bytes_for
 from gridref.adapters.http.metrics import Metrics
@@ -56,7 +57,7 @@ _PREFLIGHT = (
 )
 
 
-_REBUILT = "that catalog was rebuilt since: open it again\n"
+_REBUILT = "there is no such snapshot, or the catalog was rebuilt since: open it again\n"
 
 
 @verb(ViewOptions, hidden=("view",), renamed={"allow_source": "allow"})
@@ -207,7 +208,11 @@ class GridrefApp:
             await sender.plain(405, "this server is read-only\n", (b"allow", METHODS.encode()))
             return "other"
         name, _, rest = scope["path"].removeprefix("/").partition("/")
+        asked = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("snapshot")
+        name = f"{name}@{asked[-1]}" if asked else name
         catalog = self.site.find(name)
+        if catalog is None and "@" in name:
+            catalog = await self._in_thread(self.site.snapshot, name)
         if catalog is None and self.site.was_rebuilt(name):
             await sender.plain(409, _REBUILT)
             return "other"

@@ -63,7 +63,7 @@ def index_page(catalogs: Mapping[str, ServedCatalog]) -> bytes:
 def folder_page(catalog: ServedCatalog, view: str, path: str) -> bytes:
     """A folder with links, which is how fsspec's HTTP filesystem lists."""
     space = catalog.spaces[view]
-    base = "/".join(("", quote(catalog.name), view, *((quote(path),) if path else ())))
+    base = "/".join(("", quote(catalog.name, safe="@"), view, *((quote(path),) if path else ())))
     items = []
     for name in space.list_dir(path):
         below = f"{path}/{name}" if path else name

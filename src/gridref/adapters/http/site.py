@@ -33,6 +33,8 @@ VIEWS: Mapping[str, View] = {"native": View.AUTO, "portable": View.PORTABLE}
 
 N_FORMER = 3
 """Former contents of a catalog that go on being shown under their digests."""
+N_SNAPSHOTS = 16
+"""Former snapshots, of all catalogs, that are kept open."""
 RESERVED = frozenset({"healthz", "metrics", "favicon.ico"})
 
 
@@ -130,6 +132,7 @@ class Site:
         self.problems: dict[str, str] = {}
         self.catalogs: Mapping[str, ServedCatalog] = {}
         self._pinned: Mapping[str, ServedCatalog] = {}
+        self._snapshots: dict[str, ServedCatalog] = {}
         named = catalogs if isinstance(catalogs, Mapping) else self._named(catalogs)
         for name, catalog in named.items():
             self._add(name, catalog)
@@ -137,6 +140,30 @@ class Site:
     def find(self, name: str) -> ServedCatalog | None:
         """The catalog of a name, or as it was under ``name@digest``, if that is kept."""
         return self.catalogs.get(name) or self._pinned.get(name)
+
+    def snapshot(self, name: str) -> ServedCatalog | None:
+        """The catalog as ``name@snapshot`` has it, by the snapshot's id or a tag, if there is one.
+
+        It is opened when it is first asked for, and again when the catalog has changed: tags move.
+        """
+        known, _, wanted = name.rpartition("@")
+        current = self.catalogs.get(known)
+        if current is None or current.version is None:
+            return None
+        kept = self._snapshots.get(name)
+        if kept is not None and kept.version == current.version:
+            return kept
+        options = self.options
+        try:
+            group = open_catalog(current.address, options.storage_options, options.allow, wanted)
+        except InvalidRequestError:
+            return None
+        opened = self._shown(name, current.address, group, current.version)
+        with self._lock:
+            others = {key: each for key, each in self._snapshots.items() if key != name}
+            newest = list(others.items())[-N_SNAPSHOTS + 1 :]
+            self._snapshots = {**dict(newest), name: opened}
+        return opened
 
     def is_former(self, name: str) -> bool:
         """Whether ``name@digest`` is kept of a catalog that is another one now."""
@@ -204,15 +231,20 @@ class Site:
             version = describe_source(_root_file(address), self.options.storage_options)
             group = open_catalog(address, self.options.storage_options, self.options.allow)
             pinned = f"{name}@{group.info.digest.removeprefix('sha256:')[:12]}"
-        reader = Reader(self.pool, cache_bytes=self.options.cache_bytes)
-        shown_as = shown_names(group, IN_ADDRESSES)
-        group = with_shown_names(group, IN_ADDRESSES)
-        spaces = {view: KeySpace(group, self.options.view(view)) for view in VIEWS}
-        objects = ObjectReader(reader)
-        shown = ServedCatalog(name, address, spaces, objects, version, pinned, shown_as)
+        shown = self._shown(name, address, group, version, pinned)
         self.catalogs = {**self.catalogs, name: shown}
         if pinned:
             self._pin(name, replace(shown, name=pinned))
+
+    def _shown(
+        self, name: str, address: str, group: VirtualGroup, version: Source | None, pinned: str = ""
+    ) -> ServedCatalog:
+        reader = Reader(self.pool, cache_bytes=self.options.cache_bytes)
+        shown_as = shown_names(group, IN_ADDRESSES)
+        named = with_shown_names(group, IN_ADDRESSES)
+        spaces = {view: KeySpace(named, self.options.view(view)) for view in VIEWS}
+        objects = ObjectReader(reader)
+        return ServedCatalog(name, address, spaces, objects, version, pinned, shown_as)
 
     def _pin(self, name: str, shown: ServedCatalog) -> None:
         """Keep a catalog under its digest, and few of those that it replaced."""

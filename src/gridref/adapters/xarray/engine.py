@@ -113,6 +113,7 @@ class GridrefBackendEntrypoint(BackendEntrypoint):
         "group",
         "storage_options",
         "allow",
+        "snapshot",
     )
     supports_groups = True
 
@@ -139,10 +140,12 @@ class GridrefBackendEntrypoint(BackendEntrypoint):
         group: str | None = None,
         storage_options: Mapping[str, Any] | None = None,
         allow: Allow = None,
+        snapshot: str | None = None,
     ) -> xr.Dataset:
         """Open one group of a catalog."""
         path = group_path(group)
-        virtual_group = subgroup(open_group(filename_or_obj, storage_options, allow), group)
+        root = open_group(filename_or_obj, storage_options, allow, snapshot)
+        virtual_group = subgroup(root, group)
         return StoreBackendEntrypoint().open_dataset(
             GroupDataStore(
                 virtual_group, reader_for(storage_options), path, _address(filename_or_obj)
@@ -164,12 +167,14 @@ class GridrefBackendEntrypoint(BackendEntrypoint):
         group: str | None = None,
         storage_options: Mapping[str, Any] | None = None,
         allow: Allow = None,
+        snapshot: str | None = None,
         **decoding: Any,
     ) -> dict[str, xr.Dataset]:
         """Open a group and all groups below it, by path."""
         check_names("open_groups_as_dict()", decoding, self.open_dataset_parameters or ())
         start = group_path(group)
-        below = subgroup(open_group(filename_or_obj, storage_options, allow), group).walk(start)
+        root = open_group(filename_or_obj, storage_options, allow, snapshot)
+        below = subgroup(root, group).walk(start)
         reader, address = reader_for(storage_options), _address(filename_or_obj)
         return {
             "/" + path.removeprefix(start).strip("/"): StoreBackendEntrypoint().open_dataset(

@@ -47,6 +47,7 @@ def open_store(
     *,
     storage_options: Mapping[str, Any] | None = None,
     allow: Allow = None,
+    snapshot: str | None = None,
     **options: Any,
 ) -> GridrefStore:
     """Open a catalog, or a virtual group in memory, as a read-only Zarr v3 store.
@@ -62,7 +63,7 @@ def open_store(
     storage_options
         Options of fsspec's filesystem of the catalog and of its sources, or of several by protocol:
         ``{"s3": {"anon": True}, "https": {...}}``.
-    allow
+    allow, snapshot
         As for `gridref.open_catalog`.
     **options
         The other fields of `ViewOptions`: ``grid``, ``chunks``, ``compressor``, ``shards`` and
@@ -81,7 +82,8 @@ def open_store(
     >>> xr.open_zarr(store)  # doctest: +SKIP
     """
     options = {**options, "view": view}
-    return _opened(catalog, view_options(options, in_process=True), storage_options, allow)
+    views = view_options(options, in_process=True)
+    return _opened(catalog, views, storage_options, snapshot, allow)
 
 
 class GridrefStore(Store):
@@ -96,7 +98,7 @@ class GridrefStore(Store):
     name
         Shown in ``repr``.
     recipe
-        Catalog, view options and storage options: how to open the same store again.
+        Catalog, view options, storage options and snapshot: how to open the same store again.
     read_only
         Anything but True is refused.
     """
@@ -290,13 +292,17 @@ def _opened(
     catalog: str | os.PathLike[str] | VirtualGroup,
     options: ViewOptions,
     storage_options: Mapping[str, Any] | None,
+    snapshot: str | None,
     allow: Allow | Trust,
     digest: str | None = None,
 ) -> GridrefStore:
-    group = open_group(catalog, storage_options, allow, digest=digest)
+    group = open_group(catalog, storage_options, allow, snapshot, digest=digest)
     space, reader = open_space(group, options, storage_options)
     name = repr(group) if isinstance(catalog, VirtualGroup) else without_secrets(os.fspath(catalog))
-    return GridrefStore(space, reader, name=name, recipe=(catalog, options, storage_options))
+    if isinstance(group, CatalogGroup) and group is not catalog:
+        snapshot = group.info.snapshot  # where a tag points to, or what is current, may change
+    recipe = (catalog, options, storage_options, snapshot)
+    return GridrefStore(space, reader, name=name, recipe=recipe)
 
 
 def _refuse() -> NoReturn:
