@@ -7,6 +7,7 @@ from gridref.combine.labelled import combine_stack
 from gridref.combine.mosaic import combine_mosaic
 from gridref.combine.options import CombineOptions, MosaicOptions
 from gridref.combine.report import Combination, Drift, DriftCase, DriftReport
+from gridref.combine.sampling import combine_ragged
 
 __all__ = [
     "Combination",
@@ -17,6 +18,7 @@ __all__ = [
     "MosaicOptions",
     "combine",
     "combine_mosaic",
+    "combine_ragged",
     "combine_stack",
     "merged_reports",
 ]

@@ -121,6 +121,7 @@ class _Row:
     axis: int
     pieces: Sequence[Piece] | None
     lacking: frozenset[int]
+    has_gaps = False
 
     @property
     def covered(self) -> bool:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gridref.combine.along import Along
 from gridref.combine.attributes import combine_attributes
 from gridref.combine.columns import Notes, columns_of
 from gridref.combine.dimensions import shared_lengths
-from gridref.combine.layout import Task
+from gridref.combine.layout import LayoutRules, Task
 from gridref.combine.levels import Inherited, combine_columns
 from gridref.combine.options import CombineOptions, Read
 from gridref.combine.report import Combination, grouped
@@ -25,7 +24,7 @@ __all__ = ["combine_batch", "group_attributes", "is_new", "no_such_dimension"]
 def combine_batch(
     groups: Sequence[VirtualGroup],
     unnamed: Sequence[str],
-    growing: tuple[str, ...],
+    layout: LayoutRules,
     read: Read | None,
     options: CombineOptions,
 ) -> Combination:
@@ -33,13 +32,16 @@ def combine_batch(
 
     Parameters
     ----------
-    groups, growing, read, options
+    groups, read, options
         As for `gridref.combine.combine`.
+    layout
+        How they lie beside each other.
     unnamed
         Names for groups that do not know their file.
     """
     notes = Notes(options, groups, unnamed)
-    task = Task(Along(growing), notes, Values(read))
+    growing = layout.growing
+    task = Task(layout, notes, Values(read))
     stacking = is_new(groups, growing)
     if stacking:
         lengths = {growing[0]: dict.fromkeys(range(len(groups)), 1)}

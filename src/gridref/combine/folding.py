@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
+from gridref.combine.along import Along
 from gridref.combine.concatenation import combine_batch, is_new, no_such_dimension
 from gridref.combine.options import CombineOptions, Read
 from gridref.combine.report import Combination, Drift, DriftCase, DriftReport, grouped
@@ -53,7 +54,7 @@ def combine(
     if not growing:
         raise InvalidRequestError("nothing to combine along: no dimension")
     rules = options or CombineOptions()
-    some = partial(combine_batch, growing=growing, read=read, options=rules)
+    some = partial(combine_batch, layout=Along(growing), read=read, options=rules)
     without: list[VirtualGroup | None] = []  # of each batch that lacks the dimension, the first
 
     def first_batch(batch: Sequence[VirtualGroup], unnamed: Sequence[str]) -> Combination:

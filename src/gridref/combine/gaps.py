@@ -12,7 +12,9 @@ from gridref.combine.packing import Packing, unpack_all
 from gridref.combine.report import LEFT_OUT
 from gridref.model.array import VirtualArray, zero_of
 
-__all__ = ["fill_for_gaps", "lacking_files", "no_data_of"]
+__all__ = ["fill_for_gaps", "lacking_files", "no_data_of", "with_padding"]
+
+_FILL_VALUES = {"int64": -9223372036854775806, "uint64": 18446744073709551614}
 
 
 def lacking_files(column: Column, lengths: Mapping[int, int]) -> list[int]:
@@ -77,6 +79,22 @@ def _with_fill(column: Column) -> tuple[Column, Any]:
         return column, fill
     floats = unpack_all(column)
     return floats, floats.first.dtype.type(np.nan)
+
+
+def with_padding(column: Column) -> tuple[Column, Any]:
+    """A column, and the value that says "no data" where none of its files holds anything.
+
+    Integers that have none become floats, but for those of 64 bits, which floats cannot hold: they
+    get netCDF's default fill value (``NC_FILL_INT64`` in its header ``netcdf.h``).
+    """
+    dtype = column.first.dtype
+    if str(dtype) not in _FILL_VALUES or no_data_of(column.first) is not None:
+        return _with_fill(column)
+    fill = dtype.type(_FILL_VALUES[str(dtype)])
+    filled = column.map_kinds(
+        lambda _, array: array.replace(attrs={**array.attrs, "_FillValue": fill})
+    )
+    return filled, fill
 
 
 def no_data_of(array: VirtualArray) -> Any:

@@ -30,6 +30,11 @@ class Arrangement(Protocol):
         """Whether files that have the variable also show all labels of those that lack it."""
         ...
 
+    @property
+    def has_gaps(self) -> bool:
+        """Whether places that no file holds are to read as missing values."""
+        ...
+
     def lay(self, column: Column, dtype: np.dtype[Any], fill: Any, *, alike: bool) -> VirtualArray:
         """Lay the arrays of a column out as arranged.
 

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-import numpy as np
 
 from gridref.combine.columns import Column, Notes
 from gridref.combine.georeference import GRID_MAPPING, Placement, extents_of
 from gridref.combine.layout import Lengths
+from gridref.combine.placed import Placed
 from gridref.combine.report import LEFT_OUT
 from gridref.combine.values import Values
-from gridref.model.array import VirtualArray
-from gridref.model.placing import lay_out
 
 __all__ = ["PYRAMID_ATTRIBUTES", "Plane"]
 
@@ -76,33 +72,11 @@ class Plane:
 
     def arrangement(
         self, column: Column, dims: Sequence[str], lengths: Lengths, lacking: Sequence[int]
-    ) -> _Tiles:
+    ) -> Placed:
         """The placements; what no file holds is missing."""
-        return _Tiles(self)
-
-
-@dataclass(frozen=True, eq=False)
-class _Tiles:
-    """Arrays at the placements of their files."""
-
-    plane: Plane
-    covered = False
-
-    def lay(self, column: Column, dtype: np.dtype[Any], fill: Any, *, alike: bool) -> VirtualArray:
-        """Put arrays at their places; cells that none holds are missing blocks."""
-        plane, dims = self.plane, column.first.dims
-        corners = [
-            [{plane.y: placement.row, plane.x: placement.column}.get(dim, 0) for dim in dims]
-            for placement in map(plane.placements.__getitem__, column.files)
-        ]
-        n_rows, n_columns = extents_of(plane.placements)
-        sizes = dict(zip(dims, column.first.shape, strict=True))
-        sizes |= {plane.y: n_rows, plane.x: n_columns}
-        return lay_out(
-            column.arrays,
-            corners,
-            [sizes[dim] for dim in dims],
-            keep_last=plane.keep_last,
-            dtype=dtype,
-            fill_value=fill,
-        )
+        n_rows, n_columns = extents_of(self.placements)
+        corners = {
+            self.y: [placement.row for placement in self.placements],
+            self.x: [placement.column for placement in self.placements],
+        }
+        return Placed(corners, {self.y: n_rows, self.x: n_columns}, self.keep_last)

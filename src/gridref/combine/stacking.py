@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gridref.combine.columns import Column, Notes
@@ -11,7 +11,13 @@ from gridref.combine.values import Values, content_key, same_values
 from gridref.model.array import VirtualArray
 from gridref.model.reshaping import broadcast_axis, expand_dims
 
-__all__ = ["repeated_along", "stack_columns", "stacked_attributes", "static_array"]
+__all__ = [
+    "referred_names",
+    "repeated_along",
+    "stack_columns",
+    "stacked_attributes",
+    "static_array",
+]
 
 _REFERRING = (
     "coordinates",
@@ -29,7 +35,7 @@ def stack_columns(columns: Mapping[str, Column], dim: str, notes: Notes) -> dict
     Coordinates and what other variables refer to stay as they are; a scalar of the dimension's own
     name becomes its coordinate.
     """
-    referred = _referred(columns)
+    referred = referred_names(column.first for column in columns.values())
     result = {}
     for name, column in columns.items():
         array = column.first
@@ -106,11 +112,12 @@ def _with_leading_axis(transformation: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _referred(columns: Mapping[str, Column]) -> set[str]:
+def referred_names(arrays: Iterable[VirtualArray]) -> set[str]:
+    """Names of the variables that others call coordinates, bounds or grid mappings."""
     names: set[str] = set()
-    for column in columns.values():
+    for array in arrays:
         for attribute in _REFERRING[:4]:
-            text = column.first.attrs.get(attribute)
+            text = array.attrs.get(attribute)
             if isinstance(text, str):
                 names.update(word.rstrip(":") for word in text.split())
     return names

@@ -11,7 +11,7 @@ from gridref.combine.attributes import combine_attributes
 from gridref.combine.columns import Column, Notes
 from gridref.combine.dimensions import extents_agree
 from gridref.combine.dtypes import resolve_dtype
-from gridref.combine.gaps import fill_for_gaps, lacking_files
+from gridref.combine.gaps import fill_for_gaps, lacking_files, with_padding
 from gridref.combine.layout import Lengths, Task
 from gridref.combine.packing import resolve_packing
 from gridref.combine.stacking import repeated_along, static_array
@@ -104,6 +104,8 @@ def _combine_growing(
     known = fill_for_gaps(column, lacking, dims[0], notes, covered=arrangement.covered)
     if known is None:
         return None
+    if known[1] is None and arrangement.has_gaps:
+        known = with_padding(known[0])
     _note_fill_values(column, dtype, notes)
     _note_unknown(column, lacking, lengths[dims[0]], notes)
     shown, fill = known

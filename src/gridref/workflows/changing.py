@@ -54,6 +54,11 @@ def changed(
         With every problem, where what comes instead does not fit.
     """
     dim = job.layout.stack or job.layout.concat_dim
+    if job.layout.layout is not None:
+        raise InvalidRequestError(
+            "files of differing length are not replaced or removed one by one: build the catalog"
+            " again"
+        )
     if not isinstance(dim, str):
         raise InvalidRequestError(
             "files are replaced and removed along the dimension that they were laid along, and the"

@@ -56,7 +56,7 @@ def added(
         With every problem, where they do not fit.
     """
     dim = job.layout.stack or job.layout.concat_dim
-    if not isinstance(dim, str):
+    if not isinstance(dim, str) or job.layout.layout is not None:
         before = base.group.replace(report=_of_catalog(base))
         return combined_whole(before, [group for _, group in new], job, read, base.group.info.url)
     groups = with_dim(new, dim, job, read)
@@ -116,6 +116,13 @@ def combined_whole(
     every = [*([before] if before is not None else []), *groups]
     if job.layout.mosaic:
         done = combine_mosaic(every, **vars(job.mosaic), read=read, options=job.rules)
+    elif job.layout.layout == "padded" and before is not None:
+        raise InvalidRequestError(
+            "rows that were padded do not grow: build the catalog anew with all files, or one with"
+            " layout='ragged', which grows"
+        )
+    elif job.layout.layout is not None:
+        done = job.layout.combine_ragged(every, read, job.rules)
     else:
         dim = job.layout.stack or job.layout.concat_dim
         if dim is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
+from typing import Literal
 
 from gridref.combine import (
     Combination,
@@ -13,13 +14,14 @@ from gridref.combine import (
     MosaicOptions,
     combine,
     combine_mosaic,
+    combine_ragged,
     combine_stack,
 )
 from gridref.combine.labelled import with_label
 from gridref.combine.options import Read
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.options import refuses_unknown
+from gridref.options import check_choice, refuses_unknown
 from gridref.workflows.labels import LabelPattern
 
 __all__ = ["Layout"]
@@ -45,6 +47,12 @@ class Layout:
         ``TIFFTAG_DATETIME``.
     mosaic
         Lay the files out by their georeferencing.
+    layout
+        For trajectories, profiles or swaths of differing length: ``"ragged"`` lays all samples one
+        after the other, with the number of each file's in ``row_size`` (CF conventions, 9.3.3);
+        ``"padded"`` gives each file a row, as long as the longest. `concat_dim` then is the
+        dimension whose length differs, and `stack` the one that counts the files; both are found
+        where they are None.
 
     Raises
     ------
@@ -57,9 +65,14 @@ class Layout:
     pattern: str | None = None
     pattern_of: str | None = None
     mosaic: bool = False
+    layout: Literal["ragged", "padded"] | None = None
 
     def __post_init__(self) -> None:
-        if bool(self.concat_dim) + bool(self.stack) + self.mosaic > 1:
+        if self.layout is not None:
+            check_choice("layout", self.layout, ("ragged", "padded"))
+            if self.mosaic:
+                raise InvalidRequestError(f"layout={self.layout!r} is another one than a mosaic")
+        elif bool(self.concat_dim) + bool(self.stack) + self.mosaic > 1:
             raise InvalidRequestError("ask for one of a dimension to concatenate, stack or mosaic")
         if self.pattern and not self.stack:
             raise InvalidRequestError("a pattern labels the files of a stack: name its dimension")
@@ -68,7 +81,7 @@ class Layout:
 
     def ordered(self, files: Sequence[str]) -> list[str]:
         """The files in the order in which they are combined, as far as their names tell."""
-        if len(files) > 1 and not (self.concat_dim or self.stack or self.mosaic):
+        if len(files) > 1 and not (self.concat_dim or self.stack or self.mosaic or self.layout):
             raise InvalidRequestError(
                 f"{len(files)} files need a dimension to lie along: name it (concat_dim='time'),"
                 " stack them along a new one (stack='time') or by their place (mosaic=True)"
@@ -86,6 +99,8 @@ class Layout:
         mosaic_options: MosaicOptions,
     ) -> Combination:
         """Combine files, given as (address, group), into one group, or say what prevents it."""
+        if self.layout is not None:
+            return self._ragged(scanned, read, rules)
         if self.stack is not None:
             labelled = self._labelled(self.stack, scanned)
             done = combine_stack(labelled, self.stack, read=read, options=rules)
@@ -99,6 +114,23 @@ class Layout:
             return combine(groups, self.concat_dim, read=read, options=rules)
         ((file, group),) = scanned
         return Combination(group, DriftReport((), (file,)))
+
+    def _ragged(
+        self, scanned: Iterable[tuple[str, VirtualGroup]], read: Read, rules: CombineOptions
+    ) -> Combination:
+        if self.stack is None:
+            return self.combine_ragged((group for _, group in scanned), read, rules)
+        return self.combine_ragged(self._labelled(self.stack, scanned), read, rules)
+
+    def combine_ragged(
+        self, groups: Iterable[VirtualGroup], read: Read, rules: CombineOptions
+    ) -> Combination:
+        """Combine groups of differing length."""
+        dims = [self.concat_dim] if isinstance(self.concat_dim, str) else self.concat_dim or ()
+        padded = self.layout == "padded"
+        return combine_ragged(
+            groups, samples=dims, instance=self.stack, padded=padded, read=read, options=rules
+        )
 
     def _parsed_pattern(self) -> LabelPattern | None:
         if self.stack is None or self.pattern is None:

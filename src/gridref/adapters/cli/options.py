@@ -136,6 +136,11 @@ BUILD_OPTIONS: Mapping[str, Any] = {
     "pattern": _text("Where labels of a stack stand in file names: '{time:%Y%m%d}'.", _LAYOUT),
     "pattern_of": _text("Attribute to find labels in, not file names: TIFFTAG_DATETIME.", _LAYOUT),
     "mosaic": _option(bool, "Lay the files out by their georeferencing.", _LAYOUT, "--mosaic"),
+    "layout": _text(
+        "Trajectories, profiles, swaths of differing length: ragged (all samples one after the"
+        " other), padded (a row each).",
+        _LAYOUT,
+    ),
     "x": _text("Dimension of the columns of a mosaic: x.", _LAYOUT),
     "y": _text("Dimension of the rows of a mosaic: y.", _LAYOUT),
     "tolerance": _option(

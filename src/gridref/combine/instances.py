@@ -1,0 +1,289 @@
+"""Files whose data differ in length: trajectories, profiles, swaths as instances of one archive.
+
+CF conventions 1.11, chapter 9 "Discrete Sampling Geometries": all samples one after the other with
+the number of each instance (9.3.3, "Contiguous ragged array representation"), or a row for each
+instance, as long as the longest (9.3.2, "Incomplete multidimensional array representation").
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gridref.combine.columns import source_name
+from gridref.combine.options import CombineOptions
+from gridref.combine.stacking import referred_names
+from gridref.combine.values import Values
+from gridref.errors import InvalidRequestError, Place
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.indexing import isel
+from gridref.model.reshaping import broadcast_axis, expand_dims, squeeze
+
+__all__ = ["Instances", "find_instances"]
+
+DEFAULT_INSTANCE = "instance"
+ROW_SIZE = "row_size"
+
+
+@dataclass(frozen=True)
+class Instances:
+    """What differs in length, and what counts the inputs.
+
+    Attributes
+    ----------
+    samples
+        Dimensions whose lengths differ; each variable has one of them at most.
+    instance
+        Dimension that counts the inputs.
+    shown
+        New names of samples, where a variable of that name would get two dimensions.
+    """
+
+    samples: tuple[str, ...]
+    instance: str
+    shown: Mapping[str, str] = field(default_factory=dict)
+
+    def contiguous(self, group: VirtualGroup, rules: CombineOptions) -> VirtualGroup:
+        """An input with its number of samples, to lie behind the others along all dimensions.
+
+        Raises
+        ------
+        InvalidRequestError
+            If it holds several instances side by side.
+        """
+        changed = {}
+        for name, array in group.arrays.items():
+            if self.sample_of(array) is not None and self.instance in array.dims:
+                changed[name] = self._unstacked(group, name, array)
+        arrays = {**group.arrays, **changed}
+        arrays |= self._per_instance(group, rules)
+        arrays |= self._row_sizes(group, contiguous=True)
+        groups = {name: self.contiguous(below, rules) for name, below in group.groups.items()}
+        return group.replace(arrays=arrays, groups=groups)
+
+    def padded(self, group: VirtualGroup, rules: CombineOptions) -> VirtualGroup:
+        """An input as rows of a table, one for each of its instances."""
+        n_instances = _length(group, self.instance) or 1
+        arrays = {**group.arrays, **self._per_instance(group, rules)}
+        arrays |= self._row_sizes(group, contiguous=False)
+        for name, array in self._counts(group).items():
+            attrs = {key: text for key, text in array.attrs.items() if key != "sample_dimension"}
+            arrays[name] = array.replace(attrs=attrs)
+        for name, array in group.arrays.items():
+            sample = self.sample_of(array)
+            if sample is None:
+                continue
+            row = array
+            if self.instance not in array.dims:
+                row = broadcast_axis(expand_dims(array, 0, self.instance), 0, n_instances)
+            arrays[name] = self._renamed(row, sample, group)
+        groups = {name: self.padded(below, rules) for name, below in group.groups.items()}
+        return group.replace(arrays=arrays, groups=groups)
+
+    def split(self, group: VirtualGroup, values: Values) -> Iterator[VirtualGroup]:
+        """The instances of an input that holds several one after the other."""
+        counts = self._counts(group).values()
+        if not counts:
+            yield group
+            return
+        sizes = {str(_counted(array)): values.of(array).astype(np.int64) for array in counts}
+        stops = {sample: np.cumsum(size) for sample, size in sizes.items()}
+        for number in range(max(map(len, sizes.values()))):
+            spans = {
+                sample: slice(int(stop[number] - sizes[sample][number]), int(stop[number]))
+                for sample, stop in stops.items()
+            }
+            yield _selected(group, {**spans, self.instance: slice(number, number + 1)})
+
+    def sample_of(self, array: VirtualArray) -> str | None:
+        """The dimension of an array whose length differs between inputs."""
+        return next((dim for dim in array.dims if dim in self.samples), None)
+
+    def _unstacked(self, group: VirtualGroup, name: str, array: VirtualArray) -> VirtualArray:
+        """An array of one instance without the dimension that counts instances."""
+        axis = array.dims.index(self.instance)
+        if array.shape[axis] != 1:
+            raise InvalidRequestError(
+                f"it holds {array.shape[axis]} instances along {self.instance!r} side by side, each"
+                " as long as the longest: layout='padded' lays them below each other",
+                Place(source_name(group), name),
+            )
+        return squeeze(array, (axis,))
+
+    def _per_instance(self, group: VirtualGroup, rules: CombineOptions) -> dict[str, VirtualArray]:
+        """Variables without samples, as one element for each instance.
+
+        Labels of other dimensions and their bounds, and grid mappings, are those of all inputs.
+        """
+        if _has_dim(group, self.instance):
+            return {}
+        shared = referred_names(group.arrays.values())
+        return {
+            name: expand_dims(array, 0, self.instance)
+            for name, array in group.arrays.items()
+            if self.sample_of(array) is None
+            and array.dims != (name,)
+            and "grid_mapping_name" not in array.attrs
+            and (array.ndim == 0 or name not in shared or rules.repeat_rule(name) == "all")
+            and rules.repeated.get(name) != "minimal"
+        }
+
+    def _row_sizes(self, group: VirtualGroup, *, contiguous: bool) -> dict[str, VirtualArray]:
+        """The number of samples of an input; nothing where it says so itself."""
+        made = {}
+        known = {*map(_counted, self._counts(group).values()), *self._indexed(group)}
+        for sample in self.samples:
+            n_samples = _length(group, sample)
+            if n_samples is None or sample in known:
+                continue
+            name = ROW_SIZE if len(self.samples) == 1 else f"{ROW_SIZE}_{sample}"
+            if name in group.arrays:
+                raise InvalidRequestError(
+                    f"it is to count the samples along {sample!r}, and there is a variable of that"
+                    " name already",
+                    Place(source_name(group), name),
+                )
+            attrs = {"long_name": f"number of samples of each {self.instance}"}
+            attrs |= {"sample_dimension": sample} if contiguous else {}
+            n_instances = _length(group, self.instance) or 1
+            counts = np.full(n_instances, n_samples, np.int64)
+            made[name] = VirtualArray.from_numpy(counts, (self.instance,), attrs)
+        return made
+
+    def _counts(self, group: VirtualGroup) -> dict[str, VirtualArray]:
+        """Variables that say how many samples each instance has."""
+        return {
+            name: array for name, array in group.arrays.items() if _counted(array) in self.samples
+        }
+
+    def _indexed(self, group: VirtualGroup) -> set[str]:
+        """Samples each of which says which instance it belongs to."""
+        return {
+            array.dims[0]
+            for array in group.arrays.values()
+            if array.ndim == 1 and array.attrs.get("instance_dimension") == self.instance
+        }
+
+    def _renamed(self, array: VirtualArray, sample: str, group: VirtualGroup) -> VirtualArray:
+        """An array whose samples go by a name that no variable has.
+
+        Labels that were the dimension's own are named as coordinates then.
+        """
+        name = self.shown.get(sample, sample)
+        if name == sample:
+            return array
+        dims = tuple(name if dim == sample else dim for dim in array.dims)
+        attrs = dict(array.attrs)
+        if group.arrays.get(sample) is not None and array.dims != group.arrays[sample].dims:
+            others = str(attrs.get("coordinates", "")).split()
+            attrs["coordinates"] = " ".join(dict.fromkeys([*others, sample]))
+        return array.replace(dims=dims, attrs=attrs)
+
+
+def find_instances(
+    groups: Iterable[VirtualGroup],
+    samples: Sequence[str] = (),
+    instance: str | None = None,
+) -> tuple[Instances, Iterator[VirtualGroup]]:
+    """What differs in length between inputs, and the inputs, of which some were looked at.
+
+    An input that says so itself is believed (``sample_dimension``, ``instance_dimension``);
+    else the dimensions are taken that have different lengths in two inputs.
+
+    Raises
+    ------
+    InvalidRequestError
+        If nothing differs and nothing says what might.
+    """
+    inputs = iter(groups)
+    seen = list(itertools.islice(inputs, 1))
+    if not seen:
+        raise InvalidRequestError("nothing to combine: no inputs")
+    first = seen[0]
+    said, said_instance = _said(first)
+    dims = tuple(samples) or said
+    while not dims and (group := next(inputs, None)) is not None:
+        seen.append(group)
+        dims = _differing(first, group)
+    dims = dims or tuple(first.unlimited_dims)
+    name = instance or said_instance or _outer(first, dims)
+    dims = tuple(dim for dim in dims if dim != name)
+    if not dims:
+        raise InvalidRequestError(
+            "all inputs have the same lengths: name the dimension of the samples"
+            " (concat_dim='obs'), or lay them out by another layout"
+        )
+    labels = {name for _, part in first.walk() for name in part.arrays}
+    shown = {dim: "obs" if len(dims) == 1 else f"{dim}_obs" for dim in dims if dim in labels}
+    return Instances(dims, name or _feature(first), shown), itertools.chain(seen, inputs)
+
+
+def _differing(first: VirtualGroup, other: VirtualGroup) -> tuple[str, ...]:
+    """Dimensions that have another length in an input than in the first one."""
+    lengths = _lengths(first)
+    return tuple(dim for dim, length in _lengths(other).items() if length != lengths.get(dim))
+
+
+def _outer(group: VirtualGroup, dims: Sequence[str]) -> str | None:
+    """Of dimensions that differ, the one whose elements have the others: that of instances."""
+    for array in group.all_arrays().values():
+        own = [dim for dim in array.dims if dim in dims]
+        if len(own) > 1:
+            return own[0]
+    return None
+
+
+def _said(group: VirtualGroup) -> tuple[tuple[str, ...], str | None]:
+    """Dimensions of samples and instances that an input names."""
+    samples: dict[str, None] = {}
+    instance = None
+    for array in group.all_arrays().values():
+        if array.ndim != 1:
+            continue
+        if (sample := _counted(array)) is not None:
+            samples[sample], instance = None, array.dims[0]
+        if isinstance(named := array.attrs.get("instance_dimension"), str):
+            samples[array.dims[0]], instance = None, named
+    return tuple(samples), instance
+
+
+def _counted(array: VirtualArray) -> str | None:
+    """The dimension whose samples an array counts."""
+    sample = array.attrs.get("sample_dimension")
+    return sample if isinstance(sample, str) and array.ndim == 1 else None
+
+
+def _feature(group: VirtualGroup) -> str:
+    """What an instance is, as the ``featureType`` attribute has it (CF conventions, 9.4)."""
+    feature = group.attrs.get("featureType")
+    return feature if isinstance(feature, str) and feature.isidentifier() else DEFAULT_INSTANCE
+
+
+def _lengths(group: VirtualGroup) -> dict[str, int]:
+    return {
+        dim: length
+        for array in group.all_arrays().values()
+        for dim, length in zip(array.dims, array.shape, strict=True)
+    }
+
+
+def _length(group: VirtualGroup, dim: str) -> int | None:
+    """Length of a dimension of the arrays right in a group; None if none has it."""
+    return _lengths(group.replace(groups={})).get(dim)
+
+
+def _has_dim(group: VirtualGroup, dim: str) -> bool:
+    return _length(group, dim) is not None
+
+
+def _selected(group: VirtualGroup, spans: Mapping[str, slice]) -> VirtualGroup:
+    """Some elements of all arrays of a group and those below."""
+    arrays = {
+        name: isel(array, {dim: spans[dim] for dim in array.dims if dim in spans})
+        for name, array in group.arrays.items()
+    }
+    groups = {name: _selected(below, spans) for name, below in group.groups.items()}
+    return group.replace(arrays=arrays, groups=groups)
