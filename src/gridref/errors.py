@@ -20,6 +20,7 @@ The tree is sorted by what a caller would do about it::
     │   ├── SourceUnavailableError          vanished, unreachable, or not permitted
     │   ├── SourceNotAllowedError           named by a catalog that may not read it: allow it
     │   ├── SourceChangedError              size, ETag or mtime differ from the scan's
+    │   ├── ChecksumError                   stored bytes are not those that a checksum was taken of
     │   ├── ShortReadError                  fewer bytes came than the reference promises
     │   └── DecodeError                     the bytes are not what their codecs produce
     ├── NotRepresentableError               the asked view, export or slice cannot express it
@@ -47,6 +48,7 @@ __all__ = [
     "CatalogError",
     "CatalogNotFoundError",
     "CatalogVersionError",
+    "ChecksumError",
     "CombineError",
     "DecodeError",
     "FilesFailedError",
@@ -261,6 +263,12 @@ class SourceChangedError(ReadError):
     """A source is not the file that was scanned."""
 
     kind: ClassVar[str] = "source-changed"
+
+
+class ChecksumError(ReadError):
+    """The stored bytes of a chunk are not those that its checksum was taken of."""
+
+    kind: ClassVar[str] = "checksum"
 
 
 class ShortReadError(ReadError):

@@ -34,6 +34,7 @@ KINDS = {
     "ReadError": "read",
     "ReadOnlyError": "read-only",
     "ScanError": "scan",
+    "ChecksumError": "checksum",
     "ShortReadError": "short-read",
     "SourceChangedError": "source-changed",
     "SourceFormatError": "source-format",

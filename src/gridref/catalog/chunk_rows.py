@@ -15,6 +15,7 @@ from gridref.catalog.layout import RowLayout
 from gridref.catalog.tables import CHUNK_SCHEMA, ROW_GROUP_ROWS, names_column, table_of
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray
+from gridref.model.chunk_checksums import KnownChecksums
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
 from gridref.typing import Int64Array
 
@@ -33,6 +34,16 @@ class SourceIndex:
         self._candidates: list[Source] = []
         self._numbers = np.zeros(0, np.int64)
         self._tuples: dict[int, tuple[tuple[Source, ...], Int64Array]] = {}
+        self._checksums: dict[Source, list[KnownChecksums]] = {}
+
+    @property
+    def has_checksums(self) -> bool:
+        """Whether there are checksums of the chunks of any source."""
+        return bool(self._checksums)
+
+    def checksums(self, number: int) -> list[KnownChecksums]:
+        """All that is known of the chunks of a source."""
+        return self._checksums.get(self.sources[number], [])
 
     def candidates(self, sources: tuple[Source, ...]) -> Int64Array:
         """A provisional number for each of `sources`, equal for equal ones."""
@@ -44,6 +55,8 @@ class SourceIndex:
                 if number == len(self._candidates):
                     self._candidates.append(source)
                 numbers[i] = number
+                if source.chunk_checksums is not None:
+                    self._checksums.setdefault(source, []).append(source.chunk_checksums)
             # The tuple is kept so that its id stays its own.
             known = self._tuples[id(sources)] = (sources, numbers)
         return known[1]

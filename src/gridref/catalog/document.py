@@ -18,7 +18,9 @@ ROOT_FILE = "gridref.json"
 FORMAT_NAME = "gridref-catalog"
 FORMAT_VERSIONS = (1, 2)
 """Format versions that can be read; the last one is written."""
-KNOWN_FEATURES: frozenset[str] = frozenset()
+CHECKSUMS = "chunk-checksums"
+"""The feature that parts have tables of checksums, which readers compare chunks with."""
+KNOWN_FEATURES = frozenset({CHECKSUMS})
 """Features that a catalog may name as needed for reading it."""
 
 
@@ -46,12 +48,18 @@ class Root:
     format_version: int = FORMAT_VERSIONS[-1]
     pruned: tuple[str, ...] = ()
 
+    @property
+    def features(self) -> list[str]:
+        """What a reader has to know of."""
+        has_checksums = any(part.checksums is not None for part in self.snapshot.parts)
+        return [CHECKSUMS] if has_checksums else []
+
     def to_bytes(self) -> bytes:
         """The bytes of ``gridref.json``."""
         document = {
             "format": FORMAT_NAME,
             "format_version": self.format_version,
-            "features": [],
+            "features": self.features,
             "created_by": self.created_by,
             "tags": dict(self.tags),
             "pruned": list(self.pruned),

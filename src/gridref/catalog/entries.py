@@ -104,7 +104,7 @@ class ArrayRows:
 
 @dataclass(frozen=True)
 class PartEntry:
-    """Three tables that one commit wrote: rows of any arrays, which count into each other.
+    """Tables that one commit wrote: rows of any arrays, which count into each other.
 
     Attributes
     ----------
@@ -112,6 +112,8 @@ class PartEntry:
         The tables.
     unused
         Numbers of sources that no array of the snapshot uses any more.
+    checksums
+        The table of checksums of the chunks, if any were taken.
     index
         The rows of each array, where that does not stand in the table of blocks (version 1).
     """
@@ -120,12 +122,13 @@ class PartEntry:
     blocks: TableEntry
     chunks: TableEntry
     unused: tuple[int, ...] = ()
+    checksums: TableEntry | None = None
     index: Mapping[str, ArrayRows] | None = field(default=None, compare=False)
 
     def to_json(self) -> dict[str, Any]:
         """The JSON form."""
-        names = ("sources", "blocks", "chunks")
-        tables = {name: asdict(table) for name, table in zip(names, self.tables, strict=True)}
+        names = ("sources", "blocks", "chunks", "checksums")
+        tables = {name: asdict(table) for name, table in zip(names, self.tables, strict=False)}
         return {**tables, **({"unused": list(self.unused)} if self.unused else {})}
 
     @classmethod
@@ -138,12 +141,14 @@ class PartEntry:
             TableEntry(**tables[name]) for name in ("sources", "blocks", "chunks")
         )
         unused = tuple(map(int, tables.get("unused", ())))
-        return cls(sources, blocks, chunks, unused)
+        checksums = TableEntry(**tables["checksums"]) if "checksums" in tables else None
+        return cls(sources, blocks, chunks, unused, checksums)
 
     @property
-    def tables(self) -> tuple[TableEntry, TableEntry, TableEntry]:
-        """Its tables."""
-        return self.sources, self.blocks, self.chunks
+    def tables(self) -> tuple[TableEntry, ...]:
+        """Its tables: of sources, blocks and chunks, and of checksums if there are any."""
+        optional = () if self.checksums is None else (self.checksums,)
+        return self.sources, self.blocks, self.chunks, *optional
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,8 @@ class CatalogInfo:
         Name of the snapshot that is shown.
     tags
         Snapshots that have a name.
+    n_checksums
+        Stored chunks that are compared with checksums when they are read.
     """
 
     url: str
@@ -59,6 +61,7 @@ class CatalogInfo:
     extra: Mapping[str, Any]
     snapshot: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
+    n_checksums: int = 0
 
 
 class CatalogKeeper(Protocol):

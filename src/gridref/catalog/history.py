@@ -9,6 +9,7 @@ from dataclasses import replace
 from gridref.catalog.commits import LOG_COMMITS, Base
 from gridref.catalog.document import Root
 from gridref.catalog.former import root_at, snapshot_file
+from gridref.catalog.part_writer import PART_FILE
 from gridref.catalog.snapshot import Commit, Pruned
 from gridref.catalog.storage import Folder
 from gridref.catalog.writer import created_by, new_id, now
@@ -24,7 +25,6 @@ __all__ = [
     "untagged",
 ]
 
-_PART_FILE = re.compile(r"(?:sources|blocks|chunks)-([0-9a-f]+)\.parquet$")
 _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*$")
 
 
@@ -111,7 +111,7 @@ def prune_plan(base: Base, keep: int, grace_seconds: float) -> Pruned:
         elif file in names:
             dead.append(commit.id)
     needed = _needed(folder, root, kept, names)
-    unneeded = [file for file in sorted(names) if _PART_FILE.match(file) and file not in needed]
+    unneeded = [file for file in sorted(names) if PART_FILE.match(file) and file not in needed]
     old = [file for file in unneeded if not _is_held(folder, file, names) and ages.is_old(file)]
     return Pruned(tuple(dead), (*map(snapshot_file, dead), *old))
 
@@ -128,7 +128,7 @@ def _needed(folder: Folder, root: Root, kept: Mapping[str, None], names: set[str
 
 def _is_held(folder: Folder, file: str, names: set[str]) -> bool:
     """Whether the commit that a file is of is being written."""
-    match = _PART_FILE.match(file)
+    match = PART_FILE.match(file)
     lease = f".commit-{match[1][:16]}.lock" if match else ""
     return lease in names and not folder.abandoned(lease)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from gridref.catalog.checksum_rows import ChecksumRows
 from gridref.catalog.chunk_rows import ChunkBatch, SourceIndex, chunk_batches
 from gridref.catalog.content import ContentDigest
 from gridref.catalog.entries import ArrayRows, ChunkCounts, PartEntry, TableEntry
@@ -21,6 +23,7 @@ from gridref.catalog.snapshot import SourceUrls
 from gridref.catalog.storage import Folder
 from gridref.catalog.tables import (
     BLOCK_SCHEMA,
+    CHECKSUM_SCHEMA,
     CHUNK_SCHEMA,
     SOURCE_SCHEMA,
     TableWriter,
@@ -33,7 +36,7 @@ from gridref.model.array import VirtualArray
 from gridref.model.manifest import IDENTITIES, ChunkState, Identity, Source
 from gridref.secrets import without_signature
 
-__all__ = ["WrittenPart", "part_files", "recounted", "write_part"]
+__all__ = ["PART_FILE", "WrittenPart", "part_files", "recounted", "write_part"]
 
 
 @dataclass(frozen=True)
@@ -58,9 +61,14 @@ class WrittenPart:
     identity: Identity
 
 
-def part_files(commit: str) -> tuple[str, str, str]:
-    """The files of the part of a commit: chunks, blocks and sources."""
-    return f"chunks-{commit}.parquet", f"blocks-{commit}.parquet", f"sources-{commit}.parquet"
+def part_files(commit: str) -> tuple[str, ...]:
+    """The files that the part of a commit may have: chunks, blocks, sources and checksums."""
+    return tuple(f"{table}-{commit}.parquet" for table in _TABLES)
+
+
+_TABLES = ("chunks", "blocks", "sources", "checksums")
+PART_FILE = re.compile(rf"(?:{'|'.join(_TABLES)})-([0-9a-f]+)\.parquet$")
+"""Names of such files, with the id of their commit."""
 
 
 def write_part(
@@ -94,10 +102,12 @@ def write_part(
     names = part_files(commit)
     with _removed_on_failure(folder, names):
         rows = _Rows(folder, described, list(arrays), source_urls, keep_secrets)
+        checksums = ChecksumRows(rows.index)
         with _table(folder, names[0], CHUNK_SCHEMA) as chunks:
             for batch in chunk_batches(described, rows.index):
                 chunks.write(batch.to_arrow(rows.names))
                 rows.add(batch)
+                checksums.add(batch)
         found = rows.finished()
         with _table(folder, names[1], BLOCK_SCHEMA) as blocks:
             _write_blocks(blocks, arrays, layouts)
@@ -105,11 +115,12 @@ def write_part(
         known, numbers, rest = split(rows.urls, prefixes)
         with _table(folder, names[2], SOURCE_SCHEMA) as sources:
             sources.write(sources_table(rows.index.sources, numbers, rest))
+        checked = _write_checksums(folder, names[3], checksums)
     remember(rows.index.sources, rows.urls)
     tables = (sources.finished(), blocks.finished(), chunks.finished())
     identities = {source.told_by for source in rows.index.sources} or {"strict"}
     strictest = next(each for each in IDENTITIES if each in identities)
-    return WrittenPart(PartEntry(*tables), found, known, strictest)
+    return WrittenPart(PartEntry(*tables, checksums=checked), found, known, strictest)
 
 
 def recounted(
@@ -243,6 +254,19 @@ def _add_counts(sums: np.ndarray[Any, Any], batch: ChunkBatch) -> None:
     ]
     for position, column in enumerate(columns):
         sums[batch.array[heads], position] += np.add.reduceat(column.astype(np.int64), heads)
+
+
+def _write_checksums(folder: Folder, name: str, rows: ChecksumRows) -> TableEntry | None:
+    """The table of checksums, if there are any."""
+    tables = rows.tables()
+    first = next(tables, None)
+    if first is None:
+        return None
+    with _table(folder, name, CHECKSUM_SCHEMA) as table:
+        table.index = rows.index
+        for each in (first, *tables):
+            table.write(each)
+    return table.finished()
 
 
 def _write_blocks(

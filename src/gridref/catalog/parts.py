@@ -12,13 +12,20 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from gridref.catalog.checksum_rows import ChecksumTable
 from gridref.catalog.damage import refusing_damage
 from gridref.catalog.entries import ArrayRows, PartEntry, TableEntry
 from gridref.catalog.rows import ChunkTable, SourceTable
 from gridref.catalog.source_rules import SourceRules
 from gridref.catalog.storage import Folder
 from gridref.catalog.table_file import TableFile
-from gridref.catalog.tables import BLOCK_SCHEMA, CHUNK_SCHEMA, INDEX_KEY, SOURCE_SCHEMA
+from gridref.catalog.tables import (
+    BLOCK_SCHEMA,
+    CHECKSUM_SCHEMA,
+    CHUNK_SCHEMA,
+    INDEX_KEY,
+    SOURCE_SCHEMA,
+)
 from gridref.catalog.trust import Trust
 from gridref.errors import CatalogCorruptError, Place
 from gridref.model.array import BlockTable
@@ -123,8 +130,11 @@ def open_part(
         [name for name in schema.names if name != "array"]
         for schema in (BLOCK_SCHEMA, CHUNK_SCHEMA)
     )
+    checksums = None
+    if entry.checksums is not None:
+        checksums = ChecksumTable(table(entry.checksums, CHECKSUM_SCHEMA.names))
     sources = SourceTable(
-        table(entry.sources, source_columns), folder.url, tuple(prefixes), trust, rules
+        table(entry.sources, source_columns), folder.url, tuple(prefixes), trust, rules, checksums
     )
     chunk_table = ChunkTable(table(entry.chunks, chunks), sources)
     return Part(sources, table(entry.blocks, blocks), chunk_table, entry.index)

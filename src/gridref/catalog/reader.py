@@ -88,6 +88,7 @@ def group_of(
 
 def _info(root: Root, url: str) -> CatalogInfo:
     tables = [part.tables for part in root.snapshot.parts]
+    checksums = [part.checksums for part in root.snapshot.parts if part.checksums is not None]
     n_sources, n_blocks, n_chunks = (sum(t[i].n_rows for t in tables) for i in range(3))
     return CatalogInfo(
         url=without_secrets(url),
@@ -101,6 +102,7 @@ def _info(root: Root, url: str) -> CatalogInfo:
         extra=root.snapshot.extra,
         snapshot=root.snapshot.id,
         tags=root.tags,
+        n_checksums=sum(table.n_rows for table in checksums),
     )
 
 

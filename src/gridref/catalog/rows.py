@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from gridref.cache import LRU, nbytes_of
+from gridref.catalog.checksum_rows import ChecksumTable, SourceChecksums
 from gridref.catalog.columns import gather_bytes, offsets_from_steps
 from gridref.catalog.relative import resolved_url
 from gridref.catalog.source_rules import SourceRules
@@ -42,6 +43,8 @@ class SourceTable:
         Which of them may be opened.
     rules
         Where they are now, and what tells them.
+    checksums
+        Of their chunks, if any were taken.
     """
 
     def __init__(
@@ -51,8 +54,10 @@ class SourceTable:
         prefixes: tuple[str, ...],
         trust: Trust,
         rules: SourceRules,
+        checksums: ChecksumTable | None = None,
     ) -> None:
         self._table = table
+        self._checksums = checksums
         self._folder_url = folder_url
         self.prefixes = prefixes
         self._trust = trust
@@ -61,7 +66,7 @@ class SourceTable:
     def __reduce__(self) -> tuple[Any, ...]:
         # Another machine may not know what this user built.
         trust = self._trust if self._trust.own is not None else self._trust.decided([self.stored])
-        own = (self._table, self._folder_url, self.prefixes, trust, self._rules)
+        own = (self._table, self._folder_url, self.prefixes, trust, self._rules, self._checksums)
         return SourceTable, own
 
     def __len__(self) -> int:
@@ -92,7 +97,13 @@ class SourceTable:
             columns.get("checksum") or [None] * len(self),
             strict=True,
         )
-        return stored, tuple(Source(*each, identity, policy) for each in described)
+        return stored, tuple(
+            Source(*each, identity, policy, self._checksums_of(number))
+            for number, each in enumerate(described)
+        )
+
+    def _checksums_of(self, number: int) -> SourceChecksums | None:
+        return None if self._checksums is None else SourceChecksums(self._checksums, number)
 
     def _urls(self, columns: Mapping[str, list[Any]]) -> list[str]:
         """The addresses as they are stored; version 1 has them whole."""

@@ -18,6 +18,7 @@ from gridref.typing import Int64Array
 
 __all__ = [
     "BLOCK_SCHEMA",
+    "CHECKSUM_SCHEMA",
     "CHUNK_SCHEMA",
     "INDEX_KEY",
     "PER_AXIS",
@@ -74,6 +75,14 @@ CHUNK_SCHEMA = pa.schema(
         pa.field("inline", pa.large_binary()),
     ]
 )
+CHECKSUM_SCHEMA = pa.schema(
+    [
+        pa.field("source", pa.int32(), nullable=False),
+        pa.field("offset_step", pa.int64(), nullable=False),
+        pa.field("length", pa.int64(), nullable=False),
+        pa.field("crc32c", pa.uint32(), nullable=False),
+    ]
+)
 
 # Measured (see docs/catalog-format.md): delta packing beats dictionary, byte-stream-split and plain
 # encoding for lengths, and for steps as soon as chunks of several variables alternate.
@@ -86,6 +95,7 @@ _DELTA = {
     "offset_step": "DELTA_BINARY_PACKED",
     "length": "DELTA_BINARY_PACKED",
     "inline": "PLAIN",
+    "crc32c": "PLAIN",
 }
 _NESTED = ("row_stride", "stored_shape", "origin", "step")
 

@@ -21,7 +21,7 @@ from gridref.catalog.entries import (
     attributes_to_json,
 )
 from gridref.catalog.kept_report import merged_drifts
-from gridref.catalog.part_writer import WrittenPart, part_files, write_part
+from gridref.catalog.part_writer import PART_FILE, WrittenPart, part_files, write_part
 from gridref.catalog.segments import whole
 from gridref.catalog.snapshot import Commit, Snapshot, SourceUrls
 from gridref.catalog.storage import Folder, open_folder
@@ -37,7 +37,6 @@ from gridref.model.array import VirtualGroup
 
 __all__ = ["write_catalog", "write_to_folder"]
 
-_TABLE_FILE = re.compile(r"(sources|blocks|chunks)-[0-9a-f]+\.parquet$")
 LEFT_OVER_SECONDS = 24 * 3600
 """Age from which on a table that no catalog names is taken for left over."""
 _OTHER_FILE = re.compile(
@@ -165,7 +164,7 @@ def _to_be_replaced(folder: Folder) -> list[str]:
     names = folder.names()
     if names is None:
         return []
-    ours = [name for name in names if _TABLE_FILE.match(name) or _OTHER_FILE.match(name)]
+    ours = [name for name in names if PART_FILE.match(name) or _OTHER_FILE.match(name)]
     current = []
     if ROOT_FILE in names:
         current = _tables_named(folder, names)
@@ -190,7 +189,7 @@ def _tables_named(folder: Folder, names: Sequence[str]) -> list[str]:
     roots = [Root.from_bytes(content, folder.address(ROOT_FILE)) for content in contents]
     parts = dict.fromkeys(part for root in roots for part in root.snapshot.parts)
     files = [table.file for part in parts for table in part.tables]
-    return [*(file for file in files if _TABLE_FILE.match(file)), *former]
+    return [*(file for file in files if PART_FILE.match(file)), *former]
 
 
 def group_entry(group: VirtualGroup, path: str, entries: Mapping[str, ArrayEntry]) -> GroupEntry:

@@ -13,6 +13,7 @@ from gridref.io.address import (
 )
 from gridref.io.allowed import Allow, policy_for
 from gridref.io.checksums import Coverage, checksum_of, coverage_of
+from gridref.io.chunk_checks import crc32c_of
 from gridref.io.coalesce import MergedReads, Merging, plan_reads
 from gridref.io.collector import collector_paused
 from gridref.io.faults import RetryPolicy, is_absent, status_of
@@ -47,6 +48,7 @@ __all__ = [
     "collector_paused",
     "counted_traffic",
     "coverage_of",
+    "crc32c_of",
     "current_traffic",
     "describe_source",
     "expand_urls",

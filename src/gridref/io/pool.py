@@ -14,6 +14,7 @@ from gridref.errors import InvalidRequestError, Place, ShortReadError, SourceCha
 from gridref.forks import new_lock
 from gridref.io.address import is_local
 from gridref.io.checksums import ReadRanges
+from gridref.io.chunk_checks import read_checked
 from gridref.io.coalesce import LOCAL_MERGING, REMOTE_MERGING, MergedReads, Merging, plan_reads
 from gridref.io.faults import RetryPolicy
 from gridref.io.identity import check_content, check_identity, same_version
@@ -134,9 +135,24 @@ class SourcePool:
             If it is not the file that was scanned.
         ShortReadError
             If a range reaches beyond the end of the source, or fewer bytes came.
+        ChecksumError
+            If there are checksums of its chunks, and the bytes of one are others.
         """
         offset = np.asarray(offsets, np.int64).reshape(-1)
         length = np.asarray(lengths, np.int64).reshape(-1)
+        checksums = source.chunk_checksums if self._checks_identity else None
+        known = None if checksums is None else checksums.load()
+        if known is None:
+            return self._read_ranges(source, offset, length)
+        return read_checked(source, known, offset, length, self._read_ranges)
+
+    def _compares_chunks(self, source: Source) -> bool:
+        """Whether chunks are compared with checksums, for which they are read whole."""
+        return self._checks_identity and source.chunk_checksums is not None
+
+    def _read_ranges(
+        self, source: Source, offset: NDArray[np.int64], length: NDArray[np.int64]
+    ) -> list[Buffer]:
         if offset.size == length.size == 1:
             whole = self._read_one(source, int(offset[0]), int(length[0]))
             if whole is not None:
@@ -172,6 +188,8 @@ class SourcePool:
         False, with anything in the buffer, for whatever is not as it should be or not local:
         `read_ranges` then says what.
         """
+        if self._compares_chunks(source):
+            return False
         if not _HAS_PREADV or not self._is_plain(source, offset, len(buffer)):
             return False
         if not self._read_steady(source, lambda file: read_into(file, offset, buffer)):
@@ -184,6 +202,8 @@ class SourcePool:
 
         None also for whatever is not as it should be: `read_ranges` then says what.
         """
+        if self._compares_chunks(source):
+            return None
         file = self._local.opened(source.url, source.policy)
         if file is None or not self._is_plain(source, offset, length):
             return None

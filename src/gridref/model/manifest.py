@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gridref.errors import InvalidRequestError
+from gridref.model.chunk_checksums import KnownChecksums
 from gridref.model.columns import condensed, joined_columns, taken
 from gridref.model.source_policy import SourcePolicy
 from gridref.secrets import without_secrets
@@ -58,6 +59,9 @@ class Source:
     policy
         Whether it may be opened, where a catalog or references name it and not the user; None:
         yes. It is not part of what the source is.
+    chunk_checksums
+        Checksums of its stored chunks, which each read is compared with; None: none were taken.
+        Neither are they part of what it is.
     """
 
     url: str
@@ -67,6 +71,7 @@ class Source:
     checksum: str | None = None
     told_by: Identity = "strict"
     policy: SourcePolicy | None = field(default=None, compare=False, repr=False)
+    chunk_checksums: KnownChecksums | None = field(default=None, compare=False, repr=False)
 
     @property
     def identity(self) -> str:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gridref.cache import LRU, Load
 from gridref.codecs import decode_chunk
-from gridref.errors import GridrefError, Place
+from gridref.errors import GridrefError, Place, ReadError
 from gridref.forks import tell_in_children
 from gridref.io import MAX_REQUESTS, is_local
 from gridref.model.array import VirtualArray
@@ -308,7 +308,10 @@ class Reader:
                 return True
         if runs.is_whole:
             return False
-        parts = self.ranges.read_ranges(source, offset, np.full_like(offset, runs.n_bytes))
+        try:
+            parts = self.ranges.read_ranges(source, offset, np.full_like(offset, runs.n_bytes))
+        except ReadError as error:
+            raise error.located(chunk.place) from error.__cause__
         whole = replace(chunk.encoding, chunk_shape=runs.shape)
         chunk.put(decode_chunk(b"".join(parts), whole, runs.shape), out)
         return True
@@ -317,7 +320,10 @@ class Reader:
         rows = task.rows if wanted is None else task.rows.take(np.array(wanted))
         if task.source is None:
             return [rows.inline_bytes(row) for row in range(rows.n_rows)]
-        return self.ranges.read_ranges(task.source, rows.offset, rows.length)
+        try:
+            return self.ranges.read_ranges(task.source, rows.offset, rows.length)
+        except ReadError as error:
+            raise error.located(task.place_at(error.place.start)) from error.__cause__
 
 
 def _waits(task: Task) -> bool:

@@ -63,6 +63,14 @@ class Task:
             self.pieces, self.batch, self.members[row : row + 1], self.rows.take(np.array([row]))
         )
 
+    def place_at(self, start: int | None) -> Place:
+        """Which stored chunk holds a byte of the source, for messages."""
+        if start is None:
+            return Place()
+        offset = self.rows.offset
+        held = np.flatnonzero((offset <= start) & (start < offset + self.rows.length))
+        return next((Chunk(self, i, int(self.members[i])).place for i in held.tolist()), Place())
+
     def chunks(self) -> Iterator[Chunk]:
         """The stored chunks, one by one."""
         for row, member in enumerate(self.members.tolist()):

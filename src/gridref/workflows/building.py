@@ -19,6 +19,7 @@ from gridref.model.manifest import IDENTITIES, Identity
 from gridref.model.scan_report import Finding, ScanReport
 from gridref.options import check_choice, options_of, verb, warn_of_old_name
 from gridref.secrets import without_secrets
+from gridref.workflows.chunk_checksums import with_checksums
 from gridref.workflows.expecting import Expected, as_expected
 from gridref.workflows.failures import Failures
 from gridref.workflows.identity import with_identity
@@ -44,6 +45,7 @@ def build(
     relative: bool = False,
     identity: Identity | None = None,
     checksum: Coverage = "sampled",
+    checksums: bool = False,
     keep_secrets: bool = False,
     expect: Expected | None = None,
     progress: Progress | None = None,
@@ -72,6 +74,9 @@ def build(
         are relative, as copies have other times; else ``"strict"``.
     checksum
         What of a file a checksum is of: ``"sampled"``, 16 ranges of 4 KiB; or ``"all"``.
+    checksums
+        Take a checksum (CRC-32C) of each stored chunk, for which all are read, and compare what is
+        read with it from then on. Files that are added to the catalog later get theirs, too.
     keep_secrets
         Keep credentials and signatures that stand in the addresses of files (``user:password@``,
         presigned queries). By default they are left out, and reading needs `storage_options`.
@@ -106,6 +111,8 @@ def build(
     check_choice("checksum", checksum, ("sampled", "all"))
     done = as_expected(job.run(files, progress), expect)
     group = with_identity(with_drifts(done), identity, checksum, storage_options)
+    if checksums:
+        group = with_checksums(group, storage_options)
     sources: Literal["absolute", "relative"] = "relative" if relative else "absolute"
     write_catalog(
         group,
@@ -128,6 +135,7 @@ def plan(
     relative: bool = False,
     identity: Identity | None = None,
     checksum: Coverage = "sampled",
+    checksums: bool = False,
     keep_secrets: bool = False,
     expect: Expected | None = None,
     progress: Progress | None = None,
@@ -139,7 +147,7 @@ def plan(
     ----------
     files, concat_dim, storage_options, progress, **options
         As for `build`.
-    relative, identity, checksum, keep_secrets
+    relative, identity, checksum, checksums, keep_secrets
         As for `build`: they change nothing of a plan.
     expect
         As for `build`: whatever differs is among the problems.

@@ -13,7 +13,7 @@ from gridref.model.array import VirtualGroup
 from gridref.model.manifest import ChunkManifest, Identity, Manifest, Source
 from gridref.workflows.reading import Sources
 
-__all__ = ["told_as", "with_identity"]
+__all__ = ["told_as", "with_identity", "with_sources"]
 
 _MAX_THREADS = 16
 
@@ -54,7 +54,12 @@ def with_identity(
         source: replace(source, told_by=identity, checksum=taken_now)
         for source, taken_now in zip(sources, taken, strict=True)
     }
-    return _mapped(group, _Telling(told))
+    return with_sources(group, told)
+
+
+def with_sources(group: VirtualGroup, other: Mapping[Source, Source]) -> VirtualGroup:
+    """A group in whose manifests, as far as they are in memory, other sources stand."""
+    return _mapped(group, _Telling(other))
 
 
 def told_as(catalog: CatalogGroup, group: VirtualGroup, opened: Sources) -> VirtualGroup:
@@ -97,7 +102,7 @@ class _Telling:
         if id(manifest) not in self._manifests:
             sources = self._tuples.get(id(manifest.sources))
             if sources is None:
-                sources = tuple(self._told[source] for source in manifest.sources)
+                sources = tuple(self._told.get(source, source) for source in manifest.sources)
                 self._tuples[id(manifest.sources)] = sources
             # The old one is kept so that its id stays its own.
             self._manifests[id(manifest)] = (manifest, replace(manifest, sources=sources))

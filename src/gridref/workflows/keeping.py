@@ -34,6 +34,7 @@ from gridref.model.scan_report import Fate, Finding, ScanReport
 from gridref.options import check_choice, check_names
 from gridref.workflows.building import ACCESS, BUILD_OPTIONS, Job
 from gridref.workflows.changing import changed
+from gridref.workflows.chunk_checksums import with_checksums
 from gridref.workflows.failures import Failures
 from gridref.workflows.growing import added
 from gridref.workflows.identity import told_as
@@ -258,12 +259,17 @@ class _Scans:
         scanned = scan_each(
             wanted, job.scanning, job.options, failures=failures, progress=self._progress
         )
-        self._groups.update(
-            (address, told_as(base.group, group, self.sources)) for address, group in scanned
-        )
+        self._groups.update((address, self._as_in(base.group, group)) for address, group in scanned)
         failures.warn()
         self._failed = (*self._failed, *failures.findings)
         return [(each, self._groups[each]) for each in addresses if each in self._groups]
+
+    def _as_in(self, catalog: CatalogGroup, group: VirtualGroup) -> VirtualGroup:
+        """A scanned group, as much known of its files as of those of the catalog."""
+        told = told_as(catalog, group, self.sources)
+        if not catalog.info.n_checksums:
+            return told
+        return with_checksums(told, self.sources.storage_options)
 
     @property
     def report(self) -> ScanReport:

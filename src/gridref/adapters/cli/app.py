@@ -241,6 +241,8 @@ def info(
     console.print()
     for line in source_summary(group):
         console.print(line, highlight=False)
+    if group.info.n_checksums:
+        console.print(f"{group.info.n_checksums} stored chunks have checksums", highlight=False)
     uneven = {path: array for path, array in group.all_arrays().items() if array.n_blocks > 1}
     if uneven:
         path, largest = max(uneven.items(), key=lambda item: (item[1].ndim, item[1].nbytes))

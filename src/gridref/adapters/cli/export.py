@@ -50,8 +50,9 @@ def export_command(
     from gridref.workflows.opening import reader_for
 
     options = parse_options(storage_options)
+    group = open_catalog(catalog, storage_options=options, snapshot=snapshot)
     document = to_kerchunk(
-        open_catalog(catalog, storage_options=options, snapshot=snapshot),
+        group,
         output,
         zarr_format=cast("Version", zarr_format),
         reader=reader_for(options),
@@ -59,3 +60,5 @@ def export_command(
         storage_options=options,
     )
     typer.echo(f"{output}: {len(document['refs'])} keys")
+    if group.info.n_checksums:
+        typer.echo(f"checksums of {group.info.n_checksums} chunks are left out: no place for them")

@@ -234,6 +234,12 @@ BUILD_OPTIONS: Mapping[str, Any] = {
         None,
     ),
     "checksum": _option(str, "What of a file its checksum is of: sampled, all.", None),
+    "checksums": _option(
+        bool,
+        "Take a checksum of each stored chunk, and compare what is read with it from then on.",
+        None,
+        "--checksums",
+    ),
     "storage_options": StorageOptions,
 }
 """Type of each option of `gridref.build` and `gridref.plan` by its name in Python."""

@@ -1,0 +1,181 @@
+"""The table of checksums of a part: those of its chunk rows, by source and offset."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from gridref.cache import LRU, nbytes_of
+from gridref.catalog.chunk_rows import ChunkBatch, SourceIndex
+from gridref.catalog.columns import offsets_from_steps, steps_of_offsets
+from gridref.catalog.damage import refusing_damage
+from gridref.catalog.table_file import TableFile
+from gridref.catalog.tables import CHECKSUM_SCHEMA, INDEX_KEY, ROW_GROUP_ROWS, table_of
+from gridref.errors import Place
+from gridref.model.chunk_checksums import ChunkChecksums, KnownChecksums
+from gridref.model.manifest import ChunkState
+
+__all__ = ["ChecksumRows", "ChecksumTable", "SourceChecksums"]
+
+Int64Array = NDArray[np.int64]
+
+_MAX_CACHED_BYTES = 32 * 2**20
+_ALGORITHM = "crc32c"
+
+
+class ChecksumRows:
+    """Collects the byte ranges of chunk rows, and looks up their checksums.
+
+    Parameters
+    ----------
+    index
+        The sources of the part.
+    """
+
+    def __init__(self, index: SourceIndex) -> None:
+        self._index = index
+        self._ranges: list[tuple[NDArray[np.int32], Int64Array, Int64Array]] = []
+        self.index = ""
+
+    def add(self, batch: ChunkBatch) -> None:
+        """The next rows."""
+        if self._index.has_checksums:
+            rows = np.flatnonzero((batch.state == ChunkState.RANGE) & (batch.length > 0))
+            self._ranges.append((batch.source[rows], batch.offset[rows], batch.length[rows]))
+
+    def tables(self) -> Iterator[pa.Table]:
+        """The rows of the table, a row group at a time; `index` says afterwards what they are.
+
+        A source is in it only if there is a checksum of each of its chunks.
+        """
+        found: list[tuple[Int64Array, ChunkChecksums]] = []
+        unchecked: list[int] = []
+        for number, offset, length in self._by_source():
+            checksums = _looked_up(self._index.checksums(number), offset, length)
+            if checksums is None:
+                unchecked.append(number)
+            else:
+                found.append((np.full(checksums.offset.size, number), checksums))
+        if not found:
+            return
+        source = np.concatenate([numbers for numbers, _ in found]).astype(np.int32)
+        offset, length, crc32c = (
+            np.concatenate([getattr(each, name) for _, each in found])
+            for name in ("offset", "length", "crc32c")
+        )
+        first = list(range(0, source.size, ROW_GROUP_ROWS))
+        self.index = json.dumps(
+            {
+                "algorithm": _ALGORITHM,
+                "first_source": source[first].tolist(),
+                "unchecked": unchecked,
+            }
+        )
+        for start in first:
+            rows = slice(start, start + ROW_GROUP_ROWS)
+            steps = steps_of_offsets(source[rows], offset[rows], length[rows])
+            yield table_of([source[rows], steps, length[rows], crc32c[rows]], CHECKSUM_SCHEMA)
+
+    def _by_source(self) -> Iterator[tuple[int, Int64Array, Int64Array]]:
+        """The ranges of each source, in the order of sources."""
+        if not self._ranges:
+            return
+        source, offset, length = map(np.concatenate, zip(*self._ranges, strict=True))
+        order = np.argsort(source, kind="stable")
+        for rows in np.split(order, np.flatnonzero(np.diff(source[order])) + 1):
+            if rows.size:
+                yield int(source[rows[0]]), offset[rows], length[rows]
+
+
+def _looked_up(
+    known: Sequence[KnownChecksums], offset: Int64Array, length: Int64Array
+) -> ChunkChecksums | None:
+    """The checksums of all ranges, taken from any of those known; None if one is missing."""
+    crc32c = np.zeros(offset.size, np.uint32)
+    missing = np.ones(offset.size, bool)
+    for each in known:
+        held = each.load()
+        if held is not None:
+            rows = held.rows_of(offset, length)
+            crc32c[rows >= 0] = held.crc32c[rows[rows >= 0]]
+            missing &= rows < 0
+    return None if missing.any() else ChunkChecksums.of(offset, length, crc32c)
+
+
+class ChecksumTable:
+    """The checksums of a part, by source. Thread-safe, and can be pickled.
+
+    Parameters
+    ----------
+    table
+        The file.
+    """
+
+    def __init__(self, table: TableFile) -> None:
+        self.table = table
+        self._kept = LRU[ChunkChecksums](_MAX_CACHED_BYTES, nbytes_of, keeps_last=1)
+        self._first: Int64Array | None = None
+        self._unchecked: frozenset[int] = frozenset()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ChecksumTable, (self.table,)
+
+    def of(self, number: int) -> ChunkChecksums | None:
+        """The checksums of the chunks of a source; None if none were taken of them."""
+        first = self._first_sources()
+        if number in self._unchecked:
+            return None
+        return self._kept.get_or_load(number, lambda: self._load(number, first))
+
+    def _first_sources(self) -> Int64Array:
+        """The first source of each row group."""
+        if self._first is None:
+            stated = self.table.metadata(INDEX_KEY)
+            with refusing_damage("the index of checksums", Place(source=self.table.address)):
+                index = json.loads(stated or "")
+                if index["algorithm"] != _ALGORITHM:
+                    raise ValueError(f"checksums by {index['algorithm']!r}")
+                first = np.array(index["first_source"], np.int64)
+                n_groups = self.table.row_group_starts.size - 1
+                if first.shape != (n_groups,) or (np.diff(first) < 0).any():
+                    raise ValueError(f"sources of {first.shape} row groups for {n_groups}")
+                self._unchecked = frozenset(map(int, index["unchecked"]))
+            self._first = first
+        return self._first
+
+    def _load(self, number: int, first: Int64Array) -> ChunkChecksums:
+        low = max(0, int(np.searchsorted(first, number, side="left")) - 1)
+        high = int(np.searchsorted(first, number, side="right"))
+        parts = [self._rows(group, number) for group in range(low, high)]
+        columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+        if not parts or not columns[0].size:
+            raise self.table.corrupt(f"it holds no checksums of source {number}")
+        return ChunkChecksums.of(*columns)
+
+    def _rows(self, group: int, number: int) -> tuple[Int64Array, Int64Array, NDArray[np.uint32]]:
+        rows = self.table.read_row_group(group, CHECKSUM_SCHEMA.names)
+        source, steps, length, crc32c = (column.to_numpy() for column in rows.columns)
+        offset = offsets_from_steps(source, steps, length)
+        mine = source == number
+        offset, length = offset[mine], length[mine]
+        if mine.any() and (int(offset.min()) < 0 or int(length.min()) <= 0):
+            raise self.table.corrupt("a checksum is of a range that there cannot be")
+        return offset, length, crc32c[mine]
+
+
+@dataclass(frozen=True)
+class SourceChecksums:
+    """The checksums of one source of a part, loaded when something of it is read."""
+
+    table: ChecksumTable
+    number: int
+
+    def load(self) -> ChunkChecksums | None:
+        """The checksums."""
+        return self.table.of(self.number)

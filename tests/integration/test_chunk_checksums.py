@@ -1,0 +1,219 @@
+"""Checksums of stored chunks: every changed byte is told, through every door."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import gridref
+from gridref.adapters.cli.app import app
+from gridref.catalog.part_writer import PART_FILE
+from gridref.errors import CatalogCorruptError, CatalogVersionError, ChecksumError
+from tests.attack_doors import DOORS, is_told_by_http
+from tests.fuzz.catalog_attack import sign
+from tests.http_server import Site, serving
+from tests.integration.test_appending import assert_shows, month
+
+NAMES = ("packed", "plain", "whole")
+"""Compressed chunks, chunks as they are, and contiguous data of which parts are read."""
+
+N_CHUNKS = 4 + 4 + 1 + 1
+"""In a file, with those of its labels."""
+
+
+def make_file(path: Path, number: int = 0) -> Path:
+    rng = np.random.default_rng(number)
+    with h5py.File(path, "w") as file:
+        file["time"] = np.arange(4.0) + 4 * number
+        file["time"].make_scale("time")
+        for name, options in (
+            ("packed", {"chunks": (2, 300), "compression": "gzip"}),
+            ("plain", {"chunks": (2, 300)}),
+            ("whole", {}),
+        ):
+            data = file.create_dataset(name, data=rng.integers(0, 50, (4, 600), "i4"), **options)
+            data.dims[0].attach_scale(file["time"])
+    return path
+
+
+def last_byte(path: Path, name: str) -> int:
+    """The last byte of an array that is stored."""
+    with h5py.File(path) as file:
+        data = file[name].id
+        if data.get_create_plist().get_layout() != h5py.h5d.CHUNKED:
+            return int(data.get_offset() + data.get_storage_size() - 1)
+        infos = [data.get_chunk_info(i) for i in range(data.get_num_chunks())]
+        return max(info.byte_offset + info.size - 1 for info in infos)
+
+
+def flip(path: Path, byte: int) -> None:
+    """Change one bit; size and modification time stay."""
+    before = path.stat()
+    with path.open("r+b") as file:
+        file.seek(byte)
+        changed = file.read(1)[0] ^ 4
+        file.seek(byte)
+        file.write(bytes([changed]))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with serving(Site()) as site:
+        yield site
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_changed_bit_is_told_at_every_door(tmp_path, door, name):
+    file = make_file(tmp_path / "a.nc")
+    gridref.build(file, tmp_path / "cube", checksums=True)
+    with h5py.File(file) as original:
+        expected = original[name][...]
+    assert np.array_equal(DOORS[door](tmp_path / "cube", name), expected)
+    flip(file, last_byte(file, name))
+    with pytest.raises(Exception) as raised:  # noqa: PT011 - HTTP clients raise their own
+        DOORS[door](tmp_path / "cube", name)
+    assert isinstance(raised.value, ChecksumError) or is_told_by_http(raised.value)
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_server_that_sends_other_bytes_as_the_same_is_found_out(tmp_path, site, door):
+    file = make_file(tmp_path / "a.nc")
+    site.files, site.etags = {"/a.nc": file.read_bytes()}, {"/a.nc": '"v1"'}
+    gridref.build(f"{site.url}/a.nc", tmp_path / "cube", checksums=True)
+    expected = DOORS[door](tmp_path / "cube", "packed")
+    flip(file, last_byte(file, "packed"))
+    site.files = {"/a.nc": file.read_bytes()}
+    with pytest.raises(Exception) as raised:  # noqa: PT011
+        DOORS[door](tmp_path / "cube", "packed")
+    assert isinstance(raised.value, ChecksumError) or is_told_by_http(raised.value)
+    flip(file, last_byte(file, "packed"))
+    site.files = {"/a.nc": file.read_bytes()}
+    assert np.array_equal(DOORS[door](tmp_path / "cube", "packed"), expected)
+
+
+def test_the_error_names_file_variable_chunk_and_bytes(tmp_path):
+    file = make_file(tmp_path / "a.nc")
+    gridref.build(file, tmp_path / "cube", checksums=True)
+    with h5py.File(file) as original:
+        info = original["packed"].id.get_chunk_info_by_coord((2, 300))
+    flip(file, info.byte_offset + 5)
+    catalog = gridref.open_catalog(tmp_path / "cube")
+    for selection in ((...,), (slice(2, 4), slice(300, 600)), (3, 599)):
+        with pytest.raises(ChecksumError, match="CRC-32C") as raised:
+            catalog["packed"][selection]
+        place = raised.value.place
+        assert (place.source, place.variable, place.chunk) == (str(file), "packed", (1, 1))
+        assert (place.start, place.stop) == (info.byte_offset, info.byte_offset + info.size)
+    with h5py.File(file) as original:
+        assert np.array_equal(catalog["packed"][:2], original["packed"][:2])
+
+
+def test_parts_of_chunks_are_read_right(tmp_path):
+    file = make_file(tmp_path / "a.nc")
+    gridref.build(file, tmp_path / "cube", checksums=True)
+    catalog = pickle.loads(pickle.dumps(gridref.open_catalog(tmp_path / "cube")))
+    with h5py.File(file) as original:
+        for name in NAMES:
+            for key in ((1, slice(10, 20)), (slice(0, 4, 3), slice(5, 600, 7)), (3, 599), (...,)):
+                assert np.array_equal(catalog[name][key], original[name][key]), (name, key)
+
+
+def test_what_build_returns_checks_too(tmp_path):
+    file = make_file(tmp_path / "a.nc")
+    group = gridref.build(file, tmp_path / "cube", checksums=True)
+    flip(file, last_byte(file, "plain"))
+    with pytest.raises(ChecksumError):
+        group["plain"][...]
+
+
+def test_without_checksums_nothing_is_added_and_nothing_told(tmp_path):
+    file = make_file(tmp_path / "a.nc")
+    gridref.build(file, tmp_path / "lean")
+    gridref.build(file, tmp_path / "checked", checksums=True)
+    lean, checked = (gridref.open_catalog(tmp_path / name) for name in ("lean", "checked"))
+    assert (lean.info.n_checksums, checked.info.n_checksums) == (0, N_CHUNKS)
+    assert lean.info.digest == checked.info.digest
+    assert not list((tmp_path / "lean").glob("checksums-*"))
+    root = json.loads((tmp_path / "lean" / "gridref.json").read_text())
+    assert root["features"] == []
+    assert "checksums" not in root["snapshot"]["parts"][0]
+
+
+def test_the_feature_is_named_so_that_older_readers_refuse(tmp_path):
+    gridref.build(make_file(tmp_path / "a.nc"), tmp_path / "cube", checksums=True)
+    path = tmp_path / "cube" / "gridref.json"
+    root = json.loads(path.read_text())
+    assert root["features"] == ["chunk-checksums"]
+    root["features"] = ["chunk-checksums", "of tomorrow"]
+    sign(root)
+    path.write_text(json.dumps(root))
+    with pytest.raises(CatalogVersionError, match="of tomorrow"):
+        gridref.open_catalog(tmp_path / "cube")
+
+
+def test_files_that_are_added_get_checksums(tmp_path):
+    files = [make_file(tmp_path / f"{number}.nc", number) for number in range(3)]
+    gridref.build(files[:1], tmp_path / "cube", "time", checksums=True)
+    catalog = gridref.open_catalog(tmp_path / "cube").append(files[1:])
+    assert catalog.info.n_checksums == 3 * N_CHUNKS
+    flip(files[2], last_byte(files[2], "packed"))
+    for opened in (catalog, gridref.open_catalog(tmp_path / "cube")):
+        assert opened["packed"][:8].shape == (8, 600)
+        with pytest.raises(ChecksumError):
+            opened["packed"][8:]
+    flip(files[2], last_byte(files[2], "packed"))
+    make_file(files[2], 2)
+    after = gridref.open_catalog(tmp_path / "cube").refresh()
+    assert after.info.n_checksums == after.info.n_chunks
+    assert after["packed"][8:].shape == (4, 600)
+
+
+def test_checksums_stay_when_parts_become_one(tmp_path):
+    months = [month(tmp_path, number) for number in range(20)]
+    gridref.build(months[:1], tmp_path / "cube", "time", checksums=True)
+    catalog = gridref.open_catalog(tmp_path / "cube")
+    for file in months[1:]:
+        catalog = catalog.append(file)
+    assert len(catalog.parts) < 10
+    assert all(part.checksums is not None for part in catalog.snapshot.parts)
+    assert_shows(tmp_path / "cube", months)
+    assert {file.name for file in (tmp_path / "cube").glob("*.parquet")} >= {
+        part.checksums.file for part in catalog.snapshot.parts if part.checksums is not None
+    }
+    named = [f for f in (tmp_path / "cube").glob("*.parquet") if not PART_FILE.match(f.name)]
+    assert named == []
+
+
+def test_verify_reads_the_table_of_checksums(tmp_path):
+    file = make_file(tmp_path / "a.nc")
+    gridref.build(file, tmp_path / "cube", checksums=True)
+    assert gridref.verify(tmp_path / "cube", everything=True).ok
+    (table,) = (tmp_path / "cube").glob("checksums-*")
+    content = bytearray(table.read_bytes())
+    content[len(content) // 2] ^= 1
+    table.write_bytes(content)
+    with pytest.raises(CatalogCorruptError):
+        gridref.verify(tmp_path / "cube")
+
+
+def test_the_command_builds_with_checksums(tmp_path):
+    file = make_file(tmp_path / "a.nc")
+    told = CliRunner().invoke(
+        app, ["build", str(file), "-o", str(tmp_path / "cube"), "--checksums"]
+    )
+    assert told.exit_code == 0, told.output
+    told = CliRunner().invoke(app, ["info", str(tmp_path / "cube")])
+    assert f"{N_CHUNKS} stored chunks have checksums" in told.output
+    told = CliRunner().invoke(app, ["export", str(tmp_path / "cube"), str(tmp_path / "r.json")])
+    assert told.exit_code == 0, told.output
+    assert f"checksums of {N_CHUNKS} chunks are left out" in " ".join(told.output.split())
