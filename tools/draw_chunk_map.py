@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import gridref
-from gridref.adapters.picture import chunk_map_svg
 
 SAMPLES = Path(__file__).resolve().parents[1] / "sample_data"
 
@@ -14,7 +13,8 @@ SAMPLES = Path(__file__).resolve().parents[1] / "sample_data"
 def draw() -> str:
     """The blocks and stored chunks of the sample data's temperatures."""
     groups = [gridref.scan(path) for path in sorted(SAMPLES.glob("*.nc"))]
-    return chunk_map_svg(gridref.concat([group.arrays["tas"] for group in groups], "time")) + "\n"
+    array = gridref.concat([group.arrays["tas"] for group in groups], "time")
+    return gridref.ChunkMap(array).to_svg() + "\n"
 
 
 if __name__ == "__main__":

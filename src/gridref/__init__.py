@@ -12,6 +12,7 @@ from gridref.model.display import draw_with
 if TYPE_CHECKING:
     from gridref import errors as errors
     from gridref.adapters.duckdb import sql as sql
+    from gridref.adapters.picture import ChunkMap as ChunkMap
     from gridref.adapters.xarray.opening import open_virtual_dataset as open_virtual_dataset
     from gridref.adapters.xarray.opening import open_virtual_datatree as open_virtual_datatree
     from gridref.adapters.xarray.opening import open_virtual_mfdataset as open_virtual_mfdataset
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     __version__: str
 
 _HOMES = {
+    "ChunkMap": "gridref.adapters.picture",
     "Combination": "gridref.combine",
     "CombineOptions": "gridref.combine",
     "GridrefStore": "gridref.adapters.zarr.store",
@@ -83,6 +85,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "ChunkMap",
     "Combination",
     "CombineOptions",
     "GridrefStore",
@@ -118,8 +121,8 @@ __all__ = [
 ]
 
 
-def _html_of(shown: VirtualArray | VirtualGroup) -> str:
-    from gridref.adapters.picture import html_of
+def _html_of(shown: Any) -> str:
+    from gridref.adapters.notebook import html_of
 
     return html_of(shown)
 

@@ -241,3 +241,16 @@ def test_former_options_go_on_working(folder: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert (folder / "old.gridref").exists()
+
+
+def test_draw_writes_a_picture_and_draws_on_the_screen(folder: Path) -> None:
+    done = run("draw", "cube.gridref", "tas", "-o", "map.svg", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    shown = (folder / "map.svg").read_text(encoding="utf-8")
+    assert "tas: time 89" in shown
+    assert shown.count(">31</text>") == 1
+    on_screen = run("draw", "cube.gridref", cwd=folder)
+    assert on_screen.stdout.splitlines()[0].startswith("tas: time → 89")
+    wrong = run("draw", "cube.gridref", "tass", cwd=folder)
+    assert wrong.returncode == 1
+    assert "did you mean 'tas'?" in wrong.stderr

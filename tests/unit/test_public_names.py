@@ -33,6 +33,7 @@ READ, KEPT = {"file", "files", "items", "groups", "group"}, {"catalog"}
 
 def test_public_names() -> None:
     assert sorted(gridref.__all__) == [
+        "ChunkMap",
         "Combination",
         "CombineOptions",
         "GridrefStore",

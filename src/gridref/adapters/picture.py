@@ -1,19 +1,28 @@
-"""Chunk maps: where blocks and stored chunks lie, as numbers, as SVG and in HTML."""
+"""Chunk maps: where blocks and stored chunks lie, as numbers, as SVG, as PNG and in axes."""
 
 from __future__ import annotations
 
+import os
+from dataclasses import dataclass
+from functools import cached_property
 from html import escape
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.model.array import MISSING_BLOCK, VirtualArray, VirtualGroup
+from gridref.errors import InvalidRequestError
+from gridref.extras import missing_package
+from gridref.model.array import MISSING_BLOCK, VirtualArray
 from gridref.model.projection import project_progressions
 from gridref.typing import Int64Array
 
-__all__ = ["array_html", "chunk_map_svg", "group_html", "html_of", "map_axes", "stored_edges"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
-Spans = list[tuple[float, float]]
+__all__ = ["ChunkMap", "map_axes", "shortened", "stored_edges"]
 
 FILLS = ("#8ecae6", "#ffd6a5")
 MISSING_FILL = "#eeeeee"
@@ -23,15 +32,13 @@ MAX_CELLS = (60, 8)
 MAX_LINES = (180, 60)
 """Most lines between stored chunks across and down: more of them would be one grey area."""
 MAX_LABELS = 40
-MAX_GROUP_BYTES = 28_000
-"""Most bytes of a group's HTML: every notebook that shows one keeps it."""
 MAX_NAMES = 500
-"""Most characters of a heading, which may list very many names."""
-
-
-def html_of(shown: VirtualArray | VirtualGroup) -> str:
-    """What notebooks show for an array or a group."""
-    return array_html(shown) if isinstance(shown, VirtualArray) else group_html(shown)
+"""Most characters of a caption, which may list very many names."""
+LEFT, TOP = 8, 34
+"""Where on the page a map begins, in pixels."""
+THIN, THICK = 0.4, 1.6
+"""Widths of the lines between stored chunks, and between blocks."""
+DOTS_PER_INCH = 100
 
 
 def stored_edges(array: VirtualArray, axis: int) -> Int64Array:
@@ -61,155 +68,242 @@ def map_axes(array: VirtualArray) -> tuple[int, int | None]:
     return across, down
 
 
-def chunk_map_svg(array: VirtualArray, width: int = 720) -> str:
-    """Draw blocks and stored chunks; blocks alternate in colour, missing ones are grey.
+@dataclass(frozen=True, eq=False)
+class ChunkMap:
+    """A drawing of where an array's blocks and stored chunks lie.
 
-    The drawing is of bounded size: blocks beyond `MAX_CELLS` share cells, and stored chunks beyond
-    `MAX_LINES` have no lines.
+    Blocks alternate in colour, missing ones are grey; thin lines divide stored chunks. Of bounded
+    size: blocks beyond `MAX_CELLS` share cells, and stored chunks beyond `MAX_LINES` have no lines.
 
-    Raises
-    ------
-    ValueError
-        For a scalar, or an array without elements.
+    Attributes
+    ----------
+    array
+        What is drawn: of one dimension at least, with elements.
+    name
+        Its name in the caption; may be empty.
+    width
+        Of the map, in pixels.
     """
-    if array.ndim == 0 or array.size == 0:
-        raise ValueError("nothing to draw")
-    across, down = map_axes(array)
-    height = 28 if down is None else 132
-    left, top = 8, 34
-    edges = array.grid.axes[across].edges()
-    heads = _cell_heads(len(edges), MAX_CELLS[0])
-    columns = _spans(np.add.reduceat(edges, heads), left, width)
-    rows = [(float(top), float(height))]
-    row_heads = np.zeros(1, np.int64)
-    if down is not None:
-        row_edges = array.grid.axes[down].edges()
-        row_heads = _cell_heads(len(row_edges), MAX_CELLS[1])
-        rows = _spans(np.add.reduceat(row_edges, row_heads), top, height)
-    present = _presence(array, across, down, heads, row_heads)
-    lines = _inner_ends(stored_edges(array, across), left, width, MAX_LINES[0])
-    paths = [f"M{x:g} {top}v{height}" for x in lines]
-    if down is not None:
-        lines = _inner_ends(stored_edges(array, down), top, height, MAX_LINES[1])
-        paths += [f"M{left} {y:g}h{width}" for y in lines]
-    blocks = [f"M{x:g} {top}v{height}" for x, _ in columns[1:]]
-    blocks.append(f"M{left} {top}h{width}v{height}h-{width}z")
-    size = f'width="{width + 16}" height="{top + height + 10}"'
-    font = f'font-family="sans-serif" font-size="11" fill="{INK}"'
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" {size} {font}>',
-            f'<text x="{left}" y="13">{escape(_caption(array, across, down))}</text>',
-            *(_labels(edges, columns, top) if len(heads) == len(edges) else ()),
-            *_cells(present, columns, rows),
-            *_lines(paths, 0.4),
-            *_lines(blocks, 1.6),
-            "</svg>",
+
+    array: VirtualArray
+    name: str = ""
+    width: int = 720
+
+    def __post_init__(self) -> None:
+        if self.array.ndim == 0 or self.array.size == 0:
+            raise InvalidRequestError(
+                "nothing to draw: a scalar, or an array without elements, has no chunk grid"
+            )
+        if not 100 <= self.width <= 10_000:
+            raise InvalidRequestError(f"width is 100 to 10000 pixels, got {self.width}")
+
+    @cached_property
+    def axes(self) -> tuple[int, int | None]:
+        """The axes that are shown across and down."""
+        return map_axes(self.array)
+
+    @property
+    def height(self) -> int:
+        """Of the map, in pixels."""
+        return 28 if self.axes[1] is None else 132
+
+    @property
+    def caption(self) -> str:
+        """What is shown, in words."""
+        array, (across, down) = self.array, self.axes
+        text = f"{array.dims[across]} {array.shape[across]} \N{RIGHTWARDS ARROW}"
+        if down is not None:
+            text += f", {array.dims[down]} {array.shape[down]} \N{DOWNWARDS ARROW}"
+        name = f"{self.name}: " if self.name else ""
+        shown = f"{shortened(name + text)}: {array.n_blocks} blocks in turn in two colours"
+        return f"{shown}, stored chunks in thin lines"
+
+    @cached_property
+    def ends(self) -> tuple[Int64Array, Int64Array]:
+        """Where cells end, in elements across and down, from 0: neighbouring blocks share one."""
+        return _ends(self._lengths[0], MAX_CELLS[0]), _ends(self._lengths[1], MAX_CELLS[1])
+
+    @cached_property
+    def present(self) -> NDArray[np.bool_]:
+        """Whether any block of a cell is there, as (rows, columns)."""
+        across, down = self.axes
+        there = (self.array.blocks.encoding != MISSING_BLOCK).reshape(self.array.grid.grid_shape)
+        hidden = tuple(axis for axis in range(self.array.ndim) if axis not in (across, down))
+        shown = np.atleast_2d(there.any(axis=hidden))
+        if down is not None and across < down:
+            shown = shown.T
+        rows, columns = (
+            _heads(len(e), most)
+            for e, most in zip(self._lengths[::-1], MAX_CELLS[::-1], strict=True)
+        )
+        return np.logical_or.reduceat(np.logical_or.reduceat(shown, rows, axis=0), columns, axis=1)
+
+    @cached_property
+    def chunk_ends(self) -> tuple[Int64Array, Int64Array]:
+        """Where stored chunks end inside, in elements across and down; none if too many."""
+        across, down = self.axes
+        below = np.zeros(0, np.int64) if down is None else stored_edges(self.array, down)
+        both = zip((stored_edges(self.array, across), below), MAX_LINES, strict=True)
+        columns, rows = (np.cumsum(e if len(e) <= most else e[:0])[:-1] for e, most in both)
+        return columns, rows
+
+    @property
+    def labels(self) -> list[tuple[float, str]]:
+        """Middle of each block across, in elements, and its length; none if there are too many."""
+        lengths, ends = self._lengths[0], self.ends[0]
+        if len(lengths) > min(MAX_LABELS, len(ends) - 1):
+            return []
+        return list(
+            zip(((ends[1:] + ends[:-1]) / 2).tolist(), map(str, lengths.tolist()), strict=True)
+        )
+
+    @property
+    def _lengths(self) -> tuple[Int64Array, Int64Array]:
+        """Lengths of blocks across and down; where there is but one axis, one of 1 down."""
+        across, down = self.axes
+        axes = self.array.grid.axes
+        return axes[across].edges(), np.ones(1, np.int64) if down is None else axes[down].edges()
+
+    def fill(self, row: int, column: int) -> str:
+        """Colour of a cell."""
+        return FILLS[(row + column) % 2] if self.present[row, column] else MISSING_FILL
+
+    def to_svg(self) -> str:
+        """The drawing as SVG."""
+        columns, rows = (self._pixels(axis, self.ends[axis]) for axis in (0, 1))
+        size = f'width="{self.width + 16}" height="{TOP + self.height + 10}"'
+        font = f'font-family="sans-serif" font-size="11" fill="{INK}"'
+        thin = [f"M{x:g} {TOP}v{self.height}" for x in self._pixels(0, self.chunk_ends[0])]
+        thin += [f"M{LEFT} {y:g}h{self.width}" for y in self._pixels(1, self.chunk_ends[1])]
+        thick = [f"M{x:g} {TOP}v{self.height}" for x in columns[1:-1]]
+        thick.append(f"M{LEFT} {TOP}h{self.width}v{self.height}h-{self.width}z")
+        return "\n".join(
+            [
+                f'<svg xmlns="http://www.w3.org/2000/svg" {size} {font}>',
+                f'<text x="{LEFT}" y="13">{escape(self.caption)}</text>',
+                *self._texts(),
+                *self._cells(columns, rows),
+                *_lines(thin, THIN),
+                *_lines(thick, THICK),
+                "</svg>",
+            ]
+        )
+
+    def _pixels(self, axis: int, elements: Int64Array | list[float]) -> list[float]:
+        """Where on the page elements lie, across (0) or down (1)."""
+        start, length = ((LEFT, self.width), (TOP, self.height))[axis]
+        scaled = np.asarray(elements) * (length / int(self.ends[axis][-1]))
+        return [round(place, 2) for place in (start + scaled).tolist()]
+
+    def _texts(self) -> list[str]:
+        places = self._pixels(0, [middle for middle, _ in self.labels])
+        return [
+            f'<text x="{x:.2f}" y="{TOP - 4}" text-anchor="middle">{text}</text>'
+            for x, (_, text) in zip(places, self.labels, strict=True)
         ]
-    )
+
+    def _cells(self, columns: list[float], rows: list[float]) -> list[str]:
+        """One path for all cells of a colour."""
+        paths: dict[str, str] = {}
+        for i, (y, below) in enumerate(pairwise(rows)):
+            for j, (x, right) in enumerate(pairwise(columns)):
+                width, height, fill = round(right - x, 2), round(below - y, 2), self.fill(i, j)
+                cell = f"M{x:g} {y:g}h{width:g}v{height:g}h-{width:g}z"
+                paths[fill] = paths.get(fill, "") + cell
+        return [f'<path fill="{fill}" d="{path}"/>' for fill, path in paths.items()]
+
+    def _repr_svg_(self) -> str:
+        return self.to_svg()
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw into axes of matplotlib, which count elements as the array does.
+
+        Parameters
+        ----------
+        ax
+            The axes; those of a new figure by default.
+
+        Raises
+        ------
+        MissingPackageError
+            Without matplotlib, of the extra ``plot``.
+        """
+        try:
+            from matplotlib.collections import PolyCollection
+        except ImportError as error:
+            raise missing_package("plotting", error) from error
+        if ax is None:
+            from matplotlib import pyplot as plt
+
+            _, ax = plt.subplots(figsize=self._inches, layout="constrained")
+        corners, fills = self._polygons()
+        cells = PolyCollection(corners, facecolors=fills, edgecolors=INK, linewidths=THICK)
+        ax.add_collection(cells)
+        (right, bottom), (across, down) = (int(ends[-1]) for ends in self.ends), self.axes
+        ax.vlines(self.chunk_ends[0], 0, bottom, colors=INK, linewidths=THIN)
+        ax.hlines(self.chunk_ends[1], 0, right, colors=INK, linewidths=THIN)
+        ax.set(xlim=(0, right), ylim=(bottom, 0), xlabel=self.array.dims[across], title=self.name)
+        if down is None:
+            ax.set_yticks([])
+        else:
+            ax.set_ylabel(self.array.dims[down])
+        return ax
+
+    def _polygons(self) -> tuple[list[Any], list[str]]:
+        """Corners, in elements, and colour of each cell."""
+        corners, fills = [], []
+        columns, rows = (ends.tolist() for ends in self.ends)
+        for i, (y, below) in enumerate(pairwise(rows)):
+            for j, (x, right) in enumerate(pairwise(columns)):
+                corners.append([(x, y), (right, y), (right, below), (x, below)])
+                fills.append(self.fill(i, j))
+        return corners, fills
+
+    @property
+    def _inches(self) -> tuple[float, float]:
+        return self.width / DOTS_PER_INCH, 2.4
+
+    def save(self, file: str | os.PathLike[str]) -> None:
+        """Write a file: SVG, or by matplotlib what the name ends in, like ``.png`` or ``.pdf``.
+
+        Raises
+        ------
+        MissingPackageError
+            Without matplotlib, of the extra ``plot``, where it is needed.
+        InvalidRequestError
+            For an ending that matplotlib does not know.
+        """
+        path = Path(file)
+        if path.suffix.lower() == ".svg":
+            path.write_text(self.to_svg() + "\n", encoding="utf-8")
+            return
+        try:
+            from matplotlib.figure import Figure
+        except ImportError as error:
+            raise missing_package("drawing other pictures than SVG", error) from error
+        figure = Figure(self._inches, DOTS_PER_INCH, layout="constrained")
+        self.plot(figure.subplots())
+        known = figure.canvas.get_supported_filetypes()
+        if path.suffix.lower().removeprefix(".") not in known:
+            endings = ", ".join(f".{ending}" for ending in sorted(known))
+            raise InvalidRequestError(f"a picture ends in one of {endings}, got {path.name!r}")
+        figure.savefig(path)
 
 
-def array_html(array: VirtualArray) -> str:
-    """What notebooks show for an array."""
-    head = f"<p><code>{escape(_shortened(repr(array)))}</code></p>"
-    if array.ndim == 0 or array.size == 0:
-        return head
-    return f"{head}\n{chunk_map_svg(array)}"
-
-
-def group_html(group: VirtualGroup) -> str:
-    """What notebooks show for a group: its arrays, each folding open to its chunk map.
-
-    Of bounded size: where maps take too much room, further arrays have a line only, and the last
-    ones are counted.
-    """
-    parts = [f"<p><code>{escape(_shortened(repr(group)))}</code></p>"]
-    arrays = group.all_arrays()
-    room = MAX_GROUP_BYTES - _n_bytes(parts[0])
-    for n_shown, (path, array) in enumerate(arrays.items()):
-        sizes = ", ".join(f"{dim}: {n}" for dim, n in zip(array.dims, array.shape, strict=True))
-        kind = _shortened(f"({sizes}) {array.dtype}")
-        title = f"<b>{escape(_shortened(path))}</b> {escape(kind)}"
-        part = f"<p>{title}</p>"
-        if room > MAX_GROUP_BYTES // 4:
-            folded = f"<details><summary>{title}</summary>{array_html(array)}</details>"
-            part = folded if _n_bytes(folded) < room - MAX_GROUP_BYTES // 8 else part
-        room -= _n_bytes(part) + 1
-        if room < 0:
-            parts.append(f"<p>and {len(arrays) - n_shown} more</p>")
-            break
-        parts.append(part)
-    return "\n".join(parts)
-
-
-def _n_bytes(text: str) -> int:
-    return len(text.encode(errors="replace"))
-
-
-def _shortened(text: str) -> str:
+def shortened(text: str) -> str:
+    """Text that is cut where it is very long."""
     return text if len(text) <= MAX_NAMES else f"{text[: MAX_NAMES - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
-def _caption(array: VirtualArray, across: int, down: int | None) -> str:
-    text = f"{array.dims[across]} {array.shape[across]} \N{RIGHTWARDS ARROW}"
-    if down is not None:
-        text += f", {array.dims[down]} {array.shape[down]} \N{DOWNWARDS ARROW}"
-    shown = f"{_shortened(text)}: {array.n_blocks} blocks in turn in two colours"
-    return f"{shown}, stored chunks in thin lines"
-
-
-def _cell_heads(n_blocks: int, most: int) -> Int64Array:
+def _heads(n_blocks: int, most: int) -> Int64Array:
     """First block of each cell, where at most so many cells share all blocks evenly."""
     n_cells = min(n_blocks, most)
     return np.arange(n_cells, dtype=np.int64) * n_blocks // n_cells
 
 
-def _presence(
-    array: VirtualArray, across: int, down: int | None, columns: Int64Array, rows: Int64Array
-) -> NDArray[np.bool_]:
-    """Whether any block of a cell is there, as (rows, columns) of the map."""
-    present = (array.blocks.encoding != MISSING_BLOCK).reshape(array.grid.grid_shape)
-    hidden = tuple(axis for axis in range(array.ndim) if axis not in (across, down))
-    shown = present.any(axis=hidden)
-    if down is None:
-        shown = shown[np.newaxis]
-    elif across < down:
-        shown = shown.T
-    return np.logical_or.reduceat(np.logical_or.reduceat(shown, rows, axis=0), columns, axis=1)
-
-
-def _spans(edges: Int64Array, start: float, length: float) -> Spans:
-    """Start and length on the page, of each edge length."""
-    ends = np.cumsum(edges) / max(1, int(edges.sum())) * length
-    begins = np.concatenate([[0.0], ends[:-1]])
-    return [
-        (round(start + a, 2), round(b - a, 2))
-        for a, b in zip(begins.tolist(), ends.tolist(), strict=True)
-    ]
-
-
-def _inner_ends(edges: Int64Array, start: float, length: float, most: int) -> list[float]:
-    """Where on the page one chunk ends and the next begins; nothing if there are too many."""
-    return [] if len(edges) > most else [begin for begin, _ in _spans(edges, start, length)[1:]]
-
-
-def _labels(edges: Int64Array, columns: Spans, top: float) -> list[str]:
-    if len(edges) > MAX_LABELS:
-        return []
-    return [
-        f'<text x="{start + length / 2:.2f}" y="{top - 4}" text-anchor="middle">{count}</text>'
-        for count, (start, length) in zip(edges.tolist(), columns, strict=True)
-    ]
-
-
-def _cells(present: NDArray[np.bool_], columns: Spans, rows: Spans) -> list[str]:
-    """One path for all cells of a colour."""
-    paths: dict[str, str] = {}
-    for i, (y, height) in enumerate(rows):
-        for j, (x, width) in enumerate(columns):
-            fill = FILLS[(i + j) % 2] if present[i, j] else MISSING_FILL
-            paths[fill] = paths.get(fill, "") + f"M{x:g} {y:g}h{width:g}v{height:g}h-{width:g}z"
-    return [f'<path fill="{fill}" d="{path}"/>' for fill, path in paths.items()]
+def _ends(lengths: Int64Array, most: int) -> Int64Array:
+    """0, and where each cell ends."""
+    return np.cumsum([0, *np.add.reduceat(lengths, _heads(len(lengths), most)).tolist()])
 
 
 def _lines(paths: list[str], width: float) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from gridref.errors import CombineError, Problem
 from gridref.model.array import VirtualGroup
+from gridref.model.display import html_of
 from gridref.model.scan_report import Fate, Finding, ScanReport
 from gridref.secrets import without_secrets
 
@@ -160,6 +161,9 @@ class DriftReport:
             lines += [f"  {drift.text(len(self.files))}" for drift in self.of_cause(cause)]
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str | None:
+        return html_of(self)
+
     def rows(self, catalog: str = "") -> tuple[dict[str, Any], ...]:
         """One row for each value of each drift, as catalogs keep them.
 
@@ -223,6 +227,9 @@ class Combination:
             "problem": len(self.problems),
         }
         return ", ".join(f"{n} {name}{'' if n == 1 else 's'}" for name, n in counts.items())
+
+    def _repr_html_(self) -> str | None:
+        return html_of(self)
 
     def telling_what_is_left_out(self) -> Combination:
         """The combination, with what was left out of it also listed in its group's own report."""

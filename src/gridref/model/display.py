@@ -1,4 +1,4 @@
-"""How notebooks show arrays and groups: the model does not draw, a face above it does."""
+"""How notebooks show what we return: the model does not draw, a face above it does."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _drawers: list[Callable[[Any], str]] = []
 
 
 def draw_with(drawer: Callable[[Any], str]) -> None:
-    """Let `drawer` make the HTML of arrays and groups from now on."""
+    """Let `drawer` make the HTML of arrays, groups and reports from now on."""
     _drawers[:] = [drawer]
 
 
 def html_of(shown: Any) -> str | None:
-    """HTML of an array or a group; None where nothing draws, so that a notebook shows its repr."""
+    """HTML of such a thing; None where nothing draws, so that a notebook shows its repr."""
     return _drawers[0](shown) if _drawers else None

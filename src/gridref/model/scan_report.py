@@ -9,6 +9,7 @@ from itertools import groupby, repeat
 from operator import attrgetter
 from typing import Any, NamedTuple, overload
 
+from gridref.model.display import html_of
 from gridref.secrets import without_secrets
 
 __all__ = ["Fate", "Finding", "FindingRuns", "ScanReport"]
@@ -171,3 +172,6 @@ class ScanReport:
     def failed(self) -> tuple[Finding, ...]:
         """The files that are missing from the result, as ``on_error="skip"`` leaves them out."""
         return self.with_fate(Fate.FAILED)
+
+    def _repr_html_(self) -> str | None:
+        return html_of(self)

@@ -16,6 +16,7 @@ from gridref.codecs import unpack
 from gridref.errors import Place, UnsupportedFeatureError
 from gridref.io import Allow, real_path
 from gridref.model.array import MISSING_BLOCK, VirtualArray, VirtualGroup
+from gridref.model.display import html_of
 from gridref.model.encoding import Encoding
 from gridref.model.manifest import ChunkState, Source
 from gridref.options import verb
@@ -65,6 +66,9 @@ class Verification:
     def ok(self) -> bool:
         """Whether nothing differs."""
         return not self.differences
+
+    def _repr_html_(self) -> str | None:
+        return html_of(self)
 
 
 @dataclass

@@ -11,9 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from PIL import Image, ImageColor
 
 import gridref
-from gridref.adapters.picture import MISSING_FILL, chunk_map_svg, map_axes, stored_edges
+from gridref.adapters.picture import FILLS, MISSING_FILL, ChunkMap, map_axes, stored_edges
+from gridref.errors import InvalidRequestError
 from gridref.model.array import MISSING_BLOCK, BlockTable, VirtualArray, VirtualGroup
 from gridref.model.encoding import Encoding, bytes_codec
 from gridref.model.grid import ChunkGrid
@@ -43,7 +47,7 @@ def test_stored_edges_follow_files_and_windows() -> None:
 def test_map_is_well_formed_and_shows_every_block() -> None:
     array = months()
     assert map_axes(array) == (0, 1)
-    root = ET.fromstring(chunk_map_svg(array))
+    root = ET.fromstring(ChunkMap(array).to_svg())
     texts = [element.text for element in root.iter() if element.tag.endswith("text")]
     assert texts[1:] == ["31", "28", "30"]
     assert "time 89" in str(texts[0])
@@ -72,16 +76,16 @@ def many_blocks(shape: tuple[int, ...]) -> VirtualArray:
 
 
 def test_missing_blocks_are_grey() -> None:
-    assert MISSING_FILL in chunk_map_svg(many_blocks((5,)))
-    assert MISSING_FILL not in chunk_map_svg(months())
+    assert MISSING_FILL in ChunkMap(many_blocks((5,))).to_svg()
+    assert MISSING_FILL not in ChunkMap(months()).to_svg()
 
 
 def test_cells_that_many_blocks_share_are_missing_if_all_are() -> None:
     array = many_blocks((600,))
-    assert MISSING_FILL not in chunk_map_svg(array)
+    assert MISSING_FILL not in ChunkMap(array).to_svg()
     absent = np.where(np.arange(600) < 10, MISSING_BLOCK, 0).astype(np.int32)
     holed = array.replace(blocks=replace(array.blocks, encoding=absent))
-    assert chunk_map_svg(holed).count(MISSING_FILL) == 1
+    assert ChunkMap(holed).to_svg().count(MISSING_FILL) == 1
 
 
 @pytest.mark.parametrize("shape", [(5,), (60, 8), (61, 9), (5000,), (300, 300), (20, 30, 40)])
@@ -130,3 +134,50 @@ def test_html_escapes_names() -> None:
     assert html is not None
     assert "<script>" not in html
     assert "&lt;script&gt;" in html
+
+
+def test_a_map_is_saved_as_svg_and_png(tmp_path: Path) -> None:
+    drawn = ChunkMap(months(), "tas", width=400)
+    drawn.save(tmp_path / "map.svg")
+    drawn.save(tmp_path / "map.png")
+    assert "tas: time 89" in (tmp_path / "map.svg").read_text(encoding="utf-8")
+    with Image.open(tmp_path / "map.png") as picture:
+        assert picture.size == (400, 240)
+        counts = {rgb: n for n, rgb in picture.convert("RGB").getcolors(1 << 20)}
+    blocks = [counts[ImageColor.getrgb(fill)] for fill in FILLS]
+    assert blocks[0] / blocks[1] == pytest.approx((31 + 30) / 28, rel=0.1)
+    assert counts.get(ImageColor.getrgb(MISSING_FILL), 0) < 100  # some blend of others
+
+
+def test_axes_count_elements() -> None:
+    ax = ChunkMap(months(), "tas").plot(Figure().subplots())
+    assert (ax.get_xlim(), ax.get_ylim()) == ((0, 89), (6, 0))
+    assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_title()) == ("time", "x", "tas")
+    cells, across, down = ax.collections
+    assert [path.get_extents().x1 for path in cells.get_paths()] == [31, 59, 89]
+    assert [line.vertices[0, 0] for line in across.get_paths()] == [
+        *(10, 20, 30, 31, 41, 51, 59, 69, 79)
+    ]
+    assert [line.vertices[0, 1] for line in down.get_paths()] == [4]
+
+
+def test_one_axis_is_drawn_as_one_row() -> None:
+    ax = ChunkMap(many_blocks((5,))).plot(Figure().subplots())
+    assert ax.get_ylim() == (1, 0)
+    assert to_hex(ax.collections[0].get_facecolors()[0]) == MISSING_FILL
+
+
+@pytest.mark.parametrize("shape", [(), (0, 3)])
+def test_what_has_no_chunks_is_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(InvalidRequestError, match="nothing to draw"):
+        ChunkMap(chunked_array(np.zeros(shape), (1,) * len(shape), ("y", "x")[: len(shape)]))
+
+
+def test_an_unknown_ending_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequestError, match=r"ends in one of .*\.png"):
+        ChunkMap(months()).save(tmp_path / "map.doc")
+
+
+def test_a_map_that_is_too_wide_is_refused() -> None:
+    with pytest.raises(InvalidRequestError, match="got 20000"):
+        ChunkMap(months(), width=20_000)

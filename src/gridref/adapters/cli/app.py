@@ -23,6 +23,7 @@ from gridref.adapters.cli.asking import (
     sources_command,
     sql_command,
 )
+from gridref.adapters.cli.draw import draw_command
 from gridref.adapters.cli.export import export_command
 from gridref.adapters.cli.growing import (
     append_command,
@@ -399,6 +400,7 @@ app.command("rollback")(rollback_command)
 app.command("prune")(prune_command)
 app.command("chunks")(chunks_command)
 app.command("export")(export_command)
+app.command("draw")(draw_command)
 app.command("sources")(sources_command)
 app.command("report")(report_command)
 app.command("sql")(sql_command)

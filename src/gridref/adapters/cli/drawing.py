@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from gridref.adapters.describing import codecs_in_words, edges_in_words, several
 from gridref.adapters.picture import map_axes, stored_edges
 from gridref.errors import NotRepresentableError
 from gridref.model.array import MISSING_BLOCK, VirtualArray, VirtualGroup
-from gridref.model.encoding import Codec
 from gridref.serve.views import ViewOptions, show
 
 __all__ = ["describe_arrays", "draw_grid", "draw_tree", "human_bytes"]
@@ -140,9 +138,9 @@ def describe_arrays(group: VirtualGroup, options: ViewOptions) -> Table:
             path,
             " × ".join(map(str, array.shape)) or "scalar",
             str(array.dtype),
-            _edges(array),
-            _several({" × ".join(map(str, e.chunk_shape)) or "1" for e in array.encodings}),
-            _several({_codecs(encoding.codecs) for encoding in array.encodings}),
+            edges_in_words(array),
+            several({" × ".join(map(str, e.chunk_shape)) or "1" for e in array.encodings}),
+            several({codecs_in_words(encoding.codecs) for encoding in array.encodings}),
             _shown(array, options),
         )
     return table
@@ -156,24 +154,3 @@ def _shown(array: VirtualArray, options: ViewOptions) -> str:
         return f"not {options.view}"
     words = f"{shown.view}, {shown.metadata.grid.to_json()['name']}"
     return words if shown.shards is None else f"{words}, {shown.shards.grid.n_chunks} shards"
-
-
-def _several(values: set[str], limit: int = 3) -> str:
-    ordered = sorted(values)
-    more = f" and {len(ordered) - limit} more" if len(ordered) > limit else ""
-    return ", ".join(ordered[:limit]) + more
-
-
-def _codecs(codecs: Sequence[Codec]) -> str:
-    names = [codec.name.removeprefix("numcodecs.") for codec in codecs]
-    return " + ".join(name for name in names if name != "bytes") or "none"
-
-
-def _edges(array: VirtualArray) -> str:
-    parts = []
-    for axis in array.grid.axes:
-        if axis.n_chunks > 1:
-            edges = axis.edges()
-            low, high = int(edges.min()), int(edges.max())
-            parts.append(f"{axis.n_chunks} of {low}" + (f" to {high}" if high != low else ""))
-    return ", ".join(parts) or str(array.n_blocks)
