@@ -305,6 +305,7 @@ PROBLEM_CAUSES = frozenset(
         "dtype-differs",
         "index-shift",
         "labels-differ",
+        "labels-missing",
         "nodata-differs",
         "not-georeferenced",
         "off-grid",

@@ -54,6 +54,7 @@ CAUSES = {
     "dtype-differs",
     "index-shift",
     "labels-differ",
+    "labels-missing",
     "nodata-differs",
     "not-georeferenced",
     "off-grid",

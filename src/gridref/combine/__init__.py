@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gridref.combine.folding import combine, merged_reports
+from gridref.combine.hypercube import combine_hypercube
 from gridref.combine.labelled import combine_stack
 from gridref.combine.mosaic import combine_mosaic
 from gridref.combine.options import CombineOptions, MosaicOptions
@@ -17,6 +18,7 @@ __all__ = [
     "DriftReport",
     "MosaicOptions",
     "combine",
+    "combine_hypercube",
     "combine_mosaic",
     "combine_ragged",
     "combine_stack",

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.combine.columns import Column, Notes
+from gridref.combine.gaps import fill_for_gaps
 from gridref.combine.layout import Lengths
 from gridref.combine.overlaps import LabelOrder, Piece, order_labels
 from gridref.combine.stacking import repeated_along
@@ -41,6 +42,7 @@ class Along:
     order: LabelOrder | None = None
     inputs: Mapping[str, Column] = field(default_factory=dict)
     settled: Mapping[str, Collection[str]] = field(default_factory=dict)
+    each_may_be_new = False
 
     @property
     def repeats(self) -> bool:
@@ -93,12 +95,12 @@ class Along:
         if self.order is not None:
             absent = {file: np.ones(lengths[dim][file], bool) for file in lacking}
             absent |= _absent_labels(self.inputs.get(column.name, column), dim)
-            return _Row(axis, self.order.pieces(absent), frozenset(lacking))
+            return _Row(axis, dim, self.order.pieces(absent), frozenset(lacking))
         if not lacking:
-            return _Row(axis, None, frozenset())
+            return _Row(axis, dim, None, frozenset())
         files = sorted([*column.files, *lacking])
         pieces = [Piece(file, 0, lengths[dim].get(file, 0)) for file in files]
-        return _Row(axis, pieces, frozenset(lacking))
+        return _Row(axis, dim, pieces, frozenset(lacking))
 
 
 def _absent_labels(column: Column, dim: str) -> dict[int, NDArray[np.bool_]]:
@@ -119,14 +121,16 @@ class _Row:
     """Pieces of files along an axis, where some lack the variable; None takes files whole."""
 
     axis: int
+    dim: str
     pieces: Sequence[Piece] | None
     lacking: frozenset[int]
-    has_gaps = False
 
-    @property
-    def covered(self) -> bool:
-        """Whether no piece is of a file that lacks the variable."""
-        return self.lacking.isdisjoint(piece.file for piece in self.pieces or ())
+    def fill(
+        self, column: Column, lacking: Sequence[int], notes: Notes
+    ) -> tuple[Column, Any] | None:
+        """What gaps read as; none where no piece is of a file that lacks the variable."""
+        covered = self.lacking.isdisjoint(piece.file for piece in self.pieces or ())
+        return fill_for_gaps(column, lacking, self.dim, notes, covered=covered)
 
     def lay(self, column: Column, dtype: np.dtype[Any], fill: Any, *, alike: bool) -> VirtualArray:
         """Concatenate the pieces, with missing blocks where a file lacks the variable."""

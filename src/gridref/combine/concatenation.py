@@ -40,14 +40,12 @@ def combine_batch(
         Names for groups that do not know their file.
     """
     notes = Notes(options, groups, unnamed)
-    growing = layout.growing
     task = Task(layout, notes, Values(read))
-    stacking = is_new(groups, growing)
-    if stacking:
-        lengths = {growing[0]: dict.fromkeys(range(len(groups)), 1)}
-    else:
-        lengths = shared_lengths(groups, growing)
-    group = _combine_level(list(groups), "", task, Inherited(lengths), stacking=stacking)
+    stacking = layout.each_may_be_new or is_new(groups, layout.growing)
+    new = new_dims(groups, layout.growing) if stacking else ()
+    lengths = shared_lengths(groups, layout.growing)
+    lengths |= {dim: dict.fromkeys(range(len(groups)), 1) for dim in new}
+    group = _combine_level(list(groups), "", task, Inherited(lengths), new)
     report = notes.report()
     if notes.problems:
         return Combination(None, report, grouped(notes.problems))
@@ -57,15 +55,22 @@ def combine_batch(
 
 def is_new(groups: Sequence[VirtualGroup], growing: Sequence[str]) -> bool:
     """Whether no input has the dimension."""
-    is_there = any(
-        not set(growing).isdisjoint(array.dims)
-        for group in groups
-        for _, part in group.walk()
-        for array in part.arrays.values()
-    )
-    if not is_there and len(growing) > 1:
+    is_new = len(new_dims(groups, growing)) == len(growing)
+    if is_new and len(growing) > 1:
         raise InvalidRequestError(f"no input has any of the dimensions {', '.join(growing)}")
-    return not is_there
+    return is_new
+
+
+def new_dims(groups: Sequence[VirtualGroup], dims: Sequence[str]) -> tuple[str, ...]:
+    """The dimensions that no input has."""
+    wanted = set(dims)
+    for group in groups:
+        for _, part in group.walk():
+            for array in part.arrays.values():
+                wanted.difference_update(array.dims)
+                if not wanted:
+                    return ()
+    return tuple(dim for dim in dims if dim in wanted)
 
 
 def no_such_dimension(dim: str, first: VirtualGroup, files: Sequence[str]) -> Problem:
@@ -83,13 +88,12 @@ def _combine_level(
     path: str,
     task: Task,
     inherited: Inherited,
-    *,
-    stacking: bool,
+    new: Sequence[str],
 ) -> VirtualGroup:
-    """Combine the groups at one path, and those below."""
+    """Combine the groups at one path, and those below; new dimensions are put first."""
     columns = columns_of(groups, path)
-    if stacking:
-        columns = stack_columns(columns, task.growing[0], task.notes)
+    for dim in reversed(new):
+        columns = stack_columns(columns, dim, task.notes)
     arrays, below, passed = combine_columns(columns, path, task, inherited)
     names = dict.fromkeys(name for group in groups if group is not None for name in group.groups)
     subgroups = {
@@ -98,15 +102,17 @@ def _combine_level(
             f"{path}/{name}" if path else name,
             below,
             passed,
-            stacking=stacking,
+            new,
         )
         for name in names
     }
     attrs = group_attributes(groups, path, task)
+    for dim in reversed(new):
+        attrs = stacked_attributes(attrs, dim)
     return VirtualGroup(
         arrays,
         subgroups,
-        stacked_attributes(attrs, task.growing[0]) if stacking else attrs,
+        attrs,
         unlimited_dims=frozenset().union(*(group.unlimited_dims for group in groups if group)),
     )
 

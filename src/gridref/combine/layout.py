@@ -25,14 +25,20 @@ Lengths = Mapping[str, Mapping[int, int]]
 class Arrangement(Protocol):
     """Where the files' versions of one variable lie."""
 
-    @property
-    def covered(self) -> bool:
-        """Whether files that have the variable also show all labels of those that lack it."""
-        ...
+    def fill(
+        self, column: Column, lacking: Sequence[int], notes: Notes
+    ) -> tuple[Column, Any] | None:
+        """What places read as that no file holds, as `gridref.combine.gaps.fill_for_gaps`.
 
-    @property
-    def has_gaps(self) -> bool:
-        """Whether places that no file holds are to read as missing values."""
+        Parameters
+        ----------
+        column
+            The variable in the files that have it.
+        lacking
+            Files that have the places along the dimension, but not the variable.
+        notes
+            Where drift is noted.
+        """
         ...
 
     def lay(self, column: Column, dtype: np.dtype[Any], fill: Any, *, alike: bool) -> VirtualArray:
@@ -63,6 +69,11 @@ class LayoutRules(Protocol):
     @property
     def settled(self) -> Mapping[str, Collection[str]]:
         """Attributes by variable (``""`` for the group) that the layout deals with itself."""
+        ...
+
+    @property
+    def each_may_be_new(self) -> bool:
+        """Whether inputs may lack some of the dimensions, and not all of them or none."""
         ...
 
     @property

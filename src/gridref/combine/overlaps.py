@@ -14,7 +14,7 @@ from gridref.combine.columns import Column, Notes
 from gridref.combine.packing import Packing
 from gridref.combine.values import Values
 
-__all__ = ["LabelOrder", "Piece", "order_labels"]
+__all__ = ["LabelOrder", "Piece", "comparable_labels", "fall", "order_labels"]
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class LabelOrder:
         order = np.lexsort((index, -owner if self.keep_last else owner, lacks, everything))
         ordered = everything[order]
         order = order[np.concatenate([[True], ordered[1:] != ordered[:-1]])]
-        if _falls(self.labels):
+        if fall(self.labels):
             order = order[::-1]
         owners, indices = owner[order], index[order]
         cut = (owners[1:] != owners[:-1]) | (indices[1:] != indices[:-1] + 1)
@@ -108,8 +108,8 @@ def order_labels(
     LabelOrder or None
         None where all of every file follows in the given order.
     """
-    labels = _labels(column, values)
-    if labels is None:
+    labels = [part for part in comparable_labels(column, values) or () if len(part)]
+    if not labels:
         return None
     files = [file for file, array in zip(column.files, column.arrays, strict=True) if array.size]
     firsts = np.array([part[0] for part in labels])
@@ -144,22 +144,22 @@ def order_labels(
     return order
 
 
-def _labels(column: Column, values: Values) -> list[NDArray[Any]] | None:
-    """Labels of every file that has any; None where they cannot be compared."""
+def comparable_labels(column: Column, values: Values) -> list[NDArray[Any]] | None:
+    """Labels of every file; None where they cannot be compared."""
     if len({Packing.of(kind.array) for kind in column.kinds}) > 1:
         return None
     if any(kind.array.dtype.kind not in "iufSU" for kind in column.kinds):
         return None
     if not all(values.available(array) for array in column.arrays):
         return None
-    labels = [values.of(array) for array in column.arrays if array.size]
+    labels = [values.of(array) for array in column.arrays]
     fills = Packing.of(column.first).fills if column.first.dtype.kind in "iuf" else ()
     for part in labels:
         if part.dtype.kind == "f" and np.isnan(part).any():
             return None
         if fills and np.isin(part, list(fills)).any():
             return None
-    return labels or None
+    return labels
 
 
 def _in_order(labels: Sequence[NDArray[Any]], firsts: NDArray[Any], lasts: NDArray[Any]) -> bool:
@@ -221,6 +221,7 @@ def _report_overlap(
     notes.problem("overlap", column.path, message, concerned, drop=False)
 
 
-def _falls(labels: Sequence[NDArray[Any]]) -> bool:
+def fall(labels: Sequence[NDArray[Any]]) -> bool:
+    """Whether the labels of every file that has two of them fall."""
     long = [part for part in labels if len(part) > 1]
     return bool(long) and all(part[0] > part[-1] for part in long)

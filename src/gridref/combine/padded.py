@@ -33,6 +33,7 @@ class Padded:
     lengths: Lengths = field(default_factory=dict)
     settled: Mapping[str, Collection[str]] = field(default_factory=dict)
     repeats = False
+    each_may_be_new = False
 
     @property
     def growing(self) -> tuple[str, ...]:

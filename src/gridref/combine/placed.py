@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gridref.combine.columns import Column
+from gridref.combine.columns import Column, Notes
+from gridref.combine.gaps import fill_for_gaps, with_padding
 from gridref.model.array import VirtualArray
 from gridref.model.placing import lay_out
 
@@ -35,7 +36,16 @@ class Placed:
     extents: Mapping[str, int]
     keep_last: bool = False
     has_gaps: bool = False
-    covered = False
+
+    def fill(
+        self, column: Column, lacking: Sequence[int], notes: Notes
+    ) -> tuple[Column, Any] | None:
+        """What gaps read as, and what lies behind the ends of files."""
+        named = column.name if column.name in self.corners else ""
+        known = fill_for_gaps(column, lacking, named, notes, covered=False)
+        if known is None or known[1] is not None or not self.has_gaps:
+            return known
+        return with_padding(known[0])
 
     def lay(self, column: Column, dtype: np.dtype[Any], fill: Any, *, alike: bool) -> VirtualArray:
         """Put arrays at their places; cells that none holds are missing blocks."""

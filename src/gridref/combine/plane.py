@@ -39,6 +39,7 @@ class Plane:
     keep_last: bool
     settled: Mapping[str, Collection[str]] = field(default_factory=lambda: dict(_SETTLED))
     repeats = False
+    each_may_be_new = False
 
     @property
     def growing(self) -> tuple[str, ...]:

@@ -94,7 +94,8 @@ def inline_values(array: VirtualArray) -> NDArray[Any] | None:
 def is_plain_inline(array: VirtualArray) -> bool:
     """Whether an array is all of one inline chunk that holds nothing but its elements."""
     blocks = array.blocks
-    if len(blocks) != 1 or len(array.encodings) != 1 or array.dtype.hasobject:
+    is_one = len(blocks) == len(array.encodings) == len(array.manifests) == 1
+    if not is_one or array.dtype.hasobject:
         return False
     (encoding,), (manifest,) = array.encodings, array.manifests
     plain = (

@@ -11,7 +11,7 @@ from gridref.combine.attributes import combine_attributes
 from gridref.combine.columns import Column, Notes
 from gridref.combine.dimensions import extents_agree
 from gridref.combine.dtypes import resolve_dtype
-from gridref.combine.gaps import fill_for_gaps, lacking_files, with_padding
+from gridref.combine.gaps import lacking_files
 from gridref.combine.layout import Lengths, Task
 from gridref.combine.packing import resolve_packing
 from gridref.combine.stacking import repeated_along, static_array
@@ -38,7 +38,7 @@ def _combine_static(column: Column, lengths: Lengths, task: Task) -> VirtualArra
     notes = task.notes
     _note_absent(column, column.files, "kept from the files that have it", notes)
     rule = "minimal" if _is_index(column) else notes.options.repeat_rule(column.name)
-    if rule == "all" and task.layout.repeats:
+    if rule == "all" and task.layout.repeats and task.growing:
         return _repeat(column, lengths, task)
     if not extents_agree(column, (), notes):
         return None
@@ -49,7 +49,7 @@ def _combine_static(column: Column, lengths: Lengths, task: Task) -> VirtualArra
         return None
     if not differing:
         return with_attributes(column.first, column, task)
-    if rule == "different" and task.layout.repeats:
+    if rule == "different" and task.layout.repeats and task.growing:
         return _repeat(column, lengths, task)
     _note_differing(column, differing, task)
     return None
@@ -76,12 +76,13 @@ def _note_differing(column: Column, differing: Sequence[int], task: Task) -> Non
 
 
 def _repeat(column: Column, lengths: Lengths, task: Task) -> VirtualArray | None:
-    (dim,) = task.growing
-    wide = repeated_along(column, dim, lengths[dim])
-    task.notes.drift(
-        "repeated", column.path, {"without the dimension": list(column.files)}, f"along {dim}"
-    )
-    return _combine_growing(wide, (dim,), lengths, task)
+    wide = column
+    for dim in reversed(task.growing):
+        if lengths[dim].keys() >= set(column.files):
+            wide = repeated_along(wide, dim, lengths[dim])
+    along = f"along {' and '.join(task.growing)}"
+    task.notes.drift("repeated", column.path, {"without the dimension": list(column.files)}, along)
+    return _combine_growing(wide, task.growing, lengths, task)
 
 
 def _combine_growing(
@@ -101,11 +102,9 @@ def _combine_growing(
     column = packed
     lacking = lacking_files(column, lengths[dims[0]])
     arrangement = task.layout.arrangement(column, dims, lengths, lacking)
-    known = fill_for_gaps(column, lacking, dims[0], notes, covered=arrangement.covered)
+    known = arrangement.fill(column, lacking, notes)
     if known is None:
         return None
-    if known[1] is None and arrangement.has_gaps:
-        known = with_padding(known[0])
     _note_fill_values(column, dtype, notes)
     _note_unknown(column, lacking, lengths[dims[0]], notes)
     shown, fill = known

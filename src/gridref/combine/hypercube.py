@@ -1,0 +1,370 @@
+"""Inputs laid by their labels along several dimensions at once.
+
+Every input holds a box of labels: one month of member 3, or a tile of rows and columns. Along each
+dimension the labels of all inputs are put in order; a box may be anywhere, of any size, and inputs
+need not fill the whole. What no input holds is a missing block. The idea is xarray's
+``combine_by_coords``, without its need for a complete and even grid.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from gridref.combine.cells import Box, Cells
+from gridref.combine.columns import Column, Notes
+from gridref.combine.concatenation import combine_batch
+from gridref.combine.gaps import with_padding
+from gridref.combine.layout import Lengths
+from gridref.combine.options import CombineOptions, Read
+from gridref.combine.packing import Packing, unpack_all
+from gridref.combine.places import Places, find_places
+from gridref.combine.report import Combination
+from gridref.combine.stacking import repeated_along
+from gridref.combine.values import Values, same_values
+from gridref.errors import InvalidRequestError
+from gridref.model.array import MISSING_BLOCK, VirtualArray, VirtualGroup
+from gridref.model.indexing import isel, pruned
+from gridref.model.placing import lay_out
+
+__all__ = ["combine_hypercube"]
+
+_N_SHOWN = 4
+"""Holes that a report lists one by one."""
+
+
+def combine_hypercube(
+    groups: Iterable[VirtualGroup],
+    dims: Sequence[str],
+    *,
+    read: Read | None = None,
+    options: CombineOptions | None = None,
+) -> Combination:
+    """Lay groups out by their labels along several dimensions, and report what differed.
+
+    Parameters
+    ----------
+    groups
+        The inputs, in any order; all are kept in memory. Each says its labels along each dimension:
+        as the coordinate of a dimension that it has, or as a scalar variable of that name.
+    dims
+        The dimensions; new ones are put first, in this order. None merges inputs of different
+        variables.
+    read, options
+        As for `gridref.combine.combine`. Variables without some of the dimensions have to agree
+        between inputs of the same labels, or are repeated, as `variables` says. What no input holds
+        is a missing block whatever `join` says, and a drift of the report.
+
+    Returns
+    -------
+    Combination
+        Problems are labels that are missing or cannot be compared, inputs that hold the same labels
+        of a variable (`overlap`), and drift that no rule resolves.
+
+    Raises
+    ------
+    InvalidRequestError
+        For no inputs, ``overlap="keep"``, or labels that hardly any inputs share.
+    """
+    rules = options or CombineOptions()
+    if rules.overlap == "keep" and len(dims) != 1:
+        raise InvalidRequestError(
+            "overlap='keep' keeps labels that repeat, and only one input can be shown at each"
+            " place: take 'error', 'first' or 'last'"
+        )
+    inputs = list(groups)
+    if not inputs:
+        raise InvalidRequestError("nothing to combine: no inputs")
+    names = [f"input {number + 1}" for number in range(len(inputs))]
+    done = combine_batch(inputs, names, Hypercube(tuple(dims)), read, rules)
+    return done.telling_what_is_left_out()
+
+
+@dataclass(frozen=True, eq=False)
+class Hypercube:
+    """Every file in the box of its labels.
+
+    Attributes
+    ----------
+    growing
+        The dimensions.
+    places
+        Where the labels of each file lie, by dimension.
+    values
+        Gives values of variables that lack some of the dimensions, to compare them.
+    rule
+        What shows where several files hold the same labels: ``overlap``.
+    """
+
+    growing: tuple[str, ...]
+    places: Mapping[str, Places] = field(default_factory=dict)
+    values: Values = field(default_factory=lambda: Values(None))
+    rule: str = "error"
+    settled: Mapping[str, Collection[str]] = field(default_factory=dict)
+    repeats = True
+    each_may_be_new = True
+
+    def at_level(
+        self, columns: Mapping[str, Column], lengths: Lengths, values: Values, notes: Notes
+    ) -> Hypercube:
+        """The layout by a group's own labels, else by those of the groups above it."""
+        found = dict(self.places)
+        for dim in self.growing:
+            column = columns.get(dim)
+            if column is not None and _is_index(column) and column.path not in notes.failed:
+                own = find_places(column, values, notes)
+                found |= {} if own is None else {dim: own}
+            self._check(dim, found.get(dim), columns, lengths, notes)
+        return replace(self, places=found, values=values, rule=notes.options.overlap)
+
+    def _check(
+        self,
+        dim: str,
+        places: Places | None,
+        columns: Mapping[str, Column],
+        lengths: Lengths,
+        notes: Notes,
+    ) -> None:
+        """Note files that have a dimension and do not say where they lie along it."""
+        known = {} if places is None else places.by_file
+        extents = lengths.get(dim, {})
+        unplaced = [file for file, n in extents.items() if len(known.get(file, ())) != n]
+        if not unplaced or any(problem.variable == dim for problem in notes.problems):
+            return
+        paths = [column.path for column in columns.values() if dim in column.first.dims]
+        path = paths[0] if paths else dim
+        message = (
+            f"no labels say where it lies along {dim!r}: give them (labels=, pattern=), or the"
+            " order of the files (combine='nested')"
+        )
+        notes.problem("labels-missing", path, message, unplaced, drop=False)
+        notes.failed |= {column.path for column in columns.values()}
+
+    def dims_of(self, column: Column, notes: Notes) -> tuple[str, ...] | None:
+        """The dimensions that a variable has; all where it differs along the others, if asked."""
+        held = self._held(column)
+        if not held or len(held) == len(self.growing) or column.name in self.growing:
+            return held
+        rule = notes.options.repeat_rule(column.name)
+        if rule == "all":
+            return self.growing
+        differing = [] if notes.options.compat == "override" else self._differing(column, held)
+        if differing and rule == "different":
+            case = {f"differs along {self._others(held)}": differing}
+            notes.drift("repeated", column.path, case, f"along {self._others(held)}")
+            return self.growing
+        if differing:
+            message = (
+                f"its values differ between inputs of the same {' and '.join(held)}, and it has no"
+                f" dimension {self._others(held)}; variables='different' repeats it along that,"
+                " compat='override' takes the first"
+            )
+            notes.problem("values-differ", column.path, message, differing)
+            return None
+        return held
+
+    def _held(self, column: Column) -> tuple[str, ...]:
+        return tuple(
+            dim for dim in self.growing if any(dim in kind.array.dims for kind in column.kinds)
+        )
+
+    def _others(self, held: Collection[str]) -> str:
+        return " and ".join(dim for dim in self.growing if dim not in held)
+
+    def _differing(self, column: Column, dims: Sequence[str]) -> list[int]:
+        """Files that hold other values of a variable than the first ones with their labels."""
+        compared = self._with(column, dims)
+        if compared is None or not all(map(self.values.available, column.arrays)):
+            return []
+        if len({Packing.of(kind.array) for kind in column.kinds}) > 1:
+            compared = unpack_all(compared)
+        boxes = [(file, box) for piece in self.pieces(compared, dims) for file, box in piece.boxes]
+        if not Cells.of([box for _, box in boxes], self._shape(dims)).clashes:
+            return []
+        whole = _Laid(self, tuple(dims), keep_last=False).lay(
+            compared, compared.first.dtype, None, alike=False
+        )
+        shown = self.values.of(whole)
+        return [
+            piece.file
+            for piece in self.pieces(compared, dims)
+            if not same_values(
+                self.values.of(piece.array),
+                shown[
+                    tuple(
+                        slice(at, at + n)
+                        for at, n in zip(piece.corner, piece.array.shape, strict=True)
+                    )
+                ],
+            )
+        ]
+
+    def _shape(self, dims: Iterable[str]) -> list[int]:
+        return [self.places[dim].extent for dim in dims]
+
+    def with_dims(
+        self, column: Column, dims: Sequence[str], lengths: Lengths, notes: Notes
+    ) -> Column | None:
+        """Repeat the arrays that lack dimensions along them, where their files say labels."""
+        complete = self._with(column, dims)
+        if complete is None:
+            message = f"it has no labels along {' and '.join(dims)} to be repeated along"
+            notes.problem("labels-missing", column.path, message, column.files)
+            return None
+        if any(dim in kind.array.dims for dim in dims for kind in column.kinds):
+            cases = column.cases(lambda kind: str(kind.array.dims))
+            if len(cases) > 1:
+                notes.drift("dimensions", column.path, cases, f"shown as {complete.first.dims}")
+        return complete
+
+    def _with(self, column: Column, dims: Sequence[str]) -> Column | None:
+        """The column, with all of some dimensions; None where a file has no labels along one."""
+        if any(file not in self.places[dim].by_file for dim in dims for file in column.files):
+            return None
+        longest = max((kind.array.dims for kind in column.kinds), key=len)
+        wanted = [*(dim for dim in dims if dim not in longest), *longest]
+        for axis, dim in enumerate(wanted):
+            if dim in dims:
+                lengths = {file: len(own) for file, own in self.places[dim].by_file.items()}
+                column = repeated_along(column, dim, lengths, axis)
+        return column
+
+    def arrangement(
+        self, column: Column, dims: Sequence[str], lengths: Lengths, lacking: Sequence[int]
+    ) -> _Laid:
+        """The box of each file."""
+        last = self.rule == "last" and len(dims) == len(self.growing)
+        return _Laid(self, tuple(dims), keep_last=last)
+
+    def pieces(self, column: Column, dims: Sequence[str]) -> Iterator[_Piece]:
+        """The arrays of a column, cut where their labels are not neighbours."""
+        axes = [column.first.dims.index(dim) for dim in dims]
+        for file, array in zip(column.files, column.arrays, strict=True):
+            runs = [list(self.places[dim].runs(file)) for dim in dims]
+            for chosen in itertools.product(*runs):
+                parts = {axis: part for axis, (part, _) in zip(axes, chosen, strict=True)}
+                corner = [0] * array.ndim
+                for axis, (_, first) in zip(axes, chosen, strict=True):
+                    corner[axis] = first
+                whole = all(part == slice(0, array.shape[axis]) for axis, part in parts.items())
+                yield _Piece(file, array if whole else isel(array, parts), corner, axes)
+
+
+def _is_index(column: Column) -> bool:
+    return all(kind.array.dims == (column.name,) for kind in column.kinds)
+
+
+@dataclass(frozen=True, eq=False)
+class _Piece:
+    """A part of a file's array, and where it goes."""
+
+    file: int
+    array: VirtualArray
+    corner: Sequence[int]
+    axes: Sequence[int]
+
+    @property
+    def boxes(self) -> list[tuple[int, Box]]:
+        """What it holds along the growing axes: all of it, or each block that is not missing."""
+        array, axes = self.array, self.axes
+        held = (array.blocks.encoding != MISSING_BLOCK).reshape(array.grid.grid_shape)
+        if held.all():
+            spans = tuple((self.corner[k], self.corner[k] + array.shape[k]) for k in axes)
+            return [(self.file, spans)]
+        others = tuple(axis for axis in range(array.ndim) if axis not in axes)
+        shown = np.argwhere(held.any(axis=others).transpose(np.argsort(np.argsort(axes))))
+        edges = [np.concatenate([[0], np.cumsum(array.grid.axes[k].edges())]) for k in axes]
+        return [
+            (
+                self.file,
+                tuple(
+                    (self.corner[k] + int(cuts[at]), self.corner[k] + int(cuts[at + 1]))
+                    for k, cuts, at in zip(axes, edges, cell, strict=True)
+                ),
+            )
+            for cell in shown.tolist()
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class _Laid:
+    """Arrays in the boxes of their files."""
+
+    cube: Hypercube
+    dims: tuple[str, ...]
+    keep_last: bool
+
+    def fill(
+        self, column: Column, lacking: Sequence[int], notes: Notes
+    ) -> tuple[Column, Any] | None:
+        """What holes read as; None where several files hold the same labels."""
+        if self._is_coordinate(column):
+            return column, None
+        boxes = [own for piece in self.cube.pieces(column, self.dims) for own in piece.boxes]
+        cells = Cells.of([box for _, box in boxes], self._shape)
+        clashes = [(boxes[one][0], boxes[other][0]) for one, other in cells.clashes]
+        if clashes and len(self.dims) == len(self.cube.growing):
+            clash = self._text(boxes[cells.clashes[0][0]][1])
+            if not _settled(column, clashes, clash, notes):
+                return None
+        holes = list(cells.holes())
+        if not holes:
+            return column, None
+        column, fill = with_padding(column)
+        shown = ", ".join(f"({self._text(hole)})" for hole in holes[:_N_SHOWN])
+        more = f" and {len(holes) - _N_SHOWN} more" if len(holes) > _N_SHOWN else ""
+        case = {f"nothing for {shown}{more}": list(column.files)}
+        notes.drift("hole", column.path, case, f"missing blocks read as {fill!r}")
+        return column, fill
+
+    def lay(self, column: Column, dtype: np.dtype[Any], fill: Any, *, alike: bool) -> VirtualArray:
+        """Put arrays at their places; what none holds is missing."""
+        if self._is_coordinate(column):
+            return self.cube.places[column.name].coordinate
+        pieces = list(self.cube.pieces(column, self.dims))
+        if not pieces:
+            return column.first
+        first = column.first
+        sizes = dict(zip(first.dims, first.shape, strict=True))
+        sizes |= dict(zip(self.dims, self._shape, strict=True))
+        laid = lay_out(
+            [piece.array for piece in pieces],
+            [piece.corner for piece in pieces],
+            [sizes[dim] for dim in first.dims],
+            keep_last=self.keep_last,
+            dtype=dtype,
+            fill_value=fill,
+        )
+        return pruned(laid).replace(dims=first.dims, attrs=first.attrs)
+
+    @property
+    def _shape(self) -> list[int]:
+        return [self.cube.places[dim].extent for dim in self.dims]
+
+    def _is_coordinate(self, column: Column) -> bool:
+        return self.dims == (column.name,) == column.first.dims
+
+    def _text(self, box: Box) -> str:
+        """The labels of a box in words."""
+        return ", ".join(
+            self.cube.places[dim].text(*span) for dim, span in zip(self.dims, box, strict=True)
+        )
+
+
+def _settled(column: Column, clashes: Sequence[tuple[int, int]], text: str, notes: Notes) -> bool:
+    """Note that files hold the same labels; whether the rule for that says which one shows."""
+    concerned = sorted({file for pair in clashes for file in pair})
+    rule = notes.options.overlap
+    if rule == "error":
+        message = (
+            f"several files hold ({text}); overlap='first' or 'last' shows one of them, and a"
+            " dimension more (labels=, pattern=) keeps them apart"
+        )
+        notes.problem("overlap", column.path, message, concerned)
+        return False
+    notes.drift("overlap", column.path, {f"also hold ({text})": concerned}, f"the {rule} is shown")
+    return True
