@@ -15,8 +15,8 @@ import zarr
 from gridref.adapters.zarr.store import open_store
 from gridref.errors import GridrefError
 from gridref.formats import scan
-from gridref.formats.tiff.multiscales import ome_multiscales
 from gridref.model.array import VirtualGroup
+from gridref.model.ome_zarr import image_attributes
 from tests.microscopy_files import write_ndpi, write_svs
 from tests.shared_data import shared_files
 
@@ -99,15 +99,16 @@ def test_shared_files(path: Path) -> None:
     pyramids = [node for _, node in group.walk() if {"0", "overview_1"} & {*node.groups}]
     if path.name == "haraldk__TwelveMonkeys__BigTIFFSubIFD4.tif":
         pyramids.clear()  # pages beside samples: two axes that are neither time nor space
-    assert check_tree(group) == len(pyramids)
+    images = [node for _, node in group.walk() if "ome" in node.attrs and "image" in node.arrays]
+    assert check_tree(group) == len(pyramids) + len(images)
 
 
-@pytest.mark.parametrize("suffix", [".svs", ".ndpi"])
-def test_slides(tmp_path: Path, suffix: str) -> None:
+@pytest.mark.parametrize(("suffix", "n_images"), [(".svs", 1), (".ndpi", 2)])
+def test_slides(tmp_path: Path, suffix: str, n_images: int) -> None:
     path = tmp_path / f"slide{suffix}"
     image = np.random.default_rng(1).integers(0, 255, (200, 512, 3), np.uint8)
     (write_svs if suffix == ".svs" else write_ndpi)(path, image)
-    assert check_tree(scan(str(path))) == 1
+    assert check_tree(scan(str(path))) == n_images
 
 
 @pytest.mark.parametrize("axes", ["TCZYX", "CYX", "TYX", "ZYXS", "TYXS", "YX"])
@@ -129,4 +130,4 @@ def test_ome_tiff_pyramids(tmp_path: Path, axes: str) -> None:
     [("c", "t", "y", "x"), ("c", "sample", "y", "x"), ("y", "x", "sample"), ("t", "q", "c", "y")],
 )
 def test_what_ome_zarr_does_not_know_is_not_described(dims: tuple[str, ...]) -> None:
-    assert ome_multiscales("", ["0/image"], [(4,) * len(dims)], dims, {}) is None
+    assert image_attributes("", ["0/image"], [(4,) * len(dims)], dims, {}) is None

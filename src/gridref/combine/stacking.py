@@ -9,6 +9,7 @@ from gridref.combine.columns import Column, Notes
 from gridref.combine.packing import Packing, unpack_all
 from gridref.combine.values import Values, content_key, same_values
 from gridref.model.array import VirtualArray
+from gridref.model.ome_zarr import axis_type
 from gridref.model.reshaping import broadcast_axis, expand_dims
 
 __all__ = [
@@ -79,7 +80,8 @@ def stacked_attributes(attrs: Mapping[str, Any], dim: str) -> dict[str, Any]:
         if None in images:
             del result["ome"]
         else:
-            result["ome"] = {**result["ome"], "multiscales": images}
+            kept = {k: v for k, v in result["ome"].items() if k != "omero" or not _counts(dim)}
+            result["ome"] = {**kept, "multiscales": images}
     return result
 
 
@@ -87,10 +89,10 @@ def _stacked_image(image: Mapping[str, Any], dim: str) -> dict[str, Any] | None:
     """An entry of OME-NGFF's ``multiscales`` with a new leading axis; None if there may be none."""
     kinds = [axis.get("type") for axis in image["axes"]]
     others = [kind for kind in kinds if kind != "space"]
-    is_time = dim in ("time", "t")
-    if "time" in others or (others and not is_time):
+    kind = axis_type(dim)
+    if "time" in others or (others and kind != "time") or (kind == "space" and len(kinds) > 2):
         return None
-    axis = {"name": dim} | ({"type": "time"} if is_time else {})
+    axis = {"name": dim} | ({"type": kind} if kind else {})
     datasets = [
         {
             **level,
@@ -101,6 +103,11 @@ def _stacked_image(image: Mapping[str, Any], dim: str) -> dict[str, Any] | None:
         for level in image["datasets"]
     ]
     return {**image, "axes": [axis, *image["axes"]], "datasets": datasets}
+
+
+def _counts(dim: str) -> bool:
+    """Whether a dimension counts channels."""
+    return axis_type(dim) == "channel"
 
 
 def _with_leading_axis(transformation: Mapping[str, Any]) -> dict[str, Any]:

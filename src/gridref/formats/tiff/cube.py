@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -28,9 +29,10 @@ from gridref.formats.tiff.georeference import (
     georeference_of,
 )
 from gridref.formats.tiff.image import Image, Level, TiffStructure
-from gridref.formats.tiff.multiscales import geo_multiscales, ome_multiscales
+from gridref.formats.tiff.multiscales import geo_multiscales
 from gridref.formats.tiff.tags import TEXT_TAGS, Tag
 from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.ome_zarr import axes_order, axis_type, image_attributes, omero
 from gridref.model.scan_report import Fate, Finding
 
 __all__ = ["build_group"]
@@ -137,22 +139,49 @@ def _plain_image(context: _Context, image: Image, prefix: str) -> VirtualGroup:
     """One image of a file without georeferencing."""
     if len(image.levels) == 1:
         (level,) = image.levels
-        return _plain_level(context, image, level, f"{prefix}image", range(len(level.axes)))
+        group = _plain_level(context, image, level, f"{prefix}image", _order(image, level))
+        if not image.is_microscopy or "image" not in group.arrays:
+            return group
+        return group.replace(attrs=_ome_attributes(image, {"image": group.arrays["image"]}))
     groups = {
         str(level.level): _plain_level(
-            context, image, level, f"{prefix}{level.level}/image", channel_order(level.axes)
+            context, image, level, f"{prefix}{level.level}/image", _order(image, level)
         )
         for level in image.levels
     }
     groups = {name: group for name, group in groups.items() if group.arrays}
     arrays = {f"{name}/image": group.arrays["image"] for name, group in groups.items()}
-    attrs = None
-    if arrays:
-        dims = next(iter(arrays.values())).dims
-        shapes = [array.shape for array in arrays.values()]
-        sizes = {AXIS_NAMES.get(axis, ""): size for axis, size in image.pixel_sizes.items()}
-        attrs = ome_multiscales(image.name, list(arrays), shapes, dims, sizes)
-    return VirtualGroup(groups=groups, attrs=attrs or {})
+    return VirtualGroup(groups=groups, attrs=_ome_attributes(image, arrays))
+
+
+def _order(image: Image, level: Level) -> tuple[int, ...]:
+    """The order of axes: OME-Zarr's for pyramids and OME-TIFF, and that of the file for others."""
+    if image.kind != "ome" and len(image.levels) == 1:
+        return tuple(range(len(level.axes)))
+    order = channel_order(level.axes)
+    if image.kind != "ome":
+        return order
+    names = _dim_names(level.axes)
+    return tuple(order[place] for place in axes_order([names[axis] for axis in order]))
+
+
+def _ome_attributes(image: Image, levels: Mapping[str, VirtualArray]) -> dict[str, Any]:
+    """What OME-Zarr has a group say of an image; nothing if it cannot describe it."""
+    if not levels:
+        return {}
+    finest = next(iter(levels.values()))
+    shapes = [array.shape for array in levels.values()]
+    sizes = {AXIS_NAMES.get(axis, ""): size for axis, size in image.pixel_sizes.items()}
+    attrs = image_attributes(image.name, list(levels), shapes, finest.dims, sizes)
+    n_channels = math.prod(
+        extent
+        for dim, extent in zip(finest.dims, finest.shape, strict=True)
+        if axis_type(dim) == "channel"
+    )
+    channels = image.pixels.channels
+    if attrs is not None and len(channels) == n_channels:
+        attrs["ome"]["omero"] = omero(channels, finest.dtype, image.pixels.bits)
+    return attrs or {}
 
 
 def _plain_level(

@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gridref.formats.tiff.ome_xml import PixelsMetadata
 from gridref.formats.tiff.page import Page
 from gridref.model.manifest import Source
 
 __all__ = ["Image", "Level", "TiffStructure"]
+
+_MICROSCOPY = frozenset({"ome", "svs", "ndpi", "scn", "bif", "philips", "qpi", "lsm", "imagej"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +65,8 @@ class Image:
         Names of the channels, where the metadata has them.
     pixel_sizes
         Physical size of a pixel and its unit by axis letter, where the metadata has them.
+    pixels
+        What OME-XML says of the channels.
     """
 
     kind: str
@@ -69,6 +74,12 @@ class Image:
     levels: tuple[Level, ...]
     channel_names: tuple[str, ...] = ()
     pixel_sizes: Mapping[str, tuple[float, str]] = field(default_factory=dict)
+    pixels: PixelsMetadata = field(default_factory=PixelsMetadata)
+
+    @property
+    def is_microscopy(self) -> bool:
+        """Whether it comes from a microscope or slide scanner, as far as its flavour tells."""
+        return self.kind in _MICROSCOPY
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from typing import IO, Any, cast, override
 from xml.etree import ElementTree as ET
@@ -23,6 +24,7 @@ from gridref.errors import GridrefError, Place, SourceFormatError, SourceUnavail
 from gridref.formats.tiff.directory import Window, check_chain, is_ndpi, read_head
 from gridref.formats.tiff.file_set import FileSet, MemberFile
 from gridref.formats.tiff.image import Image, Level, TiffStructure
+from gridref.formats.tiff.ome_xml import pixels_of
 from gridref.formats.tiff.page import MAX_SAMPLES, Page
 from gridref.formats.tiff.tags import METADATA_TAGS, Tag
 from gridref.io import ScanFile, beside
@@ -31,7 +33,6 @@ from gridref.model.manifest import Source
 __all__ = ["read_companion", "read_structure"]
 
 _OLD_STYLE_JPEG, _JPEG = 6, 7
-_FLAVOURED = frozenset({"ome", "svs", "ndpi", "scn", "bif", "philips", "qpi", "lsm", "imagej"})
 
 
 def read_companion(text: str, files: FileSet, max_directories: int) -> TiffStructure:
@@ -96,8 +97,9 @@ def read_structure(
             _check_planes(file.ome_metadata, max_directories)
             sources = _Sources(stream.source, files)
             # The length of `pages` is not asked for: it changes what tifffile takes for a series.
-            images = tuple(
-                _image(series, number, sources) for number, series in enumerate(file.series)
+            images = _with_pixels(
+                [_image(series, number, sources) for number, series in enumerate(file.series)],
+                file.ome_metadata,
             )
             if not images:
                 raise SourceFormatError("the file has no images", place)
@@ -246,25 +248,33 @@ class _Sources:
         return self._ids[source.url]
 
 
+def _with_pixels(images: Sequence[Image], text: str | None) -> tuple[Image, ...]:
+    """Images with what OME-XML says of them, where it describes as many."""
+    ours = [image for image in images if image.kind == "ome"]
+    described = pixels_of(text) if ours else []
+    if len(ours) != len(described):
+        return tuple(images)
+    known = iter(described)
+    return tuple(
+        replace(image, pixels=next(known)) if image.kind == "ome" else image for image in images
+    )
+
+
 def _image(series: Any, number: int, sources: _Sources) -> Image:
     levels = tuple(
         _level(level, number, depth, sources) for depth, level in enumerate(series.levels)
     )
     sizes = {}
-    if series.kind in _FLAVOURED:
+    names = np.zeros(0)
+    if (image := Image(series.kind, str(series.name or ""), levels)).is_microscopy:
+        names = series.coords.get("C", names)
         sizes = {
             axis: (float(step), str(series.coord_units[axis]))
             for axis, step in series.coord_scales.items()
             if axis in "XYZ" and step > 0 and series.coord_units.get(axis)
         }
-    names = series.coords.get("C", np.zeros(0)) if series.kind in _FLAVOURED else np.zeros(0)
-    return Image(
-        series.kind,
-        str(series.name or ""),
-        levels,
-        tuple(str(name) for name in names) if names.dtype.kind == "U" else (),
-        sizes,
-    )
+    labels = tuple(str(name) for name in names) if names.dtype.kind == "U" else ()
+    return replace(image, channel_names=labels, pixel_sizes=sizes)
 
 
 def _level(series: Any, number: int, depth: int, sources: _Sources) -> Level:

@@ -1,0 +1,167 @@
+"""OME-Zarr 0.5: attributes that say what the arrays of a microscopy image are.
+
+Source: OME-NGFF 0.5, "multiscales", "omero", "plate" and "well" (https://ngff.openmicroscopy.org/0.5/).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Channel", "axes_order", "axis_type", "image_attributes", "omero"]
+
+VERSION = "0.5"
+
+_AXIS_TYPES = {
+    "t": "time",
+    "time": "time",
+    "c": "channel",
+    "channel": "channel",
+    "sample": "channel",
+    "z": "space",
+    "y": "space",
+    "x": "space",
+}
+_PLACES = {"time": 0, "channel": 1, "space": 2}
+_UNITS = {"m": "meter", "s": "second"}
+_PREFIXES = {"": "", "k": "kilo", "c": "centi", "m": "milli", "n": "nano", "p": "pico"}
+_PREFIXES |= dict.fromkeys(("u", "µ", "μ"), "micro")  # the sign, and the Greek letter
+_COLORS = ("FF0000", "00FF00", "0000FF", "FF00FF", "00FFFF", "FFFF00")
+
+
+@dataclass(frozen=True)
+class Channel:
+    """A channel of an image: its name, and its color as six hexadecimal digits if it has one."""
+
+    label: str
+    color: str | None = None
+
+
+def axis_type(dim: str) -> str | None:
+    """What OME-Zarr calls an axis of that name; None if its name says nothing."""
+    return _AXIS_TYPES.get(dim)
+
+
+def axes_order(dims: Sequence[str]) -> tuple[int, ...]:
+    """The order that brings axes to where OME-Zarr wants them: time, channels, z, y and x.
+
+    The order as it is, where OME-Zarr cannot describe the axes in any.
+    """
+    kinds = [_AXIS_TYPES.get(dim) for dim in dims]
+    as_it_is = tuple(range(len(dims)))
+    if None in kinds or max(kinds.count("time"), kinds.count("channel")) > 1:
+        return as_it_is
+    space = ("z", "y", "x")
+    return tuple(
+        sorted(
+            as_it_is,
+            key=lambda axis: (
+                _PLACES[str(kinds[axis])],
+                space.index(dims[axis]) if dims[axis] in space else 0,
+            ),
+        )
+    )
+
+
+def image_attributes(
+    name: str,
+    paths: Sequence[str],
+    shapes: Sequence[tuple[int, ...]],
+    dims: Sequence[str],
+    pixel_sizes: Mapping[str, tuple[float, str]],
+) -> dict[str, Any] | None:
+    """What the group of an image says of its arrays.
+
+    Parameters
+    ----------
+    name
+        Name of the image.
+    paths
+        Path of each level's array below the group, the finest first.
+    shapes
+        Shape of each level.
+    dims
+        Dimension names of the finest level.
+    pixel_sizes
+        Physical size of a pixel and its unit by dimension name.
+
+    Returns
+    -------
+    dict or None
+        None if the axes are not such that OME-Zarr can describe them: at most one of time, then at
+        most one more, then two or three of space.
+    """
+    kinds = [_AXIS_TYPES.get(dim, "") for dim in dims]
+    space = kinds.count("space")
+    others = [kind for kind in kinds if kind != "space"]
+    if space not in (2, 3) or kinds[-space:] != ["space"] * space:
+        return None
+    if len(others) > 2 or "time" in others[1:] or (len(others) == 2 and others[0] != "time"):
+        return None
+    axes = []
+    for dim, kind in zip(dims, kinds, strict=True):
+        axis = {"name": dim} | ({"type": kind} if kind else {})
+        if dim in pixel_sizes and pixel_sizes[dim][1]:
+            axis["unit"] = _unit(pixel_sizes[dim][1])
+        axes.append(axis)
+    base = [pixel_sizes.get(dim, (1.0, ""))[0] for dim in dims]
+    datasets = [
+        {
+            "path": path,
+            "coordinateTransformations": [
+                {
+                    "type": "scale",
+                    "scale": [
+                        size * fine / coarse
+                        for size, fine, coarse in zip(base, shapes[0], shape, strict=True)
+                    ],
+                }
+            ],
+        }
+        for path, shape in zip(paths, shapes, strict=True)
+    ]
+    multiscale = {"name": name or "image", "axes": axes, "datasets": datasets}
+    return {"ome": {"version": VERSION, "multiscales": [multiscale]}}
+
+
+def _unit(unit: str) -> str:
+    """The name of a unit that OME-Zarr takes from UDUNITS, for a symbol."""
+    prefix, name = _PREFIXES.get(unit[:-1]), _UNITS.get(unit[-1:])
+    return unit if prefix is None or name is None else prefix + name
+
+
+def omero(channels: Sequence[Channel], dtype: np.dtype[Any], bits: int | None = None) -> Any:
+    """How channels are to be shown.
+
+    Parameters
+    ----------
+    channels
+        The channels.
+    dtype
+        Of their values.
+    bits
+        How many bits of the values are used, where the metadata have it.
+
+    Returns
+    -------
+    dict
+        Windows are the range of the values' dtype; floats have none, since their range is known
+        only once they are read.
+    """
+    entries = []
+    for number, channel in enumerate(channels):
+        color = "FFFFFF" if len(channels) == 1 else _COLORS[number % len(_COLORS)]
+        entry: dict[str, Any] = {
+            "label": channel.label,
+            "color": channel.color or color,
+            "active": True,
+        }
+        if dtype.kind in "iu":
+            info = np.iinfo(dtype)
+            top = int(info.max) if bits is None else min(int(info.max), 2**bits - 1)
+            entry["window"] = {"min": int(info.min), "max": top, "start": int(info.min), "end": top}
+        entries.append(entry)
+    return {"channels": entries, "rdefs": {"model": "greyscale" if len(entries) == 1 else "color"}}
