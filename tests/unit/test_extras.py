@@ -35,6 +35,13 @@ def test_submodules_and_the_words_of_fsspec_name_their_package() -> None:
     assert str(said) == "reading s3://b/a.nc needs s3fs: pip install 'gridref[remote]'"
 
 
+def test_modules_are_written_otherwise_than_their_packages() -> None:
+    error = missing_package(
+        "this", ModuleNotFoundError("No module named 'zarr_cm'", name="zarr_cm")
+    )
+    assert str(error) == "this needs zarr-cm: pip install 'gridref[geo]'"
+
+
 def test_packages_in_no_extra_are_told_of_in_their_own_words() -> None:
     error = missing_package("reading gs://b/a.nc", ImportError("Please install gcsfs"))
     assert isinstance(error, MissingPackageError)
