@@ -17,8 +17,8 @@ import pytest
 from rich.console import Console
 
 import gridref
-from gridref.adapters.cli.drawing import human_bytes
 from gridref.adapters.cli.progress import ScanProgress
+from gridref.adapters.words import human_bytes
 from gridref.errors import (
     FilesFailedError,
     InvalidRequestError,

@@ -82,6 +82,12 @@ class SourceTable:
         """Their addresses as the table has them."""
         return self._read[0]
 
+    @property
+    def folders(self) -> list[str]:
+        """The prefixes as addresses, where they are now."""
+        here = [resolved_url(prefix, self._folder_url) for prefix in self.prefixes]
+        return [self._rules.moved(f"{folder.rstrip('/')}/") for folder in here]
+
     @cached_property
     def _read(self) -> tuple[list[str], tuple[Source, ...]]:
         columns = self._table.read_rows(0, len(self)).to_pydict()

@@ -14,19 +14,10 @@ from gridref.errors import NotRepresentableError
 from gridref.model.array import MISSING_BLOCK, VirtualArray, VirtualGroup
 from gridref.serve.views import ViewOptions, show
 
-__all__ = ["describe_arrays", "draw_grid", "draw_tree", "human_bytes"]
+__all__ = ["describe_arrays", "draw_grid", "draw_tree"]
 
 COLOURS = ("cyan", "magenta")
 MAX_ROWS = 8
-
-
-def human_bytes(n_bytes: float) -> str:
-    """A size as people write it, like ``1.2 MB``."""
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if abs(n_bytes) < 1000 or unit == "TB":
-            return f"{n_bytes:.0f} {unit}" if unit == "B" else f"{n_bytes:.1f} {unit}"
-        n_bytes /= 1000
-    raise AssertionError
 
 
 def draw_tree(group: VirtualGroup, name: str) -> Tree:

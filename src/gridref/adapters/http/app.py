@@ -17,14 +17,9 @@ from urllib.parse import parse_qs
 from gridref.adapters.http.bodies import window_bytes_for
 from gridref.adapters.http.metrics import Metrics
 from gridref.adapters.http.objects import Answer, answer, representation
-from gridref.adapters.http.pages import (
-    as_json,
-    catalog_document,
-    folder_page,
-    index_document,
-    index_page,
-)
+from gridref.adapters.http.pages import as_json, folder_page
 from gridref.adapters.http.policy import public_text
+from gridref.adapters.http.routes import Asked, answer_for, problem
 from gridref.adapters.http.site import VIEWS, ServedCatalog, Site, SiteOptions
 from gridref.adapters.http.visitors import Visitors
 from gridref.errors import CatalogError, GridrefError
@@ -218,7 +213,7 @@ class GridrefApp:
             return "other"
         view, _, key = rest.partition("/")
         if catalog is None or view not in VIEWS:
-            await self._page(scope, sender, name, catalog if not rest else None)
+            await self._page(scope, sender, catalog)
             return "page"
         key = catalog.asked_key(key)
         virtual_object = catalog.spaces[view].peek(key)
@@ -288,26 +283,23 @@ class GridrefApp:
             return
         await sender.plain(404, "no such key\n")
 
-    async def _page(
-        self, scope: Scope, sender: _Sender, name: str, catalog: ServedCatalog | None
-    ) -> None:
-        path = scope["path"]
-        if catalog is not None:
-            document = await self._in_thread(catalog_document, catalog)
-            await sender.page(200, as_json(document), b"application/json")
-        elif path in ("", "/"):
-            if b"text/html" in dict(scope["headers"]).get(b"accept", b""):
-                await sender.page(200, index_page(self.site.catalogs), b"text/html; charset=utf-8")
-            else:
-                document = index_document(self.site.catalogs, self.site.problems)
-                await sender.page(200, as_json(document), b"application/json")
-        elif path == "/healthz":
+    async def _page(self, scope: Scope, sender: _Sender, catalog: ServedCatalog | None) -> None:
+        if scope["path"] == "/healthz":
             await sender.plain(200, "ok\n")
-        elif path == "/metrics":
+        elif scope["path"] == "/metrics":
             text = self.metrics.render(self._gauges())
             await sender.page(200, text.encode(), b"text/plain; version=0.0.4; charset=utf-8")
         else:
+            await self._routed(Asked.of(scope), sender, catalog)
+
+    async def _routed(self, asked: Asked, sender: _Sender, catalog: ServedCatalog | None) -> None:
+        page = await self._in_thread(answer_for, self.site, catalog, asked)
+        if page is None and asked.by_browser:
+            page = problem(asked, 404, "Nothing is here", "No catalog or array has this address.")
+        if page is None:
             await sender.plain(404, "nothing is here\n")
+        else:
+            await sender.page(page.status, page.body, page.content_type, *page.headers)
 
     def _gauges(self) -> dict[str, tuple[str, float]]:
         catalogs = self.site.catalogs.values()
@@ -332,7 +324,12 @@ class GridrefApp:
         if sender.started:
             self.metrics.count_aborted()
             raise ConnectionAbortedError(without_secrets(str(error))) from error
-        body = as_json({"error": type(error).__name__, "reason": public_text(error)})
+        asked, reason = Asked.of(scope), public_text(error)
+        if asked.by_browser:
+            page = problem(asked, 502, "This could not be read", reason)
+            await sender.page(page.status, page.body, page.content_type, *page.headers)
+            return
+        body = as_json({"error": type(error).__name__, "reason": reason})
         await sender.page(502, body, b"application/json", (b"cache-control", b"no-store"))
 
     async def _in_thread(self, function: Any, *arguments: Any) -> Any:

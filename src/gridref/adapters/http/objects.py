@@ -12,7 +12,7 @@ from gridref.adapters.http.requests import Preconditions, UnsatisfiableError, pa
 from gridref.cache import LRU
 from gridref.serve.objects import LiteralSegment, VirtualObject
 
-__all__ = ["Answer", "Representation", "answer", "representation"]
+__all__ = ["MIN_GZIP_BYTES", "Answer", "Representation", "answer", "representation", "takes_gzip"]
 
 METADATA_TYPE = "application/json"
 CHUNK_TYPE = "application/octet-stream"
@@ -71,7 +71,7 @@ def representation(
     plain = Representation(virtual_object, size, METADATA_TYPE if metadata else CHUNK_TYPE)
     if not metadata or size < MIN_GZIP_BYTES or "range" in headers:
         return plain
-    if not _takes_gzip(headers.get("accept-encoding", "")):
+    if not takes_gzip(headers.get("accept-encoding", "")):
         return plain
     (segment,) = virtual_object.segments
     assert isinstance(segment, LiteralSegment)
@@ -88,7 +88,7 @@ def _gzipped(etag: str, data: bytes) -> bytes:
     return _GZIPPED.get_or_load(etag, lambda: gzip.compress(data, 6, mtime=0))
 
 
-def _takes_gzip(accepted: str) -> bool:
+def takes_gzip(accepted: str) -> bool:
     """Whether ``Accept-Encoding`` allows gzip: RFC 9110, section 12.5.3."""
     weights = dict(map(_weight_of, accepted.split(",")))
     return weights.get("gzip", weights.get("*", 0)) > 0

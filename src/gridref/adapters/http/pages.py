@@ -11,7 +11,7 @@ from urllib.parse import quote
 from gridref.adapters.http.site import VIEWS, ServedCatalog
 from gridref.serve.protocols import ArraySpace
 
-__all__ = ["catalog_document", "folder_page", "index_document", "index_page"]
+__all__ = ["as_json", "catalog_document", "folder_page", "index_document"]
 
 
 def index_document(
@@ -48,16 +48,6 @@ def _arrays(space: ArraySpace) -> dict[str, Any]:
             "why_not_sharded": view.shard_reason,
         }
     return shown
-
-
-def index_page(catalogs: Mapping[str, ServedCatalog]) -> bytes:
-    """The list of catalogs for people."""
-    items = [
-        (f"/{quote(name)}/{view}/", f"{name}: {view}")
-        for name in sorted(catalogs)
-        for view in VIEWS
-    ]
-    return _page("gridref", items)
 
 
 def folder_page(catalog: ServedCatalog, view: str, path: str) -> bytes:

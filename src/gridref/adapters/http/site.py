@@ -11,14 +11,13 @@ from typing import Any
 import pandas as pd
 
 from gridref.adapters.http.policy import public_text
-from gridref.catalog import ROOT_FILE, open_catalog
+from gridref.catalog import ROOT_FILE, CatalogGroup, open_catalog
 from gridref.errors import InvalidRequestError
 from gridref.io import Allow, SourcePool, absolute_url, describe_source, is_local
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import Source
 from gridref.serve.names import IN_ADDRESSES, asked_key, shown_names, with_shown_names
 from gridref.serve.objects import KeySpace, ObjectReader
-from gridref.serve.protocols import ArraySpace
 from gridref.serve.reader import Reader
 from gridref.serve.views import View, ViewOptions
 from gridref.workflows.opening import CACHE_BYTES, view_options
@@ -83,15 +82,21 @@ class ServedCatalog:
         Its name with the beginning of its digest, ``name@digest``; empty for a group in memory.
     version
         The catalog's root file, as it was when it was opened; None for a group in memory.
+    group
+        What is shown, under the names that stand in addresses.
+    kept
+        The catalog; None for a group in memory.
     shown_as
         Names that cannot stand in addresses, by what is shown instead.
     """
 
     name: str
     address: str
-    spaces: Mapping[str, ArraySpace]
+    spaces: Mapping[str, KeySpace]
     reader: ObjectReader
     version: Source | None
+    group: VirtualGroup
+    kept: CatalogGroup | None = None
     pinned: str = ""
     shown_as: Mapping[str, str] = field(default_factory=dict)
 
@@ -244,7 +249,8 @@ class Site:
         named = with_shown_names(group, IN_ADDRESSES)
         spaces = {view: KeySpace(named, self.options.view(view)) for view in VIEWS}
         objects = ObjectReader(reader)
-        return ServedCatalog(name, address, spaces, objects, version, pinned, shown_as)
+        kept = group if isinstance(group, CatalogGroup) else None
+        return ServedCatalog(name, address, spaces, objects, version, named, kept, pinned, shown_as)
 
     def _pin(self, name: str, shown: ServedCatalog) -> None:
         """Keep a catalog under its digest, and few of those that it replaced."""

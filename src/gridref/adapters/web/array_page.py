@@ -1,0 +1,205 @@
+"""The page of an array: dimensions, grid, codecs, chunk map, sizes, and how to open it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gridref.adapters.picture import chunk_map_svg, stored_edges
+from gridref.adapters.web.catalog_page import sizes_in_words
+from gridref.adapters.web.chunk_map import MapAxes
+from gridref.adapters.web.frame import attributes_section, page, pairs, section, table
+from gridref.adapters.web.links import Links
+from gridref.adapters.web.markup import Content, Markup, tag
+from gridref.adapters.web.snippets import snippets
+from gridref.adapters.words import human_bytes
+from gridref.errors import GridrefError
+from gridref.model.array import VirtualArray
+from gridref.serve.views import ArrayView
+from gridref.typing import Int64Array
+
+__all__ = ["array_page"]
+
+MOST_ENCODINGS = 50
+
+
+def array_page(
+    links: Links,
+    name: str,
+    path: str,
+    array: VirtualArray,
+    views: dict[str, ArrayView | GridrefError],
+    origin: str,
+) -> bytes:
+    """The page of an array.
+
+    Parameters
+    ----------
+    links
+        Where things lie, as seen from it.
+    name, path
+        The catalog's name, and the array's path in it, as they stand in addresses.
+    array
+        The array.
+    views
+        How it is shown, by the name of the view; or why it cannot be.
+    origin
+        The server's address, for lines to copy.
+    """
+    above = [(name, links.catalog(name))]
+    body: Sequence[Content] = (
+        tag(
+            "p", tag("code", sizes_in_words(array)), ", ", human_bytes(array.nbytes), class_="lead"
+        ),
+        _dimensions(array),
+        attributes_section(array.attrs),
+        _grid(array),
+        _encodings(array),
+        _views(views),
+        _chunk_map(links, name, path, array),
+        _opening(origin, links.view(origin, name), path),
+    )
+    return page(path, links, *body, way=above, scripts=("copy.js", "chunk-map.js"))
+
+
+def _dimensions(array: VirtualArray) -> Content:
+    if not array.ndim:
+        return section("Dimensions", tag("p", "None: a single value."))
+    rows = []
+    for axis, (dim, grid_axis) in enumerate(zip(array.dims, array.grid.axes, strict=True)):
+        edges = stored_edges(array, axis)
+        rows.append((dim, array.shape[axis], grid_axis.n_chunks, len(edges), _lengths(edges)))
+    heads = ("dimension", "length", "blocks", "stored chunks", "elements of a chunk")
+    return section("Dimensions", table(heads, rows, "Dimensions"))
+
+
+def _lengths(edges: Int64Array) -> str:
+    if not edges.size:
+        return "none"
+    low, high = int(edges.min()), int(edges.max())
+    return str(low) if low == high else f"{low} to {high}"
+
+
+def _grid(array: VirtualArray) -> Content:
+    if not array.ndim or not array.size:
+        return None
+    told = "Blocks and stored chunks, edges to scale; grey blocks are in no file."
+    drawing = chunk_map_svg(array).replace("<svg ", f'<svg role="img" aria-label="{told}" ', 1)
+    figure = tag(
+        "figure", Markup(drawing), tag("figcaption", told), class_="drawing wide", tabindex=0
+    )
+    return section("Grid", figure)
+
+
+def _encodings(array: VirtualArray) -> Content:
+    rows = [
+        (
+            str(number),
+            " × ".join(map(str, encoding.chunk_shape)) or "1",
+            str(encoding.dtype),
+            " → ".join(codec.name for codec in encoding.codecs),
+            str(encoding.edge),
+        )
+        for number, encoding in enumerate(array.encodings[:MOST_ENCODINGS])
+    ]
+    heads = ("encoding", "stored chunk", "stored as", "codecs", "chunks at the far edge")
+    return section("Encodings", table(heads, rows, "Encodings of stored chunks"))
+
+
+def _views(views: dict[str, ArrayView | GridrefError]) -> Content:
+    shown = [
+        (name, f"cannot: {view}" if isinstance(view, GridrefError) else _shown(view))
+        for name, view in views.items()
+    ]
+    return section("As Zarr", pairs(shown))
+
+
+def _shown(view: ArrayView) -> str:
+    shape = view.metadata.grid.to_json()
+    words = f"{view.view.value}, {shape['name']} grid of {view.metadata.grid.n_chunks:,} chunks"
+    return f"{words}; not as stored: {view.reason}" if view.reason else words
+
+
+def _chunk_map(links: Links, name: str, path: str, array: VirtualArray) -> Content:
+    if not array.ndim or not array.size:
+        return None
+    axes = MapAxes.of(array)
+    dims = [None if axis is None else array.dims[axis] for axis in (axes.rows, axes.columns)]
+    canvas = tag(
+        "canvas",
+        "A map of the stored chunks.",
+        id="chunk-map",
+        tabindex=0,
+        role="img",
+        aria_describedby="chunk-told",
+        aria_label="Map of stored chunks: arrow keys move from chunk to chunk, plus and minus zoom",
+        data_map=links.of_array("chunks", name, path),
+        data_place=links.of_array("place", name, path),
+        data_sizes=links.of_array("sizes", name, path),
+        data_rows=dims[0],
+        data_columns=dims[1],
+        data_axes=",".join(
+            map(str, [axis for axis in (axes.rows, axes.columns) if axis is not None])
+        ),
+        data_hidden=",".join(f"{axis}:{count}" for axis, count in axes.hidden),
+    )
+    return section(
+        "Chunk map",
+        tag("noscript", tag("p", "The map is drawn by a script.")),
+        tag("div", _colouring(), _hidden_axes(array, axes), class_="controls"),
+        tag("div", canvas, class_="canvas"),
+        tag("p", id="chunk-told", role="status"),
+        tag("h3", "Sizes of stored chunks"),
+        tag("div", id="sizes", aria_live="polite"),
+        class_="scripted",
+    )
+
+
+def _colouring() -> Content:
+    options = [("state", "present or missing"), ("source", "source"), ("size", "stored size")]
+    choices = [tag("option", words, value=value) for value, words in options]
+    zooms = [
+        tag("button", sign, type="button", data_zoom=step, aria_label=words)
+        for sign, step, words in (
+            ("+", "2", "Zoom in"),
+            ("−", "0.5", "Zoom out"),
+            ("⤢", "0", "All"),
+        )
+    ]
+    return [tag("label", "Colours by ", tag("select", choices, id="colours")), " ", zooms]
+
+
+def _hidden_axes(array: VirtualArray, axes: MapAxes) -> Content:
+    return [
+        tag(
+            "label",
+            f"{array.dims[axis]}: chunk ",
+            tag("span", "0", class_="at"),
+            f" of {count}",
+            tag(
+                "input",
+                type="range",
+                min=0,
+                max=count - 1,
+                value=0,
+                class_="hidden-axis",
+                data_axis=axis,
+            ),
+        )
+        for axis, count in axes.hidden
+        if count > 1
+    ]
+
+
+def _opening(origin: str, view: str, path: str) -> Content:
+    parts = [
+        tag(
+            "div",
+            tag("h3", each.language),
+            tag("button", "Copy", type="button", class_="copy", aria_label=f"Copy {each.language}"),
+            tag("pre", tag("code", each.code), tabindex=0),
+            tag("p", each.note) if each.note else None,
+            class_="snippet",
+        )
+        for each in snippets(view, path)
+    ]
+    return section("Open it", parts, data_origin=origin)

@@ -1,0 +1,19 @@
+// Lines to copy name the server as this browser reaches it, and buttons copy them.
+
+const root = new URL(document.querySelector("nav a").getAttribute("href"), location.href).href;
+for (const code of document.querySelectorAll("[data-origin] code")) {
+  const written = code.closest("[data-origin]").dataset.origin;
+  code.textContent = code.textContent.replaceAll(`${written}/`, root);
+}
+for (const button of document.querySelectorAll(".copy")) {
+  button.addEventListener("click", async () => {
+    const code = button.parentElement.querySelector("code");
+    if (navigator.clipboard) {
+      await navigator.clipboard.writeText(code.textContent);
+    } else {
+      getSelection().selectAllChildren(code); // browsers let pages copy over HTTPS only
+    }
+    button.textContent = navigator.clipboard ? "Copied" : "Selected: Ctrl+C copies";
+    setTimeout(() => (button.textContent = "Copy"), 2000);
+  });
+}

@@ -1,0 +1,167 @@
+"""The page of a catalog: its tree, attributes, sources and what differed between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gridref.adapters.web.frame import attributes_section, page, pairs, section, shortened, table
+from gridref.adapters.web.links import Links
+from gridref.adapters.web.markup import Content, Markup, markup, tag
+from gridref.adapters.web.source_names import SourceNames
+from gridref.adapters.words import human_bytes
+from gridref.catalog import CatalogGroup
+from gridref.model.array import VirtualArray, VirtualGroup
+
+__all__ = ["catalog_page", "sizes_in_words"]
+
+MOST_SOURCES = 500
+MOST_ARRAYS = 5_000
+MOST_DRIFTS = 500
+
+
+def catalog_page(
+    links: Links,
+    name: str,
+    group: VirtualGroup,
+    kept: CatalogGroup | None,
+    left_out: Mapping[str, str],
+    origin: str,
+) -> bytes:
+    """The page of a catalog.
+
+    Parameters
+    ----------
+    links
+        Where things lie, as seen from it.
+    name
+        Its name in addresses.
+    group
+        What is shown, under the names of addresses.
+    kept
+        The catalog; None for a group in memory.
+    left_out
+        Arrays that Zarr cannot show, and why.
+    origin
+        The server's address, for what is copied.
+    """
+    title = shortened(str(group.attrs.get("title", "")), 200)
+    names = SourceNames.of(kept)
+    return page(
+        name,
+        links,
+        tag("p", title, class_="lead") if title else None,
+        _overview(links, name, group, kept, origin),
+        section("Arrays", _tree(links, name, group, left_out)),
+        attributes_section(group.attrs),
+        None if kept is None else _sources(kept, names),
+        None if kept is None else _drifts(kept.report.drifts, names),
+        scripts=("front.js", "copy.js"),
+    )
+
+
+def sizes_in_words(array: VirtualArray) -> str:
+    """Dimensions with their lengths, and the data type."""
+    sizes = ", ".join(f"{dim}: {n}" for dim, n in zip(array.dims, array.shape, strict=True))
+    return f"({sizes}) {array.dtype}"
+
+
+def _overview(
+    links: Links, name: str, group: VirtualGroup, kept: CatalogGroup | None, origin: str
+) -> Content:
+    arrays = group.all_arrays().values()
+    rows: list[tuple[str, Content]] = [
+        ("Extent", tag("span", class_="extent", data_from=f"{links.catalog(name)}/extent")),
+        ("Size", human_bytes(sum(array.nbytes for array in arrays))),
+        ("Opens at", tag("code", links.view(origin, name))),
+    ]
+    if kept is not None:
+        rows += [
+            ("Stored chunks", f"{kept.info.n_chunks:,} in {kept.info.n_sources:,} sources"),
+            ("Snapshot", kept.info.snapshot),
+            ("Tags", ", ".join(sorted(kept.info.tags))),
+            ("Digest", tag("code", kept.info.digest)),
+        ]
+    return tag("div", pairs(rows), data_origin=origin)
+
+
+def _tree(links: Links, name: str, group: VirtualGroup, left_out: Mapping[str, str]) -> Content:
+    n_arrays = len(group.all_arrays())
+    if n_arrays > MOST_ARRAYS:
+        return tag("p", f"{n_arrays:,} arrays: too many to list on a page; Zarr clients list them.")
+    return _branch(links, name, group, "", left_out)
+
+
+def _branch(
+    links: Links, name: str, group: VirtualGroup, above: str, left_out: Mapping[str, str]
+) -> Markup:
+    leaves = [
+        tag("li", _leaf(links, name, f"{above}{each}", array, left_out.get(f"{above}{each}", "")))
+        for each, array in group.arrays.items()
+    ]
+    branches = [
+        tag(
+            "li",
+            tag(
+                "details",
+                tag("summary", each),
+                _branch(links, name, below, f"{above}{each}/", left_out),
+                open=True,
+            ),
+        )
+        for each, below in group.groups.items()
+    ]
+    return tag("ul", leaves, branches, class_="tree")
+
+
+def _leaf(links: Links, name: str, path: str, array: VirtualArray, reason: str) -> Content:
+    attrs = array.attrs
+    told = attrs.get("long_name") or attrs.get("standard_name") or ""
+    units = f" [{attrs['units']}]" if isinstance(attrs.get("units"), str) else ""
+    return [
+        tag("a", path.rpartition("/")[2], href=links.of_array("array", name, path)),
+        " ",
+        tag("code", sizes_in_words(array)),
+        shortened(f" {told}{units}", 200),
+        tag("em", f" not shown as Zarr: {reason}") if reason else None,
+    ]
+
+
+def _sources(kept: CatalogGroup, names: SourceNames) -> Content:
+    sources = kept.source_list
+    total = sum(source.size_bytes or 0 for source in sources)
+    rows = [
+        (
+            names.name(source.url),
+            "?" if source.size_bytes is None else human_bytes(source.size_bytes),
+        )
+        for source in sources[:MOST_SOURCES]
+    ]
+    words = f"{len(sources):,} files of {human_bytes(total)}"
+    if len(sources) > MOST_SOURCES:
+        words += f"; the first {MOST_SOURCES} of them"
+    return section("Sources", tag("p", words), table(("file", "size"), rows, "Sources"))
+
+
+def _drifts(drifts: Iterable[Mapping[str, Any]], names: SourceNames) -> Content:
+    rows = list(drifts)
+    if not rows:
+        return section("Drift", tag("p", "The files do not differ in what the report looks at."))
+    heads = ("variable", "cause", "value", "files", "first", "last", "resolution")
+    cells = [
+        (
+            row["variable"] or "(all)",
+            row["cause"],
+            shortened(row["value"], 300),
+            row["n_files"],
+            _file(row["first_file"], names),
+            _file(row["last_file"], names),
+            row["resolution"],
+        )
+        for row in rows[:MOST_DRIFTS]
+    ]
+    return section("Drift", table(heads, cells, "What differed between the files"))
+
+
+def _file(address: str | None, names: SourceNames) -> Content:
+    return markup(names.name(address)) if address else None

@@ -1,0 +1,83 @@
+"""The list of catalogs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gridref.adapters.web.frame import page, section, shortened, table
+from gridref.adapters.web.links import Links
+from gridref.adapters.web.markup import Content, markup, tag
+from gridref.adapters.words import human_bytes
+from gridref.model.array import VirtualGroup
+
+__all__ = ["Listed", "front_page"]
+
+MOST_TITLE = 200
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A catalog in the list.
+
+    Attributes
+    ----------
+    name
+        Its name in addresses.
+    title
+        What its attributes call it; empty if they do not.
+    n_arrays, n_bytes
+        Its arrays, and the size of their elements.
+    """
+
+    name: str
+    title: str
+    n_arrays: int
+    n_bytes: int
+
+    @classmethod
+    def of(cls, name: str, group: VirtualGroup) -> Listed:
+        """From the catalog's root group."""
+        arrays = group.all_arrays().values()
+        title = shortened(str(group.attrs.get("title", "")), MOST_TITLE)
+        return cls(name, title, len(arrays), sum(array.nbytes for array in arrays))
+
+
+def front_page(links: Links, listed: Iterable[Listed], problems: Mapping[str, str]) -> bytes:
+    """The page at ``/``.
+
+    Extents in time and space need coordinates to be read: the page asks for those of the rows that
+    come into sight.
+    """
+    rows = [_row(links, each) for each in listed]
+    search = tag(
+        "p",
+        tag("label", "Find ", tag("input", type="search", id="find", autocomplete="off")),
+        " ",
+        tag("span", f"{len(rows)} catalogs", id="found", role="status"),
+        class_="scripted",
+        hidden=True,
+    )
+    heads = ("catalog", "title", "arrays", "size", "from … to")
+    shown = table(heads, rows, "Catalogs", id="catalogs") if rows else tag("p", "None yet.")
+    return page("gridref", links, search, shown, _problems(problems), scripts=("front.js",))
+
+
+def _row(links: Links, each: Listed) -> tuple[Content, ...]:
+    address = links.catalog(each.name)
+    place: dict[str, Any] = {"class_": "extent", "data_from": f"{address}/extent"}
+    return (
+        tag("a", each.name, href=address),
+        each.title,
+        each.n_arrays,
+        human_bytes(each.n_bytes),
+        tag("span", **place),
+    )
+
+
+def _problems(problems: Mapping[str, str]) -> Content:
+    if not problems:
+        return None
+    items = [tag("li", tag("strong", name), f": {text}") for name, text in sorted(problems.items())]
+    return section("Could not be opened again", tag("ul", markup(items)), class_="problem")

@@ -1,0 +1,51 @@
+"""Where pages, their data and Zarr views lie, as seen from one page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from gridref.adapters.web.assets import asset_version
+
+__all__ = ["ASSETS", "Links"]
+
+ASSETS = ".assets"
+"""Folder of scripts and styles: no catalog can have a name that begins with a dot."""
+
+
+@dataclass(frozen=True)
+class Links:
+    """Addresses relative to a page, which hold behind a proxy under another path too.
+
+    Attributes
+    ----------
+    root
+        From the page to the list of catalogs: ``""``, ``"../"``, ``"../../"``, …
+    """
+
+    root: str
+
+    @classmethod
+    def of_page(cls, path: str) -> Links:
+        """The links of the page at a path of the server, like ``"/cube/array/tas"``."""
+        return cls("../" * (path.count("/") - 1))
+
+    def front(self) -> str:
+        """The list of catalogs."""
+        return self.root or "./"
+
+    def asset(self, name: str) -> str:
+        """A script or style; another address whenever its content is another."""
+        return f"{self.root}{ASSETS}/{quote(name)}?v={asset_version(name)}"
+
+    def catalog(self, name: str) -> str:
+        """The page of a catalog."""
+        return f"{self.root or './'}{quote(name, safe='@')}"
+
+    def view(self, origin: str, name: str) -> str:
+        """The whole address of the view that every Zarr client reads."""
+        return f"{origin}/{quote(name, safe='@')}/portable"
+
+    def of_array(self, kind: str, name: str, path: str) -> str:
+        """Something about an array: ``"array"`` is its page; see `gridref.adapters.http.routes`."""
+        return f"{self.catalog(name)}/{kind}/{quote(path)}"

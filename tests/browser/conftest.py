@@ -1,0 +1,46 @@
+"""One Chromium for all tests, and the sample cube served."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gridref
+from gridref.adapters.http import create_app
+from tests.browser.visits import Visit, chromium
+from tests.uvicorn_server import running
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture
+def visit(browser: Any) -> Iterator[Visit]:
+    """A tab on which nothing may go wrong."""
+    opened = Visit(browser)
+    yield opened
+    violations = opened.violations()
+    opened.close()
+    assert not violations
+    assert not opened.problems
+
+
+@pytest.fixture(scope="session")
+def cube(sample_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The catalog of the sample files."""
+    catalog = tmp_path_factory.mktemp("catalogs") / "cube.gridref"
+    gridref.build(sorted(sample_data.glob("*.nc")), catalog, "time")
+    return catalog
+
+
+@pytest.fixture(scope="session")
+def served(cube: Path) -> Iterator[str]:
+    """The address of a server that shows it."""
+    with running(create_app([cube], access_log=False)) as url:
+        yield url

@@ -1,0 +1,193 @@
+"""Pages as people use them: in a real browser, by keyboard too, on a phone, in the dark."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+import gridref
+from gridref.adapters.http import create_app
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.encoding import Encoding, bytes_codec
+from gridref.model.manifest import ChunkManifest, Source
+from tests.browser.visits import Visit
+from tests.uvicorn_server import running
+
+READY = "document.getElementById('chunk-map').dataset.ready"
+
+
+def test_from_the_list_to_an_array_by_keyboard(visit: Visit, served: str) -> None:
+    page = visit.page
+    page.goto(served)
+    assert page.title() == "gridref"
+    page.get_by_text("2023-01-01T12:00:00 … 2024-02-29T12:00:00").wait_for()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to content"
+    page.get_by_role("link", name="cube").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/cube")
+    assert page.get_by_role("heading", level=1).text_content() == "cube"
+    assert page.get_by_text("14 files of").count() == 1
+    page.get_by_role("link", name="tas", exact=True).focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/cube/array/tas")
+    assert page.get_by_role("heading", level=1).text_content() == "tas"
+    assert page.get_by_role("navigation").get_by_role("link").all_text_contents() == [
+        "Catalogs",
+        "cube",
+    ]
+
+
+def test_the_chunk_map_tells_where_a_chunk_lies(
+    visit: Visit, served: str, sample_data: Path
+) -> None:
+    page = visit.page
+    page.goto(f"{served}/cube/array/tas")
+    visit.wait(READY)
+    page.locator("#chunk-map").focus()
+    for _ in range(3 * 4 + 2):  # chunks of 4 in January, by 3 along the longitudes
+        page.keyboard.press("ArrowRight")
+    told = page.locator("#chunk-told")
+    visit.wait("/bytes/.test(document.getElementById('chunk-told').textContent)")
+    name, start, stop = re.search(r"; (\S+), bytes (\d+) to (\d+)", told.text_content()).groups()
+    with h5py.File(sample_data / name) as file:
+        stored = file["tas"].id.get_chunk_info_by_coord((0, 0, 32))
+    assert name == "daily_2023-02.nc"
+    assert (int(start), int(stop)) == (stored.byte_offset, stored.byte_offset + stored.size)
+
+
+def test_sizes_are_those_of_the_files(visit: Visit, served: str, sample_data: Path) -> None:
+    page = visit.page
+    page.goto(f"{served}/cube/array/tas")
+    page.locator("#sizes table").wait_for()
+    sizes = []
+    for path in sample_data.glob("*.nc"):
+        with h5py.File(path) as file:
+            stored = file["tas"].id
+            sizes += [stored.get_chunk_info(i).size for i in range(stored.get_num_chunks())]
+    _, counts = np.unique(np.frexp(sizes)[1], return_counts=True)
+    shown = page.locator("#sizes tbody tr td:nth-of-type(1)").all_text_contents()
+    assert shown == [str(count) for count in counts]
+    assert f"{len(sizes)} range" in page.locator("#sizes caption").text_content()
+
+
+def test_what_is_hidden_from_the_map_has_a_slider(visit: Visit, served: str) -> None:
+    page = visit.page
+    page.goto(f"{served}/cube/array/tas")
+    visit.wait(READY)
+    slider = page.get_by_label("lat: chunk")
+    with page.expect_response(re.compile(r"/chunks/tas\?at=1$")):
+        slider.focus()
+        page.keyboard.press("ArrowRight")
+
+
+def test_lines_to_copy(browser: Any, served: str) -> None:
+    visit = Visit(browser, permissions=["clipboard-read", "clipboard-write"])
+    page = visit.page
+    page.goto(f"{served}/cube/array/tas")
+    page.get_by_role("button", name="Copy Python").click()
+    page.get_by_text("Copied").wait_for()
+    lines = page.evaluate("navigator.clipboard.readText()")
+    visit.close()
+    names: dict[str, Any] = {}
+    exec(lines, names)
+    assert (names["array"].values == gridref_values(served)).all()
+    assert not visit.problems
+
+
+def gridref_values(served: str) -> Any:
+    """The same array, read by another client."""
+    import tensorstore
+
+    spec = {"driver": "zarr3", "kvstore": f"{served}/cube/portable/tas/"}
+    return tensorstore.open(spec).result().read().result()
+
+
+@pytest.mark.parametrize("options", [{}, {"color_scheme": "dark"}, {"viewport": (360, 640)}])
+@pytest.mark.parametrize("path", ["/", "/cube", "/cube/array/tas", "/nowhere"])
+def test_everybody_gets_in(browser: Any, served: str, path: str, options: dict[str, Any]) -> None:
+    if "viewport" in options:
+        options = {"viewport": dict(zip(("width", "height"), options["viewport"], strict=True))}
+    visit = Visit(browser, **options)
+    page = visit.page
+    page.goto(f"{served}{path}")
+    page.wait_for_load_state("networkidle")
+    barriers, violations = visit.barriers(), visit.violations()
+    too_wide = page.evaluate("document.documentElement.scrollWidth > innerWidth")
+    visit.close()
+    assert not barriers
+    assert not violations
+    assert not too_wide
+    assert [each for each in visit.problems if "404" not in each] == []
+
+
+def test_a_server_of_two_thousand_catalogs(visit: Visit, cube: Path, tmp_path: Path) -> None:
+    for number in range(2_000):
+        shutil.copytree(cube, tmp_path / f"cube-{number}.gridref", copy_function=_link)
+    with running(create_app([tmp_path], access_log=False, reload_seconds=0)) as url:
+        page = visit.page
+        page.goto(url)
+        assert page.locator("#catalogs tbody tr").count() == 2_000
+        page.get_by_label("Find").fill("cube-1234")
+        assert page.locator("#found").text_content() == "1 of 2000 catalogs"
+        page.get_by_role("link", name="cube-1234").click()
+        page.wait_for_url("**/cube-1234")
+        page.goto("about:blank")
+    asked = [url for url in visit.asked if url.endswith("/extent")]
+    assert len(asked) < 200  # of what is in sight only
+
+
+def _link(source: str, target: str) -> None:
+    Path(target).symlink_to(source)
+
+
+def test_a_million_chunks(visit: Visit, tmp_path: Path) -> None:
+    path = tmp_path / "million.bin"
+    path.write_bytes(bytes(1 << 20))
+    status = path.stat()
+    numbers = np.arange(1_000_000)
+    manifest = ChunkManifest.from_columns(
+        [Source(str(path), status.st_size, status.st_mtime_ns)],
+        offset=numbers % 1000,
+        length=100 + numbers % 7,
+    )
+    encoding = Encoding((4, 4), np.dtype("u1"), (bytes_codec(np.dtype("u1")),))
+    array = VirtualArray.of_one_block(
+        (4_000, 4_000), np.dtype("u1"), encoding=encoding, manifest=manifest, dims=("y", "x")
+    )
+    with running(create_app({"m": VirtualGroup({"a": array})}, access_log=False)) as url:
+        page = visit.page
+        page.goto(f"{url}/m/array/a")
+        visit.wait(READY)
+        assert page.evaluate(READY) == "1000000"
+        page.locator("#sizes table").wait_for()
+        assert page.locator("#sizes tbody td").first.text_content() == "1000000"
+        page.locator("#chunk-map").focus()
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("ArrowRight")
+        # Chunk (1, 1) is row 1001 of the manifest: bytes 1 to 101.
+        page.get_by_text("Chunk y 1, x 1: byte range of a source, 100 B stored").wait_for()
+        page.get_by_text("; million.bin, bytes 1 to 101").wait_for()
+        assert str(tmp_path) not in page.content()
+
+
+def test_a_source_that_fails_is_told_in_words(
+    browser: Any, sample_data: Path, tmp_path: Path
+) -> None:
+    file = shutil.copy(sample_data / "daily_2023-01.nc", tmp_path / "gone.nc")
+    gridref.build([file], tmp_path / "one.gridref", "time")
+    with running(create_app([tmp_path / "one.gridref"], access_log=False)) as url:
+        Path(file).unlink()
+        visit = Visit(browser)
+        visit.page.goto(url)
+        visit.page.get_by_text("not read:").wait_for()
+        text = visit.page.locator(".extent").text_content()
+        visit.close()
+    assert "gone.nc" in text
+    assert str(tmp_path) not in text

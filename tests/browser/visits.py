@@ -1,0 +1,108 @@
+"""A real Chromium without a window, and what is wrong on the pages that it visits."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+WEB = Path(__file__).resolve().parents[2] / "web"
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+_NOTES_VIOLATIONS = """
+    window.violations = [];
+    document.addEventListener("securitypolicyviolation", (event) =>
+        window.violations.push(`${event.violatedDirective}: ${event.blockedURI}`));
+"""
+
+
+def missing(reason: str) -> None:
+    """Skip; fail where everything has to be there."""
+    (pytest.fail if os.environ.get("GRIDREF_REQUIRE_DATA") else pytest.skip)(reason)
+
+
+def npm_package(name: str) -> Path:
+    """The folder of a package that `web/package.json` names; they are installed if need be."""
+    folder = WEB / "node_modules" / name
+    if not folder.is_dir():
+        if shutil.which("npm") is None:
+            missing("npm is not installed")
+        command = ["npm", "install", "--no-package-lock", "--no-audit", "--no-fund"]
+        subprocess.run(command, cwd=WEB, check=True, capture_output=True, timeout=120)
+    return folder
+
+
+@contextlib.contextmanager
+def chromium() -> Iterator[Any]:
+    """Chromium, started; skips the test where there is none."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    program = next(filter(None, map(shutil.which, NAMES)), None)
+    if program is None:
+        missing("Chromium is not installed")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+class Visit:
+    """A tab, and what goes wrong in it.
+
+    Parameters
+    ----------
+    browser
+        Chromium.
+    **options
+        Of the tab, like ``color_scheme``.
+    """
+
+    def __init__(self, browser: Any, **options: Any) -> None:
+        self._context = browser.new_context(**options)
+        self.page = self._context.new_page()
+        self.page.set_default_timeout(15_000)
+        self.page.add_init_script(_NOTES_VIOLATIONS)
+        self.problems: list[str] = []
+        self.asked: list[str] = []
+        self.page.on("console", self._note)
+        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+
+    def _note(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self.problems.append(f"{message.type}: {message.text}")
+
+    def wait(self, expression: str, seconds: float = 15) -> Any:
+        """Wait until a JavaScript expression is true; gives its value."""
+        give_up = time.monotonic() + seconds
+        while not (value := self.page.evaluate(expression)):  # wait_for_function needs eval
+            assert time.monotonic() < give_up, f"not so after {seconds} s: {expression}"
+            self.page.wait_for_timeout(20)
+        return value
+
+    def violations(self) -> list[str]:
+        """What the Content-Security-Policy of the page kept from happening."""
+        return self.page.evaluate("window.violations")
+
+    def barriers(self) -> list[str]:
+        """What axe-core finds that is serious or worse."""
+        source = (npm_package("axe-core") / "axe.min.js").read_text()
+        self.page.evaluate(source + "; null")
+        found = self.page.evaluate("axe.run().then((result) => result.violations)")
+        return [
+            json.dumps({"id": each["id"], "nodes": [node["html"] for node in each["nodes"]]})
+            for each in found
+            if each["impact"] in ("serious", "critical")
+        ]
+
+    def close(self) -> None:
+        """Close the tab."""
+        self._context.close()
