@@ -18,7 +18,7 @@ from rich.console import Console
 
 import gridref
 from gridref.adapters.cli.progress import ScanProgress
-from gridref.adapters.words import human_bytes
+from gridref.adapters.describing import human_bytes
 from gridref.errors import (
     FilesFailedError,
     InvalidRequestError,

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from gridref.model.array import VirtualArray
 from gridref.model.encoding import Codec
 
-__all__ = ["codecs_in_words", "edges_in_words", "several"]
+__all__ = ["codecs_in_words", "edges_in_words", "human_bytes", "several"]
 
 
 def several(values: Collection[str], limit: int = 3) -> str:
@@ -32,3 +32,12 @@ def edges_in_words(array: VirtualArray) -> str:
             low, high = int(edges.min()), int(edges.max())
             parts.append(f"{axis.n_chunks} of {low}" + (f" to {high}" if high != low else ""))
     return ", ".join(parts) or str(array.n_blocks)
+
+
+def human_bytes(n_bytes: float) -> str:
+    """A size as people write it, like ``1.2 MB``."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if abs(n_bytes) < 1000 or unit == "TB":
+            return f"{n_bytes:.0f} {unit}" if unit == "B" else f"{n_bytes:.1f} {unit}"
+        n_bytes /= 1000
+    raise AssertionError

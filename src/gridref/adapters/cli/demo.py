@@ -15,7 +15,7 @@ from zarr.core.buffer import Buffer, BufferPrototype
 
 import gridref
 from gridref.adapters.cli.drawing import draw_grid, draw_tree
-from gridref.adapters.words import human_bytes
+from gridref.adapters.describing import human_bytes
 from gridref.adapters.zarr.store import GridrefStore
 from gridref.errors import InvalidRequestError
 from gridref.formats.hdf5.original import OriginalFile

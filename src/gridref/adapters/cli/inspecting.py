@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gridref.adapters.words import human_bytes
+from gridref.adapters.describing import human_bytes
 from gridref.errors import NotRepresentableError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.manifest import ChunkState, Source

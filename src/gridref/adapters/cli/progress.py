@@ -43,7 +43,7 @@ class _TrafficColumn(ProgressColumn):
         self.traffic: Traffic | None = None
 
     def render(self, task: Task) -> Text:
-        from gridref.adapters.words import human_bytes
+        from gridref.adapters.describing import human_bytes
 
         if self.traffic is None:
             return Text()

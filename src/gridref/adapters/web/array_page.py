@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gridref.adapters.picture import chunk_map_svg, stored_edges
+from gridref.adapters.describing import human_bytes
+from gridref.adapters.picture import ChunkMap, stored_edges
 from gridref.adapters.web.catalog_page import sizes_in_words
 from gridref.adapters.web.chunk_map import MapAxes
 from gridref.adapters.web.frame import attributes_section, page, pairs, section, table
 from gridref.adapters.web.links import Links
 from gridref.adapters.web.markup import Content, Markup, tag
 from gridref.adapters.web.snippets import snippets
-from gridref.adapters.words import human_bytes
 from gridref.errors import GridrefError
 from gridref.model.array import VirtualArray
 from gridref.serve.views import ArrayView
@@ -83,7 +83,7 @@ def _grid(array: VirtualArray) -> Content:
     if not array.ndim or not array.size:
         return None
     told = "Blocks and stored chunks, edges to scale; grey blocks are in no file."
-    drawing = chunk_map_svg(array).replace("<svg ", f'<svg role="img" aria-label="{told}" ', 1)
+    drawing = ChunkMap(array).to_svg().replace("<svg ", f'<svg role="img" aria-label="{told}" ', 1)
     figure = tag(
         "figure", Markup(drawing), tag("figcaption", told), class_="drawing wide", tabindex=0
     )

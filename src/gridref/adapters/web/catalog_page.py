@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from gridref.adapters.describing import human_bytes
 from gridref.adapters.web.frame import attributes_section, page, pairs, section, shortened, table
 from gridref.adapters.web.links import Links
 from gridref.adapters.web.markup import Content, Markup, markup, tag
 from gridref.adapters.web.source_names import SourceNames
-from gridref.adapters.words import human_bytes
 from gridref.catalog import CatalogGroup
 from gridref.model.array import VirtualArray, VirtualGroup
 

@@ -25,8 +25,8 @@ from gridref.typing import Int64Array
 
 __all__ = [
     "MOST_CHUNKS",
-    "ChunkMap",
     "MapAxes",
+    "MapColumns",
     "SizeCounts",
     "chunk_at",
     "chunk_map",
@@ -68,7 +68,7 @@ class MapAxes:
 
 
 @dataclass(frozen=True, eq=False)
-class ChunkMap:
+class MapColumns:
     """Chunks by their place on a map.
 
     Attributes
@@ -114,7 +114,7 @@ class ChunkMap:
         return b"".join([size, text, *(column.tobytes() for column in columns)])
 
 
-def chunk_map(array: VirtualArray, hidden_at: Sequence[int] = ()) -> ChunkMap:
+def chunk_map(array: VirtualArray, hidden_at: Sequence[int] = ()) -> MapColumns:
     """The map of an array.
 
     Parameters
@@ -139,7 +139,7 @@ def chunk_map(array: VirtualArray, hidden_at: Sequence[int] = ()) -> ChunkMap:
     at = row * len(column_starts) + column
     stored, source, state = _placed(rows, at, len(row_starts) * len(column_starts))
     hidden = tuple(elements.values())
-    return ChunkMap(n_left_out, hidden, row_starts, column_starts, stored, source, state)
+    return MapColumns(n_left_out, hidden, row_starts, column_starts, stored, source, state)
 
 
 def _along(listed: ListedChunks, axis: int | None) -> tuple[Int64Array, NDArray[np.float64]]:

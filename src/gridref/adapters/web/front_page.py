@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gridref.adapters.describing import human_bytes
 from gridref.adapters.web.frame import page, section, shortened, table
 from gridref.adapters.web.links import Links
 from gridref.adapters.web.markup import Content, markup, tag
-from gridref.adapters.words import human_bytes
 from gridref.model.array import VirtualGroup
 
 __all__ = ["Listed", "front_page"]
