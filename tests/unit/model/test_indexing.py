@@ -9,6 +9,7 @@ import pytest
 
 from gridref.errors import InvalidRequestError, NotRepresentableError
 from gridref.model.array import MISSING_BLOCK, VirtualArray
+from gridref.model.blocks import common_along
 from gridref.model.encoding import EdgePolicy
 from gridref.model.indexing import arithmetic_runs, flip, getitem, isel, split_blocks
 from gridref.model.joining import concatenate, missing_array, recast
@@ -193,3 +194,42 @@ def test_recast_refuses_a_fill_value_that_the_stored_dtype_lacks() -> None:
     strings = VirtualArray.from_numpy(np.array([b"ab", b"c"]), ("x",))
     wider = recast(strings, np.dtype("S5"), b"")
     assert read_slowly(wider).tolist() == [b"ab", b"c"]
+
+
+def test_axes_are_counted_from_the_end_too() -> None:
+    values = np.arange(4 * 5 * 6).reshape(4, 5, 6)
+    turned = transpose(array(values, (3, 2, 4)), (-1, 0, -2))
+    assert turned.dims == ("y", "time", "x")
+    np.testing.assert_array_equal(read_slowly(turned), values.transpose(2, 0, 1))
+
+
+@pytest.mark.parametrize("order", [(0, 0), (0,), (0, 2), (0, -3)])
+def test_what_permutes_no_axes_is_refused(order: tuple[int, ...]) -> None:
+    with pytest.raises(InvalidRequestError, match="does not permute 2 axes"):
+        transpose(array(), order)
+
+
+@pytest.mark.parametrize("row", [0, 4, 5, 19, 20, 22])
+@pytest.mark.parametrize("edge", list(EdgePolicy))
+def test_one_row_of_every_chunk_can_be_taken(row: int, edge: EdgePolicy) -> None:
+    """Chunks cut short at the end of an axis hold fewer elements than the others."""
+    both = concatenate([array(edge=edge, compressed=True), array(edge=edge)], 0)
+    for shift in (0, 23):
+        one = getitem(both, (row + shift,))
+        assert one.dims == ("x",)
+        np.testing.assert_array_equal(read_slowly(one), VALUES[row])
+        np.testing.assert_array_equal(read_slowly(expand_dims(one, 1, "z"))[:, 0], VALUES[row])
+
+
+def test_nothing_cannot_be_concatenated() -> None:
+    with pytest.raises(InvalidRequestError, match="nothing to concatenate"):
+        concatenate([], 0)
+
+
+def test_what_present_blocks_agree_on() -> None:
+    """A block that is missing says nothing, wherever it stands."""
+    values = np.array([[9, 1, 1], [2, 2, 9], [3, 9, 3]])
+    present = values != 9
+    assert common_along(values, present, 0).tolist() == [1, 2, 3]
+    assert common_along(values, np.ones((3, 3), bool), 0) is None
+    assert common_along(values.T, present.T, 1).tolist() == [1, 2, 3]

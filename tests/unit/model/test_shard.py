@@ -89,3 +89,10 @@ def test_boxes_hold_exactly_the_interval(counts):
         held = [numbers[tuple(slice(a, b) for a, b in box)].reshape(-1) for box in boxes]
         assert np.concatenate(held).tolist() == list(range(first, stop))
         assert len(boxes) <= max(1, 2 * len(counts) - 1)
+
+
+@pytest.mark.parametrize("edges", [(4, 5), (5, 4), (3, 3)])
+def test_each_edge_of_a_layout_has_to_be_divisible(edges):
+    with pytest.raises(InvalidRequestError, match="not divisible by 2"):
+        ShardLayout(ChunkGrid((GridAxis.from_edges(edges),)), (2,))
+    assert ShardLayout(ChunkGrid((GridAxis.from_edges((4, 2)),)), (2,)).chunk_shape == (2,)

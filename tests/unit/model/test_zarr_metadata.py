@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from typing import Any
 
@@ -152,3 +153,23 @@ def test_chunk_keys() -> None:
     document = {**metadata.to_json(), "chunk_key_encoding": {"name": "v2"}}
     assert ArrayMetadata.from_json(document).chunk_key((1, 0)) == "1.0"
     assert ArrayMetadata.from_json(document).chunk_key(()) == "0"
+
+
+@pytest.mark.parametrize("code", ["M8[s]", "M8[10ms]", "m8[ns]", "m8[7D]", "M8[h]"])
+def test_times_keep_kind_unit_and_factor(code: str) -> None:
+    dtype = np.dtype(code)
+    document: Any = data_type_to_json(dtype)
+    assert data_type_from_json(document) == dtype
+    factor = document["configuration"].pop("scale_factor", 1)
+    assert data_type_from_json(document) == np.dtype(code.replace(f"[{factor}", "["))
+
+
+@pytest.mark.parametrize(("name", "size"), [("r8", 1), ("r16", 2), ("r800", 100)])
+def test_raw_bits_are_whole_bytes(name: str, size: int) -> None:
+    assert data_type_from_json(name) == np.dtype(f"V{size}")
+
+
+@pytest.mark.parametrize("name", ["r7", "r12", "r", "rx8", "float24", ""])
+def test_unknown_data_types_are_refused_by_name(name: str) -> None:
+    with pytest.raises(InvalidRequestError, match=re.escape(repr(name))):
+        data_type_from_json(name)
