@@ -14,10 +14,12 @@ from gridref.catalog.damage import refusing_damage
 from gridref.catalog.entries import ChunkCounts
 from gridref.catalog.parts import Part
 from gridref.catalog.segments import Layout, Segment, whole
+from gridref.catalog.statistics import ChunkStatistics
 from gridref.errors import InvalidRequestError, Place
 from gridref.forks import new_lock
 from gridref.model.array import BlockTable
 from gridref.model.manifest import ChunkManifest
+from gridref.typing import Int64Array
 
 __all__ = ["ParquetBlocks", "ParquetManifest"]
 
@@ -73,6 +75,13 @@ class ParquetManifest:
                 f"rows {int(wanted.min())}..{int(wanted.max())} of a manifest of {self.n_rows}"
             )
         return self.part.chunks.take(wanted + self.part.rows(self.path).first_chunk)
+
+    def statistics(self, rows: Int64Array) -> ChunkStatistics:
+        """What is known of the values in chunks."""
+        table = self.part.statistics
+        if table is None:
+            return ChunkStatistics.unknown(len(rows))
+        return table.take(rows + self.part.rows(self.path).first_chunk)
 
 
 class ParquetBlocks:

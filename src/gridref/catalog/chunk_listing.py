@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from gridref.catalog.statistics import STATISTICS_SCHEMA, ChunkStatistics, statistics_of
 from gridref.catalog.tables import PER_AXIS, ROW_GROUP_ROWS, per_axis_column
 from gridref.model.array import VirtualArray
 from gridref.model.listing import NO_ROW, ChunkListing, ListedChunks
@@ -23,6 +25,7 @@ __all__ = [
     "list_chunks",
     "listed_sources",
     "referenced_chunks",
+    "summed_statistics",
 ]
 
 CHUNK_STATES = (*(state.name.lower() for state in ChunkState), "pending")
@@ -42,6 +45,7 @@ CHUNK_LISTING_SCHEMA = pa.schema(
         pa.field("length", pa.int64()),
         pa.field("stored_bytes", pa.int64(), nullable=False),
         pa.field("decoded_bytes", pa.int64()),
+        *STATISTICS_SCHEMA,
     ]
 )
 """Columns of a listing; `gridref.CatalogGroup.chunks` says what they mean."""
@@ -111,6 +115,12 @@ class _Batch:
         """Null but for byte ranges."""
         return pa.array(column, mask=self.rows.state != ChunkState.RANGE)
 
+    @cached_property
+    def statistics(self) -> Mapping[str, pa.Array]:
+        """What is known of the values, by column."""
+        columns = statistics_of(self.listed).to_arrow()
+        return dict(zip(STATISTICS_SCHEMA.names, columns, strict=True))
+
     @property
     def block(self) -> NDArray[np.int64]:
         """int64 (n, ndim), coords of the blocks."""
@@ -134,7 +144,32 @@ _COLUMNS: dict[str, Callable[[_Batch], pa.Array]] = {
         np.where(batch.rows.state == ChunkState.MISSING, 0, batch.rows.length)
     ),
     "decoded_bytes": lambda batch: _decoded_bytes(batch.array, batch.listed),
+    "n_valid": lambda batch: batch.statistics["n_valid"],
+    "min": lambda batch: batch.statistics["min"],
+    "max": lambda batch: batch.statistics["max"],
 }
+
+
+_SUMMARY = pa.schema(
+    [("path", pa.string()), ("n_chunks", pa.int64()), ("n_known", pa.int64()), *STATISTICS_SCHEMA]
+)
+
+
+def summed_statistics(arrays: Mapping[str, VirtualArray]) -> pa.Table:
+    """What is known of the values of whole arrays; see `gridref.CatalogGroup.statistics`."""
+    rows = []
+    for path, array in arrays.items():
+        pieces = ChunkListing(array).pieces(ROW_GROUP_ROWS)
+        every = ChunkStatistics.joined([statistics_of(listed) for listed in pieces])
+        known = every.take(every.is_known)
+        valid = known.take(known.n_valid > 0)
+        row = {"path": path, "n_chunks": len(every), "n_known": len(known)}
+        if len(known):
+            row["n_valid"] = int(known.n_valid.sum())
+        if len(valid):
+            row |= {"min": valid.least.min(), "max": valid.greatest.max()}
+        rows.append(row)
+    return pa.Table.from_pylist(rows, schema=_SUMMARY)
 
 
 def referenced_chunks(array: VirtualArray) -> Iterator[tuple[ListedChunks, ChunkManifest]]:

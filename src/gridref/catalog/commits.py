@@ -24,7 +24,13 @@ from gridref.catalog.entries import (
 from gridref.catalog.former import snapshot_file
 from gridref.catalog.group import CatalogGroup
 from gridref.catalog.growth import GrownArray, Run
-from gridref.catalog.part_writer import WrittenPart, part_files, recounted, write_part
+from gridref.catalog.part_writer import (
+    PART_FILE,
+    WrittenPart,
+    part_files,
+    recounted,
+    write_part,
+)
 from gridref.catalog.parts import Part
 from gridref.catalog.reader import group_of
 from gridref.catalog.snapshot import Commit, Snapshot
@@ -40,6 +46,9 @@ __all__ = [
     "Base",
     "Change",
     "commit",
+    "lease",
+    "may_be_current",
+    "next_log",
     "publish_root",
     "read_base",
 ]
@@ -205,7 +214,7 @@ def _conflict(folder: Folder, between: list[Commit], why: str) -> CatalogConflic
 def _commit_once(base: Base, change: Change) -> Base:
     name = new_id()
     _sweep(base)
-    with _lease(base.folder, name):
+    with lease(base.folder, name):
         snapshot = base.root.snapshot
         new = {path: grown.new for path, grown in change.arrays.items() if grown.new is not None}
         part = None
@@ -222,13 +231,13 @@ def _commit_once(base: Base, change: Change) -> Base:
             root = _compacted(base, _with_content(base, root, change), f"{name}c")
             return publish_root(base, root)
         except BaseException as error:
-            if isinstance(error, OvertakenError) or not _may_be_current(base.folder, name):
+            if isinstance(error, OvertakenError) or not may_be_current(base.folder, name):
                 for file in (*part_files(name), *part_files(f"{name}c")):
                     base.folder.remove(file)
             raise
 
 
-def _may_be_current(folder: Folder, name: str) -> bool:
+def may_be_current(folder: Folder, name: str) -> bool:
     """Whether a snapshot may have become the current one, though its commit did not end well."""
     try:
         content = folder.read(ROOT_FILE)
@@ -252,11 +261,10 @@ def _following(base: Base, change: Change, part: WrittenPart | None, name: str) 
         )
         entries[path] = array_entry(grown.shown, path, shared, layout, counts, content)
     this = Commit(name, before.id, now(), change.operation, change.message)
-    log = (*before.log, this)[-LOG_COMMITS:]
     following = replace(
         before,
         id=name,
-        log=log,
+        log=next_log(before, this),
         root=group_entry(change.group, "", entries),
         shared=shared,
         parts=parts,
@@ -264,6 +272,11 @@ def _following(base: Base, change: Change, part: WrittenPart | None, name: str) 
         **change.changes,
     )
     return _without_unused(following)
+
+
+def next_log(before: Snapshot, this: Commit) -> tuple[Commit, ...]:
+    """The log of the snapshot that a commit makes of another one."""
+    return (*before.log, this)[-LOG_COMMITS:]
 
 
 def _parts_without(base: Base, gone: frozenset[str]) -> list[PartEntry]:
@@ -366,7 +379,7 @@ def publish_root(base: Base, root: Root) -> Base:
 
 
 @contextmanager
-def _lease(folder: Folder, name: str) -> Iterator[None]:
+def lease(folder: Folder, name: str) -> Iterator[None]:
     """Show others that the files of a commit are being written."""
     with folder.hold(f".commit-{name}.lock"):
         yield
@@ -376,11 +389,13 @@ def _sweep(base: Base) -> None:
     """Remove what commits of processes that died left behind."""
     folder = base.folder
     committed = {each.id for each in base.root.snapshot.log}
-    for file in (folder.names() or ()) if folder.has_locks else ():
-        lease = _LEASE.match(file)
-        if lease is None or not folder.abandoned(file):
+    names = (folder.names() or ()) if folder.has_locks else ()
+    for file in names:
+        held = _LEASE.match(file)
+        if held is None or not folder.abandoned(file):
             continue
-        if lease[1] not in committed:
-            for part in (*part_files(lease[1]), *part_files(f"{lease[1]}c")):
-                folder.remove(part)
+        if held[1] not in committed:
+            for part in names:
+                if PART_FILE.match(part) and f"-{held[1]}" in part:
+                    folder.remove(part)
         folder.remove(file)

@@ -50,7 +50,8 @@ def compacted(
     if not boxes:
         return snapshot
     new = {path: _in_box(arrays[path], box) for path, box in boxes.items()}
-    part = write_part(folder, name, new, snapshot.source_urls, snapshot.prefixes)
+    urls, prefixes = snapshot.source_urls, snapshot.prefixes
+    part = write_part(folder, name, new, urls, prefixes, keep_statistics=True)
     shared = Interned(snapshot.shared.axes, snapshot.shared.encodings)
     moved: dict[str, ArrayEntry] = {}
     for path, entry in entries.items():

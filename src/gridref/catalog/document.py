@@ -20,7 +20,11 @@ FORMAT_VERSIONS = (1, 2)
 """Format versions that can be read; the last one is written."""
 CHECKSUMS = "chunk-checksums"
 """The feature that parts have tables of checksums, which readers compare chunks with."""
-KNOWN_FEATURES = frozenset({CHECKSUMS})
+STATISTICS = "chunk-statistics"
+"""The feature that parts have tables of statistics, which writers keep or leave out."""
+_FEATURE_OF = {"checksums": CHECKSUMS, "statistics": STATISTICS}
+"""Features by the table of a part that needs them."""
+KNOWN_FEATURES = frozenset(_FEATURE_OF.values())
 """Features that a catalog may name as needed for reading it."""
 
 
@@ -51,8 +55,7 @@ class Root:
     @property
     def features(self) -> list[str]:
         """What a reader has to know of."""
-        has_checksums = any(part.checksums is not None for part in self.snapshot.parts)
-        return [CHECKSUMS] if has_checksums else []
+        return sorted({_FEATURE_OF[name] for part in self.snapshot.parts for name in part.optional})
 
     def to_bytes(self) -> bytes:
         """The bytes of ``gridref.json``."""

@@ -116,6 +116,13 @@ class PartEntry:
         The table of checksums of the chunks, if any were taken.
     index
         The rows of each array, where that does not stand in the table of blocks (version 1).
+    statistics
+        What is known of the values in the chunks, row by row; None for nothing.
+
+    Raises
+    ------
+    ValueError
+        If there are not as many statistics as chunks.
     """
 
     sources: TableEntry
@@ -124,11 +131,16 @@ class PartEntry:
     unused: tuple[int, ...] = ()
     checksums: TableEntry | None = None
     index: Mapping[str, ArrayRows] | None = field(default=None, compare=False)
+    statistics: TableEntry | None = None
+
+    def __post_init__(self) -> None:
+        if self.statistics is not None and self.statistics.n_rows != self.chunks.n_rows:
+            raise ValueError(f"{self.statistics.n_rows} statistics of {self.chunks.n_rows} chunks")
 
     def to_json(self) -> dict[str, Any]:
         """The JSON form."""
-        names = ("sources", "blocks", "chunks", "checksums")
-        tables = {name: asdict(table) for name, table in zip(names, self.tables, strict=False)}
+        names = ("sources", "blocks", "chunks", *self.optional)
+        tables = {name: asdict(table) for name, table in zip(names, self.tables, strict=True)}
         return {**tables, **({"unused": list(self.unused)} if self.unused else {})}
 
     @classmethod
@@ -141,14 +153,24 @@ class PartEntry:
             TableEntry(**tables[name]) for name in ("sources", "blocks", "chunks")
         )
         unused = tuple(map(int, tables.get("unused", ())))
-        checksums = TableEntry(**tables["checksums"]) if "checksums" in tables else None
-        return cls(sources, blocks, chunks, unused, checksums)
+        checksums, statistics = (
+            TableEntry(**tables[name]) if name in tables else None for name in _OPTIONAL_TABLES
+        )
+        return cls(sources, blocks, chunks, unused, checksums, statistics=statistics)
+
+    @property
+    def optional(self) -> dict[str, TableEntry]:
+        """Those tables that not every part has, by name."""
+        found = {name: getattr(self, name) for name in _OPTIONAL_TABLES}
+        return {name: table for name, table in found.items() if table is not None}
 
     @property
     def tables(self) -> tuple[TableEntry, ...]:
-        """Its tables: of sources, blocks and chunks, and of checksums if there are any."""
-        optional = () if self.checksums is None else (self.checksums,)
-        return self.sources, self.blocks, self.chunks, *optional
+        """Its tables: of sources, blocks and chunks, and others if there are any."""
+        return self.sources, self.blocks, self.chunks, *self.optional.values()
+
+
+_OPTIONAL_TABLES = ("checksums", "statistics")
 
 
 @dataclass(frozen=True)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Protocol, override
 
 import pyarrow as pa
 
-from gridref.catalog.chunk_listing import list_chunks, listed_sources
+from gridref.catalog.chunk_listing import list_chunks, listed_sources, summed_statistics
+from gridref.catalog.finding import boxes, parse_condition
 from gridref.catalog.kept_report import CatalogReport
 from gridref.catalog.parts import Part
 from gridref.catalog.snapshot import Commit, Pruned, Snapshot
 from gridref.catalog.trust import Trust
 from gridref.errors import InvalidRequestError
-from gridref.model.array import VirtualGroup
+from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.manifest import Source
 from gridref.options import check_names
 
@@ -81,6 +82,10 @@ class CatalogKeeper(Protocol):
 
     def refresh(self, *, vanished: Any = ..., progress: Any = ...) -> CatalogGroup:
         """Scan again what has changed."""
+        ...
+
+    def scan_values(self, arrays: Any, n_threads: Any, progress: Any) -> CatalogGroup:
+        """Look at values."""
         ...
 
     def history(self) -> tuple[Commit, ...]:
@@ -223,6 +228,59 @@ class CatalogGroup(VirtualGroup):
         """
         return self._kept().refresh(**options)
 
+    def scan_values(
+        self,
+        arrays: Collection[str] | None = None,
+        *,
+        n_threads: int | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> CatalogGroup:
+        """Read chunks of which nothing is known yet, and record what their values are.
+
+        The least, the greatest, and how many are valid, as xarray shows them without decoding of
+        times: unpacked, and without those that are missing. It is a commit, by which no array, and
+        not the digest, changes. What is appended afterwards has to be looked at again.
+
+        Parameters
+        ----------
+        arrays
+            Paths of arrays; None for all that hold numbers.
+        n_threads
+            Threads that read, 16 by default.
+        progress
+            Called with the number of chunks read, and of all to read.
+
+        Raises
+        ------
+        ReadError
+            If a chunk cannot be read; nothing is recorded then.
+        """
+        return self._kept().scan_values(arrays, n_threads, progress)
+
+    def find(self, array: str, condition: str) -> list[dict[str, slice]]:
+        """Where values may lie that a condition asks for, as far as is known of chunks.
+
+        Parameters
+        ----------
+        array
+            Path of an array.
+        condition
+            ``"> 310"``, or several as ``">= 0 and < 1"``; of values as `scan_values` sees them.
+
+        Returns
+        -------
+        list of dict
+            Boxes of whole chunks, for ``isel``: nowhere else there is such a value, and somewhere
+            in each there may be. Chunks of which nothing is known are among them.
+
+        Raises
+        ------
+        InvalidRequestError
+            For an array that there is not, a condition of another form, or if nothing is known of
+            any chunk.
+        """
+        return list(boxes(self._array(array), parse_condition(condition)))
+
     def history(self) -> tuple[Commit, ...]:
         """The commits that led to the catalog as it is now, the last one first."""
         return self._kept().history()
@@ -300,8 +358,9 @@ class CatalogGroup(VirtualGroup):
             coords of the block; ``start`` and ``stop``, the elements of the array that the chunk
             holds, half-open; ``state``: ``"range"``, ``"inline"``, ``"missing"`` or ``"pending"``;
             ``source``, ``offset`` and ``length`` of a range; ``stored_bytes``, 0 where nothing is
-            stored; ``decoded_bytes``, null for strings of any length. A block that no file holds is
-            one row.
+            stored; ``decoded_bytes``, null for strings of any length; ``n_valid``, ``min`` and
+            ``max`` of the values, null unless `scan_values` has seen them. A block that no file
+            holds is one row.
 
         Raises
         ------
@@ -322,10 +381,24 @@ class CatalogGroup(VirtualGroup):
         """The rows of `chunks` in batches of at most 65,536, made as one goes on reading."""
         arrays = self.all_arrays()
         if array is not None:
-            path = array.strip("/")
-            check_names("the catalog", [path], arrays, kind="array")
-            arrays = {path: arrays[path]}
+            arrays = {array.strip("/"): self._array(array)}
         return list_chunks(arrays, state, columns)
+
+    def statistics(self) -> pa.Table:
+        """What is known of the values of each array.
+
+        Returns
+        -------
+        pyarrow.Table
+            ``path``; ``n_chunks``, and ``n_known`` of these; ``n_valid``, ``min`` and ``max`` over
+            those that are known.
+        """
+        return summed_statistics(self.all_arrays())
+
+    def _array(self, path: str) -> VirtualArray:
+        arrays = self.all_arrays()
+        check_names("the catalog", [path.strip("/")], arrays, kind="array")
+        return arrays[path.strip("/")]
 
     def sources(self) -> pa.Table:
         """All files that chunks lie in, as they were when they were scanned.

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from gridref.catalog.commits import LOG_COMMITS, Base
+from gridref.catalog.commits import Base, next_log
 from gridref.catalog.document import Root
 from gridref.catalog.former import root_at, snapshot_file
 from gridref.catalog.part_writer import PART_FILE
@@ -66,8 +66,7 @@ def rolled_back(base: Base, to: str | None) -> Root:
     this = Commit(
         new_id(), current.id, now(), "rollback", f"to {target.snapshot.id}", target.snapshot.id
     )
-    log = (*current.log, this)[-LOG_COMMITS:]
-    snapshot = replace(target.snapshot, id=this.id, log=log)
+    snapshot = replace(target.snapshot, id=this.id, log=next_log(current, this))
     return replace(base.root, snapshot=snapshot, created_by=created_by())
 
 
@@ -129,7 +128,7 @@ def _needed(folder: Folder, root: Root, kept: Mapping[str, None], names: set[str
 def _is_held(folder: Folder, file: str, names: set[str]) -> bool:
     """Whether the commit that a file is of is being written."""
     match = PART_FILE.match(file)
-    lease = f".commit-{match[1][:16]}.lock" if match else ""
+    lease = f".commit-{match[1]}.lock" if match else ""
     return lease in names and not folder.abandoned(lease)
 
 

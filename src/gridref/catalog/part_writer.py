@@ -20,6 +20,7 @@ from gridref.catalog.layout import RowLayout, layout_rows
 from gridref.catalog.prefixes import split
 from gridref.catalog.relative import relative_url
 from gridref.catalog.snapshot import SourceUrls
+from gridref.catalog.statistics import ChunkStatistics, HasStatistics, write_statistics
 from gridref.catalog.storage import Folder
 from gridref.catalog.tables import (
     BLOCK_SCHEMA,
@@ -36,7 +37,14 @@ from gridref.model.array import VirtualArray
 from gridref.model.manifest import IDENTITIES, ChunkState, Identity, Source
 from gridref.secrets import without_signature
 
-__all__ = ["PART_FILE", "WrittenPart", "part_files", "recounted", "write_part"]
+__all__ = [
+    "PART_FILE",
+    "WrittenPart",
+    "part_files",
+    "recounted",
+    "statistics_file",
+    "write_part",
+]
 
 
 @dataclass(frozen=True)
@@ -62,12 +70,17 @@ class WrittenPart:
 
 
 def part_files(commit: str) -> tuple[str, ...]:
-    """The files that the part of a commit may have: chunks, blocks, sources and checksums."""
+    """The files that the part of a commit may have: chunks, blocks, sources, checksums and more."""
     return tuple(f"{table}-{commit}.parquet" for table in _TABLES)
 
 
-_TABLES = ("chunks", "blocks", "sources", "checksums")
-PART_FILE = re.compile(rf"(?:{'|'.join(_TABLES)})-([0-9a-f]+)\.parquet$")
+def statistics_file(name: str) -> str:
+    """The file of the statistics of a part."""
+    return f"statistics-{name}.parquet"
+
+
+_TABLES = ("chunks", "blocks", "sources", "checksums", "statistics")
+PART_FILE = re.compile(rf"(?:{'|'.join(_TABLES)})-([0-9a-f]{{16}})(?:c|-\d+)?\.parquet$")
 """Names of such files, with the id of their commit."""
 
 
@@ -79,6 +92,7 @@ def write_part(
     prefixes: Sequence[str] = (),
     *,
     keep_secrets: bool = False,
+    keep_statistics: bool = False,
 ) -> WrittenPart:
     """Write the rows of arrays, and remove what was written where that fails.
 
@@ -96,6 +110,8 @@ def write_part(
         Beginnings of addresses that are known already.
     keep_secrets
         Whether credentials and signatures in addresses are kept.
+    keep_statistics
+        Whether what is known of the values of chunks is: they have to be shown as before.
     """
     layouts = _layouts(arrays)
     described = list(zip(arrays.values(), layouts, strict=True))
@@ -116,11 +132,27 @@ def write_part(
         with _table(folder, names[2], SOURCE_SCHEMA) as sources:
             sources.write(sources_table(rows.index.sources, numbers, rest))
         checked = _write_checksums(folder, names[3], checksums)
+        values = _known_values(described) if keep_statistics else None
+        statistics = None if values is None else write_statistics(folder, names[4], values)
     remember(rows.index.sources, rows.urls)
     tables = (sources.finished(), blocks.finished(), chunks.finished())
     identities = {source.told_by for source in rows.index.sources} or {"strict"}
     strictest = next(each for each in IDENTITIES if each in identities)
-    return WrittenPart(PartEntry(*tables, checksums=checked), found, known, strictest)
+    entry = PartEntry(*tables, checksums=checked, statistics=statistics)
+    return WrittenPart(entry, found, known, strictest)
+
+
+def _known_values(described: Sequence[tuple[VirtualArray, RowLayout]]) -> ChunkStatistics | None:
+    """Statistics of the rows in the order in which they are written; None if none are known."""
+    taken = []
+    for array, layout in described:
+        runs = zip(layout.manifest.tolist(), layout.start, layout.stop, strict=True)
+        for number, start, stop in runs:
+            manifest, rows = array.manifests[number], np.arange(start, stop)
+            has = isinstance(manifest, HasStatistics)
+            taken.append(manifest.statistics(rows) if has else ChunkStatistics.unknown(len(rows)))
+    found = ChunkStatistics.joined(taken)
+    return found if found.is_known.any() else None
 
 
 def recounted(

@@ -17,6 +17,7 @@ from gridref.catalog.damage import refusing_damage
 from gridref.catalog.entries import ArrayRows, PartEntry, TableEntry
 from gridref.catalog.rows import ChunkTable, SourceTable
 from gridref.catalog.source_rules import SourceRules
+from gridref.catalog.statistics import STATISTICS_SCHEMA, StatisticsTable
 from gridref.catalog.storage import Folder
 from gridref.catalog.table_file import TableFile
 from gridref.catalog.tables import (
@@ -44,6 +45,8 @@ class Part:
         Its tables.
     known
         The rows of each array, where the table of blocks does not say.
+    statistics
+        What is known of the values in its chunks.
     """
 
     def __init__(
@@ -52,18 +55,24 @@ class Part:
         blocks: TableFile,
         chunks: ChunkTable,
         known: Mapping[str, ArrayRows] | None = None,
+        statistics: StatisticsTable | None = None,
     ) -> None:
         self.sources = sources
         self.blocks = blocks
         self.chunks = chunks
         self._known = known
+        self.statistics = statistics
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Part, (self.sources, self.blocks, self.chunks, self._known)
+        return Part, (self.sources, self.blocks, self.chunks, self._known, self.statistics)
 
-    def fits(self, prefixes: Sequence[str]) -> bool:
-        """Whether its sources have the addresses that they have with these prefixes."""
-        return self.sources.prefixes == tuple(prefixes[: len(self.sources.prefixes)])
+    def fits(self, entry: PartEntry, prefixes: Sequence[str]) -> bool:
+        """Whether it is what is stated of a part, with the addresses that these prefixes give."""
+        stated = None if self.statistics is None else self.statistics.table.entry
+        return (self.blocks.entry, stated) == (
+            entry.blocks,
+            entry.statistics,
+        ) and self.sources.prefixes == tuple(prefixes[: len(self.sources.prefixes)])
 
     @cached_property
     def index(self) -> Mapping[str, ArrayRows]:
@@ -137,4 +146,7 @@ def open_part(
         table(entry.sources, source_columns), folder.url, tuple(prefixes), trust, rules, checksums
     )
     chunk_table = ChunkTable(table(entry.chunks, chunks), sources)
-    return Part(sources, table(entry.blocks, blocks), chunk_table, entry.index)
+    statistics = None
+    if entry.statistics is not None:
+        statistics = StatisticsTable(table(entry.statistics, STATISTICS_SCHEMA.names))
+    return Part(sources, table(entry.blocks, blocks), chunk_table, entry.index, statistics)

@@ -10,7 +10,7 @@ from typing import Any, override
 from gridref.catalog.arrays import ParquetBlocks, ParquetManifest
 from gridref.catalog.damage import refusing_damage
 from gridref.catalog.document import ROOT_FILE, Root
-from gridref.catalog.entries import ArrayEntry, GroupEntry
+from gridref.catalog.entries import ArrayEntry, GroupEntry, PartEntry
 from gridref.catalog.former import root_at
 from gridref.catalog.group import CatalogGroup, CatalogInfo
 from gridref.catalog.parts import Part, open_part
@@ -66,12 +66,15 @@ def group_of(
     rules = rules or SourceRules(snapshot.identity)
     if snapshot.prefixes:
         rules.check_used(resolved_url(prefix, folder.url) for prefix in snapshot.prefixes)
-    is_open = {part.blocks.address: part for part in known if part.fits(snapshot.prefixes)}
-    parts = tuple(
-        is_open.get(folder.address(entry.blocks.file))
-        or open_part(folder, entry, snapshot.prefixes, storage_options, trust, rules)
-        for entry in snapshot.parts
-    )
+    is_open = {part.blocks.address: part for part in known}
+
+    def opened(entry: PartEntry) -> Part:
+        part = is_open.get(folder.address(entry.blocks.file))
+        if part is not None and part.fits(entry, snapshot.prefixes):
+            return part
+        return open_part(folder, entry, snapshot.prefixes, storage_options, trust, rules)
+
+    parts = tuple(map(opened, snapshot.parts))
     contents = _Contents(snapshot, parts, folder.address(ROOT_FILE))
     group = _group(snapshot.root, contents, "")
     return CatalogGroup(

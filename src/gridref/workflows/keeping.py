@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -22,6 +22,7 @@ from gridref.catalog.history import (
     untagged,
 )
 from gridref.catalog.kept_report import CatalogReport, merged_drifts
+from gridref.catalog.recording import record_statistics
 from gridref.catalog.snapshot import Commit, Pruned
 from gridref.catalog.storage import open_folder
 from gridref.catalog.trust import Trust
@@ -38,9 +39,11 @@ from gridref.workflows.chunk_checksums import with_checksums
 from gridref.workflows.failures import Failures
 from gridref.workflows.growing import added
 from gridref.workflows.identity import told_as
+from gridref.workflows.opening import reader_for
 from gridref.workflows.places import At
 from gridref.workflows.reading import Sources, readable
 from gridref.workflows.scanning import Address, Files, Progress, scan_each
+from gridref.workflows.statistics import ValueScan
 
 __all__ = ["Keeper"]
 
@@ -165,6 +168,16 @@ class Keeper:
 
         after = self._changed(change)
         return replace(after, report=CatalogReport.of(scans.report, ()))
+
+    def scan_values(
+        self, arrays: Collection[str] | None, n_threads: int | None, progress: Progress | None
+    ) -> CatalogGroup:
+        """Record what the values of chunks are."""
+        reader = reader_for(self.storage_options, cache_bytes=0)
+        scan = ValueScan(arrays, reader, n_threads, progress)
+        message = "all arrays" if arrays is None else ", ".join(arrays)
+        self.base = record_statistics(self._access(), self.base, scan.of, message)
+        return self.opened(self.base)
 
     def history(self) -> tuple[Commit, ...]:
         """The commits, the last one first."""

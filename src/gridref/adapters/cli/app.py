@@ -22,6 +22,7 @@ from gridref.adapters.cli.asking import (
     report_command,
     sources_command,
     sql_command,
+    stats_command,
 )
 from gridref.adapters.cli.draw import draw_command
 from gridref.adapters.cli.export import export_command
@@ -403,6 +404,7 @@ app.command("export")(export_command)
 app.command("draw")(draw_command)
 app.command("sources")(sources_command)
 app.command("report")(report_command)
+app.command("stats")(stats_command)
 app.command("sql")(sql_command)
 app.command("diff")(diff_command)
 app.command("relocate")(relocate_command)

@@ -6,20 +6,30 @@ import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 
 from gridref.adapters.cli.options import (
     Catalog,
+    Quiet,
     Snapshot,
     StorageOptions,
     as_on_the_command_line,
     parse_options,
 )
+from gridref.adapters.cli.progress import ScanProgress
 from gridref.errors import GridrefError
 
 if TYPE_CHECKING:
     from gridref.catalog import CatalogGroup
 
-__all__ = ["chunks_command", "diff_command", "report_command", "sources_command", "sql_command"]
+__all__ = [
+    "chunks_command",
+    "diff_command",
+    "report_command",
+    "sources_command",
+    "sql_command",
+    "stats_command",
+]
 
 Output = Annotated[
     str | None,
@@ -93,6 +103,50 @@ def sources_command(
     if by_size:
         table = table.sort_by([("size_bytes", "descending")])
     put_rows(table.to_reader(), output=output, format=format, limit=limit)
+
+
+def stats_command(
+    catalog: Catalog,
+    arrays: Annotated[
+        list[str] | None,
+        typer.Argument(help="Arrays to look at; by default all.", show_default=False),
+    ] = None,
+    scan_values: Annotated[
+        bool,
+        typer.Option(
+            "--scan-values",
+            help="Read all chunks that were not looked at yet, and record what their values are.",
+        ),
+    ] = False,
+    threads: Annotated[
+        int | None, typer.Option(help="Threads that read.", show_default=False)
+    ] = None,
+    output: Output = None,
+    format: Format = "table",  # noqa: A002
+    limit: Limit = 100,
+    quiet: Quiet = False,
+    snapshot: Snapshot = None,
+    storage_options: StorageOptions = None,
+) -> None:
+    """List what is known of the values of arrays: least, greatest, and how many are valid.
+
+    Examples
+    --------
+        gridref stats cube.gridref --scan-values
+
+        gridref stats cube.gridref
+
+        gridref chunks cube.gridref tas
+    """
+    from gridref.adapters.cli.tabular import put_rows
+
+    if scan_values and snapshot is not None:
+        raise typer.BadParameter("--scan-values is for the catalog as it is now, not a --snapshot")
+    group = _opened(catalog, snapshot, storage_options)
+    if scan_values:
+        with ScanProgress(Console(stderr=True), quiet, unit="chunks") as progress:
+            group = group.scan_values(arrays or None, n_threads=threads, progress=progress)
+    put_rows(group.statistics().to_reader(), output=output, format=format, limit=limit)
 
 
 def report_command(
