@@ -91,6 +91,17 @@ def test_writers_in_many_processes(months: list[Path], tmp_path: Path) -> None:
     assert len(gridref.open_catalog(catalog).history()) == 7
 
 
+def test_a_commit_that_has_just_ended_is_not_taken_for_one_that_died(
+    months: list[Path], tmp_path: Path
+) -> None:
+    first = built(months[:1], tmp_path / "cube").append(months[1])  # knows a snapshot
+    other = gridref.open_catalog(tmp_path / "cube").append(months[2])
+    # As the first one sees it that looked while the other one was about to let go of it.
+    (tmp_path / "cube" / f".commit-{other.info.snapshot}.lock").touch()
+    first.append(months[3])
+    assert_shows(tmp_path / "cube", months[:4])
+
+
 def test_a_reader_sees_one_snapshot_however_long_it_reads(
     months: list[Path], tmp_path: Path
 ) -> None:

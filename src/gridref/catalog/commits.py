@@ -213,7 +213,7 @@ def _conflict(folder: Folder, between: list[Commit], why: str) -> CatalogConflic
 
 def _commit_once(base: Base, change: Change) -> Base:
     name = new_id()
-    _sweep(base)
+    _sweep(base.folder)
     with lease(base.folder, name):
         snapshot = base.root.snapshot
         new = {path: grown.new for path, grown in change.arrays.items() if grown.new is not None}
@@ -385,17 +385,18 @@ def lease(folder: Folder, name: str) -> Iterator[None]:
         yield
 
 
-def _sweep(base: Base) -> None:
+def _sweep(folder: Folder) -> None:
     """Remove what commits of processes that died left behind."""
-    folder = base.folder
-    committed = {each.id for each in base.root.snapshot.log}
     names = (folder.names() or ()) if folder.has_locks else ()
-    for file in names:
-        held = _LEASE.match(file)
-        if held is None or not folder.abandoned(file):
-            continue
-        if held[1] not in committed:
-            for part in names:
-                if PART_FILE.match(part) and f"-{held[1]}" in part:
-                    folder.remove(part)
+    leases = {file: held[1] for file in names if (held := _LEASE.match(file))}
+    free = {file: name for file, name in leases.items() if folder.abandoned(file)}
+    if not free:
+        return
+    # Read last: a lease may be free because its commit has just ended well.
+    root = Root.from_bytes(folder.read(ROOT_FILE), folder.address(ROOT_FILE))
+    committed = {each.id for each in root.snapshot.log}
+    for file, name in free.items():
+        for part in names if name not in committed else ():
+            if PART_FILE.match(part) and f"-{name}" in part:
+                folder.remove(part)
         folder.remove(file)
