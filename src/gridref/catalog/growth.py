@@ -76,6 +76,8 @@ class GrownArray:
 
     def _written(self, run: Run, part: int, reached: int) -> list[Segment]:
         shape = list(self.shown.grid.grid_shape)
+        if not shape:
+            return [Segment(part, (), (), ())]
         shape[self.axis] = run.n
         first, start = [0] * len(shape), [0] * len(shape)
         first[self.axis], start[self.axis] = run.first, reached

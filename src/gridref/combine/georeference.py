@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -57,6 +58,8 @@ class Raster:
         Extent in pixels.
     crs
         Coordinate reference system, as WKT.
+    labels
+        Labels along a dimension beside rows and columns; inputs of different labels do not overlap.
     """
 
     name: str
@@ -67,6 +70,7 @@ class Raster:
     n_rows: int
     n_columns: int
     crs: str
+    labels: tuple[Any, ...] = (None,)
 
     @property
     def transform(self) -> str:

@@ -19,7 +19,7 @@ from gridref.combine.stacking import referred_names
 from gridref.combine.values import Values
 from gridref.errors import InvalidRequestError, Place
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.indexing import isel
+from gridref.model.indexing import isel_group
 from gridref.model.reshaping import broadcast_axis, expand_dims, squeeze
 
 __all__ = ["Instances", "find_instances"]
@@ -96,7 +96,7 @@ class Instances:
                 sample: slice(int(stop[number] - sizes[sample][number]), int(stop[number]))
                 for sample, stop in stops.items()
             }
-            yield _selected(group, {**spans, self.instance: slice(number, number + 1)})
+            yield isel_group(group, {**spans, self.instance: slice(number, number + 1)})
 
     def sample_of(self, array: VirtualArray) -> str | None:
         """The dimension of an array whose length differs between inputs."""
@@ -277,13 +277,3 @@ def _length(group: VirtualGroup, dim: str) -> int | None:
 
 def _has_dim(group: VirtualGroup, dim: str) -> bool:
     return _length(group, dim) is not None
-
-
-def _selected(group: VirtualGroup, spans: Mapping[str, slice]) -> VirtualGroup:
-    """Some elements of all arrays of a group and those below."""
-    arrays = {
-        name: isel(array, {dim: spans[dim] for dim in array.dims if dim in spans})
-        for name, array in group.arrays.items()
-    }
-    groups = {name: _selected(below, spans) for name, below in group.groups.items()}
-    return group.replace(arrays=arrays, groups=groups)

@@ -16,7 +16,7 @@ from gridref.combine.report import Combination
 from gridref.errors import InvalidRequestError, Place
 from gridref.model.array import VirtualArray, VirtualGroup
 
-__all__ = ["combine_stack", "with_label"]
+__all__ = ["combine_stack", "with_label", "with_labels"]
 
 _TIME_UNITS = {
     "D": "days",
@@ -60,7 +60,7 @@ def combine_stack(
     if labels is None:
         named: Iterable[VirtualGroup] = (_checked(group, dim) for group in groups)
     else:
-        named = _labelled(groups, dim, *_label_values(labels))
+        named = with_labels(groups, dim, labels)
     return combine(named, dim, read=read, options=options)
 
 
@@ -89,6 +89,24 @@ def with_label(
     values = np.asarray(label).reshape((1,) if has_dim else ())
     coordinate = VirtualArray.from_numpy(values, (dim,) if has_dim else (), attrs)
     return group.replace(arrays={**group.arrays, dim: coordinate})
+
+
+def with_labels(
+    groups: Iterable[VirtualGroup], dim: str, labels: ArrayLike
+) -> Iterator[VirtualGroup]:
+    """Groups with a label each, as `with_label` gives them one.
+
+    Parameters
+    ----------
+    groups, dim, labels
+        As for `combine_stack`.
+
+    Raises
+    ------
+    InvalidRequestError
+        For labels that are not one for each input.
+    """
+    return _labelled(groups, dim, *_label_values(labels))
 
 
 def _checked(group: VirtualGroup, dim: str) -> VirtualGroup:

@@ -37,6 +37,8 @@ from gridref.combine.levels import Inherited, combine_columns
 from gridref.combine.options import CombineOptions, Read
 from gridref.combine.plane import PYRAMID_ATTRIBUTES, Plane
 from gridref.combine.report import LEFT_OUT, Combination, Drift, grouped
+from gridref.combine.series import Series, labels_of
+from gridref.combine.stacking import stacked_attributes
 from gridref.combine.values import Values
 from gridref.combine.variables import with_attributes
 from gridref.errors import InvalidRequestError, Problem
@@ -52,10 +54,14 @@ def combine_mosaic(
     x: str = "x",
     y: str = "y",
     tolerance: float = 0.01,
+    stack: str | None = None,
     read: Read | None = None,
     options: CombineOptions | None = None,
 ) -> Combination:
     """Lay georeferenced groups, and their overviews, on one grid; report what differed.
+
+    With `stack` there is a grid for each label, like a date, and inputs of one label lie beside
+    each other. What no input holds at a label is missing there.
 
     An overview is left out, and the report says why, where some input has none or those of the
     inputs do not fit on one grid. Other groups below the inputs are left out, too.
@@ -69,6 +75,9 @@ def combine_mosaic(
         Names of the dimensions.
     tolerance
         How far, in pixels, an input may lie off the grid of the first one.
+    stack
+        A dimension to put first, whose label each input has as a variable of that name (see
+        `gridref.combine.labelled.with_label`); labels come in their order.
     read
         Reads values of an array, as for `gridref.combine.combine`.
     options
@@ -90,7 +99,7 @@ def combine_mosaic(
         `variables`, `repeated` and `index_variables`, which need one dimension to lie along.
     """
     rules = _checked(options or CombineOptions())
-    work = _Mosaic(x, y, tolerance, read, rules)
+    work = _Mosaic(x, y, tolerance, read, rules, stack)
     done = fold(groups, work.first_batch, work.combine)
     done = work.without_overlaps(done) if rules.overlap == "error" else done
     return done.telling_what_is_left_out()
@@ -121,6 +130,8 @@ class _Mosaic:
     rasters
         All inputs by resolution (``""`` for the full one), filled while combining: all lie on the
         pixels of the first one.
+    series
+        The labels of the inputs that are being combined, along `stack`.
     """
 
     x: str
@@ -128,6 +139,8 @@ class _Mosaic:
     tolerance: float
     read: Read | None
     rules: CombineOptions
+    stack: str | None
+    series: Series | None = None
     rasters: dict[str, list[Raster]] = field(default_factory=dict)
 
     def first_batch(self, groups: Sequence[VirtualGroup], unnamed: Sequence[str]) -> Combination:
@@ -138,14 +151,20 @@ class _Mosaic:
         self, groups: Sequence[VirtualGroup], unnamed: Sequence[str], *, note: bool = False
     ) -> Combination:
         """Combine inputs that are all in memory."""
+        report = ScanReport.joined([group.report for group in groups])
+        self.series = None
+        if self.stack is not None:
+            labelled = labels_of(groups, unnamed, self.stack, Values(self.read))
+            groups, unnamed, self.series = labelled
         notes = Notes(self.rules, groups, unnamed)
         dims = _Dims("", self.x, self.y)
         level = self._level(groups, dims, notes, note=note)
         if level is None or notes.problems:
             return Combination(None, notes.report(), grouped(notes.problems))
         overviews = self._overviews(groups, notes, note=note)
-        report = ScanReport.joined([group.report for group in groups])
         attrs = _pyramid_attributes(level.attrs, overviews)
+        if self.stack is not None and note:
+            attrs = stacked_attributes(attrs, self.stack)
         group = VirtualGroup(level.arrays, overviews, attrs, report)
         return Combination(group, notes.report())
 
@@ -160,9 +179,10 @@ class _Mosaic:
         placements, corner = place_rasters(first, rasters)
         if notes.problems:
             placements = side_by_side(placements)  # so that drift is found, too
-        layout = Plane(dims.y, dims.x, placements, self.rules.overlap == "last")
-        task = Task(layout, notes, Values(self.read))
-        columns = columns_of(groups, dims.path)
+        columns: Mapping[str, Column] = columns_of(groups, dims.path)
+        if self.series is not None:
+            columns = self.series.stacked(columns, dims.y, dims.x)
+        task = Task(self._plane(dims, placements), notes, Values(self.read))
         arrays, _, _ = combine_columns(columns, dims.path, task, Inherited())
         corner_raster = first.moved(*corner)
         if GRID_MAPPING in arrays:
@@ -172,6 +192,14 @@ class _Mosaic:
         arrays |= _coordinates(corner_raster, placements, columns, dims, task)
         ordered = {name: arrays.pop(name) for name in columns if name in arrays}
         return VirtualGroup({**ordered, **arrays}, {}, group_attributes(groups, dims.path, task))
+
+    def _plane(self, dims: _Dims, placements: Sequence[Placement]) -> Plane:
+        """Where the inputs lie at a resolution."""
+        plane = Plane(dims.y, dims.x, placements, self.rules.overlap == "last")
+        if self.series is None:
+            return plane
+        extent = len(self.series.places)
+        return replace(plane, dim=self.stack, starts=self.series.starts, extent=extent)
 
     def _rasters(
         self, groups: Sequence[VirtualGroup], dims: _Dims, notes: Notes, *, note: bool
@@ -187,7 +215,9 @@ class _Mosaic:
             if isinstance(raster, Raster):
                 reason = misfit(first[0], raster, self.tolerance)
                 if reason is None and note:
-                    self.rasters.setdefault(dims.path, []).append(raster)
+                    labels = (None,) if self.series is None else self.series.labels[number]
+                    noted = replace(raster, labels=labels)
+                    self.rasters.setdefault(dims.path, []).append(noted)
             else:
                 reason = raster
             if reason is not None:
@@ -241,9 +271,10 @@ class _Mosaic:
         return Combination(group.replace(groups=overviews, attrs=attrs), report)
 
     def _overlaps(self, path: str) -> list[Problem]:
-        rasters = self.rasters.get(path, [])
-        if not rasters:
-            return []
+        by_label: dict[Any, list[Raster]] = {}
+        for raster in self.rasters.get(path, []):
+            for label in raster.labels:
+                by_label.setdefault(label, []).append(raster)
         return [
             Problem(
                 "overlap",
@@ -252,7 +283,10 @@ class _Mosaic:
                 path,
                 (rasters[number].name, rasters[other].name),
             )
-            for number, other, rows, columns in overlaps(place_rasters(rasters[0], rasters)[0])
+            for rasters in by_label.values()
+            for number, other, rows, columns in overlaps(
+                place_rasters(self.rasters[path][0], rasters)[0]
+            )
         ]
 
 

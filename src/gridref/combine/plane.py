@@ -31,20 +31,27 @@ class Plane:
         Where each file lies.
     keep_last
         Whether the last of several files that hold a pixel shows, and not the first.
+    dim
+        A dimension beside rows and columns, along which files have labels; None for a plane alone.
+    starts, extent
+        Where each file's labels start along it, and its length.
     """
 
     y: str
     x: str
     placements: Sequence[Placement]
     keep_last: bool
+    dim: str | None = None
+    starts: Sequence[int] = ()
+    extent: int = 0
     settled: Mapping[str, Collection[str]] = field(default_factory=lambda: dict(_SETTLED))
     repeats = False
     each_may_be_new = False
 
     @property
     def growing(self) -> tuple[str, ...]:
-        """Rows and columns."""
-        return self.y, self.x
+        """Rows and columns, and the dimension beside them."""
+        return (self.y, self.x) if self.dim is None else (self.dim, self.y, self.x)
 
     def at_level(
         self, columns: Mapping[str, Column], lengths: Lengths, values: Values, notes: Notes
@@ -53,12 +60,14 @@ class Plane:
         return self
 
     def dims_of(self, column: Column, notes: Notes) -> tuple[str, ...] | None:
-        """Both dimensions, or none; coordinates of rows and columns are made anew."""
+        """All dimensions, or none; coordinates of rows and columns are made anew."""
         dims = {dim for kind in column.kinds for dim in kind.array.dims if dim in self.growing}
-        if len(dims) != 1:
+        if {self.y, self.x} <= dims or not dims:
             return self.growing if dims else ()
+        if column.name == self.dim:
+            return (self.dim,)
         if column.name not in self.growing:
-            cases = {f"along {dims.pop()} only": list(column.files)}
+            cases = {f"along {' and '.join(sorted(dims))} only": list(column.files)}
             notes.drift("dimensions", column.path, cases, LEFT_OUT)
         return None
 
@@ -76,8 +85,11 @@ class Plane:
     ) -> Placed:
         """The placements; what no file holds is missing."""
         n_rows, n_columns = extents_of(self.placements)
-        corners = {
+        corners: dict[str, Sequence[int]] = {
             self.y: [placement.row for placement in self.placements],
             self.x: [placement.column for placement in self.placements],
         }
-        return Placed(corners, {self.y: n_rows, self.x: n_columns}, self.keep_last)
+        extents = {self.y: n_rows, self.x: n_columns}
+        if self.dim is not None:
+            corners[self.dim], extents[self.dim] = self.starts, self.extent
+        return Placed(corners, extents, self.keep_last)

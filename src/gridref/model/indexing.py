@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.errors import InvalidRequestError, NotRepresentableError
-from gridref.model.array import MISSING_BLOCK, VirtualArray
+from gridref.model.array import MISSING_BLOCK, VirtualArray, VirtualGroup
 from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.projection import (
     Progression,
@@ -33,6 +33,7 @@ __all__ = [
     "flip",
     "getitem",
     "isel",
+    "isel_group",
     "pruned",
     "select_pieces",
     "split_blocks",
@@ -95,6 +96,16 @@ def isel(array: VirtualArray, selection: Mapping[str, Any] | Mapping[int, Any]) 
         else:
             array = _select_indices(array, axis, normal)
     return squeeze(array, dropped)
+
+
+def isel_group(group: VirtualGroup, selection: Mapping[str, slice]) -> VirtualGroup:
+    """Some elements of all arrays of a group, and of those below it."""
+    arrays = {
+        name: isel(array, {dim: selection[dim] for dim in array.dims if dim in selection})
+        for name, array in group.arrays.items()
+    }
+    groups = {name: isel_group(below, selection) for name, below in group.groups.items()}
+    return group.replace(arrays=arrays, groups=groups)
 
 
 def axis_of(array: VirtualArray, dim: str) -> int:

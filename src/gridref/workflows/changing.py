@@ -54,10 +54,10 @@ def changed(
         With every problem, where what comes instead does not fit.
     """
     dim = job.layout.stack or job.layout.concat_dim
-    if job.layout.layout is not None:
+    if job.layout.layout is not None or job.layout.mosaic:
+        kind = "files of differing length" if job.layout.layout is not None else "tiles of a mosaic"
         raise InvalidRequestError(
-            "files of differing length are not replaced or removed one by one: build the catalog"
-            " again"
+            f"{kind} are not replaced or removed one by one: build the catalog again"
         )
     if not isinstance(dim, str):
         raise InvalidRequestError(

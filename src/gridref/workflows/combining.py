@@ -14,6 +14,7 @@ from gridref.combine import (
     combine_mosaic,
     combine_stack,
 )
+from gridref.combine.labelled import with_labels
 from gridref.combine.options import Read
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
@@ -141,6 +142,8 @@ def stack(
 def mosaic(
     groups: Iterable[VirtualGroup],
     *,
+    stack: str | None = None,
+    labels: ArrayLike | None = None,
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> VirtualGroup:
@@ -153,6 +156,12 @@ def mosaic(
     ----------
     groups
         The inputs, each with a ``spatial_ref``. An iterator is taken in batches.
+    stack
+        Name of a new dimension to put first: inputs of one label lie beside each other, and what no
+        input holds at a label is missing there.
+    labels
+        The label of each input along it, as for `stack`; by default each input has its own, as a
+        variable of that name.
     storage_options
         As for `concat`.
     **options
@@ -169,10 +178,14 @@ def mosaic(
         For no inputs, or an option that means nothing for a mosaic, like ``overlap="keep"``.
     """
     opened = _Opened(storage_options)
+    if labels is not None:
+        if stack is None:
+            raise InvalidRequestError("labels are for a dimension: name it (stack='time')")
+        groups = with_labels(groups, stack, labels)
     mosaic_options = MosaicOptions(**options_of(MosaicOptions, options))
     rules = CombineOptions(**with_converter(options_of(CombineOptions, options)))
     done = combine_mosaic(
-        opened.noted(groups), **vars(mosaic_options), read=opened.read, options=rules
+        opened.noted(groups), **vars(mosaic_options), stack=stack, read=opened.read, options=rules
     ).unwrap()
     return readable(done, opened.sources)
 

@@ -17,11 +17,11 @@ from gridref.catalog.standing import (
     standing_groups,
     values_of_standing,
 )
-from gridref.combine import combine, combine_mosaic
+from gridref.combine import combine
 from gridref.combine.options import Read
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.indexing import isel
+from gridref.model.indexing import isel_group
 from gridref.model.scan_report import Fate, Finding, ScanReport
 from gridref.workflows.building import Job, with_drifts
 from gridref.workflows.places import At, arranged
@@ -56,9 +56,10 @@ def added(
         With every problem, where they do not fit.
     """
     dim = job.layout.stack or job.layout.concat_dim
-    if not isinstance(dim, str) or job.layout.layout is not None:
+    if not isinstance(dim, str) or job.layout.mosaic or job.layout.layout is not None:
         before = base.group.replace(report=_of_catalog(base))
-        return combined_whole(before, [group for _, group in new], job, read, base.group.info.url)
+        labelled = list(job.layout.labelled(new))
+        return combined_whole(before, labelled, job, read, base.group.info.url)
     groups = with_dim(new, dim, job, read)
     inputs, in_order = arranged(base.group, groups, dim, at, read)
     return combined(base, base.group, inputs, dim, job, read, in_order=in_order)
@@ -115,7 +116,7 @@ def combined_whole(
     """Combine groups, of which a catalog may be one, as they are: all rows are written."""
     every = [*([before] if before is not None else []), *groups]
     if job.layout.mosaic:
-        done = combine_mosaic(every, **vars(job.mosaic), read=read, options=job.rules)
+        done = job.layout.combine_mosaic(every, read, job.rules, job.mosaic)
     elif job.layout.layout == "padded" and before is not None:
         raise InvalidRequestError(
             "rows that were padded do not grow: build the catalog anew with all files, or one with"
@@ -185,18 +186,8 @@ def _length(group: VirtualGroup, dim: str) -> int:
 
 def _part(root: VirtualGroup, span: Span, dim: str) -> VirtualGroup:
     """Some elements of a catalog along a dimension."""
-
-    def cut(group: VirtualGroup) -> VirtualGroup:
-        arrays = {
-            name: isel(array, {dim: slice(span.start, span.stop)}) if dim in array.dims else array
-            for name, array in group.arrays.items()
-        }
-        groups = {name: cut(below) for name, below in group.groups.items()}
-        return group.replace(arrays=arrays, groups=groups)
-
-    return cut(
-        VirtualGroup(root.arrays, root.groups, root.attrs, unlimited_dims=root.unlimited_dims)
-    )
+    plain = VirtualGroup(root.arrays, root.groups, root.attrs, unlimited_dims=root.unlimited_dims)
+    return isel_group(plain, {dim: slice(span.start, span.stop)})
 
 
 def with_dim(

@@ -38,7 +38,8 @@ class Layout:
         Dimension to concatenate along, existing or new; several for ragged arrays. One file needs
         none.
     stack
-        New dimension to stack the files along.
+        New dimension to stack the files along; with `mosaic`, those of each label beside each
+        other.
     pattern
         What the labels of a stack look like in the file names, like ``{time:%Y%m%d}``. The files
         are put in the order of their labels.
@@ -72,7 +73,7 @@ class Layout:
             check_choice("layout", self.layout, ("ragged", "padded"))
             if self.mosaic:
                 raise InvalidRequestError(f"layout={self.layout!r} is another one than a mosaic")
-        elif bool(self.concat_dim) + bool(self.stack) + self.mosaic > 1:
+        elif self.concat_dim and (self.stack or self.mosaic):
             raise InvalidRequestError("ask for one of a dimension to concatenate, stack or mosaic")
         if self.pattern and not self.stack:
             raise InvalidRequestError("a pattern labels the files of a stack: name its dimension")
@@ -100,27 +101,39 @@ class Layout:
     ) -> Combination:
         """Combine files, given as (address, group), into one group, or say what prevents it."""
         if self.layout is not None:
-            return self._ragged(scanned, read, rules)
+            return self.combine_ragged(self.labelled(scanned), read, rules)
+        if self.mosaic:
+            return self.combine_mosaic(self.labelled(scanned), read, rules, mosaic_options)
         if self.stack is not None:
-            labelled = self._labelled(self.stack, scanned)
-            done = combine_stack(labelled, self.stack, read=read, options=rules)
+            done = combine_stack(self.labelled(scanned), self.stack, read=read, options=rules)
             if done.group is None or self.pattern is None:
                 return done
             return replace(done, group=_in_one_chunk(done.group, self.stack, read))
         groups = (group for _, group in scanned)
-        if self.mosaic:
-            return combine_mosaic(groups, **vars(mosaic_options), read=read, options=rules)
         if self.concat_dim:
             return combine(groups, self.concat_dim, read=read, options=rules)
         ((file, group),) = scanned
         return Combination(group, DriftReport((), (file,)))
 
-    def _ragged(
-        self, scanned: Iterable[tuple[str, VirtualGroup]], read: Read, rules: CombineOptions
-    ) -> Combination:
+    def labelled(self, scanned: Iterable[tuple[str, VirtualGroup]]) -> Iterable[VirtualGroup]:
+        """The groups of files, with their labels where they are stacked."""
         if self.stack is None:
-            return self.combine_ragged((group for _, group in scanned), read, rules)
-        return self.combine_ragged(self._labelled(self.stack, scanned), read, rules)
+            return (group for _, group in scanned)
+        return self._labelled(self.stack, scanned)
+
+    def combine_mosaic(
+        self,
+        groups: Iterable[VirtualGroup],
+        read: Read,
+        rules: CombineOptions,
+        mosaic_options: MosaicOptions,
+    ) -> Combination:
+        """Combine groups by where they lie, those of each label beside each other."""
+        options = vars(mosaic_options)
+        done = combine_mosaic(groups, **options, stack=self.stack, read=read, options=rules)
+        if done.group is None or self.stack is None:
+            return done
+        return replace(done, group=_in_one_chunk(done.group, self.stack, read))
 
     def combine_ragged(
         self, groups: Iterable[VirtualGroup], read: Read, rules: CombineOptions

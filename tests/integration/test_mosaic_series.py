@@ -1,0 +1,184 @@
+"""Tiles of many dates, of several resolutions and reference systems, beside rasterio."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import gridref
+from gridref.errors import CombineError, InvalidRequestError
+
+rasterio = pytest.importorskip("rasterio")
+merging = pytest.importorskip("rasterio.merge")
+
+TILES = {"T01": (0, 0, (40, 48)), "T02": (0, 48, (40, 32)), "T03": (40, 0, (24, 48))}
+DATES = {"20230105": ["T01", "T02"], "20230110": ["T01", "T02", "T03"], "20230115": ["T03"]}
+
+
+def write_tile(
+    path: Path,
+    row: float,
+    column: float,
+    shape: tuple[int, int],
+    *,
+    step: float = 30,
+    crs: str = "EPSG:32632",
+    overviews: bool = False,
+    **profile: Any,
+) -> Path:
+    rng = np.random.default_rng(sum(map(ord, path.name)))
+    chosen = {"tiled": True, "blockxsize": 16, "blockysize": 16, "compress": "deflate", **profile}
+    with rasterio.open(
+        path,
+        "w",
+        driver="GTiff",
+        height=shape[0],
+        width=shape[1],
+        count=1,
+        dtype="uint16",
+        crs=crs,
+        transform=rasterio.transform.from_origin(5e5 + step * column, 6e6 - step * row, step, step),
+        **chosen,
+    ) as file:
+        file.write(rng.integers(1, 30_000, (1, *shape)).astype("uint16"))
+        if overviews:
+            file.build_overviews([2])
+    return path
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    folder = tmp_path / "tiles"
+    folder.mkdir()
+    for date, tiles in DATES.items():
+        for tile in tiles:
+            row, column, shape = TILES[tile]
+            write_tile(folder / f"{tile}_{date}_red.tif", row, column, shape, nodata=0)
+    return folder
+
+
+PATTERN = "_{time:%Y%m%d}_"
+OPTIONS: dict[str, Any] = {"mosaic": True, "stack": "time", "pattern": PATTERN}
+BOUNDS = (5e5, 6e6 - 64 * 30, 5e5 + 80 * 30, 6e6)
+
+
+def merged(folder: Path, date: str) -> np.ndarray[Any, Any]:
+    """What rasterio makes of the tiles of a date."""
+    return merging.merge(sorted(folder.glob(f"*_{date}_*.tif")), bounds=BOUNDS)[0]
+
+
+def opened(catalog: Path, **options: Any) -> xr.Dataset:
+    return xr.open_dataset(catalog, engine="gridref", mask_and_scale=False, **options)
+
+
+@pytest.mark.parametrize("batch", [1, 4, 1024])
+def test_tiles_missing_on_some_dates(
+    archive: Path, tmp_path: Path, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gridref.combine.folding.BATCH_GROUPS", batch)
+    gridref.build(archive, tmp_path / "cube.gridref", **OPTIONS)
+    with opened(tmp_path / "cube.gridref") as shown:
+        assert shown.band_data.dims == ("time", "band", "y", "x")
+        np.testing.assert_array_equal(
+            shown.time, np.array(["2023-01-05", "2023-01-10", "2023-01-15"], "M8[ns]")
+        )
+        for number, date in enumerate(DATES):
+            np.testing.assert_array_equal(shown.band_data[number], merged(archive, date))
+        np.testing.assert_array_equal(shown.x, 5e5 + 30 * (np.arange(80) + 0.5))
+        np.testing.assert_array_equal(shown.y, 6e6 - 30 * (np.arange(64) + 0.5))
+    assert gridref.verify(tmp_path / "cube.gridref").ok
+
+
+def test_installed_command(archive: Path, tmp_path: Path) -> None:
+    files = sorted(map(str, archive.glob("*.tif")))
+    for command, more in (("plan", []), ("build", ["-o", str(tmp_path / "cube.gridref")])):
+        arguments = [command, *files, "--mosaic", "--stack", "time", "--pattern", PATTERN, *more]
+        done = subprocess.run(
+            [sys.executable, "-m", "gridref", *arguments],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    with opened(tmp_path / "cube.gridref") as shown:
+        np.testing.assert_array_equal(shown.band_data[1], merged(archive, "20230110"))
+
+
+def test_overviews_of_all_tiles_and_dates(tmp_path: Path) -> None:
+    folder = tmp_path / "tiles"
+    folder.mkdir()
+    for date, tiles in DATES.items():
+        for tile in tiles:
+            row, column, shape = TILES[tile]
+            name = folder / f"{tile}_{date}_red.tif"
+            write_tile(name, row, column, shape, overviews=True)
+    gridref.build(folder, tmp_path / "cube.gridref", **OPTIONS)
+    with opened(tmp_path / "cube.gridref", group="overview_1") as shown:
+        assert shown.band_data.dims == ("time", "band", "y_1", "x_1")
+        for number, date in enumerate(DATES):
+            for path in folder.glob(f"*_{date}_*.tif"):
+                row, column, (rows, columns) = TILES[path.name[:3]]
+                with rasterio.open(path, overview_level=0) as file:
+                    tile = file.read()
+                at = {
+                    "y_1": slice(row // 2, (row + rows) // 2),
+                    "x_1": slice(column // 2, (column + columns) // 2),
+                }
+                np.testing.assert_array_equal(shown.band_data[number].isel(at), tile)
+    attrs = gridref.open_catalog(tmp_path / "cube.gridref").attrs
+    (_, level) = attrs["multiscales"]["layout"]
+    assert level["transform"]["scale"] == [1.0, 1.0, 2.0, 2.0]
+
+
+def test_a_series_grows_between_and_behind_its_dates(archive: Path, tmp_path: Path) -> None:
+    (tmp_path / "later").mkdir()
+    for date in ("20230110", "20230115"):
+        for path in archive.glob(f"*_{date}_*.tif"):
+            path.rename(tmp_path / "later" / path.name)
+    row, column, shape = TILES["T02"]
+    write_tile(tmp_path / "later" / "T02_20230120_red.tif", row, column, shape, nodata=0)
+    middle = [path for path in (tmp_path / "later").iterdir() if "20230110" in path.name]
+    behind = [path for path in (tmp_path / "later").iterdir() if "20230110" not in path.name]
+    gridref.build(archive, tmp_path / "cube.gridref", **OPTIONS)
+    gridref.open_catalog(tmp_path / "cube.gridref").append([*map(str, behind)])
+    gridref.open_catalog(tmp_path / "cube.gridref").append([*map(str, middle)])
+    for path in (tmp_path / "later").iterdir():
+        (archive / path.name).hardlink_to(path)
+    with opened(tmp_path / "cube.gridref") as shown:
+        assert len(shown.time) == 4
+        for number, date in enumerate([*DATES, "20230120"]):
+            np.testing.assert_array_equal(shown.band_data[number], merged(archive, date))
+    with pytest.raises(InvalidRequestError, match="tiles of a mosaic are not replaced or removed"):
+        gridref.open_catalog(tmp_path / "cube.gridref").remove(str(middle[0]))
+
+
+def test_groups_in_memory(archive: Path) -> None:
+    files = sorted(archive.glob("*_20230110_*.tif")) + sorted(archive.glob("*_20230105_*.tif"))
+    labels = [np.datetime64(f"2023-01-{path.name[10:12]}") for path in files]
+    cube = gridref.mosaic(map(gridref.scan, files), stack="time", labels=labels)
+    for number, date in enumerate(["20230105", "20230110"]):
+        np.testing.assert_array_equal(cube["band_data"][number], merged(archive, date))
+    with pytest.raises(InvalidRequestError, match="it has no label along 'time'"):
+        gridref.mosaic(map(gridref.scan, files), stack="time")
+    with pytest.raises(InvalidRequestError, match="labels are for a dimension"):
+        gridref.mosaic(map(gridref.scan, files), labels=labels)
+
+
+def test_the_same_tile_twice_on_a_date_is_a_problem(archive: Path, tmp_path: Path) -> None:
+    row, column, shape = TILES["T01"]
+    twice = write_tile(archive / "T01b_20230110_red.tif", row, column, shape, nodata=0)
+    with pytest.raises(CombineError, match=r"40 by 48 pixels .*/T01_20230110_red\.tif"):
+        gridref.build(archive, tmp_path / "cube.gridref", **OPTIONS)
+    gridref.build(archive, tmp_path / "cube.gridref", **OPTIONS, overlap="last")
+    with opened(tmp_path / "cube.gridref") as shown, rasterio.open(twice) as file:
+        np.testing.assert_array_equal(shown.band_data[1, :, :40, :48], file.read())
+
+
+def test_tiles_off_the_grid_are_told_by_how_much(archive: Path, tmp_path: Path) -> None:
+    write_tile(archive / "T09_20230110_red.tif", 64.25, 0, (8, 8))
+    with pytest.raises(CombineError, match=r"0 columns and 0.25 rows off the pixels of"):
+        gridref.build(archive, tmp_path / "cube.gridref", **OPTIONS)
