@@ -12,6 +12,8 @@ from gridref.model.display import draw_with
 if TYPE_CHECKING:
     from gridref import errors as errors
     from gridref.adapters.duckdb import sql as sql
+    from gridref.adapters.icechunk import from_icechunk as from_icechunk
+    from gridref.adapters.icechunk import to_icechunk as to_icechunk
     from gridref.adapters.picture import ChunkMap as ChunkMap
     from gridref.adapters.xarray.opening import open_virtual_dataset as open_virtual_dataset
     from gridref.adapters.xarray.opening import open_virtual_datatree as open_virtual_datatree
@@ -80,7 +82,9 @@ _HOMES = {
     "verify": "gridref.workflows.verifying",
     "write_catalog": "gridref.workflows.catalogs",
     # Need packages that may be missing, so ``from gridref import *`` leaves them out.
+    "from_icechunk": "gridref.adapters.icechunk",
     "from_virtualizarr": "gridref.virtualizarr",
+    "to_icechunk": "gridref.adapters.icechunk",
     "to_virtualizarr": "gridref.virtualizarr",
 }
 

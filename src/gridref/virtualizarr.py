@@ -41,6 +41,7 @@ from gridref.serve.objects import KeySpace, ObjectReader
 from gridref.serve.presence import native_references
 from gridref.serve.views import ArrayView, View, ViewOptions
 from gridref.workflows.opening import reader_for
+from gridref.workflows.reading import Sources, readable
 from gridref.workflows.scanning import scan
 
 try:
@@ -189,7 +190,9 @@ def from_virtualizarr(
     for path, dataset in _datasets(virtual).items():
         head = f"{path}/" if path else ""
         references |= {f"{head}{key}": held for key, held in _references(dataset).items()}
-    return scan_references("virtualizarr", references, ScanOptions(**{"allow": "*", **options}))
+    scanned = ScanOptions(**{"allow": "*", **options})
+    group = scan_references("virtualizarr", references, scanned)
+    return readable(group, Sources(scanned.storage_options))
 
 
 def _storage_options(url: str, registry: Any) -> dict[str, Any] | None:
@@ -254,9 +257,7 @@ def _referenced(path: str, view: ArrayView) -> ChunkManifest:
     paths = urls[np.where(in_file, references.source, -1)].reshape(grid_shape)
     in_manifest = np.flatnonzero(references.present & (references.source < 0)).tolist()
     inlined = {
-        tuple(map(int, np.unravel_index(number, grid_shape))): references.literals[
-            -1 - references.source[number]
-        ]
+        tuple(map(int, np.unravel_index(number, grid_shape))): references.inline_bytes(number)
         for number in in_manifest
     }
     return _manifest(paths, references.offset, references.length, inlined)

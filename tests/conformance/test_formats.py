@@ -7,14 +7,19 @@ from pathlib import Path
 from typing import Any, override
 
 import h5py
+import icechunk
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 import tifffile
 import zarr
 from numpy.typing import NDArray
 
+import gridref
+from gridref.errors import InvalidRequestError
 from gridref.formats.hdf5.scanner import HDF5Scanner
+from gridref.formats.icechunk.scanner import IcechunkScanner
 from gridref.formats.kerchunk.scanner import KerchunkScanner
 from gridref.formats.tiff.scanner import TIFFScanner
 from gridref.formats.zarr.scanner import ZarrScanner
@@ -149,3 +154,23 @@ class TestKerchunkParquet(ScannerTests):
         }
         pq.write_table(pa.table(columns), table / "t" / "refs.0.parq")
         return Sample(table, {"t": VALUES})
+
+
+class TestIcechunk(ScannerTests):
+    scanner = IcechunkScanner()
+
+    @override
+    def write_sample(self, folder: Path) -> Sample:
+        storage = icechunk.local_filesystem_storage(str(folder / "a.icechunk"))
+        session = icechunk.Repository.create(storage).writable_session("main")
+        group = zarr.create_group(session.store)
+        group.create_array("model/t", data=VALUES, chunks=(16, 20))
+        group.create_array("few", data=VALUES[0, :5])
+        session.commit("sample")
+        return Sample(folder / "a.icechunk", {"model/t": VALUES, "few": VALUES[0, :5]})
+
+    @override
+    def test_values_of_a_remote_copy(self, sample: Sample) -> None:
+        """Icechunk's own client reads repositories, and knows no filesystems of fsspec."""
+        with pytest.raises(InvalidRequestError, match="no Icechunk repositories on memory"):
+            gridref.scan("memory://a.icechunk")

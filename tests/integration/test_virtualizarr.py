@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -164,6 +166,32 @@ def test_files_with_no_scanner_of_ours_come_through_a_parser(tmp_path: Path) -> 
     xr.testing.assert_equal(
         of_gridref(gridref.virtualizarr.from_virtualizarr(store)).compute(), written
     )
+
+
+def test_chunks_that_references_hold_by_value_come_through_each(tmp_path: Path) -> None:
+    document = {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": [6],
+        "data_type": "int16",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2]}},
+        "chunk_key_encoding": {"name": "default"},
+        "fill_value": 0,
+        "dimension_names": ["x"],
+        "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+    }
+    values = np.arange(6, dtype="<i2")
+    chunks = [base64.b64encode(values[k : k + 2].tobytes()).decode() for k in (0, 2, 4)]
+    references = {
+        "zarr.json": '{"zarr_format": 3, "node_type": "group", "attributes": {}}',
+        "a/zarr.json": json.dumps(document),
+        **{f"a/c/{k}": f"base64:{chunk}" for k, chunk in enumerate(chunks)},
+    }
+    path = tmp_path / "refs.json"
+    path.write_text(json.dumps({"version": 1, "refs": references}))
+    virtual = gridref.virtualizarr.to_virtualizarr(gridref.scan(path), loadable_variables=[])
+    assert isinstance(virtual, xr.Dataset)
+    np.testing.assert_array_equal(through_icechunk(virtual)["a"], values)
 
 
 def test_something_else_is_refused() -> None:

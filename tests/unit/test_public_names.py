@@ -67,7 +67,10 @@ def test_public_names() -> None:
         "verify",
         "write_catalog",
     ]
-    for name in [*gridref.__all__, "from_virtualizarr", "to_virtualizarr", "virtualizarr"]:
+    for name in [
+        *gridref.__all__,
+        *("from_icechunk", "from_virtualizarr", "to_icechunk", "to_virtualizarr", "virtualizarr"),
+    ]:
         assert getattr(gridref, name).__doc__
 
 

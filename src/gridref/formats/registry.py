@@ -19,18 +19,26 @@ from gridref.plugins import Plugin, plugins
 
 if TYPE_CHECKING:
     from gridref.formats.hdf5.scanner import HDF5Scanner
+    from gridref.formats.icechunk.scanner import IcechunkScanner
     from gridref.formats.kerchunk.scanner import KerchunkScanner
     from gridref.formats.tiff.scanner import TIFFScanner
     from gridref.formats.zarr.scanner import ZarrScanner
 
     # They are imported by name below; here the type checker proves that they keep the contract.
-    _PROVEN: tuple[Scanner, ...] = (HDF5Scanner(), TIFFScanner(), KerchunkScanner(), ZarrScanner())
+    _PROVEN: tuple[Scanner, ...] = (
+        HDF5Scanner(),
+        TIFFScanner(),
+        KerchunkScanner(),
+        IcechunkScanner(),
+        ZarrScanner(),
+    )
 
 __all__ = ["BUILT_IN", "data_names", "expand_files", "scan", "scanner_of", "scanners"]
 
 BUILT_IN = {
     "tiff": "gridref.formats.tiff.scanner:TIFFScanner",
     "kerchunk": "gridref.formats.kerchunk.scanner:KerchunkScanner",
+    "icechunk": "gridref.formats.icechunk.scanner:IcechunkScanner",
     "zarr": "gridref.formats.zarr.scanner:ZarrScanner",
     "hdf5": "gridref.formats.hdf5.scanner:HDF5Scanner",
 }

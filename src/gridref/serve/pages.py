@@ -86,7 +86,7 @@ class ReferencePage:
         if not present:
             return None
         if source < 0:
-            data = self.references.literals[-1 - source][offset : offset + length]
+            data = self.references.inline_bytes(number)
             return VirtualObject((LiteralSegment(data),), digest_of(data), path, coords)
         segment = SourceSegment(self.references.sources[source], offset, length)
         etag = digest_of(self._identities[source], b"%d %d" % (offset, length))

@@ -53,7 +53,8 @@ class References:
     sources
         The sources in use.
     literals
-        Inline bytes, which negative numbers in `source` count into: -1 is the first.
+        Inline bytes, which negative numbers in `source` count into: -1 is the first. Each may hold
+        several chunks: see `inline_bytes`.
     source, offset, length
         int64 (n_chunks,), as in a manifest.
     present
@@ -66,6 +67,12 @@ class References:
     offset: Int64Array
     length: Int64Array
     present: BoolArray
+
+    def inline_bytes(self, chunk: int) -> bytes:
+        """The bytes of an inline chunk."""
+        held = self.literals[-1 - int(self.source[chunk])]
+        start = int(self.offset[chunk])
+        return held[start : start + int(self.length[chunk])]
 
     def identity(self) -> str:
         """An entity tag of the chunks' content, as far as sources tell."""

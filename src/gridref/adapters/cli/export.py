@@ -2,37 +2,71 @@
 
 from __future__ import annotations
 
-from typing import Annotated, cast
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from gridref.adapters.cli.options import Catalog, Snapshot, StorageOptions, parse_options
+from gridref.adapters.cli.options import (
+    Allowed,
+    Catalog,
+    Snapshot,
+    StorageOptions,
+    parse_options,
+)
+from gridref.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from gridref.catalog import CatalogGroup
 
 __all__ = ["export_command"]
 
 
+_Output = Annotated[
+    str,
+    typer.Argument(
+        help="Where it goes: .json, a folder of Parquet files (.parq), or an Icechunk repository"
+        " (.icechunk).",
+        show_default=False,
+    ),
+]
+_AppendDim = Annotated[
+    str | None,
+    typer.Option(help="Put the arrays behind those of an Icechunk repository.", show_default=False),
+]
+_Replace = Annotated[
+    bool, typer.Option("--replace", help="Replace what is in an Icechunk repository.")
+]
+_Materialize = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Array that is written into an Icechunk repository decoded; * for all that cannot be"
+        " referenced; repeatable.",
+        show_default=False,
+    ),
+]
+
+
 def export_command(
     catalog: Catalog,
-    output: Annotated[
-        str,
-        typer.Argument(
-            help="Where the references go: .json, or a folder of Parquet files (.parq).",
-            show_default=False,
-        ),
-    ],
+    output: _Output,
     zarr_format: Annotated[
         int,
         typer.Option(
-            help="Of the keys: 2 opens with xarray's engine kerchunk, 3 has uneven chunks."
+            help="Of kerchunk's keys: 2 opens with xarray's engine kerchunk, 3 has uneven chunks."
         ),
     ] = 2,
     inline_limit: Annotated[
         int, typer.Option(help="Most bytes of an array that is written out, decoded.")
     ] = 1 << 20,
     snapshot: Snapshot = None,
+    append_dim: _AppendDim = None,
+    replace: _Replace = False,
+    materialize: _Materialize = None,
     storage_options: StorageOptions = None,
+    allow: Allowed = None,
 ) -> None:
-    """Write a catalog as kerchunk references.
+    """Write a catalog as kerchunk references, or into an Icechunk repository.
 
     What references cannot say (differing codecs, files in archives; in Zarr v2 also uneven chunks)
     is refused, with every array and its reason; small arrays are written out.
@@ -44,21 +78,64 @@ def export_command(
         gridref export cube.gridref refs.parq
 
         gridref export cube.gridref refs.json --zarr-format 3
+
+        gridref export cube.gridref cube.icechunk
+
+        gridref export march.gridref cube.icechunk --append-dim time
     """
-    from gridref.adapters.kerchunk import Version, to_kerchunk
     from gridref.workflows.catalogs import open_catalog
-    from gridref.workflows.opening import reader_for
 
     options = parse_options(storage_options)
-    group = open_catalog(catalog, storage_options=options, snapshot=snapshot)
+    group = open_catalog(catalog, storage_options=options, allow=allow or None, snapshot=snapshot)
+    common: Mapping[str, Any] = {"inline_limit": inline_limit, "storage_options": options}
+    if not output.rstrip("/").endswith(".icechunk"):
+        _only_icechunk(append_dim=append_dim, replace=replace, materialize=materialize)
+        _export_references(group, output, zarr_format, common)
+        return
+    _export_to_icechunk(
+        group,
+        output,
+        materialize or [],
+        {**common, "append_dim": append_dim, "replace": replace},
+    )
+
+
+def _export_to_icechunk(
+    group: CatalogGroup, output: str, materialize: list[str], options: Mapping[str, Any]
+) -> None:
+    from gridref.adapters.icechunk import to_icechunk
+
+    asked: bool | list[str] = True if materialize == ["*"] else materialize
+    written = to_icechunk(group, output, materialize=asked, **options)
+    typer.echo(f"{output}: snapshot {written}")
+    _tell_of_checksums(group)
+
+
+def _only_icechunk(**options: Any) -> None:
+    given = [name for name, value in options.items() if value]
+    if given:
+        raise InvalidRequestError(
+            f"{', '.join(given)} is for Icechunk repositories, whose name ends in .icechunk"
+        )
+
+
+def _export_references(
+    group: CatalogGroup, output: str, zarr_format: int, common: Mapping[str, Any]
+) -> None:
+    from gridref.adapters.kerchunk import Version, to_kerchunk
+    from gridref.workflows.opening import reader_for
+
     document = to_kerchunk(
         group,
         output,
         zarr_format=cast("Version", zarr_format),
-        reader=reader_for(options),
-        inline_limit=inline_limit,
-        storage_options=options,
+        reader=reader_for(common["storage_options"]),
+        **common,
     )
     typer.echo(f"{output}: {len(document['refs'])} keys")
+    _tell_of_checksums(group)
+
+
+def _tell_of_checksums(group: CatalogGroup) -> None:
     if group.info.n_checksums:
         typer.echo(f"checksums of {group.info.n_checksums} chunks are left out: no place for them")

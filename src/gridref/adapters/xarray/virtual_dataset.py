@@ -229,6 +229,12 @@ class _Written:
 
         return to_kerchunk(self.to_group(), path, zarr_format=zarr_format)
 
+    def to_icechunk(self, destination: Any, **options: Any) -> str | None:
+        """Write into an Icechunk repository, as `gridref.to_icechunk` does, with its options."""
+        from gridref.adapters.icechunk import to_icechunk
+
+        return to_icechunk(self.to_group(), destination, **options)
+
 
 @xr.register_dataset_accessor("gridref")  # type: ignore[no-untyped-call]
 class GridrefAccessor(_Written):

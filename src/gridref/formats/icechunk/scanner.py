@@ -1,0 +1,54 @@
+"""How Icechunk repositories are recognised."""
+
+from __future__ import annotations
+
+import os
+
+from gridref.extras import missing_package
+from gridref.formats.location import Location
+from gridref.formats.options import ScanOptions
+from gridref.formats.scanner import Reach
+from gridref.io import DataNames, is_local
+from gridref.model.array import VirtualGroup
+
+__all__ = ["IcechunkScanner"]
+
+
+class IcechunkScanner:
+    """Scans the branch ``main`` of Icechunk repositories: native, virtual and inline chunks."""
+
+    name = "Icechunk (repositories)"
+    suffixes: tuple[str, ...] = ()
+    markers = ("repo",)
+    folder_suffixes = (".icechunk",)
+    reach: Reach = "anywhere"
+
+    def recognises(self, location: Location) -> bool:
+        """Whether this is a folder with what a repository has, or a remote one so named."""
+        if not location.is_folder:
+            return False
+        if is_local(location.url):
+            return os.path.isdir(os.path.join(location.url, "snapshots"))
+        return location.is_named(DataNames((), self.markers, self.folder_suffixes))
+
+    def scan(self, location: Location, options: ScanOptions) -> VirtualGroup:
+        """Describe the newest snapshot.
+
+        Raises
+        ------
+        SourceFormatError
+            If the repository is damaged, or holds nothing.
+        SourceChangedError
+            If a file changed since it was referenced.
+        SourceNotAllowedError
+            If references name files that they may not read.
+        UnsupportedFeatureError
+            As for Zarr stores.
+        """
+        try:
+            from gridref.formats.icechunk.repository import open_session
+            from gridref.formats.icechunk.session import scan_session
+        except ImportError as error:
+            raise missing_package("reading Icechunk repositories", error) from error
+        session = open_session(location.url, storage_options=options.storage_options)
+        return scan_session(session, location.url, options)
