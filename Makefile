@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: attack package help env demo test lint types check clients doors fuzz fuzz-hdf5 kill mutate soak bench constraints clean
+.PHONY: assets attack package help env demo test lint types check clients doors fuzz fuzz-hdf5 kill mutate soak bench constraints clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,7 +45,10 @@ lint: env ## style, format and direction of imports
 types: env ## strict type check of src/
 	$(BIN)/mypy
 
-package: env ## build sdist and wheel, and try the wheel in an environment of its own
+assets: ## build the viewer of the served pages (needs Node and npm)
+	cd web && npm install --no-package-lock --no-audit --no-fund --loglevel=error && npm run --silent build
+
+package: env assets ## build sdist and wheel, and try the wheel in an environment of its own
 	tools/check-package $(BIN)/python
 
 check: lint types test ## lint, types and test

@@ -10,12 +10,13 @@ import pytest
 
 import gridref
 from gridref.adapters.http import create_app
-from tests.browser.visits import Visit, chromium
+from tests.browser.visits import Visit, build_viewer, chromium
 from tests.uvicorn_server import running
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
+    build_viewer()
     with chromium() as started:
         yield started
 

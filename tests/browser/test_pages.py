@@ -127,10 +127,10 @@ def test_everybody_gets_in(browser: Any, served: str, path: str, options: dict[s
     assert [each for each in visit.problems if "404" not in each] == []
 
 
-def test_a_server_of_two_thousand_catalogs(visit: Visit, cube: Path, tmp_path: Path) -> None:
-    for number in range(2_000):
-        shutil.copytree(cube, tmp_path / f"cube-{number}.gridref", copy_function=_link)
-    with running(create_app([tmp_path], access_log=False, reload_seconds=0)) as url:
+def test_a_server_of_two_thousand_catalogs(visit: Visit, cube: Path) -> None:
+    group = gridref.open_catalog(cube)
+    many = {f"cube-{number}": group for number in range(2_000)}
+    with running(create_app(many, access_log=False)) as url:
         page = visit.page
         page.goto(url)
         assert page.locator("#catalogs tbody tr").count() == 2_000
@@ -140,26 +140,21 @@ def test_a_server_of_two_thousand_catalogs(visit: Visit, cube: Path, tmp_path: P
         page.wait_for_url("**/cube-1234")
         page.goto("about:blank")
     asked = [url for url in visit.asked if url.endswith("/extent")]
-    assert len(asked) < 200  # of what is in sight only
-
-
-def _link(source: str, target: str) -> None:
-    Path(target).symlink_to(source)
+    assert 0 < len(asked) < 200  # of what is in sight only
 
 
 def test_a_million_chunks(visit: Visit, tmp_path: Path) -> None:
     path = tmp_path / "million.bin"
-    path.write_bytes(bytes(1 << 20))
+    path.write_bytes(bytes(1_000_000))
     status = path.stat()
-    numbers = np.arange(1_000_000)
     manifest = ChunkManifest.from_columns(
         [Source(str(path), status.st_size, status.st_mtime_ns)],
-        offset=numbers % 1000,
-        length=100 + numbers % 7,
+        offset=np.arange(1_000_000),
+        length=1,
     )
-    encoding = Encoding((4, 4), np.dtype("u1"), (bytes_codec(np.dtype("u1")),))
+    encoding = Encoding((1, 1), np.dtype("u1"), (bytes_codec(np.dtype("u1")),))
     array = VirtualArray.of_one_block(
-        (4_000, 4_000), np.dtype("u1"), encoding=encoding, manifest=manifest, dims=("y", "x")
+        (1_000, 1_000), np.dtype("u1"), encoding=encoding, manifest=manifest, dims=("y", "x")
     )
     with running(create_app({"m": VirtualGroup({"a": array})}, access_log=False)) as url:
         page = visit.page
@@ -171,10 +166,10 @@ def test_a_million_chunks(visit: Visit, tmp_path: Path) -> None:
         page.locator("#chunk-map").focus()
         page.keyboard.press("ArrowDown")
         page.keyboard.press("ArrowRight")
-        # Chunk (1, 1) is row 1001 of the manifest: bytes 1 to 101.
-        page.get_by_text("Chunk y 1, x 1: byte range of a source, 100 B stored").wait_for()
-        page.get_by_text("; million.bin, bytes 1 to 101").wait_for()
+        page.get_by_text("Chunk y 1, x 1: byte range of a source, 1 B stored").wait_for()
+        page.get_by_text("; million.bin, bytes 1001 to 1002").wait_for()
         assert str(tmp_path) not in page.content()
+        page.goto("about:blank")
 
 
 def test_a_source_that_fails_is_told_in_words(

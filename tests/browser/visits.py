@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 WEB = Path(__file__).resolve().parents[2] / "web"
+BUILT = WEB.parent / "src/gridref/adapters/web/built/viewer.js"
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 _NOTES_VIOLATIONS = """
     window.violations = [];
@@ -37,6 +38,14 @@ def npm_package(name: str) -> Path:
         command = ["npm", "install", "--no-package-lock", "--no-audit", "--no-fund"]
         subprocess.run(command, cwd=WEB, check=True, capture_output=True, timeout=120)
     return folder
+
+
+def build_viewer() -> None:
+    """Build the viewer, unless it was built of what is there now."""
+    npm_package("zarrita")
+    inputs = [WEB / "build.mjs", *WEB.glob("viewer/*.js")]
+    if not BUILT.exists() or BUILT.stat().st_mtime < max(p.stat().st_mtime for p in inputs):
+        subprocess.run(["npm", "run", "build"], cwd=WEB, check=True, capture_output=True)
 
 
 @contextlib.contextmanager

@@ -223,7 +223,7 @@ def _array(catalog: ServedCatalog, path: str) -> VirtualArray | None:
 
 def _array_page(catalog: ServedCatalog, path: str, array: VirtualArray, asked: Asked) -> Page:
     views = {name: _view(catalog, name, path) for name in catalog.spaces}
-    return _html(array_page(asked.links, catalog.name, path, array, views, asked.origin))
+    return _html(array_page(asked.links, catalog.name, path, catalog.group, views, asked.origin))
 
 
 def _view(catalog: ServedCatalog, name: str, path: str) -> ArrayView | GridrefError:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from gridref.adapters.describing import human_bytes
 from gridref.adapters.picture import ChunkMap, stored_edges
+from gridref.adapters.web.assets import asset
 from gridref.adapters.web.catalog_page import sizes_in_words
 from gridref.adapters.web.chunk_map import MapAxes
 from gridref.adapters.web.frame import attributes_section, page, pairs, section, table
@@ -13,20 +15,22 @@ from gridref.adapters.web.links import Links
 from gridref.adapters.web.markup import Content, Markup, tag
 from gridref.adapters.web.snippets import snippets
 from gridref.errors import GridrefError
-from gridref.model.array import VirtualArray
+from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.serve.views import ArrayView
 from gridref.typing import Int64Array
 
 __all__ = ["array_page"]
 
 MOST_ENCODINGS = 50
+VIEWER = "viewer.js"
+"""Made by ``make assets``, and part of every wheel."""
 
 
 def array_page(
     links: Links,
     name: str,
     path: str,
-    array: VirtualArray,
+    group: VirtualGroup,
     views: dict[str, ArrayView | GridrefError],
     origin: str,
 ) -> bytes:
@@ -38,18 +42,21 @@ def array_page(
         Where things lie, as seen from it.
     name, path
         The catalog's name, and the array's path in it, as they stand in addresses.
-    array
-        The array.
+    group
+        The catalog's root group, under the names of addresses.
     views
         How it is shown, by the name of the view; or why it cannot be.
     origin
         The server's address, for lines to copy.
     """
+    array = group[path]
+    assert isinstance(array, VirtualArray)
     above = [(name, links.catalog(name))]
     body: Sequence[Content] = (
         tag(
             "p", tag("code", sizes_in_words(array)), ", ", human_bytes(array.nbytes), class_="lead"
         ),
+        _viewer(links, name, path, group, views["portable"]),
         _dimensions(array),
         attributes_section(array.attrs),
         _grid(array),
@@ -58,7 +65,43 @@ def array_page(
         _chunk_map(links, name, path, array),
         _opening(origin, links.view(origin, name), path),
     )
-    return page(path, links, *body, way=above, scripts=("copy.js", "chunk-map.js"))
+    scripts = ["copy.js", "chunk-map.js", *([VIEWER] if asset(VIEWER) else ())]
+    return page(path, links, *body, way=above, scripts=scripts)
+
+
+def _viewer(
+    links: Links, name: str, path: str, group: VirtualGroup, view: ArrayView | GridrefError
+) -> Content:
+    if isinstance(view, GridrefError):
+        return section("Values", tag("p", f"Zarr cannot show them: {view}", class_="problem"))
+    if asset(VIEWER) is None:
+        told = "This copy of gridref was installed without the viewer: make assets builds it."
+        return section("Values", tag("p", told))
+    array = view.array
+    place = tag(
+        "div",
+        tag("p", "Reading …", role="status"),
+        id="viewer",
+        data_view=f"{links.catalog(name)}/portable",
+        data_path=path,
+        data_place=links.of_array("place", name, path),
+        data_dims=json.dumps(array.dims),
+        data_coordinates=json.dumps([_coordinate(group, path, dim) for dim in array.dims]),
+    )
+    return section("Values", tag("noscript", tag("p", "A script draws them.")), place)
+
+
+def _coordinate(group: VirtualGroup, path: str, dim: str) -> str | None:
+    """Path of the array that labels a dimension, in the array's group or one above (CF, 2.7)."""
+    above = path.split("/")[:-1]
+    candidates = ("/".join([*above[:depth], dim]) for depth in range(len(above), -1, -1))
+    return next((each for each in candidates if each in group and _labels(group[each], dim)), None)
+
+
+def _labels(array: VirtualArray | VirtualGroup, dim: str) -> bool:
+    if not isinstance(array, VirtualArray):
+        return False
+    return array.dims == (dim,) and array.dtype.kind in "iuf"
 
 
 def _dimensions(array: VirtualArray) -> Content:

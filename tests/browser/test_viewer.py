@@ -1,0 +1,262 @@
+"""The viewer: what it shows is what h5py and tifffile read, drawn as numpy draws it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import tifffile
+
+import gridref
+from gridref.adapters.http import create_app
+from gridref.model.array import VirtualArray, VirtualGroup
+from tests.browser.visits import Visit
+from tests.uvicorn_server import running
+
+READY = "document.getElementById('viewer')?.dataset.ready"
+TOLD = "document.getElementById('viewer-told').textContent"
+# Viridis at five places, and straight lines between them.
+STOPS = np.array([[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]])
+CELLS = """
+    ([rows, columns, width, height]) => {
+        const canvas = document.getElementById("viewer-canvas");
+        const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d");
+        copy.drawImage(canvas, 0, 0);
+        const { data } = copy.getImageData(0, 0, canvas.width, canvas.height);
+        const found = [];
+        for (let row = 0; row < rows; row++) for (let column = 0; column < columns; column++) {
+            const x = Math.floor((column + 0.5) * width * devicePixelRatio);
+            const y = Math.floor((row + 0.5) * height * devicePixelRatio);
+            found.push(...data.subarray(4 * (y * canvas.width + x)).subarray(0, 4));
+        }
+        return found;
+    }
+"""
+
+
+def cells(visit: Visit, shape: tuple[int, int], aspect: float | None) -> Any:
+    """The colours in the middle of each cell of the canvas, (rows, columns, RGBA)."""
+    box = visit.page.locator("#viewer-canvas").bounding_box()
+    width, height = box["width"] / shape[1], box["height"] / shape[0]
+    if aspect is not None:
+        width = min(width, height / aspect)
+        height = width * aspect
+    found = visit.page.evaluate(CELLS, [*shape, width, height])
+    return np.array(found, np.uint8).reshape(*shape, 4)
+
+
+def rendered(values: Any, low: float, high: float) -> Any:
+    """What the colours should be."""
+    step = np.clip(np.floor((values - low) / (high - low) * 256), 0, 255)
+    place = np.nan_to_num(step) / 255 * (len(STOPS) - 1)
+    below = np.minimum(np.floor(place).astype(int), len(STOPS) - 2)
+    part = (place - below)[..., np.newaxis]
+    colours = np.floor(STOPS[below] + (STOPS[below + 1] - STOPS[below]) * part + 0.5)
+    opaque = np.where(np.isnan(values), 0, 255)[..., np.newaxis]
+    return np.concatenate([np.where(opaque > 0, colours, 0), opaque], -1).astype(np.uint8)
+
+
+def opened(visit: Visit, url: str, state: str = "") -> Any:
+    visit.page.goto(f"{url}{state and '#'}{state}")
+    visit.wait(READY)
+    return visit.page
+
+
+@pytest.mark.parametrize("name", ["tas", "pr"])
+def test_the_picture_is_what_numpy_draws(
+    visit: Visit, served: str, sample_data: Path, name: str
+) -> None:
+    opened(visit, f"{served}/cube/array/{name}", "coasts=0&at0=33")
+    with h5py.File(sample_data / "daily_2023-02.nc") as file:
+        stored = file[name]
+        values = stored[2].astype("f8")
+        values[stored[2] == stored.attrs["_FillValue"]] = np.nan
+        values = values * stored.attrs.get("scale_factor", 1) + stored.attrs.get("add_offset", 0)
+    expected = rendered(values, np.nanmin(values), np.nanmax(values))[::-1]  # the north is up
+    assert len(np.unique(expected.reshape(-1, 4), axis=0)) > 50
+    np.testing.assert_array_equal(cells(visit, values.shape, 1), expected)
+
+
+def test_values_and_their_bytes_by_keyboard(visit: Visit, served: str, sample_data: Path) -> None:
+    page = opened(visit, f"{served}/cube/array/tas", "at0=31")
+    page.locator("#viewer-canvas").focus()
+    for key in ("ArrowUp", *["ArrowUp"] * 13, *["ArrowRight"] * 17):
+        page.keyboard.press(key)
+    told = visit.wait(f"/bytes/.test({TOLD}) && {TOLD}")
+    value, place, name, start, stop = re.fullmatch(
+        r"(\S+) K at (.*); (\S+), bytes (\d+) to (\d+)", told
+    ).groups()
+    with h5py.File(sample_data / "daily_2023-02.nc") as file:
+        assert float(value) == pytest.approx(file["tas"][0, 13, 17], rel=1e-6)
+        where = f"lat {file['lat'][13]:g}° N, lon {file['lon'][17]:g}° E"
+        stored = file["tas"].id.get_chunk_info_by_coord((0, 12, 16))
+    assert place == f"time 2023-02-01 12:00:00, {where}"
+    assert name == "daily_2023-02.nc"
+    assert (int(start), int(stop)) == (stored.byte_offset, stored.byte_offset + stored.size)
+
+
+def test_a_series_through_a_point(visit: Visit, served: str, sample_data: Path) -> None:
+    page = opened(visit, f"{served}/cube/array/tas")
+    canvas = page.locator("#viewer-canvas")
+    box = canvas.bounding_box()
+    cell = min(box["width"] / 40, box["height"] / 20)
+    canvas.click(position={"x": 10.5 * cell, "y": 4.5 * cell})
+    page.locator("#viewer-series summary").click()
+    shown = page.locator("#viewer-series td").all_text_contents()
+    expected = []
+    for path in sorted(sample_data.glob("*.nc")):
+        with h5py.File(path) as file:
+            expected += file["tas"][:, 19 - 4, 10].tolist()
+    assert len(shown) == 200
+    values = [float(text.removesuffix(" K")) for text in shown]
+    np.testing.assert_allclose(values, expected[:200], rtol=1e-6)
+    first = page.locator("#viewer-series th").first.text_content()
+    assert first == "2023-01-01 12:00:00"
+
+
+def test_only_the_chunks_that_are_shown_are_asked_for(visit: Visit, cube: Path) -> None:
+    app = create_app([cube], access_log=False, chunks={"time": 1, "lat": 10, "lon": 10})
+    with running(app) as url:
+        page = opened(visit, f"{url}/cube/array/tas", "at0=7")
+        asked = lambda: sorted(u.partition("/tas/c/")[2] for u in visit.asked if "/tas/c/" in u)  # noqa: E731
+        first = sorted(f"7/{row}/{column}" for row in range(2) for column in range(4))
+        assert asked() == first
+        page.locator("input[name=time]").focus()
+        page.keyboard.press("ArrowRight")
+        visit.wait(f"{READY} == '2'")
+        assert asked() == sorted([*first, *(each.replace("7/", "8/", 1) for each in first)])
+        page.keyboard.press("ArrowLeft")  # what was read is kept
+        visit.wait(f"{READY} == '3'")
+        assert len(asked()) == 16
+        page.goto("about:blank")
+
+
+def test_an_address_leads_to_the_same_picture(visit: Visit, served: str) -> None:
+    page = opened(visit, f"{served}/cube/array/tas")
+    page.locator("select[name=up]").select_option("time")
+    visit.wait(f"{READY} == '2'")
+    page.locator("select[name=colours]").select_option("grey")
+    page.locator("input[name=low]").fill("250")
+    page.locator("input[name=low]").press("Enter")
+    page.locator("input[name=lat]").focus()
+    page.keyboard.press("ArrowRight")
+    visit.wait(f"{READY} == '3'")
+    state = dict(part.split("=") for part in page.url.partition("#")[2].split("&"))
+    assert state.items() >= {"rows": "time", "columns": "lon", "at1": "1", "low": "250"}.items()
+    before = page.locator("#viewer-canvas").screenshot()
+    url = page.url
+    page.goto("about:blank")
+    page.goto(url)
+    visit.wait(READY)
+    page.locator("#content").focus()
+    assert page.locator("select[name=up]").input_value() == "0"
+    assert page.locator("#viewer-canvas").screenshot() == before
+
+
+def test_bands_of_a_tiff_in_their_colours(visit: Visit, tmp_path: Path) -> None:
+    image = np.random.default_rng(1).integers(0, 256, (24, 32, 3), "u1")
+    tifffile.imwrite(tmp_path / "rgb.tif", image, photometric="rgb", tile=(16, 16))
+    group = gridref.scan(tmp_path / "rgb.tif")
+    ((name, _),) = [each for each in group.arrays.items() if each[1].ndim == 3]
+    with running(create_app({"image": group}, access_log=False)) as url:
+        opened(visit, f"{url}/image/array/{name}")
+        shown = cells(visit, (24, 32), None)
+        visit.page.goto("about:blank")
+    np.testing.assert_array_equal(shown[..., :3], image)
+
+
+def test_categories_have_names(visit: Visit) -> None:
+    values = np.array([[1, 2, 4], [4, 9, 1]], "i2")
+    attrs = {"flag_values": np.array([1, 2, 4], "i2"), "flag_meanings": "land sea ice"}
+    array = VirtualArray.from_numpy(values, ("y", "x"), attrs, fill_value=9)
+    with running(create_app({"m": VirtualGroup({"kind": array})}, access_log=False)) as url:
+        page = opened(visit, f"{url}/m/array/kind")
+        legend = page.locator("#viewer-legend li")
+        assert legend.all_text_contents() == ["1: land", "2: sea", "4: ice"]
+        named = dict(zip((1, 2, 4), legend.locator("rect").all(), strict=True))
+        named = {k: each.get_attribute("fill")[4:-1].split(",") for k, each in named.items()}
+        shown = cells(visit, (2, 3), None)
+        for place, value in np.ndenumerate(values):
+            colour = [0, 0, 0, 0] if value == 9 else [*map(int, named[int(value)]), 255]
+            assert shown[place].tolist() == colour
+        page.locator("#viewer-canvas").focus()
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("ArrowRight")
+        assert page.evaluate(TOLD).startswith("2 (sea) at y 0, x 1")
+        page.goto("about:blank")
+
+
+def test_what_is_not_valid_is_no_value(visit: Visit) -> None:
+    values = np.array([[0.5, -3, 2], [99, np.nan, 1]])
+    attrs = {"valid_range": np.array([0.0, 10.0]), "missing_value": 2.0}
+    array = VirtualArray.from_numpy(values, ("y", "x"), attrs, fill_value=7.0)
+    with running(create_app({"m": VirtualGroup({"a": array})}, access_log=False)) as url:
+        opened(visit, f"{url}/m/array/a")
+        shown = cells(visit, (2, 3), None)
+        visit.page.goto("about:blank")
+    expected = np.where((values >= 0) & (values <= 10) & (values != 2), values, np.nan)
+    np.testing.assert_array_equal(shown, rendered(expected, 0.5, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        (np.array([3, 2**53, -5]), "from -5 to 9007199254740992"),
+        (np.array([True, False, True]), "from 0 to 1"),
+        (np.array([1.5, np.nan, 2.5], "f4"), "from 1.5 to 2.5"),
+        (np.array([2, 3], "u8"), "from 2 to 3"),
+        (np.array([0.25, 0.5], "f2"), "from 0.25 to 0.5"),
+    ],
+)
+def test_arrays_of_one_dimension_are_plots(visit: Visit, values: Any, told: str) -> None:
+    group = VirtualGroup({"a": VirtualArray.from_numpy(values, ("x",))})
+    with running(create_app({"m": group}, access_log=False)) as url:
+        page = opened(visit, f"{url}/m/array/a")
+        assert told in page.locator("#viewer figcaption").text_content()
+        assert page.locator("#viewer svg[role=img]").count() == 1
+        page.goto("about:blank")
+
+
+def test_single_values_and_other_planes(visit: Visit) -> None:
+    scalar = VirtualArray.from_numpy(np.array(4.5), (), {"units": "m"})
+    three = VirtualArray.from_numpy(np.arange(24, dtype="i8").reshape(2, 3, 4), ("a", "b", "c"))
+    with running(create_app({"m": VirtualGroup({"s": scalar, "t": three})})) as url:
+        page = opened(visit, f"{url}/m/array/s")
+        assert page.evaluate(TOLD) == "4.5 m"
+        opened(visit, f"{url}/m/array/t", "rows=c&columns=a&at1=2")
+        values = np.arange(24.0).reshape(2, 3, 4)[:, 2].T
+        expected = rendered(values, values.min(), values.max())
+        np.testing.assert_array_equal(cells(visit, (4, 2), None), expected)
+        page.goto("about:blank")
+
+
+def test_a_source_that_is_gone_is_told_in_words(
+    browser: Any, sample_data: Path, tmp_path: Path
+) -> None:
+    file = shutil.copy(sample_data / "daily_2023-01.nc", tmp_path / "gone.nc")
+    gridref.build([file], tmp_path / "one.gridref", "time")
+    with running(create_app([tmp_path / "one.gridref"], access_log=False)) as url:
+        Path(file).unlink()
+        visit = Visit(browser)
+        page = opened(visit, f"{url}/one/array/tas")
+        text = page.locator("#viewer").text_content()
+        visit.close()
+    assert "gone.nc" in text
+    assert str(tmp_path) not in text
+    assert "could not be read" in text
+
+
+def test_the_viewer_is_small() -> None:
+    import gzip
+
+    from gridref.adapters.web.assets import asset
+    from tests.browser.visits import build_viewer
+
+    build_viewer()
+    files = ("viewer.js", "pages.css", "chunk-map.js", "copy.js", "front.js", "icon.svg")
+    assert sum(len(gzip.compress(asset(name).content)) for name in files) < 400_000

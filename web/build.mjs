@@ -1,0 +1,53 @@
+// Builds the viewer, with what it uses of other packages, into the Python package.
+import { build } from "esbuild";
+import { readFile, writeFile } from "node:fs/promises";
+
+const OUT = new URL("../src/gridref/adapters/web/built/", import.meta.url).pathname;
+
+// Codecs in WebAssembly are as large as all the rest, and pages may not run any: portable views
+// have none, unless somebody compresses them by zstd. Then the viewer says so.
+const withoutWasm = {
+  name: "without-wasm",
+  setup(builder) {
+    builder.onResolve({ filter: /^numcodecs\// }, ({ path }) => ({ path, namespace: "left-out" }));
+    builder.onLoad({ filter: /.*/, namespace: "left-out" }, ({ path }) => ({
+      contents: `export default { fromConfig() {
+        throw new Error("this viewer does not decode ${path.split("/")[1]}");
+      } };`,
+    }));
+  },
+};
+
+const result = await build({
+  entryPoints: ["viewer/main.js"],
+  outfile: `${OUT}viewer.js`,
+  bundle: true,
+  minify: true,
+  format: "esm",
+  target: "es2022",
+  charset: "utf8",
+  legalComments: "none",
+  metafile: true,
+  plugins: [withoutWasm],
+});
+
+// Licences ask to go along with copies.
+const packages = new Set(
+  Object.keys(result.metafile.inputs)
+    .map((path) => path.match(/node_modules\/((?:@[^/]+\/)?[^/]+)/)?.[1])
+    .filter(Boolean),
+);
+const notices = [];
+const components = [];
+for (const name of [...packages].sort()) {
+  const folder = `node_modules/${name}`;
+  const { version, license, author } = JSON.parse(await readFile(`${folder}/package.json`, "utf8"));
+  components.push({ type: "library", name, version, purl: `pkg:npm/${name.replace("@", "%40")}@${version}`, licenses: [{ license: { id: license } }] });
+  const text = await readFile(`${folder}/LICENSE`, "utf8").catch(() => `${license}, ${author ?? ""}`);
+  notices.push(`${name} ${version}\n\n${text}`);
+}
+await writeFile(`${OUT}licences.txt`, notices.join("\n\n----\n\n"));
+await writeFile(
+  `${OUT}viewer.cdx.json`,
+  JSON.stringify({ bomFormat: "CycloneDX", specVersion: "1.6", version: 1, components }, null, 2) + "\n",
+);

@@ -1,0 +1,64 @@
+// An array of a portable view: planes, series and coordinates out of chunks that zarrita.js reads.
+import * as zarr from "zarrita";
+import { Coordinate, Meaning } from "./meaning.js";
+
+export class ShownArray {
+  static async open(store, path) {
+    const array = await zarr.open.v3(zarr.root(store).resolve(`/${path}`), { kind: "array" });
+    return new ShownArray(store, array);
+  }
+
+  constructor(store, array) {
+    this.store = store;
+    this.array = array;
+    this.shape = array.shape;
+    this.meaning = new Meaning(array.attrs);
+    this.isText = array.dtype === "string";
+    this.isByte = array.dtype === "uint8";
+  }
+
+  async value(at) {
+    return zarr.get(this.array, at);
+  }
+
+  // Values along some axes, at one place along the others: C order in the order of `axes`.
+  async values(axes, at, windows = {}) {
+    const selection = this.shape.map((length, axis) => {
+      if (!axes.includes(axis)) return at[axis];
+      const [start, stop] = windows[axis] ?? [0, length];
+      return zarr.slice(start, stop);
+    });
+    const { data: stored, shape, stride } = await zarr.get(this.array, selection);
+    const data = "get" in stored ? Array.from(stored) : stored; // of booleans and texts
+    const order = [...axes].sort((a, b) => a - b);
+    const steps = axes.map((axis) => stride[order.indexOf(axis)]);
+    const lengths = axes.map((axis) => shape[order.indexOf(axis)]);
+    return { data, lengths, steps };
+  }
+
+  async plane(rows, columns, at, windows) {
+    const { data, lengths, steps } = await this.values([rows, columns], at, windows);
+    const [height, width] = lengths;
+    const found = new Float64Array(height * width);
+    for (let row = 0; row < height; row++) {
+      for (let column = 0; column < width; column++) {
+        found[row * width + column] = this.meaning.of(data[row * steps[0] + column * steps[1]]);
+      }
+    }
+    return { values: found, height, width };
+  }
+
+  async series(axis, at) {
+    const { data } = await this.values([axis], at);
+    return this.isText ? Array.from(data) : Float64Array.from(data, (stored) => this.meaning.of(stored));
+  }
+}
+
+// The coordinate of a dimension: an array of one dimension that has its name.
+export async function coordinateOf(store, path, most) {
+  const array = await zarr.open.v3(zarr.root(store).resolve(`/${path}`), { kind: "array" });
+  if (array.shape.length !== 1 || array.shape[0] > most || array.dtype === "string") return null;
+  const meaning = new Meaning(array.attrs);
+  const { data } = await zarr.get(array);
+  return new Coordinate(array.attrs, Float64Array.from(data, (stored) => meaning.of(stored)));
+}

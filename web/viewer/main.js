@@ -1,0 +1,476 @@
+// The viewer of an array's page. It reads the portable view itself; the server draws nothing.
+import { categorised, categoryColour, mixed, rangeOf, scaled, SCALES, steps } from "./colours.js";
+import { coordinateOf, ShownArray } from "./array.js";
+import { drawCoasts } from "./coast.js";
+import { choice, drawn, element } from "./dom.js";
+import { inWords } from "./meaning.js";
+import { plotted } from "./plot.js";
+import { readState, writeState } from "./state.js";
+import { Store } from "./store.js";
+
+const MOST_ALONG = 2048; // of larger planes a window is shown
+const MOST_LABELS = 1_000_000;
+const MOST_BYTES = 128e6; // more is read when asked to
+const ASK_MS = 150;
+
+class Viewer {
+  constructor(place) {
+    this.place = place;
+    this.dims = JSON.parse(place.dataset.dims);
+    this.paths = JSON.parse(place.dataset.coordinates);
+    this.store = new Store(place.dataset.view);
+    this.told = element("p", { role: "status", id: "viewer-told" });
+    this.number = 0;
+  }
+
+  async start() {
+    const array = await ShownArray.open(this.store, this.place.dataset.path);
+    const coordinates = await Promise.all(
+      this.dims.map((_, axis) => (this.paths[axis] ? coordinateOf(this.store, this.paths[axis], MOST_LABELS) : null)),
+    );
+    Object.assign(this, { array, coordinates, shape: array.shape });
+    if (this.shape.length === 0) return this.showScalar();
+    if (this.shape.length === 1 || array.isText) return this.showSeriesOnly();
+    this.begin(readState());
+    const n_bytes = this.bytesToRead();
+    if (n_bytes > MOST_BYTES) await this.askWhether(n_bytes);
+    this.build();
+    await this.load();
+  }
+
+  // Size of the chunks that the first picture needs.
+  bytesToRead() {
+    const { chunks } = this.array.array;
+    const lengths = this.shape.map((length, axis) => {
+      const shown = axis === this.rows || axis === this.columns ? Math.min(length, MOST_ALONG) : 1;
+      return Math.ceil(shown / chunks[axis]) * chunks[axis];
+    });
+    return lengths.reduce((a, b) => a * b, 8);
+  }
+
+  askWhether(n_bytes) {
+    const words = `Show values (reads up to ${Math.round(n_bytes / 1e6)} MB)`;
+    return new Promise((go) => {
+      this.place.replaceChildren(element("button", { type: "button", onclick: go }, words));
+      this.place.dataset.ready = "asks";
+    });
+  }
+
+  async showScalar() {
+    const value = await this.array.value([]);
+    this.place.replaceChildren(this.told);
+    this.say(this.array.isText ? value : this.array.meaning.words(this.array.meaning.of(value)));
+    this.place.dataset.ready = "scalar";
+  }
+
+  async showSeriesOnly() {
+    const axis = this.shape.length - 1;
+    const values = await this.array.series(axis, this.shape.map(() => 0));
+    const shown = this.array.isText
+      ? element("ol", {}, ...values.slice(0, 200).map((text) => element("li", {}, text)))
+      : plotted(values, (i) => this.label(axis, i), this.array.meaning, this.place.dataset.path);
+    this.place.replaceChildren(shown);
+    this.place.dataset.ready = "series";
+  }
+
+  // Axes and places out of the address; what it leaves out, or what is not there, by default.
+  begin(asked) {
+    const inside = (axis, text) => Math.min(this.shape[axis] - 1, Math.max(0, Math.floor(Number(text)) || 0));
+    const [rows, columns] = this.defaultAxes();
+    const axis = (name) => (this.dims.includes(name) ? this.dims.indexOf(name) : undefined);
+    this.rows = axis(asked.rows) ?? rows;
+    this.columns = axis(asked.columns) ?? columns;
+    if (this.rows === this.columns) [this.rows, this.columns] = [rows, columns];
+    this.at = this.dims.map((_, number) => inside(number, asked[`at${number}`]));
+    this.scale = asked.colours ?? "steady";
+    this.low = asked.low === undefined ? undefined : Number(asked.low);
+    this.high = asked.high === undefined ? undefined : Number(asked.high);
+    this.coasts = asked.coasts !== "0";
+    this.bands = this.bandAxis();
+    this.inColour = this.bands !== null && (asked.rgb ?? (this.array.isByte ? "1" : "0")) === "1";
+    this.series = asked.series === undefined ? undefined : axis(asked.series);
+    this.windows = {};
+    for (const each of [0, 1]) {
+      const along = each ? this.columns : this.rows;
+      this.windows[along] = inside(along, asked[`from${along}`]);
+    }
+  }
+
+  // Up and across are what coordinates say; else the last axes, as in pictures.
+  defaultAxes() {
+    const up = this.coordinates.findIndex((each) => each?.isVertical);
+    const across = this.coordinates.findIndex((each) => each?.isHorizontal);
+    if (up >= 0 && across >= 0) return [up, across];
+    const others = this.dims.map((_, axis) => axis).filter((axis) => axis !== this.bandAxis());
+    return others.length < 2 ? [0, 1] : others.slice(-2);
+  }
+
+  bandAxis() {
+    const found = this.dims.findIndex(
+      (dim, axis) => /^(band|bands|sample|samples|channel|channels|rgb|s|c)(_\d+)?$/i.test(dim) && [3, 4].includes(this.shape[axis]),
+    );
+    return found < 0 || this.dims.length < 3 ? null : found;
+  }
+
+  label(axis, index) {
+    return this.coordinates[axis]?.label(index) ?? String(index);
+  }
+
+  say(words) {
+    this.told.textContent = words;
+  }
+
+  // ---- controls
+
+  build() {
+    this.picture = document.createElement("canvas");
+    this.canvas = element(
+      "canvas",
+      {
+        id: "viewer-canvas", tabindex: 0, role: "img",
+        "aria-label": `Picture of ${this.place.dataset.path}: arrow keys move, Enter plots the series through a point`,
+        "aria-describedby": "viewer-told",
+        onkeydown: (event) => this.key(event),
+        onpointermove: (event) => this.point(this.under(event)),
+        onclick: (event) => { this.point(this.under(event)); this.plot(); },
+      },
+      "A picture of values.",
+    );
+    this.controls = element("div", { class: "controls" });
+    this.legend = element("div", { id: "viewer-legend" });
+    this.plotted = element("div", { id: "viewer-series" });
+    this.place.replaceChildren(
+      this.controls, element("div", { class: "canvas" }, this.canvas), this.legend, this.told, this.plotted,
+    );
+    new ResizeObserver(() => this.draw()).observe(this.canvas);
+    this.control();
+  }
+
+  hiddenAxes() {
+    const shown = [this.rows, this.columns, ...(this.inColour ? [this.bands] : [])];
+    return this.dims.map((_, axis) => axis).filter((axis) => !shown.includes(axis));
+  }
+
+  control() {
+    const axes = this.dims.map((dim, axis) => [axis, dim]);
+    const choose = (name) => (event) => {
+      const [axis, other] = [Number(event.target.value), name === "rows" ? "columns" : "rows"];
+      if (this[other] === axis) this[other] = this[name];
+      this[name] = axis;
+      this.changedAxes();
+    };
+    const parts = [
+      choice("Up", axes, this.rows, choose("rows")),
+      choice("Across", axes, this.columns, choose("columns")),
+      ...this.colourControls(),
+      ...this.hiddenAxes().map((axis) => this.slider(axis, this.at[axis], this.shape[axis] - 1, (value) => { this.at[axis] = value; })),
+      ...[this.rows, this.columns]
+        .filter((axis) => this.shape[axis] > MOST_ALONG)
+        .map((axis) => this.slider(axis, this.windows[axis] ?? 0, this.shape[axis] - MOST_ALONG, (value) => { this.windows[axis] = value; }, "from ")),
+      choice("Series along", axes, this.seriesAxis(), (event) => { this.series = Number(event.target.value); this.plot(); }),
+    ];
+    this.controls.replaceChildren(...parts);
+  }
+
+  colourControls() {
+    const parts = [];
+    if (this.bands !== null) {
+      parts.push(this.tick("Bands as red, green, blue", this.inColour, (on) => { this.inColour = on; this.changedAxes(); }));
+    }
+    if (!this.inColour && !this.array.meaning.flags) {
+      parts.push(choice("Colours", SCALES, this.scale, (event) => { this.scale = event.target.value; this.paint(); }));
+      parts.push(this.bound("low", "from"), this.bound("high", "to"));
+      parts.push(element("button", { type: "button", onclick: () => { this.low = this.high = undefined; this.paint(); this.control(); } }, "Fit colours"));
+    }
+    if (this.isMap()) parts.push(this.tick("Coastlines", this.coasts, (on) => { this.coasts = on; this.draw(); this.keep(); }));
+    return parts;
+  }
+
+  tick(words, checked, act) {
+    const box = element("input", { type: "checkbox", checked, onchange: (event) => act(event.target.checked) });
+    return element("label", {}, box, ` ${words}`);
+  }
+
+  bound(name, words) {
+    const box = element("input", {
+      type: "number", step: "any", name, value: this[name] ?? "",
+      onchange: (event) => { this[name] = event.target.value === "" ? undefined : Number(event.target.value); this.paint(); },
+    });
+    return element("label", {}, `${words} `, box);
+  }
+
+  slider(axis, value, most, act, prefix = "") {
+    const shown = element("span", { class: "at" }, this.label(axis, value));
+    const slide = element("input", {
+      type: "range", min: 0, max: most, value, name: `${prefix}${this.dims[axis]}`,
+      "aria-valuetext": this.label(axis, value),
+      oninput: (event) => {
+        const chosen = Number(event.target.value);
+        act(chosen);
+        shown.textContent = this.label(axis, chosen);
+        event.target.setAttribute("aria-valuetext", this.label(axis, chosen));
+        this.load();
+      },
+    });
+    return element("label", {}, `${prefix}${this.dims[axis]}: `, shown, slide);
+  }
+
+  seriesAxis() {
+    return this.series ?? this.hiddenAxes()[0] ?? this.columns;
+  }
+
+  changedAxes() {
+    this.low = this.high = undefined;
+    this.cursor = undefined;
+    this.control();
+    this.load();
+  }
+
+  // ---- values
+
+  window(axis) {
+    const start = Math.min(this.windows[axis] ?? 0, Math.max(0, this.shape[axis] - MOST_ALONG));
+    return [start, Math.min(this.shape[axis], start + MOST_ALONG)];
+  }
+
+  // Reads what is asked for now; of sliders that move on meanwhile, the last place only.
+  async load() {
+    this.wanted = true;
+    if (this.loading) return;
+    this.loading = true;
+    try {
+      while (this.wanted) {
+        this.wanted = false;
+        await this.loadOnce();
+      }
+    } catch (error) {
+      this.say(`This could not be read: ${error.message}`);
+      this.place.dataset.ready = "failed";
+    } finally {
+      this.loading = false;
+    }
+  }
+
+  async loadOnce() {
+    const windows = { [this.rows]: this.window(this.rows), [this.columns]: this.window(this.columns) };
+    const { rows, columns } = this;
+    const bands = this.inColour ? [0, 1, 2] : [null];
+    const planes = await Promise.all(
+      bands.map((band) => {
+        const at = [...this.at];
+        if (band !== null) at[this.bands] = band;
+        return this.array.plane(rows, columns, at, windows);
+      }),
+    );
+    if (rows !== this.rows || columns !== this.columns) return;
+    const [{ height, width }] = planes;
+    this.planes = planes.map(({ values }) => values);
+    this.origin = [windows[rows][0], windows[columns][0]];
+    Object.assign(this, { height, width });
+    this.picture.width = width;
+    this.picture.height = height;
+    this.paint();
+    this.number += 1;
+    this.place.dataset.ready = String(this.number);
+    if (this.cursor !== undefined) this.tell();
+  }
+
+  paint() {
+    if (!this.planes) return;
+    const { flags } = this.array.meaning;
+    const [plane] = this.planes;
+    let pixels;
+    if (this.inColour) {
+      const top = this.array.isByte ? 255 : Math.max(...this.planes.map((each) => rangeOf(each)[1]));
+      pixels = mixed(this.planes, top);
+      this.legend.replaceChildren();
+    } else if (flags) {
+      pixels = categorised(plane, flags);
+      this.showCategories(flags);
+    } else {
+      // The first picture's range stays while sliders move: colours mean the same then.
+      if (this.low === undefined || this.high === undefined) {
+        const [low, high] = rangeOf(plane);
+        this.low ??= low;
+        this.high ??= high;
+        this.control();
+      }
+      pixels = scaled(plane, this.scale, this.low, this.high);
+      this.showScale();
+    }
+    const image = new ImageData(new Uint8ClampedArray(pixels.buffer), this.width, this.height);
+    this.picture.getContext("2d").putImageData(image, 0, 0);
+    this.draw();
+    this.keep();
+  }
+
+  showScale() {
+    const bar = drawn("svg", { viewBox: "0 0 256 12", preserveAspectRatio: "none", "aria-hidden": "true", class: "scale" });
+    steps(this.scale).forEach((colour, i) => bar.append(drawn("rect", { x: i, width: 1.5, height: 12, fill: `rgb(${colour})` })));
+    const [low, high] = [this.low, this.high].map((value) => this.array.meaning.words(value));
+    this.legend.replaceChildren(element("p", { class: "legend" }, low, bar, high));
+  }
+
+  showCategories(flags) {
+    const items = [...flags].map(([value, words], i) => {
+      const patch = drawn("svg", { viewBox: "0 0 1 1", "aria-hidden": "true" }, drawn("rect", { width: 1, height: 1, fill: `rgb(${categoryColour(i)})` }));
+      return element("li", {}, patch, `${value}: ${words}`);
+    });
+    this.legend.replaceChildren(element("ul", { class: "legend" }, ...items));
+  }
+
+  // ---- the picture
+
+  isMap() {
+    return Boolean(this.coordinates[this.rows]?.isLatitude && this.coordinates[this.columns]?.isLongitude);
+  }
+
+  // Where elements lie on the canvas: north is up, east is right, and maps are not stretched.
+  layout() {
+    const up = this.coordinates[this.rows];
+    const across = this.coordinates[this.columns];
+    let [width, height] = [this.canvas.clientWidth / this.width, this.canvas.clientHeight / this.height];
+    if (up?.isVertical && across?.isHorizontal && this.width > 1 && this.height > 1) {
+      const span = (each, n) => Math.abs(each.values.at(-1) - each.values[0]) / Math.max(1, n - 1);
+      const aspect = span(up, this.shape[this.rows]) / span(across, this.shape[this.columns]);
+      if (Number.isFinite(aspect) && aspect > 0) {
+        width = Math.min(width, height / aspect);
+        height = width * aspect;
+      }
+    }
+    const isTurned = Boolean(up?.isVertical && up.ascends);
+    const isMirrored = Boolean(across?.isHorizontal && !across.ascends);
+    return { width, height, isTurned, isMirrored };
+  }
+
+  draw() {
+    if (!this.planes) return;
+    const ratio = devicePixelRatio;
+    this.canvas.width = Math.round(this.canvas.clientWidth * ratio);
+    this.canvas.height = Math.round(this.canvas.clientHeight * ratio);
+    const { width, height, isTurned, isMirrored } = this.layout();
+    const context = this.canvas.getContext("2d");
+    const [x, y] = [width * ratio, height * ratio];
+    context.setTransform(isMirrored ? -x : x, 0, 0, isTurned ? -y : y, isMirrored ? x * this.width : 0, isTurned ? y * this.height : 0);
+    context.imageSmoothingEnabled = false;
+    context.drawImage(this.picture, 0, 0);
+    if (this.coasts && this.isMap()) this.drawCoasts(context);
+    if (this.cursor !== undefined) {
+      const [row, column] = this.cursor;
+      context.lineWidth = 0.15;
+      context.strokeStyle = "#e0007a";
+      context.strokeRect(column, row, 1, 1);
+    }
+  }
+
+  drawCoasts(context) {
+    context.save();
+    context.beginPath();
+    context.rect(0, 0, this.width, this.height);
+    context.clip();
+    const { width } = this.layout();
+    context.lineWidth = 1 / width;
+    context.strokeStyle = "#000000";
+    const [row, column] = this.origin;
+    const part = (axis, start, n) => this.coordinates[axis].values.subarray(start, start + n);
+    drawCoasts(context, part(this.columns, column, this.width), part(this.rows, row, this.height));
+    context.restore();
+  }
+
+  under(event) {
+    const box = this.canvas.getBoundingClientRect();
+    const { width, height, isTurned, isMirrored } = this.layout();
+    let column = Math.floor((event.clientX - box.left) / width);
+    let row = Math.floor((event.clientY - box.top) / height);
+    if (isMirrored) column = this.width - 1 - column;
+    if (isTurned) row = this.height - 1 - row;
+    return [row, column];
+  }
+
+  key(event) {
+    if (event.altKey || event.ctrlKey || event.metaKey || !this.planes) return;
+    const { isTurned, isMirrored } = this.layout();
+    const [up, right] = [isTurned ? 1 : -1, isMirrored ? -1 : 1];
+    const step = { ArrowUp: [up, 0], ArrowDown: [-up, 0], ArrowRight: [0, right], ArrowLeft: [0, -right] }[event.key];
+    if (step) {
+      const [row, column] = this.cursor ?? [0, 0];
+      this.point(this.cursor ? [row + step[0], column + step[1]] : [0, 0]);
+    } else if (event.key === "Enter") this.plot();
+    else return;
+    event.preventDefault();
+  }
+
+  // ---- one element
+
+  point([row, column]) {
+    if (!this.planes || row < 0 || column < 0 || row >= this.height || column >= this.width) return;
+    if (this.cursor?.[0] === row && this.cursor?.[1] === column) return;
+    this.cursor = [row, column];
+    this.draw();
+    this.tell();
+  }
+
+  elementAt() {
+    const [row, column] = this.cursor;
+    const at = [...this.at];
+    at[this.rows] = this.origin[0] + row;
+    at[this.columns] = this.origin[1] + column;
+    return at;
+  }
+
+  tell() {
+    const [row, column] = this.cursor;
+    const at = this.elementAt();
+    const { meaning } = this.array;
+    const values = this.planes.map((plane) => plane[row * this.width + column]);
+    const place = this.dims
+      .map((dim, axis) => (this.inColour && axis === this.bands ? "" : `${dim} ${this.label(axis, at[axis])}`))
+      .filter(Boolean);
+    const words = `${values.map((value) => meaning.words(value)).join(", ")} at ${place.join(", ")}`;
+    this.say(words);
+    clearTimeout(this.later);
+    this.later = setTimeout(() => this.tellSource(at, words).catch(() => {}), ASK_MS);
+  }
+
+  async tellSource(at, words) {
+    if (!this.place.dataset.place) return;
+    const response = await fetch(`${this.place.dataset.place}?at=${at}`, { headers: { accept: "application/json" } });
+    const { state, source, offset, length } = await response.json();
+    if (String(at) !== String(this.elementAt())) return;
+    this.say(state === "range" ? `${words}; ${source}, bytes ${offset} to ${offset + length}` : `${words}; ${state}`);
+  }
+
+  async plot() {
+    if (this.cursor === undefined) return;
+    const [axis, at] = [this.seriesAxis(), this.elementAt()];
+    try {
+      const values = await this.array.series(axis, at);
+      const place = this.dims.filter((_, other) => other !== axis).map((dim) => `${dim} ${this.label(this.dims.indexOf(dim), at[this.dims.indexOf(dim)])}`);
+      const title = `${this.place.dataset.path} along ${this.dims[axis]} at ${place.join(", ")}`;
+      this.plotted.replaceChildren(plotted(values, (i) => this.label(axis, i), this.array.meaning, title));
+      this.keep();
+    } catch (error) {
+      this.say(`This could not be read: ${error.message}`);
+    }
+  }
+
+  keep() {
+    const state = { rows: this.dims[this.rows], columns: this.dims[this.columns] };
+    for (const axis of this.hiddenAxes()) state[`at${axis}`] = this.at[axis];
+    for (const axis of [this.rows, this.columns]) if (this.windows[axis]) state[`from${axis}`] = this.windows[axis];
+    if (this.inColour || (this.bands !== null && this.array.isByte)) state.rgb = this.inColour ? 1 : 0;
+    if (!this.inColour && !this.array.meaning.flags) Object.assign(state, { colours: this.scale, low: this.low, high: this.high });
+    if (!this.coasts) state.coasts = 0;
+    if (this.series !== undefined) state.series = this.dims[this.series];
+    writeState(state);
+  }
+}
+
+const place = document.getElementById("viewer");
+if (place) {
+  const viewer = new Viewer(place);
+  viewer.start().catch((error) => {
+    place.replaceChildren(element("p", { class: "problem", role: "alert" }, `This could not be read: ${error.message}`));
+    place.dataset.ready = "failed";
+  });
+}

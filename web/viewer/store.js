@@ -1,0 +1,63 @@
+// Keys of a Zarr store over HTTP: says in words why a chunk cannot be read, and keeps the last ones.
+
+const KEPT_BYTES = 128 * 2 ** 20;
+
+export class Store {
+  constructor(address) {
+    this.address = address.replace(/\/$/, "");
+    this.kept = new Map();
+    this.keptBytes = 0;
+  }
+
+  async get(key, options = {}) {
+    return this.asked(key, {}, options);
+  }
+
+  async getRange(key, range, options = {}) {
+    const wanted =
+      "suffixLength" in range
+        ? `bytes=-${range.suffixLength}`
+        : `bytes=${range.offset}-${range.offset + range.length - 1}`;
+    return this.asked(key, { range: wanted }, options);
+  }
+
+  asked(key, headers, { signal } = {}) {
+    const name = `${key} ${headers.range ?? ""}`;
+    const known = this.kept.get(name);
+    if (known) return known;
+    const answer = this.fetched(key, headers, signal);
+    this.kept.set(name, answer);
+    answer.then(
+      (bytes) => this.count(bytes),
+      () => this.kept.delete(name),
+    );
+    return answer;
+  }
+
+  count(bytes) {
+    this.keptBytes += bytes?.byteLength ?? 0;
+    if (this.keptBytes <= KEPT_BYTES) return;
+    this.kept.clear();
+    this.keptBytes = 0;
+  }
+
+  async fetched(key, headers, signal) {
+    const path = key.split("/").map(encodeURIComponent).join("/");
+    const response = await fetch(this.address + path, {
+      headers: { accept: "application/octet-stream, application/json", ...headers },
+      signal,
+    });
+    if (response.status === 404) return undefined; // a missing chunk: it reads as fill value
+    if (!response.ok) throw new Error(await reason(response));
+    return new Uint8Array(await response.arrayBuffer());
+  }
+}
+
+async function reason(response) {
+  const text = await response.text();
+  try {
+    return JSON.parse(text).reason;
+  } catch {
+    return text.trim() || `the server answers with status ${response.status}`;
+  }
+}
