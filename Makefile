@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: assets attack package help env demo test lint types check clients doors fuzz fuzz-hdf5 kill mutate soak bench constraints clean
+.PHONY: assets attack package site help env demo test lint types check clients doors fuzz fuzz-hdf5 kill mutate soak bench constraints clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,10 @@ assets: ## build the viewer of the served pages (needs Node and npm)
 
 package: env assets ## build sdist and wheel, and try the wheel in an environment of its own
 	tools/check-package $(BIN)/python
+
+site: env ## the documentation as a site, in build/site; fails on broken links and on what would be fetched elsewhere
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "The site: build/site/index.html"
 
 check: lint types test ## lint, types and test
 

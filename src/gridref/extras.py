@@ -43,4 +43,8 @@ def _extras() -> Mapping[str, str]:
     except PackageNotFoundError:  # run from its sources, not installed
         return {}
     matches = [match for line in requirements if (match := _REQUIREMENT.match(line))]
-    return {m["package"]: m["extra"] for m in matches if m["extra"] not in {"all", "dev", "test"}}
+    return {
+        m["package"]: m["extra"]
+        for m in matches
+        if m["extra"] not in {"all", "dev", "docs", "test"}
+    }

@@ -17,7 +17,7 @@ EXTRAS = [
     (re.split(r"[\[;>=]", requirement)[0].strip(), extra)
     for extra, requirements in PROJECT["optional-dependencies"].items()
     for requirement in requirements
-    if extra not in {"all", "dev", "test"}
+    if extra not in {"all", "dev", "docs", "test"}
 ]
 
 

@@ -1,0 +1,77 @@
+"""docs/errors.md has a paragraph for every error, with its cause, its remedy and true messages."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import pytest
+
+from gridref import errors
+from gridref.errors import PROBLEM_CAUSES, GridrefError
+from tests.shared_data import ROOT
+
+PAGE = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+SECTIONS = dict(re.findall(r"^### (\S+)$\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL))
+KINDS = {
+    kind.kind: kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, GridrefError)
+}
+
+
+def test_there_is_a_paragraph_for_every_kind() -> None:
+    assert set(SECTIONS) == set(KINDS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_paragraph_names_the_class_cause_and_remedy(kind: str) -> None:
+    text = SECTIONS[kind]
+    assert f"`{KINDS[kind].__name__}`" in text
+    assert "**Cause" in text
+    assert "**Remedy.**" in text or "**Cause and remedy.**" in text
+
+
+def test_every_cause_of_a_problem_is_in_the_table() -> None:
+    rows = re.findall(r"^\| `([\w-]+)` \|", SECTIONS["combine"], re.MULTILINE)
+    assert rows == sorted(PROBLEM_CAUSES)
+
+
+TREES = [
+    ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "src" / "gridref").rglob("*.py")
+]
+TEXTS = [
+    [part.value for part in node.values if isinstance(part, ast.Constant)]
+    if isinstance(node, ast.JoinedStr)
+    else [node.value]
+    for tree in TREES
+    for node in ast.walk(tree)
+    if isinstance(node, ast.JoinedStr)
+    or (isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value)
+]
+"""The parts of every text of the code that always read the same, in order."""
+MESSAGES = [
+    (kind, message)
+    for kind, text in SECTIONS.items()
+    for message in re.findall(r"`([^`]+)`", text.strip().partition("\n")[0])[1:]
+    if " " in message
+]
+
+
+def says(message: str, parts: list[str]) -> bool:
+    """Whether a text reads so, for as long as what is shown of it lasts."""
+    message = message.removesuffix("...")
+    n_same = place = 0
+    for part in parts:
+        found = message.find(part, place)
+        if found < 0:
+            last = next(n for n in range(len(part), -1, -1) if message[place:].endswith(part[:n]))
+            return n_same + last > 7
+        n_same += len(part)
+        place = found + len(part)
+    return n_same > 7
+
+
+@pytest.mark.parametrize(("kind", "message"), MESSAGES)
+def test_messages_are_those_of_the_code(kind: str, message: str) -> None:
+    assert any(says(message, parts) for parts in TEXTS)
