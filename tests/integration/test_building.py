@@ -139,15 +139,16 @@ def test_stack_of_pyramids(shared_data: Path, tmp_path: Path) -> None:
 )
 def test_times_in_names(pattern: str, name: str, expected: str, unit: str) -> None:
     parsed = LabelPattern.parse(pattern, "time")
-    assert parsed.attrs["units"] == f"{unit} since 1970-01-01"
+    assert parsed.attrs("time")["units"] == f"{unit} since 1970-01-01"
     step = np.timedelta64(1, "us" if unit == "microseconds" else "s")
-    assert np.datetime64(0, "s") + parsed.label_of_name(name) * step == np.datetime64(expected)
+    (found,) = parsed.of_names([name])
+    assert np.datetime64(0, "s") + found["time"] * step == np.datetime64(expected)
 
 
 def test_numbers_in_names() -> None:
     parsed = LabelPattern.parse("a{member}", "member")
-    assert [parsed.label_of_name(name) for name in ("a7.nc", "b/a12.nc")] == [7, 12]
-    assert parsed.attrs == {}
+    assert parsed.of_names(["a7.nc", "b/a12.nc"]) == [{"member": 7}, {"member": 12}]
+    assert parsed.attrs("member") == {}
 
 
 @pytest.mark.parametrize(
@@ -163,7 +164,7 @@ def test_numbers_in_names() -> None:
 )
 def test_bad_patterns(pattern: str, message: str) -> None:
     with pytest.raises(InvalidRequestError, match=message):
-        LabelPattern.parse(pattern, "time").label_of_name("/a/x_20230114.tif")
+        LabelPattern.parse(pattern, "time").of_names(["/a/x_20230114.tif"])
 
 
 def write_scene(path: Path, value: int, **tags: str) -> None:
@@ -256,7 +257,7 @@ def test_labels_need_a_new_dimension(tmp_path: Path) -> None:
     [
         {"concat_dim": "time", "mosaic": True},
         {"concat_dim": "time", "stack": "time"},
-        {"pattern": "{time}"},
+        {"pattern": "{time}", "concat_dim": "time", "combine": "nested"},
         {"stack": "time", "pattern_of": "TIFFTAG_DATETIME"},
         {},
     ],

@@ -116,8 +116,9 @@ class Hypercube:
         for dim in self.growing:
             column = columns.get(dim)
             if column is not None and _is_index(column) and column.path not in notes.failed:
-                own = find_places(column, values, notes)
+                own = find_places(repeated_along(column, dim, {}), values, notes)
                 found |= {} if own is None else {dim: own}
+        for dim in self.growing:
             self._check(dim, found.get(dim), columns, lengths, notes)
         return replace(self, places=found, values=values, rule=notes.options.overlap)
 
@@ -255,7 +256,7 @@ class Hypercube:
 
 
 def _is_index(column: Column) -> bool:
-    return all(kind.array.dims == (column.name,) for kind in column.kinds)
+    return all(kind.array.dims in ((column.name,), ()) for kind in column.kinds)
 
 
 @dataclass(frozen=True, eq=False)

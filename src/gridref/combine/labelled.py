@@ -16,7 +16,7 @@ from gridref.combine.report import Combination
 from gridref.errors import InvalidRequestError, Place
 from gridref.model.array import VirtualArray, VirtualGroup
 
-__all__ = ["combine_stack", "with_label", "with_labels"]
+__all__ = ["combine_stack", "label_values", "with_label", "with_labels"]
 
 _TIME_UNITS = {
     "D": "days",
@@ -106,7 +106,7 @@ def with_labels(
     InvalidRequestError
         For labels that are not one for each input.
     """
-    return _labelled(groups, dim, *_label_values(labels))
+    return _labelled(groups, dim, *label_values(labels))
 
 
 def _checked(group: VirtualGroup, dim: str) -> VirtualGroup:
@@ -122,7 +122,7 @@ def _checked(group: VirtualGroup, dim: str) -> VirtualGroup:
     return group
 
 
-def _label_values(labels: ArrayLike) -> tuple[NDArray[Any], dict[str, str]]:
+def label_values(labels: ArrayLike) -> tuple[NDArray[Any], dict[str, str]]:
     """Labels as stored, and the attributes of their coordinate."""
     values = np.asarray(labels)
     if values.dtype == object:

@@ -20,6 +20,7 @@ from gridref.model.scan_report import Finding, ScanReport
 from gridref.options import check_choice, options_of, verb, warn_of_old_name
 from gridref.secrets import without_secrets
 from gridref.workflows.chunk_checksums import with_checksums
+from gridref.workflows.cubes import flat, nested_urls
 from gridref.workflows.expecting import Expected, as_expected
 from gridref.workflows.failures import Failures
 from gridref.workflows.identity import with_identity
@@ -213,13 +214,14 @@ class Job:
     def run(self, files: Files, progress: Progress | None) -> Combination:
         """Scan files and combine them."""
         storage_options = self.scanning.storage_options
-        ordered = self.layout.ordered(expand_files(files, storage_options))
+        tree = nested_urls(files, storage_options) if self.layout.combine == "nested" else []
+        ordered = flat(tree) or self.layout.ordered(expand_files(files, storage_options))
         failures = Failures(self.options)
         scanned = scan_each(
             ordered, self.scanning, self.options, failures=failures, progress=progress
         )
         read = reader_for(storage_options).read
-        done = self.layout.combine(scanned, read, self.rules, self.mosaic)
+        done = self.layout.laid_out(scanned, read, self.rules, self.mosaic, tree)
         failures.warn()
         return _with_failed(done, failures.findings)
 

@@ -54,6 +54,11 @@ def changed(
         With every problem, where what comes instead does not fit.
     """
     dim = job.layout.stack or job.layout.concat_dim
+    if job.layout.is_cube(base.group):
+        raise InvalidRequestError(
+            "files that lie along several dimensions are not replaced or removed one by one: build"
+            " the catalog again"
+        )
     if job.layout.layout is not None or job.layout.mosaic:
         kind = "files of differing length" if job.layout.layout is not None else "tiles of a mosaic"
         raise InvalidRequestError(

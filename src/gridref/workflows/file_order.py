@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, get_args
@@ -12,13 +11,12 @@ import xarray as xr
 from gridref.combine import CombineOptions, DriftReport, combine, merged_reports
 from gridref.combine.options import Repeat
 from gridref.errors import CombineError, InvalidRequestError
-from gridref.formats import expand_files
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.options import check_choice, check_names
 from gridref.serve.reader import Reader
 from gridref.workflows.decoding import coordinate_names, decoded
 
-__all__ = ["Part", "Rules", "by_coords", "nested", "nested_urls"]
+__all__ = ["Part", "Rules", "by_coords", "nested"]
 
 Repeated = str | Collection[str] | None
 
@@ -94,14 +92,6 @@ class Part:
     group: VirtualGroup
     name: str = ""
     report: DriftReport = field(default_factory=DriftReport)
-
-
-def nested_urls(urls: Any, storage_options: Mapping[str, Any] | None) -> list[Any]:
-    """The addresses, expanded, in the nesting that they were given in."""
-    branches = [urls] if isinstance(urls, str | os.PathLike) else list(urls)
-    if any(isinstance(branch, list | tuple) for branch in branches):
-        return [nested_urls(branch, storage_options) for branch in branches]
-    return list(expand_files(branches, storage_options))
 
 
 def nested(

@@ -17,7 +17,7 @@ from gridref.catalog.standing import (
     standing_groups,
     values_of_standing,
 )
-from gridref.combine import combine
+from gridref.combine import Combination, combine
 from gridref.combine.options import Read
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
@@ -55,6 +55,9 @@ def added(
     CombineError
         With every problem, where they do not fit.
     """
+    if job.layout.is_cube(base.group):
+        before = base.group.replace(report=_of_catalog(base))
+        return _all_written(job.layout.combine_cube(new, read, job.rules, [before]), base)
     dim = job.layout.stack or job.layout.concat_dim
     if not isinstance(dim, str) or job.layout.mosaic or job.layout.layout is not None:
         before = base.group.replace(report=_of_catalog(base))
@@ -104,6 +107,12 @@ def combined(
 def _of_catalog(base: Base) -> ScanReport:
     """What names the catalog among the inputs of a combination."""
     return ScanReport((Finding("/", Fate.NAMED, "", base.group.info.url),))
+
+
+def _all_written(done: Combination, base: Base) -> tuple[VirtualGroup, Mapping[str, GrownArray]]:
+    """What is combined with a catalog, of which all rows are written."""
+    group = with_drifts(done, base.group.info.url)
+    return group, {path: written(array) for path, array in group.all_arrays().items()}
 
 
 def combined_whole(
@@ -204,7 +213,7 @@ def with_dim(
     ordered = job.layout.ordered([file for file, _ in new])
     order = {file: number for number, file in enumerate(ordered)}
     return [
-        job.layout.combine([item], read, job.rules, job.mosaic).unwrap()
+        job.layout.laid_out([item], read, job.rules, job.mosaic).unwrap()
         for item in sorted(new, key=lambda item: order[item[0]])
     ]
 

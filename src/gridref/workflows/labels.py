@@ -1,10 +1,10 @@
-"""Labels of a stack out of text: ``{time:%Y%m%d}`` finds the date in ``lst_20230114_v2.tif``."""
+"""Labels out of text: ``{model}_{member:d}_{time:%Y%m}.nc`` finds three in a file's name."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self
@@ -13,7 +13,9 @@ import numpy as np
 
 from gridref.errors import InvalidRequestError, Place
 
-__all__ = ["LabelPattern"]
+__all__ = ["LabelPattern", "duration_seconds"]
+
+Label = int | float | str
 
 _FIELD = re.compile(r"\{(\w+)(?::([^{}]+))?\}")
 _DIRECTIVES = {
@@ -31,119 +33,191 @@ _DIRECTIVES = {
 }
 """Regular expressions of the directives of `datetime.strptime` that may stand in a pattern."""
 
-_SHOWN_CHARACTERS = 60
+_DURATION = r"P(?:\d+W)?(?:\d+D)?(?:T(?:\d+H)?(?:\d+M)?(?:\d+(?:\.\d+)?S)?)?"
+_KINDS = {
+    None: r"\d+|[^/_.]+",
+    "d": r"[+-]?\d+",
+    "f": r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?",
+    "s": r"[^/]+",
+    "duration": _DURATION,
+}
+"""Regular expressions of the kinds of fields that are no times."""
+
+_SECONDS = {"W": 604_800, "D": 86_400, "H": 3600, "M": 60, "S": 1}
+_SHOWN_CHARACTERS, _SHOWN_FILES = 60, 5
 
 
 @dataclass(frozen=True)
 class LabelPattern:
-    """What to find in a text: literal text and one field.
+    """What to find in a text: literal text and fields.
 
     Attributes
     ----------
     text
         The pattern as the user wrote it.
     expression
-        Finds the field's text as its first group.
-    time_format
-        Directives of `datetime.strptime`; None for an integer.
+        Finds the fields' texts as its groups; several of one field where its parts stand apart.
+    fields
+        For each name what it is: ``"d"`` and other kinds, directives of `datetime.strptime` joined
+        by blanks for a time, or None for whole numbers or words.
     """
 
     text: str
     expression: re.Pattern[str]
-    time_format: str | None
+    fields: Mapping[str, str | None]
 
     @classmethod
-    def parse(cls, text: str, dim: str) -> Self:
+    def parse(cls, text: str, only: str | None = None) -> Self:
         """Parse a pattern.
 
         Parameters
         ----------
         text
-            Literal text and one field, ``{time:%Y%m%d}`` for times by the directives of
-            `datetime.strptime`, or ``{version}`` for an integer.
-        dim
-            Name of the dimension, which is also the field's.
+            Literal text and fields: ``{time:%Y%m%d}`` for times by the directives of
+            `datetime.strptime`, ``{member:d}`` for an integer, ``{height:f}`` for a number,
+            ``{step:duration}`` for a duration like ``PT6H`` (ISO 8601), ``{model:s}`` for any text
+            without a slash, ``{model}`` for an integer or a word. A name that stands twice has the
+            same text twice, or is a time in two parts; ``{_}`` is no label. With a slash, a pattern
+            is of the whole address, else of the file's name.
+        only
+            The one field that it has to have.
 
         Raises
         ------
         InvalidRequestError
-            If it has no such field, or an unknown directive.
+            If it has other fields, or an unknown directive.
         """
-        fields = list(_FIELD.finditer(text))
-        if len(fields) != 1 or fields[0][1] != dim:
+        found = list(_FIELD.finditer(text))
+        names = {field[1] for field in found} - {"_"}
+        if only is not None and (len(found) != 1 or names != {only}):
             raise InvalidRequestError(
-                f"a pattern has one field named like the dimension, as in {{{dim}:%Y%m%d}};"
+                f"a pattern has one field named like the dimension, as in {{{only}:%Y%m%d}};"
                 f" got {text!r}"
             )
-        field, time_format = fields[0], fields[0][2]
-        inner = r"\d+" if time_format is None else _expression(time_format)
-        before, behind = re.escape(text[: field.start()]), re.escape(text[field.end() :])
-        return cls(text, re.compile(f"{before}({inner}){behind}"), time_format)
+        if not names:
+            raise InvalidRequestError(f"a pattern has fields, as in {{time:%Y%m%d}}; got {text!r}")
+        fields: dict[str, str | None] = {}
+        parts, end = [], 0
+        for field in found:
+            parts += [re.escape(text[end : field.start()]), _group(field[1], field[2], fields)]
+            end = field.end()
+        expression = re.compile("".join([*parts, re.escape(text[end:])]))
+        return cls(text, expression, fields)
 
-    @property
-    def attrs(self) -> dict[str, str]:
-        """CF attributes of the labels (CF conventions 1.11, section 4.4)."""
-        if self.time_format is None:
+    def attrs(self, name: str) -> dict[str, str]:
+        """CF attributes of a field's labels (CF conventions 1.11, section 4.4)."""
+        kind = self.fields[name]
+        if kind == "duration":
+            return {"units": "seconds"}
+        if kind is None or "%" not in kind:
             return {}
         return {
             "standard_name": "time",
-            "units": f"{'microseconds' if self._is_fine else 'seconds'} since 1970-01-01",
+            "units": f"{'microseconds' if '%f' in kind else 'seconds'} since 1970-01-01",
             "calendar": "proleptic_gregorian",
         }
 
-    @property
-    def _is_fine(self) -> bool:
-        return self.time_format is not None and "%f" in self.time_format
+    def of_names(self, urls: Sequence[str]) -> list[dict[str, Label]]:
+        """The labels in files' names: as `of_texts`."""
+        texts = [url if "/" in self.text else os.path.basename(url.rstrip("/")) for url in urls]
+        return self.of_texts(texts, [f"the file name {text!r}" for text in texts], urls)
 
-    def label_of_name(self, url: str) -> int:
-        """The label in a file's name; see `label_in`."""
-        name = os.path.basename(url.rstrip("/"))
-        return self.label_in(name, f"the file name {name!r}", url)
+    def of_attributes(
+        self, attrs: Sequence[Mapping[str, Any]], name: str, urls: Sequence[str]
+    ) -> list[dict[str, Label]]:
+        """The labels in an attribute of each file: as `of_texts`."""
+        texts, origins = [], []
+        for own, url in zip(attrs, urls, strict=True):
+            if name not in own:
+                known = ", ".join(own) or "none"
+                raise InvalidRequestError(
+                    f"the file has no attribute {name!r}; it has {known}", Place(source=url)
+                )
+            texts.append(str(own[name]))
+            shown = texts[-1][:_SHOWN_CHARACTERS]
+            more = "..." if len(texts[-1]) > _SHOWN_CHARACTERS else ""
+            origins.append(f"the attribute {name} = {shown + more!r}")
+        return self.of_texts(texts, origins, urls)
 
-    def label_of_attribute(self, attrs: Mapping[str, Any], name: str, url: str) -> int:
-        """The label in an attribute of a file; see `label_in`."""
-        if name not in attrs:
-            known = ", ".join(attrs) or "none"
-            raise InvalidRequestError(
-                f"the file has no attribute {name!r}; it has {known}", Place(source=url)
-            )
-        text = str(attrs[name])
-        shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
-        return self.label_in(text, f"the attribute {name} = {shown!r}", url)
-
-    def label_in(self, text: str, origin: str, url: str) -> int:
-        """The label in a text.
+    def of_texts(
+        self, texts: Sequence[str], origins: Sequence[str], urls: Sequence[str]
+    ) -> list[dict[str, Label]]:
+        """The labels in texts.
 
         Parameters
         ----------
-        text
+        texts
             Where to look.
-        origin
-            What the text is, for messages.
-        url
-            The file that it is about, for messages.
+        origins, urls
+            What each text is, and the file that it is about: for messages.
 
         Returns
         -------
-        int
-            The integer; or seconds since 1970-01-01, microseconds where the pattern has ``%f``.
+        list of dict
+            Labels by name. Times are seconds since 1970-01-01, microseconds where the pattern has
+            ``%f``; durations are seconds. A field of any kind is text for all if it is for one.
 
         Raises
         ------
         InvalidRequestError
-            If the text does not match, or holds no time.
+            For the texts that do not match, or hold no time: all of them.
         """
-        match = self.expression.search(text)
-        if match is None:
-            raise InvalidRequestError(f"{origin} does not match {self.text!r}", Place(source=url))
-        if self.time_format is None:
-            return int(match[1])
-        try:
-            moment = datetime.strptime(match[1], self.time_format)  # noqa: DTZ007 - no zone
-        except ValueError as error:
-            reason = f"{match[1]!r} is no time: {error}"
-            raise InvalidRequestError(reason, Place(source=url)) from error
-        return int(np.datetime64(moment, "us" if self._is_fine else "s").astype(np.int64))
+        matches = [self.expression.search(text) for text in texts]
+        unlike = [number for number, match in enumerate(matches) if match is None]
+        if unlike:
+            shown = "; ".join(
+                f"{origins[n]} does not match {self.text!r}" for n in unlike[:_SHOWN_FILES]
+            )
+            n_more = len(unlike) - _SHOWN_FILES
+            more = f"; nor do {n_more} more of {len(texts)}" if n_more > 0 else ""
+            raise InvalidRequestError(shown + more, Place(source=urls[unlike[0]]))
+        held = [self._held(match) for match in matches if match is not None]
+        words = {
+            name
+            for name, kind in self.fields.items()
+            if kind is None and not all(own[name].isdecimal() for own in held)
+        }
+        return [
+            {name: self._label(name, text, words, url) for name, text in own.items()}
+            for own, url in zip(held, urls, strict=True)
+        ]
+
+    def _held(self, match: re.Match[str]) -> dict[str, str]:
+        """Text of each field; of a time in parts, joined as its directives are."""
+        held: dict[str, list[str]] = {name: [] for name in self.fields}
+        for group, text in match.groupdict().items():
+            name = group.rpartition("__")[0]
+            held[name].append(text)
+        return {name: " ".join(texts) for name, texts in held.items()}
+
+    def _label(self, name: str, text: str, words: set[str], url: str) -> Label:
+        kind = self.fields[name]
+        if kind is not None and "%" in kind:
+            return _time(text, kind, url)
+        if kind == "duration":
+            return duration_seconds(text)
+        if kind == "f":
+            return float(text)
+        return int(text) if kind == "d" or (kind is None and name not in words) else text
+
+
+def _group(name: str, kind: str | None, fields: dict[str, str | None]) -> str:
+    """The regular expression of a field, which is noted among those that are known."""
+    is_time = kind is not None and "%" in kind
+    if not is_time and kind not in _KINDS:
+        known = ", ".join(repr(known) for known in _KINDS if known)
+        raise InvalidRequestError(
+            f"{{{name}:{kind}}}: a field is {known}, or a time by directives like %Y%m%d"
+        )
+    inner = _expression(str(kind)) if is_time else _KINDS[kind]
+    if name == "_":
+        return f"(?:{inner})"
+    before = fields.get(name)
+    if name in fields and not (is_time and before is not None and "%" in before):
+        return f"(?P={name}__0)"
+    fields[name] = kind if name not in fields else f"{before} {kind}"
+    number = 0 if kind is None or before is None else before.count(" ") + 1
+    return f"(?P<{name}__{number}>{inner})"
 
 
 def _expression(time_format: str) -> str:
@@ -155,3 +229,30 @@ def _expression(time_format: str) -> str:
     return "".join(
         _DIRECTIVES[part] if number % 2 else re.escape(part) for number, part in enumerate(parts)
     )
+
+
+def _time(text: str, time_format: str, url: str) -> int:
+    try:
+        moment = datetime.strptime(text, time_format)  # noqa: DTZ007 - no zone
+    except ValueError as error:
+        reason = f"{text!r} is no time: {error}"
+        raise InvalidRequestError(reason, Place(source=url)) from error
+    exact = np.datetime64(moment, "us" if "%f" in time_format else "s")
+    return int(exact.astype(np.int64))
+
+
+def duration_seconds(text: str) -> int | float:
+    """Seconds of a duration of ISO 8601 in weeks, days, hours, minutes and seconds.
+
+    Raises
+    ------
+    InvalidRequestError
+        For another text: months and years are of no fixed length.
+    """
+    amounts = re.findall(r"(\d+(?:\.\d+)?)([WDHMS])", text)
+    if not amounts or not re.fullmatch(_DURATION, text):
+        raise InvalidRequestError(
+            f"{text!r} is no duration of weeks, days, hours, minutes and seconds, like PT6H"
+        )
+    total = sum(float(amount) * _SECONDS[unit] for amount, unit in amounts)
+    return int(total) if total.is_integer() else total

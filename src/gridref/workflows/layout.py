@@ -1,11 +1,12 @@
-"""How files are laid beside each other: along a dimension, stacked, or as a mosaic."""
+"""How files are laid beside each other: along dimensions, stacked, or as a mosaic."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
-from typing import Literal
+from typing import Any, Literal
 
 from gridref.combine import (
     Combination,
@@ -13,6 +14,7 @@ from gridref.combine import (
     DriftReport,
     MosaicOptions,
     combine,
+    combine_hypercube,
     combine_mosaic,
     combine_ragged,
     combine_stack,
@@ -22,6 +24,8 @@ from gridref.combine.options import Read
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.options import check_choice, refuses_unknown
+from gridref.workflows.cubes import combine_by_coords, combine_nested, is_ragged, nested_alike
+from gridref.workflows.label_sources import Labels, check_labels, labelled_files, without_attribute
 from gridref.workflows.labels import LabelPattern
 
 __all__ = ["Layout"]
@@ -35,17 +39,29 @@ class Layout:
     Attributes
     ----------
     concat_dim
-        Dimension to concatenate along, existing or new; several for ragged arrays. One file needs
-        none.
+        Dimension to concatenate along, existing or new. Several lay files out by their coordinates
+        and labels along each, with holes where there is no file; or let each grow by itself, where
+        every variable has one of them only (ragged arrays). One file needs none.
+    combine
+        ``"by_coords"`` puts files where their coordinates say, in whatever order they come, along
+        `concat_dim` or, where that is None, each dimension whose coordinates tell them apart; files
+        of different variables are merged. ``"nested"`` takes lists of lists of files, the outermost
+        along the first of several dimensions, as they are given.
     stack
         New dimension to stack the files along; with `mosaic`, those of each label beside each
         other.
     pattern
-        What the labels of a stack look like in the file names, like ``{time:%Y%m%d}``. The files
-        are put in the order of their labels.
+        Where labels stand in the file names, like ``{time:%Y%m%d}`` or
+        ``{model}_{member:d}_{time:%Y%m}.nc``; see `gridref.workflows.labels.LabelPattern`. The
+        fields are dimensions that the files lie along; a coordinate that they have goes before.
     pattern_of
         Attribute of the files to find the labels in instead of their names, like
         ``TIFFTAG_DATETIME``.
+    labels
+        Where labels come from that do not stand in names: for each dimension
+        ``"attribute:NAME"``, ``"variable:NAME"`` (a scalar), ``"constant:VALUE"`` or a function of
+        the address; or one function that gives a label for each dimension. Numbers, times and
+        durations of ISO 8601 in texts are read as such.
     mosaic
         Lay the files out by their georeferencing.
     layout
@@ -58,13 +74,15 @@ class Layout:
     Raises
     ------
     InvalidRequestError
-        For more than one way, or a pattern without a stack.
+        For more than one way, or sources of labels that are unknown.
     """
 
     concat_dim: str | Sequence[str] | None = None
+    combine: Literal["by_coords", "nested"] | None = None
     stack: str | None = None
     pattern: str | None = None
     pattern_of: str | None = None
+    labels: Labels | None = None
     mosaic: bool = False
     layout: Literal["ragged", "padded"] | None = None
 
@@ -75,14 +93,21 @@ class Layout:
                 raise InvalidRequestError(f"layout={self.layout!r} is another one than a mosaic")
         elif self.concat_dim and (self.stack or self.mosaic):
             raise InvalidRequestError("ask for one of a dimension to concatenate, stack or mosaic")
-        if self.pattern and not self.stack:
-            raise InvalidRequestError("a pattern labels the files of a stack: name its dimension")
+        if self.combine is not None:
+            check_choice("combine", self.combine, ("by_coords", "nested"))
+            if self.stack or self.mosaic or self.layout:
+                raise InvalidRequestError(f"combine={self.combine!r} is of files along concat_dim")
+        placed = self.combine == "nested" or (self.mosaic and (self.labels or not self.stack))
+        if (self.pattern or self.labels) and placed:
+            raise InvalidRequestError("labels are of files that lie along dimensions by them")
+        check_labels(self.labels)
         if self.pattern_of and not self.pattern:
             raise InvalidRequestError("an attribute to find labels in needs their pattern")
 
     def ordered(self, files: Sequence[str]) -> list[str]:
         """The files in the order in which they are combined, as far as their names tell."""
-        if len(files) > 1 and not (self.concat_dim or self.stack or self.mosaic or self.layout):
+        known = self.concat_dim or self.stack or self.mosaic or self.layout
+        if len(files) > 1 and not (known or self.combine or self.pattern or self.labels):
             raise InvalidRequestError(
                 f"{len(files)} files need a dimension to lie along: name it (concat_dim='time'),"
                 " stack them along a new one (stack='time') or by their place (mosaic=True)"
@@ -90,16 +115,76 @@ class Layout:
         pattern = self._parsed_pattern()
         if pattern is None or self.pattern_of is not None:
             return list(files)
-        return sorted(files, key=pattern.label_of_name)
+        found = zip(files, pattern.of_names(files), strict=True)
+        return [file for file, _ in sorted(found, key=lambda pair: tuple(pair[1].values()))]
 
-    def combine(
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """The dimensions that files are concatenated or stacked along, as far as they are named."""
+        if self.stack is not None and self.labels:
+            return (self.stack,)
+        named = self.concat_dim or ()
+        return (named,) if isinstance(named, str) else tuple(named)
+
+    def is_cube(self, first: VirtualGroup) -> bool:
+        """Whether files lie by their labels along dimensions; `first` is one of them."""
+        if self.mosaic or self.layout is not None or self.combine == "nested":
+            return False
+        if self.labels or (self.stack is None and (self.pattern or self.combine)):
+            return True
+        return len(self.dims) > 1 and not is_ragged(first, self.dims)
+
+    def combine_cube(
+        self,
+        scanned: Sequence[tuple[str, VirtualGroup]],
+        read: Read,
+        rules: CombineOptions,
+        before: Sequence[VirtualGroup] = (),
+    ) -> Combination:
+        """Combine files by their labels with groups that have theirs as coordinates."""
+        pattern = self._parsed_pattern()
+        groups, dims = labelled_files(scanned, pattern, self.pattern_of, self.labels)
+        every = [*before, *groups]
+        if not self.dims:
+            return combine_by_coords(every, dims, read, rules)
+        unnamed = [dim for dim in dims if dim not in self.dims]
+        if unnamed:
+            raise InvalidRequestError(
+                f"there are labels of {', '.join(unnamed)}, which is none of the dimensions"
+                f" {', '.join(self.dims)}: name it too (concat_dim=), or call the field {{_}}"
+            )
+        return combine_hypercube(every, self.dims, read=read, options=rules)
+
+    def laid_out(
+        self,
+        scanned: Iterable[tuple[str, VirtualGroup]],
+        read: Read,
+        rules: CombineOptions,
+        mosaic_options: MosaicOptions,
+        tree: Sequence[Any] = (),
+    ) -> Combination:
+        """Combine files, given as (address, group), into one group, or say what prevents it.
+
+        With ``combine="nested"``, `tree` is the nesting of the files.
+        """
+        if self.combine == "nested":
+            groups = nested_alike(tree, dict(scanned))
+            return combine_nested(groups, self.dims, read, rules)
+        rest = iter(scanned)
+        first = list(itertools.islice(rest, 1))
+        scanned = itertools.chain(first, rest)
+        if first and self.is_cube(first[0][1]):
+            return self.combine_cube(list(scanned), read, rules)
+        return self._in_a_row(scanned, read, rules, mosaic_options)
+
+    def _in_a_row(
         self,
         scanned: Iterable[tuple[str, VirtualGroup]],
         read: Read,
         rules: CombineOptions,
         mosaic_options: MosaicOptions,
     ) -> Combination:
-        """Combine files, given as (address, group), into one group, or say what prevents it."""
+        """Combine files that follow each other along one way, or alone."""
         if self.layout is not None:
             return self.combine_ragged(self.labelled(scanned), read, rules)
         if self.mosaic:
@@ -146,7 +231,7 @@ class Layout:
         )
 
     def _parsed_pattern(self) -> LabelPattern | None:
-        if self.stack is None or self.pattern is None:
+        if self.pattern is None:
             return None
         return LabelPattern.parse(self.pattern, self.stack)
 
@@ -159,16 +244,24 @@ class Layout:
             return (group for _, group in scanned)
         if self.pattern_of is None:
             return (
-                with_label(group, dim, pattern.label_of_name(file), pattern.attrs)
+                with_label(group, dim, pattern.of_names([file])[0][dim], pattern.attrs(dim))
                 for file, group in scanned
             )
-        labelled = []
-        for file, group in scanned:
-            label = pattern.label_of_attribute(group.attrs, self.pattern_of, file)
-            others = {name: text for name, text in group.attrs.items() if name != self.pattern_of}
-            rest = group.replace(attrs=others)
-            labelled.append((label, with_label(rest, dim, label, pattern.attrs)))
-        return [group for _, group in sorted(labelled, key=itemgetter(0))]
+        return _sorted_by_attribute(list(scanned), dim, pattern, self.pattern_of)
+
+
+def _sorted_by_attribute(
+    scanned: Sequence[tuple[str, VirtualGroup]], dim: str, pattern: LabelPattern, name: str
+) -> list[VirtualGroup]:
+    """Groups with the labels in an attribute, which they no longer have, in their order."""
+    files, groups = [file for file, _ in scanned], [group for _, group in scanned]
+    found = pattern.of_attributes([group.attrs for group in groups], name, files)
+    attrs = pattern.attrs(dim)
+    pairs = [
+        (own[dim], with_label(without_attribute(group, name), dim, own[dim], attrs))
+        for own, group in zip(found, groups, strict=True)
+    ]
+    return [group for _, group in sorted(pairs, key=itemgetter(0))]
 
 
 def _in_one_chunk(group: VirtualGroup, name: str, read: Read) -> VirtualGroup:

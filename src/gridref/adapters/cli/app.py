@@ -174,6 +174,10 @@ def build(
 
         gridref build lst_*.tif --stack time --pattern '{time:%Y%m%d}' -o lst.gridref
 
+        gridref build data/*.nc --pattern '{model}_{member:d}_{time:%Y%m}.nc' -o models.gridref
+
+        gridref build data/*.nc --concat-dim member --concat-dim time -o ensemble.gridref
+
     Exit status 1 if files were left out, as --on-error skip asks for.
     """
     from gridref.adapters.cli.inspecting import skipped_summary

@@ -132,9 +132,20 @@ BUILD_OPTIONS: Mapping[str, Any] = {
         _LAYOUT,
         metavar="DIM",
     ),
+    "combine": _text("by_coords: files lie where their coordinates say, in any order.", _LAYOUT),
     "stack": _text("New dimension to stack the files along.", _LAYOUT),
-    "pattern": _text("Where labels of a stack stand in file names: '{time:%Y%m%d}'.", _LAYOUT),
+    "pattern": _text(
+        "Where labels stand in file names: '{time:%Y%m%d}', or of several dimensions"
+        " '{model}_{member:d}_{time:%Y%m}'; with a slash, in the whole address.",
+        _LAYOUT,
+    ),
     "pattern_of": _text("Attribute to find labels in, not file names: TIFFTAG_DATETIME.", _LAYOUT),
+    "labels": _text(
+        "Where other labels come from: member=attribute:realization_index,run=variable:init,"
+        "scenario=constant:historical.",
+        _LAYOUT,
+        metavar="DIM=SOURCE,...",
+    ),
     "mosaic": _option(bool, "Lay the files out by their georeferencing.", _LAYOUT, "--mosaic"),
     "layout": _text(
         "Trajectories, profiles, swaths of differing length: ragged (all samples one after the"
@@ -306,6 +317,8 @@ def _parsed(name: str, value: Any) -> Any:
         return value[0] if len(value) == 1 else value
     if name == "repeated":
         return _pairs(value, "mask=all,area=minimal")
+    if name == "labels":
+        return _pairs(value, "member=attribute:realization_index")
     if name == "index_variables":
         return _pairs(value, "count=obs,start=obs")
     if name == "chunks":

@@ -21,7 +21,8 @@ from gridref.errors import CombineError, InvalidRequestError
 from gridref.formats import ScanOptions, expand_files, scan
 from gridref.model.array import VirtualGroup
 from gridref.options import check_choice, options_of, verb
-from gridref.workflows.file_order import Part, Rules, by_coords, nested, nested_urls
+from gridref.workflows.cubes import flat, nested_urls
+from gridref.workflows.file_order import Part, Rules, by_coords, nested
 from gridref.workflows.opening import reader_for, subgroup
 from gridref.workflows.scanning import scan_each
 from gridref.workflows.units import with_converter
@@ -152,8 +153,7 @@ def open_virtual_mfdataset(
         return part.replace(report=root.report)
 
     tree = nested_urls(files, storage_options)
-    flat = _flat(tree)
-    scanned = scan_each(flat, scanning)
+    scanned = scan_each(flat(tree), scanning)
     parts = {url: Part(prepared(url, root), url) for url, root in scanned}
     dims = [concat_dim] if concat_dim is None or isinstance(concat_dim, str) else list(concat_dim)
     try:
@@ -265,9 +265,3 @@ def _rules(
     seen: Any = "override" if compat == "override" else "equals"
     given = with_converter(options_of(CombineOptions, options))
     return Rules(CombineOptions(compat=seen, **given), data_vars, coords)
-
-
-def _flat(tree: Sequence[Any]) -> list[str]:
-    return [
-        url for branch in tree for url in (_flat(branch) if isinstance(branch, list) else [branch])
-    ]
