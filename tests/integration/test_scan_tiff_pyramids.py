@@ -53,7 +53,7 @@ def check_ome(image: dict[str, Any], group: zarr.Group) -> None:
 
 def check_layout(attrs: dict[str, Any], group: zarr.Group) -> None:
     """What the convention's schema wants."""
-    (convention,) = attrs["zarr_conventions"]
+    (convention,) = (c for c in attrs["zarr_conventions"] if c["name"] == "multiscales")
     assert convention["uuid"] == "d35379db-88df-4056-af3a-620245f8e347"
     layout = attrs["multiscales"]["layout"]
     assert layout

@@ -28,6 +28,7 @@ from gridref.adapters.references import (
 from gridref.adapters.zarr_v2 import as_version_2
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualGroup
+from gridref.serve.conventions import with_conventions
 from gridref.serve.names import IN_ZARR, with_shown_names
 from gridref.serve.objects import KeySpace, LiteralSegment, ObjectReader
 from gridref.serve.protocols import ObjectSpace
@@ -93,7 +94,7 @@ def to_kerchunk(
     if zarr_format not in _NATIVE:
         raise InvalidRequestError(f"zarr_format must be 2 or 3, got {zarr_format!r}")
     native = _NATIVE[zarr_format]
-    group = with_shown_names(group, IN_ZARR)
+    group = with_conventions(with_shown_names(group, IN_ZARR))
     reasons = why_not_referenced(group, native)
     refused = {name for name in reasons if not is_small(group, name, inline_limit)}
     space = KeySpace(group, native, dict.fromkeys(reasons, PORTABLE))

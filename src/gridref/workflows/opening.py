@@ -12,6 +12,7 @@ from gridref.catalog import Trust, open_catalog
 from gridref.errors import CatalogError, GroupNotFoundError, InvalidRequestError, Place
 from gridref.io import Allow, SourcePool
 from gridref.model.array import VirtualGroup
+from gridref.serve.conventions import with_conventions
 from gridref.serve.names import IN_ZARR, with_shown_names
 from gridref.serve.objects import KeySpace, ObjectReader
 from gridref.serve.reader import Reader
@@ -169,5 +170,5 @@ def open_space(
             f"no array has a dimension {', '.join(sorted(asked - known))}; there are"
             f" {', '.join(sorted(known))}"
         )
-    shown = with_shown_names(group, IN_ZARR)
+    shown = with_conventions(with_shown_names(group, IN_ZARR))
     return KeySpace(shown, options), ObjectReader(reader_for(storage_options))

@@ -16,6 +16,7 @@ from gridref.errors import InvalidRequestError
 from gridref.io import Allow, SourcePool, absolute_url, describe_source, is_local
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import Source
+from gridref.serve.conventions import with_conventions
 from gridref.serve.names import IN_ADDRESSES, asked_key, shown_names, with_shown_names
 from gridref.serve.objects import KeySpace, ObjectReader
 from gridref.serve.reader import Reader
@@ -246,7 +247,7 @@ class Site:
     ) -> ServedCatalog:
         reader = Reader(self.pool, cache_bytes=self.options.cache_bytes)
         shown_as = shown_names(group, IN_ADDRESSES)
-        named = with_shown_names(group, IN_ADDRESSES)
+        named = with_conventions(with_shown_names(group, IN_ADDRESSES))
         spaces = {view: KeySpace(named, self.options.view(view)) for view in VIEWS}
         objects = ObjectReader(reader)
         kept = group if isinstance(group, CatalogGroup) else None

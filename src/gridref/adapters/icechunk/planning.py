@@ -19,6 +19,7 @@ from gridref.adapters.references import (
 from gridref.errors import InvalidRequestError
 from gridref.formats.icechunk.access import why_no_location
 from gridref.model.array import VirtualGroup
+from gridref.serve.conventions import with_conventions
 from gridref.serve.names import IN_ZARR, with_shown_names
 from gridref.serve.objects import KeySpace, ObjectReader
 from gridref.serve.reader import Reader
@@ -100,7 +101,7 @@ def plan_writing(
     InvalidRequestError
         If `materialize` names an array that is not there.
     """
-    group = with_shown_names(group, IN_ZARR)
+    group = with_conventions(with_shown_names(group, IN_ZARR))
     arrays = group.all_arrays()
     asked = _asked(materialize, arrays)
     reasons = why_not_referenced(group, _NATIVE)

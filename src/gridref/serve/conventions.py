@@ -1,0 +1,142 @@
+"""Georeferenced groups say where they lie as Zarr conventions do, too.
+
+Sources: the Zarr conventions "proj", "spatial" and "multiscales" v0.1
+(https://github.com/zarr-conventions), made by the package ``zarr-cm``; GDAL's ``GeoTransform``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gridref.model.array import VirtualArray, VirtualGroup
+
+__all__ = ["with_conventions"]
+
+_CODE = re.compile(r'(?:ID|AUTHORITY)\["(\w+)",\s*"?(\w+)"?\]\s*\]\s*$')
+"""The authority's code at the end of a WKT."""
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where the pixels of a group lie.
+
+    Attributes
+    ----------
+    y, x
+        Dimensions of rows and columns.
+    shape
+        Number of rows and columns.
+    transform
+        From columns and rows to coordinates: ``x = a column + b row + c, y = d column + e row + f``
+        in this order.
+    wkt
+        The coordinate reference system; empty if it is not known.
+    """
+
+    y: str
+    x: str
+    shape: tuple[int, int]
+    transform: tuple[float, ...]
+    wkt: str
+
+    @property
+    def bbox(self) -> list[float]:
+        """The least and greatest coordinates of the outer corners: x, y, x, y."""
+        a, b, c, d, e, f = self.transform
+        corners = [(column, row) for column in (0, self.shape[1]) for row in (0, self.shape[0])]
+        xs = [a * column + b * row + c for column, row in corners]
+        ys = [d * column + e * row + f for column, row in corners]
+        return [min(xs), min(ys), max(xs), max(ys)]
+
+    def attributes(self, attrs: Mapping[str, Any]) -> dict[str, Any]:
+        """Attributes of a group or array, and what the conventions say."""
+        from zarr_cm import proj, spatial
+
+        made = spatial.create(
+            dimensions=[self.y, self.x],
+            bbox=self.bbox,
+            transform_type="affine",
+            transform=list(self.transform),
+            shape=list(self.shape),
+            registration="pixel",
+        )
+        shown = spatial.insert(dict(attrs), made, overwrite=True)
+        if self.wkt:
+            code = _CODE.search(self.wkt)
+            named = None if code is None else f"{code[1]}:{code[2]}"
+            made = proj.create(code=named, wkt2=None if named else self.wkt)
+            shown = proj.insert(shown, made, overwrite=True)
+        return shown
+
+
+def with_conventions(group: VirtualGroup) -> VirtualGroup:
+    """A group whose georeferenced parts say where they lie by Zarr conventions.
+
+    A part is georeferenced if its arrays have a grid mapping with a ``GeoTransform``. Levels of a
+    pyramid say it in the ``multiscales`` attribute, too. Without the package ``zarr-cm`` the group
+    is returned as it is.
+    """
+    if not any(_place_of(part) for _, part in group.walk()):
+        return group
+    try:
+        import zarr_cm  # noqa: F401
+    except ImportError:
+        return group
+    return _described(group)
+
+
+def _described(group: VirtualGroup) -> VirtualGroup:
+    groups = {name: _described(below) for name, below in group.groups.items()}
+    attrs, arrays = dict(group.attrs), dict(group.arrays)
+    place = _place_of(group)
+    if place is not None:
+        attrs = place.attributes(attrs)
+        for name, array in group.arrays.items():
+            if array.dims[-2:] == (place.y, place.x):
+                arrays[name] = array.replace(attrs=place.attributes(array.attrs))
+    if isinstance(attrs.get("multiscales"), Mapping):
+        attrs["multiscales"] = _placed_levels(attrs["multiscales"], group)
+    return group.replace(attrs=attrs, arrays=arrays, groups=groups)
+
+
+def _placed_levels(pyramid: Mapping[str, Any], group: VirtualGroup) -> dict[str, Any]:
+    """The entry of each level with where its pixels lie."""
+    levels = []
+    for level in pyramid.get("layout", []):
+        path = str(level.get("asset", "")).rpartition("/")[0]
+        part = group.groups.get(path) if path else group
+        place = None if part is None else _place_of(part)
+        placed = (
+            {}
+            if place is None
+            else {
+                "spatial:shape": list(place.shape),
+                "spatial:transform": list(place.transform),
+            }
+        )
+        levels.append({**level, **placed})
+    return {**pyramid, "layout": levels}
+
+
+def _place_of(group: VirtualGroup) -> _Place | None:
+    """Where the arrays of a group lie; None if nothing says."""
+    for array in group.arrays.values():
+        mapping = group.arrays.get(str(array.attrs.get("grid_mapping")))
+        numbers = [] if mapping is None else _numbers(mapping)
+        if mapping is None or len(numbers) != 6 or array.ndim < 2:
+            continue
+        x0, a, b, y0, d, e = numbers  # GDAL's order
+        wkt = mapping.attrs.get("crs_wkt") or mapping.attrs.get("spatial_ref") or ""
+        (y, x), (rows, columns) = array.dims[-2:], array.shape[-2:]
+        return _Place(y, x, (rows, columns), (a, b, x0, d, e, y0), str(wkt))
+    return None
+
+
+def _numbers(mapping: VirtualArray) -> list[float]:
+    try:
+        return [float(word) for word in str(mapping.attrs.get("GeoTransform", "")).split()]
+    except ValueError:
+        return []

@@ -1,0 +1,98 @@
+"""Served mosaics say where they lie: to GDAL, rioxarray and the validators of zarr-cm."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import gridref
+from gridref.adapters.http import create_app
+from gridref.model.array import VirtualGroup
+from gridref.serve.conventions import with_conventions
+from tests.integration.test_mosaic_series import OPTIONS, TILES, write_tile
+from tests.uvicorn_server import running
+
+rasterio = pytest.importorskip("rasterio")
+merging = pytest.importorskip("rasterio.merge")
+zarr_cm = pytest.importorskip("zarr_cm")
+
+
+@pytest.fixture
+def tiles(tmp_path: Path) -> list[Path]:
+    return [
+        write_tile(tmp_path / f"{name}_20230105_red.tif", *TILES[name], overviews=True, nodata=0)
+        for name in ("T01", "T02")
+    ]
+
+
+@pytest.fixture(params=[{"mosaic": True}, OPTIONS], ids=["one date", "series"])
+def site(tiles: list[Path], tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
+    gridref.build(tiles, tmp_path / "map.gridref", **request.param)
+    with running(create_app({"map": tmp_path / "map.gridref"})) as address:
+        yield f"{address}/map/portable"
+
+
+def document(address: str) -> dict[str, Any]:
+    with urllib.request.urlopen(f"{address}/zarr.json") as answer:
+        read: dict[str, Any] = json.loads(answer.read())
+    read.pop("consolidated_metadata", None)
+    return read
+
+
+@pytest.mark.parametrize("level", ["", "/overview_1"])
+def test_conventions_are_valid_and_true(site: str, tiles: list[Path], level: str) -> None:
+    step = 60 if level else 30
+    for path in (level, f"{level}/band_data"):
+        node = document(site + path)
+        zarr_cm.spatial.validate_node_metadata(node)
+        zarr_cm.proj.validate_node_metadata(node)
+        attrs = node["attributes"]
+        assert attrs["spatial:dimensions"] == (["y_1", "x_1"] if level else ["y", "x"])
+        assert attrs["spatial:shape"] == [40 * 30 // step, 80 * 30 // step]
+        assert attrs["spatial:transform"] == [step, 0, 5e5, 0, -step, 6e6]
+        assert attrs["spatial:bbox"] == [5e5, 6e6 - 1200, 5e5 + 2400, 6e6]
+        assert attrs["proj:code"] == "EPSG:32632"
+    root = document(site)
+    zarr_cm.multiscales.validate_node_metadata(root)
+    (finest, coarser) = root["attributes"]["multiscales"]["layout"]
+    assert finest["spatial:transform"] == [30, 0, 5e5, 0, -30, 6e6]
+    assert (coarser["asset"], coarser["spatial:shape"]) == ("overview_1/band_data", [20, 40])
+
+
+def test_gdal_reads_what_it_reads_of_the_tiles(tiles: list[Path], tmp_path: Path) -> None:
+    gridref.build(tiles, tmp_path / "map.gridref", mosaic=True)
+    expected, transform = merging.merge(tiles)
+    with running(create_app({"map": tmp_path / "map.gridref"})) as address:
+        name = f'ZARR:"/vsicurl/{address}/map/portable":/band_data'
+        with rasterio.open(name) as shown:
+            assert shown.crs == rasterio.crs.CRS.from_epsg(32632)
+            assert shown.transform == transform
+            assert shown.nodata == 0
+            np.testing.assert_array_equal(shown.read(), expected)
+
+
+def test_rioxarray_needs_no_configuration(site: str) -> None:
+    pytest.importorskip("rioxarray")
+    with xr.open_dataset(site, engine="zarr", consolidated=False, chunks=None) as shown:
+        assert shown.rio.crs.to_epsg() == 32632
+        assert tuple(shown.rio.transform())[:6] == (30, 0, 5e5, 0, -30, 6e6)
+
+
+def test_systems_without_a_code_are_spelled_out(tmp_path: Path) -> None:
+    crs = "+proj=laea +lat_0=10 +lon_0=20 +datum=WGS84 +units=m"
+    tile = write_tile(tmp_path / "a.tif", 0, 0, (16, 16), crs=crs)
+    attrs = with_conventions(gridref.scan(tile)).attrs
+    assert "proj:code" not in attrs
+    assert rasterio.crs.CRS.from_wkt(attrs["proj:wkt2"]) == rasterio.crs.CRS.from_string(crs)
+
+
+def test_groups_without_a_place_stay_as_they_are(sample_data: Path) -> None:
+    group: VirtualGroup = gridref.scan(sample_data / "daily_2023-01.nc")
+    assert with_conventions(group) is group
