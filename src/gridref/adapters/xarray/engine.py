@@ -2,55 +2,34 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 import xarray as xr
-from numpy.typing import NDArray
-from xarray.backends import AbstractDataStore, BackendArray, BackendEntrypoint
+from xarray.backends import AbstractDataStore, BackendEntrypoint
 from xarray.backends.common import datatree_from_dict_with_io_cleanup
 from xarray.backends.store import StoreBackendEntrypoint
-from xarray.coding.strings import create_vlen_dtype
 from xarray.core import indexing
 
+import gridref.adapters.xarray.accessors  # noqa: F401 - registers `ds.gridref`
 from gridref.adapters.xarray.encoding import variable_encoding
+from gridref.adapters.xarray.lazy import LazyVirtualArray
 from gridref.io import Allow, SourcePool
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.enumeration import CF_FLAGS
-from gridref.options import check_names, verb
+from gridref.options import check_names, options_of, verb
 from gridref.secrets import without_secrets
 from gridref.serve.reader import Reader
-from gridref.workflows.opening import group_path, open_group, reader_for, subgroup
+from gridref.workflows.building import BUILD_OPTIONS
+from gridref.workflows.opened_data import DataAddress, open_data
+from gridref.workflows.opening import group_path, reader_for, subgroup
 
 __all__ = ["GridrefBackendEntrypoint"]
 
 
-class LazyVirtualArray(BackendArray):
-    """A virtual array that xarray indexes lazily."""
-
-    def __init__(self, array: VirtualArray, reader: Reader, name: str) -> None:
-        # Not `array`: xarray takes that for a wrapped array to be looked into.
-        self.virtual = array
-        self.reader = reader
-        self.name = name
-        self.shape = array.shape
-        is_text = array.dtype.kind == "T"
-        self.dtype = create_vlen_dtype(str) if is_text else array.dtype  # type: ignore[no-untyped-call]
-
-    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
-        return indexing.explicit_indexing_adapter(
-            key, self.shape, indexing.IndexingSupport.OUTER, self._read
-        )
-
-    async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
-        """The same, while other coroutines go on."""
-        return await asyncio.to_thread(self.__getitem__, key)
-
-    def _read(self, key: tuple[Any, ...]) -> NDArray[Any]:
-        values = self.reader.read(self.virtual, key, name=self.name)
-        return values.astype(self.dtype, copy=False)
+_OWN_OPTIONS = ("storage_options", "allow")
+"""Options of files that are options of catalogs, too."""
 
 
 class GroupDataStore(AbstractDataStore):
@@ -98,7 +77,11 @@ class GroupDataStore(AbstractDataStore):
 
 
 class GridrefBackendEntrypoint(BackendEntrypoint):
-    """Open gridref catalogs: ``xr.open_dataset("cube.gridref")``."""
+    """Open gridref catalogs: ``xr.open_dataset("cube.gridref")``.
+
+    Named as ``engine="gridref"``, it opens files and lists of files, too, with the options of
+    `gridref.build`.
+    """
 
     description = "Open gridref catalogs (.gridref): archives of HDF5, NetCDF4 and TIFF as one cube"
     open_dataset_parameters: ClassVar[tuple[str, ...] | None] = (
@@ -125,10 +108,10 @@ class GridrefBackendEntrypoint(BackendEntrypoint):
             return False
         return os.fspath(filename_or_obj).rstrip("/").endswith(".gridref")
 
-    @verb()
+    @verb(*BUILD_OPTIONS, hidden=_OWN_OPTIONS)
     def open_dataset(  # type: ignore[override]
         self,
-        filename_or_obj: str | os.PathLike[str] | VirtualGroup,
+        filename_or_obj: DataAddress,
         *,
         mask_and_scale: bool = True,
         decode_times: bool = True,
@@ -141,10 +124,12 @@ class GridrefBackendEntrypoint(BackendEntrypoint):
         storage_options: Mapping[str, Any] | None = None,
         allow: Allow = None,
         snapshot: str | None = None,
+        **combining: Any,
     ) -> xr.Dataset:
-        """Open one group of a catalog."""
+        """Open one group of a catalog, of a file, or of files combined as `gridref.build` does."""
         path = group_path(group)
-        root = open_group(filename_or_obj, storage_options, allow, snapshot)
+        asked = {"allow": allow, "snapshot": snapshot, **combining}
+        root = open_data(filename_or_obj, storage_options, **asked)
         virtual_group = subgroup(root, group)
         return StoreBackendEntrypoint().open_dataset(
             GroupDataStore(
@@ -161,19 +146,22 @@ class GridrefBackendEntrypoint(BackendEntrypoint):
 
     def open_groups_as_dict(  # type: ignore[override]
         self,
-        filename_or_obj: str | os.PathLike[str] | VirtualGroup,
+        filename_or_obj: DataAddress,
         *,
         drop_variables: str | Iterable[str] | None = None,
         group: str | None = None,
         storage_options: Mapping[str, Any] | None = None,
         allow: Allow = None,
         snapshot: str | None = None,
-        **decoding: Any,
+        **options: Any,
     ) -> dict[str, xr.Dataset]:
         """Open a group and all groups below it, by path."""
+        known = {name for kind in BUILD_OPTIONS for name in options_of(kind, options)}
+        decoding = {name: value for name, value in options.items() if name not in known}
         check_names("open_groups_as_dict()", decoding, self.open_dataset_parameters or ())
         start = group_path(group)
-        root = open_group(filename_or_obj, storage_options, allow, snapshot)
+        asked = {name: options[name] for name in known} | {"allow": allow, "snapshot": snapshot}
+        root = open_data(filename_or_obj, storage_options, **asked)
         below = subgroup(root, group).walk(start)
         reader, address = reader_for(storage_options), _address(filename_or_obj)
         return {
@@ -187,7 +175,7 @@ class GridrefBackendEntrypoint(BackendEntrypoint):
 
     def open_datatree(  # type: ignore[override]
         self,
-        filename_or_obj: str | os.PathLike[str] | VirtualGroup,
+        filename_or_obj: DataAddress,
         **options: Any,
     ) -> xr.DataTree:
         """Open a group and all groups below it, as a tree."""
@@ -202,5 +190,5 @@ def _attributes(array: VirtualArray) -> dict[str, Any]:
     return {name: value for name, value in array.attrs.items() if not (made and name in CF_FLAGS)}
 
 
-def _address(source: str | os.PathLike[str] | VirtualGroup) -> str | None:
-    return None if isinstance(source, VirtualGroup) else without_secrets(os.fspath(source))
+def _address(source: DataAddress) -> str | None:
+    return without_secrets(os.fspath(source)) if isinstance(source, str | os.PathLike) else None

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import xarray as xr
 
+import gridref.adapters.xarray.accessors  # noqa: F401 - registers `ds.gridref`
 from gridref.adapters.xarray.virtual_dataset import (
     Loading,
     Url,
@@ -18,11 +19,12 @@ from gridref.adapters.xarray.virtual_dataset import (
 from gridref.adapters.xarray.written_groups import dataset_to_group, tree_to_group
 from gridref.combine import CombineOptions, DriftReport, combine
 from gridref.errors import CombineError, InvalidRequestError
-from gridref.formats import ScanOptions, expand_files, scan
+from gridref.formats import ScanOptions, expand_files
 from gridref.model.array import VirtualGroup
 from gridref.options import check_choice, options_of, verb
 from gridref.workflows.cubes import flat, nested_urls
 from gridref.workflows.file_order import Part, Rules, by_coords, nested
+from gridref.workflows.opened_data import open_data
 from gridref.workflows.opening import reader_for, subgroup
 from gridref.workflows.scanning import scan_each
 from gridref.workflows.units import with_converter
@@ -41,18 +43,18 @@ class CombiningError(CombineError, xr.MergeError, xr.AlignmentError):
 
 @verb(Loading, ScanOptions, renamed={"url": "file"})
 def open_virtual_dataset(
-    file: Url,
+    file: Url | VirtualGroup,
     group: str | None = None,
     *,
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> xr.Dataset:
-    """Open one group of a file as a dataset of virtual arrays.
+    """Open one group of a file, or of a catalog, as a dataset of virtual arrays.
 
     Parameters
     ----------
     file
-        A local path or an fsspec URL.
+        A local path or an fsspec URL; or a group that was opened.
     group
         Path of the group; the root by default.
     storage_options
@@ -67,9 +69,10 @@ def open_virtual_dataset(
         Virtual variables keep their stored dtype and attributes.
     """
     loading = Loading(**options_of(Loading, options))
-    root = scan(os.fspath(file), storage_options, **options_of(ScanOptions, options))
+    root = open_data(file, storage_options, **options_of(ScanOptions, options))
     part = subgroup(root, group)
-    return group_to_dataset(part, reader_for(storage_options), loading, os.fspath(file))
+    source = None if isinstance(file, VirtualGroup) else os.fspath(file)
+    return group_to_dataset(part, reader_for(storage_options), loading, source)
 
 
 @verb(

@@ -9,27 +9,24 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, override
+from typing import Any
 
 import xarray as xr
 
 from gridref.adapters.xarray.duck_array import LOAD_LIMIT_BYTES, VirtualDuckArray
 from gridref.adapters.xarray.meaning import files_of
 from gridref.adapters.xarray.stored_times import StoredTimesIndex
-from gridref.adapters.xarray.written_groups import ORIGINAL, dataset_to_group, tree_to_group
-from gridref.catalog import write_catalog
+from gridref.adapters.xarray.written_groups import ORIGINAL
 from gridref.combine.calendars import is_time_like
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.options import refuses_unknown, verb
+from gridref.options import refuses_unknown
 from gridref.secrets import without_secrets
 from gridref.serve.reader import Reader
 from gridref.workflows.decoding import coordinate_names, decoded
 from gridref.workflows.opening import reader_for
 
 __all__ = [
-    "GridrefAccessor",
-    "GridrefTreeAccessor",
     "Loading",
     "Url",
     "group_to_dataset",
@@ -193,75 +190,3 @@ def _loaded_variable(
     )
     variable.encoding[ORIGINAL] = VirtualDuckArray(array, reader)
     return variable
-
-
-class _Written:
-    """What virtual datasets and trees of them can be written as."""
-
-    def to_group(self) -> VirtualGroup:
-        """The virtual arrays, and loaded variables beside them, as a group."""
-        raise NotImplementedError
-
-    @verb(renamed={"path": "catalog"}, positional=("storage_options",))
-    def to_catalog(
-        self,
-        catalog: Url,
-        *,
-        storage_options: Mapping[str, Any] | None = None,
-        extra: Mapping[str, Any] | None = None,
-        sources: Literal["absolute", "relative"] = "absolute",
-    ) -> None:
-        """Write a catalog, as `gridref.write_catalog` does; loaded variables are kept inside it."""
-        write_catalog(self.to_group(), catalog, storage_options, extra=extra, sources=sources)
-
-    def to_kerchunk(
-        self, path: Url | None = None, *, zarr_format: Literal[2, 3] = 2
-    ) -> dict[str, Any]:
-        """Kerchunk references; written if a path is given, as JSON or a folder of Parquet (.parq).
-
-        Raises
-        ------
-        NotRepresentableError
-            Saying why, where references cannot express an array. Uneven chunks need
-            ``zarr_format=3``.
-        """
-        from gridref.adapters.kerchunk import to_kerchunk
-
-        return to_kerchunk(self.to_group(), path, zarr_format=zarr_format)
-
-    def to_icechunk(self, destination: Any, **options: Any) -> str | None:
-        """Write into an Icechunk repository, as `gridref.to_icechunk` does, with its options."""
-        from gridref.adapters.icechunk import to_icechunk
-
-        return to_icechunk(self.to_group(), destination, **options)
-
-
-@xr.register_dataset_accessor("gridref")  # type: ignore[no-untyped-call]
-class GridrefAccessor(_Written):
-    """``ds.gridref``: what a virtual dataset can become."""
-
-    def __init__(self, dataset: xr.Dataset) -> None:
-        self._dataset = dataset
-
-    @override
-    def to_group(self) -> VirtualGroup:
-        """The dataset as a group of virtual arrays."""
-        return dataset_to_group(self._dataset)
-
-    @property
-    def nbytes_virtual(self) -> int:
-        """Size in bytes that the virtual variables would have in memory."""
-        return sum(array.nbytes for array in self.to_group().arrays.values())
-
-
-@xr.register_datatree_accessor("gridref")  # type: ignore[no-untyped-call]
-class GridrefTreeAccessor(_Written):
-    """``tree.gridref``: what a tree of virtual datasets can become."""
-
-    def __init__(self, tree: xr.DataTree) -> None:
-        self._tree = tree
-
-    @override
-    def to_group(self) -> VirtualGroup:
-        """The tree as a group with groups below."""
-        return tree_to_group(self._tree)

@@ -14,16 +14,20 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from gridref.adapters.xarray.duck_array import VirtualDuckArray
+from gridref.adapters.xarray.lazy import is_lazy, lazy_virtual_array
 from gridref.combine.calendars import TimeBase, is_time_like
 from gridref.combine.packing import PACKING_ATTRIBUTES
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.workflows.decoding import decoded
 
-__all__ = ["ORIGINAL", "dataset_to_group", "tree_to_group"]
+__all__ = ["ORIGINAL", "dataset_to_group", "tree_to_group", "virtual_array_of"]
 
 ORIGINAL = "gridref_original"
 """Key of a loaded variable's encoding that holds the virtual array that it was read from."""
+
+MOST_READ_BYTES = 16 * 2**20
+"""Most bytes of a variable that are read unasked to be kept by value."""
 
 _TIME_ATTRIBUTES = ("units", "calendar")
 
@@ -50,6 +54,14 @@ def dataset_to_group(dataset: xr.Dataset) -> VirtualGroup:
         attrs["coordinates"] = " ".join(others)
     unlimited = frozenset(map(str, dataset.encoding.get("unlimited_dims", ())))
     return VirtualGroup(arrays, {}, attrs, unlimited_dims=unlimited & set(dataset.dims))
+
+
+def virtual_array_of(variable: xr.Variable) -> VirtualArray | None:
+    """The virtual array that a variable shows, as it is selected; None for one that is loaded."""
+    if is_lazy(variable):
+        return lazy_virtual_array(variable)
+    data = variable.data
+    return data.array if isinstance(data, VirtualDuckArray) else None
 
 
 def tree_to_group(tree: xr.DataTree) -> VirtualGroup:
@@ -135,9 +147,16 @@ def _coordinates_of(
 
 def _array_of(name: str, variable: xr.Variable, units: Mapping[str, Any]) -> VirtualArray:
     dims = tuple(map(str, variable.dims))
-    data = variable.data
-    if isinstance(data, VirtualDuckArray):
-        return data.array.replace(dims=dims, attrs=_attributes(variable, data.array))
+    virtual = virtual_array_of(variable)
+    if virtual is not None:
+        stored = virtual.attrs if is_lazy(variable) else {}
+        attrs = {**stored, **_attributes(variable, virtual)}
+        return virtual.replace(dims=dims, attrs=attrs)
+    if is_lazy(variable) and variable.nbytes > MOST_READ_BYTES:
+        raise InvalidRequestError(
+            f"variable {name!r} is not virtual, and not yet read: {variable.nbytes} bytes would be"
+            " kept by value; load() it to say so, or open it with gridref.open_virtual_dataset"
+        )
     original = _original(name, variable)
     if original is not None:
         return original.replace(dims=dims)
