@@ -84,9 +84,8 @@ def _parents(variables: Mapping[str, xr.Variable]) -> dict[str, str]:
 def _units_of_bounds(variable: xr.Variable, variables: Mapping[str, xr.Variable]) -> dict[str, Any]:
     """Units of the virtual bounds of a variable: its times are best written in the same."""
     bounds = variables.get(str(variable.attrs.get("bounds")))
-    if bounds is None or not isinstance(bounds.data, VirtualDuckArray):
-        return {}
-    attrs = bounds.data.array.attrs
+    array = None if bounds is None else virtual_array_of(bounds)
+    attrs = {} if array is None else array.attrs
     return {name: attrs[name] for name in _TIME_ATTRIBUTES if name in attrs}
 
 
@@ -94,10 +93,10 @@ def _with_own_units(
     array: VirtualArray, variable: xr.Variable, parent: VirtualArray | None
 ) -> VirtualArray:
     """Let virtual times say what they count from, where no variable says it for them."""
-    duck = variable.data
-    if not isinstance(duck, VirtualDuckArray) or "units" in array.attrs:
+    virtual = virtual_array_of(variable)
+    if virtual is None or "units" in array.attrs:
         return array
-    attrs = duck.array.attrs
+    attrs = virtual.attrs
     if not is_time_like(attrs) or (parent is not None and _count_alike(attrs, parent.attrs)):
         return array
     own = {name: attrs[name] for name in _TIME_ATTRIBUTES if name in attrs}
