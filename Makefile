@@ -31,8 +31,8 @@ $(STAMP): pyproject.toml constraints.txt
 	    -c constraints.txt -e ".[all,dev]"
 	@touch $@
 
-demo: env ## open the sample files as one cube and compare every value
-	@$(BIN)/gridref demo
+demo: env ## open the sample files as one cube and compare every value; ARGS=--serve shows it
+	@$(BIN)/gridref demo $(ARGS)
 
 test: env ## run the tests
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)

@@ -51,6 +51,24 @@ def serving(*arguments):
         process.stderr.close()
 
 
+def test_the_demonstration_is_served(sample_data):
+    command = [sys.executable, "-m", "gridref", "demo", "--serve", "--port", "0"]
+    process = subprocess.Popen(
+        [*command, "--data", str(sample_data)], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        address = next(line.split()[1] for line in process.stdout if line.startswith("Open "))
+        page = httpx.get(address, headers={"Accept": "text/html"})
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait(20)
+        process.stdout.close()
+    assert page.status_code == 200
+    assert "<h1>tas</h1>" in page.text
+
+
 @pytest.fixture
 def catalog(tmp_path):
     address = tmp_path / "cube.gridref"

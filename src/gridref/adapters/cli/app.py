@@ -346,18 +346,26 @@ def demo(
         Path | None,
         typer.Option(help="Folder of sample files; by default those that come with gridref."),
     ] = None,
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Then show it to browsers, until Ctrl+C.")
+    ] = False,
+    port: Annotated[int, typer.Option(help="Port of --serve; 0 takes any that is free.")] = 8000,
 ) -> None:
     """Build a catalog of the sample data, open it with xarray, and compare every value.
 
     Examples
     --------
         gridref demo
+
+        gridref demo --serve
     """
-    from gridref.adapters.cli.demo import run_demo
+    from gridref.adapters.cli.demo import run_demo, serve_demo
 
     with tempfile.TemporaryDirectory() as folder:
         if not run_demo(Console(), data, Path(folder)):
             raise typer.Exit(1)
+        if serve:
+            serve_demo(Path(folder), port)
 
 
 @app.command()

@@ -21,7 +21,7 @@ from gridref.errors import InvalidRequestError
 from gridref.formats.hdf5.original import OriginalFile
 from gridref.workflows.building import build
 
-__all__ = ["run_demo"]
+__all__ = ["run_demo", "serve_demo"]
 
 
 def run_demo(console: Console, data: Path | None, folder: Path) -> bool:
@@ -67,6 +67,24 @@ def run_demo(console: Console, data: Path | None, folder: Path) -> bool:
         console.rule("6. a mosaic of GeoTIFF tiles")
         equal = _mosaic(console, tiles, folder / "hills.gridref") and equal
     return equal
+
+
+def serve_demo(folder: Path, port: int) -> None:
+    """Show the catalogs of the demonstration until told to stop.
+
+    Raises
+    ------
+    MissingPackageError
+        Without the packages of the extra ``http``.
+    InvalidRequestError
+        If the port is taken.
+    """
+    from gridref.adapters.http.server import serve
+
+    def tell(url: str) -> None:
+        print(f"Open {url}cube/array/tas in a browser (stop with Ctrl+C)", flush=True)
+
+    serve([folder], port=port, access_log=False, on_ready=tell)
 
 
 def _sample_folder(data: Path | None) -> Path:
