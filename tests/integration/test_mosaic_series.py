@@ -182,3 +182,46 @@ def test_tiles_off_the_grid_are_told_by_how_much(archive: Path, tmp_path: Path) 
     write_tile(archive / "T09_20230110_red.tif", 64.25, 0, (8, 8))
     with pytest.raises(CombineError, match=r"0 columns and 0.25 rows off the pixels of"):
         gridref.build(archive, tmp_path / "cube.gridref", **OPTIONS)
+
+
+def test_zones_and_resolutions_become_groups(tmp_path: Path) -> None:
+    folder = tmp_path / "tiles"
+    folder.mkdir()
+    kinds = {
+        "epsg_32632_30": {},
+        "epsg_32633_30": {"crs": "EPSG:32633"},
+        "epsg_32632_60": {"step": 60},
+        "epsg_32632_30_2": {"shift": 0.5},
+    }
+    for number, (kind, options) in enumerate(kinds.items()):
+        shift = options.get("shift", 0)
+        profile = {name: value for name, value in options.items() if name != "shift"}
+        for date in ("20230105", "20230110"):
+            for place, (row, column) in {"a": (0, 0), "b": (0, 16), "c": (16, 16)}.items():
+                if (date, place) != ("20230105", "b"):
+                    name = folder / f"{number}_{kind}_{place}_{date}_.tif"
+                    write_tile(name, row + shift, column, (16, 16), nodata=0, **profile)
+    with pytest.raises(CombineError) as caught:
+        gridref.build(folder, tmp_path / "cube.gridref", **OPTIONS)
+    text = str(caught.value)
+    assert "'WGS 84 / UTM zone 32N'" in text
+    assert "'WGS 84 / UTM zone 33N'" in text
+    assert "0.5 rows off the pixels" in text
+    assert text.count("grids='groups'") >= 3
+    gridref.build(folder, tmp_path / "cube.gridref", **OPTIONS, grids="groups")
+    for kind in kinds:
+        with opened(tmp_path / "cube.gridref", group=kind) as shown:
+            assert shown.band_data.shape == (2, 1, 32, 32)
+            for number, date in enumerate(("20230105", "20230110")):
+                expected = merging.merge(sorted(folder.glob(f"?_{kind}_[abc]_{date}_.tif")))[0]
+                np.testing.assert_array_equal(shown.band_data[number], expected)
+    tree = xr.open_datatree(tmp_path / "cube.gridref", engine="gridref")
+    assert set(tree.children) == set(kinds)
+    with pytest.raises(InvalidRequestError, match="several grids do not grow"):
+        gridref.open_catalog(tmp_path / "cube.gridref").append(str(next(folder.iterdir())))
+
+
+def test_one_grid_needs_no_group(archive: Path, tmp_path: Path) -> None:
+    gridref.build(archive, tmp_path / "cube.gridref", **OPTIONS, grids="groups")
+    with opened(tmp_path / "cube.gridref") as shown:
+        np.testing.assert_array_equal(shown.band_data[1], merged(archive, "20230110"))

@@ -152,7 +152,7 @@ def misfit(first: Raster, raster: Raster, tolerance: float) -> Misfit | None:
     if raster.crs != first.crs:
         message = (
             f"its coordinate reference system is {_crs_name(raster.crs)}, that of {first.name} is"
-            f" {_crs_name(first.crs)}; warp it first"
+            f" {_crs_name(first.crs)}; grids='groups' gives each a group"
         )
         return Misfit("crs-differs", message)
     drift_x = abs(raster.dx / first.dx - 1) * raster.n_columns
@@ -161,7 +161,7 @@ def misfit(first: Raster, raster: Raster, tolerance: float) -> Misfit | None:
         message = (
             f"its pixels are {raster.dx:.12g} by {raster.dy:.12g}, those of {first.name}"
             f" {first.dx:.12g} by {first.dy:.12g}: over its extent that is"
-            f" {max(drift_x, drift_y):.3g} pixels"
+            f" {max(drift_x, drift_y):.3g} pixels; grids='groups' gives each a group"
         )
         return Misfit("resolution-differs", message)
     row, column = _offset(first, raster)
@@ -169,7 +169,7 @@ def misfit(first: Raster, raster: Raster, tolerance: float) -> Misfit | None:
     if max(off_row, off_column) > tolerance:
         message = (
             f"it lies {off_column:.3g} columns and {off_row:.3g} rows off the pixels of"
-            f" {first.name}; tolerance is {tolerance:g}"
+            f" {first.name}; tolerance is {tolerance:g}, grids='groups' gives each grid a group"
         )
         return Misfit("off-grid", message)
     return None

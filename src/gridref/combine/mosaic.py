@@ -32,6 +32,7 @@ from gridref.combine.georeference import (
     read_raster,
     side_by_side,
 )
+from gridref.combine.grids import by_grid, in_groups
 from gridref.combine.layout import Task
 from gridref.combine.levels import Inherited, combine_columns
 from gridref.combine.options import CombineOptions, Read
@@ -54,6 +55,7 @@ def combine_mosaic(
     x: str = "x",
     y: str = "y",
     tolerance: float = 0.01,
+    grids: str = "one",
     stack: str | None = None,
     read: Read | None = None,
     options: CombineOptions | None = None,
@@ -75,6 +77,8 @@ def combine_mosaic(
         Names of the dimensions.
     tolerance
         How far, in pixels, an input may lie off the grid of the first one.
+    grids
+        As for `MosaicOptions`; with ``"groups"`` all inputs are kept in memory.
     stack
         A dimension to put first, whose label each input has as a variable of that name (see
         `gridref.combine.labelled.with_label`); labels come in their order.
@@ -99,10 +103,17 @@ def combine_mosaic(
         `variables`, `repeated` and `index_variables`, which need one dimension to lie along.
     """
     rules = _checked(options or CombineOptions())
-    work = _Mosaic(x, y, tolerance, read, rules, stack)
-    done = fold(groups, work.first_batch, work.combine)
-    done = work.without_overlaps(done) if rules.overlap == "error" else done
-    return done.telling_what_is_left_out()
+
+    def laid(tiles: Iterable[VirtualGroup]) -> Combination:
+        work = _Mosaic(x, y, tolerance, read, rules, stack)
+        done = fold(tiles, work.first_batch, work.combine)
+        done = work.without_overlaps(done) if rules.overlap == "error" else done
+        return done.telling_what_is_left_out()
+
+    if grids == "one":
+        return laid(groups)
+    parts = by_grid(groups, lambda group: read_raster(group, "", x, y), tolerance)
+    return in_groups({name: laid(tiles) for name, tiles in parts.items()})
 
 
 def _checked(rules: CombineOptions) -> CombineOptions:

@@ -100,6 +100,9 @@ class MosaicOptions:
         Names of the dimensions along which inputs lie beside each other.
     tolerance
         How far, in pixels, an input may lie off the grid of the first one.
+    grids
+        Inputs of several coordinate reference systems, resolutions or pixel grids: ``"one"`` makes
+        them a problem, ``"groups"`` lays those of each grid out in a group of its own.
 
     Raises
     ------
@@ -110,7 +113,9 @@ class MosaicOptions:
     x: str = "x"
     y: str = "y"
     tolerance: float = 0.01
+    grids: Literal["one", "groups"] = "one"
 
     def __post_init__(self) -> None:
+        check_choices(self)
         if not 0 <= self.tolerance <= 0.5:
             raise InvalidRequestError(f"tolerance must be from 0 to 0.5, got {self.tolerance!r}")

@@ -6,17 +6,14 @@ Sources: the Zarr conventions "proj", "spatial" and "multiscales" v0.1
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.reference_systems import authority_code
 
 __all__ = ["with_conventions"]
-
-_CODE = re.compile(r'(?:ID|AUTHORITY)\["(\w+)",\s*"?(\w+)"?\]\s*\]\s*$')
-"""The authority's code at the end of a WKT."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +62,8 @@ class _Place:
         )
         shown = spatial.insert(dict(attrs), made, overwrite=True)
         if self.wkt:
-            code = _CODE.search(self.wkt)
-            named = None if code is None else f"{code[1]}:{code[2]}"
+            code = authority_code(self.wkt)
+            named = None if code is None else ":".join(code)
             made = proj.create(code=named, wkt2=None if named else self.wkt)
             shown = proj.insert(shown, made, overwrite=True)
         return shown

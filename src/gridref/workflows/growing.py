@@ -125,6 +125,10 @@ def combined_whole(
     """Combine groups, of which a catalog may be one, as they are: all rows are written."""
     every = [*([before] if before is not None else []), *groups]
     if job.layout.mosaic:
+        if before is not None and job.mosaic.grids == "groups":
+            raise InvalidRequestError(
+                "mosaics of several grids do not grow: build the catalog anew with all files"
+            )
         done = job.layout.combine_mosaic(every, read, job.rules, job.mosaic)
     elif job.layout.layout == "padded" and before is not None:
         raise InvalidRequestError(

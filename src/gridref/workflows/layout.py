@@ -266,6 +266,9 @@ def _sorted_by_attribute(
 
 def _in_one_chunk(group: VirtualGroup, name: str, read: Read) -> VirtualGroup:
     """Keep the labels of all files in one chunk, since they are read together."""
+    if name not in group.arrays:  # a mosaic for each grid
+        parts = {path: _in_one_chunk(part, name, read) for path, part in group.groups.items()}
+        return group.replace(groups=parts)
     coordinate = group.arrays[name]
     whole = VirtualArray.from_numpy(read(coordinate), coordinate.dims, coordinate.attrs)
     return group.replace(arrays={**group.arrays, name: whole})

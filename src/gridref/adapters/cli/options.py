@@ -157,6 +157,11 @@ BUILD_OPTIONS: Mapping[str, Any] = {
     "tolerance": _option(
         float, "How far, in pixels, files may lie off a mosaic's grid: 0.01.", _LAYOUT
     ),
+    "grids": _text(
+        "Tiles of several reference systems, resolutions or pixel grids: one (a problem), groups"
+        " (a group each).",
+        _LAYOUT,
+    ),
     "join": _text(
         "Variables and labels that some files lack: exact (a problem), outer, inner, left, right,"
         " override.",

@@ -1,0 +1,115 @@
+"""Georeferenced inputs of several pixel grids: reference systems, resolutions, origins.
+
+Nothing is ever resampled: inputs of each grid become a mosaic in a group of its own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from gridref.combine.folding import merged_reports
+from gridref.combine.georeference import Misfit, Raster, misfit
+from gridref.combine.report import Combination, DriftReport, grouped
+from gridref.errors import InvalidRequestError
+from gridref.model.array import VirtualGroup
+from gridref.model.reference_systems import authority_code
+from gridref.model.scan_report import ScanReport
+
+__all__ = ["by_grid", "in_groups"]
+
+
+def by_grid(
+    groups: Iterable[VirtualGroup],
+    place: Callable[[VirtualGroup], Raster | Misfit],
+    tolerance: float,
+) -> dict[str, list[VirtualGroup]]:
+    """Inputs by the pixel grid that they lie on, under names that tell the grids apart.
+
+    Parameters
+    ----------
+    groups
+        The inputs.
+    place
+        Says where an input lies. Those that do not say stay with the first grid.
+    tolerance
+        How far, in pixels, an input may lie off the grid of the first one on it.
+
+    Returns
+    -------
+    dict
+        The only name is empty where all lie on one grid.
+
+    Raises
+    ------
+    InvalidRequestError
+        For no inputs.
+    """
+    firsts: list[Raster] = []
+    parts: list[list[VirtualGroup]] = []
+    unplaced: list[VirtualGroup] = []
+    for group in groups:
+        raster = place(group)
+        if isinstance(raster, Misfit):
+            unplaced.append(group)
+            continue
+        number = next(
+            (k for k, first in enumerate(firsts) if misfit(first, raster, tolerance) is None), None
+        )
+        if number is None:
+            number = len(firsts)
+            firsts.append(raster)
+            parts.append([])
+        parts[number].append(group)
+    if not parts and not unplaced:
+        raise InvalidRequestError("nothing to combine: no inputs")
+    if not parts:
+        return {"": unplaced}
+    parts[0].extend(unplaced)
+    return dict(zip(_names(firsts), parts, strict=True))
+
+
+def _names(firsts: Sequence[Raster]) -> list[str]:
+    """Names of grids: by reference system and by resolution, where there are several of them."""
+    if len(firsts) == 1:
+        return [""]
+    systems = list(dict.fromkeys(raster.crs for raster in firsts))
+    steps = {(raster.dx, raster.dy) for raster in firsts}
+    names: list[str] = []
+    seen: Counter[str] = Counter()
+    for raster in firsts:
+        words = [_system(raster.crs, systems)] if len(systems) > 1 else []
+        words += [f"{abs(raster.dx):g}"] if len(steps) > 1 else []
+        name = "_".join(words or ["grid"])
+        seen[name] += 1
+        names.append(name if seen[name] == 1 else f"{name}_{seen[name]}")
+    return names
+
+
+def _system(wkt: str, systems: Sequence[str]) -> str:
+    code = authority_code(wkt)
+    return "_".join(code).lower() if code else f"crs_{systems.index(wkt) + 1}"
+
+
+def in_groups(parts: Mapping[str, Combination]) -> Combination:
+    """Combinations as the groups of one; itself where there is one without a name."""
+    if list(parts) == [""]:
+        return parts[""]
+    reports = [
+        DriftReport(
+            tuple(
+                replace(drift, variable=f"{name}/{drift.variable}".rstrip("/"))
+                for drift in done.report.drifts
+            ),
+            done.report.files,
+        )
+        for name, done in parts.items()
+    ]
+    report = merged_reports(reports, None)
+    problems = grouped(problem for done in parts.values() for problem in done.problems)
+    laid = {name: done.group for name, done in parts.items() if done.group is not None}
+    if problems or len(laid) < len(parts):
+        return Combination(None, report, problems)
+    scans = ScanReport.joined([group.report for group in laid.values()])
+    return Combination(VirtualGroup(groups=laid, report=scans), report)
