@@ -32,11 +32,11 @@ from gridref.adapters.zarr.store import open_store
 from gridref.errors import InvalidRequestError
 from gridref.extras import missing_package
 from gridref.formats.kerchunk.files import scan_references
+from gridref.formats.kerchunk.manifests import references_of_manifests
 from gridref.formats.kerchunk.references import Reference, parse_references
 from gridref.formats.options import ScanOptions
-from gridref.io import is_local
+from gridref.io.object_stores import options_of_store, uri_of
 from gridref.model.array import VirtualGroup
-from gridref.model.manifest import Source
 from gridref.serve.objects import KeySpace, ObjectReader
 from gridref.serve.presence import native_references
 from gridref.serve.views import ArrayView, View, ViewOptions
@@ -63,14 +63,6 @@ _INLINED, _MISSING = "__inlined__", ""
 """What VirtualiZarr writes in place of addresses."""
 
 type Coords = tuple[int, ...]
-
-_S3_OPTIONS = {
-    "access_key_id": "key",
-    "secret_access_key": "secret",
-    "session_token": "token",
-    "endpoint": "endpoint_url",
-}
-"""What s3fs calls the settings of obstore's S3Store."""
 
 _CF_ENCODING = frozenset(
     ("_FillValue", "missing_value", "scale_factor", "add_offset", "dtype", "units", "calendar")
@@ -187,9 +179,14 @@ def from_virtualizarr(
         For data types and codecs that gridref does not know.
     """
     references: dict[str, bytes | Reference] = {}
-    for path, dataset in _datasets(virtual).items():
-        head = f"{path}/" if path else ""
-        references |= {f"{head}{key}": held for key, held in _references(dataset).items()}
+    if isinstance(virtual, ManifestStore):
+        virtual = _root_of(virtual)
+    if isinstance(virtual, ManifestGroup):
+        references = references_of_manifests(virtual)
+    else:
+        for path, dataset in _datasets(virtual).items():
+            head = f"{path}/" if path else ""
+            references |= {f"{head}{key}": held for key, held in _references(dataset).items()}
     scanned = ScanOptions(**{"allow": "*", **options})
     group = scan_references("virtualizarr", references, scanned)
     return readable(group, Sources(scanned.storage_options))
@@ -200,11 +197,7 @@ def _storage_options(url: str, registry: Any) -> dict[str, Any] | None:
     if not url.startswith("s3://"):
         return None
     store, _ = registry.resolve(url)
-    config = getattr(store, "config", {})
-    known = {name: config[key] for key, name in _S3_OPTIONS.items() if key in config}
-    region = {"region_name": config["region"]} if "region" in config else {}
-    anonymous = str(config.get("skip_signature", False)).lower() == "true"
-    return {**known, "anon": anonymous, "client_kwargs": region}
+    return options_of_store(store)
 
 
 def _manifest_group(group: VirtualGroup, inline_limit: int) -> ManifestGroup:
@@ -252,7 +245,9 @@ def _referenced(path: str, view: ArrayView) -> ChunkManifest:
     references = native_references(view, (0,) * len(grid_shape), grid_shape)
     if not all(map(is_nameable, references.sources)):
         refuse(_MANIFESTS, {path: IN_ARCHIVE})
-    urls = np.array([*map(_uri, references.sources), _MISSING], np.dtypes.StringDType())
+    urls = np.array(
+        [*(uri_of(source.url) for source in references.sources), _MISSING], np.dtypes.StringDType()
+    )
     in_file = references.present & (references.source >= 0)
     paths = urls[np.where(in_file, references.source, -1)].reshape(grid_shape)
     in_manifest = np.flatnonzero(references.present & (references.source < 0)).tolist()
@@ -286,21 +281,16 @@ def _manifest(
     )
 
 
-def _uri(source: Source) -> str:
-    """The address of a file, which VirtualiZarr does not quote."""
-    return f"file://{source.url}" if is_local(source.url) else source.url
+def _root_of(store: ManifestStore) -> ManifestGroup:
+    """The group of a store, which has no public name there."""
+    root: ManifestGroup = store._group  # noqa: SLF001
+    return root
 
 
-def _datasets(
-    virtual: xr.Dataset | xr.DataTree | ManifestStore | ManifestGroup,
-) -> dict[str, xr.Dataset]:
+def _datasets(virtual: xr.Dataset | xr.DataTree) -> dict[str, xr.Dataset]:
     """The datasets of a hierarchy by path."""
     if isinstance(virtual, xr.Dataset):
         return {"": virtual}
-    if isinstance(virtual, ManifestGroup):
-        return dict(virtual.to_virtual_datasets())
-    if isinstance(virtual, ManifestStore):
-        virtual = virtual.to_virtual_datatree(loadable_variables=[])
     if not isinstance(virtual, xr.DataTree):
         raise InvalidRequestError(f"a virtual dataset or tree is wanted, got {type(virtual)}")
     return {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -10,10 +10,12 @@ from gridref.errors import InvalidRequestError
 from gridref.io import Allow
 from gridref.options import check_choices, refuses_unknown
 
-__all__ = ["OnUnsupported", "PhonyDims", "ScanOptions"]
+__all__ = ["OnUnsupported", "Parser", "PhonyDims", "ScanOptions"]
 
 OnUnsupported = Literal["raise", "skip"]
 PhonyDims = Literal["sort", "access"]
+Parser = Callable[..., Any]
+"""Called as ``parser(url, registry)``, VirtualiZarr's way, or as kerchunk's scanners are."""
 
 
 @refuses_unknown
@@ -40,6 +42,11 @@ class ScanOptions:
         Most bytes of values that are read and kept in the references, for each array.
     max_objects
         Most groups, datasets and links that are followed in a file.
+    parser
+        What scans files in place of gridref's own scanners: a parser of VirtualiZarr
+        (``virtualizarr.parsers.NetCDF3Parser()``), a scanner of kerchunk
+        (``kerchunk.grib2.GribToZarr``), or the name of one
+        (``"virtualizarr.parsers:NetCDF3Parser"``).
 
     Raises
     ------
@@ -54,6 +61,7 @@ class ScanOptions:
     max_chunk_bytes: int = 4 << 20
     max_inline_bytes: int = 16 << 20
     max_objects: int = 1_000_000
+    parser: Parser | str | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
         check_choices(self)

@@ -159,6 +159,10 @@ def scan(
     options = ScanOptions(
         on_unsupported=on_unsupported, storage_options=storage_options, **settings
     )
+    if options.parser is not None:
+        from gridref.formats.kerchunk.parsers import scan_with_parser
+
+        return scan_with_parser(absolute_url(url), options)
     # Names decide about remote folders only: a broken package does not keep local files closed.
     folders = None if is_local(absolute_url(url)) else data_names()
     with (

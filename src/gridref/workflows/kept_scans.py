@@ -65,6 +65,8 @@ class KeptScans:
 
     def get(self, address: str) -> VirtualGroup | None:
         """What a scan of the file as it is now found; None if that is not known."""
+        if self.options.parser is not None:  # what it reads, and its settings, are its own affair
+            return None
         try:
             kept = _unpacked(self._path(address).read_bytes())
             if kept is None:
@@ -97,7 +99,7 @@ class KeptScans:
         source = opened.get(url)
         if source is None or len(opened) > 1 or (source.etag is None and source.mtime_ns is None):
             return
-        if without_secrets(url) != url:
+        if without_secrets(url) != url or self.options.parser is not None:
             return
         path = self._path(address)
         try:

@@ -211,6 +211,12 @@ BUILD_OPTIONS: Mapping[str, Any] = {
         int, "Most bytes of an array's values kept in the catalog: 16777216.", _SCANNING
     ),
     "max_objects": _option(int, "Most objects and links followed in a file: 1000000.", _SCANNING),
+    "parser": _text(
+        "What scans the files in place of gridref: a parser of VirtualiZarr or a scanner of"
+        " kerchunk, like virtualizarr.parsers:NetCDF3Parser or kerchunk.grib2:GribToZarr.",
+        _SCANNING,
+        metavar="MODULE:NAME",
+    ),
     "max_in_flight": _option(int, "Remote files that are scanned at a time: 64.", _SCANNING),
     "n_processes": _option(
         int,

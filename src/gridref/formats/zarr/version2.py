@@ -20,6 +20,7 @@ from gridref.model.zarr_metadata import ArrayMetadata
 __all__ = ["array_metadata_v2"]
 
 _BYTES_FILTERS = {"shuffle", "fletcher32", "zlib", "gzip", "zstd", "blosc", "lz4", "bz2", "lzma"}
+_BYTES_FILTERS.add("grib")  # kerchunk's, which asks eccodes
 _ARRAY_FILTERS = {
     "delta": ("dtype", "astype"),
     "fixedscaleoffset": ("dtype", "astype"),

@@ -1,0 +1,88 @@
+"""The object stores of other packages, which VirtualiZarr's parsers read through, by our options.
+
+Source: documentation of obstore ("S3Store", "from_url") and s3fs for what options are called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from gridref.errors import InvalidRequestError
+from gridref.extras import missing_package
+from gridref.io.address import is_local, options_for
+
+__all__ = ["options_of_store", "registry_for", "uri_of"]
+
+_S3_OPTIONS = {
+    "access_key_id": "key",
+    "secret_access_key": "secret",
+    "session_token": "token",
+    "endpoint": "endpoint_url",
+}
+"""What s3fs calls the settings of obstore's S3Store."""
+
+
+def uri_of(url: str) -> str:
+    """The address of a file as a URI, which VirtualiZarr does not quote."""
+    return f"file://{url}" if is_local(url) else url
+
+
+def options_of_store(store: Any) -> dict[str, Any]:
+    """Options of s3fs that say what an ``S3Store`` does."""
+    config = getattr(store, "config", {})
+    known = {name: config[key] for key, name in _S3_OPTIONS.items() if key in config}
+    region = {"region_name": config["region"]} if "region" in config else {}
+    anonymous = str(config.get("skip_signature", False)).lower() == "true"
+    return {**known, "anon": anonymous, "client_kwargs": region}
+
+
+def registry_for(url: str, storage_options: Mapping[str, Any] | None = None) -> Any:
+    """A registry of obspec-utils with the store that holds a file.
+
+    Parameters
+    ----------
+    url
+        Absolute local path, or URL of a protocol that obstore has (S3, HTTP, GCS, Azure).
+    storage_options
+        fsspec options. Those of s3fs are taken over; stores of other protocols take no options.
+
+    Raises
+    ------
+    MissingPackageError
+        Without obstore.
+    InvalidRequestError
+        For a URL that obstore has no store for.
+    """
+    try:
+        from obspec_utils.registry import ObjectStoreRegistry
+        from obstore.exceptions import BaseError
+        from obstore.store import LocalStore, from_url
+    except ImportError as error:
+        raise missing_package("a parser of VirtualiZarr", error) from error
+    if is_local(url):
+        return ObjectStoreRegistry({"file://": LocalStore()})
+    parts = urlsplit(url)
+    root = f"{parts.scheme}://{parts.netloc}"
+    try:
+        return ObjectStoreRegistry({root: from_url(root, **_settings(url, storage_options))})
+    except (BaseError, ValueError) as error:
+        raise InvalidRequestError(
+            f"VirtualiZarr's parsers read through obstore, which has no store for {root}: {error}"
+        ) from error
+
+
+def _settings(url: str, storage_options: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What obstore calls the options of a filesystem."""
+    plain = {"client_options": {"allow_http": True}}
+    if not url.startswith("s3://"):
+        return plain
+    options = options_for(url, storage_options)
+    client = options.get("client_kwargs", {})
+    options = {**client, **options}
+    region = client.get("region_name")
+    config = {key: options[name] for key, name in _S3_OPTIONS.items() if options.get(name)}
+    config |= {"region": region} if region else {}
+    config |= {"skip_signature": True} if options.get("anon") else {}
+    return {**plain, "config": config}
