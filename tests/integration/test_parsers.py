@@ -113,7 +113,8 @@ def test_fits_reads_as_in_astropy(parser: Any, bscale: float | None, tmp_path: P
 
 
 def grib(path: Path, levels: tuple[int, ...]) -> Path:
-    eccodes = pytest.importorskip("eccodes")
+    pytest.importorskip("cfgrib", exc_type=ImportError)
+    eccodes = pytest.importorskip("eccodes", exc_type=ImportError)
     with path.open("wb") as file:
         for level in levels:
             message = eccodes.codes_grib_new_from_samples("regular_ll_pl_grib2")
@@ -128,10 +129,9 @@ def grib(path: Path, levels: tuple[int, ...]) -> Path:
 @pytest.mark.parametrize("levels", [(500,), (500, 850)])
 def test_grib_reads_as_in_eccodes(levels: tuple[int, ...], tmp_path: Path) -> None:
     path = grib(tmp_path / "pressure.grib2", levels)
-    pytest.importorskip("cfgrib")
     group = gridref.scan(path, parser="kerchunk.grib2:GribToZarr")
     messages = [group] if len(levels) == 1 else [group.groups[str(n)] for n in range(len(levels))]
-    eccodes = pytest.importorskip("eccodes")
+    eccodes = pytest.importorskip("eccodes", exc_type=ImportError)
     with path.open("rb") as file:
         for message, level in zip(messages, levels, strict=True):
             stored = eccodes.codes_grib_new_from_file(file)
@@ -151,10 +151,9 @@ def test_grib_messages_are_stacked(tmp_path: Path) -> None:
 
 
 def test_settings_of_a_kerchunk_scanner(tmp_path: Path) -> None:
-    pytest.importorskip("cfgrib")
+    path = grib(tmp_path / "p.grib2", (500, 850))
     from kerchunk.grib2 import GribToZarr
 
-    path = grib(tmp_path / "p.grib2", (500, 850))
     only = functools.partial(GribToZarr, filter={"level": 850})
     assert gridref.scan(path, parser=only)["isobaricInhPa"][...] == 850
 
