@@ -218,3 +218,22 @@ def test_forecasts_by_init_and_step(forecasts: tuple[Path, np.ndarray]) -> None:
         np.testing.assert_array_equal(ds["step"].values.astype("m8[ns]"), steps)
         inits = np.array(["2001-01-01T00", "2001-01-01T12"], "M8[ns]")
         np.testing.assert_array_equal(ds["init"].values.astype("M8[ns]"), inits)
+
+
+def test_the_same_as_an_xarray_dataset(tmp_path: Path) -> None:
+    expected = ensemble(tmp_path)
+    options: dict[str, Any] = {"pattern": "m{member:d}_", "decode_times": False}
+    for chosen in ({"concat_dim": ["member", "time"]}, {}):
+        ds = gridref.open_virtual_mfdataset(tmp_path / "*.nc", **chosen, **options)
+        ds.gridref.to_catalog(tmp_path / "cube.gridref")
+        assert_same(tmp_path / "cube.gridref", expected)
+    scalars = [f"{name}_{n}.nc" for n, name in enumerate("ab")]
+    for number, name in enumerate(scalars):
+        month(number, 0).assign_coords(run=number).to_netcdf(tmp_path / name)
+    files = [tmp_path / name for name in scalars]
+    ds = gridref.open_virtual_mfdataset(files, ["run", "time"], decode_times=False)
+    with xr.open_mfdataset(
+        files, combine="nested", concat_dim="run", decode_times=False, data_vars="all"
+    ) as both:
+        ds.gridref.to_catalog(tmp_path / "runs.gridref")
+        np.testing.assert_array_equal(shown(tmp_path / "runs.gridref")["t"], both["t"])

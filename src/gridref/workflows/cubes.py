@@ -31,7 +31,7 @@ __all__ = [
 
 
 def combine_by_coords(
-    groups: Sequence[VirtualGroup], dims: Sequence[str], read: Read, rules: CombineOptions
+    groups: Sequence[VirtualGroup], dims: Sequence[str], *, read: Read, options: CombineOptions
 ) -> Combination:
     """Lay groups out along dimensions, and along each other one whose labels differ between them.
 
@@ -43,7 +43,7 @@ def combine_by_coords(
         Dimensions that were named, or have labels; none merges what the coordinates do not part.
     """
     every = [*dims, *(dim for dim in varying_dims(groups, read) if dim not in dims)]
-    return combine_hypercube(groups, every, read=read, options=rules)
+    return combine_hypercube(groups, every, read=read, options=options)
 
 
 def varying_dims(groups: Sequence[VirtualGroup], read: Read) -> list[str]:

@@ -8,15 +8,22 @@ from typing import Any, get_args
 
 import xarray as xr
 
-from gridref.combine import CombineOptions, DriftReport, combine, merged_reports
+from gridref.combine import (
+    CombineOptions,
+    DriftReport,
+    combine,
+    combine_hypercube,
+    merged_reports,
+)
 from gridref.combine.options import Repeat
 from gridref.errors import CombineError, InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.options import check_choice, check_names
 from gridref.serve.reader import Reader
+from gridref.workflows.cubes import combine_by_coords
 from gridref.workflows.decoding import coordinate_names, decoded
 
-__all__ = ["Part", "Rules", "by_coords", "nested"]
+__all__ = ["Part", "Rules", "by_coords", "by_labels", "nested"]
 
 Repeated = str | Collection[str] | None
 
@@ -121,6 +128,31 @@ def nested(
     if dims[0] is None:
         return joined[0]
     return _combined(joined, str(dims[0]), reader, rules)
+
+
+def by_labels(
+    parts: Sequence[Part], dims: Sequence[str], reader: Reader, rules: Rules, *, found: bool
+) -> Part:
+    """Combine along several dimensions at once, holes and all.
+
+    Parameters
+    ----------
+    dims
+        The dimensions; labels of each file along them are coordinates or scalar variables.
+    found
+        Whether files also lie along other dimensions whose coordinates differ.
+
+    Raises
+    ------
+    CombineError
+        With every problem of files that do not fit together.
+    """
+    groups = [part.group for part in parts]
+    call = combine_by_coords if found else combine_hypercube
+    done = call(groups, dims, read=reader.read, options=rules.of(groups))
+    if done.group is None:
+        raise CombineError(done.problems)
+    return Part(done.group, report=done.report)
 
 
 def by_coords(parts: Sequence[Part], dim: str | None, reader: Reader, rules: Rules) -> Part:

@@ -146,7 +146,7 @@ class Layout:
         groups, dims = labelled_files(scanned, pattern, self.pattern_of, self.labels)
         every = [*before, *groups]
         if not self.dims:
-            return combine_by_coords(every, dims, read, rules)
+            return combine_by_coords(every, dims, read=read, options=rules)
         unnamed = [dim for dim in dims if dim not in self.dims]
         if unnamed:
             raise InvalidRequestError(

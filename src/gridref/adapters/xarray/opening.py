@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any, Literal
 
@@ -22,8 +23,11 @@ from gridref.errors import CombineError, InvalidRequestError
 from gridref.formats import ScanOptions, expand_files
 from gridref.model.array import VirtualGroup
 from gridref.options import check_choice, options_of, verb
+from gridref.serve.reader import Reader
 from gridref.workflows.cubes import flat, nested_urls
-from gridref.workflows.file_order import Part, Rules, by_coords, nested
+from gridref.workflows.file_order import Part, Rules, by_coords, by_labels, nested
+from gridref.workflows.label_sources import Labels, check_labels, labelled_files
+from gridref.workflows.labels import LabelPattern
 from gridref.workflows.opened_data import open_data
 from gridref.workflows.opening import reader_for, subgroup
 from gridref.workflows.scanning import scan_each
@@ -93,6 +97,8 @@ def open_virtual_mfdataset(
     coords: str | Collection[str] = "minimal",
     compat: str = "equals",
     overlap: Literal["error", "first", "last", "keep"] | None = None,
+    pattern: str | None = None,
+    labels: Labels | None = None,
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> xr.Dataset:
@@ -105,7 +111,8 @@ def open_virtual_mfdataset(
         of lists, the outermost along the first dimension.
     concat_dim
         Dimension, or dimensions, to combine along. For ``"by_coords"`` it is found out where it is
-        None.
+        None; of several, each file's labels are those of its coordinates, of scalar variables, or
+        of `pattern` and `labels`, and where there is no file all is missing.
     combine
         ``"by_coords"`` orders the files by their index coordinates; ``"nested"`` takes them as
         given.
@@ -125,6 +132,8 @@ def open_virtual_mfdataset(
     overlap
         Labels that repeat: ``"error"``, ``"first"``, ``"last"`` or ``"keep"``; by default an error
         for ``"by_coords"``, and all are kept for ``"nested"``.
+    pattern, labels
+        Where labels stand in names and elsewhere, for ``"by_coords"``: as for `gridref.build`.
     storage_options
         As for `gridref.scan`.
     **options
@@ -161,7 +170,7 @@ def open_virtual_mfdataset(
     dims = [concat_dim] if concat_dim is None or isinstance(concat_dim, str) else list(concat_dim)
     try:
         if combine == "by_coords":
-            result = by_coords(list(parts.values()), dims[0], reader, rules)
+            result = _by_coords(parts, [dim for dim in dims if dim], pattern, labels, reader, rules)
         else:
             result = nested(tree, dims, parts, reader, rules)
     except CombineError as error:
@@ -246,6 +255,25 @@ def open_virtual_datatree(
     tree = group_to_tree(group, reader, loading)
     tree.encoding["drift"] = report
     return tree
+
+
+def _by_coords(
+    parts: Mapping[str, Part],
+    dims: Sequence[str],
+    pattern: str | None,
+    labels: Labels | None,
+    reader: Reader,
+    rules: Rules,
+) -> Part:
+    """Files where their coordinates, and the labels that were asked for, put them."""
+    check_labels(labels)
+    parsed = None if pattern is None else LabelPattern.parse(pattern)
+    scanned = [(url, part.group) for url, part in parts.items()]
+    groups, known = labelled_files(scanned, parsed, None, labels)
+    placed = [replace(part, group=g) for part, g in zip(parts.values(), groups, strict=True)]
+    if known or len(dims) > 1:
+        return by_labels(placed, dims or known, reader, rules, found=not dims)
+    return by_coords(placed, dims[0] if dims else None, reader, rules)
 
 
 def _without(group: VirtualGroup, dropped: Iterable[str]) -> VirtualGroup:
