@@ -23,6 +23,7 @@ from gridref.model.array import VirtualArray
 from gridref.model.encoding import Encoding
 from gridref.model.enumeration import Enumeration
 from gridref.model.grid import ChunkGrid, GridAxis
+from gridref.model.names import MAX_GROUP_DEPTH, check_name
 
 __all__ = [
     "ArrayEntry",
@@ -259,6 +260,10 @@ class GroupEntry:
     arrays: Mapping[str, ArrayEntry]
     unlimited_dims: frozenset[str] = frozenset()
 
+    def __post_init__(self) -> None:
+        for name in (*self.arrays, *self.groups):
+            check_name(name)
+
     def all_arrays(self, path: str = "") -> dict[str, ArrayEntry]:
         """Every array at any depth by path, in the order of `VirtualGroup.all_arrays`."""
         prefix = f"{path}/" if path else ""
@@ -289,11 +294,13 @@ class GroupEntry:
         }
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> GroupEntry:
-        """Read the JSON form."""
+    def from_json(cls, document: Mapping[str, Any], depth: int = 0) -> GroupEntry:
+        """Read the JSON form; `depth` is that of the group."""
+        if depth > MAX_GROUP_DEPTH:
+            raise ValueError(f"groups are nested more than {MAX_GROUP_DEPTH} deep")
         return cls(
             document["attributes"],
-            {name: cls.from_json(group) for name, group in document["groups"].items()},
+            {name: cls.from_json(below, depth + 1) for name, below in document["groups"].items()},
             {name: ArrayEntry.from_json(array) for name, array in document["arrays"].items()},
             frozenset(map(str, document.get("unlimited_dims", ()))),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from gridref.catalog.entries import TableEntry
-from gridref.catalog.tables import ROW_GROUP_ROWS
+from gridref.catalog.tables import ROW_GROUP_ROWS, STORED_FIELDS
 from gridref.errors import (
     CatalogCorruptError,
     GridrefError,
@@ -28,6 +28,8 @@ __all__ = ["TableFile"]
 _BLOCK_BYTES = 64 * 2**10
 _MOST_FREE_BYTES, _MOST_RATIO = 64 * 2**20, 1000
 """A row group may hold so many bytes, and so many times the size of the file."""
+_MOST_TEXT_RATIO = 100
+"""The same of texts."""
 _SHARING = frozenset({"PLAIN_DICTIONARY", "RLE_DICTIONARY", "DELTA_BYTE_ARRAY"})
 """Encodings in which values share bytes, so that few stand for many: ours writes none inline."""
 
@@ -86,11 +88,31 @@ class TableFile:
     def read_row_group(self, number: int, columns: Sequence[str]) -> pa.Table:
         """Some columns of a row group."""
         with self._lock, self._corruption():
-            table = self._open().read_row_group(number, columns=list(columns), use_threads=False)
+            table = self._read(self._open(), number, list(columns))
             expected = int(self._starts[number + 1] - self._starts[number])
             if table.num_rows != expected:
                 raise self.corrupt(f"row group {number} has {table.num_rows} rows of {expected}")
             return table
+
+    def _read(self, parquet: Any, number: int, columns: list[str]) -> pa.Table:
+        """Some columns of a row group; texts, of which few bytes can stand for many, bit by bit."""
+        schema = parquet.schema_arrow
+        if not any(pa.types.is_string(schema.field(name).type) for name in columns):
+            return parquet.read_row_group(number, columns=columns, use_threads=False)
+        row_group = parquet.metadata.row_group(number)
+        parts = [row_group.column(i) for i in range(row_group.num_columns)]
+        held = sum(part.total_uncompressed_size for part in parts)
+        n_rows = min(max(1, _MOST_FREE_BYTES // max(1, held)), max(1, row_group.num_rows))
+        batches, n_bytes = [], 0
+        some = parquet.iter_batches(n_rows, row_groups=[number], columns=columns, use_threads=False)
+        with closing(some):  # a traceback that is kept must not keep it: it ends badly at exit
+            for batch in some:
+                n_bytes += batch.nbytes
+                if n_bytes > _MOST_FREE_BYTES + _MOST_TEXT_RATIO * self.entry.n_bytes:
+                    raise self.corrupt(f"the texts of row group {number} stand for {n_bytes} bytes")
+                batches.append(batch)
+        wanted = pa.schema([schema.field(name) for name in columns])
+        return pa.Table.from_batches(batches, wanted).select(columns)
 
     def read_rows(self, first: int, n_rows: int) -> pa.Table:
         """All columns of some rows; only the row groups that hold them are read."""
@@ -129,6 +151,10 @@ class TableFile:
         missing = set(self._columns) - set(parquet.schema_arrow.names)
         if missing:
             raise self.corrupt(f"it has no column {', '.join(sorted(missing))}")
+        for name in self._columns:
+            found, expected = parquet.schema_arrow.field(name), STORED_FIELDS[name]
+            if found.type != expected.type or found.nullable > expected.nullable:
+                raise self.corrupt(f"column {name} holds {found.type}, not {expected.type}")
         row_groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
         for number, row_group in enumerate(row_groups):
             self._check_size(number, row_group)

@@ -24,6 +24,7 @@ __all__ = [
     "PER_AXIS",
     "ROW_GROUP_ROWS",
     "SOURCE_SCHEMA",
+    "STORED_FIELDS",
     "TableWriter",
     "blocks_table",
     "names_column",
@@ -83,6 +84,17 @@ CHECKSUM_SCHEMA = pa.schema(
         pa.field("crc32c", pa.uint32(), nullable=False),
     ]
 )
+
+STORED_FIELDS = {
+    **{
+        field.name: field
+        for schema in (SOURCE_SCHEMA, BLOCK_SCHEMA, CHUNK_SCHEMA, CHECKSUM_SCHEMA)
+        for field in schema
+    },
+    "inline": pa.field("inline", pa.binary()),
+    "url": pa.field("url", pa.string(), nullable=False),
+}
+"""Columns as Parquet files have them, those of version 1 included."""
 
 # Measured (see docs/catalog-format.md): delta packing beats dictionary, byte-stream-split and plain
 # encoding for lengths, and for steps as soon as chunks of several variables alternate.

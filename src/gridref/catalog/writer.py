@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import re
@@ -20,6 +19,7 @@ from gridref.catalog.entries import (
     array_entry,
     attributes_to_json,
 )
+from gridref.catalog.former import unzipped
 from gridref.catalog.kept_report import merged_drifts
 from gridref.catalog.part_writer import PART_FILE, WrittenPart, part_files, write_part
 from gridref.catalog.segments import whole
@@ -34,6 +34,7 @@ from gridref.errors import (
 )
 from gridref.io import catalog_options
 from gridref.model.array import VirtualGroup
+from gridref.model.names import MAX_GROUP_DEPTH
 
 __all__ = ["write_catalog", "write_to_folder"]
 
@@ -183,7 +184,10 @@ def _tables_named(folder: Folder, names: Sequence[str]) -> list[str]:
     """Tables that the snapshots of the catalog in a folder name, and the files of these."""
     former = [name for name in names if name.startswith("snapshot-")]
     try:
-        contents = [folder.read(ROOT_FILE), *(gzip.decompress(folder.read(f)) for f in former)]
+        contents = [
+            folder.read(ROOT_FILE),
+            *(unzipped(folder.read(f), folder.address(f)) for f in former),
+        ]
     except CatalogNotFoundError:
         return []
     roots = [Root.from_bytes(content, folder.address(ROOT_FILE)) for content in contents]
@@ -196,6 +200,8 @@ def group_entry(group: VirtualGroup, path: str, entries: Mapping[str, ArrayEntry
     def below(name: str) -> str:
         return f"{path}/{name}" if path else name
 
+    if path.count("/") >= MAX_GROUP_DEPTH:
+        raise InvalidRequestError(f"groups are nested more than {MAX_GROUP_DEPTH} deep")
     return GroupEntry(
         attributes_to_json(group.attrs, path),
         {name: group_entry(child, below(name), entries) for name, child in group.groups.items()},

@@ -1,6 +1,7 @@
 """Names that readers cannot ask for as they are, and what is shown instead of them.
 
-zarr-python takes a backslash for a slash. Clients that put a name into an address without quoting
+zarr-python takes a backslash for a slash, and what is called ``zarr.json`` for metadata. Clients
+that put a name into an address without quoting
 it lose what follows ``#``, send what follows ``?`` as a query, and take ``%20`` for a space: what
 they ask for then is not there, which is to say a missing chunk, or is something else. So such
 characters are shown percent-encoded (RFC 3986, section 2.1), in names of arrays, groups and
@@ -19,15 +20,16 @@ from gridref.model.array import VirtualGroup
 
 __all__ = ["IN_ADDRESSES", "IN_ZARR", "asked_key", "shown_name", "shown_names", "with_shown_names"]
 
-IN_ZARR = re.compile(r"\\")
-"""What Zarr cannot have in a name."""
-IN_ADDRESSES = re.compile(r"[\\#?]|%(?=[0-9A-Fa-f]{2})|^\s|\s$")
+_NO_NAMES = r"\\|^(?:zarr\.json|\.z(?:array|attrs|group|metadata))$"
+IN_ZARR = re.compile(_NO_NAMES)
+"""What Zarr cannot have in a name, or for a name."""
+IN_ADDRESSES = re.compile(rf"{_NO_NAMES}|[#?]|%(?=[0-9A-Fa-f]{{2}})|^\s|\s$")
 """What clients cannot have in a name that becomes a part of an address."""
 
 
 def shown_name(name: str, unsafe: re.Pattern[str]) -> str:
     """What is shown instead of a name."""
-    return unsafe.sub(lambda found: quote(found[0], safe=""), name)
+    return unsafe.sub(lambda found: quote(found[0], safe="").replace(".", "%2E"), name)
 
 
 def shown_names(group: VirtualGroup, unsafe: re.Pattern[str]) -> dict[str, str]:
@@ -36,9 +38,12 @@ def shown_names(group: VirtualGroup, unsafe: re.Pattern[str]) -> dict[str, str]:
     Raises
     ------
     NotRepresentableError
-        If two names could not be told apart.
+        If two names could not be told apart, or one of them is ``.`` or ``..``.
     """
     names = {name for _, part in group.walk() for name in (*part.arrays, *part.groups)}
+    ways = sorted(names & {".", ".."})
+    if ways:
+        raise NotRepresentableError(f"{ways[0]!r} is the name of something, and in a path a way up")
     changed = {shown: name for name in names if (shown := shown_name(name, unsafe)) != name}
     both = sorted(changed[shown] for shown in changed.keys() & names)
     if both:
@@ -89,4 +94,5 @@ def asked_key(key: str, shown: Container[str], unsafe: re.Pattern[str]) -> str:
         quoted = shown_name(part, unsafe)
         return quoted if quoted in shown and part not in shown else part
 
-    return "/".join(map(meant, key.split("/")))
+    *groups, last = key.split("/")  # where that is a file of metadata, it is no name
+    return "/".join((*map(meant, groups), last if IN_ZARR.fullmatch(last) else meant(last)))

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gridref.errors import InvalidRequestError
+
 __all__ = ["KEPT_BYTES", "Scratch", "empty", "scratch"]
 
 KEPT_BYTES = 256 * 2**20
@@ -24,7 +26,18 @@ LEAST_BYTES = 2**20
 def empty(shape: Sequence[int], dtype: np.dtype[Any]) -> NDArray[Any]:
     """An array to be filled; nothing is ever copied into the gaps between members of a compound."""
     allocate = np.zeros if dtype.names else np.empty
-    return allocate(shape, dtype)
+    try:
+        return allocate(shape, dtype)
+    except (MemoryError, ValueError) as error:
+        raise _too_large(shape, dtype) from error
+
+
+def _too_large(shape: Sequence[int], dtype: np.dtype[Any]) -> InvalidRequestError:
+    n_bytes = math.prod(shape) * dtype.itemsize
+    return InvalidRequestError(
+        f"an array of shape {tuple(shape)} has {n_bytes} bytes, more than there is memory for:"
+        " select less of it"
+    )
 
 
 class Scratch:
@@ -52,7 +65,10 @@ class Scratch:
         n_elements = math.prod(shape)
         if n_elements * dtype.itemsize < LEAST_BYTES or dtype.kind not in "biufcmM":
             return empty(shape, dtype)
-        lease: Any = _Lease(self, self._taken(n_elements * dtype.itemsize))
+        try:
+            lease: Any = _Lease(self, self._taken(n_elements * dtype.itemsize))
+        except (MemoryError, ValueError) as error:
+            raise _too_large(shape, dtype) from error
         return np.frombuffer(lease, dtype, n_elements).reshape(shape)
 
     def _taken(self, n_bytes: int) -> NDArray[np.uint8]:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import gzip
+import hashlib
 import json
 import pickle
 import shutil
@@ -12,6 +14,8 @@ from typing import Any
 
 import fsspec
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from gridref.catalog import open_catalog, write_catalog
@@ -444,3 +448,134 @@ def test_a_catalog_in_memory_reads_lazily(
     (chunks,) = (file for file in files if "chunks" in file.name)
     assert 0 < chunks.n_bytes < chunks.size / 2
     filesystem.rm("/lazy", recursive=True)
+
+
+@pytest.mark.parametrize("name", ["", "/", "a/b", "../x", "/etc"])
+@pytest.mark.parametrize("members", ["arrays", "groups"])
+def test_names_that_are_no_names_are_refused(tmp_path, name, members):
+    write_catalog(
+        VirtualGroup({"v": array_of([manifest()])}, {"g": VirtualGroup()}), tmp_path / "c"
+    )
+
+    def rename(document):
+        held = document["snapshot"]["root"][members]
+        held[name] = held.pop(next(iter(held)))
+
+    changed(tmp_path / "c", rename)
+    with pytest.raises(CatalogCorruptError, match="cannot be the name"):
+        open_catalog(tmp_path / "c")
+    with pytest.raises(InvalidRequestError, match="cannot be the name"):
+        write_catalog(VirtualGroup(groups={name: VirtualGroup()}), tmp_path / "d")
+
+
+@pytest.mark.parametrize("depth", [201, 800, 100_000])
+def test_groups_that_are_nested_very_deep_are_refused(tmp_path, depth):
+    write_catalog(VirtualGroup(), tmp_path / "c")
+    path = tmp_path / "c" / "gridref.json"
+    document = json.loads(path.read_text())
+    del document["checksum"]
+    group = '{"node_type":"group","attributes":{},"arrays":{},"groups":{"g":'
+    text = json.dumps(document, separators=(",", ":")).replace(
+        '"groups":{}', f'"groups":{{"g":{group * (depth - 1)}{group[:-4]}}}{"}}" * depth}', 1
+    )
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    path.write_text(f'{text[:-1]},"checksum":"sha256:{digest}"}}')
+    with pytest.raises(CatalogCorruptError, match=r"200 deep|recursion|nested"):
+        open_catalog(tmp_path / "c")
+
+
+def changed(catalog: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change the description of a catalog, and sign it anew."""
+    path = catalog / "gridref.json"
+    document = json.loads(path.read_text())
+    change(document)
+    sign(document)
+    path.write_text(json.dumps(document))
+
+
+def rewritten(
+    catalog: Path, prefix: str, change: Callable[[pa.Table], pa.Table], **options
+) -> None:
+    """Write a table of a catalog anew, and say so in its description."""
+    (file,) = catalog.glob(f"{prefix}-*")
+    metadata = pq.read_metadata(file).metadata or {}
+    table = change(pq.read_table(file))
+    pq.write_table(
+        table.replace_schema_metadata(
+            {key: value for key, value in metadata.items() if not key.startswith(b"ARROW")}
+        ),
+        file,
+        store_schema=False,
+        **options,
+    )
+
+    def restate(document):
+        entry = document["snapshot"]["parts"][0][prefix]
+        entry["n_bytes"], entry["n_rows"] = file.stat().st_size, table.num_rows
+
+    changed(catalog, restate)
+
+
+def test_few_bytes_of_addresses_that_stand_for_very_many_are_refused(tmp_path):
+    write_catalog(VirtualGroup({"v": array_of([manifest()])}), tmp_path / "c")
+
+    def blown_up(table: pa.Table) -> pa.Table:
+        rows = {name: table.column(name).to_pylist() * 65536 for name in table.column_names}
+        rows["path"] = pa.array(["x" * 4_000] * 65536, pa.large_string())
+        return pa.table(
+            rows, schema=table.schema.set(1, pa.field("path", pa.large_string(), False))
+        )
+
+    rewritten(
+        tmp_path / "c",
+        "sources",
+        blown_up,
+        use_dictionary=False,
+        column_encoding={"path": "DELTA_BYTE_ARRAY"},
+        compression="zstd",
+        row_group_size=65536,
+    )
+    (file,) = (tmp_path / "c").glob("sources-*")
+    assert file.stat().st_size < 2**20
+    with pytest.raises(CatalogCorruptError, match="texts of row group 0"):
+        open_catalog(tmp_path / "c").arrays["v"].manifests[0].take(np.arange(1))
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "values"),
+    [
+        ("sources", "path", pa.array([None], pa.string())),
+        ("sources", "path", pa.array([1], pa.int64())),
+        ("sources", "etag", pa.array([[1, 2]], pa.list_(pa.int64()))),
+        ("chunks", "length", pa.array([None], pa.int64())),
+        ("chunks", "length", pa.array([1.5], pa.float64())),
+        ("chunks", "state", pa.array(["x"], pa.string())),
+        ("blocks", "origin", pa.array([1], pa.int64())),
+    ],
+)
+def test_columns_of_other_kinds_are_refused(tmp_path, table, column, values):
+    write_catalog(VirtualGroup({"v": array_of([manifest()])}), tmp_path / "c")
+    rewritten(
+        tmp_path / "c",
+        table,
+        lambda rows: rows.set_column(
+            rows.column_names.index(column), pa.field(column, values.type), values
+        ),
+    )
+    array = open_catalog(tmp_path / "c").arrays["v"]
+    with pytest.raises(CatalogCorruptError, match=f"column {column}"):
+        array.manifests[array.blocks.manifest[0]].take(np.arange(1))
+
+
+def test_a_former_snapshot_that_stands_for_very_much_is_refused(tmp_path):
+    write_catalog(VirtualGroup(), tmp_path / "c")
+    bomb = gzip.compress(b" " * (200 * 2**20), 9)
+    assert len(bomb) < 2**20
+    (tmp_path / "c" / f"snapshot-{'0' * 16}.json.gz").write_bytes(bomb)
+    with pytest.raises(CatalogCorruptError, match="holds more than"):
+        open_catalog(tmp_path / "c", snapshot="0" * 16)
+
+
+def manifest() -> ChunkManifest:
+    """One chunk in a file."""
+    return ChunkManifest.from_columns([Source("/data/a.bin", 100)], offset=[0], length=[4])

@@ -65,7 +65,12 @@ def test_a_catalog_is_replaced_and_leaves_nothing_behind(tmp_path: Path) -> None
 def test_what_crashes_left_behind_is_removed_once_it_is_old(tmp_path: Path) -> None:
     folder = tmp_path / "c"
     write_catalog(group_of(1.0), folder)
-    names = ["chunks-00ff.parquet", "blocks-00ff.parquet", ".gridref.json.77.tmp", "notes.txt"]
+    names = [
+        "chunks-00ff00ff00ff00ff.parquet",
+        "blocks-00ff00ff00ff00ff.parquet",
+        ".gridref.json.77.tmp",
+        "notes.txt",
+    ]
     for name in names:
         (folder / name).write_bytes(b"x")
     write_catalog(group_of(1.0), folder)
@@ -74,19 +79,19 @@ def test_what_crashes_left_behind_is_removed_once_it_is_old(tmp_path: Path) -> N
         os.utime(folder / name, (0, 0))
     write_catalog(group_of(2.0), folder)
     left = {path.name for path in folder.iterdir()}
-    assert left & set(names) == {"chunks-00ff.parquet", "notes.txt"}
+    assert left & set(names) == {"chunks-00ff00ff00ff00ff.parquet", "notes.txt"}
     assert value_in(open_catalog(folder)) == 2.0
 
 
 def test_what_crashes_left_behind_on_object_stores(monkeypatch: pytest.MonkeyPatch) -> None:
     filesystem = fsspec.filesystem("memory")
     write_catalog(group_of(1.0), "memory://left/c")
-    filesystem.pipe_file("/left/c/chunks-00ff.parquet", b"x")
+    filesystem.pipe_file("/left/c/chunks-00ff00ff00ff00ff.parquet", b"x")
     write_catalog(group_of(1.0), "memory://left/c")
-    assert filesystem.exists("/left/c/chunks-00ff.parquet")
+    assert filesystem.exists("/left/c/chunks-00ff00ff00ff00ff.parquet")
     monkeypatch.setattr("gridref.catalog.writer.LEFT_OVER_SECONDS", -1)
     write_catalog(group_of(2.0), "memory://left/c")
-    assert not filesystem.exists("/left/c/chunks-00ff.parquet")
+    assert not filesystem.exists("/left/c/chunks-00ff00ff00ff00ff.parquet")
     assert value_in(open_catalog("memory://left/c")) == 2.0
 
 

@@ -72,6 +72,7 @@ class _Scan:
             return None
         names, sizes = self.dimensions.names[path], self.dimensions.sizes[path]
         try:
+            self.check_plain(dataset.name, group)
             scanned = scan_array(dataset, names, sizes, self.options)
             if scanned.row_sizes is not None:
                 self.check_names(plain_name(dataset.name), group)
@@ -80,6 +81,13 @@ class _Scan:
             return None
         self.note(path, scanned.fate, scanned.reason)
         return scanned
+
+    def check_plain(self, name: str, group: GroupNode) -> None:
+        """Raise if netCDF would show a variable under the name of another one."""
+        plain = plain_name(name)
+        other = group.datasets.get(plain)
+        if plain != name and other is not None and not is_not_a_variable(other):
+            raise UnsupportedFeatureError(f"netCDF renames it to {plain}, which there is, too")
 
     def check_names(self, name: str, group: GroupNode) -> None:
         """Raise if names that a ragged array needs are taken."""

@@ -13,7 +13,7 @@ from gridref.formats.kerchunk.parquet import ParquetReferences, metadata_of
 from gridref.formats.kerchunk.references import Reference, parse_references
 from gridref.formats.options import ScanOptions
 from gridref.formats.zarr.files import StoreFiles
-from gridref.formats.zarr.hierarchy import scan_files
+from gridref.formats.zarr.hierarchy import folders_of, scan_files
 from gridref.io import (
     ScanFile,
     SourcePool,
@@ -98,12 +98,7 @@ class _ReferencedFiles:
         self._sources: dict[str, Source] = {}
         self._reachable = True
         self._reader = StoreFiles(self.url, storage_options)
-        self._folders: dict[str, dict[str, None]] = {}
-        for key in references:
-            parts = key.split("/")
-            for depth in range(len(parts) - 1):
-                below = self._folders.setdefault("/".join(parts[:depth]), {})
-                below[parts[depth]] = None
+        self._folders = folders_of(references)
 
     def address(self, key: str) -> str:
         return f"{self.url}#{key}"

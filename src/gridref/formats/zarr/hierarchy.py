@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from gridref.errors import (
@@ -20,10 +21,11 @@ from gridref.formats.zarr.attributes import attributes_from_json, dimension_name
 from gridref.formats.zarr.files import ChunkFiles
 from gridref.formats.zarr.version2 import array_metadata_v2
 from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.names import MAX_GROUP_DEPTH
 from gridref.model.scan_report import Fate, Finding, ScanReport
 from gridref.model.zarr_metadata import ArrayMetadata
 
-__all__ = ["scan_files"]
+__all__ = ["folders_of", "scan_files"]
 
 
 def scan_files(files: ChunkFiles, options: ScanOptions) -> VirtualGroup:
@@ -61,6 +63,20 @@ def scan_files(files: ChunkFiles, options: ScanOptions) -> VirtualGroup:
         scan.consolidated = root.consolidated
         group = scan.group(root, "")
     return group.replace(report=ScanReport(tuple(scan.findings)))
+
+
+def folders_of(keys: Iterable[str]) -> dict[str, dict[str, None]]:
+    """The folders right below each folder that keys lie in, as deep as groups may be nested."""
+    folders: dict[str, dict[str, None]] = {}
+    for key in keys:
+        start = 0
+        for _ in range(MAX_GROUP_DEPTH + 2):
+            stop = key.find("/", start)
+            if stop <= start:  # the end, or no name
+                break
+            folders.setdefault(key[: max(0, start - 1)], {})[key[start:stop]] = None
+            start = stop + 1
+    return folders
 
 
 @dataclass(frozen=True)
@@ -109,7 +125,7 @@ class _Scan:
             child = self.node(below)
             if isinstance(child, _ArrayNode):
                 arrays[name] = child
-            elif child is not None:
+            elif child is not None and self._may_go_down(below):
                 groups[name] = self.group(child, below)
         return self.group_of(arrays, groups, node.attrs, path)
 
@@ -137,6 +153,16 @@ class _Scan:
                 self.findings.append(Finding(below, Fate.SKIPPED, error.reason, self.files.url))
         return VirtualGroup(arrays, dict(groups), attributes_from_json(attrs, None))
 
+    def _may_go_down(self, path: str) -> bool:
+        """Whether a group is not nested too deep, if such groups may be left out."""
+        if path.count("/") < MAX_GROUP_DEPTH:
+            return True
+        reason = f"groups are nested more than {MAX_GROUP_DEPTH} deep"
+        if self.options.on_unsupported == "raise":
+            raise UnsupportedFeatureError(reason, Place(source=self.files.url, variable=f"/{path}"))
+        self.findings.append(Finding(f"/{path}", Fate.SKIPPED, reason, self.files.url))
+        return False
+
     def _array(self, node: _ArrayNode, phony: dict[int, list[str]]) -> VirtualArray:
         if isinstance(node.metadata, ScanError):
             raise node.metadata
@@ -148,11 +174,12 @@ class _Scan:
     def _children(self, path: str) -> list[str]:
         if self.consolidated is None:
             return self.files.folders(path)
-        head = f"{path}/" if path else ""
-        names = {
-            key[len(head) :].partition("/")[0] for key in self.consolidated if key.startswith(head)
-        }
-        return sorted(name for name in names if name and not name.startswith(".z"))
+        return sorted(name for name in self._folders.get(path, ()) if not name.startswith(".z"))
+
+    @cached_property
+    def _folders(self) -> Mapping[str, Mapping[str, None]]:
+        """Those of the consolidated metadata; of Zarr v3 the keys are paths of groups."""
+        return folders_of(f"{key}/" for key in self.consolidated or ())
 
     def _node_v3(self, path: str, document: Mapping[str, Any]) -> _ArrayNode | _GroupNode:
         if document.get("node_type") == "group":

@@ -12,6 +12,7 @@ from gridref.formats.hdf5.objects.attributes import ObjectAttributes, read_attri
 from gridref.formats.hdf5.objects.files import OpenFile
 from gridref.formats.hdf5.objects.mappings import dataset_extents
 from gridref.formats.hdf5.objects.paths import Location, Nowhere, follow_link
+from gridref.model.names import MAX_GROUP_DEPTH
 
 __all__ = ["DatasetNode", "GroupNode", "SkippedNode", "dataset_node", "read_tree"]
 
@@ -19,7 +20,6 @@ Address = tuple[int, int]
 """Number of the file among those that are open, and address of the object's header."""
 
 _DATATYPE, _LAYOUT = 0x03, 0x08
-_MAX_DEPTH = 200
 _MAX_REPEATED = 10_000
 _MAX_PATH_BYTES = 1 << 24
 
@@ -151,6 +151,8 @@ class _Walk:
     def member(
         self, group: Location, link: Link, name: str, path: str, ancestors: tuple[Address, ...]
     ) -> DatasetNode | GroupNode | SkippedNode:
+        if not name or "/" in name:
+            return self.broken(path, SourceFormatError("a link whose name is no name"))
         try:
             there = follow_link(group, link)
             if isinstance(there, Nowhere):
@@ -189,12 +191,12 @@ class _Walk:
         address = here.file.number, here.address
         if address in ancestors:
             return SkippedNode(path, "a link back to a group around it")
-        if len(ancestors) >= _MAX_DEPTH:
-            return SkippedNode(path, f"groups are nested more than {_MAX_DEPTH} deep")
+        if len(ancestors) >= MAX_GROUP_DEPTH:
+            raise UnsupportedFeatureError(f"groups are nested more than {MAX_GROUP_DEPTH} deep")
         if address in self.seen:
             self.n_repeated += 1
             if self.n_repeated > _MAX_REPEATED:
-                return SkippedNode(path, "another name of a group, after too many of them")
+                raise UnsupportedFeatureError("another name of a group, after too many of them")
         self.seen.add(address)
         return self.group(here, name, path, (*ancestors, address))
 

@@ -136,7 +136,7 @@ def _ragged(
 
 def plain_name(name: str) -> str:
     """The name of a variable that netCDF4 renamed, as it has the name of a dimension."""
-    return name.replace(_RENAMED, "")
+    return name.removeprefix(_RENAMED) or name
 
 
 def _layout(dataset: DatasetNode) -> DataLayout:
