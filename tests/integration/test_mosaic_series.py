@@ -226,3 +226,79 @@ def test_one_grid_needs_no_group(archive: Path, tmp_path: Path) -> None:
     gridref.build(archive, tmp_path / "cube.gridref", **OPTIONS, grids="groups")
     with opened(tmp_path / "cube.gridref") as shown:
         np.testing.assert_array_equal(shown.band_data[1], merged(archive, "20230110"))
+
+
+BANDS = ["B02", "B03", "B8A"]
+
+
+@pytest.fixture
+def bands(tmp_path: Path) -> Path:
+    """A file for each band of each tile and date, one band of which is missing once."""
+    folder = tmp_path / "bands"
+    folder.mkdir()
+    for date, tiles in DATES.items():
+        for tile in tiles:
+            row, column, shape = TILES[tile]
+            for band in BANDS:
+                if (date, tile, band) != ("20230110", "T02", "B03"):
+                    name = folder / f"{tile}_{date}_{band}.tif"
+                    write_tile(name, row, column, shape, nodata=0, overviews=True)
+    return folder
+
+
+def of_band(folder: Path, date: str, band: str) -> np.ndarray[Any, Any]:
+    return merging.merge(sorted(folder.glob(f"*_{date}_{band}.tif")), bounds=BOUNDS)[0][0]
+
+
+@pytest.mark.parametrize("batch", [3, 1024])
+def test_bands_in_files_as_a_dimension(
+    bands: Path, tmp_path: Path, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gridref.combine.folding.BATCH_GROUPS", batch)
+    pattern = "_{time:%Y%m%d}_{band}.tif"
+    gridref.build(bands, tmp_path / "cube.gridref", mosaic=True, pattern=pattern)
+    with opened(tmp_path / "cube.gridref") as shown:
+        assert shown.band_data.dims == ("time", "band", "y", "x")
+        assert shown.band.values.tolist() == BANDS
+        for number, date in enumerate(DATES):
+            for band in BANDS:
+                mine = shown.band_data.sel(band=band)[number]
+                np.testing.assert_array_equal(mine, of_band(bands, date, band))
+
+
+@pytest.mark.parametrize("batch", [3, 1024])
+def test_bands_in_files_as_variables(
+    bands: Path, tmp_path: Path, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gridref.combine.folding.BATCH_GROUPS", batch)
+    options = {"mosaic": True, "stack": "time", "pattern": "_{time:%Y%m%d}_{variable}.tif"}
+    gridref.build(bands, tmp_path / "cube.gridref", **options)
+    with opened(tmp_path / "cube.gridref") as shown:
+        assert set(shown.data_vars) == set(BANDS)
+        for number, date in enumerate(DATES):
+            for band in BANDS:
+                assert shown[band].dims == ("time", "y", "x")
+                np.testing.assert_array_equal(shown[band][number], of_band(bands, date, band))
+    tile = rasterio.open(bands / "T03_20230115_B8A.tif", overview_level=0)
+    with opened(tmp_path / "cube.gridref", group="overview_1") as shown, tile as file:
+        np.testing.assert_array_equal(shown.B8A[2, 20:, :24], file.read(1))
+    (_, level) = gridref.open_catalog(tmp_path / "cube.gridref").attrs["multiscales"]["layout"]
+    assert level["asset"] == "overview_1/B02"
+    assert level["transform"]["scale"] == [1.0, 2.0, 2.0]
+    assert gridref.verify(tmp_path / "cube.gridref").ok
+
+
+def test_bands_of_several_resolutions(tmp_path: Path) -> None:
+    folder = tmp_path / "bands"
+    folder.mkdir()
+    for band, step in (("red", 30), ("nir", 30), ("swir", 60)):
+        for column in (0, 16):
+            write_tile(folder / f"{column}_{band}.tif", 0, column, (16, 16), step=step)
+    options = {"mosaic": True, "pattern": "_{variable}.tif", "grids": "groups"}
+    gridref.build(folder, tmp_path / "cube.gridref", **options)
+    for group, names in {"30": ["nir", "red"], "60": ["swir"]}.items():
+        with opened(tmp_path / "cube.gridref", group=group) as shown:
+            assert sorted(shown.data_vars) == names
+            for name in names:
+                expected = merging.merge(sorted(folder.glob(f"*_{name}.tif")))[0][0]
+                np.testing.assert_array_equal(shown[name], expected)

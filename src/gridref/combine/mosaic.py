@@ -12,6 +12,7 @@ Which groups they are is read from the root's ``multiscales`` attribute (the Zar
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -56,7 +57,8 @@ def combine_mosaic(
     y: str = "y",
     tolerance: float = 0.01,
     grids: str = "one",
-    stack: str | None = None,
+    stack: Sequence[str] = (),
+    merge: bool = False,
     read: Read | None = None,
     options: CombineOptions | None = None,
 ) -> Combination:
@@ -80,8 +82,11 @@ def combine_mosaic(
     grids
         As for `MosaicOptions`; with ``"groups"`` all inputs are kept in memory.
     stack
-        A dimension to put first, whose label each input has as a variable of that name (see
-        `gridref.combine.labelled.with_label`); labels come in their order.
+        Dimensions beside rows and columns, whose labels each input has as variables of these names
+        (see `gridref.combine.labelled.with_label`); labels come in their order, new dimensions
+        first.
+    merge
+        Whether inputs hold different variables, which come to lie beside each other.
     read
         Reads values of an array, as for `gridref.combine.combine`.
     options
@@ -105,7 +110,7 @@ def combine_mosaic(
     rules = _checked(options or CombineOptions())
 
     def laid(tiles: Iterable[VirtualGroup]) -> Combination:
-        work = _Mosaic(x, y, tolerance, read, rules, stack)
+        work = _Mosaic(x, y, tolerance, read, rules, tuple(stack), merge)
         done = fold(tiles, work.first_batch, work.combine)
         done = work.without_overlaps(done) if rules.overlap == "error" else done
         return done.telling_what_is_left_out()
@@ -150,7 +155,8 @@ class _Mosaic:
     tolerance: float
     read: Read | None
     rules: CombineOptions
-    stack: str | None
+    stack: tuple[str, ...]
+    merge: bool
     series: Series | None = None
     rasters: dict[str, list[Raster]] = field(default_factory=dict)
 
@@ -164,7 +170,7 @@ class _Mosaic:
         """Combine inputs that are all in memory."""
         report = ScanReport.joined([group.report for group in groups])
         self.series = None
-        if self.stack is not None:
+        if self.stack:
             labelled = labels_of(groups, unnamed, self.stack, Values(self.read))
             groups, unnamed, self.series = labelled
         notes = Notes(self.rules, groups, unnamed)
@@ -174,8 +180,9 @@ class _Mosaic:
             return Combination(None, notes.report(), grouped(notes.problems))
         overviews = self._overviews(groups, notes, note=note)
         attrs = _pyramid_attributes(level.attrs, overviews)
-        if self.stack is not None and note:
-            attrs = stacked_attributes(attrs, self.stack)
+        for dim in reversed(self.stack if note else ()):
+            if not any(dim in array.dims and array.ndim > 1 for array in groups[0].arrays.values()):
+                attrs = stacked_attributes(attrs, dim)
         group = VirtualGroup(level.arrays, overviews, attrs, report)
         return Combination(group, notes.report())
 
@@ -206,11 +213,8 @@ class _Mosaic:
 
     def _plane(self, dims: _Dims, placements: Sequence[Placement]) -> Plane:
         """Where the inputs lie at a resolution."""
-        plane = Plane(dims.y, dims.x, placements, self.rules.overlap == "last")
-        if self.series is None:
-            return plane
-        extent = len(self.series.places)
-        return replace(plane, dim=self.stack, starts=self.series.starts, extent=extent)
+        keep_last = self.rules.overlap == "last"
+        return Plane(dims.y, dims.x, placements, keep_last, self.series, self.merge)
 
     def _rasters(
         self, groups: Sequence[VirtualGroup], dims: _Dims, notes: Notes, *, note: bool
@@ -226,14 +230,19 @@ class _Mosaic:
             if isinstance(raster, Raster):
                 reason = misfit(first[0], raster, self.tolerance)
                 if reason is None and note:
-                    labels = (None,) if self.series is None else self.series.labels[number]
-                    noted = replace(raster, labels=labels)
+                    noted = replace(raster, labels=self._labels(groups[number], number, dims))
                     self.rasters.setdefault(dims.path, []).append(noted)
             else:
                 reason = raster
             if reason is not None:
                 notes.problem(reason.cause, dims.path, reason.message, [number], drop=False)
         return rasters if len(rasters) == len(groups) else []
+
+    def _labels(self, group: VirtualGroup, number: int, dims: _Dims) -> tuple[Any, ...]:
+        """What tells an input from others that may lie on the same pixels."""
+        along = () if self.series is None else self.series.labels[number]
+        laid = [name for name, a in group.arrays.items() if {dims.y, dims.x} <= {*a.dims}]
+        return tuple(itertools.product(*along, laid[:1] if self.merge else [""]))
 
     def _overviews(
         self, groups: Sequence[VirtualGroup], notes: Notes, *, note: bool

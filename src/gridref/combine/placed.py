@@ -30,17 +30,22 @@ class Placed:
         Whether the last of several files that hold an element shows, and not the first.
     has_gaps
         Whether what no file holds is to be told from what files hold, as values that are missing.
+    merges
+        Whether files hold different variables, so that none of them lacks one.
     """
 
     corners: Mapping[str, Sequence[int]]
     extents: Mapping[str, int]
     keep_last: bool = False
     has_gaps: bool = False
+    merges: bool = False
 
     def fill(
         self, column: Column, lacking: Sequence[int], notes: Notes
     ) -> tuple[Column, Any] | None:
         """What gaps read as, and what lies behind the ends of files."""
+        if self.merges:
+            return column, None
         named = column.name if column.name in self.corners else ""
         known = fill_for_gaps(column, lacking, named, notes, covered=False)
         if known is None or known[1] is not None or not self.has_gaps:

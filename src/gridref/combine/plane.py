@@ -10,6 +10,7 @@ from gridref.combine.georeference import GRID_MAPPING, Placement, extents_of
 from gridref.combine.layout import Lengths
 from gridref.combine.placed import Placed
 from gridref.combine.report import LEFT_OUT
+from gridref.combine.series import Series
 from gridref.combine.values import Values
 
 __all__ = ["PYRAMID_ATTRIBUTES", "Plane"]
@@ -31,27 +32,31 @@ class Plane:
         Where each file lies.
     keep_last
         Whether the last of several files that hold a pixel shows, and not the first.
-    dim
-        A dimension beside rows and columns, along which files have labels; None for a plane alone.
-    starts, extent
-        Where each file's labels start along it, and its length.
+    series
+        Labels along dimensions beside rows and columns; None for a plane alone.
+    merges
+        Whether files hold different variables, so that none of them lacks one.
     """
 
     y: str
     x: str
     placements: Sequence[Placement]
     keep_last: bool
-    dim: str | None = None
-    starts: Sequence[int] = ()
-    extent: int = 0
+    series: Series | None = None
+    merges: bool = False
     settled: Mapping[str, Collection[str]] = field(default_factory=lambda: dict(_SETTLED))
     repeats = False
     each_may_be_new = False
 
     @property
     def growing(self) -> tuple[str, ...]:
-        """Rows and columns, and the dimension beside them."""
-        return (self.y, self.x) if self.dim is None else (self.dim, self.y, self.x)
+        """Rows and columns, and the dimensions beside them."""
+        return (*self.beside, self.y, self.x)
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """The dimensions beside rows and columns."""
+        return () if self.series is None else self.series.dims
 
     def at_level(
         self, columns: Mapping[str, Column], lengths: Lengths, values: Values, notes: Notes
@@ -64,8 +69,8 @@ class Plane:
         dims = {dim for kind in column.kinds for dim in kind.array.dims if dim in self.growing}
         if {self.y, self.x} <= dims or not dims:
             return self.growing if dims else ()
-        if column.name == self.dim:
-            return (self.dim,)
+        if column.name in self.beside:
+            return (column.name,)
         if column.name not in self.growing:
             cases = {f"along {' and '.join(sorted(dims))} only": list(column.files)}
             notes.drift("dimensions", column.path, cases, LEFT_OUT)
@@ -90,6 +95,8 @@ class Plane:
             self.x: [placement.column for placement in self.placements],
         }
         extents = {self.y: n_rows, self.x: n_columns}
-        if self.dim is not None:
-            corners[self.dim], extents[self.dim] = self.starts, self.extent
-        return Placed(corners, extents, self.keep_last)
+        if self.series is not None:
+            for dim in self.beside:
+                corners[dim] = self.series.starts(dim)
+                extents[dim] = len(self.series.places[dim])
+        return Placed(corners, extents, self.keep_last, merges=self.merges)

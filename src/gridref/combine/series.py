@@ -1,10 +1,11 @@
-"""Labels of tiles along a dimension beside rows and columns, like the dates of a time series."""
+"""Labels of tiles along dimensions beside rows and columns, like the dates of a time series."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, product
 from typing import Any
 
 from gridref.combine.columns import Column, source_name
@@ -23,59 +24,69 @@ class Series:
 
     Attributes
     ----------
-    dim
-        The dimension.
+    dims
+        The dimensions.
     labels
-        Labels of each input, ascending.
+        For each input its labels along each of them, ascending.
     """
 
-    dim: str
-    labels: Sequence[tuple[Any, ...]]
+    dims: tuple[str, ...]
+    labels: Sequence[tuple[tuple[Any, ...], ...]]
 
     @cached_property
-    def places(self) -> Mapping[Any, int]:
-        """Place of every label in the result."""
-        return {label: place for place, label in enumerate(sorted({*_all(self.labels)}))}
+    def places(self) -> Mapping[str, Mapping[Any, int]]:
+        """Place of every label in the result, by dimension."""
+        return {
+            dim: {
+                label: place
+                for place, label in enumerate(sorted({*chain(*(own[k] for own in self.labels))}))
+            }
+            for k, dim in enumerate(self.dims)
+        }
 
-    @property
-    def starts(self) -> list[int]:
+    def starts(self, dim: str) -> list[int]:
         """Place of each input's first label."""
-        return [self.places[own[0]] for own in self.labels]
+        at = self.dims.index(dim)
+        return [self.places[dim][own[at][0]] for own in self.labels]
 
     def stacked(self, columns: Mapping[str, Column], y: str, x: str) -> dict[str, Column]:
-        """Give what lies on rows and columns, and the labels, the dimension where it is missing."""
+        """Give what lies on rows and columns, and the labels, the dimensions that they lack."""
+        laid = {name for name, column in columns.items() if {y, x} <= {*column.first.dims}}
         return {
-            name: self._stacked(column)
-            if name == self.dim or {y, x} <= {*column.first.dims}
+            name: self._with(column, self.dims if name in laid else (name,))
+            if name in laid or name in self.dims
             else column
             for name, column in columns.items()
         }
 
-    def _stacked(self, column: Column) -> Column:
-        lengths = [len(self.labels[file]) for file in column.files]
-        return column.with_arrays(
-            [
-                array
-                if self.dim in array.dims
-                else broadcast_axis(expand_dims(array, 0, self.dim), 0, length)
-                for array, length in zip(column.arrays, lengths, strict=True)
-            ]
-        )
+    def _with(self, column: Column, dims: Sequence[str]) -> Column:
+        for dim in reversed(dims):
+            at = self.dims.index(dim)
+            lengths = [len(self.labels[file][at]) for file in column.files]
+            column = column.with_arrays(
+                [
+                    array
+                    if dim in array.dims
+                    else broadcast_axis(expand_dims(array, 0, dim), 0, length)
+                    for array, length in zip(column.arrays, lengths, strict=True)
+                ]
+            )
+        return column
 
 
 def labels_of(
-    groups: Sequence[VirtualGroup], unnamed: Sequence[str], dim: str, values: Values
+    groups: Sequence[VirtualGroup], unnamed: Sequence[str], dims: tuple[str, ...], values: Values
 ) -> tuple[list[VirtualGroup], list[str], Series]:
     """Inputs with their labels; one whose labels others come between is cut there.
 
     Parameters
     ----------
     groups
-        The inputs, each with its label, or labels, as a variable of the dimension's name.
+        The inputs, each with its label, or labels, as variables of the dimensions' names.
     unnamed
         Names for inputs that do not know their file.
-    dim
-        The dimension.
+    dims
+        The dimensions.
     values
         Gives the labels.
 
@@ -84,21 +95,24 @@ def labels_of(
     InvalidRequestError
         If an input has no label, or one in other units than the first.
     """
-    first = groups[0].arrays.get(dim)
-    held = [_labels(group, dim, first, values) for group in groups]
-    places = Series(dim, held).places
+    held = [
+        tuple(_labels(group, dim, groups[0].arrays.get(dim), values) for dim in dims)
+        for group in groups
+    ]
+    places = Series(dims, held).places
     parts, names, labels = [], [], []
     for group, name, own in zip(groups, unnamed, held, strict=True):
-        for start, stop in _runs([places[label] for label in own]):
-            whole = stop - start == len(own)
-            parts.append(group if whole else isel_group(group, {dim: slice(start, stop)}))
+        runs = [
+            _runs([places[dim][label] for label in along])
+            for dim, along in zip(dims, own, strict=True)
+        ]
+        for spans in product(*runs):
+            cut = {dim: slice(*span) for dim, span in zip(dims, spans, strict=True)}
+            whole = all(stop - start == len(o) for (start, stop), o in zip(spans, own, strict=True))
+            parts.append(group if whole else isel_group(group, cut))
             names.append(name)
-            labels.append(own[start:stop])
-    return parts, names, Series(dim, labels)
-
-
-def _all(labels: Sequence[tuple[Any, ...]]) -> list[Any]:
-    return [label for own in labels for label in own]
+            labels.append(tuple(o[slice(*span)] for o, span in zip(own, spans, strict=True)))
+    return parts, names, Series(dims, labels)
 
 
 def _labels(

@@ -185,7 +185,11 @@ def mosaic(
     mosaic_options = MosaicOptions(**options_of(MosaicOptions, options))
     rules = CombineOptions(**with_converter(options_of(CombineOptions, options)))
     done = combine_mosaic(
-        opened.noted(groups), **vars(mosaic_options), stack=stack, read=opened.read, options=rules
+        opened.noted(groups),
+        **vars(mosaic_options),
+        stack=() if stack is None else (stack,),
+        read=opened.read,
+        options=rules,
     ).unwrap()
     return readable(done, opened.sources)
 

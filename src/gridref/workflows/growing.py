@@ -61,7 +61,8 @@ def added(
     dim = job.layout.stack or job.layout.concat_dim
     if not isinstance(dim, str) or job.layout.mosaic or job.layout.layout is not None:
         before = base.group.replace(report=_of_catalog(base))
-        labelled = list(job.layout.labelled(new))
+        named = job.layout.tiles if job.layout.mosaic else job.layout.labelled
+        labelled = list(named(new))
         return combined_whole(before, labelled, job, read, base.group.info.url)
     groups = with_dim(new, dim, job, read)
     inputs, in_order = arranged(base.group, groups, dim, at, read)

@@ -27,6 +27,7 @@ from gridref.options import check_choice, refuses_unknown
 from gridref.workflows.cubes import combine_by_coords, combine_nested, is_ragged, nested_alike
 from gridref.workflows.label_sources import Labels, check_labels, labelled_files, without_attribute
 from gridref.workflows.labels import LabelPattern
+from gridref.workflows.tiles import VARIABLE, labelled_tiles
 
 __all__ = ["Layout"]
 
@@ -48,8 +49,7 @@ class Layout:
         of different variables are merged. ``"nested"`` takes lists of lists of files, the outermost
         along the first of several dimensions, as they are given.
     stack
-        New dimension to stack the files along; with `mosaic`, those of each label beside each
-        other.
+        New dimension to stack the files along; with `mosaic`, the first of the pattern's fields.
     pattern
         Where labels stand in the file names, like ``{time:%Y%m%d}`` or
         ``{model}_{member:d}_{time:%Y%m}.nc``; see `gridref.workflows.labels.LabelPattern`. The
@@ -63,7 +63,8 @@ class Layout:
         the address; or one function that gives a label for each dimension. Numbers, times and
         durations of ISO 8601 in texts are read as such.
     mosaic
-        Lay the files out by their georeferencing.
+        Lay the files out by their georeferencing: beside each other for each label that `pattern`
+        finds, like a date or a band; what the field ``{variable}`` finds names the file's variable.
     layout
         For trajectories, profiles or swaths of differing length: ``"ragged"`` lays all samples one
         after the other, with the number of each file's in ``row_size`` (CF conventions, 9.3.3);
@@ -97,7 +98,7 @@ class Layout:
             check_choice("combine", self.combine, ("by_coords", "nested"))
             if self.stack or self.mosaic or self.layout:
                 raise InvalidRequestError(f"combine={self.combine!r} is of files along concat_dim")
-        placed = self.combine == "nested" or (self.mosaic and (self.labels or not self.stack))
+        placed = self.combine == "nested" or (self.mosaic and self.labels)
         if (self.pattern or self.labels) and placed:
             raise InvalidRequestError("labels are of files that lie along dimensions by them")
         check_labels(self.labels)
@@ -188,7 +189,7 @@ class Layout:
         if self.layout is not None:
             return self.combine_ragged(self.labelled(scanned), read, rules)
         if self.mosaic:
-            return self.combine_mosaic(self.labelled(scanned), read, rules, mosaic_options)
+            return self.combine_mosaic(self.tiles(scanned), read, rules, mosaic_options)
         if self.stack is not None:
             done = combine_stack(self.labelled(scanned), self.stack, read=read, options=rules)
             if done.group is None or self.pattern is None:
@@ -214,11 +215,41 @@ class Layout:
         mosaic_options: MosaicOptions,
     ) -> Combination:
         """Combine groups by where they lie, those of each label beside each other."""
-        options = vars(mosaic_options)
-        done = combine_mosaic(groups, **options, stack=self.stack, read=read, options=rules)
-        if done.group is None or self.stack is None:
+        pattern = self._parsed_pattern()
+        fields = [] if pattern is None else [*pattern.fields]
+        dims = dict.fromkeys([self.stack, *fields] if self.stack else fields)
+        dims.pop(VARIABLE, None)
+        done = combine_mosaic(
+            groups,
+            **vars(mosaic_options),
+            stack=list(dims),
+            merge=VARIABLE in fields,
+            read=read,
+            options=rules,
+        )
+        if done.group is None:
             return done
-        return replace(done, group=_in_one_chunk(done.group, self.stack, read))
+        group = done.group
+        for dim in dims:
+            group = _in_one_chunk(group, dim, read)
+        return replace(done, group=group)
+
+    def tiles(self, scanned: Iterable[tuple[str, VirtualGroup]]) -> Iterable[VirtualGroup]:
+        """The groups of tiles, with their labels where a pattern finds some."""
+        pattern = self._parsed_pattern()
+        if pattern is None:
+            return (group for _, group in scanned)
+        if self.stack is not None and self.stack not in pattern.fields:
+            raise InvalidRequestError(
+                f"the pattern {self.pattern!r} has no field {{{self.stack}}}, which is the stack"
+            )
+        known = list(scanned)
+        files = [file for file, _ in known]
+        if self.pattern_of is None:
+            return labelled_tiles(known, pattern.of_names(files), pattern)
+        found = pattern.of_attributes([group.attrs for _, group in known], self.pattern_of, files)
+        bare = [(file, without_attribute(group, self.pattern_of)) for file, group in known]
+        return labelled_tiles(bare, found, pattern)
 
     def combine_ragged(
         self, groups: Iterable[VirtualGroup], read: Read, rules: CombineOptions
@@ -233,7 +264,7 @@ class Layout:
     def _parsed_pattern(self) -> LabelPattern | None:
         if self.pattern is None:
             return None
-        return LabelPattern.parse(self.pattern, self.stack)
+        return LabelPattern.parse(self.pattern, None if self.mosaic else self.stack)
 
     def _labelled(
         self, dim: str, scanned: Iterable[tuple[str, VirtualGroup]]
