@@ -13,10 +13,12 @@ from typer.testing import CliRunner
 
 import gridref
 from gridref.adapters.cli.app import app
+from gridref.errors import InvalidRequestError
 from gridref.formats.hdf5.original import OriginalFile
 from gridref.model.array import VirtualGroup
 from gridref.model.indexing import isel
 from gridref.model.joining import concatenate
+from tests.http_server import Site, serving
 
 
 def write_parts(folder: Path, n_files: int, chunks: Any) -> list[Path]:
@@ -126,3 +128,73 @@ def test_the_command_says_how_much_it_reads(tmp_path: Path) -> None:
     shown = CliRunner().invoke(app, ["verify", str(tmp_path / "cube.gridref"), "--all"])
     assert shown.exit_code == 0, shown.output
     assert "stored chunks to compare: 0.0 MB, read twice" in shown.output
+
+
+def write_series(folder: Path, n_files: int, n_variables: int = 3) -> list[Path]:
+    """Files of several variables, all chunked along their first axis."""
+    files = []
+    for number in range(n_files):
+        path = folder / f"series{number:02}.h5"
+        with h5py.File(path, "w") as file:
+            for name in range(n_variables):
+                values = np.arange(24, dtype="i4").reshape(4, 6) + 100 * number + 1000 * name
+                made = file.create_dataset(f"v{name}", data=values, chunks=(2, 6))
+                made.dims[0].label, made.dims[1].label = "t", "x"
+        files.append(path)
+    return files
+
+
+def test_each_file_is_opened_once_for_all_its_arrays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = write_series(tmp_path, 4)
+    group = gridref.concat([gridref.scan(path) for path in files], "t")
+    opened: list[str] = []
+    begin = OriginalFile.__init__
+
+    def counted(self: OriginalFile, source_url: str, *args: Any, **options: Any) -> None:
+        opened.append(Path(source_url).name)
+        begin(self, source_url, *args, **options)
+
+    monkeypatch.setattr(OriginalFile, "__init__", counted)
+    result = gridref.verify(group, everything=True)
+    assert (result.ok, result.n_arrays, result.n_values) == (True, 3, 4 * 3 * 24)
+    assert sorted(opened) == [path.name for path in files]
+
+
+def test_remote_files_are_compared_at_the_same_time(tmp_path: Path) -> None:
+    files = write_series(tmp_path, 12)
+    contents = {f"/{path.name}": path.read_bytes() for path in files}
+    site = Site(contents, {path: f'"{path}"' for path in contents}, delay_seconds=0.05)
+    with serving(site):
+        group = gridref.concat([gridref.scan(site.url + path) for path in contents], "t")
+        site.most_at_once = 0
+        assert gridref.verify(group, everything=True, max_in_flight=1).ok
+        alone, site.most_at_once = site.most_at_once, 0
+        seen: list[tuple[int, int]] = []
+        result = gridref.verify(
+            group, everything=True, progress=lambda done, total: seen.append((done, total))
+        )
+        together = site.most_at_once
+        with pytest.raises(InvalidRequestError, match="max_in_flight"):
+            gridref.verify(group, max_in_flight=0)
+    assert result.ok
+    assert result.n_values == 12 * 3 * 24
+    assert seen == [(done + 1, 72) for done in range(72)]
+    assert alone < 4 < together
+
+
+def test_what_differs_is_listed_file_by_file_however_many_are_compared(tmp_path: Path) -> None:
+    files = write_series(tmp_path, 6)
+    contents = {f"/{path.name}": path.read_bytes() for path in files}
+    site = Site(contents, {path: f'"{path}"' for path in contents})
+    with serving(site):
+        group = gridref.concat([gridref.scan(site.url + path) for path in contents], "t")
+        swapped = group.replace(arrays={**group.arrays, "v1": group.arrays["v0"]})
+        results = [
+            gridref.verify(swapped, everything=True, max_in_flight=count) for count in (1, 2, 64)
+        ]
+    first = results[0]
+    assert len(first.differences) == 12
+    assert all(difference.place.variable == "v1" for difference in first.differences)
+    assert results[1:] == [first, first]

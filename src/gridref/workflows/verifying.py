@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,22 +13,27 @@ from numpy.typing import NDArray
 
 from gridref.catalog import check_catalog
 from gridref.codecs import unpack
-from gridref.errors import Place, UnsupportedFeatureError
-from gridref.io import Allow, real_path
-from gridref.model.array import MISSING_BLOCK, VirtualArray, VirtualGroup
+from gridref.errors import InvalidRequestError, Place, UnsupportedFeatureError
+from gridref.io import MAX_REQUESTS, Allow, is_local, real_path
+from gridref.model.array import MISSING_BLOCK, VirtualGroup
 from gridref.model.display import html_of
-from gridref.model.encoding import Encoding
-from gridref.model.manifest import ChunkState, Source
 from gridref.options import verb
-from gridref.serve.plan import CrossProduct, PieceBatch, plan_read
+from gridref.serve.plan import plan_read
 from gridref.serve.reader import Reader
+from gridref.workflows.ahead import daemon_threads, run_ahead
 from gridref.workflows.opening import open_group, reader_for
 from gridref.workflows.originals import Originals
+from gridref.workflows.verified_pieces import (
+    Choice,
+    Piece,
+    Share,
+    axis_order,
+    choose,
+    shares_of,
+    source_of,
+)
 
 __all__ = ["Difference", "Verification", "verify"]
-
-N_RANDOM = 16
-"""Stored chunks taken at random from each array, beside its corners."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +84,13 @@ class _Tally:
     differences: list[Difference] = field(default_factory=list)
     not_compared: dict[tuple[str, str], None] = field(default_factory=dict)
 
+    def add(self, other: _Tally) -> None:
+        self.n_chunks += other.n_chunks
+        self.n_values += other.n_values
+        self.arrays |= other.arrays
+        self.differences += other.differences
+        self.not_compared |= other.not_compared
+
 
 @verb(renamed={"source": "catalog"})
 def verify(
@@ -89,6 +101,7 @@ def verify(
     allow: Allow = None,
     snapshot: str | None = None,
     seed: int = 0,
+    max_in_flight: int = MAX_REQUESTS,
     progress: Callable[[int, int], None] | None = None,
     announce: Callable[[int, int], None] | None = None,
 ) -> Verification:
@@ -110,6 +123,8 @@ def verify(
         As for `gridref.open_catalog`.
     seed
         Seed of the sample.
+    max_in_flight
+        Remote files that are compared at the same time.
     progress
         Called with the number of chunks compared, and of all to compare.
     announce
@@ -122,32 +137,28 @@ def verify(
         Where a chunk cannot be read at all.
     CatalogCorruptError
         If a file of the catalog is not as it was written.
+    InvalidRequestError
+        If nothing may be in flight.
     """
+    if max_in_flight < 1:
+        raise InvalidRequestError(f"max_in_flight must be >= 1, got {max_in_flight}")
     if not isinstance(catalog, VirtualGroup):
         check_catalog(catalog, storage_options, snapshot)
     group = open_group(catalog, storage_options, allow, snapshot)
     random = np.random.default_rng(seed)
     chosen = [
-        _Choice.of(path, cross, _choose(cross, everything, random))
+        Choice.of(path, cross, choose(cross, everything, random))
         for path, array in group.all_arrays().items()
         for cross in plan_read(array).crosses
     ]
     total = sum(len(choice.batch) for choice in chosen)
     if announce is not None:
         announce(sum(choice.n_chunks for choice in chosen), sum(c.stored_bytes for c in chosen))
+    shares = shares_of(chosen)
+    work = _Comparison(reader_for(storage_options), storage_options, total, progress)
     tally = _Tally()
-    reader = reader_for(storage_options)
-    originals = Originals(storage_options)
-    try:
-        done = 0
-        for choice in chosen:
-            for piece in choice.pieces():
-                _compare(piece, reader, originals, tally)
-                done += 1
-                if progress is not None:
-                    progress(done, total)
-    finally:
-        originals.close()
+    for other in work.results(shares, max_in_flight):
+        tally.add(other)
     return Verification(
         len(tally.arrays),
         tally.n_chunks,
@@ -157,128 +168,54 @@ def verify(
     )
 
 
-def _choose(
-    cross: CrossProduct, everything: bool, random: np.random.Generator
-) -> NDArray[np.int64]:
-    counts = tuple(len(axis.pieces) for axis in cross.axes)
-    if everything or cross.n_pieces <= N_RANDOM:
-        return np.arange(cross.n_pieces)
-    ends = [sorted({0, n - 1}) for n in counts]
-    corners = np.ravel_multi_index(
-        np.stack(np.meshgrid(*ends, indexing="ij"), axis=-1).reshape(-1, len(counts)).T, counts
-    )
-    edges = [_along(counts, axis, random) for axis in range(len(counts))]
-    sample = random.integers(0, cross.n_pieces, N_RANDOM)
-    return np.unique(np.concatenate([corners, *edges, sample]))
+class _Comparison:
+    """Compares files with what is read of them, several remote ones at the same time."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        storage_options: Mapping[str, Any] | None,
+        total: int,
+        progress: Callable[[int, int], None] | None,
+    ) -> None:
+        self.reader = reader
+        self.storage_options = storage_options
+        self._done, self._total, self._progress = 0, total, progress
+        self._counting = threading.Lock()
+
+    def results(self, shares: Sequence[Share], max_in_flight: int) -> Iterator[_Tally]:
+        """What was found in each file, in order."""
+        n_remote = sum(share.url is not None and not is_local(share.url) for share in shares)
+        n_threads = min(max_in_flight, n_remote)
+        if n_threads < 2:
+            yield from map(self._compared, shares)
+            return
+        with daemon_threads(self._compared, n_threads) as submit:
+            yield from run_ahead(submit, shares, 2 * n_threads)
+
+    def _compared(self, share: Share) -> _Tally:
+        tally = _Tally()
+        originals = Originals(self.storage_options)
+        try:
+            for piece in share.pieces():
+                _compare(piece, self.reader, originals, tally)
+                self._tell()
+        finally:
+            originals.close()
+        return tally
+
+    def _tell(self) -> None:
+        if self._progress is not None:
+            with self._counting:
+                self._done += 1
+                self._progress(self._done, self._total)
 
 
-def _along(counts: tuple[int, ...], axis: int, random: np.random.Generator) -> NDArray[np.int64]:
-    """Some chunks at the far end of an axis, where stored chunks overhang."""
-    coords = [random.integers(0, n, 4) for n in counts]
-    coords[axis][:] = counts[axis] - 1
-    return np.asarray(np.ravel_multi_index(coords, counts))
-
-
-@dataclass(frozen=True, eq=False)
-class _Choice:
-    """Pieces of one array that are compared, in the order of their stored chunks."""
-
-    path: str
-    cross: CrossProduct
-    batch: PieceBatch
-
-    @classmethod
-    def of(cls, path: str, cross: CrossProduct, numbers: NDArray[np.int64]) -> _Choice:
-        batch = cross.resolve(numbers)
-        order = np.lexsort((batch.row, batch.manifest))
-        return cls(path, cross, cross.resolve(numbers[order]))
-
-    @cached_property
-    def _rows(self) -> NDArray[np.int64]:
-        """Manifest and row of every stored chunk."""
-        there = self.batch.encoding != MISSING_BLOCK
-        pairs = np.stack([self.batch.manifest[there], self.batch.row[there]], axis=1)
-        return np.unique(pairs, axis=0)
-
-    @property
-    def n_chunks(self) -> int:
-        """Number of stored chunks."""
-        return len(self._rows)
-
-    @property
-    def stored_bytes(self) -> int:
-        """Sum of the stored sizes of the chunks."""
-        manifests = self.cross.array.manifests
-        return sum(
-            manifests[number].take(self._rows[self._rows[:, 0] == number, 1]).stored_bytes
-            for number in np.unique(self._rows[:, 0]).tolist()
-        )
-
-    def pieces(self) -> Iterator[_Piece]:
-        """The pieces, each with the original's values of its chunk, which neighbours share."""
-        shared: dict[tuple[int, int, int], NDArray[Any]] = {}
-        for member in range(len(self.batch)):
-            yield _Piece(self.path, self.cross, self.batch, member, shared)
-
-
-@dataclass(frozen=True, eq=False)
-class _Piece:
-    """Elements that one stored chunk gives to an array.
-
-    Attributes
-    ----------
-    shared
-        Values of the last chunk as the original reader returns them.
-    """
-
-    path: str
-    cross: CrossProduct
-    batch: PieceBatch
-    member: int
-    shared: dict[tuple[int, int, int], NDArray[Any]]
-
-    @property
-    def key(self) -> tuple[int, int, int]:
-        """A key that pieces share only if they are of one stored chunk."""
-        at, batch = self.member, self.batch
-        return int(batch.manifest[at]), int(batch.row[at]), int(batch.encoding[at])
-
-    @property
-    def encoding(self) -> Encoding:
-        """Encoding of the chunk."""
-        return self.cross.array.encodings[int(self.batch.encoding[self.member])]
-
-    def chunk_region(self) -> tuple[tuple[slice, ...], tuple[int, ...]]:
-        """The elements of the chunk, and the shape of the stored array, in the file's order."""
-        array, block = self.cross.array, int(self.batch.block[self.member])
-        shape = array.blocks.stored_shape[block].tolist()
-        region = [
-            slice(at * length, min((at + 1) * length, extent))
-            for at, length, extent in zip(
-                self.batch.chunk[self.member].tolist(),
-                self.encoding.chunk_shape,
-                shape,
-                strict=True,
-            )
-        ]
-        order = _axis_order(self.encoding)
-        return tuple(region[axis] for axis in order), tuple(shape[axis] for axis in order)
-
-
-def _axis_order(encoding: Encoding) -> Sequence[int]:
-    """For each axis of the file, its position among the axes of the array."""
-    head = encoding.codecs[0]
-    if head.name in ("reshape", "gridref.select"):
-        raise UnsupportedFeatureError("its axes were added or dropped after scanning")
-    order: Sequence[int] = range(len(encoding.chunk_shape))
-    return head.configuration["order"] if head.name == "transpose" else order
-
-
-def _compare(piece: _Piece, reader: Reader, originals: Originals, tally: _Tally) -> None:
+def _compare(piece: Piece, reader: Reader, originals: Originals, tally: _Tally) -> None:
     array, batch, member = piece.cross.array, piece.batch, piece.member
     if batch.encoding[member] == MISSING_BLOCK:
         return
-    source, offset = _source_of(array, int(batch.block[member]), int(batch.row[member]))
+    source, offset = source_of(array, int(batch.block[member]), int(batch.row[member]))
     url = None if source is None else source.url
     place = Place(source=url, variable=piece.path, chunk=tuple(batch.chunk[member].tolist()))
     try:
@@ -299,14 +236,14 @@ def _compare(piece: _Piece, reader: Reader, originals: Originals, tally: _Tally)
         tally.differences.append(Difference(place, message))
 
 
-def _original(originals: Originals, url: str, offset: int | None, piece: _Piece) -> NDArray[Any]:
+def _original(originals: Originals, url: str, offset: int | None, piece: Piece) -> NDArray[Any]:
     """What the array should hold, worked out from the original reader's values."""
     array, encoding = piece.cross.array, piece.encoding
     if piece.key not in piece.shared:
         region, shape = piece.chunk_region()
         whole = originals.read(url, piece.path, array, region, shape, offset)
         piece.shared.clear()
-        piece.shared[piece.key] = whole.transpose(np.argsort(_axis_order(encoding)))
+        piece.shared[piece.key] = whole.transpose(np.argsort(axis_order(encoding)))
     chosen: Any = (*piece.cross.in_chunk(piece.batch.piece[piece.member]), ...)
     values: NDArray[Any] = piece.shared[piece.key][chosen]
     if encoding.unpacking is not None:
@@ -314,26 +251,6 @@ def _original(originals: Originals, url: str, offset: int | None, piece: _Piece)
     if array.dtype.kind == "T":
         return _strings(values)
     return values.astype(array.dtype, copy=False)
-
-
-def _source_of(array: VirtualArray, block: int, row: int) -> tuple[Source | None, int | None]:
-    """The file behind a chunk, and the place in it.
-
-    If it is missing or inline, the file of its block's other chunks, where that is one, and no
-    place.
-    """
-    manifest = array.manifests[int(array.blocks.manifest[block])]
-    chunk = manifest.take(np.array([row], np.int64))
-    if chunk.state[0] == ChunkState.RANGE:
-        return chunk.sources[int(chunk.source[0])], int(chunk.offset[0])
-    n_chunks = -(-array.blocks.stored_shape[block] // array.stored_chunk_shapes[block])
-    first = int(array.blocks.first_row[block])
-    last = int(array.blocks.manifest_row(block, np.maximum(n_chunks - 1, 0)))
-    rows = manifest.take(np.arange(first, last + 1))
-    used = np.unique(rows.source[rows.state == ChunkState.RANGE])
-    if len(used) == 1:
-        return rows.sources[int(used[0])], None
-    return (rows.sources[0] if len(rows.sources) == 1 else None), None
 
 
 def _strings(values: NDArray[Any]) -> NDArray[Any]:

@@ -275,6 +275,9 @@ def verify(
     everything: Annotated[
         bool, typer.Option("--all", help="Compare every chunk, not a sample.")
     ] = False,
+    max_in_flight: Annotated[
+        int, typer.Option(help="Remote files that are compared at a time.", min=1)
+    ] = 64,
     quiet: Quiet = False,
     snapshot: Snapshot = None,
     storage_options: StorageOptions = None,
@@ -298,6 +301,7 @@ def verify(
         quiet=quiet,
         allow=allow,
         snapshot=snapshot,
+        max_in_flight=max_in_flight,
     )
 
 
@@ -309,6 +313,7 @@ def _verify(
     quiet: bool,
     allow: list[str] | None = None,
     snapshot: str | None = None,
+    max_in_flight: int = 64,
 ) -> None:
     from gridref.workflows.verifying import verify as verify_catalog
 
@@ -325,6 +330,7 @@ def _verify(
             storage_options=options,
             allow=allow or None,
             snapshot=snapshot,
+            max_in_flight=max_in_flight,
             progress=progress,
             announce=announce,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import io
 import os
 import traceback
 import weakref
@@ -25,6 +26,9 @@ from gridref.model.array import zero_of
 __all__ = ["OriginalFile"]
 
 _RENAMED = "_nc4_non_coord_"
+
+WHOLE_BYTES = 16 << 20
+"""Remote files of up to so many bytes are read by one request."""
 
 _HDF5_ERRORS = (
     OSError,
@@ -87,11 +91,17 @@ class OriginalFile:
         self._opened: tuple[str, h5py.Dataset] | None = None
         try:
             with self._reading(Place(self._url), "open it with h5py"):
-                self._file = h5py.File(self._url if is_local(self._url) else self._stream, "r")
+                self._file = h5py.File(self._opened_by_hdf5(), "r")
         except GridrefError:
             self._stream.close()
             raise
         _open_files.add(self)
+
+    def _opened_by_hdf5(self) -> Any:
+        """A small remote file is read whole: other threads' files wait while h5py reads one."""
+        if is_local(self._url):
+            return self._url
+        return io.BytesIO(self._stream.read()) if self._stream.size <= WHOLE_BYTES else self._stream
 
     def read(self, path: str, selection: tuple[slice, ...] | None = None) -> NDArray[Any]:
         """Values of a dataset.
