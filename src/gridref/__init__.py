@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gridref.adapters.icechunk import from_icechunk as from_icechunk
     from gridref.adapters.icechunk import to_icechunk as to_icechunk
     from gridref.adapters.picture import ChunkMap as ChunkMap
+    from gridref.adapters.stac import to_stac as to_stac
     from gridref.adapters.xarray.opening import open_virtual_dataset as open_virtual_dataset
     from gridref.adapters.xarray.opening import open_virtual_datatree as open_virtual_datatree
     from gridref.adapters.xarray.opening import open_virtual_mfdataset as open_virtual_mfdataset
@@ -79,6 +80,7 @@ _HOMES = {
     "scan_many": "gridref.workflows.scanning",
     "sql": "gridref.adapters.duckdb",
     "stack": "gridref.workflows.combining",
+    "to_stac": "gridref.adapters.stac",
     "verify": "gridref.workflows.verifying",
     "write_catalog": "gridref.workflows.catalogs",
     # Need packages that may be missing, so ``from gridref import *`` leaves them out.
@@ -120,6 +122,7 @@ __all__ = [
     "scan_many",
     "sql",
     "stack",
+    "to_stac",
     "verify",
     "write_catalog",
 ]

@@ -64,6 +64,7 @@ def test_public_names() -> None:
         "scan_many",
         "sql",
         "stack",
+        "to_stac",
         "verify",
         "write_catalog",
     ]

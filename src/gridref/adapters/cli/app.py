@@ -54,6 +54,7 @@ from gridref.adapters.cli.options import (
 )
 from gridref.adapters.cli.progress import ScanProgress
 from gridref.adapters.cli.serve import serve_command
+from gridref.adapters.cli.stac import stac_command
 from gridref.errors import GridrefError, SkippedFilesWarning
 
 if TYPE_CHECKING:
@@ -419,6 +420,7 @@ app.command("rollback")(rollback_command)
 app.command("prune")(prune_command)
 app.command("chunks")(chunks_command)
 app.command("export")(export_command)
+app.command("stac")(stac_command)
 app.command("draw")(draw_command)
 app.command("sources")(sources_command)
 app.command("report")(report_command)
