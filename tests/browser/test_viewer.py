@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import re
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ import tifffile
 import gridref
 from gridref.adapters.http import create_app
 from gridref.model.array import VirtualArray, VirtualGroup
-from tests.browser.visits import Visit
+from tests.browser.visits import WEB, Visit
 from tests.uvicorn_server import running
 
 READY = "document.getElementById('viewer')?.dataset.ready"
@@ -220,6 +222,75 @@ def test_arrays_of_one_dimension_are_plots(visit: Visit, values: Any, told: str)
         assert told in page.locator("#viewer figcaption").text_content()
         assert page.locator("#viewer svg[role=img]").count() == 1
         page.goto("about:blank")
+
+
+def test_values_have_all_their_digits(visit: Visit) -> None:
+    large = VirtualArray.from_numpy(np.array([[2**53 + 1, -(2**62) - 1]]), ("y", "x"))
+    single = VirtualArray.from_numpy(np.array([[0.1, 16777217.0]], "f4"), ("y", "x"))
+    double = VirtualArray.from_numpy(np.array([[0.123456789012345]]), ("y", "x"))
+    group = VirtualGroup({"l": large, "s": single, "d": double})
+    with running(create_app({"m": group}, access_log=False)) as url:
+        page = visit.page
+        for name, column, told in (
+            ("l", 0, str(2**53 + 1)),
+            ("l", 1, str(-(2**62) - 1)),
+            ("s", 0, "0.1"),
+            ("s", 1, "16777216"),
+            ("d", 0, "0.123456789012345"),
+        ):
+            page.goto("about:blank")
+            opened(visit, f"{url}/m/array/{name}")
+            page.locator("#viewer-canvas").focus()
+            for _ in range(column + 1):
+                page.keyboard.press("ArrowRight")
+            assert page.evaluate(TOLD).startswith(f"{told} at y 0, x {column}")
+        page.goto("about:blank")
+
+
+def test_pyramids_of_tiff_files(visit: Visit, tmp_path: Path) -> None:
+    image = np.random.default_rng(3).integers(0, 256, (2_500, 2_100), "u1")
+    small = 255 - image[::2, ::2]
+    with tifffile.TiffWriter(tmp_path / "a.tif") as file:
+        file.write(image, tile=(512, 512), subifds=1)
+        file.write(small, tile=(512, 512), subfiletype=1)
+    group = gridref.scan(tmp_path / "a.tif")
+    with running(create_app({"image": group}, access_log=False)) as url:
+        page = opened(visit, f"{url}/image/array/0/image")
+        detail = page.locator("select[name=detail]")
+        assert detail.locator("option").all_text_contents() == ["2500 × 2100", "1250 × 1050"]
+        for level, values in (("1", small), ("0", image)):
+            detail.select_option(level)
+            page.locator("#viewer-canvas").focus()
+            visit.wait(f"location.hash.includes('level={level}')")
+            page.keyboard.press("ArrowRight")
+            page.keyboard.press("ArrowRight")
+            assert page.evaluate(TOLD).startswith(f"{values[0, 1]} at y 0, x 1")
+        page.goto("about:blank")
+
+
+def test_overviews_are_shown_first(visit: Visit) -> None:
+    image = np.random.default_rng(3).integers(0, 256, (2_500, 2_100), "u1")
+    small = image[::50, ::50]
+    coarse = VirtualArray.from_numpy(small, ("y_1", "x_1"))
+    below = {"overview_1": VirtualGroup({"b": coarse})}
+    group = VirtualGroup({"b": VirtualArray.from_numpy(image, ("y", "x"))}, below)
+    with running(create_app({"image": group}, access_log=False)) as url:
+        opened(visit, f"{url}/image/array/b")
+        expected = rendered(small.astype("f8"), small.min(), small.max())
+        np.testing.assert_array_equal(cells(visit, (50, 42), None), expected)
+        visit.page.goto("about:blank")
+
+
+def test_the_lines_for_javascript(served: str, sample_data: Path, tmp_path: Path) -> None:
+    import httpx
+
+    text = httpx.get(f"{served}/cube/array/tas", headers={"Accept": "text/html"}).text
+    block = re.search(r"<code>(import \* as zarr.*?)</code>", text, re.DOTALL)[1]
+    script = WEB / "node_modules" / "lines.mjs"
+    script.write_text(html.unescape(block) + "\nconsole.log(first);")
+    done = subprocess.run(["node", script], capture_output=True, text=True, check=True)
+    with h5py.File(sample_data / "daily_2023-01.nc") as file:
+        assert float(done.stdout) == file["tas"][0, 0, 0]
 
 
 def test_single_values_and_other_planes(visit: Visit) -> None:

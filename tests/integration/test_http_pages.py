@@ -87,6 +87,16 @@ def test_names_with_anything_in_them_have_pages(served):
         assert found.status_code == 200
 
 
+def test_trees_of_any_depth_have_a_page():
+    group = VirtualGroup({"a": chunked_array(VALUES, (5, 3), ("t", "x"))})
+    for _ in range(200):
+        group = VirtualGroup({}, {"g": group})
+    with running(create_app({"deep": group}, access_log=False)) as url:
+        page = httpx.get(f"{url}/deep", headers=BROWSER)
+        assert page.status_code == 200
+        assert f"/array/{'g/' * 200}a" in page.text
+
+
 def test_no_page_says_where_files_lie(served, catalog, sample_data):
     for path in ("/", "/cube", "/cube/array/tas", "/cube/place/tas?at=0,0,0", "/cube/extent"):
         text = httpx.get(served["cube"] + path, headers=BROWSER).text

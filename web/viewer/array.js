@@ -12,7 +12,7 @@ export class ShownArray {
     this.store = store;
     this.array = array;
     this.shape = array.shape;
-    this.meaning = new Meaning(array.attrs);
+    this.meaning = new Meaning(array.attrs, array.dtype);
     this.isText = array.dtype === "string";
     this.isByte = array.dtype === "uint8";
   }
@@ -45,12 +45,15 @@ export class ShownArray {
         found[row * width + column] = this.meaning.of(data[row * steps[0] + column * steps[1]]);
       }
     }
-    return { values: found, height, width };
+    const words = (row, column) => this.meaning.wordsOf(data[row * steps[0] + column * steps[1]]);
+    return { values: found, words, height, width };
   }
 
   async series(axis, at) {
     const { data } = await this.values([axis], at);
-    return this.isText ? Array.from(data) : Float64Array.from(data, (stored) => this.meaning.of(stored));
+    if (this.isText) return { values: Array.from(data) };
+    const values = Float64Array.from(data, (stored) => this.meaning.of(stored));
+    return { values, words: (i) => this.meaning.wordsOf(data[i]) };
   }
 }
 
@@ -58,7 +61,7 @@ export class ShownArray {
 export async function coordinateOf(store, path, most) {
   const array = await zarr.open.v3(zarr.root(store).resolve(`/${path}`), { kind: "array" });
   if (array.shape.length !== 1 || array.shape[0] > most || array.dtype === "string") return null;
-  const meaning = new Meaning(array.attrs);
+  const meaning = new Meaning(array.attrs, array.dtype);
   const { data } = await zarr.get(array);
   return new Coordinate(array.attrs, Float64Array.from(data, (stored) => meaning.of(stored)));
 }

@@ -3,7 +3,6 @@ import { categorised, categoryColour, mixed, rangeOf, scaled, SCALES, steps } fr
 import { coordinateOf, ShownArray } from "./array.js";
 import { drawCoasts } from "./coast.js";
 import { choice, drawn, element } from "./dom.js";
-import { inWords } from "./meaning.js";
 import { plotted } from "./plot.js";
 import { readState, writeState } from "./state.js";
 import { Store } from "./store.js";
@@ -16,22 +15,35 @@ const ASK_MS = 150;
 class Viewer {
   constructor(place) {
     this.place = place;
-    this.dims = JSON.parse(place.dataset.dims);
-    this.paths = JSON.parse(place.dataset.coordinates);
+    this.levels = JSON.parse(place.dataset.levels);
     this.store = new Store(place.dataset.view);
     this.told = element("p", { role: "status", id: "viewer-told" });
     this.number = 0;
   }
 
+  // One of the array's levels of detail, of which most have one only.
+  async open(number) {
+    const { path, dims, coordinates: paths } = this.levels[number];
+    const [array, ...coordinates] = await Promise.all([
+      ShownArray.open(this.store, path),
+      ...paths.map((each) => (each ? coordinateOf(this.store, each, MOST_LABELS) : null)),
+    ]);
+    Object.assign(this, { array, coordinates, path, dims, shape: array.shape, level: number });
+  }
+
+  // The finest level that is shown as a whole.
+  wholeLevel() {
+    const found = this.levels.findIndex(({ shape }) => shape.every((length) => length <= MOST_ALONG));
+    return found < 0 ? this.levels.length - 1 : found;
+  }
+
   async start() {
-    const array = await ShownArray.open(this.store, this.place.dataset.path);
-    const coordinates = await Promise.all(
-      this.dims.map((_, axis) => (this.paths[axis] ? coordinateOf(this.store, this.paths[axis], MOST_LABELS) : null)),
-    );
-    Object.assign(this, { array, coordinates, shape: array.shape });
+    const asked = readState();
+    const number = this.levels.length > 1 ? this.wholeLevel() : 0;
+    await this.open(asked.level in this.levels ? Number(asked.level) : number);
     if (this.shape.length === 0) return this.showScalar();
-    if (this.shape.length === 1 || array.isText) return this.showSeriesOnly();
-    this.begin(readState());
+    if (this.shape.length === 1 || this.array.isText) return this.showSeriesOnly();
+    this.begin(asked);
     const n_bytes = this.bytesToRead();
     if (n_bytes > MOST_BYTES) await this.askWhether(n_bytes);
     this.build();
@@ -59,16 +71,16 @@ class Viewer {
   async showScalar() {
     const value = await this.array.value([]);
     this.place.replaceChildren(this.told);
-    this.say(this.array.isText ? value : this.array.meaning.words(this.array.meaning.of(value)));
+    this.say(this.array.isText ? value : this.array.meaning.wordsOf(value));
     this.place.dataset.ready = "scalar";
   }
 
   async showSeriesOnly() {
     const axis = this.shape.length - 1;
-    const values = await this.array.series(axis, this.shape.map(() => 0));
+    const { values, words } = await this.array.series(axis, this.shape.map(() => 0));
     const shown = this.array.isText
       ? element("ol", {}, ...values.slice(0, 200).map((text) => element("li", {}, text)))
-      : plotted(values, (i) => this.label(axis, i), this.array.meaning, this.place.dataset.path);
+      : plotted({ values, words }, (i) => this.label(axis, i), this.array.meaning, this.path);
     this.place.replaceChildren(shown);
     this.place.dataset.ready = "series";
   }
@@ -116,6 +128,11 @@ class Viewer {
     return this.coordinates[axis]?.label(index) ?? String(index);
   }
 
+  failed(error) {
+    this.say(`This could not be read: ${error.message}`);
+    this.place.dataset.ready = "failed";
+  }
+
   say(words) {
     this.told.textContent = words;
   }
@@ -128,7 +145,7 @@ class Viewer {
       "canvas",
       {
         id: "viewer-canvas", tabindex: 0, role: "img",
-        "aria-label": `Picture of ${this.place.dataset.path}: arrow keys move, Enter plots the series through a point`,
+        "aria-label": `Picture of ${this.path}: arrow keys move, Enter plots the series through a point`,
         "aria-describedby": "viewer-told",
         onkeydown: (event) => this.key(event),
         onpointermove: (event) => this.point(this.under(event)),
@@ -160,6 +177,7 @@ class Viewer {
       this.changedAxes();
     };
     const parts = [
+      ...this.levelControl(),
       choice("Up", axes, this.rows, choose("rows")),
       choice("Across", axes, this.columns, choose("columns")),
       ...this.colourControls(),
@@ -170,6 +188,20 @@ class Viewer {
       choice("Series along", axes, this.seriesAxis(), (event) => { this.series = Number(event.target.value); this.plot(); }),
     ];
     this.controls.replaceChildren(...parts);
+  }
+
+  levelControl() {
+    if (this.levels.length < 2) return [];
+    const sizes = this.levels.map(({ shape }, number) => [number, shape.join(" × ")]);
+    const open = async (event) => {
+      await this.open(Number(event.target.value));
+      this.at = this.at.map((at, axis) => Math.min(at, this.shape[axis] - 1));
+      this.windows = {};
+      this.cursor = undefined;
+      this.control();
+      await this.load();
+    };
+    return [choice("Detail", sizes, this.level, (event) => open(event).catch((error) => this.failed(error)))];
   }
 
   colourControls() {
@@ -244,8 +276,7 @@ class Viewer {
         await this.loadOnce();
       }
     } catch (error) {
-      this.say(`This could not be read: ${error.message}`);
-      this.place.dataset.ready = "failed";
+      this.failed(error);
     } finally {
       this.loading = false;
     }
@@ -265,6 +296,7 @@ class Viewer {
     if (rows !== this.rows || columns !== this.columns) return;
     const [{ height, width }] = planes;
     this.planes = planes.map(({ values }) => values);
+    this.words = planes.map(({ words }) => words);
     this.origin = [windows[rows][0], windows[columns][0]];
     Object.assign(this, { height, width });
     this.picture.width = width;
@@ -421,20 +453,20 @@ class Viewer {
   tell() {
     const [row, column] = this.cursor;
     const at = this.elementAt();
-    const { meaning } = this.array;
-    const values = this.planes.map((plane) => plane[row * this.width + column]);
+    const values = this.words.map((words) => words(row, column));
     const place = this.dims
       .map((dim, axis) => (this.inColour && axis === this.bands ? "" : `${dim} ${this.label(axis, at[axis])}`))
       .filter(Boolean);
-    const words = `${values.map((value) => meaning.words(value)).join(", ")} at ${place.join(", ")}`;
+    const words = `${values.join(", ")} at ${place.join(", ")}`;
     this.say(words);
     clearTimeout(this.later);
     this.later = setTimeout(() => this.tellSource(at, words).catch(() => {}), ASK_MS);
   }
 
   async tellSource(at, words) {
-    if (!this.place.dataset.place) return;
-    const response = await fetch(`${this.place.dataset.place}?at=${at}`, { headers: { accept: "application/json" } });
+    if (!this.place.dataset.places) return;
+    const path = this.path.split("/").map(encodeURIComponent).join("/");
+    const response = await fetch(`${this.place.dataset.places}/${path}?at=${at}`, { headers: { accept: "application/json" } });
     const { state, source, offset, length } = await response.json();
     if (String(at) !== String(this.elementAt())) return;
     this.say(state === "range" ? `${words}; ${source}, bytes ${offset} to ${offset + length}` : `${words}; ${state}`);
@@ -444,18 +476,19 @@ class Viewer {
     if (this.cursor === undefined) return;
     const [axis, at] = [this.seriesAxis(), this.elementAt()];
     try {
-      const values = await this.array.series(axis, at);
+      const series = await this.array.series(axis, at);
       const place = this.dims.filter((_, other) => other !== axis).map((dim) => `${dim} ${this.label(this.dims.indexOf(dim), at[this.dims.indexOf(dim)])}`);
-      const title = `${this.place.dataset.path} along ${this.dims[axis]} at ${place.join(", ")}`;
-      this.plotted.replaceChildren(plotted(values, (i) => this.label(axis, i), this.array.meaning, title));
+      const title = `${this.path} along ${this.dims[axis]} at ${place.join(", ")}`;
+      this.plotted.replaceChildren(plotted(series, (i) => this.label(axis, i), this.array.meaning, title));
       this.keep();
     } catch (error) {
-      this.say(`This could not be read: ${error.message}`);
+      this.failed(error);
     }
   }
 
   keep() {
     const state = { rows: this.dims[this.rows], columns: this.dims[this.columns] };
+    if (this.levels.length > 1) state.level = this.level;
     for (const axis of this.hiddenAxes()) state[`at${axis}`] = this.at[axis];
     for (const axis of [this.rows, this.columns]) if (this.windows[axis]) state[`from${axis}`] = this.windows[axis];
     if (this.inColour || (this.bands !== null && this.array.isByte)) state.rgb = this.inColour ? 1 : 0;

@@ -28,12 +28,14 @@ function flagsOf(attributes) {
 }
 
 export class Meaning {
-  constructor(attributes) {
+  constructor(attributes, dtype) {
+    this.isSingle = dtype === "float32";
     this.scale = listed(attributes.scale_factor)[0] ?? 1;
     this.offset = listed(attributes.add_offset)[0] ?? 0;
     this.missing = new Set([...fillOf(attributes._FillValue), ...listed(attributes.missing_value)]);
     [this.low, this.high] = validRange(attributes);
     this.flags = flagsOf(attributes);
+    this.isPacked = this.scale !== 1 || this.offset !== 0;
     this.units = typeof attributes.units === "string" ? attributes.units : "";
   }
 
@@ -44,16 +46,34 @@ export class Meaning {
     return number * this.scale + this.offset;
   }
 
+  // A stored number in words, with all digits that it has: those of 64 bits too.
+  wordsOf(stored) {
+    const value = this.of(stored);
+    if (typeof stored !== "bigint" || this.isPacked || this.flags || Number.isNaN(value)) return this.words(value);
+    return [String(stored), this.units].filter(Boolean).join(" ");
+  }
+
   words(value) {
     if (Number.isNaN(value)) return "no value";
     const flag = this.flags?.get(value);
     if (flag !== undefined) return `${value} (${flag})`;
-    return [inWords(value), this.units].filter(Boolean).join(" ");
+    const digits = this.isSingle && !this.isPacked ? singleInWords(value) : inWords(value);
+    return [digits, this.units].filter(Boolean).join(" ");
   }
 }
 
+// Fifteen digits are what any double has for certain; the rest would be noise of arithmetic.
 export function inWords(value) {
-  return Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(7)));
+  return Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(15)));
+}
+
+// The fewest digits that are no other single-precision number.
+function singleInWords(value) {
+  for (let digits = 6; digits < 9; digits++) {
+    const shown = Number(value.toPrecision(digits));
+    if (Math.fround(shown) === value) return String(shown);
+  }
+  return String(Number(value.toPrecision(9)));
 }
 
 const UNIT_SECONDS = { second: 1, minute: 60, hour: 3600, day: 86400 };

@@ -7,7 +7,7 @@ const [WIDTH, HEIGHT, LEFT, BOTTOM] = [720, 240, 70, 28];
 const MOST_POINTS = 2_000;
 const MOST_ROWS = 200;
 
-export function plotted(values, label, meaning, title) {
+export function plotted({ values, words }, label, meaning, title) {
   const [low, high] = rangeOf(values);
   const x = (i) => LEFT + (values.length < 2 ? 0 : (i / (values.length - 1)) * (WIDTH - LEFT - 10));
   const y = (value) => 10 + (1 - (value - low) / (high - low || 1)) * (HEIGHT - BOTTOM - 20);
@@ -23,7 +23,7 @@ export function plotted(values, label, meaning, title) {
     text(label(0), { x: LEFT, y: HEIGHT - 8 }),
     text(label(last), { x: WIDTH - 10, y: HEIGHT - 8, "text-anchor": "end" }),
   );
-  return element("figure", { class: "series" }, svg, element("figcaption", {}, told), rows(values, label, meaning));
+  return element("figure", { class: "series" }, svg, element("figcaption", {}, told), rows(values.length, words, label));
 }
 
 // Of many points the lowest and the highest of each few, so that no peak is lost.
@@ -48,10 +48,10 @@ function pathOf(values, x, y) {
   return path;
 }
 
-function rows(values, label, meaning) {
-  const shown = Array.from(values.slice(0, MOST_ROWS), (value, i) =>
-    element("tr", {}, element("th", { scope: "row" }, label(i)), element("td", {}, meaning.words(value))),
+function rows(n, words, label) {
+  const shown = Array.from({ length: Math.min(n, MOST_ROWS) }, (_, i) =>
+    element("tr", {}, element("th", { scope: "row" }, label(i)), element("td", {}, words(i))),
   );
-  const more = values.length > MOST_ROWS ? `The first ${MOST_ROWS} of ${values.length} values` : "Values";
+  const more = n > MOST_ROWS ? `The first ${MOST_ROWS} of ${n} values` : "Values";
   return element("details", {}, element("summary", {}, more), element("table", {}, element("tbody", {}, ...shown)));
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from gridref.adapters.describing import human_bytes
 from gridref.adapters.picture import ChunkMap, stored_edges
@@ -11,6 +12,7 @@ from gridref.adapters.web.assets import asset
 from gridref.adapters.web.catalog_page import sizes_in_words
 from gridref.adapters.web.chunk_map import MapAxes
 from gridref.adapters.web.frame import attributes_section, page, pairs, section, table
+from gridref.adapters.web.levels import levels
 from gridref.adapters.web.links import Links
 from gridref.adapters.web.markup import Content, Markup, tag
 from gridref.adapters.web.snippets import snippets
@@ -77,31 +79,15 @@ def _viewer(
     if asset(VIEWER) is None:
         told = "This copy of gridref was installed without the viewer: make assets builds it."
         return section("Values", tag("p", told))
-    array = view.array
     place = tag(
         "div",
         tag("p", "Reading …", role="status"),
         id="viewer",
         data_view=f"{links.catalog(name)}/portable",
-        data_path=path,
-        data_place=links.of_array("place", name, path),
-        data_dims=json.dumps(array.dims),
-        data_coordinates=json.dumps([_coordinate(group, path, dim) for dim in array.dims]),
+        data_places=f"{links.catalog(name)}/place",
+        data_levels=json.dumps([asdict(level) for level in levels(group, path)]),
     )
     return section("Values", tag("noscript", tag("p", "A script draws them.")), place)
-
-
-def _coordinate(group: VirtualGroup, path: str, dim: str) -> str | None:
-    """Path of the array that labels a dimension, in the array's group or one above (CF, 2.7)."""
-    above = path.split("/")[:-1]
-    candidates = ("/".join([*above[:depth], dim]) for depth in range(len(above), -1, -1))
-    return next((each for each in candidates if each in group and _labels(group[each], dim)), None)
-
-
-def _labels(array: VirtualArray | VirtualGroup, dim: str) -> bool:
-    if not isinstance(array, VirtualArray):
-        return False
-    return array.dims == (dim,) and array.dtype.kind in "iuf"
 
 
 def _dimensions(array: VirtualArray) -> Content:

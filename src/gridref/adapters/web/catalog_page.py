@@ -8,7 +8,7 @@ from typing import Any
 from gridref.adapters.describing import human_bytes
 from gridref.adapters.web.frame import attributes_section, page, pairs, section, shortened, table
 from gridref.adapters.web.links import Links
-from gridref.adapters.web.markup import Content, Markup, markup, tag
+from gridref.adapters.web.markup import Content, markup, tag
 from gridref.adapters.web.source_names import SourceNames
 from gridref.catalog import CatalogGroup
 from gridref.model.array import VirtualArray, VirtualGroup
@@ -89,29 +89,24 @@ def _tree(links: Links, name: str, group: VirtualGroup, left_out: Mapping[str, s
     n_arrays = len(group.all_arrays())
     if n_arrays > MOST_ARRAYS:
         return tag("p", f"{n_arrays:,} arrays: too many to list on a page; Zarr clients list them.")
-    return _branch(links, name, group, "", left_out)
+    return [
+        _group(links, name, path, below, left_out)
+        for path, below in group.walk()
+        if below.arrays or path
+    ]
 
 
-def _branch(
-    links: Links, name: str, group: VirtualGroup, above: str, left_out: Mapping[str, str]
-) -> Markup:
+def _group(
+    links: Links, name: str, path: str, group: VirtualGroup, left_out: Mapping[str, str]
+) -> Content:
+    """Arrays of one group; groups stand one below the other by their paths, however deep."""
+    above = f"{path}/" if path else ""
     leaves = [
         tag("li", _leaf(links, name, f"{above}{each}", array, left_out.get(f"{above}{each}", "")))
         for each, array in group.arrays.items()
     ]
-    branches = [
-        tag(
-            "li",
-            tag(
-                "details",
-                tag("summary", each),
-                _branch(links, name, below, f"{above}{each}/", left_out),
-                open=True,
-            ),
-        )
-        for each, below in group.groups.items()
-    ]
-    return tag("ul", leaves, branches, class_="tree")
+    shown = tag("ul", leaves, class_="tree")
+    return tag("details", tag("summary", path), shown, open=True) if path else shown
 
 
 def _leaf(links: Links, name: str, path: str, array: VirtualArray, reason: str) -> Content:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import cftime
@@ -19,6 +20,7 @@ type ReadEnds = Callable[[VirtualArray], tuple[Any, Any]]
 
 _DEGREES = re.compile(r"degrees?_?([NEne])(orth|ast)?")
 _DIGITS = 7
+MOST_EXTENTS = 12
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class Extent:
 
 
 def extents(group: VirtualGroup, read_ends: ReadEnds) -> list[Extent]:
-    """The extents of the coordinates of time and space that lie in a group itself.
+    """The extents of the first coordinates of time and space in a group, at any depth.
 
     Raises
     ------
@@ -47,7 +49,7 @@ def extents(group: VirtualGroup, read_ends: ReadEnds) -> list[Extent]:
         If a coordinate cannot be read.
     """
     found = []
-    for name, array in _coordinates(group):
+    for name, array in islice(_coordinates(group), MOST_EXTENTS):
         ends = [_label(end, array.attrs) for end in read_ends(array)]
         if None not in ends:
             found.append(Extent(name, *(str(end) for end in ends)))
@@ -56,9 +58,10 @@ def extents(group: VirtualGroup, read_ends: ReadEnds) -> list[Extent]:
 
 def _coordinates(group: VirtualGroup) -> Iterator[tuple[str, VirtualArray]]:
     """Coordinate variables in the sense of CF (1.2): named as their only dimension."""
-    for name, array in group.arrays.items():
+    for path, array in group.all_arrays().items():
+        name = path.rpartition("/")[2]
         if array.dims == (name,) and array.size and array.dtype.kind in "iuf":
-            yield name, array
+            yield path, array
 
 
 def _label(value: Any, attrs: Mapping[str, Any]) -> str | None:

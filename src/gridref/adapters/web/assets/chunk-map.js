@@ -282,6 +282,7 @@ function under(event) {
 let drag = null;
 canvas?.addEventListener("pointerdown", (event) => {
   drag = { x: event.clientX, y: event.clientY };
+  if (map) point(under(event), true);
   canvas.setPointerCapture(event.pointerId);
 });
 canvas?.addEventListener("pointerup", () => (drag = null));
