@@ -1,7 +1,8 @@
 """Where georeferenced groups lie: their pixels on those of the first one.
 
 Where an input lies is read from the ``GeoTransform`` of its grid mapping variable (GDAL's order: x
-origin, x step along columns, x step along rows, y origin, y step along columns, y step along rows).
+origin, x step along columns, x step along rows, y origin, y step along columns, y step along rows),
+or from its coordinates.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from gridref.combine.values import Values
 from gridref.errors import InvalidRequestError
-from gridref.model.array import VirtualGroup
+from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.placing import MAX_CELLS
 
 __all__ = [
@@ -22,16 +24,25 @@ __all__ = [
     "Placement",
     "Raster",
     "extents_of",
+    "mapping_name",
     "misfit",
     "overlaps",
     "place_rasters",
+    "plane_dims",
     "read_raster",
     "side_by_side",
 ]
 
 
 GRID_MAPPING = "spatial_ref"
-"""Name of the variable whose attributes say where pixels lie."""
+"""Usual name of the variable whose attributes say where pixels lie."""
+
+_COLUMNS = ("projection_x_coordinate", "longitude", "grid_longitude")
+_ROWS = ("projection_y_coordinate", "latitude", "grid_latitude")
+_SAME_PIXEL = 0.25
+"""How far, in pixels, coordinates may lie off a transform that means the same pixels."""
+_EVEN = 0.05
+"""How far, in pixels, evenly spaced coordinates may lie off their places, by rounding."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +70,9 @@ class Raster:
     crs
         Coordinate reference system, as WKT.
     labels
-        Labels along a dimension beside rows and columns; inputs of different labels do not overlap.
+        Labels along dimensions beside rows and columns; inputs of different labels do not overlap.
+    by_labels
+        Whether this is what its coordinates say, and not a ``GeoTransform``.
     """
 
     name: str
@@ -71,6 +84,7 @@ class Raster:
     n_columns: int
     crs: str
     labels: tuple[Any, ...] = (None,)
+    by_labels: bool = False
 
     @property
     def transform(self) -> str:
@@ -110,9 +124,46 @@ class Placement:
         return self.column + self.n_columns
 
 
-def read_raster(group: VirtualGroup, name: str, x: str, y: str) -> Raster | Misfit:
-    """Read the georeference of an input, along the dimensions `x` and `y`."""
-    mapping = group.arrays.get(GRID_MAPPING)
+def mapping_name(group: VirtualGroup, x: str, y: str) -> str:
+    """Name of the grid mapping of what lies along two dimensions."""
+    for array in group.arrays.values():
+        named = array.attrs.get("grid_mapping")
+        if {x, y} <= {*array.dims} and isinstance(named, str) and named in group.arrays:
+            return named
+    return GRID_MAPPING
+
+
+def plane_dims(group: VirtualGroup, x: str, y: str) -> tuple[str, str]:
+    """What a group calls columns and rows, where not as asked for.
+
+    Sources: CF conventions 1.11, section 4.1 "Latitude Coordinate" and 5.6 "Grid Mappings".
+    """
+    if any({x, y} <= {*array.dims} for array in group.arrays.values()):
+        return x, y
+    found = [
+        next(
+            (
+                name
+                for name, array in group.arrays.items()
+                if array.dims == (name,)
+                and (array.attrs.get("axis") == letter or array.attrs.get("standard_name") in names)
+            ),
+            asked,
+        )
+        for letter, names, asked in (("X", _COLUMNS, x), ("Y", _ROWS, y))
+    ]
+    return found[0], found[1]
+
+
+def read_raster(
+    group: VirtualGroup, name: str, x: str, y: str, values: Values | None = None
+) -> Raster | Misfit:
+    """Read the georeference of an input, along the dimensions `x` and `y`.
+
+    Where its coordinates are at other places than its ``GeoTransform`` says, or there is none, the
+    coordinates count: GDAL writes the rows of NetCDF files from south to north under a transform
+    that goes the other way.
+    """
     shape = next(
         (
             (array.shape[array.dims.index(y)], array.shape[array.dims.index(x)])
@@ -121,15 +172,69 @@ def read_raster(group: VirtualGroup, name: str, x: str, y: str) -> Raster | Misf
         ),
         None,
     )
-    numbers = [] if mapping is None else _floats(str(mapping.attrs.get("GeoTransform", "")))
-    if shape is None or mapping is None or len(numbers) != 6:
+    mapping = group.arrays.get(mapping_name(group, x, y))
+    attrs = {} if mapping is None else mapping.attrs
+    numbers = _floats(str(attrs.get("GeoTransform", "")))
+    labels = [_ends(group.arrays.get(dim), values) for dim in (x, y)]
+    crs = str(attrs.get("crs_wkt") or attrs.get("spatial_ref") or "")
+    if shape is not None and len(numbers) == 6:
+        x0, dx, skew_x, y0, skew_y, dy = numbers
+        raster = Raster(name, x0, dx, y0, dy, shape[0], shape[1], crs)
+        if skew_x or skew_y or not dx or not dy:
+            return Misfit("rotated", "its pixels are rotated against the axes; warp it first")
+        if None in labels or _agree(raster, labels):
+            return raster
+    if shape is None or None in labels:
         message = f"it has no variable along {y} and {x} with a georeference"
         return Misfit("not-georeferenced", message)
-    x0, dx, skew_x, y0, skew_y, dy = numbers
-    if skew_x or skew_y or not dx or not dy:
-        return Misfit("rotated", "its pixels are rotated against the axes; warp it first")
-    crs = str(mapping.attrs.get("crs_wkt", ""))
-    return Raster(name, x0, dx, y0, dy, shape[0], shape[1], crs)
+    return _of_labels(group, name, (x, y), values, crs)
+
+
+def _ends(array: VirtualArray | None, values: Values | None) -> tuple[float, float] | None:
+    """The first and last label of an axis, of which there are several; None if they are unknown."""
+    if array is None or values is None or array.ndim != 1 or array.dtype.kind not in "iuf":
+        return None
+    if array.shape[0] < 2 or not values.available(array):
+        return None
+    held = values.of(array)
+    return float(held[0]), float(held[-1])
+
+
+def _agree(raster: Raster, labels: Sequence[tuple[float, float] | None]) -> bool:
+    """Whether labels lie on the centres of a raster's pixels."""
+    axes = (
+        (raster.x0, raster.dx, raster.n_columns),
+        (raster.y0, raster.dy, raster.n_rows),
+    )
+    return all(
+        abs(first - (start + 0.5 * step)) <= _SAME_PIXEL * abs(step)
+        and abs(last - (start + (n - 0.5) * step)) <= _SAME_PIXEL * abs(step)
+        for (start, step, n), (first, last) in zip(axes, filter(None, labels), strict=True)
+    )
+
+
+def _of_labels(
+    group: VirtualGroup, name: str, dims: tuple[str, str], values: Values | None, crs: str
+) -> Raster | Misfit:
+    """Where an input lies as its labels say, which have to be evenly spaced."""
+    starts, steps, counts = [], [], []
+    for dim in dims:
+        assert values is not None
+        labels = values.of(group.arrays[dim]).astype(np.float64)
+        step = float(labels[-1] - labels[0]) / (len(labels) - 1)
+        off = np.abs(labels - (labels[0] + step * np.arange(len(labels)))).max()
+        if not step or not off <= _EVEN * abs(step):
+            message = (
+                f"its labels along {dim!r} are not evenly spaced: they are up to"
+                f" {off / abs(step) if step else np.inf:.3g} pixels off; lay it out by its labels"
+                f" (concat_dim=['{dims[1]}', '{dims[0]}'])"
+            )
+            return Misfit("off-grid", message)
+        starts.append(float(labels[0]) - 0.5 * step)
+        steps.append(step)
+        counts.append(len(labels))
+    (x0, y0), (dx, dy), (n_columns, n_rows) = starts, steps, counts
+    return Raster(name, x0, dx, y0, dy, n_rows, n_columns, crs, by_labels=True)
 
 
 def _floats(text: str) -> list[float]:

@@ -18,18 +18,21 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gridref.combine.columns import Column, Notes, columns_of
 from gridref.combine.concatenation import group_attributes
 from gridref.combine.folding import fold
 from gridref.combine.georeference import (
-    GRID_MAPPING,
+    Misfit,
     Placement,
     Raster,
     extents_of,
+    mapping_name,
     misfit,
     overlaps,
     place_rasters,
+    plane_dims,
     read_raster,
     side_by_side,
 )
@@ -117,7 +120,12 @@ def combine_mosaic(
 
     if grids == "one":
         return laid(groups)
-    parts = by_grid(groups, lambda group: read_raster(group, "", x, y), tolerance)
+    values = Values(read)
+
+    def place(group: VirtualGroup) -> Raster | Misfit:
+        return read_raster(group, "", *plane_dims(group, x, y), values)
+
+    parts = by_grid(groups, place, tolerance)
     return in_groups({name: laid(tiles) for name, tiles in parts.items()})
 
 
@@ -169,6 +177,7 @@ class _Mosaic:
     ) -> Combination:
         """Combine inputs that are all in memory."""
         report = ScanReport.joined([group.report for group in groups])
+        self.x, self.y = plane_dims(groups[0], self.x, self.y)
         self.series = None
         if self.stack:
             labelled = labels_of(groups, unnamed, self.stack, Values(self.read))
@@ -200,28 +209,34 @@ class _Mosaic:
         columns: Mapping[str, Column] = columns_of(groups, dims.path)
         if self.series is not None:
             columns = self.series.stacked(columns, dims.y, dims.x)
-        task = Task(self._plane(dims, placements), notes, Values(self.read))
+        mapping_variable = mapping_name(groups[0], dims.x, dims.y)
+        plane = self._plane(dims, placements, mapping_variable)
+        task = Task(plane, notes, Values(self.read))
         arrays, _, _ = combine_columns(columns, dims.path, task, Inherited())
         corner_raster = first.moved(*corner)
-        if GRID_MAPPING in arrays:
-            mapping = arrays[GRID_MAPPING]
+        if mapping_variable in arrays:
+            mapping = arrays[mapping_variable]
             attrs = {**mapping.attrs, "GeoTransform": corner_raster.transform}
-            arrays[GRID_MAPPING] = mapping.replace(attrs=attrs)
+            arrays[mapping_variable] = mapping.replace(attrs=attrs)
         arrays |= _coordinates(corner_raster, placements, columns, dims, task)
         ordered = {name: arrays.pop(name) for name in columns if name in arrays}
         return VirtualGroup({**ordered, **arrays}, {}, group_attributes(groups, dims.path, task))
 
-    def _plane(self, dims: _Dims, placements: Sequence[Placement]) -> Plane:
+    def _plane(self, dims: _Dims, placements: Sequence[Placement], mapping: str) -> Plane:
         """Where the inputs lie at a resolution."""
         keep_last = self.rules.overlap == "last"
-        return Plane(dims.y, dims.x, placements, keep_last, self.series, self.merge)
+        settled = {mapping: ("GeoTransform", "crs_wkt"), "": PYRAMID_ATTRIBUTES}
+        return Plane(
+            dims.y, dims.x, placements, keep_last, self.series, self.merge, settled=settled
+        )
 
     def _rasters(
         self, groups: Sequence[VirtualGroup], dims: _Dims, notes: Notes, *, note: bool
     ) -> list[Raster]:
         """Where the inputs lie, and what keeps them from it; none if some do not say."""
+        values = Values(self.read)
         read = [
-            read_raster(group, notes.name(number), dims.x, dims.y)
+            read_raster(group, notes.name(number), dims.x, dims.y, values)
             for number, group in enumerate(groups)
         ]
         rasters = [raster for raster in read if isinstance(raster, Raster)]
@@ -376,8 +391,28 @@ def _coordinates(
         dims.x: corner.x0 + (np.arange(n_columns) + 0.5) * corner.dx,
         dims.y: corner.y0 + (np.arange(n_rows) + 0.5) * corner.dy,
     }
+    if corner.by_labels:
+        starts = {
+            dims.x: [placement.column for placement in placements],
+            dims.y: [placement.row for placement in placements],
+        }
+        made = {
+            name: _with_labels(centres, columns[name], starts[name], task.values)
+            for name, centres in made.items()
+        }
     arrays = {name: VirtualArray.from_numpy(values, (name,)) for name, values in made.items()}
     return {
         name: with_attributes(array, columns[name], task) if name in columns else array
         for name, array in arrays.items()
     }
+
+
+def _with_labels(
+    centres: NDArray[Any], column: Column, starts: Sequence[int], values: Values
+) -> NDArray[Any]:
+    """Centres of pixels, as the files write them where they hold any."""
+    labels = centres.astype(column.first.dtype)
+    for file, array in zip(column.files, column.arrays, strict=True):
+        own = values.of(array)
+        labels[starts[file] : starts[file] + len(own)] = own
+    return labels

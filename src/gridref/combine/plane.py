@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gridref.combine.columns import Column, Notes
-from gridref.combine.georeference import GRID_MAPPING, Placement, extents_of
+from gridref.combine.georeference import Placement, extents_of
 from gridref.combine.layout import Lengths
 from gridref.combine.placed import Placed
 from gridref.combine.report import LEFT_OUT
@@ -16,8 +16,6 @@ from gridref.combine.values import Values
 __all__ = ["PYRAMID_ATTRIBUTES", "Plane"]
 
 PYRAMID_ATTRIBUTES = ("multiscales", "zarr_conventions")
-
-_SETTLED = {GRID_MAPPING: ("GeoTransform", "crs_wkt"), "": PYRAMID_ATTRIBUTES}
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +42,7 @@ class Plane:
     keep_last: bool
     series: Series | None = None
     merges: bool = False
-    settled: Mapping[str, Collection[str]] = field(default_factory=lambda: dict(_SETTLED))
+    settled: Mapping[str, Collection[str]] = field(default_factory=dict)
     repeats = False
     each_may_be_new = False
 
