@@ -20,6 +20,7 @@ The tree is sorted by what a caller would do about it::
     │   ├── SourceUnavailableError          vanished, unreachable, or not permitted
     │   ├── SourceNotAllowedError           named by a catalog that may not read it: allow it
     │   ├── SourceChangedError              size, ETag or mtime differ from the scan's
+    │   ├── BlockPendingError               declared ahead, and no file has come yet
     │   ├── ChecksumError                   stored bytes are not those that a checksum was taken of
     │   ├── ShortReadError                  fewer bytes came than the reference promises
     │   └── DecodeError                     the bytes are not what their codecs produce
@@ -43,6 +44,7 @@ from gridref.secrets import without_secrets
 
 __all__ = [
     "PROBLEM_CAUSES",
+    "BlockPendingError",
     "CatalogConflictError",
     "CatalogCorruptError",
     "CatalogError",
@@ -263,6 +265,12 @@ class SourceChangedError(ReadError):
     """A source is not the file that was scanned."""
 
     kind: ClassVar[str] = "source-changed"
+
+
+class BlockPendingError(ReadError):
+    """Elements were declared ahead, and no file that holds them has come yet."""
+
+    kind: ClassVar[str] = "block-pending"
 
 
 class ChecksumError(ReadError):

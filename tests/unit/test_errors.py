@@ -19,6 +19,7 @@ from gridref.errors import (
 )
 
 KINDS = {
+    "BlockPendingError": "block-pending",
     "CatalogConflictError": "catalog-conflict",
     "CatalogCorruptError": "catalog-corrupt",
     "CatalogError": "catalog",

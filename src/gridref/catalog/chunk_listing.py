@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from gridref.catalog.pending import Pending, is_pending
 from gridref.catalog.statistics import STATISTICS_SCHEMA, ChunkStatistics, statistics_of
 from gridref.catalog.tables import PER_AXIS, ROW_GROUP_ROWS, per_axis_column
 from gridref.model.array import VirtualArray
@@ -30,6 +31,7 @@ __all__ = [
 
 CHUNK_STATES = (*(state.name.lower() for state in ChunkState), "pending")
 """What a chunk can be: those of `ChunkState`, and of a block that is still to come."""
+PENDING_STATE = CHUNK_STATES.index("pending")
 
 _WORD = pa.dictionary(pa.int32(), pa.string())
 CHUNK_LISTING_SCHEMA = pa.schema(
@@ -55,6 +57,7 @@ def list_chunks(
     arrays: Mapping[str, VirtualArray],
     states: str | Collection[str] | None = None,
     columns: Sequence[str] | None = None,
+    pending: Pending | None = None,
 ) -> pa.RecordBatchReader:
     """The stored chunks of arrays, as one goes on reading.
 
@@ -66,6 +69,8 @@ def list_chunks(
         Only chunks of this state, or of these.
     columns
         Only these columns, in this order.
+    pending
+        Elements that were declared ahead: chunks of them that no file holds are pending.
 
     Raises
     ------
@@ -80,21 +85,35 @@ def list_chunks(
     check_names("a chunk", columns, CHUNK_LISTING_SCHEMA.names, kind="column")
     schema = pa.schema([CHUNK_LISTING_SCHEMA.field(name) for name in columns])
     numbers = np.array([CHUNK_STATES.index(state) for state in states], np.uint8)
-    return pa.RecordBatchReader.from_batches(schema, _batches(arrays, numbers, schema))
+    return pa.RecordBatchReader.from_batches(
+        schema, _batches(arrays, numbers, schema, pending or {})
+    )
 
 
 def _batches(
-    arrays: Mapping[str, VirtualArray], states: NDArray[np.uint8], schema: pa.Schema
+    arrays: Mapping[str, VirtualArray],
+    states: NDArray[np.uint8],
+    schema: pa.Schema,
+    pending: Pending,
 ) -> Iterator[pa.RecordBatch]:
     urls = _Urls()
     for path, array in arrays.items():
         for listed, rows in referenced_chunks(array):
-            batch = _Batch(path, array, listed, rows, urls)
+            batch = _Batch(path, array, listed, _with_pending(listed, rows, pending), urls)
             if len(states) < len(CHUNK_STATES):
                 batch = batch.take(np.flatnonzero(np.isin(batch.rows.state, states)))
             if len(batch.listed):
                 columns = [_COLUMNS[name](batch) for name in schema.names]
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _with_pending(listed: ListedChunks, rows: ChunkManifest, pending: Pending) -> ChunkManifest:
+    """The references with a state of their own for what is still to come."""
+    dims = listed.listing.array.dims
+    if not pending.keys() & set(dims):
+        return rows
+    waits = (listed.row == NO_ROW) & is_pending(dims, listed.bounds[0], pending)
+    return replace(rows, state=np.where(waits, PENDING_STATE, rows.state).astype(np.uint8))
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +147,8 @@ class _Batch:
         return np.array(np.unravel_index(self.listed.block, grid_shape))[: self.array.ndim].T
 
 
+_STORED = (ChunkState.RANGE, ChunkState.INLINE)
+
 _COLUMNS: dict[str, Callable[[_Batch], pa.Array]] = {
     "path": lambda batch: _words(np.zeros(len(batch.listed), np.int32), [batch.path]),
     "chunk": lambda batch: per_axis_column(batch.listed.chunk),
@@ -141,7 +162,7 @@ _COLUMNS: dict[str, Callable[[_Batch], pa.Array]] = {
     "offset": lambda batch: batch.of_ranges(batch.rows.offset),
     "length": lambda batch: batch.of_ranges(batch.rows.length),
     "stored_bytes": lambda batch: pa.array(
-        np.where(batch.rows.state == ChunkState.MISSING, 0, batch.rows.length)
+        np.where(np.isin(batch.rows.state, _STORED), batch.rows.length, 0)
     ),
     "decoded_bytes": lambda batch: _decoded_bytes(batch.array, batch.listed),
     "n_valid": lambda batch: batch.statistics["n_valid"],

@@ -24,7 +24,9 @@ STATISTICS = "chunk-statistics"
 """The feature that parts have tables of statistics, which writers keep or leave out."""
 _FEATURE_OF = {"checksums": CHECKSUMS, "statistics": STATISTICS}
 """Features by the table of a part that needs them."""
-KNOWN_FEATURES = frozenset(_FEATURE_OF.values())
+PENDING = "pending"
+"""The feature that elements were declared ahead, which strict readers refuse to fill in."""
+KNOWN_FEATURES = frozenset({*_FEATURE_OF.values(), PENDING})
 """Features that a catalog may name as needed for reading it."""
 
 
@@ -55,7 +57,8 @@ class Root:
     @property
     def features(self) -> list[str]:
         """What a reader has to know of."""
-        return sorted({_FEATURE_OF[name] for part in self.snapshot.parts for name in part.optional})
+        tables = {_FEATURE_OF[name] for part in self.snapshot.parts for name in part.optional}
+        return sorted(tables | ({PENDING} if self.snapshot.pending else set()))
 
     def to_bytes(self) -> bytes:
         """The bytes of ``gridref.json``."""

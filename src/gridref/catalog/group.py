@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Protocol, override
+from typing import Any, override
 
 import pyarrow as pa
 
 from gridref.catalog.chunk_listing import list_chunks, listed_sources, summed_statistics
 from gridref.catalog.finding import boxes, parse_condition
+from gridref.catalog.keeper import CatalogKeeper
 from gridref.catalog.kept_report import CatalogReport
 from gridref.catalog.parts import Part
 from gridref.catalog.snapshot import Commit, Pruned, Snapshot
@@ -65,50 +66,6 @@ class CatalogInfo:
     n_checksums: int = 0
 
 
-class CatalogKeeper(Protocol):
-    """Changes a catalog that was opened."""
-
-    def append(self, files: Any, **options: Any) -> CatalogGroup:
-        """Add files."""
-        ...
-
-    def replace(self, file: Any, by: Any = ..., *, progress: Any = ...) -> CatalogGroup:
-        """Put a file in the place of another."""
-        ...
-
-    def remove(self, files: Any) -> CatalogGroup:
-        """Leave files out."""
-        ...
-
-    def refresh(self, *, vanished: Any = ..., progress: Any = ...) -> CatalogGroup:
-        """Scan again what has changed."""
-        ...
-
-    def scan_values(self, arrays: Any, n_threads: Any, progress: Any) -> CatalogGroup:
-        """Look at values."""
-        ...
-
-    def history(self) -> tuple[Commit, ...]:
-        """The commits."""
-        ...
-
-    def tag(self, name: str, snapshot: str | None) -> CatalogGroup:
-        """Name a snapshot."""
-        ...
-
-    def untag(self, name: str) -> CatalogGroup:
-        """Take a name away."""
-        ...
-
-    def rollback(self, to: str | None) -> CatalogGroup:
-        """Go back."""
-        ...
-
-    def prune(self, *, keep: int, grace_seconds: float, dry_run: bool) -> Pruned:
-        """Remove snapshots."""
-        ...
-
-
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class CatalogGroup(VirtualGroup):
     """The root group of a catalog.
@@ -131,7 +88,7 @@ class CatalogGroup(VirtualGroup):
     snapshot: Snapshot
     parts: tuple[Part, ...]
     trust: Trust
-    keeper: CatalogKeeper | None = None
+    keeper: CatalogKeeper[CatalogGroup] | None = None
     report: CatalogReport = field(default_factory=CatalogReport)
 
     def __post_init__(self) -> None:
@@ -178,6 +135,27 @@ class CatalogGroup(VirtualGroup):
             If the catalog cannot be written.
         """
         return self._kept().append(files, **options)
+
+    def declare(self, dim: str, labels: Any) -> CatalogGroup:
+        """Declare labels whose files are still to come, in any order.
+
+        The arrays have the whole extent at once. What no file has brought yet reads as fill value,
+        and is listed as ``"pending"``; `gridref.open_catalog` with ``pending="raise"`` refuses to
+        read it. `append` puts files where their labels were declared.
+
+        Parameters
+        ----------
+        dim
+            The dimension along which the catalog grows. It has an index coordinate.
+        labels
+            Labels of that coordinate as xarray shows them. Those that are there already stay.
+
+        Raises
+        ------
+        InvalidRequestError
+            If there is no such coordinate, or its dtype cannot hold the labels.
+        """
+        return self._kept().declare(dim, labels)
 
     def replace_file(self, file: Any, by: Any = None, **options: Any) -> CatalogGroup:
         """Put a file in the place of another one, or of its former self.
@@ -328,7 +306,7 @@ class CatalogGroup(VirtualGroup):
         """
         return self._kept().prune(keep=keep, grace_seconds=grace_seconds, dry_run=dry_run)
 
-    def _kept(self) -> CatalogKeeper:
+    def _kept(self) -> CatalogKeeper[CatalogGroup]:
         if self.keeper is None:
             raise InvalidRequestError("open the catalog by gridref.open_catalog to change it")
         return self.keeper
@@ -382,7 +360,7 @@ class CatalogGroup(VirtualGroup):
         arrays = self.all_arrays()
         if array is not None:
             arrays = {array.strip("/"): self._array(array)}
-        return list_chunks(arrays, state, columns)
+        return list_chunks(arrays, state, columns, self.snapshot.pending)
 
     def statistics(self) -> pa.Table:
         """What is known of the values of each array.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, override
+from typing import Any, Literal, override
 
 from gridref.catalog.arrays import ParquetBlocks, ParquetManifest
 from gridref.catalog.damage import refusing_damage
@@ -14,6 +14,7 @@ from gridref.catalog.entries import ArrayEntry, GroupEntry, PartEntry
 from gridref.catalog.former import root_at
 from gridref.catalog.group import CatalogGroup, CatalogInfo
 from gridref.catalog.parts import Part, open_part
+from gridref.catalog.pending import refusing_pending
 from gridref.catalog.relative import resolved_url
 from gridref.catalog.segments import Layout
 from gridref.catalog.snapshot import Snapshot
@@ -25,9 +26,13 @@ from gridref.errors import Place
 from gridref.io import Allow, absolute_url, catalog_options
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.manifest import Identity
+from gridref.options import check_choice
 from gridref.secrets import without_secrets
 
-__all__ = ["group_of", "open_catalog"]
+__all__ = ["PendingPolicy", "group_of", "open_catalog"]
+
+type PendingPolicy = Literal["fill", "raise"]
+"""What becomes of reading elements that were declared, and that no file has brought yet."""
 
 
 def open_catalog(
@@ -38,8 +43,10 @@ def open_catalog(
     *,
     identity: Identity | None = None,
     prefixes: Mapping[str, str] | None = None,
+    pending: PendingPolicy = "fill",
 ) -> CatalogGroup:
     """Open a catalog, whose arrays cannot be read yet: see `gridref.open_catalog`."""
+    check_choice("pending", pending, ("fill", "raise"))
     storage_options = catalog_options(storage_options)
     address = absolute_url(url).removesuffix(f"/{ROOT_FILE}")
     folder = open_folder(address, storage_options)
@@ -49,7 +56,7 @@ def open_catalog(
         root = root_at(folder, root, snapshot)
     rules = SourceRules.of(identity or root.snapshot.identity, prefixes)
     trust = Trust.of(folder.url, allow, rules.folders)
-    return group_of(root, folder, storage_options, trust, rules)
+    return group_of(root, folder, storage_options, trust, rules, pending=pending)
 
 
 def group_of(
@@ -60,6 +67,7 @@ def group_of(
     rules: SourceRules | None = None,
     *,
     known: Sequence[Part] = (),
+    pending: PendingPolicy = "fill",
 ) -> CatalogGroup:
     """The group that a snapshot of a catalog holds; parts that are open already are used again."""
     snapshot = root.snapshot
@@ -75,7 +83,7 @@ def group_of(
         return open_part(folder, entry, snapshot.prefixes, storage_options, trust, rules)
 
     parts = tuple(map(opened, snapshot.parts))
-    contents = _Contents(snapshot, parts, folder.address(ROOT_FILE))
+    contents = _Contents(snapshot, parts, folder.address(ROOT_FILE), pending == "raise")
     group = _group(snapshot.root, contents, "")
     return CatalogGroup(
         arrays=group.arrays,
@@ -116,6 +124,7 @@ class _Contents:
     snapshot: Snapshot
     parts: tuple[Part, ...]
     address: str
+    refuses_pending: bool
     _layouts: dict[int, tuple[tuple[Part, ...], Layout]] = field(default_factory=dict)
 
     def layout(self, number: int) -> tuple[tuple[Part, ...], Layout]:
@@ -180,4 +189,7 @@ def _array(entry: ArrayEntry, contents: _Contents, path: str) -> VirtualArray:
         blocks = ParquetBlocks(parts, layout, path, grid_shape, len(described["encodings"]))
         masks = entry.counts.has_filter_masks
         manifests = tuple(ParquetManifest(part, path, masks) for part in parts)
-        return VirtualArray(**described, manifests=manifests, block_source=blocks)
+        array = VirtualArray(**described, manifests=manifests, block_source=blocks)
+        if contents.refuses_pending:
+            return refusing_pending(array, path, contents.snapshot.pending)
+        return array

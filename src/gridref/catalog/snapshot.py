@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
 from gridref.catalog.entries import ArrayEntry, GroupEntry, Interned, PartEntry
 from gridref.catalog.kept_report import checked_drifts
+from gridref.catalog.pending import Pending, checked_pending
 from gridref.model.manifest import IDENTITIES, Identity
 
 __all__ = ["Commit", "Pruned", "Snapshot", "SourceUrls", "digest_of", "dumped"]
@@ -83,6 +84,8 @@ class Snapshot:
         What makes a source the file that was scanned.
     drifts
         What differed between the files, as `CatalogReport` shows it.
+    pending
+        Elements by dimension that were declared ahead, and that no file has held yet.
     """
 
     id: str
@@ -96,6 +99,7 @@ class Snapshot:
     recipe: Mapping[str, Any] | None = None
     identity: Identity = "strict"
     drifts: tuple[Mapping[str, Any], ...] = ()
+    pending: Pending = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.identity not in IDENTITIES:
@@ -121,6 +125,8 @@ class Snapshot:
         }
         if self.identity != "strict":
             own["identity"] = self.identity
+        if self.pending:
+            own["pending"] = self.pending
         return digest_of({**own, "groups": self.root.described()})
 
     def grid_shape(self, entry: ArrayEntry) -> tuple[int, ...]:
@@ -138,6 +144,7 @@ class Snapshot:
             "prefixes": list(self.prefixes),
             "recipe": self.recipe,
             "drifts": list(self.drifts),
+            **({"pending": dict(self.pending)} if self.pending else {}),
             "extra": self.extra,
             "parts": [part.to_json() for part in self.parts],
             **self.shared.to_json(),
@@ -159,6 +166,7 @@ class Snapshot:
             document["recipe"],
             document["identity"],
             checked_drifts(document.get("drifts", ())),
+            checked_pending(document.get("pending", {})),
         )
         # Stated, as it is part of what the file's checksum covers, and dear to make.
         vars(snapshot)["digest"] = str(document["digest"])

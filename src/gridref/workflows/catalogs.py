@@ -10,6 +10,7 @@ from typing import Any, Literal
 from gridref.catalog import CatalogGroup
 from gridref.catalog import open_catalog as read_catalog
 from gridref.catalog import write_catalog as put_catalog
+from gridref.catalog.reader import PendingPolicy
 from gridref.errors import InvalidRequestError
 from gridref.io import Allow
 from gridref.model.array import VirtualGroup
@@ -30,6 +31,7 @@ def open_catalog(
     snapshot: str | None = None,
     identity: Identity | None = None,
     prefixes: Mapping[str, str] | None = None,
+    pending: PendingPolicy = "fill",
 ) -> CatalogGroup:
     """Open a catalog.
 
@@ -55,6 +57,9 @@ def open_catalog(
     prefixes
         Where sources lie now: folders as the catalog has them, with what stands there now,
         ``{"s3://old/": "https://new/"}``. The longest that fits counts.
+    pending
+        What becomes of reading elements that were declared ahead, and that no file has brought yet:
+        ``"fill"`` reads the fill value, ``"raise"`` is a `BlockPendingError`.
 
     Raises
     ------
@@ -72,11 +77,17 @@ def open_catalog(
     """
     group = readable(
         read_catalog(
-            catalog, storage_options, allow, snapshot, identity=identity, prefixes=prefixes
+            catalog,
+            storage_options,
+            allow,
+            snapshot,
+            identity=identity,
+            prefixes=prefixes,
+            pending=pending,
         ),
         Sources(storage_options),
     )
-    if prefixes:  # what is written then would be written as if it lay there
+    if prefixes or pending == "raise":  # what is written then would be written as if it lay there
         return group
     return replace(group, keeper=Keeper(group.info.url, storage_options, allow))
 

@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 
 from gridref.catalog.commits import Base
 from gridref.catalog.group import CatalogGroup
-from gridref.catalog.growth import GrownArray
 from gridref.combine.options import Read
 from gridref.errors import InvalidRequestError, Place
 from gridref.model.array import VirtualGroup
 from gridref.workflows.building import Job
-from gridref.workflows.growing import combined, with_dim
+from gridref.workflows.growing import Grown, combined, with_dim
 from gridref.workflows.places import arranged
 
 __all__ = ["changed"]
@@ -29,7 +28,7 @@ def changed(
     spare: Callable[[], VirtualGroup | None],
     job: Job,
     read: Read,
-) -> tuple[VirtualGroup, Mapping[str, GrownArray]]:
+) -> Grown:
     """What becomes of a catalog with others in the places of some of its files.
 
     Parameters

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from gridref.catalog.commits import Base
 from gridref.catalog.growth import GrownArray, grown, written
+from gridref.catalog.pending import Pending
 from gridref.catalog.standing import (
     Span,
     WholeNeededError,
@@ -24,18 +26,38 @@ from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.indexing import isel_group
 from gridref.model.scan_report import Fate, Finding, ScanReport
 from gridref.workflows.building import Job, with_drifts
+from gridref.workflows.declaring import claimed, declared_groups, pending_after
 from gridref.workflows.places import At, arranged
 
-__all__ = ["added", "combined", "with_dim"]
+__all__ = ["Grown", "added", "combined", "declared", "with_dim"]
 
 N_SHOWN = 2
 """Elements at an end of a catalog that rules see: how far apart labels are takes two."""
 
 
+@dataclass(frozen=True, eq=False)
+class Grown:
+    """What becomes of a catalog.
+
+    Attributes
+    ----------
+    group
+        The tree of groups.
+    arrays
+        Every array.
+    pending
+        Elements that were declared, and that no file holds.
+    """
+
+    group: VirtualGroup
+    arrays: Mapping[str, GrownArray]
+    pending: Pending = field(default_factory=dict)
+
+
 def added(
     base: Base, new: Sequence[tuple[str, VirtualGroup]], job: Job, at: At, read: Read
-) -> tuple[VirtualGroup, Mapping[str, GrownArray]]:
-    """What becomes of a catalog with more files: the tree of groups, and every array.
+) -> Grown:
+    """What becomes of a catalog with more files.
 
     Parameters
     ----------
@@ -55,18 +77,37 @@ def added(
     CombineError
         With every problem, where they do not fit.
     """
+    dim = job.layout.stack or job.layout.concat_dim
+    grows = isinstance(dim, str) and not job.layout.mosaic and job.layout.layout is None
+    if base.root.snapshot.pending and (job.layout.is_cube(base.group) or not grows):
+        raise InvalidRequestError(
+            "files are laid by other rules than along one dimension, while labels of"
+            f" {' and '.join(base.root.snapshot.pending)} are declared ahead"
+        )
     if job.layout.is_cube(base.group):
         before = base.group.replace(report=_of_catalog(base))
         return _all_written(job.layout.combine_cube(new, read, job.rules, [before]), base)
-    dim = job.layout.stack or job.layout.concat_dim
-    if not isinstance(dim, str) or job.layout.mosaic or job.layout.layout is not None:
+    if not isinstance(dim, str) or not grows:
         before = base.group.replace(report=_of_catalog(base))
         named = job.layout.tiles if job.layout.mosaic else job.layout.labelled
         labelled = list(named(new))
         return combined_whole(before, labelled, job, read, base.group.info.url)
     groups = with_dim(new, dim, job, read)
-    inputs, in_order = arranged(base.group, groups, dim, at, read)
+    without = claimed(base.group, groups, dim, base.root.snapshot.pending.get(dim, ()), read)
+    inputs, in_order = arranged(base.group, groups, dim, at, read, without)
     return combined(base, base.group, inputs, dim, job, read, in_order=in_order)
+
+
+def declared(base: Base, dim: str, labels: ArrayLike, job: Job, read: Read) -> Grown | None:
+    """What becomes of a catalog with labels whose files are still to come; None if it has all."""
+    grows = job.layout.stack or job.layout.concat_dim
+    if grows != dim or job.layout.layout is not None:
+        raise InvalidRequestError(f"the catalog grows along {grows!r}, not {dim!r}")
+    groups = declared_groups(base.group, dim, labels, read)
+    if not groups:
+        return None
+    inputs, in_order = arranged(base.group, groups, dim, "label", read)
+    return combined(base, base.group, inputs, dim, job, read, in_order=in_order, declared=groups)
 
 
 def combined(
@@ -78,7 +119,8 @@ def combined(
     read: Read,
     *,
     in_order: bool,
-) -> tuple[VirtualGroup, Mapping[str, GrownArray]]:
+    declared: Sequence[VirtualGroup] = (),
+) -> Grown:
     """Combine spans of a catalog and files, seeing as little of the catalog as the rules allow.
 
     Parameters
@@ -91,18 +133,32 @@ def combined(
         As `arranged` gives them.
     dim, job, read
         As for `added`.
+    declared
+        Those of the inputs that only declare labels.
     """
+    waiting = base.root.snapshot.pending
+    if not in_order and (declared or dim in waiting):
+        raise InvalidRequestError(
+            f"labels of {dim!r} do not follow each other between those that are there, while some"
+            " are declared ahead: give files whose labels do"
+        )
+    ranges = pending_after(waiting.get(dim, ()), inputs, dim, declared)
+    pending = {
+        **{d: r for d, r in waiting.items() if d != dim},
+        **({dim: ranges} if ranges else {}),
+    }
     try:
         if base.root.format_version == 1 or not in_order:
             raise WholeNeededError("rows without an index, or labels that overlap")
-        return _standing_in(base, shown, inputs, dim, job, read)
+        return replace(_standing_in(base, shown, inputs, dim, job, read), pending=pending)
     except WholeNeededError:
         said = _of_catalog(base)
         ordered = [
             _part(shown, each, dim).replace(report=said) if isinstance(each, Span) else each
             for each in inputs
         ]
-        return combined_whole(None, ordered, job, read, base.group.info.url)
+        whole = combined_whole(None, ordered, job, read, base.group.info.url)
+        return replace(whole, pending=pending)
 
 
 def _of_catalog(base: Base) -> ScanReport:
@@ -110,10 +166,10 @@ def _of_catalog(base: Base) -> ScanReport:
     return ScanReport((Finding("/", Fate.NAMED, "", base.group.info.url),))
 
 
-def _all_written(done: Combination, base: Base) -> tuple[VirtualGroup, Mapping[str, GrownArray]]:
+def _all_written(done: Combination, base: Base) -> Grown:
     """What is combined with a catalog, of which all rows are written."""
     group = with_drifts(done, base.group.info.url)
-    return group, {path: written(array) for path, array in group.all_arrays().items()}
+    return Grown(group, {path: written(array) for path, array in group.all_arrays().items()})
 
 
 def combined_whole(
@@ -122,7 +178,7 @@ def combined_whole(
     job: Job,
     read: Read,
     catalog: str = "",
-) -> tuple[VirtualGroup, Mapping[str, GrownArray]]:
+) -> Grown:
     """Combine groups, of which a catalog may be one, as they are: all rows are written."""
     every = [*([before] if before is not None else []), *groups]
     if job.layout.mosaic:
@@ -147,7 +203,7 @@ def combined_whole(
             )
         done = combine(every, dim, read=read, options=job.rules)
     group = with_drifts(done, catalog)
-    return group, {path: written(array) for path, array in group.all_arrays().items()}
+    return Grown(group, {path: written(array) for path, array in group.all_arrays().items()})
 
 
 def _standing_in(
@@ -157,7 +213,7 @@ def _standing_in(
     dim: str,
     job: Job,
     read: Read,
-) -> tuple[VirtualGroup, Mapping[str, GrownArray]]:
+) -> Grown:
     """Combine files with what stands for the catalog, so that its tables go on as they are."""
     spans = [each for each in inputs if isinstance(each, Span)]
     said = _of_catalog(base)
@@ -178,7 +234,7 @@ def _standing_in(
         path: grown(array, before.get(path), dim, lengths, edges)
         for path, array in group.all_arrays().items()
     }
-    return group, arrays
+    return Grown(group, arrays)
 
 
 def _edges(arrays: Mapping[str, VirtualArray], dim: str) -> NDArray[np.int64]:

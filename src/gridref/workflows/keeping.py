@@ -9,6 +9,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from gridref.catalog import CatalogGroup
 from gridref.catalog.commits import Access, Base, Change, commit, read_base
 from gridref.catalog.document import Root
@@ -37,7 +40,7 @@ from gridref.workflows.building import ACCESS, BUILD_OPTIONS, Job
 from gridref.workflows.changing import changed
 from gridref.workflows.chunk_checksums import with_checksums
 from gridref.workflows.failures import Failures
-from gridref.workflows.growing import added
+from gridref.workflows.growing import Grown, added, declared
 from gridref.workflows.identity import told_as
 from gridref.workflows.opening import reader_for
 from gridref.workflows.places import At
@@ -97,16 +100,25 @@ class Keeper:
             if not new:
                 return None
             scanned = scans.of(new, job, base)
-            group, arrays = added(base, scanned, job, at, scans.sources.reader.read)
+            grown = added(base, scanned, job, at, scans.sources.reader.read)
             changes: dict[str, Any] = (
                 {} if base.root.snapshot.recipe else {"recipe": dict(job.recipe)}
             )
-            changes |= _drifts(base, group)
-            return Change("append", _counted(new), group, arrays, changes)
+            return _change("append", _counted(new), base, grown, changes)
 
         after = self._changed(change)
         report = ScanReport.joined([scans.report, ScanReport(tuple(skipped))])
         return replace(after, report=CatalogReport.of(report, ()))
+
+    def declare(self, dim: str, labels: ArrayLike) -> CatalogGroup:
+        """Declare labels whose files are still to come."""
+
+        def change(base: Base) -> Change | None:
+            grown = declared(base, dim, labels, self._job(base, {}), self.sources.reader.read)
+            said = f"{np.size(labels)} labels of {dim}"
+            return None if grown is None else _change("declare", said, base, grown, {})
+
+        return self._changed(change)
 
     def replace(
         self, file: Address, by: Address | None = None, *, progress: Progress | None = None
@@ -160,11 +172,9 @@ class Keeper:
             def spare() -> VirtualGroup | None:
                 return scans.of(stay[:1], job, base)[0][1] if stay else None
 
-            group, arrays = changed(base, groups, spare, job, scans.sources.reader.read)
-            gone = frozenset(files)
-            return Change(
-                operation, _counted(list(files)), group, arrays, _drifts(base, group), gone
-            )
+            grown = changed(base, groups, spare, job, scans.sources.reader.read)
+            done = _change(operation, _counted(list(files)), base, grown, {})
+            return replace(done, gone=frozenset(files))
 
         after = self._changed(change)
         return replace(after, report=CatalogReport.of(scans.report, ()))
@@ -251,9 +261,13 @@ class Keeper:
         return replace(group, keeper=keeper)
 
 
-def _drifts(base: Base, group: VirtualGroup) -> dict[str, Any]:
-    """What a catalog keeps of the drift of its files, those that come included."""
-    return {"drifts": merged_drifts(base.root.snapshot.drifts, group.report.drifts)}
+def _change(
+    operation: str, message: str, base: Base, grown: Grown, changes: Mapping[str, Any]
+) -> Change:
+    """The commit of what a catalog becomes; it keeps the drift of its files, new ones included."""
+    drifts = merged_drifts(base.root.snapshot.drifts, grown.group.report.drifts)
+    own = {**changes, "drifts": drifts, "pending": grown.pending}
+    return Change(operation, message, grown.group, grown.arrays, own)
 
 
 class _Scans:

@@ -28,6 +28,7 @@ from gridref.adapters.cli.draw import draw_command
 from gridref.adapters.cli.export import export_command
 from gridref.adapters.cli.growing import (
     append_command,
+    declare_command,
     history_command,
     prune_command,
     refresh_command,
@@ -411,6 +412,7 @@ def plan(
 
 app.command("serve")(serve_command)
 app.command("append")(append_command)
+app.command("declare")(declare_command)
 app.command("replace")(replace_command)
 app.command("remove")(remove_command)
 app.command("refresh")(refresh_command)

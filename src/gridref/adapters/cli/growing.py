@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "append_command",
+    "declare_command",
     "history_command",
     "prune_command",
     "refresh_command",
@@ -68,6 +69,35 @@ def append_command(
     with ScanProgress(Console(stderr=True), quiet) as progress:
         after = opened.append(files, at=at, progress=progress, **options)
     _told(catalog, opened, after)
+
+
+def declare_command(
+    catalog: Catalog,
+    dim: Annotated[
+        str, typer.Argument(help="Dimension along which the catalog grows.", show_default=False)
+    ],
+    first: Annotated[str, typer.Argument(help="First label: a date, or a number.")],
+    last: Annotated[str, typer.Argument(help="Last label.")],
+    step: Annotated[
+        str, typer.Option(help="From label to label: 1D, 6h, 1MS as pandas has it, or a number.")
+    ] = "1D",
+    storage_options: StorageOptions = None,
+) -> None:
+    """Declare labels whose files are still to come, in any order.
+
+    Until they come they read as fill value, and gridref chunks --pending lists them.
+
+    Examples
+    --------
+        gridref declare cube.gridref time 2024-01-01 2024-12-31
+
+        gridref declare run.gridref step 0 240 --step 6
+    """
+    from gridref.workflows.declaring import labels_between
+
+    opened = _opened(catalog, storage_options)
+    labels = labels_between(opened, dim, first, last, step, lambda array: array[...])
+    _told(catalog, opened, opened.declare(dim, labels))
 
 
 def replace_command(
