@@ -12,8 +12,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from gridref.catalog.pending import Pending, is_pending
-from gridref.catalog.statistics import STATISTICS_SCHEMA, ChunkStatistics, statistics_of
-from gridref.catalog.tables import PER_AXIS, ROW_GROUP_ROWS, per_axis_column
+from gridref.catalog.statistics import ChunkStatistics, statistics_of
+from gridref.catalog.tables import PER_AXIS, ROW_GROUP_ROWS, STATISTICS_SCHEMA, per_axis_column
 from gridref.model.array import VirtualArray
 from gridref.model.listing import NO_ROW, ChunkListing, ListedChunks
 from gridref.model.manifest import ChunkManifest, ChunkState, Source

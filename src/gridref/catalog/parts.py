@@ -17,7 +17,7 @@ from gridref.catalog.damage import refusing_damage
 from gridref.catalog.entries import ArrayRows, PartEntry, TableEntry
 from gridref.catalog.rows import ChunkTable, SourceTable
 from gridref.catalog.source_rules import SourceRules
-from gridref.catalog.statistics import STATISTICS_SCHEMA, StatisticsTable
+from gridref.catalog.statistics import StatisticsTable
 from gridref.catalog.storage import Folder
 from gridref.catalog.table_file import TableFile
 from gridref.catalog.tables import (
@@ -26,6 +26,7 @@ from gridref.catalog.tables import (
     CHUNK_SCHEMA,
     INDEX_KEY,
     SOURCE_SCHEMA,
+    STATISTICS_SCHEMA,
 )
 from gridref.catalog.trust import Trust
 from gridref.errors import CatalogCorruptError, Place

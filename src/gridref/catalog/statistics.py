@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 from gridref.catalog.entries import TableEntry
 from gridref.catalog.storage import Folder
 from gridref.catalog.table_file import TableFile
-from gridref.catalog.tables import TableWriter, table_of
+from gridref.catalog.tables import STATISTICS_SCHEMA, TableWriter, table_of
 from gridref.model.listing import NO_ROW, ListedChunks
 from gridref.typing import Int64Array
 
 __all__ = [
-    "STATISTICS_SCHEMA",
     "ChunkStatistics",
     "HasStatistics",
     "StatisticsTable",
@@ -26,9 +25,6 @@ __all__ = [
     "write_statistics",
 ]
 
-STATISTICS_SCHEMA = pa.schema(
-    [pa.field("n_valid", pa.int64()), pa.field("min", pa.float64()), pa.field("max", pa.float64())]
-)
 UNKNOWN = -1
 """In place of a count."""
 

@@ -24,6 +24,7 @@ __all__ = [
     "PER_AXIS",
     "ROW_GROUP_ROWS",
     "SOURCE_SCHEMA",
+    "STATISTICS_SCHEMA",
     "STORED_FIELDS",
     "TableWriter",
     "blocks_table",
@@ -85,12 +86,12 @@ CHECKSUM_SCHEMA = pa.schema(
     ]
 )
 
+STATISTICS_SCHEMA = pa.schema(
+    [pa.field("n_valid", pa.int64()), pa.field("min", pa.float64()), pa.field("max", pa.float64())]
+)
+_SCHEMAS = (SOURCE_SCHEMA, BLOCK_SCHEMA, CHUNK_SCHEMA, CHECKSUM_SCHEMA, STATISTICS_SCHEMA)
 STORED_FIELDS = {
-    **{
-        field.name: field
-        for schema in (SOURCE_SCHEMA, BLOCK_SCHEMA, CHUNK_SCHEMA, CHECKSUM_SCHEMA)
-        for field in schema
-    },
+    **{field.name: field for schema in _SCHEMAS for field in schema},
     "inline": pa.field("inline", pa.binary()),
     "url": pa.field("url", pa.string(), nullable=False),
 }
