@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gridref.adapters.icechunk import from_icechunk as from_icechunk
     from gridref.adapters.icechunk import to_icechunk as to_icechunk
     from gridref.adapters.picture import ChunkMap as ChunkMap
+    from gridref.adapters.publishing import publish as publish
     from gridref.adapters.stac import to_stac as to_stac
     from gridref.adapters.xarray.opening import open_virtual_dataset as open_virtual_dataset
     from gridref.adapters.xarray.opening import open_virtual_datatree as open_virtual_datatree
@@ -75,6 +76,7 @@ _HOMES = {
     "open_virtual_datatree": "gridref.adapters.xarray.opening",
     "open_virtual_mfdataset": "gridref.adapters.xarray.opening",
     "plan": "gridref.workflows.building",
+    "publish": "gridref.adapters.publishing",
     "relocate": "gridref.workflows.catalogs",
     "scan": "gridref.workflows.scanning",
     "scan_many": "gridref.workflows.scanning",
@@ -117,6 +119,7 @@ __all__ = [
     "open_virtual_datatree",
     "open_virtual_mfdataset",
     "plan",
+    "publish",
     "relocate",
     "scan",
     "scan_many",

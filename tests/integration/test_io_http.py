@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import io
-import shutil
 import socket
-import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +24,7 @@ from gridref.io import Merging, RetryPolicy, SourcePool, describe_source, open_f
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.manifest import Source
 from tests.http_server import Site, serving
+from tests.nginx_server import nginx_serving
 
 pytest.importorskip("aiohttp", reason="HTTP needs aiohttp: install gridref[remote]")
 
@@ -202,48 +200,9 @@ def test_a_catalog_is_read_over_http_with_its_sources_beside_it(site: Site, tmp_
 
 @pytest.fixture
 def nginx(tmp_path: Path) -> Iterator[str]:
-    program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/sbin")
-    if program is None:
-        pytest.skip("nginx is not installed")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     (tmp_path / "www").mkdir()
-    tmp_path.chmod(0o755)
-    configuration = tmp_path / "nginx.conf"
-    temporary = "\n".join(
-        f"{name}_temp_path {tmp_path}/{name};"
-        for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-    )
-    configuration.write_text(
-        f"daemon off; pid {tmp_path}/pid; error_log {tmp_path}/error.log;\n"
-        "worker_processes 1; events {}\n"
-        f"http {{ access_log off; {temporary}\n"
-        f"server {{ listen 127.0.0.1:{port}; root {tmp_path}/www; autoindex on; }} }}\n"
-    )
-    user = ["-g", "user root;"] if shutil.which("id") and _is_root() else []
-    process = subprocess.Popen([program, "-c", str(configuration), "-p", str(tmp_path), *user])
-    try:
-        _wait_for(port)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(20)
-
-
-def _is_root() -> bool:
-    import os
-
-    return hasattr(os, "geteuid") and os.geteuid() == 0
-
-
-def _wait_for(port: int) -> None:
-    for _ in range(200):
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.05)
-    pytest.fail("nginx did not start")
+    with nginx_serving(tmp_path / "www", tmp_path) as url:
+        yield url
 
 
 def test_nginx(nginx: str, tmp_path: Path) -> None:

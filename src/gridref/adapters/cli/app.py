@@ -37,7 +37,7 @@ from gridref.adapters.cli.growing import (
     rollback_command,
     tag_command,
 )
-from gridref.adapters.cli.moving import relocate_command
+from gridref.adapters.cli.moving import publish_command, relocate_command
 from gridref.adapters.cli.options import (
     BUILD_OPTIONS,
     VIEW_OPTIONS,
@@ -430,3 +430,4 @@ app.command("stats")(stats_command)
 app.command("sql")(sql_command)
 app.command("diff")(diff_command)
 app.command("relocate")(relocate_command)
+app.command("publish")(publish_command)

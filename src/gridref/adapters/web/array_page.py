@@ -15,13 +15,13 @@ from gridref.adapters.web.frame import attributes_section, page, pairs, section,
 from gridref.adapters.web.levels import levels
 from gridref.adapters.web.links import Links
 from gridref.adapters.web.markup import Content, Markup, tag
-from gridref.adapters.web.snippets import snippets
+from gridref.adapters.web.snippets import Snippet, snippets
 from gridref.errors import GridrefError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.serve.views import ArrayView
 from gridref.typing import Int64Array
 
-__all__ = ["array_page"]
+__all__ = ["array_page", "opening", "static_array_page"]
 
 MOST_ENCODINGS = 50
 VIEWER = "viewer.js"
@@ -65,10 +65,38 @@ def array_page(
         _encodings(array),
         _views(views),
         _chunk_map(links, name, path, array),
-        _opening(origin, links.view(origin, name), path),
+        opening(snippets(links.view(origin, name), path), origin),
     )
     scripts = ["copy.js", "chunk-map.js", *([VIEWER] if asset(VIEWER) else ())]
     return page(path, links, *body, way=above, scripts=scripts)
+
+
+def static_array_page(
+    links: Links, path: str, array: VirtualArray, shown: Sequence[Snippet]
+) -> bytes:
+    """The page of an array without a server behind it: nothing is asked for.
+
+    Parameters
+    ----------
+    links
+        Where things lie, as seen from it.
+    path
+        Its path in the catalog, as it stands in addresses.
+    array
+        The array.
+    shown
+        How to open it.
+    """
+    size = human_bytes(array.nbytes)
+    body: Sequence[Content] = (
+        tag("p", tag("code", sizes_in_words(array)), ", ", size, class_="lead"),
+        opening(shown),
+        _dimensions(array),
+        attributes_section(array.attrs),
+        _grid(array),
+        _encodings(array),
+    )
+    return page(path, links, *body, scripts=("copy.js",))
 
 
 def _viewer(
@@ -219,7 +247,8 @@ def _hidden_axes(array: VirtualArray, axes: MapAxes) -> Content:
     ]
 
 
-def _opening(origin: str, view: str, path: str) -> Content:
+def opening(shown: Sequence[Snippet], origin: str | None = None) -> Content:
+    """How to open it elsewhere, to copy; `origin` is the address that scripts put right."""
     parts = [
         tag(
             "div",
@@ -229,6 +258,6 @@ def _opening(origin: str, view: str, path: str) -> Content:
             tag("p", each.note) if each.note else None,
             class_="snippet",
         )
-        for each in snippets(view, path)
+        for each in shown
     ]
     return section("Open it", parts, data_origin=origin)

@@ -26,7 +26,8 @@ def catalog_page(
     group: VirtualGroup,
     kept: CatalogGroup | None,
     left_out: Mapping[str, str],
-    origin: str,
+    origin: str | None,
+    *more: Content,
 ) -> bytes:
     """The page of a catalog.
 
@@ -43,7 +44,9 @@ def catalog_page(
     left_out
         Arrays that Zarr cannot show, and why.
     origin
-        The server's address, for what is copied.
+        The server's address, for what is copied; None where `links` know it.
+    *more
+        What comes below what is said of the whole.
     """
     title = shortened(str(group.attrs.get("title", "")), 200)
     names = SourceNames.of(kept)
@@ -52,6 +55,7 @@ def catalog_page(
         links,
         tag("p", title, class_="lead") if title else None,
         _overview(links, name, group, kept, origin),
+        more,
         section("Arrays", _tree(links, name, group, left_out)),
         attributes_section(group.attrs),
         None if kept is None else _sources(kept, names),
@@ -67,13 +71,13 @@ def sizes_in_words(array: VirtualArray) -> str:
 
 
 def _overview(
-    links: Links, name: str, group: VirtualGroup, kept: CatalogGroup | None, origin: str
+    links: Links, name: str, group: VirtualGroup, kept: CatalogGroup | None, origin: str | None
 ) -> Content:
     arrays = group.all_arrays().values()
     rows: list[tuple[str, Content]] = [
-        ("Extent", tag("span", class_="extent", data_from=f"{links.catalog(name)}/extent")),
+        ("Extent", tag("span", class_="extent", data_from=links.extent(name))),
         ("Size", human_bytes(sum(array.nbytes for array in arrays))),
-        ("Opens at", tag("code", links.view(origin, name))),
+        ("Opens at", tag("code", links.view(origin or "", name))),
     ]
     if kept is not None:
         rows += [

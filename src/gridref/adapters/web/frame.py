@@ -48,14 +48,14 @@ def page(
         tag("link", rel="icon", type="image/svg+xml", href=links.asset("icon.svg")),
         [tag("script", src=links.asset(name), type="module") for name in scripts],
     )
-    steps = [("Catalogs", links.front()), *way]
+    steps = [(links.home, links.front()), *way]
     crumbs = tag("ol", [tag("li", tag("a", text, href=address)) for text, address in steps])
     shown = tag(
         "body",
         tag("a", "Skip to content", href="#content", class_="skip"),
         tag("header", tag("nav", crumbs, aria_label="Way back")),
         tag("main", tag("h1", title), body, id="content", tabindex=-1),
-        tag("footer", tag("p", "Served by gridref. Read-only; open to any Zarr v3 client.")),
+        tag("footer", tag("p", links.footer)),
     )
     text = "<!doctype html>\n" + tag("html", head, shown, lang="en")
     return text.encode(errors="replace")  # names of files may have lone surrogates
@@ -66,7 +66,7 @@ def problem_page(title: str, links: Links, text: str) -> bytes:
     return page(title, links, tag("p", text, class_="problem", role="alert"))
 
 
-def section(heading: str, *body: Content, **attributes: str) -> Markup:
+def section(heading: str, *body: Content, **attributes: str | None) -> Markup:
     """A part of a page with a heading."""
     return tag("section", tag("h2", heading), body, **attributes)
 

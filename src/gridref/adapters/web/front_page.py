@@ -66,7 +66,7 @@ def front_page(links: Links, listed: Iterable[Listed], problems: Mapping[str, st
 
 def _row(links: Links, each: Listed) -> tuple[Content, ...]:
     address = links.catalog(each.name)
-    place: dict[str, Any] = {"class_": "extent", "data_from": f"{address}/extent"}
+    place: dict[str, Any] = {"class_": "extent", "data_from": links.extent(each.name)}
     return (
         tag("a", each.name, href=address),
         each.title,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 from urllib.parse import quote
 
 from gridref.adapters.web.assets import asset_version
@@ -24,6 +25,8 @@ class Links:
     """
 
     root: str
+    home: ClassVar[str] = "Catalogs"
+    footer: ClassVar[str] = "Served by gridref. Read-only; open to any Zarr v3 client."
 
     @classmethod
     def of_page(cls, path: str) -> Links:
@@ -45,6 +48,10 @@ class Links:
     def view(self, origin: str, name: str) -> str:
         """The whole address of the view that every Zarr client reads."""
         return f"{origin}/{quote(name, safe='@')}/portable"
+
+    def extent(self, name: str) -> str:
+        """What a catalog extends over, as JSON."""
+        return f"{self.catalog(name)}/extent"
 
     def of_array(self, kind: str, name: str, path: str) -> str:
         """Something about an array: ``"array"`` is its page; see `gridref.adapters.http.routes`."""
