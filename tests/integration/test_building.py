@@ -259,7 +259,7 @@ def test_labels_need_a_new_dimension(tmp_path: Path) -> None:
         {"concat_dim": "time", "stack": "time"},
         {"pattern": "{time}", "concat_dim": "time", "combine": "nested"},
         {"stack": "time", "pattern_of": "TIFFTAG_DATETIME"},
-        {},
+        {"combine": "by_coords", "mosaic": True},
     ],
 )
 def test_one_way_to_lay_files_out(

@@ -19,6 +19,7 @@ from gridref.model.manifest import IDENTITIES, Identity
 from gridref.model.scan_report import Finding, ScanReport
 from gridref.options import check_choice, options_of, verb, warn_of_old_name
 from gridref.secrets import without_secrets
+from gridref.workflows.choosing import laid_out_by_itself
 from gridref.workflows.chunk_checksums import with_checksums
 from gridref.workflows.cubes import flat, nested_urls
 from gridref.workflows.expecting import Expected, as_expected
@@ -61,7 +62,9 @@ def build(
     catalog
         Where the catalog goes: a local path or an fsspec URL, by custom ending in ``.gridref``.
     concat_dim
-        Dimension to concatenate along, existing or new. One file needs none.
+        Dimension to concatenate along, existing or new; several lay files out along each. Without
+        any option of `Layout`, how files lie beside each other is worked out of coordinates,
+        georeferencing, names and attributes: one clear way is taken, and told in the report.
     storage_options
         Options of fsspec's filesystem of files and catalog, or of several by protocol:
         ``{"s3": {"anon": True}, "https": {...}}``.
@@ -100,7 +103,8 @@ def build(
     Raises
     ------
     InvalidRequestError
-        If a pattern matches nothing, or several files come with no way to be combined.
+        If a pattern matches nothing, or nothing or too much says how several files lie beside each
+        other.
     ScanError, SourceUnavailableError
         If a file cannot be described; a `FilesFailedError` with all of them, if several cannot.
     CombineError
@@ -110,7 +114,8 @@ def build(
     identity = identity or ("content" if relative else "strict")
     check_choice("identity", identity, IDENTITIES)
     check_choice("checksum", checksum, ("sampled", "all"))
-    done = as_expected(job.run(files, progress), expect)
+    job, done = job.run(files, progress)
+    done = as_expected(done, expect)
     group = with_identity(with_drifts(done), identity, checksum, storage_options)
     if checksums:
         group = with_checksums(group, storage_options)
@@ -161,12 +166,13 @@ def plan(
     Raises
     ------
     InvalidRequestError
-        If a pattern matches nothing, or several files come with no way to be combined.
+        If a pattern matches nothing, or nothing or too much says how several files lie beside each
+        other.
     ScanError, SourceUnavailableError
         If a file cannot be described; a `FilesFailedError` with all of them, if several cannot.
     """
     job = Job.of({**options, "concat_dim": concat_dim, "storage_options": storage_options})
-    return as_expected(job.run(files, progress), expect)
+    return as_expected(job.run(files, progress)[1], expect)
 
 
 @verb(CombineOptions, renamed={"urls": "files"})
@@ -211,8 +217,8 @@ class Job:
             _recipe(options),
         )
 
-    def run(self, files: Files, progress: Progress | None) -> Combination:
-        """Scan files and combine them."""
+    def run(self, files: Files, progress: Progress | None) -> tuple[Job, Combination]:
+        """Scan files and combine them; of a layout that was found, the job says which it is."""
         storage_options = self.scanning.storage_options
         tree = nested_urls(files, storage_options) if self.layout.combine == "nested" else []
         ordered = flat(tree) or self.layout.ordered(expand_files(files, storage_options))
@@ -221,9 +227,15 @@ class Job:
             ordered, self.scanning, self.options, failures=failures, progress=progress
         )
         read = reader_for(storage_options).read
-        done = self.layout.laid_out(scanned, read, self.rules, self.mosaic, tree)
+        job = self
+        if len(ordered) > 1 and not self.layout.is_asked_for:
+            take_first = self.layout.yes
+            found, done = laid_out_by_itself(list(scanned), read, self.rules, take_first=take_first)
+            job = replace(self, layout=Layout(**found), recipe={**self.recipe, **found})
+        else:
+            done = self.layout.laid_out(scanned, read, self.rules, self.mosaic, tree)
         failures.warn()
-        return _with_failed(done, failures.findings)
+        return job, _with_failed(done, failures.findings)
 
 
 ACCESS = ("storage_options", "allow")

@@ -52,13 +52,15 @@ def varying_dims(groups: Sequence[VirtualGroup], read: Read) -> list[str]:
     Those are dimensions of time whose labels differ, and others whose labels follow each other from
     group to group; labels that interleave are those of different grids.
     """
-    names = dict.fromkeys(
-        name
-        for group in groups
-        for name, array in group.arrays.items()
-        if array.dims == (name,) and array.size
+    held = [group.all_arrays() for group in groups]
+    paths = dict.fromkeys(
+        path
+        for arrays in held
+        for path, array in arrays.items()
+        if array.dims == (path.rpartition("/")[2],) and array.size
     )
-    return [name for name in names if _varies([g.arrays.get(name) for g in groups], read)]
+    varying = [path for path in paths if _varies([arrays.get(path) for arrays in held], read)]
+    return list(dict.fromkeys(path.rpartition("/")[2] for path in varying))
 
 
 def _varies(coordinates: Sequence[VirtualArray | None], read: Read) -> bool:

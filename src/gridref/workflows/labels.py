@@ -89,7 +89,8 @@ class LabelPattern:
         """
         found = list(_FIELD.finditer(text))
         names = {field[1] for field in found} - {"_"}
-        if only is not None and (len(found) != 1 or names != {only}):
+        n_labels = sum(field[1] != "_" for field in found)
+        if only is not None and (n_labels != 1 or names != {only}):
             raise InvalidRequestError(
                 f"a pattern has one field named like the dimension, as in {{{only}:%Y%m%d}};"
                 f" got {text!r}"

@@ -65,6 +65,9 @@ class Layout:
     mosaic
         Lay the files out by their georeferencing: beside each other for each label that `pattern`
         finds, like a date or a band; what the field ``{variable}`` finds names the file's variable.
+    yes
+        Of several layouts that files may have where none is asked for, take the first; by default
+        they are listed in an error.
     layout
         For trajectories, profiles or swaths of differing length: ``"ragged"`` lays all samples one
         after the other, with the number of each file's in ``row_size`` (CF conventions, 9.3.3);
@@ -86,6 +89,7 @@ class Layout:
     labels: Labels | None = None
     mosaic: bool = False
     layout: Literal["ragged", "padded"] | None = None
+    yes: bool = False
 
     def __post_init__(self) -> None:
         if self.layout is not None:
@@ -107,17 +111,17 @@ class Layout:
 
     def ordered(self, files: Sequence[str]) -> list[str]:
         """The files in the order in which they are combined, as far as their names tell."""
-        known = self.concat_dim or self.stack or self.mosaic or self.layout
-        if len(files) > 1 and not (known or self.combine or self.pattern or self.labels):
-            raise InvalidRequestError(
-                f"{len(files)} files need a dimension to lie along: name it (concat_dim='time'),"
-                " stack them along a new one (stack='time') or by their place (mosaic=True)"
-            )
         pattern = self._parsed_pattern()
         if pattern is None or self.pattern_of is not None:
             return list(files)
         found = zip(files, pattern.of_names(files), strict=True)
         return [file for file, _ in sorted(found, key=lambda pair: tuple(pair[1].values()))]
+
+    @property
+    def is_asked_for(self) -> bool:
+        """Whether there is any way to lay several files out."""
+        known = self.concat_dim or self.stack or self.mosaic or self.layout
+        return bool(known or self.combine or self.pattern or self.labels)
 
     @property
     def dims(self) -> tuple[str, ...]:

@@ -66,7 +66,8 @@ def open_data(
     if isinstance(data, str | os.PathLike) and _is_one_file(data, given):
         return scan(data, storage_options, **given)
     files = data if isinstance(data, str | os.PathLike) else list(data)
-    return with_drifts(Job.of({**given, "storage_options": storage_options}).run(files, None))
+    _, done = Job.of({**given, "storage_options": storage_options}).run(files, None)
+    return with_drifts(done)
 
 
 def _catalog(

@@ -49,12 +49,12 @@ from gridref.adapters.cli.options import (
     SomeFiles,
     StorageOptions,
     all_files,
-    as_on_the_command_line,
     parse_options,
     takes,
 )
 from gridref.adapters.cli.progress import ScanProgress
 from gridref.adapters.cli.serve import serve_command
+from gridref.adapters.cli.spelling import as_on_the_command_line
 from gridref.adapters.cli.stac import stac_command
 from gridref.errors import GridrefError, SkippedFilesWarning
 
@@ -164,6 +164,8 @@ def build(
 
     Examples
     --------
+        gridref build data/*.nc -o cube.gridref
+
         gridref build data/*.nc --concat-dim time -o cube.gridref
 
         gridref build one.h5 -o one.gridref
@@ -182,7 +184,7 @@ def build(
 
     Exit status 1 if files were left out, as --on-error skip asks for.
     """
-    from gridref.adapters.cli.inspecting import skipped_summary
+    from gridref.adapters.cli.inspecting import layout_found, skipped_summary
     from gridref.workflows.building import build as build_catalog
 
     if (catalog or output) is None:
@@ -198,6 +200,8 @@ def build(
         )
     for line in skipped_summary(group.report):
         console.print(Text.assemble(("skipped ", "yellow"), line))
+    for line in layout_found(group.report):
+        console.print(Text(line))
     arrays = group.all_arrays()
     console.print(
         f"{address}: {len(arrays)} arrays, {sum(a.n_blocks for a in arrays.values())} blocks"

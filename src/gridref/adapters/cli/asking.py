@@ -13,10 +13,10 @@ from gridref.adapters.cli.options import (
     Quiet,
     Snapshot,
     StorageOptions,
-    as_on_the_command_line,
     parse_options,
 )
 from gridref.adapters.cli.progress import ScanProgress
+from gridref.adapters.cli.spelling import as_on_the_command_line
 from gridref.errors import GridrefError
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from gridref.adapters.cli.spelling import as_on_the_command_line
 from gridref.adapters.describing import human_bytes
 from gridref.errors import NotRepresentableError
 from gridref.model.array import VirtualArray, VirtualGroup
@@ -13,7 +14,13 @@ from gridref.model.manifest import ChunkState, Source
 from gridref.model.scan_report import ScanReport
 from gridref.serve.views import ViewOptions, show
 
-__all__ = ["decoded_because", "skipped_summary", "source_summary", "unsharded_because"]
+__all__ = [
+    "decoded_because",
+    "layout_found",
+    "skipped_summary",
+    "source_summary",
+    "unsharded_because",
+]
 
 
 def source_summary(group: VirtualGroup) -> list[str]:
@@ -49,6 +56,15 @@ def skipped_summary(report: ScanReport) -> list[str]:
         f"{path}: {reason} [{sources[0]}"
         + (f" and {len(sources) - 1} more]" if len(sources) > 1 else "]")
         for (path, reason), sources in files.items()
+    ]
+
+
+def layout_found(report: ScanReport) -> list[str]:
+    """How files were laid out for which no layout was asked, as commands spell it."""
+    return [
+        as_on_the_command_line(f"{drift['resolution']} ({drift['value']})")
+        for drift in report.drifts
+        if drift["cause"] == "layout"
     ]
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -33,7 +32,6 @@ __all__ = [
     "SomeFiles",
     "StorageOptions",
     "all_files",
-    "as_on_the_command_line",
     "parse_lengths",
     "parse_options",
     "parse_shards",
@@ -145,6 +143,9 @@ BUILD_OPTIONS: Mapping[str, Any] = {
         "scenario=constant:historical.",
         _LAYOUT,
         metavar="DIM=SOURCE,...",
+    ),
+    "yes": _option(
+        bool, "Of several layouts that files may have, take the first.", _LAYOUT, "--yes", "-y"
     ),
     "mosaic": _option(bool, "Lay the files out by their georeferencing.", _LAYOUT, "--mosaic"),
     "layout": _text(
@@ -417,27 +418,3 @@ def _pairs(text: str, example: str) -> dict[str, str]:
             raise InvalidRequestError(f"write it like {example}, got {text!r}")
         pairs[name] = value
     return pairs
-
-
-_OPTION = re.compile(r"""\b([a-z_]+)=(?:"([^"]*)"|'([^']*)'|(True|False|None|\.\.\.|-?\d[\w.]*))""")
-_LIST = re.compile(r"\ballow=\[('[^']*'(?:, '[^']*')*)\]")
-_SPELLED_OTHERWISE = {"everything": "all"}
-_KNOWN = {*BUILD_OPTIONS, *VIEW_OPTIONS, *_SPELLED_OTHERWISE, "format", "output", "zarr_format"}
-
-
-def as_on_the_command_line(message: str) -> str:
-    """A message of ours with options spelled as here: ``overlap="first"`` is ``--overlap first``.
-
-    Messages spell options as in Python.
-    """
-    one_each = _LIST.sub(lambda match: f"allow={match[1].replace(', ', ' allow=')}", message)
-    return _OPTION.sub(_respelled, one_each)
-
-
-def _respelled(match: re.Match[str]) -> str:
-    name = match[1]
-    if name not in _KNOWN:
-        return match[0]
-    option = f"--{_SPELLED_OTHERWISE.get(name, name).replace('_', '-')}"
-    value = next(text for text in match.groups()[1:] if text is not None)
-    return option if value == "True" else f"{option} {value}"

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from gridref.adapters.cli.drawing import describe_arrays, draw_tree
 from gridref.adapters.cli.inspecting import decoded_because
-from gridref.adapters.cli.options import as_on_the_command_line
+from gridref.adapters.cli.spelling import as_on_the_command_line
 from gridref.combine import Combination
 from gridref.serve.views import ViewOptions, show
 
@@ -52,7 +52,10 @@ def _drifts(combination: Combination) -> Table:
             if drift.n_cases > len(cases):
                 cases.append(f"and {drift.n_cases - len(cases)} more values")
             table.add_row(
-                "" if number else cause, drift.variable or "/", "\n".join(cases), drift.resolution
+                "" if number else cause,
+                drift.variable or "/",
+                "\n".join(cases),
+                as_on_the_command_line(drift.resolution) if cause == "layout" else drift.resolution,
             )
     return table
 

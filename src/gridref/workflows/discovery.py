@@ -1,0 +1,313 @@
+"""How files lie beside each other, worked out of coordinates, georeferencing, names and attributes.
+
+Files lie along a dimension where their coordinates differ; of those that then hold the same labels
+of the same variables, something else has to tell which is which: a scalar coordinate, a date or
+number in the names, an attribute. Nothing here combines anything: a `Proposal` is a layout, which
+is tried like one that a user wrote.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gridref.combine.calendars import is_time_like
+from gridref.combine.georeference import Raster, read_raster
+from gridref.combine.options import Read
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.workflows.cubes import varying_dims
+from gridref.workflows.name_fields import NameField, NameParts, finds_all, name_parts
+
+__all__ = ["Proposal", "proposals"]
+
+_ATTRIBUTES = {
+    "source_id": "model",
+    "model_id": "model",
+    "experiment_id": "experiment",
+    "scenario": "scenario",
+    "variant_label": "member",
+    "member_id": "member",
+    "realization_index": "member",
+    "realization": "member",
+    "ensemble_member": "member",
+    "driving_model_id": "driving_model",
+}
+"""Attributes that tell files apart (CMIP and CORDEX data reference syntax), and their dimension."""
+
+_SCALARS = ("time", "realization", "forecast_reference_time", "forecast_period")
+"""Standard names of scalar coordinates that files lie along (CF conventions, 5.7)."""
+
+_MOST_TOGETHER = 3
+"""Labels that are tried together at most."""
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A way to lay files out.
+
+    Attributes
+    ----------
+    options
+        Fields of `Layout`.
+    reason
+        What speaks for it.
+    """
+
+    options: Mapping[str, Any]
+    reason: str
+
+    @property
+    def text(self) -> str:
+        """The options as they are written in Python."""
+        return ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+
+
+def proposals(files: Sequence[str], groups: Sequence[VirtualGroup], read: Read) -> list[Proposal]:
+    """Ways to lay files out, that of which most is known first; none if nothing tells them apart.
+
+    Parameters
+    ----------
+    files
+        Their addresses.
+    groups
+        What they hold.
+    read
+        Reads all values of an array.
+    """
+    rasters = [
+        read_raster(group, file, "x", "y") for file, group in zip(files, groups, strict=True)
+    ]
+    placed = [raster for raster in rasters if isinstance(raster, Raster)]
+    if len(placed) == len(files):
+        return _of_rasters(files, groups, placed, read)
+    varying = varying_dims(groups, read)
+    keys = [_key(group, varying, read) for group in groups]
+    apart = _told_apart(keys, groups)
+    if apart and varying:
+        return _along(varying, groups)
+    if apart:
+        return [Proposal({"combine": "by_coords"}, "each file holds other variables")]
+    grows = [] if varying else _unlabelled(groups)
+    if len(grows) == 1:
+        reason = f"{grows[0]!r} is unlimited, and nothing labels it: in the order of the files"
+        return [Proposal({"concat_dim": grows[0]}, reason)]
+    return list(_with_labels(files, groups, varying, keys, read)) or _by_lengths(groups)
+
+
+def _along(varying: Sequence[str], groups: Sequence[VirtualGroup]) -> list[Proposal]:
+    known = {tuple(sorted(_variables(group))) for group in groups}
+    reason = f"coordinates differ along {' and '.join(varying)}"
+    if len(varying) == 1 and len(known) == 1:
+        return [Proposal({"concat_dim": varying[0]}, reason)]
+    if len(known) > 1:
+        reason += ", and variables between files"
+    return [Proposal({"concat_dim": list(varying), "combine": "by_coords"}, reason)]
+
+
+def _variables(group: VirtualGroup) -> set[str]:
+    """Paths of variables that are not coordinates of a dimension, nor scalars or bounds."""
+    arrays = group.all_arrays()
+    bounds = {str(array.attrs.get("bounds")) for array in arrays.values()}
+    return {
+        path
+        for path, array in arrays.items()
+        if array.ndim and array.dims != (path.rpartition("/")[2],) and path not in bounds
+    }
+
+
+def _key(group: VirtualGroup, dims: Iterable[str], read: Read) -> tuple[Any, ...]:
+    """The labels of a file along some dimensions."""
+    arrays = {path.rpartition("/")[2]: array for path, array in group.all_arrays().items()}
+    return tuple(_label_key(arrays.get(dim), read) for dim in dims)
+
+
+def _label_key(array: VirtualArray | None, read: Read) -> Any:
+    if array is None or not array.size:
+        return None
+    units = array.attrs.get("units")
+    return tuple((str(value), str(units)) for value in read(array).reshape(-1).tolist())
+
+
+def _told_apart(keys: Sequence[tuple[Any, ...]], groups: Sequence[VirtualGroup]) -> bool:
+    """Whether no two files hold the same labels of the same variable."""
+    taken: set[Any] = set()
+    for key, group in zip(keys, groups, strict=True):
+        variables = _variables(group) or {""}
+        for cell in itertools.product(variables, *(own or (None,) for own in key)):
+            if cell in taken:
+                return False
+            taken.add(cell)
+    return True
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Something that may tell files apart: options for it, its value in each file, and its name."""
+
+    rank: int
+    dim: str
+    values: tuple[Any, ...]
+    reason: str
+    field: NameField | None = None
+    attribute: str | None = None
+
+    @property
+    def meaning(self) -> Any:
+        """Equal for sources that say the same: one attribute under two names, a repeated number."""
+        if self.field is None:
+            return self.dim
+        return (self.values, self.field.kind) if self.field.is_time else self.values
+
+
+def _with_labels(
+    files: Sequence[str],
+    groups: Sequence[VirtualGroup],
+    varying: Sequence[str],
+    keys: Sequence[tuple[Any, ...]],
+    read: Read,
+) -> Iterable[Proposal]:
+    """Layouts by the fewest labels that tell all files apart; one for each way to part them."""
+    parts = name_parts(files)
+    sources = sorted(
+        [*_scalars(groups, varying, read), *_attributes(groups), *_names(parts, groups)],
+        key=lambda source: source.rank,
+    )
+    for n in range(1, _MOST_TOGETHER + 1):
+        ways: dict[Any, list[tuple[_Source, ...]]] = {}
+        for chosen in itertools.combinations(sources, n):
+            if len({source.dim for source in chosen}) < n:
+                continue
+            columns = [source.values for source in chosen]
+            labelled = [
+                (*key, *(((value, ""),) for value in values))
+                for key, *values in zip(keys, *columns, strict=True)
+            ]
+            if _told_apart(labelled, groups):
+                ways.setdefault(_partition(columns), []).append(chosen)
+        every = [chosen for alike in ways.values() for chosen in _best(alike)]
+        laid = [_labelled(chosen, varying, parts, files) for chosen in every]
+        if any(laid):
+            return [proposal for proposal in laid if proposal is not None]
+    return []
+
+
+def _best(alike: Sequence[tuple[_Source, ...]]) -> list[tuple[_Source, ...]]:
+    """Of labels that part files alike those of which most is known, where they say other things."""
+    ranks = [sorted(source.rank for source in chosen) for chosen in alike]
+    best = [chosen for chosen, rank in zip(alike, ranks, strict=True) if rank == min(ranks)]
+    distinct: dict[Any, tuple[_Source, ...]] = {}
+    for chosen in best:
+        distinct.setdefault(frozenset(source.meaning for source in chosen), chosen)
+    return list(distinct.values())
+
+
+def _partition(columns: Sequence[Sequence[Any]]) -> tuple[tuple[int, ...], ...]:
+    """How values part files, whatever they are called: columns in any order."""
+    return tuple(sorted(tuple(map(list(column).index, column)) for column in columns))
+
+
+def _labelled(
+    chosen: Sequence[_Source], varying: Sequence[str], parts: NameParts | None, files: Sequence[str]
+) -> Proposal | None:
+    """The layout by some labels; None where no pattern finds them in the names."""
+    dims = [source.dim for source in chosen]
+    options: dict[str, Any] = {}
+    fields = [source.field for source in chosen if source.field is not None]
+    if fields and parts is not None:
+        options["pattern"] = parts.pattern(fields)
+        if not finds_all(options["pattern"], files, fields):
+            return None
+    attributes = {s.dim: f"attribute:{s.attribute}" for s in chosen if s.attribute is not None}
+    if attributes:
+        options["labels"] = attributes
+    if len(fields) == 1 == len(chosen) and not varying:
+        options = {"stack": dims[0], **options}
+    elif varying or len(fields) + len(attributes) < len(chosen):
+        options = {"concat_dim": [*dims, *varying], **options}
+    if list(options) == ["concat_dim"]:
+        options["combine"] = "by_coords"
+    reasons = [source.reason for source in chosen]
+    reasons += [f"coordinates differ along {' and '.join(varying)}"] if varying else []
+    return Proposal(options, ", ".join(reasons))
+
+
+def _scalars(
+    groups: Sequence[VirtualGroup], varying: Sequence[str], read: Read
+) -> Iterable[_Source]:
+    """Scalar coordinates that differ."""
+    first = groups[0].arrays
+    named = {w for a in first.values() for w in str(a.attrs.get("coordinates", "")).split()}
+    named |= set(str(groups[0].attrs.get("coordinates", "")).split())
+    for name, array in first.items():
+        known = array.attrs.get("standard_name") in _SCALARS or is_time_like(array.attrs)
+        if array.ndim or name in varying or not (known or name in named):
+            continue
+        held = [group.arrays.get(name) for group in groups]
+        if all(own is not None and own.ndim == 0 for own in held):
+            values = tuple(_label_key(own, read) for own in held)
+            if len(set(values)) > 1:
+                yield _Source(0, name, values, f"the scalar {name!r} differs")
+
+
+def _attributes(groups: Sequence[VirtualGroup]) -> Iterable[_Source]:
+    """Attributes that tell files apart, by convention."""
+    for name, dim in _ATTRIBUTES.items():
+        values = tuple(str(group.attrs.get(name)) for group in groups)
+        if all(name in group.attrs for group in groups) and len(set(values)) > 1:
+            reason = f"the attribute {name!r} differs"
+            yield _Source(2, dim, values, reason, attribute=name)
+
+
+def _names(parts: NameParts | None, groups: Sequence[VirtualGroup]) -> Iterable[_Source]:
+    """Parts of file names that differ, but for those that name a variable of the file."""
+    variables = [{path.rpartition("/")[2] for path in _variables(group)} for group in groups]
+    for field in () if parts is None else parts.fields:
+        named = all(value in own for value, own in zip(field.values, variables, strict=True))
+        if not named:
+            rank = 1 if field.is_time else 3 if field.kind == "d" else 4
+            what = "dates" if field.is_time else "numbers" if field.kind == "d" else "words"
+            reason = f"{what} in the names ({field.values[0]}, ...)"
+            yield _Source(rank, field.name, field.values, reason, field=field)
+
+
+def _of_rasters(
+    files: Sequence[str], groups: Sequence[VirtualGroup], rasters: Sequence[Raster], read: Read
+) -> list[Proposal]:
+    """Georeferenced files: side by side, of many dates, or both."""
+    places = [((str((r.x0, r.y0, r.crs)), ""),) for r in rasters]
+    keys = [(place,) for place in places]
+    n_places = len(set(places))
+    if _told_apart(keys, groups):
+        if n_places == 1:
+            return [Proposal({"combine": "by_coords"}, "each file holds other variables")]
+        return [Proposal({"mosaic": True}, f"georeferenced at {n_places} places")]
+    found = _with_labels(files, groups, (), keys, read)
+    if n_places == 1:
+        return list(found)
+    return [
+        Proposal({"mosaic": True, **own.options}, f"georeferenced, {own.reason}")
+        for own in found
+        if "stack" in own.options and "labels" not in own.options
+    ]
+
+
+def _unlabelled(groups: Sequence[VirtualGroup]) -> list[str]:
+    """Unlimited dimensions of all files that have no coordinate."""
+    shared = frozenset.intersection(*(group.unlimited_dims for group in groups))
+    return [dim for dim in shared if not any(dim in group.arrays for group in groups)]
+
+
+def _by_lengths(groups: Sequence[VirtualGroup]) -> list[Proposal]:
+    """Files of differing length that nothing tells apart."""
+    sizes: dict[str, set[int]] = {}
+    for group in groups:
+        for array in group.arrays.values():
+            for dim, extent in zip(array.dims, array.shape, strict=True):
+                sizes.setdefault(dim, set()).add(extent)
+    uneven = [dim for dim, extents in sizes.items() if len(extents) > 1]
+    if not uneven:
+        return []
+    reason = f"files are of differing length along {' and '.join(uneven)}"
+    return [Proposal({"layout": "ragged"}, reason), Proposal({"layout": "padded"}, reason)]

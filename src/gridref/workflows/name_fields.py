@@ -1,0 +1,169 @@
+"""Parts of file names that differ: which count, which are dates, and a pattern that finds them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from gridref.errors import InvalidRequestError
+from gridref.workflows.labels import LabelPattern
+
+__all__ = ["NameField", "NameParts", "finds_all", "name_parts"]
+
+_FORMATS: Mapping[int, Sequence[tuple[str, ...]]] = {
+    4: [("%Y",)],
+    6: [("%Y%m",), ("%y%m%d", "%d%m%y")],
+    7: [("%Y-%m", "%Y%j")],
+    8: [("%Y%m%d", "%d%m%Y")],
+    10: [("%Y%m%d%H", "%Y-%m-%d")],
+    12: [("%Y%m%d%H%M",)],
+    13: [("%Y-%m-%dT%H", "%Y%m%dT%H%M")],
+    14: [("%Y%m%d%H%M%S",)],
+    15: [("%Y%m%dT%H%M%S",)],
+    16: [("%Y%m%dT%H%M%SZ",)],
+}
+"""Formats of dates by the length of their text; the first ones of which any fits are taken."""
+
+_NAMES = {"m": "member", "mem": "member", "ens": "member", "r": "member"}
+"""What letters before a number stand for."""
+
+_YEARS = range(1850, 2151)
+
+
+@dataclass(frozen=True)
+class NameField:
+    """A part of file names that differs.
+
+    Attributes
+    ----------
+    name
+        What it is called: after letters before it, or ``time`` for a date.
+    kind
+        Kind of field in a `LabelPattern`; empty for a word.
+    values
+        Its text in each file.
+    part
+        Number of the part, and what stands before and behind the field in it.
+    """
+
+    name: str
+    kind: str
+    values: tuple[str, ...]
+    part: tuple[int, str, str]
+
+    @property
+    def is_time(self) -> bool:
+        """Whether it is a date."""
+        return "%" in self.kind
+
+
+@dataclass(frozen=True)
+class NameParts:
+    """The parts of names, cut at ``_``, ``.`` and ``/``, that have them at the same places.
+
+    Attributes
+    ----------
+    parts
+        The parts of the first name, separators among them.
+    fields
+        Those that differ; more than one for a part whose date can be read in several ways.
+    """
+
+    parts: tuple[str, ...]
+    fields: tuple[NameField, ...]
+
+    def pattern(self, fields: Sequence[NameField]) -> str:
+        """The pattern that finds some of the fields."""
+        chosen = {field.part[0]: field for field in fields}
+        differing = {field.part[0]: field for field in self.fields}
+        written = []
+        for number, part in enumerate(self.parts):
+            field = chosen.get(number)
+            if field is not None:
+                before, behind = field.part[1:]
+                kind = f":{field.kind}" if field.kind else ""
+                written.append(f"{before}{{{field.name}{kind}}}{behind}")
+            elif number in differing:
+                written.append("{_}")
+            else:
+                written.append(part)
+        return "".join(written)
+
+
+def name_parts(files: Sequence[str]) -> NameParts | None:
+    """The parts of the names of files; None where they are not cut alike."""
+    shared = _common_start([os.path.dirname(file) + "/" for file in files])
+    folder = shared[: shared.rfind("/") + 1]
+    texts = [file[len(folder) :] for file in files]
+    cut = [re.split(r"([_./]+)", text) for text in texts]
+    if len({(len(parts), *parts[1::2]) for parts in cut}) != 1:
+        return None
+    fields: list[NameField] = []
+    for number in range(0, len(cut[0]), 2):
+        column = tuple(parts[number] for parts in cut)
+        if len(set(column)) > 1:
+            fields += _fields(number, column, len(fields))
+    return NameParts(tuple(cut[0]), tuple(fields))
+
+
+def _fields(number: int, column: tuple[str, ...], n_before: int) -> list[NameField]:
+    """What a part that differs can be: a date in one way or several, a number, or a word."""
+    heads = ("", re.sub(r"[\d-]+$", "", _common_start(column)))
+    for head in dict.fromkeys(heads):
+        inner = tuple(text[len(head) :] for text in column)
+        kinds = _date_formats(inner)
+        if kinds:
+            return [NameField("time", kind, inner, (number, head, "")) for kind in kinds]
+    before = re.sub(r"\d+$", "", _common_start(column))
+    ends = _common_start([text[::-1] for text in column])[::-1]
+    behind = re.sub(r"^\d+", "", ends) if re.search(r"\D", ends) else ""
+    behind = behind if all(len(before) + len(behind) < len(text) for text in column) else ""
+    inner = tuple(text[len(before) : len(text) - len(behind)] for text in column)
+    kinds = _date_formats(inner)
+    if kinds:
+        return [NameField("time", kind, inner, (number, before, behind)) for kind in kinds]
+    letters = re.sub(r"[^A-Za-z]", "", before).lower()
+    name = _NAMES.get(letters, letters if len(letters) > 1 else f"part{n_before + 1}")
+    if all(map(str.isdecimal, inner)):
+        return [NameField(name, "d", inner, (number, before, behind))]
+    return [NameField(f"part{n_before + 1}", "", column, (number, "", ""))]
+
+
+def _common_start(texts: Sequence[str]) -> str:
+    first, last = min(texts), max(texts)
+    pairs = enumerate(zip(first, last, strict=False))
+    end = next((n for n, (one, other) in pairs if one != other), min(len(first), len(last)))
+    return first[:end]
+
+
+def _date_formats(texts: Sequence[str]) -> list[str]:
+    """The ways in which all texts are dates."""
+    if len(set(map(len, texts))) > 1:
+        return []
+    for formats in _FORMATS.get(len(texts[0]), ()):
+        fitting = [kind for kind in formats if _are_dates(texts, kind)]
+        if fitting:
+            return fitting
+    return []
+
+
+def _are_dates(texts: Sequence[str], kind: str) -> bool:
+    try:
+        moments = [datetime.strptime(text, kind) for text in texts]  # noqa: DTZ007 - no zone
+    except ValueError:
+        return False
+    return all(moment.year in _YEARS for moment in moments)
+
+
+def finds_all(pattern: str, files: Sequence[str], fields: Sequence[NameField]) -> bool:
+    """Whether a pattern finds the fields where they are in every name."""
+    try:
+        found = LabelPattern.parse(pattern).of_names(files)
+    except InvalidRequestError:
+        return False
+    return all(
+        len({own[field.name] for own in found}) == len(set(field.values)) for field in fields
+    )

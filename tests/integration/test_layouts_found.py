@@ -1,0 +1,194 @@
+"""Files built and planned with no option: how they lie beside each other is worked out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+from typer.testing import CliRunner
+
+import gridref
+from gridref.adapters.cli import app
+from gridref.adapters.cli.spelling import as_on_the_command_line
+from gridref.errors import InvalidRequestError
+from gridref.workflows.name_fields import name_parts
+
+DAYS = {"units": "days since 2001-01-01", "calendar": "standard"}
+
+
+def days(first: int, n: int = 2, name: str = "t", factor: float = 1.0) -> xr.Dataset:
+    values = (np.arange(first, first + n)[:, None] + np.arange(3) / 10) * factor
+    times = ("time", np.arange(first, first + n), DAYS)
+    return xr.Dataset({name: (("time", "x"), values)}, {"time": times, "x": [0, 1, 2]})
+
+
+def built(folder: Path, **options: Any) -> tuple[xr.Dataset, str]:
+    """What building all files of a folder gives, and how it says that they were laid out."""
+    catalog = folder / "cube.gridref"
+    group = gridref.build(folder / "*.nc", catalog, **options)
+    (layout,) = [drift for drift in group.report.drifts if drift["cause"] == "layout"]
+    with xr.open_dataset(catalog, decode_times=False, decode_timedelta=False) as ds:
+        return ds.load(), layout["resolution"]
+
+
+def test_along_a_coordinate(tmp_path: Path) -> None:
+    for first in (0, 2, 4):
+        days(first).to_netcdf(tmp_path / f"part{first}.nc")
+    ds, layout = built(tmp_path)
+    assert layout == "laid out by concat_dim='time'"
+    xr.testing.assert_equal(ds, days(0, 6))
+    days(6).to_netcdf(tmp_path / "late.nc")
+    gridref.open_catalog(tmp_path / "cube.gridref").append(tmp_path / "late.nc")
+    with xr.open_dataset(tmp_path / "cube.gridref", decode_times=False) as grown:
+        xr.testing.assert_equal(grown.load(), days(0, 8))
+
+
+def test_along_a_coordinate_whose_order_is_not_that_of_the_names(tmp_path: Path) -> None:
+    for name, first in (("a", 4), ("b", 0), ("c", 2)):
+        days(first).to_netcdf(tmp_path / f"{name}.nc")
+    ds, layout = built(tmp_path)
+    assert layout == "laid out by concat_dim='time', combine='by_coords'"
+    xr.testing.assert_equal(ds, days(0, 6))
+
+
+def test_one_variable_a_file(tmp_path: Path) -> None:
+    for name, factor in (("pr", 1), ("tas", -1)):
+        for first in (0, 2):
+            days(first, name=name, factor=factor).to_netcdf(tmp_path / f"{name}_{first}.nc")
+    ds, _ = built(tmp_path)
+    xr.testing.assert_equal(ds, xr.merge([days(0, 4, "pr"), days(0, 4, "tas", -1)]))
+
+
+def test_variables_alone(tmp_path: Path) -> None:
+    for name in ("pr", "tas"):
+        days(0, name=name).to_netcdf(tmp_path / f"{name}.nc")
+    ds, layout = built(tmp_path)
+    assert layout == "laid out by combine='by_coords'"
+    xr.testing.assert_equal(ds, xr.merge([days(0, 2, "pr"), days(0, 2, "tas")]))
+
+
+@pytest.mark.parametrize(
+    ("name", "attribute", "dim", "labels"),
+    [
+        ("t_member{:02d}_{}.nc", None, "member", [1, 2, 3]),
+        ("r{}/t_{}.nc", None, "member", [1, 2, 3]),
+        ("x{}_{}.nc", "realization_index", "member", [1, 2, 3]),
+    ],
+)
+def test_members_by_times(
+    tmp_path: Path, name: str, attribute: str | None, dim: str, labels: list[int]
+) -> None:
+    for member in (1, 2, 3):
+        for first in (0, 2):
+            ds = days(first, factor=member)
+            path = tmp_path / name.format(member, first)
+            path.parent.mkdir(exist_ok=True)
+            ds.assign_attrs({attribute: member} if attribute else {}).to_netcdf(path)
+    catalog = tmp_path / "cube.gridref"
+    gridref.build(sorted(tmp_path.rglob("*.nc")), catalog)
+    expected = np.stack([days(0, 4, factor=member)["t"].values for member in (1, 2, 3)])
+    with xr.open_dataset(catalog, decode_times=False) as ds:
+        assert ds["t"].dims == (dim, "time", "x")
+        np.testing.assert_array_equal(ds["t"].values, expected)
+        np.testing.assert_array_equal(ds[dim].values, labels)
+
+
+def test_dates_in_names(tmp_path: Path) -> None:
+    for month in (1, 2, 3):
+        ds = xr.Dataset({"t": ("x", np.arange(3.0) + month)})
+        ds.to_netcdf(tmp_path / f"mean_2001{month:02d}_v1.nc")
+    ds, layout = built(tmp_path)
+    assert layout == "laid out by stack='time', pattern='mean_{time:%Y%m}_v1.nc'"
+    np.testing.assert_array_equal(ds["t"].values, np.add.outer([1, 2, 3], np.arange(3.0)))
+    assert ds["time"].attrs["units"] == "seconds since 1970-01-01"
+    assert ds["time"].values[0] == 978307200
+
+
+def test_scalar_coordinates(tmp_path: Path) -> None:
+    for number, first in enumerate((3, 1, 2)):
+        ds = xr.Dataset({"t": ("x", np.arange(3.0) + first)}, {"time": ((), first, DAYS)})
+        ds.to_netcdf(tmp_path / f"scan{number}.nc")
+    ds, layout = built(tmp_path)
+    assert "concat_dim=['time']" in layout
+    np.testing.assert_array_equal(ds["t"].values, np.add.outer([1, 2, 3], np.arange(3.0)))
+
+
+def test_an_unlimited_dimension_without_labels(tmp_path: Path) -> None:
+    for number in range(3):
+        ds = xr.Dataset({"t": (("Time", "x"), np.full((2, 3), number))})
+        ds.to_netcdf(tmp_path / f"wrf {'abc'[number]}.nc", unlimited_dims=["Time"])
+    ds, layout = built(tmp_path)
+    assert layout == "laid out by concat_dim='Time'"
+    np.testing.assert_array_equal(ds["t"].values[:, 0], [0, 0, 1, 1, 2, 2])
+
+
+def test_several_layouts_are_listed_with_what_each_gives(tmp_path: Path) -> None:
+    for number, day in enumerate(("010203", "010204", "010201")):
+        ds = xr.Dataset({"t": ("x", np.arange(3.0) + number)})
+        ds.to_netcdf(tmp_path / f"run_{day}.nc")
+    with pytest.raises(InvalidRequestError) as caught:
+        built(tmp_path)
+    text = str(caught.value)
+    assert "3 files may lie in several ways" in text
+    assert "stack='time', pattern='run_{time:%y%m%d}.nc'" in text
+    assert "stack='time', pattern='run_{time:%d%m%y}.nc'" in text
+    assert text.count("t (time: 3, x: 3)") == 2
+    ds, layout = built(tmp_path, yes=True)
+    assert layout == "laid out by stack='time', pattern='run_{time:%y%m%d}.nc'"
+    assert ds["t"].values[:, 0].tolist() == [2, 0, 1]
+    arguments = ["build", str(tmp_path / "*.nc"), "-o", str(tmp_path / "x.gridref")]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 1
+    told = as_on_the_command_line(str(done.exception))
+    assert "--stack time --pattern run_{time:%d%m%y}.nc" in told
+    assert CliRunner().invoke(app, [*arguments, "--yes"]).exit_code == 0
+
+
+def test_the_command_line_says_what_it_takes_and_lists_commands(tmp_path: Path) -> None:
+    for first in (0, 2):
+        days(first).to_netcdf(tmp_path / f"part{first}.nc")
+    catalog = str(tmp_path / "cube.gridref")
+    done = CliRunner().invoke(app, ["build", str(tmp_path / "*.nc"), "-o", catalog])
+    assert done.exit_code == 0, done.output
+    assert "laid out by --concat-dim time (coordinates differ along time)" in " ".join(
+        done.output.split()
+    )
+    done = CliRunner().invoke(app, ["plan", str(tmp_path / "*.nc")], env={"COLUMNS": "200"})
+    assert "laid out by concat_dim='time'" in done.output or "--concat-dim time" in done.output
+
+
+def test_files_that_nothing_tells_apart(tmp_path: Path) -> None:
+    for name in ("same", "again"):
+        days(0).to_netcdf(tmp_path / f"{name} {name[0]} x.nc")
+    (tmp_path / "x").mkdir()
+    days(0).to_netcdf(tmp_path / "x" / "other_name.nc")
+    with pytest.raises(InvalidRequestError, match="neither coordinates nor names nor attributes"):
+        gridref.plan([*tmp_path.glob("*.nc"), tmp_path / "x" / "other_name.nc"])
+
+
+@pytest.mark.parametrize(
+    ("names", "fields"),
+    [
+        (["a_20010101.nc", "a_20010201.nc"], [("time", "%Y%m%d")]),
+        (["a_200101.nc", "a_200102.nc"], [("time", "%Y%m")]),
+        (["a.2001-01-01.nc", "a.2001-01-02.nc"], [("time", "%Y-%m-%d")]),
+        (["ens01.nc", "ens02.nc"], [("member", "d")]),
+        (["lev500_x.nc", "lev1000_x.nc"], [("lev", "d")]),
+        (["a_MPI-ESM_x.nc", "a_CESM2_x.nc"], [("part1", "")]),
+        (["a_10122010.nc", "a_11122010.nc"], [("time", "%d%m%Y")]),
+        (["a_20012001.nc", "a_20011220.nc"], [("part1", "d")]),
+        (["a_010203.nc", "a_010204.nc"], [("time", "%y%m%d"), ("time", "%d%m%y")]),
+        (["orbit00120_b.nc", "orbit00121_b.nc"], [("orbit", "d")]),
+    ],
+)
+def test_parts_of_names(names: list[str], fields: list[tuple[str, str]]) -> None:
+    parts = name_parts([f"/data/{name}" for name in names])
+    assert parts is not None
+    assert [(field.name, field.kind) for field in parts.fields] == fields
+
+
+def test_names_that_are_not_cut_alike_have_no_parts() -> None:
+    assert name_parts(["/d/a_1.nc", "/d/a_1_2.nc"]) is None
