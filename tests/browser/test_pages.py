@@ -172,6 +172,32 @@ def test_a_million_chunks(visit: Visit, tmp_path: Path) -> None:
         page.goto("about:blank")
 
 
+def test_nothing_that_a_catalog_says_runs(visit: Visit) -> None:
+    bad = "\"><img src=x onerror=window.ran=1><'"
+    attrs = {
+        bad: bad, "units": bad, "long_name": bad, "flag_meanings": f"{bad} {bad}",
+        "flag_values": np.array([0, 1]), "title": bad,
+    }  # fmt: skip
+    array = VirtualArray.from_numpy(np.eye(2, dtype="i4"), (bad, "x"), attrs)
+    label = VirtualArray.from_numpy(np.arange(2.0), (bad,), {"units": f"{bad} since 2000-01-01"})
+    group = VirtualGroup({bad: label, "a": array}, {f"g{bad}": VirtualGroup()}, attrs=attrs)
+    with running(create_app({"bad": group}, access_log=False)) as url:
+        page = visit.page
+        for path in ("/", "/bad", "/bad/array/a"):
+            page.goto(url + path)
+            page.wait_for_load_state("networkidle")
+            assert page.locator("img").count() == 0
+            assert page.evaluate("window.ran") is None
+        page.locator("#viewer-canvas").focus()
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("Enter")
+        page.locator("#viewer-series svg").wait_for()
+        page.wait_for_load_state("networkidle")
+        assert page.locator("img").count() == 0
+        assert page.evaluate("window.ran") is None
+        page.goto("about:blank")
+
+
 def test_a_source_that_fails_is_told_in_words(
     browser: Any, sample_data: Path, tmp_path: Path
 ) -> None:

@@ -293,6 +293,19 @@ def test_the_lines_for_javascript(served: str, sample_data: Path, tmp_path: Path
         assert float(done.stdout) == file["tas"][0, 0, 0]
 
 
+@pytest.mark.parametrize("name", ["a#b", "ä ö", "100%", "%23", "what?", "a&b=c;d", "'q\"", "+"])
+def test_names_with_anything_in_them(visit: Visit, name: str) -> None:
+    values = np.array([[5, 6], [7, 8]], "i2")
+    group = VirtualGroup({name: VirtualArray.from_numpy(values, ("y", "x"))})
+    with running(create_app({"m": VirtualGroup({}, {"in": group})}, access_log=False)) as url:
+        visit.page.goto(f"{url}/m")
+        visit.page.locator(".tree a").click()
+        visit.wait(READY)
+        shown = cells(visit, (2, 2), None)
+        visit.page.goto("about:blank")
+    np.testing.assert_array_equal(shown, rendered(values.astype("f8"), 5, 8))
+
+
 def test_single_values_and_other_planes(visit: Visit) -> None:
     scalar = VirtualArray.from_numpy(np.array(4.5), (), {"units": "m"})
     three = VirtualArray.from_numpy(np.arange(24, dtype="i8").reshape(2, 3, 4), ("a", "b", "c"))

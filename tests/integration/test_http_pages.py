@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -12,7 +13,8 @@ import pytest
 
 import gridref
 from gridref.adapters.http import create_app
-from gridref.model.array import VirtualGroup
+from gridref.model.array import BlockTable, VirtualArray, VirtualGroup
+from gridref.model.grid import ChunkGrid
 from gridref.testing.builders import chunked_array
 from tests.uvicorn_server import running
 
@@ -95,6 +97,29 @@ def test_trees_of_any_depth_have_a_page():
         page = httpx.get(f"{url}/deep", headers=BROWSER)
         assert page.status_code == 200
         assert f"/array/{'g/' * 200}a" in page.text
+
+
+def test_more_chunks_than_memory_has_room_for():
+    blocks = BlockTable.single((2**50,), (1,))
+    blocks = dataclasses.replace(blocks, row_stride=np.zeros_like(blocks.row_stride))
+    one = VirtualArray.from_numpy(np.zeros(1, "u1"), ("x",))
+    array = one.replace(grid=ChunkGrid.regular((2**50,), (2**50,)), blocks=blocks)
+    with running(create_app({"m": VirtualGroup({"a": array})}, access_log=False)) as url:
+        page = httpx.get(f"{url}/m/array/a", headers=BROWSER)
+        assert page.status_code == 200
+        assert str(2**50) in page.text
+        assert "more than" in httpx.get(f"{url}/m/chunks/a").text
+        assert httpx.get(f"{url}/m/sizes/a").json()["left_out"] == 2**50 - 2**21
+        assert httpx.get(f"{url}/m/place/a?at=12345678901").json()["state"] == "inline"
+
+
+def test_arrays_that_zarr_cannot_show_have_a_page():
+    array = VirtualArray.from_numpy(np.zeros(3, np.longdouble), ("x",))
+    with running(create_app({"m": VirtualGroup({"a": array})}, access_log=False)) as url:
+        assert "not shown as Zarr" in httpx.get(f"{url}/m", headers=BROWSER).text
+        page = httpx.get(f"{url}/m/array/a", headers=BROWSER)
+        assert page.status_code == 200
+        assert "Zarr cannot show them" in page.text
 
 
 def test_no_page_says_where_files_lie(served, catalog, sample_data):

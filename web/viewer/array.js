@@ -4,12 +4,11 @@ import { Coordinate, Meaning } from "./meaning.js";
 
 export class ShownArray {
   static async open(store, path) {
-    const array = await zarr.open.v3(zarr.root(store).resolve(`/${path}`), { kind: "array" });
-    return new ShownArray(store, array);
+    const array = await zarr.open.v3(zarr.root(store.under(path)), { kind: "array" });
+    return new ShownArray(array);
   }
 
-  constructor(store, array) {
-    this.store = store;
+  constructor(array) {
     this.array = array;
     this.shape = array.shape;
     this.meaning = new Meaning(array.attrs, array.dtype);
@@ -59,7 +58,7 @@ export class ShownArray {
 
 // The coordinate of a dimension: an array of one dimension that has its name.
 export async function coordinateOf(store, path, most) {
-  const array = await zarr.open.v3(zarr.root(store).resolve(`/${path}`), { kind: "array" });
+  const array = await zarr.open.v3(zarr.root(store.under(path)), { kind: "array" });
   if (array.shape.length !== 1 || array.shape[0] > most || array.dtype === "string") return null;
   const meaning = new Meaning(array.attrs, array.dtype);
   const { data } = await zarr.get(array);

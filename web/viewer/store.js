@@ -9,6 +9,12 @@ export class Store {
     this.keptBytes = 0;
   }
 
+  // The store of one array or group. zarrita.js itself takes paths for parts of an address: it would
+  // lose what follows a "#" in a name, and find fill values where the chunks are not.
+  under(path) {
+    return new Store(`${this.address}/${path.split("/").map(encodeURIComponent).join("/")}`);
+  }
+
   async get(key, options = {}) {
     return this.asked(key, {}, options);
   }
@@ -42,8 +48,7 @@ export class Store {
   }
 
   async fetched(key, headers, signal) {
-    const path = key.split("/").map(encodeURIComponent).join("/");
-    const response = await fetch(this.address + path, {
+    const response = await fetch(this.address + key, {
       headers: { accept: "application/octet-stream, application/json", ...headers },
       signal,
     });

@@ -10,7 +10,7 @@ from gridref.adapters.describing import human_bytes
 from gridref.adapters.picture import ChunkMap, stored_edges
 from gridref.adapters.web.assets import asset
 from gridref.adapters.web.catalog_page import sizes_in_words
-from gridref.adapters.web.chunk_map import MapAxes
+from gridref.adapters.web.chunk_map import MOST_ALONG, MapAxes, chunks_along
 from gridref.adapters.web.frame import attributes_section, page, pairs, section, table
 from gridref.adapters.web.levels import levels
 from gridref.adapters.web.links import Links
@@ -122,9 +122,10 @@ def _dimensions(array: VirtualArray) -> Content:
     if not array.ndim:
         return section("Dimensions", tag("p", "None: a single value."))
     rows = []
-    for axis, (dim, grid_axis) in enumerate(zip(array.dims, array.grid.axes, strict=True)):
-        edges = stored_edges(array, axis)
-        rows.append((dim, array.shape[axis], grid_axis.n_chunks, len(edges), _lengths(edges)))
+    for axis, count in enumerate(chunks_along(array)):
+        lengths = _lengths(stored_edges(array, axis)) if count <= MOST_ALONG else "?"
+        n_blocks = array.grid.axes[axis].n_chunks
+        rows.append((array.dims[axis], array.shape[axis], n_blocks, count, lengths))
     heads = ("dimension", "length", "blocks", "stored chunks", "elements of a chunk")
     return section("Dimensions", table(heads, rows, "Dimensions"))
 
@@ -137,7 +138,7 @@ def _lengths(edges: Int64Array) -> str:
 
 
 def _grid(array: VirtualArray) -> Content:
-    if not array.ndim or not array.size:
+    if not _is_drawable(array):
         return None
     told = "Blocks and stored chunks, edges to scale; grey blocks are in no file."
     drawing = ChunkMap(array).to_svg().replace("<svg ", f'<svg role="img" aria-label="{told}" ', 1)
@@ -176,8 +177,12 @@ def _shown(view: ArrayView) -> str:
     return f"{words}; not as stored: {view.reason}" if view.reason else words
 
 
+def _is_drawable(array: VirtualArray) -> bool:
+    return bool(array.ndim and array.size) and max(chunks_along(array)) <= MOST_ALONG
+
+
 def _chunk_map(links: Links, name: str, path: str, array: VirtualArray) -> Content:
-    if not array.ndim or not array.size:
+    if not _is_drawable(array):
         return None
     axes = MapAxes.of(array)
     dims = [None if axis is None else array.dims[axis] for axis in (axes.rows, axes.columns)]
