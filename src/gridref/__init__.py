@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from gridref.workflows.combining import mosaic as mosaic
     from gridref.workflows.combining import stack as stack
     from gridref.workflows.comparing import diff as diff
+    from gridref.workflows.forecasts import forecast as forecast
     from gridref.workflows.layout import Layout as Layout
     from gridref.workflows.outcomes import RunOptions as RunOptions
     from gridref.workflows.scanning import scan as scan
@@ -69,6 +70,7 @@ _HOMES = {
     "concat": "gridref.workflows.combining",
     "diff": "gridref.workflows.comparing",
     "explain": "gridref.workflows.building",
+    "forecast": "gridref.workflows.forecasts",
     "mosaic": "gridref.workflows.combining",
     "open_catalog": "gridref.workflows.catalogs",
     "open_store": "gridref.adapters.zarr.store",
@@ -112,6 +114,7 @@ __all__ = [
     "diff",
     "errors",
     "explain",
+    "forecast",
     "mosaic",
     "open_catalog",
     "open_store",

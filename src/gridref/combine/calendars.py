@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["GREGORIAN_START_NS", "UNIT_NAMES", "TimeBase", "is_time_like", "units_with"]
+__all__ = ["GREGORIAN_START_NS", "UNIT_NAMES", "UNIT_NS", "TimeBase", "is_time_like", "units_with"]
 
 DAY_NS = 86_400 * 10**9
 
@@ -26,7 +26,8 @@ _UNITS = {
     "microseconds": (10**3, ("microsecond", "microseconds", "microsec", "microsecs", "us")),
     "nanoseconds": (1, ("nanosecond", "nanoseconds", "nanosec", "nanosecs", "ns")),
 }
-_UNIT_NS = {alias: ns for ns, aliases in _UNITS.values() for alias in aliases}
+UNIT_NS = {alias: ns for ns, aliases in _UNITS.values() for alias in aliases}
+"""Length in nanoseconds of each unit, by all its names."""
 UNIT_NAMES = {ns: name for name, (ns, _) in _UNITS.items()}
 """Name of the unit of each length in nanoseconds."""
 
@@ -83,7 +84,7 @@ class TimeBase:
         match = _SINCE.match(str(attrs.get("units", "")))
         if calendar is None or match is None:
             return None
-        unit_ns = _UNIT_NS.get(match["unit"].lower())
+        unit_ns = UNIT_NS.get(match["unit"].lower())
         day = _day_number(int(match["year"]), int(match["month"]), int(match["day"]), calendar)
         if unit_ns is None or day is None:
             return None

@@ -26,6 +26,7 @@ from gridref.adapters.cli.asking import (
 )
 from gridref.adapters.cli.draw import draw_command
 from gridref.adapters.cli.export import export_command
+from gridref.adapters.cli.forecast import forecast_command
 from gridref.adapters.cli.growing import (
     append_command,
     declare_command,
@@ -428,6 +429,7 @@ app.command("chunks")(chunks_command)
 app.command("export")(export_command)
 app.command("stac")(stac_command)
 app.command("draw")(draw_command)
+app.command("forecast")(forecast_command)
 app.command("sources")(sources_command)
 app.command("report")(report_command)
 app.command("stats")(stats_command)

@@ -1,0 +1,178 @@
+"""Views of a cube of forecasts, which read nothing of it but its runs and steps."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.combine.calendars import UNIT_NS, TimeBase, units_with
+from gridref.combine.forecasts import VALID_TIME, ForecastAxes, Picks
+from gridref.errors import InvalidRequestError
+from gridref.io import Allow
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.typing import Int64Array
+from gridref.workflows.labels import duration_seconds
+from gridref.workflows.opening import open_group, reader_for
+from gridref.workflows.reading import Sources, readable
+
+__all__ = ["forecast"]
+
+RUN_NAMES = ("forecast_reference_time", "reference_time", "init_time", "init", "run", "time")
+STEP_NAMES = ("forecast_period", "step", "lead_time", "leadtime", "lead", "prediction_timedelta")
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*(d|h|min|m|s)")
+_SECONDS = {"d": 86_400, "h": 3_600, "min": 60, "m": 60, "s": 1}
+
+
+def forecast(
+    catalog: str | os.PathLike[str] | VirtualGroup,
+    *,
+    after: str | None = None,
+    offset: str | None = None,
+    run: str | None = None,
+    run_dim: str | None = None,
+    step_dim: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    allow: Allow = None,
+    snapshot: str | None = None,
+) -> VirtualGroup:
+    """Show a cube of forecasts along valid times: the best series, one offset, or one run.
+
+    Without `offset` and `run`, the best series: for each valid time the newest run that has it. The
+    result has a dimension ``valid_time`` in place of runs and steps, which stay as coordinates; it
+    is virtual, and `write_catalog` keeps it.
+
+    Parameters
+    ----------
+    catalog
+        Address of a catalog, or a group.
+    after
+        Of the best series, the least step, like ``"12h"``: nearer ones are left to older runs.
+    offset
+        Show what every run says so far ahead, like ``"24h"`` or ``"PT24H"``.
+    run
+        Show all steps of one run: its time, like ``"2022-03-01T12:00"``, or ``"latest"``.
+    run_dim, step_dim
+        Dimensions of runs and steps; by default those whose coordinates have the standard names
+        ``forecast_reference_time`` and ``forecast_period``, or a usual name.
+    storage_options, allow, snapshot
+        As for `open_catalog`.
+
+    Raises
+    ------
+    InvalidRequestError
+        If there are no such dimensions, no such offset or run, or more than one view is asked for.
+    """
+    if sum(asked is not None for asked in (after, offset, run)) > 1:
+        raise InvalidRequestError("ask for one view: the best (after=), an offset=, or one run=")
+    group = open_group(catalog, storage_options, allow, snapshot)
+    if not isinstance(catalog, VirtualGroup):
+        group = readable(group, Sources(storage_options))
+    runs = _coordinate(group, run_dim, RUN_NAMES, "forecast_reference_time", "run_dim")
+    steps = _coordinate(group, step_dim, STEP_NAMES, "forecast_period", "step_dim")
+    base = TimeBase.of(group.arrays[runs].attrs)
+    if base is None:
+        units = group.arrays[runs].attrs.get("units")
+        raise InvalidRequestError(f"{runs} has units {units!r}, which are no times")
+    axes = ForecastAxes(
+        runs,
+        steps,
+        _nanoseconds(_values(group, runs, storage_options), base.unit_ns),
+        _nanoseconds(_values(group, steps, storage_options), _unit_ns(group, steps)),
+    )
+    picks = _picks(group, axes, base, after=after, offset=offset, run=run)
+    valid_time = _valid_times(picks, str(group.arrays[runs].attrs["units"]), base.calendar)
+    return axes.view(group, picks, valid_time)
+
+
+def _picks(
+    group: VirtualGroup,
+    axes: ForecastAxes,
+    base: TimeBase,
+    *,
+    after: str | None,
+    offset: str | None,
+    run: str | None,
+) -> Picks:
+    if offset is not None:
+        return axes.at_offset(_duration_ns(offset))
+    if run is not None:
+        return axes.of_run(_run_number(axes, base, run))
+    picks = axes.best(axes.there(group), 0 if after is None else _duration_ns(after))
+    if not picks.run.size:
+        raise InvalidRequestError(f"no step is {after} ahead or more")
+    return picks
+
+
+def _run_number(axes: ForecastAxes, base: TimeBase, run: str) -> int:
+    if run == "latest":
+        return int(np.argmax(axes.runs_ns))
+    asked = TimeBase.of({"units": f"seconds since {run}", "calendar": base.calendar})
+    if asked is None:
+        raise InvalidRequestError(f"{run!r} is no time: write it like 2022-03-01T12:00, or latest")
+    (numbers,) = np.nonzero(axes.runs_ns == asked.epoch_ns - base.epoch_ns)
+    if not numbers.size:
+        raise InvalidRequestError(f"no run of {run}; there are {len(axes.runs_ns)} others")
+    return int(numbers[0])
+
+
+def _coordinate(
+    group: VirtualGroup, asked: str | None, names: tuple[str, ...], standard: str, option: str
+) -> str:
+    """The name of the coordinate of runs, or of steps."""
+    own = [name for name, array in group.arrays.items() if array.dims == (name,)]
+    if asked is not None:
+        if asked not in own:
+            raise InvalidRequestError(f"no coordinate {asked!r}; there are {', '.join(own)}")
+        return asked
+    called = [name for name in own if group.arrays[name].attrs.get("standard_name") == standard]
+    usual = [name for name in names if name in own]
+    for name in (*called, *usual):
+        return name
+    raise InvalidRequestError(
+        f"no coordinate has the standard name {standard} or is called {' or '.join(names)}:"
+        f" say which it is ({option}=...); there are {', '.join(own)}"
+    )
+
+
+def _values(
+    group: VirtualGroup, name: str, storage_options: Mapping[str, Any] | None
+) -> NDArray[Any]:
+    return reader_for(storage_options).read(group.arrays[name], name=name)
+
+
+def _unit_ns(group: VirtualGroup, name: str) -> int:
+    units = str(group.arrays[name].attrs.get("units", ""))
+    known = UNIT_NS.get(units.lower())
+    if known is None:
+        raise InvalidRequestError(f"{name} has units {units!r}, which are no durations")
+    return known
+
+
+def _nanoseconds(values: NDArray[Any], unit_ns: int) -> Int64Array:
+    if values.dtype.kind in "iu":
+        return values.astype(np.int64) * np.int64(unit_ns)
+    nanoseconds: Int64Array = np.rint(values.astype(np.float64) * unit_ns).astype(np.int64)
+    return nanoseconds
+
+
+def _duration_ns(text: str) -> int:
+    amount = _AMOUNT.fullmatch(text.strip())
+    if amount is not None:
+        return round(float(amount[1]) * _SECONDS[amount[2]] * 10**9)
+    return round(duration_seconds(text) * 10**9)
+
+
+def _valid_times(picks: Picks, units: str, calendar: str) -> VirtualArray:
+    """The coordinate of valid times, in the largest unit of whole numbers up to hours."""
+    unit_ns = next(ns for ns in (3600 * 10**9, 10**9, 1) if not (picks.valid_ns % ns).any())
+    attrs = {
+        "standard_name": "time",
+        "units": units_with(units, unit_ns),
+        "calendar": calendar,
+    }
+    return VirtualArray.from_numpy(picks.valid_ns // unit_ns, (VALID_TIME,), attrs)

@@ -1,0 +1,139 @@
+"""Forecasts along valid times, against what xarray picks by label."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import gridref
+from gridref.errors import InvalidRequestError
+
+RUNS = np.array(["2022-03-01T00", "2022-03-01T12", "2022-03-02T00"], "M8[ns]")
+STEPS = np.array([0, 6, 12, 18, 24], "m8[h]").astype("m8[ns]")
+
+
+@pytest.fixture(scope="module")
+def cube(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three runs, a file each; the last one lacks its last steps: they were not computed yet."""
+    folder = tmp_path_factory.mktemp("forecasts")
+    for number, run in enumerate(RUNS):
+        n_steps = 5 if number < 2 else 2
+        values = 100.0 * number + np.arange(n_steps * 6).reshape(1, n_steps, 2, 3)
+        ds = xr.Dataset(
+            {
+                "t2m": (("time", "step", "y", "x"), values, {"units": "K"}),
+                "orography": (("y", "x"), np.ones((2, 3))),
+                "ensemble_size": (("time",), [10 + number]),
+            },
+            {"time": [run], "step": STEPS[:n_steps], "x": [1, 2, 3]},
+        )
+        encoding: dict[str, Any] = {
+            "t2m": {"zlib": True, "chunksizes": (1, 1, 2, 3)},
+            "time": {"units": "hours since 2022-01-01", "dtype": "i4"},
+            "step": {"units": "hours", "dtype": "i4"},
+        }
+        ds.to_netcdf(folder / f"run{number}.nc", encoding=encoding)
+    catalog = folder / "cube.gridref"
+    gridref.build(f"{folder}/*.nc", catalog, "time", join="outer")
+    return catalog
+
+
+def opened(catalog: Any, **options: Any) -> xr.Dataset:
+    return xr.open_dataset(catalog, engine="gridref", decode_timedelta=True, **options)
+
+
+def picked(cube: Path, pairs: list[tuple[int, int]]) -> xr.DataArray:
+    """What xarray says of (run, step in hours)."""
+    whole = opened(cube)
+    parts = [whole.t2m.sel(time=RUNS[run], step=np.timedelta64(step, "h")) for run, step in pairs]
+    valid = [RUNS[run] + np.timedelta64(step, "h") for run, step in pairs]
+    return xr.concat(parts, xr.Variable("valid_time", valid), coords="minimal", compat="override")
+
+
+def assert_shows(view: gridref.VirtualGroup, cube: Path, pairs: list[tuple[int, int]]) -> None:
+    expected = picked(cube, pairs).load()
+    found = opened(view)
+    assert found.t2m.dims == ("valid_time", "y", "x")
+    np.testing.assert_array_equal(found.t2m.values, expected.values)
+    assert not np.isnan(found.t2m.values).any()
+    np.testing.assert_array_equal(found.valid_time.values, expected.valid_time.values)
+    np.testing.assert_array_equal(found.coords["time"].values, [RUNS[run] for run, _ in pairs])
+    steps = [np.timedelta64(step, "h") for _, step in pairs]
+    np.testing.assert_array_equal(found.coords["step"].values, np.array(steps, "m8[ns]"))
+    assert found.ensemble_size.values.tolist() == [10 + run for run, _ in pairs]
+    xr.testing.assert_equal(found.orography.drop_vars(["x"]), opened(cube).orography.drop_vars("x"))
+
+
+BEST = [(0, 0), (0, 6), (1, 0), (1, 6), (2, 0), (2, 6), (1, 24)]
+
+
+def test_the_best_series_takes_the_newest_run_that_has_a_time(cube: Path) -> None:
+    whole = gridref.open_catalog(cube)
+    assert_shows(gridref.forecast(cube), cube, BEST)
+    assert_shows(gridref.forecast(whole), cube, BEST)
+
+
+def test_spin_up_is_left_to_older_runs(cube: Path) -> None:
+    expected = [(0, 12), (0, 18), (1, 12), (1, 18), (1, 24)]
+    assert_shows(gridref.forecast(cube, after="12h"), cube, expected)
+
+
+@pytest.mark.parametrize("offset", ["6h", "PT6H", "0.25d", "360 min"])
+def test_one_offset_of_all_runs(cube: Path, offset: str) -> None:
+    assert_shows(gridref.forecast(cube, offset=offset), cube, [(0, 6), (1, 6), (2, 6)])
+
+
+@pytest.mark.parametrize(("run", "number"), [("2022-03-01T12:00", 1), ("2022-03-01", 0)])
+def test_one_run(cube: Path, run: str, number: int) -> None:
+    pairs = [(number, step) for step in (0, 6, 12, 18, 24)]
+    assert_shows(gridref.forecast(cube, run=run), cube, pairs)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"offset": "5h"}, "no step is 5h; there are 0h, 6h, 12h, 18h, 24h"),
+        ({"run": "2022-03-01T01:00"}, "no run of 2022-03-01T01:00"),
+        ({"run": "yesterday"}, "'yesterday' is no time"),
+        ({"after": "30h"}, "no step is 30h ahead or more"),
+        ({"after": "soon"}, "'soon' is no duration"),
+        ({"offset": "6h", "run": "latest"}, "ask for one view"),
+        ({"step_dim": "lead"}, "no coordinate 'lead'; there are"),
+        ({"run_dim": "step"}, "step has units 'hours', which are no times"),
+        ({"step_dim": "x"}, "x has units '', which are no durations"),
+    ],
+)
+def test_what_cannot_be_shown_is_said(cube: Path, asked: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidRequestError, match=message):
+        gridref.forecast(cube, **asked)
+
+
+def test_the_command_keeps_views_as_names_in_the_catalog(cube: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "kept.gridref"
+    command = [sys.executable, "-m", "gridref", "forecast"]
+    subprocess.run([*command, str(cube), "--name", "best", "-o", str(kept)], check=True)
+    run = [*command, str(kept), "--run", "latest", "--name", "latest", "-o", str(kept)]
+    told = subprocess.run(run, check=True, capture_output=True, text=True).stdout
+    assert told == f"5 valid times in group latest of {kept}\n"
+    np.testing.assert_array_equal(opened(kept).t2m.values, opened(cube).t2m.values)
+    best = xr.open_zarr(gridref.open_store(kept), group="best", chunks=None)
+    np.testing.assert_array_equal(best.t2m.values, picked(cube, BEST).values)
+    latest = opened(kept, group="latest")
+    np.testing.assert_array_equal(latest.t2m.values[:2], picked(cube, [(2, 0), (2, 6)]))
+    assert np.isnan(latest.t2m.values[2:]).all()
+
+
+def test_the_command_says_what_is_wrong_in_a_line(cube: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "gridref", "forecast", str(cube), "--offset", "7h"]
+    done = subprocess.run(
+        [*command, "-o", str(tmp_path / "no.gridref")], check=False, capture_output=True, text=True
+    )
+    assert done.returncode != 0
+    assert "no step is 7h" in done.stderr
+    assert not (tmp_path / "no.gridref").exists()
