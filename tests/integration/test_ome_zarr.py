@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,10 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 import tifffile
+import xarray as xr
 from numpy.typing import NDArray
 
 import gridref
 from gridref.adapters.http import create_app
+from gridref.errors import CombineError, InvalidRequestError
 from tests.uvicorn_server import running
 
 io = pytest.importorskip("ome_zarr.io")
@@ -117,3 +121,133 @@ def test_a_stack_of_images_along_time(tmp_path: Path) -> None:
         (node,) = nodes_of(f"{site}/film/portable")
         np.testing.assert_array_equal(node.data[0].compute(), images)
     assert [axis["type"] for axis in node.metadata["axes"]] == ["time", "channel", "space", "space"]
+
+
+WELLS = {("A", "1"): 2, ("A", "2"): 2, ("B", "12"): 1}
+"""Wells of a plate, and how many fields each has."""
+
+
+def field_of(row: str, column: str, field: int, *shape: int) -> NDArray[np.uint16]:
+    seed = [ord(row), int(column), field]
+    return np.random.default_rng(seed).integers(0, 4096, shape, np.uint16)
+
+
+def stitched(*shape: int) -> NDArray[np.uint16]:
+    """First fields of all wells as ome-zarr-py shows a plate; wells that are not there are 0."""
+    columns = sorted({column for _, column in WELLS}, key=int)
+    rows = sorted({row for row, _ in WELLS})
+    return np.block(
+        [
+            [
+                field_of(row, column, 0, *shape)
+                if (row, column) in WELLS
+                else np.zeros(shape, "u2")
+                for column in columns
+            ]
+            for row in rows
+        ]
+    )
+
+
+@pytest.fixture
+def plate(tmp_path: Path) -> Path:
+    """A file for each field, of two channels."""
+    folder = tmp_path / "plate1"
+    folder.mkdir()
+    for (row, column), n_fields in WELLS.items():
+        for field in range(n_fields):
+            name = folder / f"exp_{row}{int(column):02}_s{field}.ome.tif"
+            channels = {"axes": "CYX", "Channel": {"Name": ["DAPI", "GFP"]}}
+            image = field_of(row, column, field, 2, 24, 32)
+            tifffile.imwrite(name, image, metadata=channels, compression="zlib")
+    return folder
+
+
+def test_a_plate_without_any_option_but_the_layout(plate: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "gridref", "build", str(plate), "--layout", "plate"]
+    done = subprocess.run(
+        [*command, "-o", str(tmp_path / "plate.gridref")],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    with running(create_app({"plate": tmp_path / "plate.gridref"})) as site:
+        address = f"{site}/plate/portable"
+        (node,) = nodes_of(address)
+        np.testing.assert_array_equal(node.data[0].compute(), stitched(2, 24, 32))
+        assert node.metadata["metadata"]["plate"]["name"] == "plate1"
+        (well,) = nodes_of(f"{address}/A/2")
+        both = [field_of("A", "2", field, 2, 24, 32) for field in range(2)]
+        np.testing.assert_array_equal(well.data[0].compute(), np.concatenate(both, axis=-1))
+        (image,) = nodes_of(f"{address}/B/12/0")
+        np.testing.assert_array_equal(image.data[0].compute(), field_of("B", "12", 0, 2, 24, 32))
+        assert image.metadata["channel_names"] == ["DAPI", "GFP"]
+    hcs = pytest.importorskip("ome_zarr_models.v05.hcs")
+    attrs = gridref.open_catalog(tmp_path / "plate.gridref").attrs["ome"]
+    assert len(hcs.HCSAttrs.model_validate(attrs).plate.wells) == len(WELLS)
+
+
+def test_a_plate_as_one_array(plate: Path, tmp_path: Path) -> None:
+    gridref.build(plate, tmp_path / "plate.gridref", layout="plate")
+    with xr.open_dataset(tmp_path / "plate.gridref", engine="gridref", group="cube") as cube:
+        assert cube.image.dims == ("well", "field", "c", "y", "x")
+        for (row, column), n_fields in WELLS.items():
+            for field in range(2):
+                shown = cube.image.sel(well=f"{row}{int(column):02}", field=field)
+                if field < n_fields:
+                    np.testing.assert_array_equal(shown, field_of(row, column, field, 2, 24, 32))
+                else:
+                    assert np.isnan(shown).all()
+
+
+def test_planes_in_files_of_their_own(tmp_path: Path) -> None:
+    """As Operetta and ImageXpress write them: a file for each channel and depth, rows by number."""
+    folder = tmp_path / "operetta"
+    folder.mkdir()
+    for (row, column), n_fields in WELLS.items():
+        for field in range(n_fields):
+            image = field_of(row, column, field, 2, 3, 24, 32)
+            for c, z in np.ndindex(2, 3):
+                number = ord(row) - 64
+                name = f"r{number:02}c{int(column):02}f{field:02}p{z:02}-ch{c + 1}.tiff"
+                tifffile.imwrite(folder / name, image[c, z], metadata=None)
+    pattern = "r{row}c{column}f{field}p{z}-ch{c}.tiff"
+    with pytest.raises(InvalidRequestError, match="takes its dimensions from the pattern"):
+        gridref.build(folder, tmp_path / "no.gridref", layout="plate", stack="c")
+    with pytest.raises(CombineError, match=r"field 0 of well A1 is in 6 files; fields of the patt"):
+        gridref.build(folder, tmp_path / "no.gridref", layout="plate")
+    gridref.build(folder, tmp_path / "plate.gridref", layout="plate", pattern=pattern)
+    with running(create_app({"plate": tmp_path / "plate.gridref"})) as site:
+        (node,) = nodes_of(f"{site}/plate/portable/A/1/1")
+        np.testing.assert_array_equal(node.data[0].compute(), field_of("A", "1", 1, 2, 3, 24, 32))
+        assert [axis["name"] for axis in node.metadata["axes"]] == ["c", "z", "y", "x"]
+        (whole,) = nodes_of(f"{site}/plate/portable")
+        np.testing.assert_array_equal(whole.data[0].compute(), stitched(2, 3, 24, 32))
+    later = folder / "r03c01f00p00-ch1.tiff"
+    tifffile.imwrite(later, np.zeros((24, 32), "u2"))
+    with pytest.raises(InvalidRequestError, match="plates do not grow"):
+        gridref.open_catalog(tmp_path / "plate.gridref").append(str(later))
+
+
+def test_a_plate_of_pyramids(tmp_path: Path) -> None:
+    folder = tmp_path / "slides"
+    folder.mkdir()
+    levels = {
+        well: write_pyramid(folder / f"{well}.ome.tif", values(3, 64, 96) + n, 2)
+        for n, well in enumerate(("C03", "C04"))
+    }
+    gridref.build(folder, tmp_path / "plate.gridref", layout="plate", pattern="{well}.ome.tif")
+    with running(create_app({"plate": tmp_path / "plate.gridref"})) as site:
+        (node,) = nodes_of(f"{site}/plate/portable")
+        for level, shown in enumerate(node.data):
+            both = [levels[well][level] for well in ("C03", "C04")]
+            np.testing.assert_array_equal(shown.compute(), np.concatenate(both, axis=-1))
+
+
+def test_names_without_a_well(tmp_path: Path) -> None:
+    tifffile.imwrite(tmp_path / "cells.tif", np.zeros((8, 8), "u2"))
+    with pytest.raises(InvalidRequestError, match="the name says no well like B02"):
+        gridref.build(tmp_path / "cells.tif", tmp_path / "no.gridref", layout="plate")
+    with pytest.raises(InvalidRequestError, match="'cells' is no well like B02"):
+        gridref.build(
+            tmp_path / "cells.tif", tmp_path / "no.gridref", layout="plate", pattern="{well}.tif"
+        )

@@ -11,7 +11,15 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Channel", "axes_order", "axis_type", "image_attributes", "omero"]
+__all__ = [
+    "Channel",
+    "axes_order",
+    "axis_type",
+    "image_attributes",
+    "omero",
+    "plate_attributes",
+    "well_attributes",
+]
 
 VERSION = "0.5"
 
@@ -165,3 +173,40 @@ def omero(channels: Sequence[Channel], dtype: np.dtype[Any], bits: int | None = 
             entry["window"] = {"min": int(info.min), "max": top, "start": int(info.min), "end": top}
         entries.append(entry)
     return {"channels": entries, "rdefs": {"model": "greyscale" if len(entries) == 1 else "color"}}
+
+
+def plate_attributes(name: str, wells: Sequence[tuple[str, str]], n_fields: int) -> dict[str, Any]:
+    """What the group of a plate says of its wells.
+
+    Parameters
+    ----------
+    name
+        Name of the plate.
+    wells
+        Row and column of each; the group of a well lies at ``row/column``.
+    n_fields
+        Most fields of a well.
+    """
+    rows = sorted({row for row, _ in wells}, key=lambda row: (len(row), row))
+    columns = sorted({column for _, column in wells}, key=lambda column: (len(column), column))
+    plate = {
+        "name": name,
+        "rows": [{"name": row} for row in rows],
+        "columns": [{"name": column} for column in columns],
+        "wells": [
+            {
+                "path": f"{row}/{column}",
+                "rowIndex": rows.index(row),
+                "columnIndex": columns.index(column),
+            }
+            for row, column in wells
+        ],
+        "field_count": n_fields,
+    }
+    return {"ome": {"version": VERSION, "plate": plate}}
+
+
+def well_attributes(fields: Sequence[str]) -> dict[str, Any]:
+    """What the group of a well says of its fields, by the names of their groups."""
+    images = [{"path": field} for field in fields]
+    return {"ome": {"version": VERSION, "well": {"images": images}}}

@@ -59,7 +59,8 @@ def changed(
             " the catalog again"
         )
     if job.layout.layout is not None or job.layout.mosaic:
-        kind = "files of differing length" if job.layout.layout is not None else "tiles of a mosaic"
+        kinds = {None: "tiles of a mosaic", "plate": "images of a plate"}
+        kind = kinds.get(job.layout.layout, "files of differing length")
         raise InvalidRequestError(
             f"{kind} are not replaced or removed one by one: build the catalog again"
         )

@@ -77,6 +77,8 @@ def added(
     CombineError
         With every problem, where they do not fit.
     """
+    if job.layout.layout == "plate":
+        raise InvalidRequestError("plates do not grow: build the catalog anew with all files")
     dim = job.layout.stack or job.layout.concat_dim
     grows = isinstance(dim, str) and not job.layout.mosaic and job.layout.layout is None
     if base.root.snapshot.pending and (job.layout.is_cube(base.group) or not grows):
@@ -101,7 +103,7 @@ def added(
 def declared(base: Base, dim: str, labels: ArrayLike, job: Job, read: Read) -> Grown | None:
     """What becomes of a catalog with labels whose files are still to come; None if it has all."""
     grows = job.layout.stack or job.layout.concat_dim
-    if grows != dim or job.layout.layout is not None:
+    if grows != dim or job.layout.layout is not None or job.layout.mosaic:
         raise InvalidRequestError(f"the catalog grows along {grows!r}, not {dim!r}")
     groups = declared_groups(base.group, dim, labels, read)
     if not groups:

@@ -27,6 +27,7 @@ from gridref.options import check_choice, refuses_unknown
 from gridref.workflows.cubes import combine_by_coords, combine_nested, is_ragged, nested_alike
 from gridref.workflows.label_sources import Labels, check_labels, labelled_files, without_attribute
 from gridref.workflows.labels import LabelPattern
+from gridref.workflows.plates import combine_plate_files
 from gridref.workflows.tiles import VARIABLE, labelled_tiles
 
 __all__ = ["Layout"]
@@ -73,7 +74,10 @@ class Layout:
         after the other, with the number of each file's in ``row_size`` (CF conventions, 9.3.3);
         ``"padded"`` gives each file a row, as long as the longest. `concat_dim` then is the
         dimension whose length differs, and `stack` the one that counts the files; both are found
-        where they are None.
+        where they are None. ``"plate"`` lays microscopy images out by wells and fields, as OME-Zarr
+        does, by the fields ``{well}`` (or ``{row}`` and ``{column}``) and ``{field}`` of `pattern`;
+        other fields, like ``{c}`` and ``{z}``, are dimensions of the images. Without a pattern the
+        usual forms of names are known.
 
     Raises
     ------
@@ -88,12 +92,14 @@ class Layout:
     pattern_of: str | None = None
     labels: Labels | None = None
     mosaic: bool = False
-    layout: Literal["ragged", "padded"] | None = None
+    layout: Literal["ragged", "padded", "plate"] | None = None
     yes: bool = False
 
     def __post_init__(self) -> None:
         if self.layout is not None:
-            check_choice("layout", self.layout, ("ragged", "padded"))
+            check_choice("layout", self.layout, ("ragged", "padded", "plate"))
+            if self.layout == "plate" and (self.stack or self.concat_dim):
+                raise InvalidRequestError("layout='plate' takes its dimensions from the pattern")
             if self.mosaic:
                 raise InvalidRequestError(f"layout={self.layout!r} is another one than a mosaic")
         elif self.concat_dim and (self.stack or self.mosaic):
@@ -190,6 +196,8 @@ class Layout:
         mosaic_options: MosaicOptions,
     ) -> Combination:
         """Combine files that follow each other along one way, or alone."""
+        if self.layout == "plate":
+            return combine_plate_files(list(scanned), self._parsed_pattern(), read, rules)
         if self.layout is not None:
             return self.combine_ragged(self.labelled(scanned), read, rules)
         if self.mosaic:

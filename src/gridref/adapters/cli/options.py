@@ -150,7 +150,7 @@ BUILD_OPTIONS: Mapping[str, Any] = {
     "mosaic": _option(bool, "Lay the files out by their georeferencing.", _LAYOUT, "--mosaic"),
     "layout": _text(
         "Trajectories, profiles, swaths of differing length: ragged (all samples one after the"
-        " other), padded (a row each).",
+        " other), padded (a row each). Microscopy: plate (wells and fields).",
         _LAYOUT,
     ),
     "x": _text("Dimension of the columns of a mosaic: x.", _LAYOUT),
