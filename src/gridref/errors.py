@@ -322,6 +322,7 @@ PROBLEM_CAUSES = frozenset(
         "resolution-differs",
         "rotated",
         "shape-differs",
+        "spacing-differs",
         "time-units-differ",
         "unexpected",
         "units-differ",

@@ -64,6 +64,7 @@ CAUSES = {
     "resolution-differs",
     "rotated",
     "shape-differs",
+    "spacing-differs",
     "time-units-differ",
     "unexpected",
     "units-differ",

@@ -24,6 +24,7 @@ from gridref.workflows.chunk_checksums import with_checksums
 from gridref.workflows.cubes import flat, nested_urls
 from gridref.workflows.expecting import Expected, as_expected
 from gridref.workflows.failures import Failures
+from gridref.workflows.grouping import laid_out_in_groups
 from gridref.workflows.identity import with_identity
 from gridref.workflows.layout import Layout
 from gridref.workflows.opening import reader_for
@@ -228,7 +229,10 @@ class Job:
         )
         read = reader_for(storage_options).read
         job = self
-        if len(ordered) > 1 and not self.layout.is_asked_for:
+        if self.layout.in_groups:
+            files_held = list(scanned)
+            done = laid_out_in_groups(files_held, self.layout, read, self.rules, self.mosaic)
+        elif len(ordered) > 1 and not self.layout.is_asked_for:
             take_first = self.layout.yes
             found, done = laid_out_by_itself(list(scanned), read, self.rules, take_first=take_first)
             job = replace(self, layout=Layout(**found), recipe={**self.recipe, **found})

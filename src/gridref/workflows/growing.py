@@ -86,6 +86,10 @@ def added(
             "files are laid by other rules than along one dimension, while labels of"
             f" {' and '.join(base.root.snapshot.pending)} are declared ahead"
         )
+    if job.layout.in_groups:
+        raise InvalidRequestError(
+            "a catalog of groups by group_by= or split= does not grow: build it again"
+        )
     if job.layout.is_cube(base.group):
         before = base.group.replace(report=_of_catalog(base))
         return _all_written(job.layout.combine_cube(new, read, job.rules, [before]), base)

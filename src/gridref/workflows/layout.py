@@ -25,6 +25,7 @@ from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.options import check_choice, refuses_unknown
 from gridref.workflows.cubes import combine_by_coords, combine_nested, is_ragged, nested_alike
+from gridref.workflows.frequencies import spacing_problem
 from gridref.workflows.label_sources import Labels, check_labels, labelled_files, without_attribute
 from gridref.workflows.labels import LabelPattern
 from gridref.workflows.plates import combine_plate_files
@@ -69,6 +70,12 @@ class Layout:
     yes
         Of several layouts that files may have where none is asked for, take the first; by default
         they are listed in an error.
+    group_by
+        Files of each kind are laid out by themselves, into a group of that name: a field of
+        `pattern`, or an attribute.
+    split
+        ``"frequency"`` does so by how often there are values: the attribute ``frequency``, or the
+        spacing of the times (``daily``, ``monthly``, ``6hourly``; ``fixed`` without times).
     layout
         For trajectories, profiles or swaths of differing length: ``"ragged"`` lays all samples one
         after the other, with the number of each file's in ``row_size`` (CF conventions, 9.3.3);
@@ -94,6 +101,8 @@ class Layout:
     mosaic: bool = False
     layout: Literal["ragged", "padded", "plate"] | None = None
     yes: bool = False
+    group_by: str | None = None
+    split: Literal["frequency"] | None = None
 
     def __post_init__(self) -> None:
         if self.layout is not None:
@@ -111,6 +120,10 @@ class Layout:
         placed = self.combine == "nested" or (self.mosaic and self.labels)
         if (self.pattern or self.labels) and placed:
             raise InvalidRequestError("labels are of files that lie along dimensions by them")
+        if self.split is not None:
+            check_choice("split", self.split, ("frequency",))
+        if self.in_groups and self.combine == "nested":
+            raise InvalidRequestError("lists of lists of files are not told apart into groups")
         check_labels(self.labels)
         if self.pattern_of and not self.pattern:
             raise InvalidRequestError("an attribute to find labels in needs their pattern")
@@ -128,6 +141,11 @@ class Layout:
         """Whether there is any way to lay several files out."""
         known = self.concat_dim or self.stack or self.mosaic or self.layout
         return bool(known or self.combine or self.pattern or self.labels)
+
+    @property
+    def in_groups(self) -> bool:
+        """Whether files of each kind make a group."""
+        return self.group_by is not None or self.split is not None
 
     @property
     def dims(self) -> tuple[str, ...]:
@@ -156,6 +174,11 @@ class Layout:
         pattern = self._parsed_pattern()
         groups, dims = labelled_files(scanned, pattern, self.pattern_of, self.labels)
         every = [*before, *groups]
+        spacing = spacing_problem(scanned, read) if rules.join == "exact" else None
+        if spacing is not None:
+            return Combination(
+                None, DriftReport((), tuple(file for file, _ in scanned)), (spacing,)
+            )
         if not self.dims:
             return combine_by_coords(every, dims, read=read, options=rules)
         unnamed = [dim for dim in dims if dim not in self.dims]

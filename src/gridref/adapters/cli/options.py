@@ -147,6 +147,10 @@ BUILD_OPTIONS: Mapping[str, Any] = {
     "yes": _option(
         bool, "Of several layouts that files may have, take the first.", _LAYOUT, "--yes", "-y"
     ),
+    "group_by": _text(
+        "A group for each kind of files: a field of the pattern, or an attribute.", _LAYOUT
+    ),
+    "split": _text("frequency: a group for each spacing of times, daily, monthly...", _LAYOUT),
     "mosaic": _option(bool, "Lay the files out by their georeferencing.", _LAYOUT, "--mosaic"),
     "layout": _text(
         "Trajectories, profiles, swaths of differing length: ragged (all samples one after the"

@@ -1,0 +1,100 @@
+"""Files of several kinds: a group for each frequency, field of names or attribute."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+from typer.testing import CliRunner
+
+import gridref
+from gridref.adapters.cli import app
+from gridref.errors import CombineError, InvalidRequestError
+
+DAYS = {"units": "days since 2001-01-01", "calendar": "standard"}
+MONTHS = [15.5, 45.0, 74.5, 105.0]
+
+
+def file(path: Path, name: str, times: Any, **attrs: Any) -> xr.Dataset:
+    values = np.add.outer(np.asarray(times, "f8"), np.arange(2.0))
+    dims = {"time": ("time", np.asarray(times, "f8"), DAYS), "x": [0, 1]}
+    ds = xr.Dataset({name: (("time", "x"), values)}, dims, attrs)
+    ds.to_netcdf(path)
+    return ds
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    """Two variables of days and one of months, in two files each; and one without times."""
+    for name in ("tas", "pr"):
+        file(tmp_path / f"{name}_day_1.nc", name, range(30), table="day")
+        file(tmp_path / f"{name}_day_2.nc", name, range(30, 60), table="day")
+    file(tmp_path / "tos_mon_1.nc", "tos", MONTHS[:2], table="mon")
+    file(tmp_path / "tos_mon_2.nc", "tos", MONTHS[2:], table="mon")
+    return tmp_path
+
+
+def groups(catalog: Path) -> dict[str, xr.Dataset]:
+    tree = xr.open_datatree(catalog, decode_times=False)
+    return {name: node.to_dataset().load() for name, node in tree.children.items()}
+
+
+def test_times_of_different_spacing_are_a_problem_with_two_ways_out(archive: Path) -> None:
+    with pytest.raises(CombineError, match=r"daily in 4 files.*monthly in 2 files") as caught:
+        gridref.build(archive / "*.nc", archive / "cube.gridref")
+    assert "split='frequency' puts each into a group, join='outer'" in str(caught.value)
+    gridref.build(archive / "*.nc", archive / "cube.gridref", join="outer", combine="by_coords")
+    with xr.open_dataset(archive / "cube.gridref", decode_times=False) as ds:
+        assert ds["tas"].sizes == {"time": 63, "x": 2}
+        np.testing.assert_array_equal(ds["tos"].sel(time=MONTHS)[:, 0], MONTHS)
+        assert int(ds["tos"].notnull().sum()) == 8
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({"split": "frequency"}, {"daily", "monthly"}),
+        ({"group_by": "table"}, {"day", "mon"}),
+        ({"group_by": "kind", "pattern": "_{kind:s}_{_:d}.nc"}, {"day", "mon"}),
+    ],
+)
+def test_a_group_for_each_kind(archive: Path, options: dict[str, str], names: set[str]) -> None:
+    catalog = archive / "cube.gridref"
+    group = gridref.build(archive / "*.nc", catalog, **options)
+    found = groups(catalog)
+    assert set(found) == names
+    daily, monthly = found[min(names)], found[max(names)]
+    assert set(daily.data_vars) == {"tas", "pr"}
+    with xr.open_mfdataset(sorted(archive.glob("*_day_*.nc")), decode_times=False) as expected:
+        xr.testing.assert_equal(daily, expected.load())
+    np.testing.assert_array_equal(monthly["tos"][:, 1], np.array(MONTHS) + 1)
+    assert {drift["variable"].partition("/")[0] for drift in group.report.drifts} <= names
+    with pytest.raises(InvalidRequestError, match="does not grow"):
+        gridref.open_catalog(catalog).append(file_after(archive))
+
+
+def file_after(folder: Path) -> Path:
+    file(folder / "tos_mon_3.nc", "tos", [135.5, 166.0], table="mon")
+    return folder / "tos_mon_3.nc"
+
+
+def test_on_the_command_line(archive: Path) -> None:
+    catalog = archive / "cube.gridref"
+    arguments = [str(archive / "*.nc"), "--split", "frequency"]
+    done = CliRunner().invoke(app, ["build", *arguments, "-o", str(catalog)])
+    assert done.exit_code == 0, done.output
+    assert set(groups(catalog)) == {"daily", "monthly"}
+    done = CliRunner().invoke(app, ["plan", *arguments], env={"COLUMNS": "160"})
+    assert "monthly" in done.output
+
+
+def test_files_that_do_not_say_their_kind_are_named(archive: Path) -> None:
+    file(archive / "zz_one_day.nc", "zz", [3.0])
+    with pytest.raises(InvalidRequestError, match=r"a single time.*group_by") as caught:
+        gridref.plan(archive / "*.nc", split="frequency")
+    assert "zz_one_day.nc" in str(caught.value)
+    with pytest.raises(InvalidRequestError, match="no field of the pattern and no attribute"):
+        gridref.plan(archive / "*.nc", group_by="table")
