@@ -72,8 +72,8 @@ kill: env ## kill writers of catalogs at N_KILLS (1000) random moments; KILL_SEE
 fuzz-hdf5: env ## fuzz the HDF5 scanner, guided by coverage, for MINUTES; see docs/fuzzing.md
 	$(BIN)/python -m tests.fuzz.fuzz_hdf5_scan --minutes $(MINUTES)
 
-attack: env ## attack catalogs and reads for MINUTES, with SEED; see docs/security.md
-	$(BIN)/python -m tests.fuzz.attack --minutes $(MINUTES) --seed $(SEED)
+attack: env ## attack all that is trusted for MINUTES, with SEED; ONLY some; see docs/security.md
+	$(BIN)/python -m tests.fuzz.attack --minutes $(MINUTES) --seed $(SEED) --only "$(ONLY)"
 
 mutate: env ## try the tests on small wrong changes to the code: MUTANTS a package, drawn by SEED
 	$(BIN)/python -m tests.mutation --mutants $(MUTANTS) --seed $(SEED) $(ARGS)

@@ -159,6 +159,12 @@ class Site:
             self._n_there -= 1
 
 
+class _Server(ThreadingHTTPServer):
+    @override
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: clients may go whenever they like."""
+
+
 @contextmanager
 def serving(site: Site) -> Iterator[Site]:
     """Serve a site on a free port of this machine."""
@@ -249,7 +255,7 @@ def serving(site: Site) -> Iterator[Site]:
                 self.send_header(name, value)
             self.end_headers()
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = _Server(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()

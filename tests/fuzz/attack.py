@@ -1,6 +1,7 @@
 """Attacks on all that gridref trusts, for so many minutes: ``make attack MINUTES=10 SEED=1``.
 
-Prints what was tried, what held and what broke, and ends with status 1 if anything did.
+All attacks get as much time. Prints what was tried, what held and what broke, and ends with status
+1 if anything did. The same seed tries the same, as far as it comes in the time.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import logging
+import resource
 import sys
 import tempfile
 import time
@@ -22,9 +24,16 @@ import gridref
 from gridref.errors import GridrefError
 from gridref.io import RetryPolicy, SourcePool, describe_source
 from tests.attack_doors import DOORS, is_told_by_http
-from tests.fuzz.catalog_attack import ATTACKS, attack, make_catalog
+from tests.fuzz.catalog_attack import ATTACKS, attack, make_catalog, read_all
+from tests.fuzz.client_attack import client_attack
+from tests.fuzz.process_attack import ForkAttack, KillAttack
 from tests.fuzz.reference_attack import attack_references, make_references
+from tests.fuzz.scanner_attack import scanner_attacks
+from tests.fuzz.source_attack import SourceAttack
 from tests.http_server import RANGE_FAULTS, Site, serving
+
+SECONDS = 30
+"""Longest time of an attempt, its making included; steps have limits of their own."""
 
 type Try = Callable[[int], str | None]
 """One attempt with a seed: what broke, if anything did."""
@@ -33,9 +42,10 @@ type Try = Callable[[int], str | None]
 def catalog_attacks(folder: Path) -> dict[str, Try]:
     """Changed catalogs through the own reader."""
     catalog = make_catalog(folder)
+    expected = read_all(catalog)
 
     def of(kind: str) -> Try:
-        return lambda seed: attack(catalog, kind, seed, folder)
+        return lambda seed: attack(catalog, kind, seed, folder, expected)
 
     return {f"catalog: {kind}": of(kind) for kind in ATTACKS}
 
@@ -90,18 +100,37 @@ def _is_ours(error: Exception) -> bool:
     return isinstance(error, GridrefError) or is_told_by_http(error)
 
 
-def run(attacks: dict[str, Try], minutes: float, seed: int) -> dict[str, Counter[str | None]]:
-    """Try all attacks in turn until the time is over."""
-    end, found = time.monotonic() + 60 * minutes, {name: Counter[str | None]() for name in attacks}
-    for number in itertools.count(seed * 1_000_000):
-        for name, attempt in attacks.items():
-            broke = attempt(number)
-            found[name][broke] += 1
-            if broke is not None:
-                print(f"BROKE {name}, attempt {number}: {broke}")
-        if time.monotonic() > end:
-            return found
-    raise AssertionError("counting has no end")
+def run(
+    attacks: dict[str, Try], minutes: float, seed: int
+) -> dict[str, tuple[Counter[str | None], float]]:
+    """Try all attacks until the time is over, each for as long; outcomes, and the longest one."""
+    end = time.monotonic() + 60 * minutes
+    found = {name: Counter[str | None]() for name in attacks}
+    spent, longest = dict.fromkeys(attacks, 0.0), dict.fromkeys(attacks, 0.0)
+    while time.monotonic() < end:
+        name = min(attacks, key=lambda name: spent[name])
+        number = seed * 100_000_000 + found[name].total()
+        began = time.monotonic()
+        broke = attacks[name](number)
+        took = time.monotonic() - began
+        if broke is None and took > SECONDS:
+            broke = f"it took {took:.0f} s"
+        spent[name] += took
+        longest[name] = max(longest[name], took)
+        found[name][broke] += 1
+        if broke is not None:
+            print(f"BROKE {name}, attempt {number}: {broke}", flush=True)
+    return {name: (found[name], longest[name]) for name in attacks}
+
+
+def show(found: dict[str, tuple[Counter[str | None], float]]) -> None:
+    """Print the table of what was tried."""
+    print(f"{'attack':32} {'tried':>8} {'held':>8} {'broke':>8} {'longest':>9}")
+    for title, (counts, longest) in found.items():
+        tried, held = counts.total(), counts[None]
+        print(f"{title:32} {tried:8} {held:8} {tried - held:8} {longest:7.1f} s")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+    print(f"most memory of the process: {peak:.0f} MiB")
 
 
 def main() -> int:
@@ -109,22 +138,31 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", default="", help="attacks whose names have this in them")
     arguments = parser.parse_args()
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("ignore")
-    with tempfile.TemporaryDirectory() as name, serving(Site()) as site:
+    with (
+        tempfile.TemporaryDirectory() as name,
+        serving(Site()) as site,
+        client_attack(Path(name, "clients")) as clients,
+    ):
         folder = Path(name)
         attacks = {
             **catalog_attacks(folder),
             **reference_attacks(folder / "references"),
             **server_attacks(folder, site),
+            **scanner_attacks(folder / "scanners"),
+            "sources: changed": SourceAttack(folder / "changed", checksums=False),
+            "sources: changed in secret": SourceAttack(folder / "secret", checksums=True),
+            "clients: strange requests": clients,
+            "writers: killed": KillAttack(folder / "killed"),
+            "readers: forked": ForkAttack(folder / "forked"),
         }
-        found = run(attacks, arguments.minutes, arguments.seed)
-    print(f"{'attack':32} {'tried':>8} {'held':>8} {'broke':>8}")
-    for title, counts in found.items():
-        tried, held = counts.total(), counts[None]
-        print(f"{title:32} {tried:8} {held:8} {tried - held:8}")
-    return int(any(set(counts) - {None} for counts in found.values()))
+        chosen = {title: attack for title, attack in attacks.items() if arguments.only in title}
+        found = run(chosen, arguments.minutes, arguments.seed)
+    show(found)
+    return int(any(set(counts) - {None} for counts, _ in found.values()))
 
 
 if __name__ == "__main__":

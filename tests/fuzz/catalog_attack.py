@@ -71,9 +71,14 @@ def read_all(catalog: Path) -> Values:
     return {name: np.asarray(reader.read(array, ...)) for name, array in group.arrays.items()}
 
 
-def attack(catalog: Path, kind: str, seed: int, copies: Path) -> str | None:
-    """Change a copy of a catalog in one way, and read it; what went wrong, if anything did."""
-    expected = read_all(catalog)
+def attack(
+    catalog: Path, kind: str, seed: int, copies: Path, expected: Values | None = None
+) -> str | None:
+    """Change a copy of a catalog in one way, and read it; what went wrong, if anything did.
+
+    `expected` are its values, read if they are not given.
+    """
+    expected = expected or read_all(catalog)
     changed = copies / "changed.gridref"
     shutil.rmtree(changed, ignore_errors=True)
     shutil.copytree(catalog, changed)

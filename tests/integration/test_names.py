@@ -119,3 +119,13 @@ def test_an_array_larger_than_memory_is_an_error_of_ours(tmp_path):
     for name in ("v", "w"):
         with pytest.raises(InvalidRequestError, match="more than there is memory"):
             group[name][...]
+
+
+def test_elements_of_very_many_bytes_are_refused(tmp_path):
+    array = {"shape": [4], "chunks": [2], "dtype": "<U99999999", "fill_value": 0, "order": "C"}
+    array |= {"filters": None, "compressor": None, "zarr_format": 2}
+    path = tmp_path / "refs.json"
+    refs = {".zgroup": json.dumps({"zarr_format": 2}), "v/.zarray": json.dumps(array)}
+    path.write_text(json.dumps({"version": 1, "refs": refs}))
+    with pytest.raises(UnsupportedFeatureError, match="elements of 399999996 bytes"):
+        gridref.scan(path)

@@ -55,7 +55,12 @@ def with_inline(n_bytes, n_rows):
         values = pa.DictionaryArray.from_arrays(
             pa.array(np.zeros(n_rows, np.int32)), pa.array([bytes(n_bytes)], pa.large_binary())
         )
-        return table.set_column(place, "inline", values)
+        table = table.set_column(place, "inline", values)
+        for name, value in (("state", 2), ("length", n_bytes), ("offset_step", 0)):
+            place = table.schema.get_field_index(name)
+            numbers = pa.array(np.full(n_rows, value), table.schema.field(name).type)
+            table = table.set_column(place, table.schema.field(name), numbers)
+        return table
 
     return change
 
@@ -64,11 +69,19 @@ def with_inline(n_bytes, n_rows):
     ("change", "settings", "reason"),
     [
         (repeated(3_000_000), {"row_group_size": 3_000_000}, "rows, more than 65536"),
-        (with_inline(2**20, 5_000), {"use_dictionary": ["inline"]}, "inline bytes are encoded as"),
         (
-            with_inline(2**20, 1),
-            {"use_dictionary": False, "column_encoding": {"inline": "DELTA_BYTE_ARRAY"}},
-            "inline bytes are encoded as",
+            with_inline(2**20, 5_000),
+            {"use_dictionary": ["inline"], "store_schema": False},
+            "stands for",
+        ),
+        (
+            with_inline(2**20, 200),
+            {
+                "use_dictionary": False,
+                "column_encoding": {"inline": "DELTA_BYTE_ARRAY"},
+                "store_schema": False,
+            },
+            "stands for",
         ),
     ],
 )

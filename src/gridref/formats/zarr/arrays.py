@@ -13,6 +13,7 @@ from gridref.errors import UnsupportedFeatureError
 from gridref.formats.zarr.files import ChunkFiles
 from gridref.formats.zarr.shards import Chain, ChunkRanges, inner_ranges, split_chain
 from gridref.formats.zarr.times import without_times
+from gridref.formats.zarr.version2 import check_element_size
 from gridref.model.array import BlockTable, VirtualArray
 from gridref.model.encoding import Encoding
 from gridref.model.grid import ChunkGrid, GridAxis
@@ -50,6 +51,7 @@ def virtual_array(
     UnsupportedFeatureError
         For codecs that cannot be decoded, or too many chunks.
     """
+    check_element_size(metadata.dtype)
     chain = split_chain(metadata.codecs, _any_chunk_shape(metadata.grid))
     for codec in chain.codecs:
         reason = why_not(codec)

@@ -17,7 +17,9 @@ from gridref.model.encoding import Codec, bytes_codec, transpose_codec
 from gridref.model.grid import ChunkGrid
 from gridref.model.zarr_metadata import ArrayMetadata
 
-__all__ = ["array_metadata_v2"]
+__all__ = ["array_metadata_v2", "check_element_size"]
+
+_MAX_ELEMENT_BYTES = 2**24
 
 _BYTES_FILTERS = {"shuffle", "fletcher32", "zlib", "gzip", "zstd", "blosc", "lz4", "bz2", "lzma"}
 _BYTES_FILTERS.add("grib")  # kerchunk's, which asks eccodes
@@ -52,6 +54,7 @@ def array_metadata_v2(document: Mapping[str, Any], attrs: Mapping[str, Any]) -> 
         shape, chunks = list(document["shape"]), list(document["chunks"])
         filters = list(document.get("filters") or [])
         stored = _dtype(document["dtype"], filters)
+        check_element_size(stored)
         codecs = _codecs(stored, filters, document.get("compressor"), document["order"], len(shape))
         dtype = stored.newbyteorder("=") if stored.kind != "T" else stored
         rest = dict(attrs)
@@ -65,6 +68,20 @@ def array_metadata_v2(document: Mapping[str, Any], attrs: Mapping[str, Any]) -> 
         raise SourceFormatError(f"bad Zarr v2 array metadata: {error!r}") from error
     names = None if dims is None else tuple(dims)
     return ArrayMetadata(dtype, grid, codecs, fill, names, rest, separator, "")
+
+
+def check_element_size(dtype: np.dtype[Any]) -> None:
+    """Refuse elements so large that few of them are more than there is memory for.
+
+    Raises
+    ------
+    UnsupportedFeatureError
+        Saying how large they are.
+    """
+    if dtype.itemsize > _MAX_ELEMENT_BYTES:
+        raise UnsupportedFeatureError(
+            f"elements of {dtype.itemsize} bytes, more than {_MAX_ELEMENT_BYTES}"
+        )
 
 
 def _dtype(declared: Any, filters: list[Any]) -> np.dtype[Any]:
