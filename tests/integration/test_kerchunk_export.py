@@ -201,6 +201,42 @@ def test_exported_catalogs_open_with_the_engine_of_kerchunk(name: str, tmp_path:
     assert sorted(tmp_path.iterdir()) == sorted([catalog, output])
 
 
+def test_templates_and_small_chunks(tmp_path: Path) -> None:
+    month, catalog, output = (
+        SAMPLES / "daily_2023-01.nc",
+        tmp_path / "a.gridref",
+        tmp_path / "r.json",
+    )
+    gridref.write_catalog(gridref.scan(month), catalog)
+    told = run_export(catalog, output, "--templates", "--inline-threshold", "1500")
+    assert told.returncode == 0, told.stderr
+    document = json.loads(output.read_bytes())
+    assert document["templates"] == {"u0": str(month)}
+    ranges = [held for held in document["refs"].values() if isinstance(held, list)]
+    assert {held[0] for held in ranges} == {"{{u0}}"}
+    assert min(held[2] for held in ranges) >= 1500
+    plain = to_kerchunk(gridref.scan(month))["refs"]
+    assert len(ranges) == sum(isinstance(r, list) and r[2] >= 1500 for r in plain.values())
+    expected = xr.open_dataset(month, engine="netcdf4").compute()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        xr.testing.assert_equal(xr.open_dataset(str(output), engine="kerchunk"), expected)
+    again = gridref.open_store(gridref.scan(output, allow=str(SAMPLES)))
+    xr.testing.assert_equal(xr.open_zarr(again).compute(), expected)
+
+
+def test_what_references_cannot_say_can_be_left_out(path: Path) -> None:
+    group = gridref.scan(path)
+    with pytest.raises(NotRepresentableError) as refused:
+        to_kerchunk(group, inline_limit=0)
+    names = set(re.findall(r"- (\S+): ", str(refused.value)))
+    with pytest.warns(UserWarning, match="is left out of the references: "):
+        refs = to_kerchunk(group, inline_limit=0, on_unsupported="skip")["refs"]
+    kept = {key.removesuffix("/.zarray") for key in refs if key.endswith("/.zarray")}
+    assert names
+    assert kept == set(group.all_arrays()) - names
+
+
 def test_uneven_grids_need_keys_of_zarr_3(tmp_path: Path) -> None:
     catalog, output = tmp_path / "cube.gridref", tmp_path / "refs.json"
     gridref.build([SAMPLES / f"daily_2023-0{k}.nc" for k in (1, 2, 4)], catalog, "time")
@@ -217,6 +253,8 @@ def test_uneven_grids_need_keys_of_zarr_3(tmp_path: Path) -> None:
         ("refs.parq", ("--zarr-format", "3"), "keys of Zarr v2 only: --zarr-format 2"),
         ("mine.parq", (), "holds no references"),
         ("refs.json", ("--zarr-format", "4"), "must be 2 or 3"),
+        ("refs.parq", ("--templates",), "no templates"),
+        ("refs.icechunk", ("--templates",), "templates is for kerchunk references"),
     ],
 )
 def test_bad_exports_leave_what_is_there(

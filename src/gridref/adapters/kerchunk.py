@@ -8,12 +8,13 @@ Format: https://fsspec.github.io/kerchunk/spec.html, version 1.
 
 from __future__ import annotations
 
-import base64
 import os
+import warnings
 from collections import Counter
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from typing import Any, Literal
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal, get_args
 
 from gridref.adapters.reference_files import write_references
 from gridref.adapters.references import (
@@ -27,22 +28,27 @@ from gridref.adapters.references import (
 )
 from gridref.adapters.zarr_v2 import as_version_2
 from gridref.errors import InvalidRequestError
+from gridref.formats.kerchunk.references import as_text
+from gridref.formats.options import OnUnsupported
 from gridref.model.array import VirtualGroup
+from gridref.options import check_choice
 from gridref.serve.conventions import with_conventions
 from gridref.serve.names import IN_ZARR, with_shown_names
-from gridref.serve.objects import KeySpace, LiteralSegment, ObjectReader
+from gridref.serve.objects import KeySpace, LiteralSegment, ObjectReader, VirtualObject
 from gridref.serve.protocols import ObjectSpace
 from gridref.serve.reader import Reader
 from gridref.serve.views import View, ViewOptions
 from gridref.workflows.opening import reader_for
 
-__all__ = ["to_kerchunk"]
+__all__ = ["to_kerchunk", "with_templates"]
 
 _NATIVE = {
     2: ViewOptions(View.NATIVE, grid="regular"),
     3: ViewOptions(View.NATIVE, grid="rectilinear"),
 }
 _INSTEAD = {2: "use zarr_format=3, or write a catalog", 3: "write a catalog"}
+
+_N_THREADS = 16
 
 type Version = Literal[2, 3]
 
@@ -57,6 +63,9 @@ def to_kerchunk(
     zarr_format: Version = 2,
     reader: Reader | None = None,
     inline_limit: int = INLINE_LIMIT_BYTES,
+    inline_threshold: int = 0,
+    templates: bool = False,
+    on_unsupported: OnUnsupported = "raise",
     storage_options: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Write a group as kerchunk references.
@@ -75,6 +84,13 @@ def to_kerchunk(
         Reads the arrays that are written into the document.
     inline_limit
         Largest size in bytes of such an array.
+    inline_threshold
+        Chunks that are stored in fewer bytes are written into the document, too, as they are.
+    templates
+        Whether addresses of files are kept once, as templates: a smaller JSON document.
+    on_unsupported
+        What becomes of arrays that references cannot express: ``"raise"``, or ``"skip"``: they are
+        left out, and a warning names each.
     storage_options
         Options of fsspec's filesystem where the references go.
 
@@ -88,9 +104,10 @@ def to_kerchunk(
     NotRepresentableError
         Naming every array that references cannot express, and why.
     InvalidRequestError
-        For Zarr v3 keys in Parquet, which has no place for them, or a folder of something else at
-        `path`.
+        For Zarr v3 keys or templates in Parquet, which has no place for them, or a folder of
+        something else at `path`.
     """
+    check_choice("on_unsupported", on_unsupported, get_args(OnUnsupported))
     if zarr_format not in _NATIVE:
         raise InvalidRequestError(f"zarr_format must be 2 or 3, got {zarr_format!r}")
     native = _NATIVE[zarr_format]
@@ -98,21 +115,57 @@ def to_kerchunk(
     reasons = why_not_referenced(group, native)
     refused = {name for name in reasons if not is_small(group, name, inline_limit)}
     space = KeySpace(group, native, dict.fromkeys(reasons, PORTABLE))
-    refs, written = _references(space, ObjectReader(reader or reader_for()), refused, inline_limit)
+    objects = ObjectReader(reader or reader_for())
+    refs, written = _references(space, objects, refused, inline_limit, inline_threshold)
     refused |= {name for name, n_bytes in written.items() if n_bytes > inline_limit}
     told = {name: reasons.get(name, IN_ARCHIVE) for name in refused}
     if zarr_format == 2:
         refs, unsaid = as_version_2(refs)
         told = {**unsaid, **told}
-    refuse("kerchunk references", told, _INSTEAD[zarr_format])
-    document = {"version": 1, "refs": refs}
+    if on_unsupported == "raise":
+        refuse("kerchunk references", told, _INSTEAD[zarr_format])
+    document = {"version": 1, "refs": _without(refs, told)}
+    if templates:
+        document = with_templates(document)
     if path is not None:
         write_references(document, os.fspath(path), storage_options)
     return document
 
 
+def _without(refs: dict[str, Reference], left_out: Mapping[str, str]) -> dict[str, Reference]:
+    """The keys of all arrays but some, of each of which a warning tells the reason."""
+    for name, reason in sorted(left_out.items()):
+        warnings.warn(f"{name} is left out of the references: {reason}", stacklevel=3)
+    if not left_out:
+        return refs
+    heads = tuple(f"{name}/" for name in left_out)
+    return {key: held for key, held in refs.items() if not key.startswith(heads)}
+
+
+def with_templates(document: Mapping[str, Any]) -> dict[str, Any]:
+    """References with the address of each file kept once.
+
+    Format: https://fsspec.github.io/kerchunk/spec.html, version 1, "templates".
+    """
+    names: dict[str, str] = {}
+
+    def named(held: Reference) -> Reference:
+        if isinstance(held, str):
+            return held
+        name = names.setdefault(str(held[0]), f"u{len(names)}")
+        return ["{{" + name + "}}", *held[1:]]
+
+    refs = {key: named(held) for key, held in document["refs"].items()}
+    templates = {name: url for url, name in names.items()}
+    return {**document, "templates": templates, "refs": refs}
+
+
 def _references(
-    space: ObjectSpace, reader: ObjectReader, left_out: AbstractSet[str], inline_limit: int
+    space: ObjectSpace,
+    reader: ObjectReader,
+    left_out: AbstractSet[str],
+    inline_limit: int,
+    inline_threshold: int,
 ) -> tuple[dict[str, Reference], Counter[str]]:
     """What each key refers to, and the bytes written out in place of references, by array.
 
@@ -121,6 +174,7 @@ def _references(
     """
     refs: dict[str, Reference] = {}
     written: Counter[str] = Counter()
+    small: dict[str, VirtualObject] = {}
     for key in space.keys(""):
         held = space.resolve(key)
         assert held is not None
@@ -130,9 +184,13 @@ def _references(
             refs[key] = reader.read(held).decode()
         elif byte_range is not None:
             refs[key] = list(byte_range)
+            if byte_range[2] < inline_threshold:
+                small[key] = held
         elif held.variable not in left_out and written[held.variable] <= inline_limit:
             data = reader.read(held)
-            refs[key] = "base64:" + base64.b64encode(data).decode()
+            refs[key] = as_text(data)
             if not isinstance(segment, LiteralSegment):
                 written[held.variable] += len(data)
+    with ThreadPoolExecutor(_N_THREADS) as threads:
+        refs |= zip(small, map(as_text, threads.map(reader.read, small.values())), strict=True)
     return refs, written

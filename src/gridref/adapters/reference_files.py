@@ -39,7 +39,8 @@ def write_references(
     Raises
     ------
     InvalidRequestError
-        For Zarr v3 keys in Parquet, a remote folder of Parquet, or a folder of something else.
+        For Zarr v3 keys or templates in Parquet, a remote folder of Parquet, or a folder of
+        something else.
     """
     url = absolute_url(path)
     if not url.endswith(_PARQUET):
@@ -48,6 +49,8 @@ def write_references(
         return
     if "zarr.json" in document["refs"]:
         raise InvalidRequestError("references in Parquet have keys of Zarr v2 only: zarr_format=2")
+    if "templates" in document:
+        raise InvalidRequestError("references in Parquet have no templates: templates=False")
     if not is_local(url):
         raise InvalidRequestError(f"references in Parquet are written here, not to {url}")
     _write_folder(document["refs"], Path(url))

@@ -31,7 +31,7 @@ from gridref.workflows.labels import LabelPattern
 from gridref.workflows.plates import combine_plate_files
 from gridref.workflows.tiles import VARIABLE, labelled_tiles
 
-__all__ = ["Layout"]
+__all__ = ["Layout", "in_one_chunk"]
 
 
 @refuses_unknown
@@ -229,7 +229,7 @@ class Layout:
             done = combine_stack(self.labelled(scanned), self.stack, read=read, options=rules)
             if done.group is None or self.pattern is None:
                 return done
-            return replace(done, group=_in_one_chunk(done.group, self.stack, read))
+            return replace(done, group=in_one_chunk(done.group, self.stack, read))
         groups = (group for _, group in scanned)
         if self.concat_dim:
             return combine(groups, self.concat_dim, read=read, options=rules)
@@ -266,7 +266,7 @@ class Layout:
             return done
         group = done.group
         for dim in dims:
-            group = _in_one_chunk(group, dim, read)
+            group = in_one_chunk(group, dim, read)
         return replace(done, group=group)
 
     def tiles(self, scanned: Iterable[tuple[str, VirtualGroup]]) -> Iterable[VirtualGroup]:
@@ -330,10 +330,10 @@ def _sorted_by_attribute(
     return [group for _, group in sorted(pairs, key=itemgetter(0))]
 
 
-def _in_one_chunk(group: VirtualGroup, name: str, read: Read) -> VirtualGroup:
+def in_one_chunk(group: VirtualGroup, name: str, read: Read) -> VirtualGroup:
     """Keep the labels of all files in one chunk, since they are read together."""
     if name not in group.arrays:  # a mosaic for each grid
-        parts = {path: _in_one_chunk(part, name, read) for path, part in group.groups.items()}
+        parts = {path: in_one_chunk(part, name, read) for path, part in group.groups.items()}
         return group.replace(groups=parts)
     coordinate = group.arrays[name]
     whole = VirtualArray.from_numpy(read(coordinate), coordinate.dims, coordinate.attrs)

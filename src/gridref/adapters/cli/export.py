@@ -59,6 +59,12 @@ def export_command(
     inline_limit: Annotated[
         int, typer.Option(help="Most bytes of an array that is written out, decoded.")
     ] = 1 << 20,
+    inline_threshold: Annotated[
+        int, typer.Option(help="Stored chunks of fewer bytes are written into references.")
+    ] = 0,
+    templates: Annotated[
+        bool, typer.Option("--templates", help="Keep addresses of files once, as templates.")
+    ] = False,
     snapshot: Snapshot = None,
     append_dim: _AppendDim = None,
     replace: _Replace = False,
@@ -79,6 +85,8 @@ def export_command(
 
         gridref export cube.gridref refs.json --zarr-format 3
 
+        gridref export cube.gridref refs.json --templates --inline-threshold 500
+
         gridref export cube.gridref cube.icechunk
 
         gridref export march.gridref cube.icechunk --append-dim time
@@ -90,8 +98,10 @@ def export_command(
     common: Mapping[str, Any] = {"inline_limit": inline_limit, "storage_options": options}
     if not output.rstrip("/").endswith(".icechunk"):
         _only_icechunk(append_dim=append_dim, replace=replace, materialize=materialize)
-        _export_references(group, output, zarr_format, common)
+        asked = {"inline_threshold": inline_threshold, "templates": templates}
+        _export_references(group, output, zarr_format, {**common, **asked})
         return
+    _only_references(inline_threshold=inline_threshold, templates=templates)
     _export_to_icechunk(
         group,
         output,
@@ -117,6 +127,12 @@ def _only_icechunk(**options: Any) -> None:
         raise InvalidRequestError(
             f"{', '.join(given)} is for Icechunk repositories, whose name ends in .icechunk"
         )
+
+
+def _only_references(**options: Any) -> None:
+    given = [name for name, value in options.items() if value]
+    if given:
+        raise InvalidRequestError(f"{', '.join(given)} is for kerchunk references")
 
 
 def _export_references(

@@ -5,8 +5,6 @@ Sources: VirtualiZarr's documentation, "Custom parsers" (2.8); the scanners of k
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
@@ -22,7 +20,7 @@ from gridref.errors import (
 from gridref.extras import missing_package
 from gridref.formats.kerchunk.files import scan_references
 from gridref.formats.kerchunk.manifests import references_of_manifests
-from gridref.formats.kerchunk.references import Reference, parse_references
+from gridref.formats.kerchunk.references import Reference, references_in
 from gridref.formats.options import ScanOptions
 from gridref.io.object_stores import registry_for, uri_of
 from gridref.model.array import VirtualGroup
@@ -129,7 +127,7 @@ def _group(found: Any, parser: Any, address: str, options: ScanOptions) -> Virtu
 
 def _references(found: Any, parser: Any) -> References:
     if isinstance(found, Mapping) and not hasattr(found, "metadata"):
-        return parse_references(json.dumps(found, default=_as_text).encode())
+        return references_in(found)
     manifests = getattr(found, "_group", found)  # for which a ManifestStore has no public name
     if not hasattr(manifests, "arrays"):
         raise InvalidRequestError(
@@ -137,8 +135,3 @@ def _references(found: Any, parser: Any) -> References:
             f" {type(found).__name__}"
         )
     return references_of_manifests(manifests)
-
-
-def _as_text(data: bytes) -> str:
-    """Bytes in references, of which not all scanners make text."""
-    return "base64:" + base64.b64encode(data).decode()

@@ -17,7 +17,7 @@ from gridref.errors import SourceFormatError
 from gridref.formats.kerchunk.generated import generated
 from gridref.formats.kerchunk.templates import Template, Value
 
-__all__ = ["Reference", "parse_references"]
+__all__ = ["Reference", "as_text", "parse_references", "references_in"]
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,14 @@ def parse_references(data: bytes) -> dict[str, bytes | Reference]:
         document = json.loads(data)
     except ValueError as error:
         raise SourceFormatError(f"not JSON: {error}") from error
+    return references_in(document)
+
+
+def references_in(document: Any) -> dict[str, bytes | Reference]:
+    """What each key of a set of references holds; of version 0 values may be bytes.
+
+    Raises as `parse_references` does.
+    """
     if isinstance(document, list):
         raise SourceFormatError(
             f"a list of {len(document)} documents: put each set of references into its own file"
@@ -79,6 +87,8 @@ def _templates(texts: Any) -> dict[str, Value]:
 
 
 def _entry(key: str, value: Any, templates: Mapping[str, Value]) -> bytes | Reference:
+    if isinstance(value, bytes):
+        return value
     if isinstance(value, Mapping):
         return json.dumps(value).encode()
     if isinstance(value, str):
@@ -94,6 +104,11 @@ def _entry(key: str, value: Any, templates: Mapping[str, Value]) -> bytes | Refe
     if type(offset) is not int or type(length) is not int or offset < 0 or length < 0:
         raise SourceFormatError(f"the reference of {key!r} is {value!r}")
     return Reference(url, offset, length)
+
+
+def as_text(data: bytes) -> str:
+    """Bytes as they stand in references."""
+    return "base64:" + base64.b64encode(data).decode()
 
 
 def _inline(key: str, text: str) -> bytes:

@@ -1,0 +1,169 @@
+"""The references that are combined: loaded, and as groups."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import fsspec
+
+from gridref.errors import GridrefError, InvalidRequestError, Place, SourceFormatError
+from gridref.formats.kerchunk.files import scan_references
+from gridref.formats.kerchunk.references import Reference, as_text, references_in
+from gridref.formats.options import ScanOptions
+from gridref.model.array import VirtualGroup
+from gridref.workflows.reading import Sources, readable
+
+__all__ = ["Input", "Opening", "load_inputs"]
+
+
+_CONSOLIDATED = ".zmetadata"
+"""A copy of all documents, of which `preprocess` may have changed the originals."""
+
+
+@dataclass(frozen=True, eq=False)
+class Input:
+    """One set of references.
+
+    Attributes
+    ----------
+    name
+        For messages.
+    file
+        The address that a pattern is looked for in; None where references came as a mapping.
+    group
+        What they stand for.
+    """
+
+    name: str
+    file: str | None
+    group: VirtualGroup
+
+
+@dataclass(frozen=True)
+class Opening:
+    """How references, and the files that they name, are read.
+
+    Attributes
+    ----------
+    target_options
+        fsspec options of the references.
+    protocol
+        Of addresses without one.
+    remote_options
+        fsspec options of the files.
+    preprocess
+        Changes the keys of an input, a mapping, before it is looked at.
+    """
+
+    target_options: Mapping[str, Any]
+    protocol: str | None
+    remote_options: Mapping[str, Any]
+    preprocess: Callable[[dict[str, Any]], Any] | None
+
+    @property
+    def sources(self) -> Sources:
+        """What reads the files."""
+        return Sources(self.remote_options)
+
+    def group_of(self, document: Mapping[str, Any], name: str) -> VirtualGroup:
+        """The group of a set of references.
+
+        Raises
+        ------
+        SourceFormatError, UnsupportedFeatureError
+            Naming the input, if they are not as they should be.
+        """
+        try:
+            held = references_in(_plain(document))
+            if self.preprocess is not None:
+                refs = {key: _as_json(value) for key, value in held.items()}
+                self.preprocess(refs)
+                held = references_in(refs)
+            refs = {key: self._addressed(v) for key, v in held.items() if key != _CONSOLIDATED}
+            options = ScanOptions(allow="*", storage_options=self.remote_options)
+            return readable(scan_references(name, refs, options), self.sources)
+        except GridrefError as error:
+            raise error.located(Place(source=name)) from error.__cause__
+
+    def _addressed(self, held: bytes | Reference) -> bytes | Reference:
+        if isinstance(held, bytes) or "://" in held.url or self.protocol in (None, "file"):
+            return held
+        return Reference(f"{self.protocol}://{held.url}", held.offset, held.length)
+
+
+def load_inputs(path: Any, indicts: Sequence[Any] | None, opening: Opening) -> Iterator[Input]:
+    """The inputs in their order.
+
+    Parameters
+    ----------
+    path
+        Addresses of references, or references; with `indicts` the addresses that patterns are
+        looked for in.
+    indicts
+        References.
+    opening
+        How they are read.
+
+    Raises
+    ------
+    InvalidRequestError
+        For another number of addresses than of references.
+    """
+    paths = [path] if isinstance(path, str | os.PathLike | Mapping) else list(path)
+    documents: list[Any] = paths if indicts is None else list(indicts)
+    if len(paths) != len(documents):
+        raise InvalidRequestError(f"{len(paths)} addresses for {len(documents)} sets of references")
+    for number, (one, given) in enumerate(zip(paths, documents, strict=True)):
+        document = given
+        if isinstance(given, str | os.PathLike):
+            document = _loaded(os.fspath(given), opening.target_options)
+        file = _file_of(one)
+        name = file or f"input {number + 1}"
+        yield Input(name, file, opening.group_of(document, name))
+
+
+def _file_of(path: Any) -> str | None:
+    """The address of an input; kerchunk's scanners say it in a template."""
+    if not isinstance(path, Mapping):
+        return str(path)
+    url = (path.get("templates") or {}).get("u")
+    return None if url is None else str(url)
+
+
+def _loaded(url: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    if url.rstrip("/").endswith((".parq", ".parquet")):
+        from fsspec.implementations.reference import LazyReferenceMapper
+
+        mapper: Mapping[str, Any] = LazyReferenceMapper(url)
+        return mapper
+    try:
+        with fsspec.open(url, "rb", **options) as file:
+            document: Mapping[str, Any] = json.load(file)
+    except ValueError as error:
+        raise SourceFormatError(f"not JSON: {error}", Place(source=url)) from error
+    return document
+
+
+def _plain(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """References as a plain mapping, those of a ``LazyReferenceMapper`` read from disk."""
+    if isinstance(document, dict):
+        return document
+    read = {key: document[key] for key in document}
+    return {
+        key: [held[0], *map(int, held[1:])] if isinstance(held, list) else held
+        for key, held in read.items()
+    }
+
+
+def _as_json(held: bytes | Reference) -> Any:
+    """A reference as it stands in JSON."""
+    if isinstance(held, Reference):
+        return [held.url] if held.length is None else [held.url, held.offset, held.length]
+    try:
+        return held.decode("ascii")
+    except UnicodeDecodeError:
+        return as_text(held)
