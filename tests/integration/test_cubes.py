@@ -88,6 +88,13 @@ def test_the_same_on_the_command_line_over_directories(tmp_path: Path) -> None:
         app, ["plan", *files, "--labels", "member=attribute:member"], env={"COLUMNS": "200"}
     )
     assert "nothing for (member 2, time 2001-01-07 to 2001-01-09)" in done.output
+    lines = [line.split() for line in done.output.splitlines()]
+    assert ["t", "time", "2001-01-01", "...", "2001-01-07"] in lines
+    assert [line for line in lines if line[:1] == ["member"] and len(line) == 3] == [
+        ["member", "1", "■■■"],
+        ["member", "2", "■■·"],
+        ["member", "3", "■■■"],
+    ]
 
 
 def test_nested_lists(tmp_path: Path) -> None:

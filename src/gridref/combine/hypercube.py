@@ -319,7 +319,7 @@ class _Laid:
         shown = ", ".join(f"({self._text(hole)})" for hole in holes[:_N_SHOWN])
         more = f" and {len(holes) - _N_SHOWN} more" if len(holes) > _N_SHOWN else ""
         case = {f"nothing for {shown}{more}": list(column.files)}
-        notes.drift("hole", column.path, case, f"missing blocks read as {fill!r}")
+        notes.drift("hole", column.path, case, f"missing blocks read as {fill}")
         return column, fill
 
     def lay(self, column: Column, dtype: np.dtype[Any], fill: Any, *, alike: bool) -> VirtualArray:

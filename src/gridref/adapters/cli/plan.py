@@ -12,6 +12,7 @@ from rich.text import Text
 
 from gridref.adapters.cli.drawing import describe_arrays, draw_tree
 from gridref.adapters.cli.inspecting import decoded_because
+from gridref.adapters.cli.layout_table import layout_table
 from gridref.adapters.cli.spelling import as_on_the_command_line
 from gridref.combine import Combination
 from gridref.serve.views import ViewOptions, show
@@ -27,6 +28,10 @@ def print_plan(console: Console, combination: Combination, *, as_json: bool) -> 
     if combination.group is not None:
         console.print(draw_tree(combination.group, f"{len(combination.report.files)} files"))
         console.print()
+        parts = layout_table(combination.group)
+        if parts is not None:
+            console.print(parts)
+            console.print()
         console.print(describe_arrays(combination.group, ViewOptions()))
         for reason, paths in decoded_because(combination.group, ViewOptions()).items():
             console.print(Text(f"decoded on the way: {paths} ({reason})", style="dim"))
