@@ -302,3 +302,18 @@ def test_bands_of_several_resolutions(tmp_path: Path) -> None:
             for name in names:
                 expected = merging.merge(sorted(folder.glob(f"*_{name}.tif")))[0][0]
                 np.testing.assert_array_equal(shown[name], expected)
+
+
+@pytest.mark.parametrize("field", ["band", "variable"])
+def test_virtual_datasets_equal_the_catalog(bands: Path, tmp_path: Path, field: str) -> None:
+    options = {"mosaic": True, "pattern": f"_{{time:%Y%m%d}}_{{{field}}}.tif"}
+    gridref.build(bands, tmp_path / "cube.gridref", **options)
+    virtual = gridref.open_virtual_mfdataset(str(bands), **options)
+    virtual.gridref.to_catalog(tmp_path / "virtual.gridref")
+    again = opened(tmp_path / "virtual.gridref")
+    with opened(tmp_path / "cube.gridref") as shown, again:
+        for name in ["band_data"] if field == "band" else BANDS:
+            assert virtual[name].dims == shown[name].dims
+            np.testing.assert_array_equal(again[name], shown[name])
+        np.testing.assert_array_equal(again.x, shown.x)
+        np.testing.assert_array_equal(again.time, shown.time)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import netCDF4
 import numpy as np
@@ -296,3 +296,20 @@ def test_a_variable_called_row_size_is_not_covered_up(tmp_path: Path) -> None:
         file.createVariable("row_size", "i4", ())[...] = 1
     with pytest.raises(InvalidRequestError, match=r"that name already .*d1\.nc, .* row_size"):
         gridref.build(files, tmp_path / "all.gridref", layout="ragged")
+
+
+@pytest.mark.parametrize("layout", ["ragged", "padded"])
+def test_virtual_datasets_equal_the_catalog(
+    drifters: list[Path], tmp_path: Path, layout: Literal["ragged", "padded"]
+) -> None:
+    gridref.build(drifters, tmp_path / "all.gridref", layout=layout, stack="trajectory")
+    virtual = gridref.open_virtual_mfdataset(drifters, layout=layout, stack="trajectory")
+    virtual.gridref.to_catalog(tmp_path / "virtual.gridref")
+    again = opened(tmp_path / "virtual.gridref", decode_cf=False)
+    with opened(tmp_path / "all.gridref", decode_cf=False) as shown, again:
+        assert set(virtual.variables) == set(shown.variables)
+        for name in [*NAMES, "row_size", "drogue"]:
+            assert virtual[name].dims == shown[name].dims
+            np.testing.assert_array_equal(again[name], shown[name])
+    with pytest.raises(InvalidRequestError, match="none of 'ragged', 'padded'"):
+        gridref.open_virtual_mfdataset(drifters, layout="plate")  # type: ignore[arg-type]

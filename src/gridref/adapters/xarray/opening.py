@@ -18,7 +18,7 @@ from gridref.adapters.xarray.virtual_dataset import (
     group_to_tree,
 )
 from gridref.adapters.xarray.written_groups import dataset_to_group, tree_to_group
-from gridref.combine import CombineOptions, DriftReport, combine
+from gridref.combine import CombineOptions, DriftReport, MosaicOptions, combine
 from gridref.errors import CombineError, InvalidRequestError
 from gridref.formats import ScanOptions, expand_files
 from gridref.model.array import VirtualGroup
@@ -28,6 +28,7 @@ from gridref.workflows.cubes import flat, nested_urls
 from gridref.workflows.file_order import Part, Rules, by_coords, by_labels, nested
 from gridref.workflows.label_sources import Labels, check_labels, labelled_files
 from gridref.workflows.labels import LabelPattern
+from gridref.workflows.layout import Layout
 from gridref.workflows.opened_data import open_data
 from gridref.workflows.opening import reader_for, subgroup
 from gridref.workflows.scanning import scan_each
@@ -83,8 +84,9 @@ def open_virtual_dataset(
     Loading,
     ScanOptions,
     CombineOptions,
+    MosaicOptions,
     renamed={"urls": "files"},
-    hidden=("variables", "repeated"),
+    hidden=("variables", "repeated", "grids"),
 )
 def open_virtual_mfdataset(
     files: Url | Iterable[Url] | Sequence[Any],
@@ -99,6 +101,9 @@ def open_virtual_mfdataset(
     overlap: Literal["error", "first", "last", "keep"] | None = None,
     pattern: str | None = None,
     labels: Labels | None = None,
+    stack: str | None = None,
+    mosaic: bool = False,
+    layout: Literal["ragged", "padded"] | None = None,
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> xr.Dataset:
@@ -134,11 +139,14 @@ def open_virtual_mfdataset(
         for ``"by_coords"``, and all are kept for ``"nested"``.
     pattern, labels
         Where labels stand in names and elsewhere, for ``"by_coords"``: as for `gridref.build`.
+    stack, mosaic, layout
+        Other ways to lay files out than `combine` says, as for `gridref.build`: stacked along a new
+        dimension, as a mosaic by their georeferencing, or as instances of differing length.
     storage_options
         As for `gridref.scan`.
     **options
-        Fields of `Loading`, as for `open_virtual_dataset`, of `ScanOptions` and of `CombineOptions`
-        but for ``variables``; ``convert_units=True`` converts with pint.
+        Fields of `Loading`, as for `open_virtual_dataset`, of `ScanOptions`, of `MosaicOptions` and
+        of `CombineOptions` but for ``variables``; ``convert_units=True`` converts with pint.
 
     Returns
     -------
@@ -157,6 +165,8 @@ def open_virtual_mfdataset(
     overlap = overlap or ("error" if combine == "by_coords" else "keep")
     rules = _rules(data_vars, coords, compat, {**options, "overlap": overlap})
     scanning = ScanOptions(**options_of(ScanOptions, options), storage_options=storage_options)
+    check_choice("layout", layout or "ragged", ("ragged", "padded"))
+    asked = {"stack": stack, "mosaic": mosaic, "layout": layout}
 
     def prepared(url: str, root: VirtualGroup) -> VirtualGroup:
         part = _without(subgroup(root, group).replace(groups={}), loading.drop_variables)
@@ -169,7 +179,11 @@ def open_virtual_mfdataset(
     parts = {url: Part(prepared(url, root), url) for url, root in scanned}
     dims = [concat_dim] if concat_dim is None or isinstance(concat_dim, str) else list(concat_dim)
     try:
-        if combine == "by_coords":
+        if any(asked.values()):
+            way = Layout(concat_dim, pattern=pattern, labels=labels, **asked)  # type: ignore[arg-type]
+            places = MosaicOptions(**options_of(MosaicOptions, options))
+            result = _laid_out(way, parts, reader, rules, places)
+        elif combine == "by_coords":
             result = _by_coords(parts, [dim for dim in dims if dim], pattern, labels, reader, rules)
         else:
             result = nested(tree, dims, parts, reader, rules)
@@ -255,6 +269,16 @@ def open_virtual_datatree(
     tree = group_to_tree(group, reader, loading)
     tree.encoding["drift"] = report
     return tree
+
+
+def _laid_out(
+    way: Layout, parts: Mapping[str, Part], reader: Reader, rules: Rules, places: MosaicOptions
+) -> Part:
+    """Files laid out in another way than along their coordinates."""
+    scanned = [(url, parts[url].group) for url in way.ordered(list(parts))]
+    options = rules.of([group for _, group in scanned])
+    done = way.laid_out(scanned, reader.read, options, places)
+    return Part(done.unwrap(), "", done.report)
 
 
 def _by_coords(
