@@ -165,7 +165,6 @@ def open_virtual_mfdataset(
     overlap = overlap or ("error" if combine == "by_coords" else "keep")
     rules = _rules(data_vars, coords, compat, {**options, "overlap": overlap})
     scanning = ScanOptions(**options_of(ScanOptions, options), storage_options=storage_options)
-    check_choice("layout", layout or "ragged", ("ragged", "padded"))
     asked = {"stack": stack, "mosaic": mosaic, "layout": layout}
 
     def prepared(url: str, root: VirtualGroup) -> VirtualGroup:
@@ -181,8 +180,7 @@ def open_virtual_mfdataset(
     try:
         if any(asked.values()):
             way = Layout(concat_dim, pattern=pattern, labels=labels, **asked)  # type: ignore[arg-type]
-            places = MosaicOptions(**options_of(MosaicOptions, options))
-            result = _laid_out(way, parts, reader, rules, places)
+            result = _laid_out(way, parts, reader, rules, options)
         elif combine == "by_coords":
             result = _by_coords(parts, [dim for dim in dims if dim], pattern, labels, reader, rules)
         else:
@@ -272,11 +270,17 @@ def open_virtual_datatree(
 
 
 def _laid_out(
-    way: Layout, parts: Mapping[str, Part], reader: Reader, rules: Rules, places: MosaicOptions
+    way: Layout,
+    parts: Mapping[str, Part],
+    reader: Reader,
+    rules: Rules,
+    given: Mapping[str, Any],
 ) -> Part:
     """Files laid out in another way than along their coordinates."""
+    check_choice("layout", way.layout or "ragged", ("ragged", "padded"))
     scanned = [(url, parts[url].group) for url in way.ordered(list(parts))]
     options = rules.of([group for _, group in scanned])
+    places = MosaicOptions(**options_of(MosaicOptions, given))
     done = way.laid_out(scanned, reader.read, options, places)
     return Part(done.unwrap(), "", done.report)
 
