@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Iterator
 from pathlib import Path
 
 import fsspec
@@ -10,8 +12,10 @@ import pytest
 import xarray as xr
 
 import gridref
-from gridref.errors import ReadOnlyError
+from gridref.errors import InvalidRequestError, ReadOnlyError
+from tests.http_server import Site, serving
 from tests.integration.archives import write_months
+from tests.s3_server import BUCKET, Bucket, s3_bucket
 
 
 @pytest.fixture(scope="module")
@@ -132,3 +136,50 @@ def test_a_catalog_that_was_built_anew_is_read_anew(tmp_path: Path) -> None:
     second = gridref.VirtualArray.from_numpy(np.arange(5, 9), ("x",))
     gridref.write_catalog(gridref.VirtualGroup({"x": second}), catalog)
     assert xr.open_zarr(address)["x"].values.tolist() == [5, 6, 7, 8]
+
+
+MONTH = Path(__file__).parents[2] / "sample_data" / "daily_2023-01.nc"
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[Bucket]:
+    with s3_bucket() as bucket:
+        yield bucket
+
+
+@pytest.mark.parametrize("form", ["by protocol", "flat"])
+def test_the_usual_storage_options_reach_catalog_and_sources(
+    bucket: Bucket, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    source, catalog = bucket.put("a.nc", MONTH.read_bytes()), f"s3://{BUCKET}/a.gridref"
+    gridref.build(source, catalog, storage_options=bucket.options)
+    options = bucket.options if form == "by protocol" else bucket.options["s3"]
+    cube = xr.open_zarr(f"gridref::{catalog}", storage_options=options, chunks=None)
+    expected = xr.open_dataset(MONTH, engine="netcdf4")
+    np.testing.assert_array_equal(cube["tas"], expected["tas"])
+    opened, _ = fsspec.core.url_to_fs(f"gridref::{catalog}", **options)
+    again = pickle.loads(pickle.dumps(opened))
+    chunk = next(path for path in opened.find("tas") if "/c/" in path)
+    assert again.cat_file(chunk) == opened.cat_file(chunk)
+
+
+def test_sources_of_other_protocols_have_their_own_options(bucket: Bucket, tmp_path: Path) -> None:
+    source = bucket.put("b.nc", MONTH.read_bytes())
+    gridref.build(source, tmp_path / "b.gridref", storage_options=bucket.options)
+    url = f"gridref::file://{tmp_path / 'b.gridref'}"
+    cube = xr.open_zarr(url, storage_options=bucket.options, chunks=None)
+    expected = xr.open_dataset(MONTH, engine="netcdf4")
+    np.testing.assert_array_equal(cube["tas"], expected["tas"])
+    with serving(Site({"/c.nc": MONTH.read_bytes()})) as site:
+        catalog = f"s3://{BUCKET}/c.gridref"
+        gridref.build(f"{site.url}/c.nc", catalog, storage_options=bucket.options)
+        named = {**bucket.options, "http": {"headers": {"X-Asked-By": "gridref"}}}
+        cube = xr.open_zarr(f"gridref::{catalog}", storage_options=named, chunks=None)
+        np.testing.assert_array_equal(cube["tas"], expected["tas"])
+        assert "gridref" in {headers.get("X-Asked-By") for headers in site.headers}
+
+
+def test_unknown_options_are_refused_with_the_names_that_are_near(bucket: Bucket) -> None:
+    with pytest.raises(InvalidRequestError, match=r"veiw.*did you mean 'view'"):
+        fsspec.filesystem("gridref", fo=f"s3://{BUCKET}/a.gridref", target_protocol="s3", veiw=1)

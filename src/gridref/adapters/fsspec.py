@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any, NoReturn
 
+import fsspec
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
 from gridref.catalog import CatalogGroup, Trust
@@ -27,6 +29,57 @@ _FSSPEC_OPTIONS = (
 )
 
 
+@dataclass(frozen=True)
+class _Access:
+    """Options of filesystems as fsspec and users hand them over.
+
+    Attributes
+    ----------
+    of_catalog
+        Those of the catalog's own address.
+    by_protocol
+        Those of sources, by protocol.
+    taken
+        Names of options that were given beside gridref's own.
+    """
+
+    of_catalog: dict[str, Any]
+    by_protocol: dict[str, dict[str, Any]]
+    taken: frozenset[str]
+
+    @classmethod
+    def of(
+        cls, protocol: str | None, options: Mapping[str, Any] | None, given: Mapping[str, Any]
+    ) -> _Access:
+        named = {
+            name: dict(value)
+            for name, value in given.items()
+            if isinstance(value, Mapping) and name in fsspec.available_protocols()
+        }
+        plain = {name: given[name] for name in given.keys() & _names_of(protocol)}
+        of_catalog = {k: v for k, v in (options or {}).items() if k != "fo"} | plain
+        links, link, inner = dict(named), protocol, of_catalog
+        while link is not None:
+            for alias in _aliases_of(link):
+                links.setdefault(alias, inner)
+            link, inner = inner.get("target_protocol"), inner.get("target_options") or {}
+        by_protocol = {name: held for name, held in links.items() if held}
+        return cls(of_catalog, by_protocol, frozenset(named) | frozenset(plain))
+
+
+def _names_of(protocol: str | None) -> set[str]:
+    """Names of the options of a filesystem, those left out that all have."""
+    if protocol in (None, "file", "local"):
+        return set()
+    parameters = inspect.signature(fsspec.get_filesystem_class(protocol).__init__).parameters
+    return parameters.keys() - {"self", "kwargs", *_FSSPEC_OPTIONS}
+
+
+def _aliases_of(protocol: str) -> tuple[str, ...]:
+    names = fsspec.get_filesystem_class(protocol).protocol
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
 class GridrefFileSystem(AbstractFileSystem):
     """The keys of a catalog as files.
 
@@ -39,7 +92,8 @@ class GridrefFileSystem(AbstractFileSystem):
     target_protocol, target_options
         fsspec protocol and options of the catalog's address, as chaining gives them.
     storage_options
-        Options for the sources; by default `target_options`.
+        Options for the sources; by default `target_options`, for sources of that protocol, and
+        those of other protocols by their names: ``{"s3": {...}, "https": {...}}``.
     allow, snapshot
         As for `gridref.open_catalog`.
     asynchronous
@@ -48,7 +102,8 @@ class GridrefFileSystem(AbstractFileSystem):
     digest
         What the catalog's digest has to be, in pickles; None takes any.
     **kwargs
-        Fields of `ViewOptions`, as for `gridref.open_store`, and fsspec's own options.
+        Fields of `ViewOptions`, as for `gridref.open_store`, fsspec's own options, options of the
+        catalog's filesystem (``anon=True``), and options of other filesystems by protocol.
 
     Examples
     --------
@@ -77,6 +132,8 @@ class GridrefFileSystem(AbstractFileSystem):
         kwargs = with_new_names("gridref::", kwargs, FORMER_GRID)
         view = options_of(ViewOptions, kwargs)
         own = {name: value for name, value in kwargs.items() if name not in view}
+        access = _Access.of(target_protocol, target_options, own)
+        own = {name: value for name, value in own.items() if name not in access.taken}
         check_names("gridref::", own, {*_FSSPEC_OPTIONS, *(f.name for f in fields(ViewOptions))})
         super().__init__(asynchronous=asynchronous, **own)
         if fo is None:
@@ -86,12 +143,11 @@ class GridrefFileSystem(AbstractFileSystem):
         if isinstance(fo, str) and target_protocol not in (None, "file", "local"):
             fo = fo if "://" in fo else f"{target_protocol}://{fo}"
         options = view_options(view, in_process=asynchronous)
-        catalog_options = {k: v for k, v in (target_options or {}).items() if k != "fo"}
-        group = open_group(fo, catalog_options, allow, snapshot, digest=digest)
+        group = open_group(fo, access.of_catalog, allow, snapshot, digest=digest)
         self._catalog = group if isinstance(group, CatalogGroup) else None
         self._held = group is fo
         self.space, self.reader = open_space(
-            group, options, catalog_options if storage_options is None else storage_options
+            group, options, access.by_protocol if storage_options is None else storage_options
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
