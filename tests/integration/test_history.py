@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gridref
-from gridref.errors import CatalogCorruptError, InvalidRequestError
+from gridref.errors import CatalogConflictError, CatalogCorruptError, InvalidRequestError
 from tests.integration.test_appending import assert_shows, built, month, run
 
 
@@ -145,3 +145,40 @@ def test_on_the_command_line(grown: gridref.CatalogGroup, months: list[Path]) ->
     assert "grace" in run("prune", url, "--grace", "soon").stderr
     shown = run("info", url, "--snapshot", gridref.open_catalog(url).info.snapshot)
     assert shown.returncode == 0, shown.stderr
+
+
+def test_the_last_snapshot_is_amended(months: list[Path], tmp_path: Path) -> None:
+    catalog = built(months[:2], tmp_path / "cube").append(months[3])
+    first, wrong = catalog.history()[1].id, catalog.info.snapshot
+    reader = gridref.open_catalog(tmp_path / "cube")
+    catalog = catalog.amend().replace_file(months[3], months[2])
+    assert [commit.operation for commit in catalog.history()] == ["replace", "write"]
+    assert catalog.history()[0].parent == first
+    assert_shows(tmp_path / "cube", months[:3])
+    assert reader["tas"].shape[0] == 15
+    assert np.isfinite(reader["tas"][10:]).all()  # what was opened goes on showing what it did
+    with pytest.raises(InvalidRequestError, match="no snapshot"):
+        gridref.open_catalog(tmp_path / "cube", snapshot=wrong)
+    catalog = catalog.amend().append(months[4]).append(months[5])  # the second one amends nothing
+    assert [commit.operation for commit in catalog.history()] == ["append", "append", "write"]
+    catalog.prune(grace_seconds=0)
+    assert_shows(tmp_path / "cube", [*months[:3], *months[4:6]])
+    done = run("append", tmp_path / "cube", months[3], "--amend")
+    assert done.returncode == 0, done.stderr
+    assert_shows(tmp_path / "cube", months[:6])
+    with pytest.raises(InvalidRequestError, match="pruned"):
+        gridref.open_catalog(tmp_path / "cube").rollback()
+
+
+def test_what_is_tagged_or_no_more_the_last_is_not_amended(
+    months: list[Path], tmp_path: Path
+) -> None:
+    catalog = built(months[:2], tmp_path / "cube")
+    with pytest.raises(InvalidRequestError, match="tagged 'v1'"):
+        catalog.tag("v1").amend()
+    catalog = catalog.untag("v1")
+    mine = catalog.amend()
+    catalog.append(months[2])
+    with pytest.raises(CatalogConflictError, match="was to be amended"):
+        mine.append(months[3])
+    assert_shows(tmp_path / "cube", months[:3])

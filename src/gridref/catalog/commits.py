@@ -126,6 +126,8 @@ class Change:
         Other members of the snapshot that change.
     gone
         Addresses of files of which nothing is used any more.
+    amends
+        Whether the snapshot is left out of the history, as if it had never been.
     """
 
     operation: str
@@ -134,6 +136,7 @@ class Change:
     arrays: Mapping[str, GrownArray]
     changes: Mapping[str, Any] = field(default_factory=dict)
     gone: frozenset[str] = frozenset()
+    amends: bool = False
 
 
 def read_base(access: Access) -> Base:
@@ -260,11 +263,12 @@ def _following(base: Base, change: Change, part: WrittenPart | None, name: str) 
             grown, before, old.get(path), part.rows.get(path) if part else None
         )
         entries[path] = array_entry(grown.shown, path, shared, layout, counts, content)
-    this = Commit(name, before.id, now(), change.operation, change.message)
+    parent = before.log[-1].parent if change.amends else before.id
+    this = Commit(name, parent, now(), change.operation, change.message)
     following = replace(
         before,
         id=name,
-        log=next_log(before, this),
+        log=(*before.log[:-1], this) if change.amends else next_log(before, this),
         root=group_entry(change.group, "", entries),
         shared=shared,
         parts=parts,
@@ -364,7 +368,7 @@ def publish_root(base: Base, root: Root) -> Base:
         If it is another one by now.
     """
     folder, before = base.folder, base.root
-    if root.snapshot.id != before.snapshot.id and before.format_version > 1:
+    if root.snapshot.log[-1].parent == before.snapshot.id and before.format_version > 1:
         kept = Root(before.snapshot, {}, before.created_by).to_bytes()
         folder.publish(snapshot_file(before.snapshot.id), gzip.compress(kept, mtime=0))
     written = root.to_bytes()
@@ -395,8 +399,9 @@ def _sweep(folder: Folder) -> None:
     # Read last: a lease may be free because its commit has just ended well.
     root = Root.from_bytes(folder.read(ROOT_FILE), folder.address(ROOT_FILE))
     committed = {each.id for each in root.snapshot.log}
+    stated = {table.file for part in root.snapshot.parts for table in part.tables}
     for file, name in free.items():
         for part in names if name not in committed else ():
-            if PART_FILE.match(part) and f"-{name}" in part:
+            if PART_FILE.match(part) and f"-{name}" in part and part not in stated:
                 folder.remove(part)
         folder.remove(file)

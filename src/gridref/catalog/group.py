@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, override
 
 import pyarrow as pa
@@ -258,6 +258,23 @@ class CatalogGroup(VirtualGroup):
             any chunk.
         """
         return list(boxes(self._array(array), parse_condition(condition)))
+
+    def amend(self) -> CatalogGroup:
+        """The same catalog, whose next change takes the place of the snapshot that it shows.
+
+        The change begins with that snapshot, which is in no history afterwards.
+
+        Raises
+        ------
+        InvalidRequestError
+            If the snapshot has a tag.
+        CatalogConflictError
+            By the change, if the catalog has another snapshot by then.
+        """
+        tags = [tag for tag, snapshot in self.info.tags.items() if snapshot == self.info.snapshot]
+        if tags:
+            raise InvalidRequestError(f"the snapshot is tagged {tags[0]!r}, and so it stays")
+        return replace(self, keeper=self._kept().amending(self.info.snapshot))
 
     def history(self) -> tuple[Commit, ...]:
         """The commits that led to the catalog as it is now, the last one first."""

@@ -36,6 +36,10 @@ class CatalogKeeper[G](Protocol):
         """Look at values."""
         ...
 
+    def amending(self, snapshot: str) -> CatalogKeeper[G]:
+        """What takes the place of a snapshot."""
+        ...
+
     def history(self) -> tuple[Commit, ...]:
         """The commits."""
         ...

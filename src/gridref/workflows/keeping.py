@@ -29,7 +29,12 @@ from gridref.catalog.recording import record_statistics
 from gridref.catalog.snapshot import Commit, Pruned
 from gridref.catalog.storage import open_folder
 from gridref.catalog.trust import Trust
-from gridref.errors import Place, SourceChangedError, SourceUnavailableError
+from gridref.errors import (
+    CatalogConflictError,
+    Place,
+    SourceChangedError,
+    SourceUnavailableError,
+)
 from gridref.formats import expand_files
 from gridref.io import Allow, SourcePool, absolute_url, catalog_options, is_absent
 from gridref.model.array import VirtualGroup
@@ -65,12 +70,15 @@ class Keeper:
         What the catalog may read.
     base
         The current snapshot as far as known: the next change begins with it.
+    amends
+        Id of a snapshot whose place the next change takes; None for none.
     """
 
     url: str
     storage_options: Mapping[str, Any] | None = None
     allow: Allow = None
     base: Base | None = field(default=None, repr=False)
+    amends: str | None = None
 
     @cached_property
     def sources(self) -> Sources:
@@ -78,7 +86,13 @@ class Keeper:
         return Sources(self.storage_options)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Keeper, (self.url, self.storage_options, self.allow)
+        return Keeper, (self.url, self.storage_options, self.allow, None, self.amends)
+
+    def amending(self, snapshot: str) -> Keeper:
+        """What takes the place of a snapshot."""
+        keeper = replace(self, amends=snapshot)
+        keeper.sources = self.sources
+        return keeper
 
     def append(
         self,
@@ -246,7 +260,19 @@ class Keeper:
                     ) from error
 
     def _changed(self, change: Callable[[Base], Change | Root | None]) -> CatalogGroup:
-        self.base = commit(self._access(), change, self.base)
+        def amending(base: Base) -> Change | Root | None:
+            if self.amends not in (None, base.root.snapshot.id):
+                raise CatalogConflictError(
+                    f"the last snapshot is {base.root.snapshot.id} by now, and not {self.amends},"
+                    " which was to be amended",
+                    Place(source=self.url),
+                )
+            wanted = change(base)
+            if self.amends is not None and isinstance(wanted, Change):
+                return replace(wanted, amends=True)
+            return wanted
+
+        self.base = commit(self._access(), amending, self.base)
         return self.opened(self.base)
 
     def _access(self) -> Access:

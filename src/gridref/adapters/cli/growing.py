@@ -24,6 +24,11 @@ from gridref.errors import InvalidRequestError
 if TYPE_CHECKING:
     from gridref.catalog import CatalogGroup
 
+Amend = Annotated[
+    bool,
+    typer.Option("--amend", help="Take the place of the last snapshot, as if it had never been."),
+]
+
 __all__ = [
     "append_command",
     "declare_command",
@@ -47,6 +52,7 @@ def append_command(
             help="Where files go: label (as their coordinate says, else at the end), start, end."
         ),
     ] = "label",
+    amend: Amend = False,
     quiet: Quiet = False,
     **options: Any,
 ) -> None:
@@ -67,7 +73,9 @@ def append_command(
 
     opened = open_catalog(catalog, storage_options=options.pop("storage_options", None))
     with ScanProgress(Console(stderr=True), quiet) as progress:
-        after = opened.append(files, at=at, progress=progress, **options)
+        after = (opened.amend() if amend else opened).append(
+            files, at=at, progress=progress, **options
+        )
     _told(catalog, opened, after)
 
 
@@ -107,6 +115,7 @@ def replace_command(
         str | None,
         typer.Argument(help="What comes in its place; by default the file as it is now."),
     ] = None,
+    amend: Amend = False,
     storage_options: StorageOptions = None,
 ) -> None:
     """Put a file in the place of another one, or of its former self.
@@ -118,10 +127,12 @@ def replace_command(
         gridref replace cube.gridref data/2024-01.nc data/2024-01-v2.nc
     """
     opened = _opened(catalog, storage_options)
-    _told(catalog, opened, opened.replace_file(file, by))
+    _told(catalog, opened, (opened.amend() if amend else opened).replace_file(file, by))
 
 
-def remove_command(catalog: Catalog, files: Files, storage_options: StorageOptions = None) -> None:
+def remove_command(
+    catalog: Catalog, files: Files, amend: Amend = False, storage_options: StorageOptions = None
+) -> None:
     """Leave files out of a catalog; the files themselves stay.
 
     Examples
@@ -129,7 +140,7 @@ def remove_command(catalog: Catalog, files: Files, storage_options: StorageOptio
         gridref remove cube.gridref data/2024-01.nc
     """
     opened = _opened(catalog, storage_options)
-    _told(catalog, opened, opened.remove(files))
+    _told(catalog, opened, (opened.amend() if amend else opened).remove(files))
 
 
 def refresh_command(
