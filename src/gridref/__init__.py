@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from gridref.workflows.scanning import scan_many as scan_many
     from gridref.workflows.verifying import Verification as Verification
     from gridref.workflows.verifying import verify as verify
+    from gridref.workflows.watching import watch as watch
 
     __version__: str
 
@@ -86,6 +87,7 @@ _HOMES = {
     "stack": "gridref.workflows.combining",
     "to_stac": "gridref.adapters.stac",
     "verify": "gridref.workflows.verifying",
+    "watch": "gridref.workflows.watching",
     "write_catalog": "gridref.workflows.catalogs",
     # Need packages that may be missing, so ``from gridref import *`` leaves them out.
     "from_icechunk": "gridref.adapters.icechunk",
@@ -130,6 +132,7 @@ __all__ = [
     "stack",
     "to_stac",
     "verify",
+    "watch",
     "write_catalog",
 ]
 

@@ -28,6 +28,7 @@ CALLS = [
     "sql",
     "stack",
     "verify",
+    "watch",
     "write_catalog",
 ]
 READ, KEPT = {"file", "files", "items", "groups", "group"}, {"catalog"}
@@ -70,6 +71,7 @@ def test_public_names() -> None:
         "stack",
         "to_stac",
         "verify",
+        "watch",
         "write_catalog",
     ]
     for name in [

@@ -57,6 +57,7 @@ from gridref.adapters.cli.progress import ScanProgress
 from gridref.adapters.cli.serve import serve_command
 from gridref.adapters.cli.spelling import as_on_the_command_line
 from gridref.adapters.cli.stac import stac_command
+from gridref.adapters.cli.watching import watch_command
 from gridref.errors import GridrefError, SkippedFilesWarning
 
 if TYPE_CHECKING:
@@ -418,6 +419,7 @@ def plan(
 app.command("serve")(serve_command)
 app.command("append")(append_command)
 app.command("declare")(declare_command)
+app.command("watch")(watch_command)
 app.command("replace")(replace_command)
 app.command("remove")(remove_command)
 app.command("refresh")(refresh_command)

@@ -38,6 +38,7 @@ __all__ = [
     "remove_command",
     "replace_command",
     "rollback_command",
+    "seconds_of",
     "tag_command",
 ]
 
@@ -248,17 +249,18 @@ def prune_command(
         gridref prune cube.gridref --grace 7d
     """
     opened = _opened(catalog, storage_options)
-    pruned = opened.prune(keep=keep, grace_seconds=_seconds(grace), dry_run=dry_run)
+    pruned = opened.prune(keep=keep, grace_seconds=seconds_of("grace", grace), dry_run=dry_run)
     for file in pruned.files:
         typer.echo(f"{'would remove' if dry_run else 'removed'} {file}")
     typer.echo(f"{len(pruned.snapshots)} snapshots, {len(pruned.files)} files")
 
 
-def _seconds(text: str) -> float:
+def seconds_of(option: str, text: str) -> float:
+    """A length of time as it is written on the command line."""
     units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
     if match is None:
-        raise InvalidRequestError(f"grace={text!r} is no time: write 90s, 30m, 12h or 7d")
+        raise InvalidRequestError(f"{option}={text!r} is no time: write 90s, 30m, 12h or 7d")
     return float(match[1]) * units[match[2]]
 
 
