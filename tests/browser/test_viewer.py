@@ -84,6 +84,22 @@ def test_the_picture_is_what_numpy_draws(
     np.testing.assert_array_equal(cells(visit, values.shape, 1), expected)
 
 
+def test_the_list_of_catalogs_has_a_preview(visit: Visit, served: str, sample_data: Path) -> None:
+    visit.page.goto(served)
+    visit.page.locator(".preview[data-ready=drawn]").wait_for()
+    shown = visit.page.evaluate("""
+        () => {
+            const canvas = document.querySelector(".preview");
+            const context = canvas.getContext("2d");
+            return [...context.getImageData(0, 0, canvas.width, canvas.height).data];
+        }
+    """)
+    with h5py.File(sample_data / "daily_2023-01.nc") as file:
+        values = file["tas"][0].astype("f8")
+    expected = rendered(values, values.min(), values.max())[::-1]
+    np.testing.assert_array_equal(np.array(shown).reshape(expected.shape), expected)
+
+
 def test_values_and_their_bytes_by_keyboard(visit: Visit, served: str, sample_data: Path) -> None:
     page = opened(visit, f"{served}/cube/array/tas", "at0=31")
     page.locator("#viewer-canvas").focus()

@@ -16,6 +16,15 @@ export class ShownArray {
     this.isByte = array.dtype === "uint8";
   }
 
+  // Size of the chunks that a picture of these axes needs, of at most so many elements a side.
+  bytesOf(axes, most) {
+    const lengths = this.shape.map((length, axis) => {
+      const [shown, chunk] = [axes.includes(axis) ? Math.min(length, most) : 1, this.array.chunks[axis]];
+      return Math.ceil(shown / chunk) * chunk;
+    });
+    return lengths.reduce((a, b) => a * b, 8);
+  }
+
   async value(at) {
     return zarr.get(this.array, at);
   }

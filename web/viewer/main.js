@@ -4,6 +4,7 @@ import { coordinateOf, ShownArray } from "./array.js";
 import { drawCoasts } from "./coast.js";
 import { choice, drawn, element } from "./dom.js";
 import { plotted } from "./plot.js";
+import { preview } from "./preview.js";
 import { readState, writeState } from "./state.js";
 import { Store } from "./store.js";
 
@@ -44,20 +45,10 @@ class Viewer {
     if (this.shape.length === 0) return this.showScalar();
     if (this.shape.length === 1 || this.array.isText) return this.showSeriesOnly();
     this.begin(asked);
-    const n_bytes = this.bytesToRead();
+    const n_bytes = this.array.bytesOf([this.rows, this.columns], MOST_ALONG);
     if (n_bytes > MOST_BYTES) await this.askWhether(n_bytes);
     this.build();
     await this.load();
-  }
-
-  // Size of the chunks that the first picture needs.
-  bytesToRead() {
-    const { chunks } = this.array.array;
-    const lengths = this.shape.map((length, axis) => {
-      const shown = axis === this.rows || axis === this.columns ? Math.min(length, MOST_ALONG) : 1;
-      return Math.ceil(shown / chunks[axis]) * chunks[axis];
-    });
-    return lengths.reduce((a, b) => a * b, 8);
   }
 
   askWhether(n_bytes) {
@@ -498,6 +489,15 @@ class Viewer {
     writeState(state);
   }
 }
+
+const sight = new IntersectionObserver((entries) => {
+  for (const { isIntersecting, target } of entries) {
+    if (!isIntersecting) continue;
+    sight.unobserve(target);
+    preview(target).catch(() => (target.dataset.ready = "failed")); // the extent says why
+  }
+});
+for (const canvas of document.querySelectorAll(".preview")) sight.observe(canvas);
 
 const place = document.getElementById("viewer");
 if (place) {

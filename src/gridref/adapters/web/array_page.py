@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from gridref.adapters.describing import human_bytes
 from gridref.adapters.picture import ChunkMap, stored_edges
-from gridref.adapters.web.assets import asset
+from gridref.adapters.web.assets import VIEWER, asset
 from gridref.adapters.web.catalog_page import sizes_in_words
 from gridref.adapters.web.chunk_map import MOST_ALONG, MapAxes, chunks_along
 from gridref.adapters.web.frame import attributes_section, page, pairs, section, table
@@ -24,8 +24,6 @@ from gridref.typing import Int64Array
 __all__ = ["array_page", "opening", "static_array_page"]
 
 MOST_ENCODINGS = 50
-VIEWER = "viewer.js"
-"""Made by ``make assets``, and part of every wheel."""
 
 
 def array_page(

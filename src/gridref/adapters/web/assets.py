@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-__all__ = ["Asset", "asset", "asset_version"]
+__all__ = ["VIEWER", "Asset", "asset", "asset_version"]
+
+VIEWER = "viewer.js"
+"""Made by ``make assets``, and part of every wheel."""
 
 _TYPES = {
     ".css": "text/css; charset=utf-8",

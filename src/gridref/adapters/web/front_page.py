@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from gridref.adapters.describing import human_bytes
+from gridref.adapters.web.assets import VIEWER, asset
 from gridref.adapters.web.frame import page, section, shortened, table
+from gridref.adapters.web.levels import Level, previewed
 from gridref.adapters.web.links import Links
 from gridref.adapters.web.markup import Content, markup, tag
 from gridref.model.array import VirtualGroup
@@ -29,26 +32,30 @@ class Listed:
         What its attributes call it; empty if they do not.
     n_arrays, n_bytes
         Its arrays, and the size of their elements.
+    preview
+        The levels of the array that its preview shows; empty where there is none.
     """
 
     name: str
     title: str
     n_arrays: int
     n_bytes: int
+    preview: Sequence[Level] = ()
 
     @classmethod
     def of(cls, name: str, group: VirtualGroup) -> Listed:
         """From the catalog's root group."""
         arrays = group.all_arrays().values()
         title = shortened(str(group.attrs.get("title", "")), MOST_TITLE)
-        return cls(name, title, len(arrays), sum(array.nbytes for array in arrays))
+        n_bytes = sum(array.nbytes for array in arrays)
+        return cls(name, title, len(arrays), n_bytes, previewed(group))
 
 
 def front_page(links: Links, listed: Iterable[Listed], problems: Mapping[str, str]) -> bytes:
     """The page at ``/``.
 
-    Extents in time and space need coordinates to be read: the page asks for those of the rows that
-    come into sight.
+    Previews, and extents in time and space, need values to be read: the page asks for those of the
+    rows that come into sight.
     """
     rows = [_row(links, each) for each in listed]
     search = tag(
@@ -59,9 +66,10 @@ def front_page(links: Links, listed: Iterable[Listed], problems: Mapping[str, st
         class_="scripted",
         hidden=True,
     )
-    heads = ("catalog", "title", "arrays", "size", "from … to")
+    heads = ("catalog", "title", "arrays", "size", "from … to", "preview")
     shown = table(heads, rows, "Catalogs", id="catalogs") if rows else tag("p", "None yet.")
-    return page("gridref", links, search, shown, _problems(problems), scripts=("front.js",))
+    scripts = ["front.js", *([VIEWER] if asset(VIEWER) else ())]
+    return page("gridref", links, search, shown, _problems(problems), scripts=scripts)
 
 
 def _row(links: Links, each: Listed) -> tuple[Content, ...]:
@@ -73,6 +81,20 @@ def _row(links: Links, each: Listed) -> tuple[Content, ...]:
         each.n_arrays,
         human_bytes(each.n_bytes),
         tag("span", **place),
+        _preview(links, each),
+    )
+
+
+def _preview(links: Links, each: Listed) -> Content:
+    if not each.preview:
+        return None
+    return tag(
+        "canvas",
+        class_="preview",
+        role="img",
+        aria_label=f"{each.preview[0].path} of {each.name}",
+        data_view=f"{links.catalog(each.name)}/portable",
+        data_levels=json.dumps([asdict(level) for level in each.preview]),
     )
 
 

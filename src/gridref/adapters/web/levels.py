@@ -9,7 +9,7 @@ from typing import Any
 
 from gridref.model.array import VirtualArray, VirtualGroup
 
-__all__ = ["Level", "levels"]
+__all__ = ["Level", "levels", "previewed"]
 
 MOST_LEVELS = 32
 
@@ -50,6 +50,23 @@ def levels(group: VirtualGroup, path: str) -> list[Level]:
     below = _multiscale(group, path) or _overviews(group, path)
     found = [Level.of(group, each) for each in (path, *below[: MOST_LEVELS - 1])]
     return [level for level in found if len(level.shape) == len(found[0].shape)]
+
+
+def previewed(group: VirtualGroup) -> Sequence[Level]:
+    """The levels of the array that shows best what a group holds; none if no array is a picture.
+
+    It is the largest one of numbers whose last two dimensions have labels, or else the largest.
+    """
+    pictures = {
+        path: array
+        for path, array in group.all_arrays().items()
+        if array.ndim >= 2 and min(array.shape[-2:]) > 1 and array.dtype.kind in "iuf"
+    }
+
+    def rank(path: str) -> tuple[bool, int]:
+        return None not in Level.of(group, path).coordinates[-2:], pictures[path].size
+
+    return levels(group, max(pictures, key=rank)) if pictures else ()
 
 
 def _overviews(group: VirtualGroup, path: str) -> Sequence[str]:

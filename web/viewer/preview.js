@@ -1,0 +1,31 @@
+// Small pictures in the list of catalogs: the first plane of an array, by its coarsest level.
+import { categorised, rangeOf, scaled } from "./colours.js";
+import { coordinateOf, ShownArray } from "./array.js";
+import { Store } from "./store.js";
+
+const MOST_BYTES = 8e6;
+const MOST_ALONG = 2048;
+
+export async function preview(canvas) {
+  const store = new Store(canvas.dataset.view);
+  const { path, shape, coordinates } = JSON.parse(canvas.dataset.levels).at(-1);
+  const axes = [shape.length - 2, shape.length - 1];
+  const array = await ShownArray.open(store, path);
+  if (axes.some((axis) => shape[axis] > MOST_ALONG) || array.bytesOf(axes, MOST_ALONG) > MOST_BYTES) {
+    canvas.dataset.ready = "left out";
+    return;
+  }
+  const labels = coordinates[axes[0]];
+  const up = labels ? await coordinateOf(store, labels, MOST_ALONG) : null;
+  const { values, height, width } = await array.plane(...axes, shape.map(() => 0), {});
+  const { flags } = array.meaning;
+  const pixels = flags ? categorised(values, flags) : scaled(values, "steady", ...rangeOf(values));
+  const isTurned = Boolean(up?.isVertical && up.ascends);
+  const rows = Array.from({ length: height }, (_, row) => (isTurned ? height - 1 - row : row));
+  const image = new ImageData(width, height);
+  const shown = new Uint32Array(image.data.buffer);
+  rows.forEach((row, number) => shown.set(pixels.subarray(row * width, (row + 1) * width), number * width));
+  Object.assign(canvas, { width, height });
+  canvas.getContext("2d").putImageData(image, 0, 0);
+  canvas.dataset.ready = "drawn";
+}
