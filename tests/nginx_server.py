@@ -13,6 +13,10 @@ from pathlib import Path
 
 import pytest
 
+TYPES = (
+    "text/html html; text/css css; text/javascript js; image/svg+xml svg; application/json json;"
+)
+"""Those of nginx's own mime.types that matter here."""
 TEMPORARY = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 
 
@@ -32,6 +36,7 @@ def nginx_serving(folder: Path, place: Path) -> Iterator[str]:
         f"daemon off; pid {place}/pid; error_log {place}/error.log;\n"
         "worker_processes 1; events {}\n"
         f"http {{ access_log {place}/access.log; {temporary}\n"
+        f"types {{ {TYPES} }} default_type application/octet-stream;\n"
         f"server {{ listen 127.0.0.1:{port}; root {folder}; autoindex on; }} }}\n"
     )
     user = ["-g", "user root;"] if os.geteuid() == 0 else []

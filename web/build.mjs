@@ -12,7 +12,7 @@ const withoutWasm = {
     builder.onResolve({ filter: /^numcodecs\// }, ({ path }) => ({ path, namespace: "left-out" }));
     builder.onLoad({ filter: /.*/, namespace: "left-out" }, ({ path }) => ({
       contents: `export default { fromConfig() {
-        throw new Error("this viewer does not decode ${path.split("/")[1]}");
+        throw new Error("a browser does not decode ${path.split("/")[1]} here: gridref serve does");
       } };`,
     }));
   },

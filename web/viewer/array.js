@@ -2,9 +2,14 @@
 import * as zarr from "zarrita";
 import { Coordinate, Meaning } from "./meaning.js";
 
+function opened(store, path) {
+  const root = zarr.root(store.under(path));
+  return store.version === 2 ? zarr.open.v2(root, { kind: "array" }) : zarr.open.v3(root, { kind: "array" });
+}
+
 export class ShownArray {
   static async open(store, path) {
-    const array = await zarr.open.v3(zarr.root(store.under(path)), { kind: "array" });
+    const array = await opened(store, path);
     return new ShownArray(array);
   }
 
@@ -67,7 +72,7 @@ export class ShownArray {
 
 // The coordinate of a dimension: an array of one dimension that has its name.
 export async function coordinateOf(store, path, most) {
-  const array = await zarr.open.v3(zarr.root(store.under(path)), { kind: "array" });
+  const array = await opened(store, path);
   if (array.shape.length !== 1 || array.shape[0] > most || array.dtype === "string") return null;
   const meaning = new Meaning(array.attrs, array.dtype);
   const { data } = await zarr.get(array);

@@ -6,7 +6,7 @@ import { choice, drawn, element } from "./dom.js";
 import { plotted } from "./plot.js";
 import { preview } from "./preview.js";
 import { readState, writeState } from "./state.js";
-import { Store } from "./store.js";
+import { ReferenceStore, Store } from "./store.js";
 
 const MOST_ALONG = 2048; // of larger planes a window is shown
 const MOST_LABELS = 1_000_000;
@@ -17,7 +17,6 @@ class Viewer {
   constructor(place) {
     this.place = place;
     this.levels = JSON.parse(place.dataset.levels);
-    this.store = new Store(place.dataset.view);
     this.told = element("p", { role: "status", id: "viewer-told" });
     this.number = 0;
   }
@@ -39,6 +38,8 @@ class Viewer {
   }
 
   async start() {
+    const { view, references } = this.place.dataset;
+    this.store = references ? await ReferenceStore.open(references) : new Store(view);
     const asked = readState();
     const number = this.levels.length > 1 ? this.wholeLevel() : 0;
     await this.open(asked.level in this.levels ? Number(asked.level) : number);
@@ -455,12 +456,19 @@ class Viewer {
   }
 
   async tellSource(at, words) {
-    if (!this.place.dataset.places) return;
-    const path = this.path.split("/").map(encodeURIComponent).join("/");
-    const response = await fetch(`${this.place.dataset.places}/${path}?at=${at}`, { headers: { accept: "application/json" } });
-    const { state, source, offset, length } = await response.json();
+    const { state, source, offset, length } = await this.placeOf(at);
     if (String(at) !== String(this.elementAt())) return;
     this.say(state === "range" ? `${words}; ${source}, bytes ${offset} to ${offset + length}` : `${words}; ${state}`);
+  }
+
+  async placeOf(at) {
+    if (this.store.placeOf) {
+      const { chunks } = this.array.array;
+      return this.store.placeOf(this.path, at.map((each, axis) => Math.floor(each / chunks[axis])));
+    }
+    const path = this.path.split("/").map(encodeURIComponent).join("/");
+    const response = await fetch(`${this.place.dataset.places}/${path}?at=${at}`, { headers: { accept: "application/json" } });
+    return response.json();
   }
 
   async plot() {

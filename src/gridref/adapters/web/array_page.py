@@ -56,7 +56,7 @@ def array_page(
         tag(
             "p", tag("code", sizes_in_words(array)), ", ", human_bytes(array.nbytes), class_="lead"
         ),
-        _viewer(links, name, path, group, views["portable"]),
+        _served_viewer(links, name, path, group, views["portable"]),
         _dimensions(array),
         attributes_section(array.attrs),
         _grid(array),
@@ -65,12 +65,17 @@ def array_page(
         _chunk_map(links, name, path, array),
         opening(snippets(links.view(origin, name), path), origin),
     )
-    scripts = ["copy.js", "chunk-map.js", *([VIEWER] if asset(VIEWER) else ())]
+    scripts = ("copy.js", "chunk-map.js", *_viewer_scripts())
     return page(path, links, *body, way=above, scripts=scripts)
 
 
 def static_array_page(
-    links: Links, path: str, array: VirtualArray, shown: Sequence[Snippet]
+    links: Links,
+    path: str,
+    group: VirtualGroup,
+    shown: Sequence[Snippet],
+    references: str | None,
+    why_not: str,
 ) -> bytes:
     """The page of an array without a server behind it: nothing is asked for.
 
@@ -80,40 +85,57 @@ def static_array_page(
         Where things lie, as seen from it.
     path
         Its path in the catalog, as it stands in addresses.
-    array
-        The array.
+    group
+        The catalog's root group.
     shown
         How to open it.
+    references
+        Address of kerchunk references, by which the viewer reads the sources; None if there are
+        none.
+    why_not
+        Why there are none.
     """
+    array = group[path]
+    assert isinstance(array, VirtualArray)
+    told = f"Browsers cannot read them from the files: {why_not}. gridref serve shows them."
+    values: Content = section("Values", tag("p", told))
+    if references is not None:
+        values = _viewer(group, path, data_references=references)
     size = human_bytes(array.nbytes)
     body: Sequence[Content] = (
         tag("p", tag("code", sizes_in_words(array)), ", ", size, class_="lead"),
+        values,
         opening(shown),
         _dimensions(array),
         attributes_section(array.attrs),
         _grid(array),
         _encodings(array),
     )
-    return page(path, links, *body, scripts=("copy.js",))
+    return page(path, links, *body, scripts=("copy.js", *_viewer_scripts()))
 
 
-def _viewer(
+def _served_viewer(
     links: Links, name: str, path: str, group: VirtualGroup, view: ArrayView | GridrefError
 ) -> Content:
     if isinstance(view, GridrefError):
         return section("Values", tag("p", f"Zarr cannot show them: {view}", class_="problem"))
+    home = links.catalog(name)
+    return _viewer(group, path, data_view=f"{home}/portable", data_places=f"{home}/place")
+
+
+def _viewer(group: VirtualGroup, path: str, **where: str) -> Content:
+    """Where the viewer goes; `where` says what it reads."""
     if asset(VIEWER) is None:
         told = "This copy of gridref was installed without the viewer: make assets builds it."
         return section("Values", tag("p", told))
-    place = tag(
-        "div",
-        tag("p", "Reading …", role="status"),
-        id="viewer",
-        data_view=f"{links.catalog(name)}/portable",
-        data_places=f"{links.catalog(name)}/place",
-        data_levels=json.dumps([asdict(level) for level in levels(group, path)]),
-    )
+    shown = json.dumps([asdict(level) for level in levels(group, path)])
+    waiting = tag("p", "Reading …", role="status")
+    place = tag("div", waiting, id="viewer", data_levels=shown, **where)
     return section("Values", tag("noscript", tag("p", "A script draws them.")), place)
+
+
+def _viewer_scripts() -> Sequence[str]:
+    return (VIEWER,) if asset(VIEWER) else ()
 
 
 def _dimensions(array: VirtualArray) -> Content:

@@ -9,7 +9,7 @@ from typing import ClassVar
 from urllib.parse import quote
 
 from gridref.adapters.web.array_page import opening, static_array_page
-from gridref.adapters.web.assets import asset
+from gridref.adapters.web.assets import VIEWER, asset
 from gridref.adapters.web.catalog_page import catalog_page
 from gridref.adapters.web.extent import Extent
 from gridref.adapters.web.frame import section
@@ -89,19 +89,22 @@ class StaticSite:
     def files(self) -> Iterator[tuple[str, bytes]]:
         """Path and content of each file, one after the other."""
         group = with_shown_names(self.catalog, IN_ADDRESSES)
-        for name in SCRIPTS:
+        for name in (*SCRIPTS, VIEWER):
             found = asset(name)
-            assert found is not None
-            yield f"assets/{name}", found.content
+            if found is not None:
+                yield f"assets/{name}", found.content
         yield "extent.json", json.dumps([asdict(extent) for extent in self.extents]).encode()
         links = _StaticLinks("", self.base_url)
         more = (opening(self._snippets("")), self._described())
         yield "index.html", catalog_page(links, self.name, group, self.catalog, {}, None, *more)
-        arrays = zip(self.catalog.all_arrays(), group.all_arrays().items(), strict=True)
-        for real_path, (path, array) in arrays:
+        why_not = self.left_out.get(REFERENCES, "their names cannot stand in addresses")
+        has_references = REFERENCES not in self.left_out and group is self.catalog
+        for real_path, path in zip(self.catalog.all_arrays(), group.all_arrays(), strict=True):
             links = _StaticLinks("../" * (path.count("/") + 1), self.base_url)
+            references = f"{links.root}{REFERENCES}" if has_references else None
             shown = self._snippets(real_path)
-            yield f"array/{path}.html", static_array_page(links, path, array, shown)
+            page = static_array_page(links, path, group, shown, references, why_not)
+            yield f"array/{path}.html", page
 
     def _described(self) -> Content:
         """Where other programs find the catalog described, or why they do not."""
