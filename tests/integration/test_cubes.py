@@ -244,3 +244,12 @@ def test_the_same_as_an_xarray_dataset(tmp_path: Path) -> None:
     ) as both:
         ds.gridref.to_catalog(tmp_path / "runs.gridref")
         np.testing.assert_array_equal(shown(tmp_path / "runs.gridref")["t"], both["t"])
+
+
+def test_members_of_different_calendars_are_a_problem(tmp_path: Path) -> None:
+    for member, calendar in enumerate(("standard", "noleap")):
+        ds = month(member, 0)
+        ds["time"].attrs["calendar"] = calendar
+        ds.to_netcdf(tmp_path / f"m{member}.nc")
+    with pytest.raises(CombineError, match="calendars differ"):
+        gridref.build(tmp_path / "*.nc", tmp_path / "cube.gridref", pattern="m{member:d}")

@@ -160,6 +160,31 @@ def test_the_command_line_says_what_it_takes_and_lists_commands(tmp_path: Path) 
     assert "laid out by concat_dim='time'" in done.output or "--concat-dim time" in done.output
 
 
+def test_files_of_differing_length_are_ragged_or_padded(tmp_path: Path) -> None:
+    for number, n in enumerate((3, 5)):
+        xr.Dataset({"t": ("obs", np.arange(n) + 10.0 * number)}).to_netcdf(tmp_path / f"{n}.nc")
+    with pytest.raises(InvalidRequestError, match=r"layout='ragged'.*\n.*layout='padded'"):
+        built(tmp_path)
+    ds, layout = built(tmp_path, yes=True)
+    assert layout == "laid out by layout='ragged'"
+    assert ds["t"].values.tolist() == [0, 1, 2, 10, 11, 12, 13, 14]
+
+
+def test_members_that_begin_and_end_differently(tmp_path: Path) -> None:
+    for member, first, n in ((1, 0, 6), (2, 2, 6), (3, 3, 2)):
+        ds = days(first, n, factor=member)
+        units = {"units": f"days since 2001-01-0{member}", "calendar": "standard"}
+        ds["time"] = ("time", ds["time"].values - (member - 1), units)
+        ds.to_netcdf(tmp_path / f"r{member}.nc")
+    ds, _ = built(tmp_path)
+    assert ds["t"].dims == ("member", "time", "x")
+    assert ds["time"].values.tolist() == list(range(8))
+    expected = np.full((3, 8, 3), np.nan)
+    for member, first, n in ((1, 0, 6), (2, 2, 6), (3, 3, 2)):
+        expected[member - 1, first : first + n] = days(first, n, factor=member)["t"]
+    np.testing.assert_array_equal(ds["t"].values, expected)
+
+
 def test_files_that_nothing_tells_apart(tmp_path: Path) -> None:
     for name in ("same", "again"):
         days(0).to_netcdf(tmp_path / f"{name} {name[0]} x.nc")
@@ -175,6 +200,9 @@ def test_files_that_nothing_tells_apart(tmp_path: Path) -> None:
         (["a_20010101.nc", "a_20010201.nc"], [("time", "%Y%m%d")]),
         (["a_200101.nc", "a_200102.nc"], [("time", "%Y%m")]),
         (["a.2001-01-01.nc", "a.2001-01-02.nc"], [("time", "%Y-%m-%d")]),
+        (["x_2023-06-01Z.tif", "x_2023-07-01Z.tif"], [("time", "%Y-%m-%d")]),
+        (["x_20230601T1201Z.tif", "x_20230602T1201Z.tif"], [("time", "%Y%m%dT%H%M")]),
+        (["s20230601.nc", "s20230602.nc"], [("time", "%Y%m%d")]),
         (["ens01.nc", "ens02.nc"], [("member", "d")]),
         (["lev500_x.nc", "lev1000_x.nc"], [("lev", "d")]),
         (["a_MPI-ESM_x.nc", "a_CESM2_x.nc"], [("part1", "")]),

@@ -148,6 +148,8 @@ class Hypercube:
     def dims_of(self, column: Column, notes: Notes) -> tuple[str, ...] | None:
         """The dimensions that a variable has; all where it differs along the others, if asked."""
         held = self._held(column)
+        if any(dim not in self.places for dim in held):
+            return None  # a problem is noted of it
         if not held or len(held) == len(self.growing) or column.name in self.growing:
             return held
         rule = notes.options.repeat_rule(column.name)

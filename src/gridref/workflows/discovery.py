@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gridref.combine.calendars import is_time_like
+from gridref.combine.calendars import TimeBase, is_time_like
 from gridref.combine.georeference import Raster, read_raster
 from gridref.combine.options import Read
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.workflows.cubes import varying_dims
+from gridref.workflows.cubes import is_ragged, varying_dims
 from gridref.workflows.name_fields import NameField, NameParts, finds_all, name_parts
 
 __all__ = ["Proposal", "proposals"]
@@ -38,6 +38,11 @@ _ATTRIBUTES = {
 
 _SCALARS = ("time", "realization", "forecast_reference_time", "forecast_period")
 """Standard names of scalar coordinates that files lie along (CF conventions, 5.7)."""
+
+Span = tuple[Any, Any]
+"""The least and the greatest label."""
+
+_EVERYWHERE = (float("-inf"), float("inf"))
 
 _MOST_TOGETHER = 3
 """Labels that are tried together at most."""
@@ -83,8 +88,8 @@ def proposals(files: Sequence[str], groups: Sequence[VirtualGroup], read: Read) 
     if len(placed) == len(files):
         return _of_rasters(files, groups, placed, read)
     varying = varying_dims(groups, read)
-    keys = [_key(group, varying, read) for group in groups]
-    apart = _told_apart(keys, groups)
+    spans = [_spans(group, varying, read) for group in groups]
+    apart = _told_apart(spans, groups)
     if apart and varying:
         return _along(varying, groups)
     if apart:
@@ -93,11 +98,14 @@ def proposals(files: Sequence[str], groups: Sequence[VirtualGroup], read: Read) 
     if len(grows) == 1:
         reason = f"{grows[0]!r} is unlimited, and nothing labels it: in the order of the files"
         return [Proposal({"concat_dim": grows[0]}, reason)]
-    return list(_with_labels(files, groups, varying, keys, read)) or _by_lengths(groups)
+    return [*_with_labels(files, groups, varying, spans, read), *_by_lengths(groups)]
 
 
 def _along(varying: Sequence[str], groups: Sequence[VirtualGroup]) -> list[Proposal]:
     known = {tuple(sorted(_variables(group))) for group in groups}
+    if len(varying) > 1 and is_ragged(groups[0], varying):
+        reason = f"files go on along {' and '.join(varying)}, each by itself"
+        return [Proposal({"concat_dim": list(varying)}, reason)]
     reason = f"coordinates differ along {' and '.join(varying)}"
     if len(varying) == 1 and len(known) == 1:
         return [Proposal({"concat_dim": varying[0]}, reason)]
@@ -117,29 +125,44 @@ def _variables(group: VirtualGroup) -> set[str]:
     }
 
 
-def _key(group: VirtualGroup, dims: Iterable[str], read: Read) -> tuple[Any, ...]:
-    """The labels of a file along some dimensions."""
+def _spans(group: VirtualGroup, dims: Iterable[str], read: Read) -> tuple[Span, ...]:
+    """The least and the greatest label of a file along some dimensions."""
     arrays = {path.rpartition("/")[2]: array for path, array in group.all_arrays().items()}
-    return tuple(_label_key(arrays.get(dim), read) for dim in dims)
+    return tuple(_span(arrays.get(dim), read) for dim in dims)
 
 
-def _label_key(array: VirtualArray | None, read: Read) -> Any:
+def _span(array: VirtualArray | None, read: Read) -> Span:
     if array is None or not array.size:
-        return None
-    units = array.attrs.get("units")
-    return tuple((str(value), str(units)) for value in read(array).reshape(-1).tolist())
+        return _EVERYWHERE
+    values = read(array)
+    least, greatest = values.min(), values.max()
+    base = TimeBase.of(array.attrs) if values.dtype.kind in "iuf" else None
+    if base is None:
+        return least, greatest
+    first, last = (base.epoch_ns + float(value) * base.unit_ns for value in (least, greatest))
+    return first, last
 
 
-def _told_apart(keys: Sequence[tuple[Any, ...]], groups: Sequence[VirtualGroup]) -> bool:
-    """Whether no two files hold the same labels of the same variable."""
-    taken: set[Any] = set()
-    for key, group in zip(keys, groups, strict=True):
-        variables = _variables(group) or {""}
-        for cell in itertools.product(variables, *(own or (None,) for own in key)):
-            if cell in taken:
+def _told_apart(spans: Sequence[tuple[Span, ...]], groups: Sequence[VirtualGroup]) -> bool:
+    """Whether no two files with a variable in common hold labels in each other's span."""
+    variables = [_variables(group) or {""} for group in groups]
+    n_dims = len(spans[0])
+    lows = [{str(own[dim][0]) for own in spans} for dim in range(n_dims)]
+    swept = max(range(n_dims), key=lambda dim: len(lows[dim]), default=None)
+    if swept is None:
+        return all(one.isdisjoint(other) for one, other in itertools.combinations(variables, 2))
+    active: list[int] = []
+    for file in sorted(range(len(spans)), key=lambda file: spans[file][swept][0]):
+        active = [other for other in active if spans[other][swept][1] >= spans[file][swept][0]]
+        for other in active:
+            if _meet(spans[file], spans[other]) and variables[file] & variables[other]:
                 return False
-            taken.add(cell)
+        active.append(file)
     return True
+
+
+def _meet(one: Sequence[Span], other: Sequence[Span]) -> bool:
+    return all(a[0] <= b[1] and b[0] <= a[1] for a, b in zip(one, other, strict=True))
 
 
 @dataclass(frozen=True)
@@ -165,7 +188,7 @@ def _with_labels(
     files: Sequence[str],
     groups: Sequence[VirtualGroup],
     varying: Sequence[str],
-    keys: Sequence[tuple[Any, ...]],
+    spans: Sequence[tuple[Span, ...]],
     read: Read,
 ) -> Iterable[Proposal]:
     """Layouts by the fewest labels that tell all files apart; one for each way to part them."""
@@ -180,10 +203,8 @@ def _with_labels(
             if len({source.dim for source in chosen}) < n:
                 continue
             columns = [source.values for source in chosen]
-            labelled = [
-                (*key, *(((value, ""),) for value in values))
-                for key, *values in zip(keys, *columns, strict=True)
-            ]
+            numbers = zip(*map(_numbered, columns), strict=True)
+            labelled = [(*own, *more) for own, more in zip(spans, numbers, strict=True)]
             if _told_apart(labelled, groups):
                 ways.setdefault(_partition(columns), []).append(chosen)
         every = [chosen for alike in ways.values() for chosen in _best(alike)]
@@ -191,6 +212,12 @@ def _with_labels(
         if any(laid):
             return [proposal for proposal in laid if proposal is not None]
     return []
+
+
+def _numbered(column: Sequence[Any]) -> list[Span]:
+    """Different values as different spans."""
+    number = {value: float(n) for n, value in enumerate(dict.fromkeys(column))}
+    return [(number[value], number[value]) for value in column]
 
 
 def _best(alike: Sequence[tuple[_Source, ...]]) -> list[tuple[_Source, ...]]:
@@ -246,7 +273,7 @@ def _scalars(
             continue
         held = [group.arrays.get(name) for group in groups]
         if all(own is not None and own.ndim == 0 for own in held):
-            values = tuple(_label_key(own, read) for own in held)
+            values = tuple(str(_span(own, read)) for own in held)
             if len(set(values)) > 1:
                 yield _Source(0, name, values, f"the scalar {name!r} differs")
 
@@ -276,20 +303,20 @@ def _of_rasters(
     files: Sequence[str], groups: Sequence[VirtualGroup], rasters: Sequence[Raster], read: Read
 ) -> list[Proposal]:
     """Georeferenced files: side by side, of many dates, or both."""
-    places = [((str((r.x0, r.y0, r.crs)), ""),) for r in rasters]
-    keys = [(place,) for place in places]
+    places = _numbered([str((raster.x0, raster.y0, raster.crs)) for raster in rasters])
+    spans = [(place,) for place in places]
     n_places = len(set(places))
-    if _told_apart(keys, groups):
+    if _told_apart(spans, groups):
         if n_places == 1:
             return [Proposal({"combine": "by_coords"}, "each file holds other variables")]
         return [Proposal({"mosaic": True}, f"georeferenced at {n_places} places")]
-    found = _with_labels(files, groups, (), keys, read)
+    found = _with_labels(files, groups, (), spans, read)
     if n_places == 1:
         return list(found)
     return [
         Proposal({"mosaic": True, **own.options}, f"georeferenced, {own.reason}")
         for own in found
-        if "stack" in own.options and "labels" not in own.options
+        if "pattern" in own.options and not {"labels", "concat_dim"} & set(own.options)
     ]
 
 
@@ -306,7 +333,8 @@ def _by_lengths(groups: Sequence[VirtualGroup]) -> list[Proposal]:
         for array in group.arrays.values():
             for dim, extent in zip(array.dims, array.shape, strict=True):
                 sizes.setdefault(dim, set()).add(extent)
-    uneven = [dim for dim, extents in sizes.items() if len(extents) > 1]
+    labelled = {name for group in groups for name in group.arrays}
+    uneven = [dim for dim, found in sizes.items() if len(found) > 1 and dim not in labelled]
     if not uneven:
         return []
     reason = f"files are of differing length along {' and '.join(uneven)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,7 +24,6 @@ _FORMATS: Mapping[int, Sequence[tuple[str, ...]]] = {
     13: [("%Y-%m-%dT%H", "%Y%m%dT%H%M")],
     14: [("%Y%m%d%H%M%S",)],
     15: [("%Y%m%dT%H%M%S",)],
-    16: [("%Y%m%dT%H%M%SZ",)],
 }
 """Formats of dates by the length of their text; the first ones of which any fits are taken."""
 
@@ -111,20 +111,17 @@ def name_parts(files: Sequence[str]) -> NameParts | None:
 
 def _fields(number: int, column: tuple[str, ...], n_before: int) -> list[NameField]:
     """What a part that differs can be: a date in one way or several, a number, or a word."""
-    heads = ("", re.sub(r"[\d-]+$", "", _common_start(column)))
-    for head in dict.fromkeys(heads):
-        inner = tuple(text[len(head) :] for text in column)
+    start, end = _common_start(column), _common_start([text[::-1] for text in column])[::-1]
+    tail = end[len(end.rstrip(string.ascii_letters)) :]
+    for head in dict.fromkeys(["", re.sub(r"[\d-]+$", "", start)]):
+        inner = tuple(text[len(head) : len(text) - len(tail)] for text in column)
         kinds = _date_formats(inner)
         if kinds:
-            return [NameField("time", kind, inner, (number, head, "")) for kind in kinds]
-    before = re.sub(r"\d+$", "", _common_start(column))
-    ends = _common_start([text[::-1] for text in column])[::-1]
-    behind = re.sub(r"^\d+", "", ends) if re.search(r"\D", ends) else ""
+            return [NameField("time", kind, inner, (number, head, tail)) for kind in kinds]
+    before = re.sub(r"\d+$", "", start)
+    behind = re.sub(r"^\d+", "", end) if re.search(r"\D", end) else ""
     behind = behind if all(len(before) + len(behind) < len(text) for text in column) else ""
     inner = tuple(text[len(before) : len(text) - len(behind)] for text in column)
-    kinds = _date_formats(inner)
-    if kinds:
-        return [NameField("time", kind, inner, (number, before, behind)) for kind in kinds]
     letters = re.sub(r"[^A-Za-z]", "", before).lower()
     name = _NAMES.get(letters, letters if len(letters) > 1 else f"part{n_before + 1}")
     if all(map(str.isdecimal, inner)):
