@@ -186,6 +186,15 @@ def test_a_plate_without_any_option_but_the_layout(plate: Path, tmp_path: Path) 
     assert len(hcs.HCSAttrs.model_validate(attrs).plate.wells) == len(WELLS)
 
 
+def test_a_plate_is_found_by_itself(plate: Path, tmp_path: Path) -> None:
+    gridref.build(plate, tmp_path / "found.gridref")
+    gridref.build(plate, tmp_path / "asked.gridref", layout="plate")
+    found = gridref.open_catalog(tmp_path / "found.gridref")
+    asked = gridref.open_catalog(tmp_path / "asked.gridref")
+    assert found.attrs == asked.attrs
+    assert set(found.all_arrays()) == set(asked.all_arrays())
+
+
 def test_a_plate_as_one_array(plate: Path, tmp_path: Path) -> None:
     gridref.build(plate, tmp_path / "plate.gridref", layout="plate")
     with xr.open_dataset(tmp_path / "plate.gridref", engine="gridref", group="cube") as cube:

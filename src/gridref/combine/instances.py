@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gridref.combine.columns import source_name
 from gridref.combine.options import CombineOptions
 from gridref.combine.stacking import referred_names
 from gridref.combine.values import Values
-from gridref.errors import InvalidRequestError, Place
+from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.indexing import isel_group
 from gridref.model.reshaping import broadcast_axis, expand_dims, squeeze
@@ -47,17 +46,11 @@ class Instances:
     shown: Mapping[str, str] = field(default_factory=dict)
 
     def contiguous(self, group: VirtualGroup, rules: CombineOptions) -> VirtualGroup:
-        """An input with its number of samples, to lie behind the others along all dimensions.
-
-        Raises
-        ------
-        InvalidRequestError
-            If it holds several instances side by side.
-        """
+        """An input with its number of samples, to lie behind the others along all dimensions."""
         changed = {}
         for name, array in group.arrays.items():
             if self.sample_of(array) is not None and self.instance in array.dims:
-                changed[name] = self._unstacked(group, name, array)
+                changed[name] = squeeze(array, (array.dims.index(self.instance),))
         arrays = {**group.arrays, **changed}
         arrays |= self._per_instance(group, rules)
         arrays |= self._row_sizes(group, contiguous=True)
@@ -102,16 +95,23 @@ class Instances:
         """The dimension of an array whose length differs between inputs."""
         return next((dim for dim in array.dims if dim in self.samples), None)
 
-    def _unstacked(self, group: VirtualGroup, name: str, array: VirtualArray) -> VirtualArray:
-        """An array of one instance without the dimension that counts instances."""
-        axis = array.dims.index(self.instance)
-        if array.shape[axis] != 1:
-            raise InvalidRequestError(
-                f"it holds {array.shape[axis]} instances along {self.instance!r} side by side, each"
-                " as long as the longest: layout='padded' lays them below each other",
-                Place(source_name(group), name),
-            )
-        return squeeze(array, (axis,))
+    def obstacle(self, group: VirtualGroup, *, padded: bool) -> tuple[str, str] | None:
+        """What keeps an input from its place, if anything: a variable's path, and why."""
+        for path, part in group.walk():
+            prefix = f"{path}/" if path else ""
+            for name in self._uncounted(part):
+                if name in part.arrays:
+                    message = "it is to count samples, and there is a variable of that name already"
+                    return prefix + name, message
+            for name, array in part.arrays.items():
+                n_instances = _lengths(VirtualGroup({name: array})).get(self.instance, 1)
+                if self.sample_of(array) is not None and n_instances != 1 and not padded:
+                    message = (
+                        f"it holds {n_instances} instances along {self.instance!r} side by side,"
+                        " each as long as the longest: layout='padded' lays them below each other"
+                    )
+                    return prefix + name, message
+        return None
 
     def _per_instance(self, group: VirtualGroup, rules: CombineOptions) -> dict[str, VirtualArray]:
         """Variables without samples, as one element for each instance.
@@ -131,21 +131,19 @@ class Instances:
             and rules.repeated.get(name) != "minimal"
         }
 
+    def _uncounted(self, group: VirtualGroup) -> dict[str, tuple[str, int]]:
+        """Samples that an input does not count itself: their dimension and number, by new name."""
+        known = {*map(_counted, self._counts(group).values()), *self._indexed(group)}
+        return {
+            ROW_SIZE if len(self.samples) == 1 else f"{ROW_SIZE}_{sample}": (sample, n_samples)
+            for sample in self.samples
+            if sample not in known and (n_samples := _length(group, sample)) is not None
+        }
+
     def _row_sizes(self, group: VirtualGroup, *, contiguous: bool) -> dict[str, VirtualArray]:
         """The number of samples of an input; nothing where it says so itself."""
         made = {}
-        known = {*map(_counted, self._counts(group).values()), *self._indexed(group)}
-        for sample in self.samples:
-            n_samples = _length(group, sample)
-            if n_samples is None or sample in known:
-                continue
-            name = ROW_SIZE if len(self.samples) == 1 else f"{ROW_SIZE}_{sample}"
-            if name in group.arrays:
-                raise InvalidRequestError(
-                    f"it is to count the samples along {sample!r}, and there is a variable of that"
-                    " name already",
-                    Place(source_name(group), name),
-                )
+        for name, (sample, n_samples) in self._uncounted(group).items():
             attrs = {"long_name": f"number of samples of each {self.instance}"}
             attrs |= {"sample_dimension": sample} if contiguous else {}
             n_instances = _length(group, self.instance) or 1

@@ -5,16 +5,19 @@ CF conventions 1.11, chapter 9 "Discrete Sampling Geometries".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
+from gridref.combine.columns import source_name
 from gridref.combine.concatenation import combine_batch
 from gridref.combine.folding import combine, fold
-from gridref.combine.instances import find_instances
+from gridref.combine.instances import Instances, find_instances
 from gridref.combine.options import CombineOptions, Read
 from gridref.combine.padded import Padded
-from gridref.combine.report import Combination
+from gridref.combine.report import Combination, DriftReport, grouped
 from gridref.combine.values import Values
+from gridref.errors import Problem
 from gridref.model.array import VirtualGroup
 
 __all__ = ["combine_ragged"]
@@ -52,11 +55,43 @@ def combine_ragged(
     Raises
     ------
     InvalidRequestError
-        For no inputs; if nothing differs in length and nothing says what might; or for inputs that
-        hold several instances side by side, which only rows can show.
+        For no inputs; or if nothing differs in length and nothing says what might.
     """
     rules = options or CombineOptions()
-    dims, inputs = find_instances(groups, samples, instance)
+    dims, every = find_instances(groups, samples, instance)
+    problems: list[Problem] = []
+    inputs = _fitting(dims, every, problems, padded=padded)
+    first = next(inputs, None)
+    if first is None:
+        return Combination(None, DriftReport(()), tuple(problems))
+    done = _laid(dims, itertools.chain([first], inputs), read, rules, padded=padded)
+    if problems:
+        return Combination(None, done.report, grouped([*problems, *done.problems]))
+    return done
+
+
+def _fitting(
+    dims: Instances, inputs: Iterable[VirtualGroup], problems: list[Problem], *, padded: bool
+) -> Iterator[VirtualGroup]:
+    """The inputs that have a place; problems of the others are noted."""
+    for number, group in enumerate(inputs):
+        reason = dims.obstacle(group, padded=padded)
+        if reason is None:
+            yield group
+        else:
+            path, message = reason
+            name = source_name(group) or f"input {number + 1}"
+            problems.append(Problem("dimensions-differ", message, path, (name,)))
+
+
+def _laid(
+    dims: Instances,
+    inputs: Iterable[VirtualGroup],
+    read: Read | None,
+    rules: CombineOptions,
+    *,
+    padded: bool,
+) -> Combination:
     if not padded:
         whole = (dims.contiguous(group, rules) for group in inputs)
         return combine(whole, (*dims.samples, dims.instance), read=read, options=rules)

@@ -190,6 +190,7 @@ def plate_attributes(name: str, wells: Sequence[tuple[str, str]], n_fields: int)
     rows = sorted({row for row, _ in wells}, key=lambda row: (len(row), row))
     columns = sorted({column for _, column in wells}, key=lambda column: (len(column), column))
     plate = {
+        "version": VERSION,
         "name": name,
         "rows": [{"name": row} for row in rows],
         "columns": [{"name": column} for column in columns],
@@ -209,4 +210,4 @@ def plate_attributes(name: str, wells: Sequence[tuple[str, str]], n_fields: int)
 def well_attributes(fields: Sequence[str]) -> dict[str, Any]:
     """What the group of a well says of its fields, by the names of their groups."""
     images = [{"path": field} for field in fields]
-    return {"ome": {"version": VERSION, "well": {"images": images}}}
+    return {"ome": {"version": VERSION, "well": {"version": VERSION, "images": images}}}

@@ -19,6 +19,7 @@ from gridref.combine.options import Read
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.workflows.cubes import is_ragged, varying_dims
 from gridref.workflows.name_fields import NameField, NameParts, finds_all, name_parts
+from gridref.workflows.plates import wells_in_names
 
 __all__ = ["Proposal", "proposals"]
 
@@ -81,6 +82,10 @@ def proposals(files: Sequence[str], groups: Sequence[VirtualGroup], read: Read) 
     read
         Reads all values of an array.
     """
+    wells = wells_in_names(files) if all("ome" in group.attrs for group in groups) else []
+    if len(wells) > 1:
+        reason = f"microscopy images with wells in the names ({wells[0]}, ...)"
+        return [Proposal({"layout": "plate"}, reason)]
     rasters = [
         read_raster(group, file, "x", "y") for file, group in zip(files, groups, strict=True)
     ]

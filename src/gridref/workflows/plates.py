@@ -16,7 +16,7 @@ from gridref.model.array import VirtualGroup
 from gridref.model.ome_zarr import axes_order
 from gridref.workflows.labels import LabelPattern
 
-__all__ = ["combine_plate_files"]
+__all__ = ["combine_plate_files", "wells_in_names"]
 
 _WELL = re.compile(r"([A-Za-z]{1,2})[-_]?0*(\d{1,3})")
 _OPERETTA = re.compile(r"r0*(\d+)c0*(\d+)f0*(\d+)")
@@ -61,6 +61,15 @@ def combine_plate_files(
     ]
     name = os.path.basename(os.path.dirname(files[0].rstrip("/"))) or "plate"
     return combine_plate(images, name=name, dims=dims, read=read, options=rules)
+
+
+def wells_in_names(files: Sequence[str]) -> list[str]:
+    """The wells, like ``A1``, that names in one of the usual forms say; none if one says none."""
+    try:
+        found = [_usual(file) for file in files]
+    except InvalidRequestError:
+        return []
+    return list(dict.fromkeys("".join(_well(own, "")) for own in found))
 
 
 def _usual(file: str) -> Mapping[str, Any]:
