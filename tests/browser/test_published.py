@@ -67,6 +67,11 @@ def test_what_browsers_cannot_read_is_said(place: tuple[Path, str], visit: Visit
     visit.page.goto(f"{site}/array/tas.html")
     assert visit.page.get_by_text("gridref serve shows them").count() == 1
     assert visit.page.evaluate(READY) is None
+    inline = "const s = document.createElement('script'); s.text = 'window.ran = 1';"
+    visit.page.evaluate(f"{inline} document.head.append(s)")
+    assert visit.page.evaluate("window.ran") is None  # the page's own policy
+    assert visit.page.evaluate("window.violations.splice(0).length") == 1
+    visit.problems.clear()
     assert not visit.barriers()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
 import shutil
@@ -51,11 +52,14 @@ def build_viewer() -> None:
 @contextlib.contextmanager
 def chromium() -> Iterator[Any]:
     """Chromium, started; skips the test where there is none."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     program = next(filter(None, map(shutil.which, NAMES)), None)
     if program is None:
         missing("Chromium is not installed")
-    with sync_api.sync_playwright() as playwright:
+    if importlib.util.find_spec("playwright") is None:
+        missing("playwright is not installed")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         try:
             yield browser

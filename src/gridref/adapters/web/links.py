@@ -26,6 +26,8 @@ class Links:
 
     root: str
     home: ClassVar[str] = "Catalogs"
+    policy: ClassVar[str] = ""
+    """Content-Security-Policy that pages state themselves; those of a server have it as a field."""
     footer: ClassVar[str] = "Served by gridref. Read-only; open to any Zarr v3 client."
 
     @classmethod

@@ -41,6 +41,11 @@ class _StaticLinks(Links):
 
     base_url: str = ""
     home: ClassVar[str] = "Catalog"
+    # Sources may lie on any server.
+    policy: ClassVar[str] = (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:;"
+        " connect-src *; base-uri 'none'; form-action 'none'"
+    )
     footer: ClassVar[str] = "Published by gridref: files only, values lie in the sources."
 
     def front(self) -> str:
