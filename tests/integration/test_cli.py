@@ -253,3 +253,28 @@ def test_draw_writes_a_picture_and_draws_on_the_screen(folder: Path) -> None:
     wrong = run("draw", "cube.gridref", "tass", cwd=folder)
     assert wrong.returncode == 1
     assert "did you mean 'tas'?" in wrong.stderr
+
+
+def test_completion_is_installed_for_the_shell_that_asks(tmp_path: Path) -> None:
+    command = Path(sys.executable).with_name("gridref")
+    done = subprocess.run(
+        ["bash", "-c", f"{command} --install-completion; exit $?"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "HOME": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr
+    assert ".bash_completions/gridref.sh" in (tmp_path / ".bashrc").read_text()
+
+
+def test_completion_names_the_commands(tmp_path: Path) -> None:
+    asked = {"_GRIDREF_COMPLETE": "complete_bash", "COMP_WORDS": "gridref re", "COMP_CWORD": "1"}
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("gridref"))],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **asked},
+    )
+    assert {"refresh", "relocate", "remove", "replace", "report"} <= set(done.stdout.split())

@@ -1,0 +1,84 @@
+"""Use what an extra is for, where no other is installed: check_extras.py EXTRA CATALOG.
+
+``--names`` lists the extras that the installed gridref has for its users.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib.metadata import metadata
+
+import gridref
+
+NOT_FOR_USERS = {"all", "dev", "docs", "test"}
+
+
+def _http(catalog: str) -> None:
+    from gridref.adapters.http import create_app
+    from gridref.adapters.http.server import serve
+
+    assert callable(serve)
+    create_app([catalog])
+
+
+def _remote(catalog: str) -> None:
+    for address in ("http://127.0.0.1:9/a.gridref", "s3://bucket/a.gridref"):
+        options = {"s3": {"endpoint_url": "http://127.0.0.1:9", "anon": True}}
+        try:
+            gridref.open_catalog(address, storage_options=options)
+        except gridref.errors.SourceUnavailableError:
+            continue
+        raise AssertionError(address)
+
+
+def _dask(catalog: str) -> None:
+    import distributed
+    import xarray as xr
+
+    assert distributed.Client
+    xr.open_dataset(catalog, engine="gridref", chunks={}).tas.mean().compute()
+
+
+def _geo(catalog: str) -> None:
+    assert gridref.to_stac(catalog)["assets"]
+
+
+def _interchange(catalog: str) -> None:
+    group = gridref.open_catalog(catalog)
+    assert gridref.to_virtualizarr(group).sizes["time"] == 31
+    from gridref.adapters.kerchunk import to_kerchunk
+
+    to_kerchunk(group, "one.parq")
+    gridref.to_icechunk(group, "one.icechunk")
+
+
+def _plot(catalog: str) -> None:
+    array = gridref.open_catalog(catalog).arrays["tas"]
+    gridref.ChunkMap(array, "tas").save("map.png")
+
+
+def _sql(catalog: str) -> None:
+    assert gridref.sql(catalog, "SELECT count(*) AS n FROM chunks") is not None
+
+
+def _units(catalog: str) -> None:
+    from gridref.workflows.units import converter
+
+    assert converter()("degC", "K") == (1.0, 273.15)
+
+
+USES: dict[str, Callable[[str], None]] = {
+    name.removeprefix("_"): use
+    for name, use in list(globals().items())
+    if name in {"_http", "_remote", "_dask", "_geo", "_interchange", "_plot", "_sql", "_units"}
+}
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--names":
+        extras = set(metadata("gridref").get_all("Provides-Extra") or ()) - NOT_FOR_USERS
+        assert extras == set(USES), f"say how to use {extras ^ set(USES)}"
+        print("\n".join(sorted(extras)))
+    else:
+        USES[sys.argv[1]](sys.argv[2])
+        print(f"gridref[{sys.argv[1]}]: right")
