@@ -6,14 +6,16 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.catalog import check_catalog
+from gridref.catalog import ROOT_FILE, check_catalog
 from gridref.codecs import unpack
 from gridref.errors import InvalidRequestError, Place, UnsupportedFeatureError
+from gridref.formats import scan
 from gridref.io import MAX_REQUESTS, Allow, is_local, real_path
 from gridref.model.array import MISSING_BLOCK, VirtualGroup
 from gridref.model.display import html_of
@@ -32,6 +34,9 @@ from gridref.workflows.verified_pieces import (
     shares_of,
     source_of,
 )
+
+_EXPORTS = (".json", ".parq", ".parquet", ".icechunk")
+"""What addresses of references end in that `gridref.verify` reads in place of a catalog."""
 
 __all__ = ["Difference", "Verification", "verify"]
 
@@ -92,6 +97,22 @@ class _Tally:
         self.not_compared |= other.not_compared
 
 
+def _opened(
+    catalog: str | os.PathLike[str] | VirtualGroup,
+    storage_options: Mapping[str, Any] | None,
+    allow: Allow,
+    snapshot: str | None,
+) -> VirtualGroup:
+    """The group behind an address, of which the files were checked where it is a catalog's."""
+    if isinstance(catalog, VirtualGroup):
+        return open_group(catalog, storage_options, allow, snapshot)
+    path = PurePosixPath(os.fspath(catalog))
+    if path.suffix in _EXPORTS and path.name != ROOT_FILE and snapshot is None:
+        return scan(catalog, storage_options, allow=allow)
+    check_catalog(catalog, storage_options, snapshot)
+    return open_group(catalog, storage_options, allow, snapshot)
+
+
 @verb(renamed={"source": "catalog"})
 def verify(
     catalog: str | os.PathLike[str] | VirtualGroup,
@@ -113,7 +134,8 @@ def verify(
     Parameters
     ----------
     catalog
-        Address of a catalog, or a group.
+        Address of a catalog, or of what one was exported to (``.json``, ``.parq``, ``.icechunk``);
+        or a group.
     everything
         Compare every stored chunk; otherwise the corners and a random sample of each array.
     storage_options
@@ -142,9 +164,7 @@ def verify(
     """
     if max_in_flight < 1:
         raise InvalidRequestError(f"max_in_flight must be >= 1, got {max_in_flight}")
-    if not isinstance(catalog, VirtualGroup):
-        check_catalog(catalog, storage_options, snapshot)
-    group = open_group(catalog, storage_options, allow, snapshot)
+    group = _opened(catalog, storage_options, allow, snapshot)
     random = np.random.default_rng(seed)
     chosen = [
         Choice.of(path, cross, choose(cross, everything, random))

@@ -38,6 +38,7 @@ from gridref.adapters.cli.growing import (
     rollback_command,
     tag_command,
 )
+from gridref.adapters.cli.importing import import_command
 from gridref.adapters.cli.moving import publish_command, relocate_command
 from gridref.adapters.cli.options import (
     BUILD_OPTIONS,
@@ -57,6 +58,7 @@ from gridref.adapters.cli.progress import ScanProgress
 from gridref.adapters.cli.serve import serve_command
 from gridref.adapters.cli.spelling import as_on_the_command_line
 from gridref.adapters.cli.stac import stac_command
+from gridref.adapters.cli.verification import print_verification
 from gridref.adapters.cli.watching import watch_command
 from gridref.errors import GridrefError, SkippedFilesWarning
 
@@ -209,7 +211,9 @@ def build(
         f"{address}: {len(arrays)} arrays, {sum(a.n_blocks for a in arrays.values())} blocks"
     )
     if verify:
-        _verify(address, everything=False, options=options.get("storage_options"), quiet=quiet)
+        print_verification(
+            address, everything=False, options=options.get("storage_options"), quiet=quiet
+        )
     if _told_failed(console, group.report.failed):
         raise typer.Exit(1)
 
@@ -301,8 +305,10 @@ def verify(
         gridref verify cube.gridref
 
         gridref verify cube.gridref --all
+
+        gridref verify refs.json --allow data/
     """
-    _verify(
+    print_verification(
         catalog,
         everything=everything,
         options=parse_options(storage_options),
@@ -311,47 +317,6 @@ def verify(
         snapshot=snapshot,
         max_in_flight=max_in_flight,
     )
-
-
-def _verify(
-    catalog: str,
-    *,
-    everything: bool,
-    options: dict[str, Any] | None,
-    quiet: bool,
-    allow: list[str] | None = None,
-    snapshot: str | None = None,
-    max_in_flight: int = 64,
-) -> None:
-    from gridref.workflows.verifying import verify as verify_catalog
-
-    console = Console()
-
-    def announce(n_chunks: int, n_bytes: int) -> None:
-        size = f"{n_bytes / 1e6:.1f} MB"
-        console.print(f"{n_chunks} stored chunks to compare: {size}, read twice", style="dim")
-
-    with ScanProgress(Console(stderr=True), quiet, unit="chunks") as progress:
-        result = verify_catalog(
-            catalog,
-            everything=everything,
-            storage_options=options,
-            allow=allow or None,
-            snapshot=snapshot,
-            max_in_flight=max_in_flight,
-            progress=progress,
-            announce=announce,
-        )
-    for difference in result.differences[:20]:
-        console.print(Text.assemble(("differs ", "bold red"), str(difference)))
-    for path, reason in result.not_compared:
-        console.print(Text.assemble(("not compared ", "yellow"), f"{path}: {reason}"))
-    console.print(
-        f"{result.n_arrays} arrays, {result.n_chunks} chunks, {result.n_values} values compared:"
-        f" {len(result.differences)} chunks differ"
-    )
-    if result.differences:
-        raise typer.Exit(1)
 
 
 @app.command()
@@ -429,6 +394,7 @@ app.command("rollback")(rollback_command)
 app.command("prune")(prune_command)
 app.command("chunks")(chunks_command)
 app.command("export")(export_command)
+app.command("import")(import_command)
 app.command("stac")(stac_command)
 app.command("draw")(draw_command)
 app.command("forecast")(forecast_command)

@@ -117,14 +117,20 @@ class _ReferencedFiles:
         self, keys: Sequence[str], below: str
     ) -> Iterable[tuple[str, Source | bytes, int, int]]:
         references = {key: held for key in keys if (held := self._references.get(key)) is not None}
-        self._describe_remote(
-            held.url for held in references.values() if isinstance(held, Reference)
-        )
+        first_keys: dict[str, str] = {}
+        for key, held in references.items():
+            if isinstance(held, Reference):
+                first_keys.setdefault(held.url, key)
+        self._describe_remote(first_keys)
         for key, held in references.items():
             if isinstance(held, bytes):
                 yield key, held, 0, len(held)
-            else:
-                yield (key, *self._located(held))
+                continue
+            try:
+                located = self._located(held)
+            except GridrefError as error:
+                raise error.located(_place_of(key)) from error.__cause__
+            yield (key, *located)
 
     def read_each(self, sources: Sequence[Source], starts: Any, lengths: Any) -> list[bytes]:
         return self._reader.read_each(sources, starts, lengths)
@@ -172,14 +178,20 @@ class _ReferencedFiles:
         urls = {held.url for held in self._references.values() if isinstance(held, Reference)}
         return common_folders(url for url in sorted(urls) if "://" in url or os.path.isabs(url))
 
-    def _describe_remote(self, urls: Iterable[str]) -> None:
-        """Ask for size and version of remote files, once a file.
+    def _is_local(self, url: str, key: str) -> bool:
+        try:
+            return is_local(self._full_url(url))
+        except GridrefError as error:
+            raise error.located(_place_of(key)) from error.__cause__
+
+    def _describe_remote(self, first_keys: Mapping[str, str]) -> None:
+        """Ask for size and version of remote files, given with a key of each, once a file.
 
         References may well be looked at where their files are out of reach: from the first one on
         that cannot be reached, files are known by their addresses only.
         """
-        new = [url for url in dict.fromkeys(urls) if url not in self._sources]
-        remote = [url for url in new if not is_local(self._full_url(url))]
+        new = [url for url in first_keys if url not in self._sources]
+        remote = [url for url in new if not self._is_local(url, first_keys[url])]
 
         def describe(url: str) -> Source | None:
             if not self._reachable:
@@ -188,10 +200,19 @@ class _ReferencedFiles:
                 return self._remote.describe(self._full_url(url), self._policy)
             except SourceUnavailableError as error:
                 if is_absent(error):
-                    raise
+                    raise error.located(_place_of(first_keys[url])) from error.__cause__
                 self._reachable = False
                 return None
 
         with ThreadPoolExecutor(N_THREADS) as threads:
             for url, source in zip(remote, threads.map(describe, remote), strict=True):
                 self._sources[url] = source or Source(self._full_url(url), policy=self._policy)
+
+
+def _place_of(key: str) -> Place:
+    """Array and chunk of a key, as Zarr v2 (``a/1.0``) and v3 (``a/c/1/0``) write them."""
+    head, _, last = key.rpartition("/")
+    array, separator, coords = f"/{key}".rpartition("/c/")
+    path, numbers = (array, coords.split("/")) if separator else (f"/{head}", last.split("."))
+    chunk = tuple(map(int, numbers)) if all(number.isdecimal() for number in numbers) else None
+    return Place(variable=path, chunk=chunk)
