@@ -24,7 +24,7 @@ from gridref.combine.options import CombineOptions, Read
 from gridref.combine.packing import Packing, unpack_all
 from gridref.combine.places import Places, find_places
 from gridref.combine.report import Combination
-from gridref.combine.stacking import repeated_along
+from gridref.combine.stacking import referred_names, repeated_along
 from gridref.combine.values import Values, same_values
 from gridref.errors import InvalidRequestError
 from gridref.model.array import MISSING_BLOCK, VirtualArray, VirtualGroup
@@ -56,7 +56,8 @@ def combine_hypercube(
         variables.
     read, options
         As for `gridref.combine.combine`. Variables without some of the dimensions have to agree
-        between inputs of the same labels, or are repeated, as `variables` says. What no input holds
+        between inputs of the same labels, or are repeated, as `variables` says; single values that
+        differ (a ``valid_time`` of each run and step) always are. What no input holds
         is a missing block whatever `join` says, and a drift of the report.
 
     Returns
@@ -98,12 +99,15 @@ class Hypercube:
         Gives values of variables that lack some of the dimensions, to compare them.
     rule
         What shows where several files hold the same labels: ``overlap``.
+    referred
+        Names of coordinates and bounds: several files may hold the same values of these.
     """
 
     growing: tuple[str, ...]
     places: Mapping[str, Places] = field(default_factory=dict)
     values: Values = field(default_factory=lambda: Values(None))
     rule: str = "error"
+    referred: Collection[str] = ()
     settled: Mapping[str, Collection[str]] = field(default_factory=dict)
     repeats = True
     each_may_be_new = True
@@ -120,7 +124,10 @@ class Hypercube:
                 found |= {} if own is None else {dim: own}
         for dim in self.growing:
             self._check(dim, found.get(dim), columns, lengths, notes)
-        return replace(self, places=found, values=values, rule=notes.options.overlap)
+        arrays = (kind.array for column in columns.values() for kind in column.kinds)
+        referred = {*self.referred, *referred_names(arrays)}
+        rule = notes.options.overlap
+        return replace(self, places=found, values=values, rule=rule, referred=referred)
 
     def _check(
         self,
@@ -150,6 +157,10 @@ class Hypercube:
         held = self._held(column)
         if any(dim not in self.places for dim in held):
             return None  # a problem is noted of it
+        if not held and self._differing_scalars(column, notes):
+            case = {"single values that differ": list(column.files)}
+            notes.drift("repeated", column.path, case, f"along {self._others(held)}")
+            return self.growing
         if not held or len(held) == len(self.growing) or column.name in self.growing:
             return held
         rule = notes.options.repeat_rule(column.name)
@@ -169,6 +180,24 @@ class Hypercube:
             notes.problem("values-differ", column.path, message, differing)
             return None
         return held
+
+    def _differing_scalars(self, column: Column, notes: Notes) -> bool:
+        """Whether a variable is one value in each file, and not the same: a label like others."""
+        if notes.options.compat == "override" or column.name in self.growing:
+            return False
+        if any(kind.array.ndim or Packing.of(kind.array).scale for kind in column.kinds):
+            return False
+        if not all(map(self.values.available, column.arrays)):
+            return False
+        first, *others = map(self.values.of, column.arrays)
+        return not all(same_values(first, other) for other in others)
+
+    def is_shared(self, column: Column, dims: Sequence[str]) -> bool:
+        """Whether it is a coordinate or bounds, and equal wherever several files hold it."""
+        if column.name not in self.referred:
+            return False
+        known = all(map(self.values.available, column.arrays))
+        return known and not self._differing(column, dims)
 
     def _held(self, column: Column) -> tuple[str, ...]:
         return tuple(
@@ -310,7 +339,8 @@ class _Laid:
         boxes = [own for piece in self.cube.pieces(column, self.dims) for own in piece.boxes]
         cells = Cells.of([box for _, box in boxes], self._shape)
         clashes = [(boxes[one][0], boxes[other][0]) for one, other in cells.clashes]
-        if clashes and len(self.dims) == len(self.cube.growing):
+        is_shown = len(self.dims) == len(self.cube.growing)
+        if clashes and is_shown and not self.cube.is_shared(column, self.dims):
             clash = self._text(boxes[cells.clashes[0][0]][1])
             if not _settled(column, clashes, clash, notes):
                 return None

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from gridref.combine.calendars import TimeBase, is_time_like
 from gridref.combine.georeference import Raster, read_raster
 from gridref.combine.options import Read
@@ -103,6 +105,10 @@ def proposals(files: Sequence[str], groups: Sequence[VirtualGroup], read: Read) 
     if len(grows) == 1:
         reason = f"{grows[0]!r} is unlimited, and nothing labels it: in the order of the files"
         return [Proposal({"concat_dim": grows[0]}, reason)]
+    timed = [] if varying else _timed(groups, read)
+    if len(timed) == 1:
+        reason = f"the times along {timed[0]!r} go on from file to file"
+        return [Proposal({"concat_dim": timed[0]}, reason)]
     return [*_with_labels(files, groups, varying, spans, read), *_by_lengths(groups)]
 
 
@@ -272,10 +278,14 @@ def _scalars(
     first = groups[0].arrays
     named = {w for a in first.values() for w in str(a.attrs.get("coordinates", "")).split()}
     named |= set(str(groups[0].attrs.get("coordinates", "")).split())
+    standard = {array.attrs.get("standard_name") for array in first.values()}
     for name, array in first.items():
-        known = array.attrs.get("standard_name") in _SCALARS or is_time_like(array.attrs)
+        own_name = array.attrs.get("standard_name")
+        known = own_name in _SCALARS or is_time_like(array.attrs)
         if array.ndim or name in varying or not (known or name in named):
             continue
+        if own_name == "time" and {"forecast_reference_time", "forecast_period"} <= standard:
+            continue  # it is the sum of both
         held = [group.arrays.get(name) for group in groups]
         if all(own is not None and own.ndim == 0 for own in held):
             values = tuple(str(_span(own, read)) for own in held)
@@ -329,6 +339,31 @@ def _unlabelled(groups: Sequence[VirtualGroup]) -> list[str]:
     """Unlimited dimensions of all files that have no coordinate."""
     shared = frozenset.intersection(*(group.unlimited_dims for group in groups))
     return [dim for dim in shared if not any(dim in group.arrays for group in groups)]
+
+
+def _timed(groups: Sequence[VirtualGroup], read: Read) -> list[str]:
+    """Dimensions whose times, in a variable of another name, rise through all files in order."""
+    held = [group.all_arrays() for group in groups]
+    dims = [
+        (array.dims[0], path)
+        for path, array in held[0].items()
+        if array.ndim == 1
+        and array.dims[0] != path.rpartition("/")[2]
+        and is_time_like(array.attrs)
+    ]
+    rising = {dim for dim, path in dims if _goes_on([own.get(path) for own in held], read)}
+    return sorted(rising)
+
+
+def _goes_on(coordinates: Sequence[VirtualArray | None], read: Read) -> bool:
+    """Whether each file's times, all of one unit, begin where those of the file before end."""
+    if any(array is None or not array.size for array in coordinates):
+        return False
+    arrays = [array for array in coordinates if array is not None]
+    if len({str(array.attrs.get("units")) for array in arrays}) > 1:
+        return False
+    spans = [(float(np.min(values)), float(np.max(values))) for values in map(read, arrays)]
+    return all(end < start for (_, end), (start, _) in itertools.pairwise(spans))
 
 
 def _by_lengths(groups: Sequence[VirtualGroup]) -> list[Proposal]:

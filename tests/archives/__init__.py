@@ -1,0 +1,31 @@
+"""Twelve kinds of archives, as small generators: what real ones look like, in a few kilobytes.
+
+Each writes its files into a folder and says what one call has to make of them, read by other
+programs (xarray, rasterio, tifffile).
+"""
+
+from __future__ import annotations
+
+from tests.archives.archive import Archive
+from tests.archives.forecasts import ensemble, forecasts
+from tests.archives.imagery import plate, sentinel
+from tests.archives.models import cmip, era5, roms, wrf
+from tests.archives.observations import drifters, goes, radar, swaths
+
+__all__ = ["KINDS", "Archive"]
+
+KINDS = (
+    era5,
+    cmip,
+    ensemble,
+    forecasts,
+    goes,
+    swaths,
+    radar,
+    wrf,
+    roms,
+    sentinel,
+    plate,
+    drifters,
+)
+"""All generators: each takes an empty folder and gives an `Archive`."""

@@ -1,0 +1,109 @@
+"""Images: satellite tiles in two zones, wells of a plate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import rasterio
+import tifffile
+import xarray as xr
+from rasterio.transform import from_origin
+
+from tests.archives.archive import Archive, field_of
+
+__all__ = ["plate", "sentinel"]
+
+N_PIXELS = 64
+
+
+def sentinel(folder: Path) -> Archive:
+    """Tiles as COGs: one file a tile, date and band; two UTM zones; not every tile each date."""
+    origins = {"32UQD": (32632, 0), "32URD": (32632, 1), "33UUU": (33, 0)}
+    origins["33UUU"] = (32633, 0)
+    dates, bands = ("20240305", "20240301", "20240310"), ("B02", "B03")
+    files = []
+    for tile, (epsg, column) in origins.items():
+        for date in dates:
+            if (tile, date) == ("32URD", "20240305"):
+                continue  # clouds
+            for band in bands:
+                numbers = (field_of(tile + date + band, N_PIXELS, N_PIXELS) * 10).astype("u2")
+                path = folder / f"T{tile}_{date}_{band}.tif"
+                with rasterio.open(
+                    path,
+                    "w",
+                    driver="COG",
+                    width=N_PIXELS,
+                    height=N_PIXELS,
+                    count=1,
+                    dtype="uint16",
+                    crs=f"EPSG:{epsg}",
+                    transform=from_origin(600000 + column * N_PIXELS * 10, 5300000, 10, 10),
+                    nodata=0,
+                    blocksize=128,
+                    compress="deflate",
+                    overviews="none",
+                ) as file:
+                    file.write(numbers, 1)
+                files.append(path)
+
+    def expected() -> dict[str, xr.Dataset]:
+        found: dict[str, xr.Dataset] = {}
+        for zone in (32632, 32633):
+            tiles = {tile: column for tile, (epsg, column) in origins.items() if epsg == zone}
+            shape = (len(dates), N_PIXELS, N_PIXELS * (1 + max(tiles.values())))
+            layers = {}
+            for band in bands:
+                cube = np.full(shape, np.nan, "f4")
+                for tile, column in tiles.items():
+                    for k, date in enumerate(sorted(dates)):
+                        path = folder / f"T{tile}_{date}_{band}.tif"
+                        if path.exists():
+                            with rasterio.open(path) as file:
+                                part = slice(column * N_PIXELS, (column + 1) * N_PIXELS)
+                                cube[k, :, part] = file.read(1)
+                layers[band] = xr.DataArray(cube, dims=("time", "y", "x"))
+            found[f"epsg_{zone}"] = xr.Dataset(layers)
+        return found
+
+    pattern = "T{_}_{time:%Y%m%d}_{variable}.tif"
+    options = {"pattern": pattern, "mosaic": True, "stack": "time", "grids": "groups"}
+    flags = ("--pattern", pattern, "--mosaic", "--stack", "time", "--grids", "groups")
+    return Archive("sentinel", tuple(files), expected, options, flags, "*.tif")
+
+
+def plate(folder: Path) -> Archive:
+    """Wells of a plate, two fields each, OME-TIFF of two channels; one field was not taken."""
+    wells, fields = ("A1", "A2", "B1", "B2"), (0, 1)
+    files = []
+    for well in wells:
+        for number in fields:
+            if (well, number) == ("B2", 1):
+                continue
+            path = folder / f"plate_{well}_f{number}.ome.tif"
+            numbers = (field_of(f"{well}{number}", 2, 32, 48) * 10).astype("u2")
+            tifffile.imwrite(
+                path,
+                numbers,
+                photometric="minisblack",
+                tile=(16, 16),
+                compression="zlib",
+                metadata={"axes": "CYX", "Channel": {"Name": ["DAPI", "GFP"]}},
+            )
+            files.append(path)
+
+    def expected() -> dict[str, xr.Dataset]:
+        cube = np.full((len(wells), len(fields), 2, 32, 48), np.nan, "f4")
+        for i, well in enumerate(wells):
+            for number in fields:
+                path = folder / f"plate_{well}_f{number}.ome.tif"
+                if path.exists():
+                    cube[i, number] = tifffile.imread(path)
+        dims = ("well", "field", "c", "y", "x")
+        return {"": xr.Dataset({"image": xr.DataArray(cube, dims=dims)})}
+
+    pattern = "plate_{well}_f{field:d}.ome.tif"
+    return Archive(
+        "plate", tuple(files), expected, {"pattern": pattern}, ("--pattern", pattern), "*.ome.tif"
+    )
