@@ -254,6 +254,8 @@ def test_labels_out_of_names(tmp_path: Path) -> None:
     gridref.build(files, tmp_path / "all.gridref", **options)
     with opened(tmp_path / "all.gridref") as shown:
         np.testing.assert_array_equal(shown.orbit, [7, 31])
+    catalog = gridref.open_catalog(tmp_path / "all.gridref")
+    assert catalog["orbit"].n_blocks == catalog["science/row_size"].n_blocks == 1
     with opened(tmp_path / "all.gridref", group="science") as shown:
         np.testing.assert_array_equal(shown.row_size, [9, 7])
 

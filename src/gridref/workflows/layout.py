@@ -23,6 +23,7 @@ from gridref.combine.labelled import with_label
 from gridref.combine.options import Read
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.manifest import ChunkManifest, ChunkState
 from gridref.options import check_choice, refuses_unknown
 from gridref.workflows.cubes import combine_by_coords, combine_nested, is_ragged, nested_alike
 from gridref.workflows.frequencies import spacing_problem
@@ -292,9 +293,10 @@ class Layout:
         """Combine groups of differing length."""
         dims = [self.concat_dim] if isinstance(self.concat_dim, str) else self.concat_dim or ()
         padded = self.layout == "padded"
-        return combine_ragged(
+        done = combine_ragged(
             groups, samples=dims, instance=self.stack, padded=padded, read=read, options=rules
         )
+        return done if done.group is None else replace(done, group=_inline_joined(done.group, read))
 
     def _parsed_pattern(self) -> LabelPattern | None:
         if self.pattern is None:
@@ -328,6 +330,26 @@ def _sorted_by_attribute(
         for own, group in zip(found, groups, strict=True)
     ]
     return [group for _, group in sorted(pairs, key=itemgetter(0))]
+
+
+def _inline_joined(group: VirtualGroup, read: Read) -> VirtualGroup:
+    """Keep what was made for each file, like the number of its samples, in one chunk."""
+    arrays = {
+        name: VirtualArray.from_numpy(read(array), array.dims, array.attrs)
+        if array.ndim == 1 and array.n_blocks > 1 and _is_inline(array)
+        else array
+        for name, array in group.arrays.items()
+    }
+    groups = {name: _inline_joined(below, read) for name, below in group.groups.items()}
+    return group.replace(arrays=arrays, groups=groups)
+
+
+def _is_inline(array: VirtualArray) -> bool:
+    """Whether no element lies in a file, and none is missing."""
+    return all(
+        isinstance(manifest, ChunkManifest) and bool((manifest.state == ChunkState.INLINE).all())
+        for manifest in array.manifests
+    )
 
 
 def in_one_chunk(group: VirtualGroup, name: str, read: Read) -> VirtualGroup:
