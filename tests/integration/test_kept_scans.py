@@ -149,10 +149,10 @@ def test_files_that_need_others_are_always_scanned(tmp_path: Path) -> None:
         file["x"] = np.arange(3.0)
     with h5py.File(folder / "a.h5", "w") as file:
         file["x"] = h5py.ExternalLink("../far.h5", "x")
-    gridref.build(folder, tmp_path / "a.gridref", work=work)
+    gridref.build(folder, tmp_path / "a.gridref", work=work, allow=tmp_path)
     with h5py.File(tmp_path / "far.h5", "w") as file:
         file["x"] = np.arange(5.0)
-    gridref.build(folder, tmp_path / "b.gridref", work=work)
+    gridref.build(folder, tmp_path / "b.gridref", work=work, allow=tmp_path)
     assert gridref.open_catalog(tmp_path / "b.gridref")["x"][...].tolist() == [0, 1, 2, 3, 4]
 
 

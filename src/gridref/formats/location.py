@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from gridref.errors import Place
-from gridref.io import DataNames, ScanFile, absolute_url, is_local, open_for_scan
+from gridref.errors import Place, SourceNotAllowedError, UnsupportedFeatureError
+from gridref.io import DataNames, ScanFile, absolute_url, is_local, open_for_scan, real_path
+from gridref.model.source_policy import SourcePolicy
 
-__all__ = ["Location", "describe", "open_location"]
+__all__ = ["Location", "describe", "open_location", "require_allowed"]
 
 _HEAD_BYTES = 16 << 10
 
@@ -127,6 +128,21 @@ def open_location(
         return
     with open_for_scan(address, storage_options) as file:
         yield Location(address, file)
+
+
+def require_allowed(policy: SourcePolicy, address: str) -> None:
+    """Refuse another file that a file names, and that its policy does not allow.
+
+    Raises
+    ------
+    UnsupportedFeatureError
+        Saying what to allow.
+    """
+    try:
+        policy.require(real_path(address))
+    except SourceNotAllowedError as error:
+        reason = f"it lies in another file, {address}: {error.reason}"
+        raise UnsupportedFeatureError(reason) from error
 
 
 def describe(location: Location) -> str:

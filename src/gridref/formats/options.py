@@ -31,8 +31,9 @@ class ScanOptions:
     storage_options
         Options for fsspec's filesystem of a remote file.
     allow
-        Folders and URLs below which kerchunk references may name files, beside those in their own
-        folder; ``"*"`` is everything.
+        Folders and URLs below which files may name others (kerchunk references, and the external
+        links, external storage and virtual datasets of HDF5), beside those in their own folder;
+        ``"*"`` is everything.
     phony_dims
         How dimensions without a name are numbered: as netCDF4 does (``"sort"``) or as h5netcdf does
         in its ``"access"`` mode.

@@ -14,7 +14,7 @@ from typing import Any
 import fsspec
 import fsspec.core
 
-from gridref.errors import InvalidRequestError, SourceUnavailableError
+from gridref.errors import InvalidRequestError, Place, SourceUnavailableError
 from gridref.extras import missing_package
 from gridref.io.faults import RetryPolicy, is_absent, shown, unavailable
 from gridref.io.http_client import HttpClient
@@ -94,14 +94,21 @@ def is_local(url: str) -> bool:
 
 
 def real_path(url: str) -> str:
-    """An absolute address without the symbolic links and ways up of the local path in it."""
-    if is_local(url):
-        return os.path.realpath(url)
+    """An absolute address without the symbolic links and ways up of the local path in it.
+
+    Raises
+    ------
+    SourceUnavailableError
+        For what cannot be a path.
+    """
     links, separator, base = url.rpartition("::")
-    base = base.removeprefix("file://").removeprefix("local://")
-    if separator and is_local(base):
-        return f"{links}::{os.path.realpath(base)}"
-    return url
+    base = base.removeprefix("file://").removeprefix("local://") if separator else url
+    if not is_local(base):
+        return url
+    try:
+        return f"{links}{separator}{os.path.realpath(base)}"
+    except ValueError as error:
+        raise SourceUnavailableError(f"no file can be called so: {error}", Place(url)) from error
 
 
 def beside(url: str, name: str) -> str:

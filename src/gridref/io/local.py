@@ -54,6 +54,8 @@ class OpenFile:
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 raise
             raise unavailable(path, error) from error
+        except ValueError as error:  # a NUL
+            raise unavailable(path, error) from error
 
     def __del__(self) -> None:
         if self.descriptor >= 0:

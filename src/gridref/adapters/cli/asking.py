@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from gridref.adapters.cli.options import (
+    Allowed,
     Catalog,
     Quiet,
     Snapshot,
@@ -60,6 +61,7 @@ def chunks_command(
     format: Format = "table",  # noqa: A002
     limit: Limit = 100,
     snapshot: Snapshot = None,
+    allow: Allowed = None,
     storage_options: StorageOptions = None,
 ) -> None:
     """List stored chunks: where each lies in the array and in its source, and its sizes.
@@ -75,7 +77,7 @@ def chunks_command(
     from gridref.adapters.cli.tabular import put_rows
 
     wanted = [name for name, on in (("missing", missing), ("pending", pending)) if on]
-    group = _opened(catalog, snapshot, storage_options)
+    group = _opened(catalog, snapshot, storage_options, allow)
     rows = group.chunk_batches(array, state=wanted or None)
     put_rows(rows, output=output, format=format, limit=limit)
 
@@ -87,6 +89,7 @@ def sources_command(
     format: Format = "table",  # noqa: A002
     limit: Limit = 100,
     snapshot: Snapshot = None,
+    allow: Allowed = None,
     storage_options: StorageOptions = None,
 ) -> None:
     """List the files that chunks lie in: address, size, and what tells a change.
@@ -99,7 +102,7 @@ def sources_command(
     """
     from gridref.adapters.cli.tabular import put_rows
 
-    table = _opened(catalog, snapshot, storage_options).sources()
+    table = _opened(catalog, snapshot, storage_options, allow).sources()
     if by_size:
         table = table.sort_by([("size_bytes", "descending")])
     put_rows(table.to_reader(), output=output, format=format, limit=limit)
@@ -126,6 +129,7 @@ def stats_command(
     limit: Limit = 100,
     quiet: Quiet = False,
     snapshot: Snapshot = None,
+    allow: Allowed = None,
     storage_options: StorageOptions = None,
 ) -> None:
     """List what is known of the values of arrays: least, greatest, and how many are valid.
@@ -142,7 +146,7 @@ def stats_command(
 
     if scan_values and snapshot is not None:
         raise typer.BadParameter("--scan-values is for the catalog as it is now, not a --snapshot")
-    group = _opened(catalog, snapshot, storage_options)
+    group = _opened(catalog, snapshot, storage_options, allow)
     if scan_values:
         with ScanProgress(Console(stderr=True), quiet, unit="chunks") as progress:
             group = group.scan_values(arrays or None, n_threads=threads, progress=progress)
@@ -178,6 +182,7 @@ def sql_command(
     format: Format = "table",  # noqa: A002
     limit: Limit = 100,
     snapshot: Snapshot = None,
+    allow: Allowed = None,
     storage_options: StorageOptions = None,
 ) -> None:
     """Ask a catalog in SQL, by DuckDB (pip install 'gridref[sql]').
@@ -194,7 +199,7 @@ def sql_command(
     from gridref.adapters.cli.tabular import put_rows
     from gridref.adapters.duckdb import query_rows
 
-    with query_rows(_opened(catalog, snapshot, storage_options), query) as rows:
+    with query_rows(_opened(catalog, snapshot, storage_options, allow), query) as rows:
         put_rows(rows, output=output, format=format, limit=limit)
 
 
@@ -241,8 +246,13 @@ def diff_command(
     raise typer.Exit(int(bool(changes)))
 
 
-def _opened(catalog: str, snapshot: str | None, storage_options: list[str] | None) -> CatalogGroup:
+def _opened(
+    catalog: str,
+    snapshot: str | None,
+    storage_options: list[str] | None,
+    allow: list[str] | None = None,
+) -> CatalogGroup:
     from gridref.workflows.catalogs import open_catalog
 
     options = parse_options(storage_options)
-    return open_catalog(catalog, storage_options=options, snapshot=snapshot)
+    return open_catalog(catalog, storage_options=options, allow=allow or None, snapshot=snapshot)

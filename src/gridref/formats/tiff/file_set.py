@@ -8,11 +8,12 @@ from __future__ import annotations
 import io
 import os
 from collections import OrderedDict
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self, override
+from typing import TYPE_CHECKING, Self, override
 
 from gridref.errors import SourceUnavailableError
-from gridref.io import ScanFile, beside, is_absent, open_for_scan
+from gridref.formats.location import require_allowed
+from gridref.formats.options import ScanOptions
+from gridref.io import ScanFile, beside, is_absent, open_for_scan, policy_for
 from gridref.model.manifest import Source
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ class FileSet:
     ----------
     first
         The file that names the others.
-    storage_options
-        Options for fsspec.
+    options
+        How it is scanned: which folders besides its own others may lie in.
 
     Attributes
     ----------
@@ -41,10 +42,10 @@ class FileSet:
         Names that were asked for, and under which nothing is there.
     """
 
-    def __init__(self, first: ScanFile, storage_options: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, first: ScanFile, options: ScanOptions | None = None) -> None:
         self.first = first
         self.missing: list[str] = []
-        self._storage_options = storage_options
+        self._options = options or ScanOptions()
         self._members: dict[str, MemberFile] = {}
         self._open: OrderedDict[str, ScanFile] = OrderedDict()
 
@@ -57,6 +58,8 @@ class FileSet:
         ------
         SourceUnavailableError
             If it cannot be reached or read, which is not the same as not being there.
+        UnsupportedFeatureError
+            If it may not be read: it is a symbolic link to what lies elsewhere.
         """
         if name not in self._members:
             parts = name.replace("\\", "/").split("/")
@@ -74,7 +77,9 @@ class FileSet:
     def opened(self, name: str) -> ScanFile:
         """A file, open; the one that was used longest ago is closed if there are too many."""
         if name not in self._open:
-            self._open[name] = open_for_scan(beside(self.first.name, name), self._storage_options)
+            address = beside(self.first.name, name)
+            require_allowed(policy_for(self.first.name, self._options.allow), address)
+            self._open[name] = open_for_scan(address, self._options.storage_options)
             if len(self._open) > _MAX_OPEN:
                 self._open.popitem(last=False)[1].close()
         self._open.move_to_end(name)

@@ -54,7 +54,7 @@ def scan_tiff(location: Location, options: ScanOptions) -> VirtualGroup:
     """
     skipped: list[Finding] = []
     file = location.opened
-    with FileSet(file, options.storage_options) as files:
+    with FileSet(file, options) as files:
         try:
             structure = _structure(files, location.head, options.max_objects)
             group, findings = build_group(

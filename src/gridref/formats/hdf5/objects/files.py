@@ -23,10 +23,12 @@ from gridref.formats.hdf5.format.shared_messages import SharedMessages
 from gridref.formats.hdf5.format.superblock import Hdf5Bytes, check_driver, read_superblock
 from gridref.formats.hdf5.objects.dtypes import ElementType, element_type
 from gridref.formats.hdf5.objects.references import ObjectPaths
-from gridref.formats.hdf5.objects.related import linked_file
+from gridref.formats.hdf5.objects.related import linked_file, policy_of
+from gridref.formats.location import require_allowed
 from gridref.formats.options import ScanOptions
 from gridref.io import ScanFile, is_absent, is_local, open_for_scan
 from gridref.model.manifest import Source
+from gridref.model.source_policy import SourcePolicy
 
 __all__ = ["OpenFile", "open_file"]
 
@@ -86,6 +88,12 @@ class OpenFile:
     def source(self) -> Source:
         """The file as a source of chunks."""
         return self.scan_file.source
+
+    @cached_property
+    def policy(self) -> SourcePolicy:
+        """Which files may be read on behalf of the one that was named first, and of this one."""
+        first = next(iter(self._files.values()))
+        return policy_of(first.source.url, first.options)
 
     @cached_property
     def heap(self) -> GlobalHeap:
@@ -169,9 +177,12 @@ class OpenFile:
             If it is no HDF5 file, is truncated or corrupt.
         SourceUnavailableError
             If it is not there or cannot be read.
+        UnsupportedFeatureError
+            If it may not be read.
         """
         linked_file = self._files.get(_true_name(url))
         if linked_file is None:
+            require_allowed(self.policy, url)
             scan_file = open_for_scan(url, self.options.storage_options)
             linked_file = _opened(scan_file, self.options, self._files)
         return linked_file

@@ -159,7 +159,7 @@ def find_source(file: OpenFile, mapping: Mapping) -> Location | None:
         If a file on the way is corrupt.
     """
     if mapping.file_name != ".":
-        source = virtual_file(file.source.url, mapping.file_name, file.options)
+        source = virtual_file(file.source.url, mapping.file_name, file.options, file.policy)
         if source is None:
             return None
         file = file.linked(source.url)

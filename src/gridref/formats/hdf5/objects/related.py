@@ -1,5 +1,9 @@
 """Files that an HDF5 file names: behind external links, external storage and virtual datasets.
 
+The file chooses their names, and is read with the rights of whoever scans it: they have to lie in
+the folder of the file that was named first, in one that was allowed, or in one that HDF5's
+variables name.
+
 Sources: HDF5 Reference Manual, H5Pset_external, H5Pset_efile_prefix, H5Pset_virtual_prefix,
 H5Lcreate_external.
 """
@@ -9,11 +13,24 @@ from __future__ import annotations
 import os
 
 from gridref.errors import SourceUnavailableError
+from gridref.formats.location import require_allowed
 from gridref.formats.options import ScanOptions
-from gridref.io import beside, describe_source, is_absent, is_local, note_opened
+from gridref.io import beside, describe_source, is_absent, is_local, note_opened, policy_for
 from gridref.model.manifest import Source
+from gridref.model.source_policy import SourcePolicy
 
-__all__ = ["external_file", "linked_file", "virtual_file"]
+__all__ = ["external_file", "linked_file", "policy_of", "virtual_file"]
+
+_VARIABLES = ("HDF5_EXT_PREFIX", "HDF5_EXTFILE_PREFIX", "HDF5_VDS_PREFIX")
+
+
+def policy_of(url: str, options: ScanOptions) -> SourcePolicy:
+    """Which other files may be read on behalf of a file."""
+    values = (os.environ.get(variable, "") for variable in _VARIABLES)
+    folders = [each for value in values for each in value.split(os.pathsep) if os.path.isabs(each)]
+    allow = options.allow
+    given = [allow] if isinstance(allow, str | os.PathLike) else list(allow or ())
+    return policy_for(url, [*given, *folders])
 
 
 def linked_file(url: str, name: str) -> str | None:
@@ -39,7 +56,7 @@ def linked_file(url: str, name: str) -> str | None:
     return next(filter(os.path.isfile, candidates), None)
 
 
-def external_file(url: str, name: str, options: ScanOptions) -> Source:
+def external_file(url: str, name: str, options: ScanOptions, policy: SourcePolicy) -> Source:
     """The external raw file that a dataset in the file `url` names.
 
     HDF5 looks in the folder of ``HDF5_EXTFILE_PREFIX``, else in the working directory. What is not
@@ -49,17 +66,25 @@ def external_file(url: str, name: str, options: ScanOptions) -> Source:
     ------
     SourceUnavailableError
         If it is in none of them.
+    UnsupportedFeatureError
+        If it may not be read.
     """
-    return _first(_candidates(url, name, "HDF5_EXTFILE_PREFIX", cwd_first=True), options)
+    candidates = _candidates(url, name, "HDF5_EXTFILE_PREFIX", cwd_first=True)
+    return _first(candidates, options, policy)
 
 
-def virtual_file(url: str, name: str, options: ScanOptions) -> Source | None:
+def virtual_file(url: str, name: str, options: ScanOptions, policy: SourcePolicy) -> Source | None:
     """The file with a source dataset of a virtual dataset; None if there is none.
 
     HDF5 looks in the folder of ``HDF5_VDS_PREFIX``, beside the file, then in the working directory.
+
+    Raises
+    ------
+    UnsupportedFeatureError
+        If it may not be read.
     """
     try:
-        return _first(_candidates(url, name, "HDF5_VDS_PREFIX", cwd_first=False), options)
+        return _first(_candidates(url, name, "HDF5_VDS_PREFIX", cwd_first=False), options, policy)
     except SourceUnavailableError as error:
         if is_local(url) or is_absent(error):
             return None
@@ -79,8 +104,8 @@ def _candidates(url: str, name: str, variable: str, *, cwd_first: bool) -> list[
     return [*named, here, near] if cwd_first else [*named, near, here]
 
 
-def _first(candidates: list[str], options: ScanOptions) -> Source:
-    for candidate in candidates[:-1]:
-        if os.path.isfile(candidate):
-            return describe_source(candidate)
-    return describe_source(candidates[-1], options.storage_options)
+def _first(candidates: list[str], options: ScanOptions, policy: SourcePolicy) -> Source:
+    found = next(filter(os.path.isfile, candidates[:-1]), candidates[-1])
+    if not is_local(found) or os.path.lexists(found):
+        require_allowed(policy, found)
+    return describe_source(found, options.storage_options)

@@ -158,6 +158,8 @@ class _Walk:
             if isinstance(there, Nowhere):
                 return SkippedNode(path, f"a link that leads nowhere: {there.reason}")
             header = there.file.header(there.address)
+        except UnsupportedFeatureError as error:
+            return self.broken(path, error)
         except ScanError as error:
             if link.kind != LinkKind.HARD:
                 return SkippedNode(path, f"a link that leads nowhere: {error.reason}")

@@ -158,7 +158,7 @@ def _segments(
 
 def _source(dataset: DatasetNode, name: str, options: ScanOptions) -> Source:
     try:
-        return external_file(dataset.file.source.url, name, options)
+        return external_file(dataset.file.source.url, name, options, dataset.file.policy)
     except SourceUnavailableError as error:
         raise UnsupportedFeatureError(f"the external file {name}: {error.reason}") from error
 

@@ -78,6 +78,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "data").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     monkeypatch.delenv("HDF5_EXT_PREFIX", raising=False)
+    monkeypatch.setenv("GRIDREF_ALLOW", str(tmp_path))
     return tmp_path / "data" / "a.h5"
 
 

@@ -1,0 +1,145 @@
+"""What a stranger's file may read: others in its folder, and what is allowed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+import gridref
+from gridref.errors import InvalidRequestError, UnsupportedFeatureError
+from tests.integration.test_scan_tiff_generated import write_ome_set
+
+VALUES = np.arange(12, dtype="<i4")
+
+
+@pytest.fixture(autouse=True)
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder with a stranger's file, one with a file that it must not read, and another one."""
+    for name in ("in", "secret", "work"):
+        (tmp_path / name).mkdir()
+    for folder in ("in", "secret"):
+        with h5py.File(tmp_path / folder / "b.h5", "w") as file:
+            file["v"] = VALUES
+        (tmp_path / folder / "b.bin").write_bytes(VALUES.tobytes())
+
+    os.symlink(tmp_path / "secret" / "b.h5", tmp_path / "in" / "link.h5")
+    os.symlink(tmp_path / "secret" / "b.bin", tmp_path / "in" / "link.bin")
+    os.symlink(tmp_path / "secret", tmp_path / "in" / "folder")
+    monkeypatch.chdir(tmp_path / "work")
+    for variable in ("HDF5_EXT_PREFIX", "HDF5_VDS_PREFIX", "HDF5_EXTFILE_PREFIX"):
+        monkeypatch.delenv(variable, raising=False)
+
+
+def linked(path: Path, name: str) -> Path:
+    with h5py.File(path, "w") as file:
+        file["v"] = h5py.ExternalLink(name, "/v")
+    return path
+
+
+def virtual(path: Path, name: str) -> Path:
+    layout = h5py.VirtualLayout((12,), "<i4")
+    layout[:] = h5py.VirtualSource(name, "v", (12,))
+    with h5py.File(path, "w", libver="latest") as file:
+        file.create_virtual_dataset("v", layout, fillvalue=-1)
+    return path
+
+
+def external(path: Path, name: str) -> Path:
+    with h5py.File(path, "w") as file:
+        raw = name.replace(".h5", ".bin")
+        file.create_dataset("v", (12,), "<i4", external=[(raw, 0, VALUES.nbytes)])
+    return path
+
+
+WAYS = pytest.mark.parametrize("way", [linked, virtual, external])
+
+
+@WAYS
+@pytest.mark.parametrize("name", ["{secret}/b.h5", "../secret/b.h5", "link.h5", "folder/b.h5"])
+def test_files_elsewhere_are_refused_unless_allowed(tmp_path, way, name):
+    named = name.format(secret=tmp_path / "secret")
+    if way is external and not named.startswith("/"):
+        named = str(tmp_path / "in" / named)  # HDF5 looks in the working directory
+    file = way(tmp_path / "in" / "a.h5", named)
+    with pytest.raises(UnsupportedFeatureError, match=r"allow=.*secret") as raised:
+        gridref.scan(file)
+    assert raised.value.place.variable == "/v"
+    with pytest.raises(UnsupportedFeatureError):
+        gridref.build(file, tmp_path / "cube")
+    left_out = gridref.scan(file, on_unsupported="skip")
+    assert not left_out.arrays
+    assert "may not read" in left_out.report.skipped[0].reason
+    allowed = gridref.scan(file, allow=tmp_path / "secret")
+    assert allowed["v"][...].tolist() == VALUES.tolist()
+
+
+@WAYS
+@pytest.mark.parametrize("name", ["b.h5", "./b.h5", "../in/b.h5"])
+def test_files_beside_it_are_read(tmp_path, way, name):
+    file = way(tmp_path / "in" / "a.h5", name)
+    assert gridref.scan(file)["v"][...].tolist() == VALUES.tolist()
+
+
+def test_folders_of_the_user_s_own_variables_are_allowed(tmp_path, monkeypatch):
+    (tmp_path / "in" / "b.h5").unlink()
+    file = linked(tmp_path / "in" / "a.h5", "b.h5")
+    monkeypatch.setenv("HDF5_EXT_PREFIX", str(tmp_path / "secret"))
+    assert gridref.scan(file)["v"][...].tolist() == VALUES.tolist()
+
+
+def test_what_a_file_beside_it_links_to_is_not_beside_it(tmp_path):
+    (tmp_path / "secret" / "c.h5").write_bytes((tmp_path / "secret" / "b.h5").read_bytes())
+    linked(tmp_path / "secret" / "d.h5", "c.h5")
+    linked(tmp_path / "in" / "b.h5", "../secret/d.h5")
+    with pytest.raises(UnsupportedFeatureError, match="may not read"):
+        gridref.scan(linked(tmp_path / "in" / "a.h5", "b.h5"))
+
+
+def test_virtual_sources_that_are_not_there_are_fill_values(tmp_path):
+    file = virtual(tmp_path / "in" / "a.h5", str(tmp_path / "secret" / "nothing.h5"))
+    assert gridref.scan(file)["v"][...].tolist() == [-1] * 12
+
+
+@WAYS
+def test_the_command_line(tmp_path, way):
+    file = way(tmp_path / "in" / "a.h5", str(tmp_path / "secret" / "b.h5"))
+    build = [sys.executable, "-m", "gridref", "build", str(file), "-o", str(tmp_path / "cube")]
+    refused = subprocess.run(build, capture_output=True, text=True, check=False)
+    assert refused.returncode
+    assert "--allow" in refused.stderr + refused.stdout
+    subprocess.run([*build, "--allow", str(tmp_path / "secret")], check=True, capture_output=True)
+    environment = {**os.environ, "GRIDREF_STATE": str(tmp_path / "of another user")}
+    reads = {"chunks": [], "sources": [], "stats": ["--scan-values"], "sql": ["FROM v"]}
+    for command, arguments in reads.items():
+        allowed = ("--allow", tmp_path / "secret", "--allow", tmp_path / "in")
+        called = subprocess.run(
+            [sys.executable, "-m", "gridref", command, tmp_path / "cube", *arguments, *allowed],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment,
+        )
+        assert called.returncode == 0, called.stderr
+
+
+def test_a_name_with_a_nul_is_no_name(tmp_path):
+    with pytest.raises(gridref.errors.GridrefError):
+        gridref.scan("a\0b.h5")
+    with pytest.raises((InvalidRequestError, gridref.errors.ReadError)):
+        gridref.open_catalog(tmp_path / "a\0b")
+
+
+def test_files_of_an_image_that_are_links_to_elsewhere_are_refused(tmp_path):
+    first, second, _ = write_ome_set(tmp_path / "in")
+    assert gridref.scan(first)["image"].shape == (3, 20, 30)
+    second.rename(tmp_path / "secret" / second.name)
+    second.symlink_to(tmp_path / "secret" / second.name)
+    with pytest.raises(UnsupportedFeatureError, match=r"may not read.*allow=.*secret"):
+        gridref.scan(first)
+    assert gridref.scan(first, allow=tmp_path / "secret")["image"].shape == (3, 20, 30)
