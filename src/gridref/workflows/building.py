@@ -26,6 +26,7 @@ from gridref.workflows.expecting import Expected, as_expected
 from gridref.workflows.failures import Failures
 from gridref.workflows.grouping import laid_out_in_groups
 from gridref.workflows.identity import with_identity
+from gridref.workflows.inventory import with_inventory
 from gridref.workflows.layout import Layout
 from gridref.workflows.opening import reader_for
 from gridref.workflows.outcomes import RunOptions
@@ -221,6 +222,9 @@ class Job:
     def run(self, files: Files, progress: Progress | None) -> tuple[Job, Combination]:
         """Scan files and combine them; of a layout that was found, the job says which it is."""
         storage_options = self.scanning.storage_options
+        layout, files = with_inventory(self.layout, files, storage_options)
+        if layout is not self.layout:
+            return replace(self, layout=replace(layout, inventory=None)).run(files, progress)
         tree = nested_urls(files, storage_options) if self.layout.combine == "nested" else []
         ordered = flat(tree) or self.layout.ordered(expand_files(files, storage_options))
         failures = Failures(self.options)
@@ -255,6 +259,7 @@ def _recipe(options: Mapping[str, Any]) -> dict[str, Any]:
     for kind in (Layout, CombineOptions, MosaicOptions, ScanOptions):
         for name, value in options_of(kind, options).items():
             plain = list(value) if isinstance(value, tuple | set | frozenset) else value
+            plain = os.fspath(plain) if isinstance(plain, os.PathLike) else plain
             with suppress(TypeError, ValueError):
                 if name not in ACCESS and plain is not None:
                     kept[name] = json.loads(json.dumps(plain, allow_nan=False))

@@ -27,6 +27,7 @@ from gridref.model.indexing import isel_group
 from gridref.model.scan_report import Fate, Finding, ScanReport
 from gridref.workflows.building import Job, with_drifts
 from gridref.workflows.declaring import claimed, declared_groups, pending_after
+from gridref.workflows.inventory import with_inventory
 from gridref.workflows.places import At, arranged
 
 __all__ = ["Grown", "added", "combined", "declared", "with_dim"]
@@ -92,7 +93,9 @@ def added(
         )
     if job.layout.is_cube(base.group):
         before = base.group.replace(report=_of_catalog(base))
-        return _all_written(job.layout.combine_cube(new, read, job.rules, [before]), base)
+        files = [file for file, _ in new]
+        layout, _ = with_inventory(job.layout, files, job.scanning.storage_options)
+        return _all_written(layout.combine_cube(new, read, job.rules, [before]), base)
     if not isinstance(dim, str) or not grows:
         before = base.group.replace(report=_of_catalog(base))
         named = job.layout.tiles if job.layout.mosaic else job.layout.labelled

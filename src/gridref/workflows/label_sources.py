@@ -16,13 +16,14 @@ from gridref.workflows.labels import LabelPattern, duration_seconds
 __all__ = ["LabelSource", "Labels", "check_labels", "labelled_files", "without_attribute"]
 
 LabelSource = str | Callable[[str], Any]
-"""``"attribute:NAME"``, ``"variable:NAME"``, ``"constant:VALUE"``, or a function of the address."""
+"""``"attribute:NAME"``, ``"variable:NAME"``, ``"constant:VALUE"``, ``"column:NAME"`` of a table,
+or a function of the address."""
 Labels = Mapping[str, LabelSource] | Callable[[str], Mapping[str, Any]]
 """A source for each dimension, or one function of the address that gives labels by dimension."""
 
 Scanned = Sequence[tuple[str, VirtualGroup]]
 
-_SOURCES = ("attribute", "variable", "constant")
+_SOURCES = ("attribute", "variable", "constant", "column")
 _MOMENT = re.compile(r"\d{4}-\d{2}(-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?)?)?(Z|\+00:00)?")
 
 
@@ -125,6 +126,8 @@ def _by_source(scanned: Scanned, dim: str, source: LabelSource) -> list[VirtualG
     if callable(source):
         return _labelled(groups, dim, *_stored([source(file) for file, _ in scanned]))
     kind, _, name = source.partition(":")
+    if kind == "column":
+        raise InvalidRequestError(f"labels={{{dim!r}: {source!r}}} need the table: inventory=")
     if kind == "constant":
         return _labelled(groups, dim, *_stored([name] * len(groups)))
     if kind == "variable":

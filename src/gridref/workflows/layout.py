@@ -62,9 +62,14 @@ class Layout:
         ``TIFFTAG_DATETIME``.
     labels
         Where labels come from that do not stand in names: for each dimension
-        ``"attribute:NAME"``, ``"variable:NAME"`` (a scalar), ``"constant:VALUE"`` or a function of
-        the address; or one function that gives a label for each dimension. Numbers, times and
-        durations of ISO 8601 in texts are read as such.
+        ``"attribute:NAME"``, ``"variable:NAME"`` (a scalar), ``"constant:VALUE"``,
+        ``"column:NAME"`` of the inventory or a function of the address; or one function that gives
+        a label for each dimension. Numbers, times and durations of ISO 8601 in texts are read as
+        such.
+    inventory
+        A table that lists the files, which need no naming then, and says labels of them: a data
+        frame, a CSV file, the JSON document of an intake-esm collection, or a Parquet file like
+        stac-geoparquet's. Columns that are called like dimensions are their labels.
     mosaic
         Lay the files out by their georeferencing: beside each other for each label that `pattern`
         finds, like a date or a band; what the field ``{variable}`` finds names the file's variable.
@@ -99,6 +104,7 @@ class Layout:
     pattern: str | None = None
     pattern_of: str | None = None
     labels: Labels | None = None
+    inventory: Any = None
     mosaic: bool = False
     layout: Literal["ragged", "padded", "plate"] | None = None
     yes: bool = False

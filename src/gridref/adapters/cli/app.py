@@ -197,7 +197,7 @@ def build(
     if skip_unsupported:
         options.setdefault("on_unsupported", "skip")
     console = Console(stderr=True)
-    chosen = all_files(files, files_from)
+    chosen = all_files(files, files_from, options.get("inventory"))
     with ScanProgress(console, quiet) as progress:
         group = build_catalog(
             chosen, address, progress=progress, **{"n_processes": None, **options}
@@ -373,7 +373,7 @@ def plan(
     from gridref.adapters.cli.plan import print_plan
     from gridref.workflows.building import plan as plan_files
 
-    chosen = all_files(files, files_from)
+    chosen = all_files(files, files_from, options.get("inventory"))
     with ScanProgress(Console(stderr=True), quiet) as progress:
         combination = plan_files(chosen, progress=progress, **{"n_processes": None, **options})
     failed = _told_failed(Console(stderr=True), combination.failed)

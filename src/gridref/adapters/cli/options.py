@@ -58,8 +58,12 @@ FilesFrom = Annotated[
 ]
 
 
-def all_files(files: list[str] | None, files_from: str | None) -> list[str]:
+def all_files(
+    files: list[str] | None, files_from: str | None, inventory: str | None = None
+) -> list[str]:
     """The files of a command line, and those of a list; empty lines of that are left out.
+
+    With an inventory, there may be none.
 
     Raises
     ------
@@ -75,7 +79,7 @@ def all_files(files: list[str] | None, files_from: str | None) -> list[str]:
     except OSError as error:
         raise InvalidRequestError(f"--files-from {files_from}: {error.strerror}") from error
     found = [*(files or []), *(line for line in listed if line.strip())]
-    if not found:
+    if not found and inventory is None:
         raise InvalidRequestError("name files, or a list of them: --files-from FILE")
     return found
 
@@ -138,6 +142,11 @@ BUILD_OPTIONS: Mapping[str, Any] = {
         _LAYOUT,
     ),
     "pattern_of": _text("Attribute to find labels in, not file names: TIFFTAG_DATETIME.", _LAYOUT),
+    "inventory": _text(
+        "Table of the files, whose columns are labels: CSV, intake-esm (JSON), Parquet.",
+        _LAYOUT,
+        metavar="TABLE",
+    ),
     "labels": _text(
         "Where other labels come from: member=attribute:realization_index,run=variable:init,"
         "scenario=constant:historical.",
