@@ -188,6 +188,30 @@ def test_bands_of_a_tiff_in_their_colours(visit: Visit, tmp_path: Path) -> None:
     np.testing.assert_array_equal(shown[..., :3], image)
 
 
+def test_a_closer_look(visit: Visit) -> None:
+    values = np.arange(16.0).reshape(4, 4)
+    group = VirtualGroup({"a": VirtualArray.from_numpy(values, ("y", "x"))})
+    with running(create_app({"m": group}, access_log=False)) as url:
+        page = opened(visit, f"{url}/m/array/a")
+        canvas = page.locator("#viewer-canvas")
+        canvas.focus()
+        page.keyboard.press("+")  # the middle half of both sides
+        page.wait_for_timeout(50)
+        expected = rendered(values, 0, 15)
+        np.testing.assert_array_equal(cells(visit, (2, 2), None), expected[1:3, 1:3])
+        box = canvas.bounding_box()
+        canvas.hover(position={"x": box["width"] / 4, "y": 3 * box["height"] / 4})
+        assert page.evaluate(TOLD).startswith("9 at y 2, x 1")
+        for _ in range(2):
+            page.keyboard.press("ArrowDown")  # to the last row, which comes into sight
+        np.testing.assert_array_equal(cells(visit, (2, 2), None)[0], expected[2, 1:3])
+        page.keyboard.press("0")
+        page.mouse.move(0, 0)
+        shown = cells(visit, (4, 4), None)
+        np.testing.assert_array_equal(shown, expected)
+        page.goto("about:blank")
+
+
 def test_categories_have_names(visit: Visit) -> None:
     values = np.array([[1, 2, 4], [4, 9, 1]], "i2")
     attrs = {"flag_values": np.array([1, 2, 4], "i2"), "flag_meanings": "land sea ice"}

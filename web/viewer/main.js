@@ -12,6 +12,8 @@ const MOST_ALONG = 2048; // of larger planes a window is shown
 const MOST_LABELS = 1_000_000;
 const MOST_BYTES = 128e6; // more is read when asked to
 const ASK_MS = 150;
+const MOST_ZOOM = 64;
+const ZOOMS = { "+": 2, "=": 2, "-": 0.5, 0: 0 };
 
 class Viewer {
   constructor(place) {
@@ -93,6 +95,7 @@ class Viewer {
     this.bands = this.bandAxis();
     this.inColour = this.bands !== null && (asked.rgb ?? (this.array.isByte ? "1" : "0")) === "1";
     this.series = asked.series === undefined ? undefined : axis(asked.series);
+    this.glass = { zoom: 1, x: 0, y: 0 };
     this.windows = {};
     for (const each of [0, 1]) {
       const along = each ? this.columns : this.rows;
@@ -140,8 +143,13 @@ class Viewer {
         "aria-label": `Picture of ${this.path}: arrow keys move, Enter plots the series through a point`,
         "aria-describedby": "viewer-told",
         onkeydown: (event) => this.key(event),
-        onpointermove: (event) => this.point(this.under(event)),
-        onclick: (event) => { this.point(this.under(event)); this.plot(); },
+        onpointerdown: (event) => { this.drag = { x: event.clientX, y: event.clientY, far: false }; },
+        onpointermove: (event) => this.move(event),
+        onclick: (event) => {
+          if (this.drag?.far) return;
+          this.point(this.under(event));
+          this.plot();
+        },
       },
       "A picture of values.",
     );
@@ -151,6 +159,7 @@ class Viewer {
     this.place.replaceChildren(
       this.controls, element("div", { class: "canvas" }, this.canvas), this.legend, this.told, this.plotted,
     );
+    this.canvas.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     new ResizeObserver(() => this.draw()).observe(this.canvas);
     this.control();
   }
@@ -374,8 +383,12 @@ class Viewer {
     this.canvas.height = Math.round(this.canvas.clientHeight * ratio);
     const { width, height, isTurned, isMirrored } = this.layout();
     const context = this.canvas.getContext("2d");
-    const [x, y] = [width * ratio, height * ratio];
-    context.setTransform(isMirrored ? -x : x, 0, 0, isTurned ? -y : y, isMirrored ? x * this.width : 0, isTurned ? y * this.height : 0);
+    const { zoom, x, y } = this.glass;
+    context.setTransform(zoom * ratio, 0, 0, zoom * ratio, -x * zoom * ratio, -y * zoom * ratio);
+    context.transform(
+      isMirrored ? -width : width, 0, 0, isTurned ? -height : height,
+      isMirrored ? width * this.width : 0, isTurned ? height * this.height : 0,
+    );
     context.imageSmoothingEnabled = false;
     context.drawImage(this.picture, 0, 0);
     if (this.coasts && this.isMap()) this.drawCoasts(context);
@@ -393,7 +406,7 @@ class Viewer {
     context.rect(0, 0, this.width, this.height);
     context.clip();
     const { width } = this.layout();
-    context.lineWidth = 1 / width;
+    context.lineWidth = 1 / (width * this.glass.zoom);
     context.strokeStyle = "#000000";
     const [row, column] = this.origin;
     const part = (axis, start, n) => this.coordinates[axis].values.subarray(start, start + n);
@@ -404,11 +417,50 @@ class Viewer {
   under(event) {
     const box = this.canvas.getBoundingClientRect();
     const { width, height, isTurned, isMirrored } = this.layout();
-    let column = Math.floor((event.clientX - box.left) / width);
-    let row = Math.floor((event.clientY - box.top) / height);
+    const { zoom, x, y } = this.glass;
+    let column = Math.floor(((event.clientX - box.left) / zoom + x) / width);
+    let row = Math.floor(((event.clientY - box.top) / zoom + y) / height);
     if (isMirrored) column = this.width - 1 - column;
     if (isTurned) row = this.height - 1 - row;
     return [row, column];
+  }
+
+  // Looks closer at a point of the canvas, or from further away; 0 shows everything.
+  look(factor, x = this.canvas.clientWidth / 2, y = this.canvas.clientHeight / 2) {
+    const { glass } = this;
+    const zoom = Math.min(MOST_ZOOM, Math.max(1, glass.zoom * factor));
+    this.shift(glass.x + x / glass.zoom - x / zoom, glass.y + y / glass.zoom - y / zoom, zoom);
+  }
+
+  shift(x, y, zoom = this.glass.zoom) {
+    const inside = (at, length) => Math.min(Math.max(0, at), length * (1 - 1 / zoom));
+    this.glass = { zoom, x: inside(x, this.canvas.clientWidth), y: inside(y, this.canvas.clientHeight) };
+    this.draw();
+  }
+
+  wheel(event) {
+    if (!this.planes || (!event.ctrlKey && document.activeElement !== this.canvas)) return; // the page scrolls
+    event.preventDefault();
+    this.look(event.deltaY < 0 ? 1.25 : 0.8, event.offsetX, event.offsetY);
+  }
+
+  move(event) {
+    const { drag, glass } = this;
+    if (!drag || !event.buttons || glass.zoom === 1) return this.point(this.under(event));
+    const [x, y] = [event.clientX - drag.x, event.clientY - drag.y];
+    this.drag = { x: event.clientX, y: event.clientY, far: drag.far || Math.hypot(x, y) > 2 };
+    this.shift(glass.x - x / glass.zoom, glass.y - y / glass.zoom);
+  }
+
+  // Moves what is seen to where the cursor is.
+  follow() {
+    const { width, height, isTurned, isMirrored } = this.layout();
+    const [row, column] = this.cursor;
+    const left = width * (isMirrored ? this.width - 1 - column : column);
+    const top = height * (isTurned ? this.height - 1 - row : row);
+    const { zoom, x, y } = this.glass;
+    const [wide, high] = [this.canvas.clientWidth / zoom, this.canvas.clientHeight / zoom];
+    this.shift(Math.min(Math.max(x, left + width - wide), left), Math.min(Math.max(y, top + height - high), top));
   }
 
   key(event) {
@@ -419,7 +471,9 @@ class Viewer {
     if (step) {
       const [row, column] = this.cursor ?? [0, 0];
       this.point(this.cursor ? [row + step[0], column + step[1]] : [0, 0]);
-    } else if (event.key === "Enter") this.plot();
+      if (this.glass.zoom > 1) this.follow();
+    } else if (ZOOMS[event.key] !== undefined) this.look(ZOOMS[event.key]);
+    else if (event.key === "Enter") this.plot();
     else return;
     event.preventDefault();
   }
