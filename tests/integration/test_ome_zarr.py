@@ -88,6 +88,22 @@ def test_a_set_of_files(tmp_path: Path, order: str) -> None:
     assert [color[1] for color in node.metadata["colormap"]] == [[0, 0, 1], [0, 1, 0]]
 
 
+def test_published_sets_and_files(shared_data: Path, tmp_path: Path) -> None:
+    """Of the OME consortium: a set with a companion file, and files of several axes."""
+    folder = shared_data / "ome_tiff"
+    planes = sorted((folder / "companion_multifile").glob("*.tiff"))
+    expected = {
+        "companion_multifile/multifile.companion.ome": np.stack([*map(tifffile.imread, planes)])
+    }
+    for path in sorted((folder / "singles").glob("*.tif")):
+        expected[f"singles/{path.name}"] = tifffile.imread(path)
+    for number, (name, values_read) in enumerate(expected.items()):
+        gridref.build(str(folder / name), tmp_path / f"{number}.gridref")
+        with running(create_app({"image": tmp_path / f"{number}.gridref"})) as site:
+            (node,) = nodes_of(f"{site}/image/portable")
+            np.testing.assert_array_equal(node.data[0].compute(), values_read)
+
+
 def write_pyramid(path: Path, data: NDArray[Any], n_levels: int) -> Sequence[NDArray[Any]]:
     levels = [data[..., :: 2**level, :: 2**level] for level in range(n_levels)]
     options: dict[str, Any] = {"tile": (32, 32), "compression": "zlib"}

@@ -315,3 +315,26 @@ def test_virtual_datasets_equal_the_catalog(
             np.testing.assert_array_equal(again[name], shown[name])
     with pytest.raises(InvalidRequestError, match="none of 'ragged', 'padded'"):
         gridref.open_virtual_mfdataset(drifters, layout="plate")  # type: ignore[arg-type]
+
+
+def test_samples_that_say_their_instance(tmp_path: Path) -> None:
+    """CF's indexed ragged arrays."""
+    files = []
+    for number, index in enumerate(([0, 1, 1, 0], [2, 0, 1])):
+        files.append(tmp_path / f"{number}.nc")
+        with netCDF4.Dataset(files[-1], "w") as file:
+            file.createDimension("obs", None)
+            file.createDimension("station", max(index) + 1)
+            at = file.createVariable("at", "i4", ("obs",))
+            at.instance_dimension = "station"
+            at[:] = index
+            file.createVariable("lat", "f4", ("station",))[:] = np.arange(max(index) + 1) + number
+            file.createVariable("rain", "f8", ("obs",))[:] = np.arange(len(index)) / 7 + number
+    gridref.build(files, tmp_path / "all.gridref", layout="ragged")
+    with opened(tmp_path / "all.gridref", decode_cf=False) as shown:
+        np.testing.assert_array_equal(shown["at"], [0, 1, 1, 0, 4, 2, 3])
+        np.testing.assert_array_equal(shown.lat, [0, 1, 1, 2, 3])
+        np.testing.assert_array_equal(shown.rain, np.concatenate(stored(files, "rain")))
+        assert "row_size" not in shown
+    with pytest.raises(CombineError, match=r"layout='ragged' keeps them so .*0\.nc"):
+        gridref.build(files, tmp_path / "rows.gridref", layout="padded")

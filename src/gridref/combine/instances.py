@@ -99,6 +99,13 @@ class Instances:
         """What keeps an input from its place, if anything: a variable's path, and why."""
         for path, part in group.walk():
             prefix = f"{path}/" if path else ""
+            if padded and (indexed := self._indexed(part)):
+                message = (
+                    f"its samples along {', '.join(sorted(indexed))} say which instance they belong"
+                    " to (instance_dimension) and lie in any order, which rows cannot show without"
+                    " copying: layout='ragged' keeps them so"
+                )
+                return path, message
             for name in self._uncounted(part):
                 if name in part.arrays:
                     message = "it is to count samples, and there is a variable of that name already"
