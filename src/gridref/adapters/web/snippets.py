@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-__all__ = ["Snippet", "snippets"]
+__all__ = ["GRIDLOOK", "NEUROGLANCER", "Snippet", "snippets"]
+
+GRIDLOOK = "https://gridlook.pages.dev"
+NEUROGLANCER = "https://neuroglancer-demo.appspot.com"
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,22 @@ def snippets(view: str, path: str) -> tuple[Snippet, ...]:
             "Needs a Zarr.jl that reads Zarr v3.",
         ),
         Snippet("R", f"library(zarr)\n\nstore <- open_zarr({array})", "Package zarr of CRAN."),
+        _viewers(view, path),
+    )
+
+
+def _viewers(view: str, path: str) -> Snippet:
+    """Addresses that open an array in viewers of others, which run in the browser.
+
+    Sources: the README of GridLook; the documentation of Neuroglancer, "URL pipeline".
+    """
+    state = {"layers": [{"type": "image", "name": path, "source": f"{view}/{path}/|zarr3:"}]}
+    layers = json.dumps(state, ensure_ascii=False, separators=(",", ":"))
+    return Snippet(
+        "Other viewers",
+        f"{GRIDLOOK}/#{view}\n{NEUROGLANCER}/#!{layers}",
+        f"To open in a browser. The server has to let them read: --allow-origin {GRIDLOOK}"
+        f" --allow-origin {NEUROGLANCER}.",
     )
 
 
