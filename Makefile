@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: assets attack package site help env demo test lint types check clients doors fuzz fuzz-hdf5 kill mutate soak bench constraints clean
+.PHONY: assets attack package site help env demo test lint types check clients interchange doors fuzz fuzz-hdf5 kill mutate soak bench constraints clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ site: env ## the documentation as a site, in build/site; fails on broken links a
 	@echo "The site: build/site/index.html"
 
 check: lint types test ## lint, types and test
+
+interchange: env ## write the table of docs/interchange.md: what other tools keep
+	$(BIN)/python -m tests.conformance.interchange
 
 clients: env ## write docs/clients.md: which Zarr client reads what (needs Node and npm)
 	$(BIN)/python -m tests.conformance.client_table
