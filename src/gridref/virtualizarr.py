@@ -10,6 +10,7 @@ Source: VirtualiZarr's documentation, "Custom parsers" and "Data structures" (2.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
@@ -37,6 +38,8 @@ from gridref.formats.kerchunk.references import Reference, parse_references
 from gridref.formats.options import ScanOptions
 from gridref.io.object_stores import options_of_store, uri_of
 from gridref.model.array import VirtualGroup
+from gridref.model.grid import ChunkGrid
+from gridref.model.zarr_metadata import ArrayMetadata
 from gridref.serve.objects import KeySpace, ObjectReader
 from gridref.serve.presence import native_references
 from gridref.serve.views import ArrayView, View, ViewOptions
@@ -234,13 +237,37 @@ def _coordinates(group: VirtualGroup) -> list[str]:
 def _manifest_array(path: str, space: KeySpace, reader: ObjectReader) -> ManifestArray:
     view = space.array_view(path)
     assert view is not None
-    is_native = view.view is View.NATIVE
-    held = _referenced(path, view) if is_native else _inlined(path, view, space, reader)
-    return ManifestArray(ArrayV3Metadata.from_dict(space.document(path) or {}), held)
+    document = space.document(path) or {}
+    if view.view is View.NATIVE:
+        cut = _without_overhang(view.metadata)
+        held = _referenced(path, view, math.prod(cut) * view.metadata.dtype.itemsize)
+        document = {**document, "chunk_grid": ChunkGrid.regular(view.array.shape, cut).to_json()}
+    else:
+        held = _inlined(path, view, space, reader)
+    return ManifestArray(ArrayV3Metadata.from_dict(document), held)
 
 
-def _referenced(path: str, view: ArrayView) -> ChunkManifest:
-    """The manifest of an array whose chunks are shown as they are stored."""
+def _without_overhang(metadata: ArrayMetadata) -> Coords:
+    """The chunk shape, of uncompressed chunks without what lies behind the end of the array.
+
+    VirtualiZarr does not concatenate chunks that are longer than their dimension, as HDF5 has them
+    along unlimited ones. What is cut off is the end of a chunk's bytes where the axes before are of
+    length 1.
+    """
+    lengths = list(metadata.grid.to_json()["configuration"]["chunk_shape"])
+    if [codec.name for codec in metadata.codecs] == ["bytes"]:
+        for axis, extent in enumerate(metadata.grid.shape):
+            lengths[axis] = min(lengths[axis], max(1, extent))
+            if lengths[axis] > 1:
+                break
+    return tuple(lengths)
+
+
+def _referenced(path: str, view: ArrayView, decoded_bytes: int) -> ChunkManifest:
+    """The manifest of an array whose chunks are shown as they are stored.
+
+    Of uncompressed ones the first `decoded_bytes`.
+    """
     grid_shape = view.chunk_grid.grid_shape
     references = native_references(view, (0,) * len(grid_shape), grid_shape)
     if not all(map(is_nameable, references.sources)):
@@ -255,7 +282,11 @@ def _referenced(path: str, view: ArrayView) -> ChunkManifest:
         tuple(map(int, np.unravel_index(number, grid_shape))): references.inline_bytes(number)
         for number in in_manifest
     }
-    return _manifest(paths, references.offset, references.length, inlined)
+    lengths = references.length
+    if [codec.name for codec in view.metadata.codecs] == ["bytes"]:
+        lengths = np.minimum(lengths, decoded_bytes)
+        inlined = {coords: data[:decoded_bytes] for coords, data in inlined.items()}
+    return _manifest(paths, references.offset, lengths, inlined)
 
 
 def _inlined(path: str, view: ArrayView, space: KeySpace, reader: ObjectReader) -> ChunkManifest:

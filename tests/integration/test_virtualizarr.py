@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import h5py
 import icechunk
 import numpy as np
 import pytest
@@ -54,8 +55,7 @@ def test_parser_gives_the_manifests_of_virtualizarrs_own() -> None:
         f"file://{MONTH}", REGISTRY, gridref.virtualizarr.Parser()
     )
     theirs = virtualizarr.open_virtual_dataset(f"file://{MONTH}", REGISTRY, HDFParser())
-    # Theirs cuts the one chunk of time_bnds, which is longer than its dimension.
-    xr.testing.assert_identical(ours.drop_vars("time_bnds"), theirs.drop_vars("time_bnds"))
+    xr.testing.assert_identical(ours, theirs)
     for name in ("tas", "pr", "lat_bnds"):
         assert ours[name].data.manifest == theirs[name].data.manifest
         assert ours[name].data.metadata == theirs[name].data.metadata
@@ -99,6 +99,44 @@ def test_virtualizarr_joins_what_the_parser_scanned() -> None:
         data_vars="minimal",
     )
     xr.testing.assert_equal(through_icechunk(joined)["tas"], expected["tas"])
+
+
+@pytest.mark.parametrize("compression", [None, "gzip"])
+def test_chunks_longer_than_their_dimension(compression: str | None, tmp_path: Path) -> None:
+    """As netCDF4 makes them along unlimited dimensions; compressed ones cannot be cut."""
+    paths = []
+    for number in range(2):
+        paths.append(tmp_path / f"{number}.h5")
+        with h5py.File(paths[-1], "w") as file:
+            for name, shape, chunks in (
+                ("line", (7,), (1024,)),
+                ("plane", (5, 6), (8, 4)),
+                ("one_row", (1, 7), (3, 10)),
+                ("columns", (4, 3), (4, 8)),
+            ):
+                values = np.arange(np.prod(shape), dtype="<f4").reshape(shape) + 100 * number
+                dims = (None,) * len(shape)
+                file.create_dataset(
+                    name, data=values, chunks=chunks, maxshape=dims, compression=compression
+                )
+    virtual = [gridref.to_virtualizarr(gridref.scan(path)) for path in paths]
+    cut = {"line": (7,), "plane": (5, 4), "one_row": (1, 7), "columns": (4, 8)}
+    stored = {"line": (1024,), "plane": (8, 4), "one_row": (3, 10), "columns": (4, 8)}
+    for name, chunks in (stored if compression else cut).items():
+        assert virtual[0][name].data.chunks == chunks
+    assert not isinstance(virtual[0], xr.DataTree)
+    read = through_icechunk(virtual[0], tmp_path)
+    with h5py.File(paths[0]) as file:
+        for name in cut:
+            np.testing.assert_array_equal(read[name], file[name])
+    if compression is None:
+        names = ["line", "plane"]
+        joined = xr.concat([v[names] for v in virtual], "new")  # type: ignore[list-item]
+        read = through_icechunk(joined, tmp_path)
+        for number, path in enumerate(paths):
+            with h5py.File(path) as file:
+                for name in names:
+                    np.testing.assert_array_equal(read[name][number], file[name])
 
 
 def test_a_group_becomes_a_virtual_dataset() -> None:
