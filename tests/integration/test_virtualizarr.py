@@ -123,7 +123,7 @@ def test_chunks_longer_than_their_dimension(compression: str | None, tmp_path: P
     cut = {"line": (7,), "plane": (5, 4), "one_row": (1, 7), "columns": (4, 8)}
     stored = {"line": (1024,), "plane": (8, 4), "one_row": (3, 10), "columns": (4, 8)}
     for name, chunks in (stored if compression else cut).items():
-        assert virtual[0][name].data.chunks == chunks
+        assert virtual[0][name].data.metadata.chunks == chunks
     assert not isinstance(virtual[0], xr.DataTree)
     read = through_icechunk(virtual[0], tmp_path)
     with h5py.File(paths[0]) as file:
