@@ -15,6 +15,28 @@ from gridref.model.reference_systems import authority_code
 
 __all__ = ["with_conventions"]
 
+_MAPPINGS = (
+    "spatial_ref",
+    "crs",
+    "albers_conical_equal_area",
+    "azimuthal_equidistant",
+    "geostationary",
+    "lambert_azimuthal_equal_area",
+    "lambert_conformal_conic",
+    "lambert_cylindrical_equal_area",
+    "latitude_longitude",
+    "mercator",
+    "oblique_mercator",
+    "orthographic",
+    "polar_stereographic",
+    "rotated_latitude_longitude",
+    "sinusoidal",
+    "stereographic",
+    "transverse_mercator",
+    "vertical_perspective",
+)
+"""What grid mappings are called: by GDAL and rioxarray, else as CF does (appendix F)."""
+
 
 @dataclass(frozen=True)
 class _Place:
@@ -72,7 +94,8 @@ class _Place:
 def with_conventions(group: VirtualGroup) -> VirtualGroup:
     """A group whose georeferenced parts say where they lie by Zarr conventions.
 
-    A part is georeferenced if its arrays have a grid mapping with a ``GeoTransform``. Levels of a
+    A part is georeferenced if its arrays have a grid mapping with a ``GeoTransform``, called as
+    GDAL, rioxarray or CF do. Levels of a
     pyramid say it in the ``multiscales`` attribute, too. Without the package ``zarr-cm`` the group
     is returned as it is.
     """
@@ -119,16 +142,22 @@ def _placed_levels(pyramid: Mapping[str, Any], group: VirtualGroup) -> dict[str,
 
 
 def _place_of(group: VirtualGroup) -> _Place | None:
-    """Where the arrays of a group lie; None if nothing says."""
-    for array in group.arrays.values():
-        mapping = group.arrays.get(str(array.attrs.get("grid_mapping")))
-        numbers = [] if mapping is None else _numbers(mapping)
-        if mapping is None or len(numbers) != 6 or array.ndim < 2:
+    """Where the arrays of a group lie; None if nothing says.
+
+    Arrays of a catalog are made when they are asked for: only a group with a grid mapping, which
+    its name tells, is looked at.
+    """
+    for name in _MAPPINGS:
+        numbers = _numbers(group.arrays[name]) if name in group.arrays else []
+        if len(numbers) != 6:
             continue
-        x0, a, b, y0, d, e = numbers  # GDAL's order
-        wkt = mapping.attrs.get("crs_wkt") or mapping.attrs.get("spatial_ref") or ""
-        (y, x), (rows, columns) = array.dims[-2:], array.shape[-2:]
-        return _Place(y, x, (rows, columns), (a, b, x0, d, e, y0), str(wkt))
+        mapping = group.arrays[name].attrs
+        for array in group.arrays.values():
+            if array.attrs.get("grid_mapping") == name and array.ndim >= 2:
+                x0, a, b, y0, d, e = numbers  # GDAL's order
+                wkt = str(mapping.get("crs_wkt") or mapping.get("spatial_ref") or "")
+                (y, x), (rows, columns) = array.dims[-2:], array.shape[-2:]
+                return _Place(y, x, (rows, columns), (a, b, x0, d, e, y0), wkt)
     return None
 
 
