@@ -96,3 +96,19 @@ def test_systems_without_a_code_are_spelled_out(tmp_path: Path) -> None:
 def test_groups_without_a_place_stay_as_they_are(sample_data: Path) -> None:
     group: VirtualGroup = gridref.scan(sample_data / "daily_2023-01.nc")
     assert with_conventions(group) is group
+
+
+def test_arrays_of_groups_without_a_place_are_not_made() -> None:
+    """Catalogs make arrays when they are asked for: opening one of thousands is quick."""
+
+    class Unmade(dict[str, Any]):
+        def __getitem__(self, name: str) -> Any:
+            raise AssertionError(f"{name} was made")
+
+        def values(self) -> Any:
+            raise AssertionError("all were made")
+
+        items = values
+
+    group = VirtualGroup(Unmade(tas=None, lat=None))
+    assert with_conventions(group) is group
