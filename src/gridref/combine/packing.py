@@ -49,9 +49,8 @@ class Packing:
         """Read the attributes of an array."""
         attrs, dtype = array.attrs, array.dtype
         unsigned = _unsigned(attrs.get("_Unsigned"), dtype)
-        fills: set[float | int] = set()
-        for name in ("_FillValue", "missing_value"):
-            fills |= _fills(attrs.get(name), dtype, unsigned)
+        fills = _fills(attrs.get("_FillValue"), dtype, unsigned)
+        fills |= _missing(attrs.get("missing_value"), dtype, unsigned)
         return cls(
             _number(attrs.get("scale_factor")),
             _number(attrs.get("add_offset")),
@@ -104,6 +103,18 @@ def _fills(value: Any, dtype: np.dtype[Any], unsigned: bool | None) -> set[float
         kind = "u" if unsigned else "i"
         declared = declared.astype(dtype).view(f"{kind}{dtype.itemsize}")
     return {fill for fill in declared.tolist() if fill == fill}
+
+
+def _missing(value: Any, dtype: np.dtype[Any], unsigned: bool | None) -> set[float | int]:
+    """Values of ``missing_value``, which xarray compares with what ``_Unsigned`` makes of integers.
+
+    A -1 so is none of the integers from 0 to 255 (``xarray.coding.variables``, ``CFMaskCoder``).
+    """
+    declared = _fills(value, dtype, None)
+    if unsigned is None:
+        return declared
+    limits = np.iinfo(f"{'u' if unsigned else 'i'}{dtype.itemsize}")
+    return {fill for fill in declared if limits.min <= fill <= limits.max}
 
 
 def float_dtype(array: VirtualArray, packing: Packing) -> np.dtype[Any]:

@@ -1,0 +1,67 @@
+"""``missing_value`` with ``_Unsigned``: whatever it is, all doors read what xarray reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import xarray as xr
+
+import gridref
+from gridref.adapters.http import create_app
+from tests.uvicorn_server import running
+
+MISSING = (
+    np.float64(-1.0), np.float32(-1.5), np.float64(254.5), np.inf, -np.inf, np.nan,
+    np.float64(1e30), np.int16(255), np.int16(-1), np.float64([-1.0]),
+)  # fmt: skip
+VIEWS = ("direct", "portable")
+STORED = np.array([0, 1, 100, 127, -1, -128, -2], "i1")
+
+
+def made(path: Path, dtype: str, unsigned: str | None, missing: object, scale: float) -> Path:
+    with h5py.File(path, "w") as file:
+        file["x"] = np.arange(7.0) + 7 * (scale != 0.5)
+        file["x"].make_scale("x")
+        data = file.create_dataset("v", data=STORED.astype(dtype), chunks=(3,))
+        data.dims[0].attach_scale(file["x"])
+        data.attrs["missing_value"] = missing
+        data.attrs["scale_factor"] = np.float64(scale)
+        if unsigned is not None:
+            data.attrs["_Unsigned"] = unsigned
+    return path
+
+
+@pytest.mark.filterwarnings("ignore")  # xarray's, of what it makes of such values
+@pytest.mark.parametrize("dtype", ["i1", "u1"])
+@pytest.mark.parametrize("unsigned", ["true", "false", None])
+@pytest.mark.parametrize("n_files", [1, 2])
+def test_doors_read_what_xarray_reads(tmp_path, dtype, unsigned, n_files):
+    """Of two files, packings differ, and gridref unpacks."""
+    catalogs, expected = {}, {}
+    for number, missing in enumerate(MISSING):
+        files = [
+            made(tmp_path / f"{number}-{scale}.nc", dtype, unsigned, missing, scale)
+            for scale in (0.5, 0.25)[:n_files]
+        ]
+        expected[str(number)] = np.concatenate([xr.open_dataset(file)["v"] for file in files])
+        catalogs[str(number)] = tmp_path / f"{number}.gridref"
+        gridref.build(files, catalogs[str(number)], "x")
+    with running(create_app({name: str(address) for name, address in catalogs.items()})) as url:
+        for name, catalog in catalogs.items():
+            doors = {
+                view: gridref.open_store(catalog, view=view) for view in ("direct", "portable")
+            }
+            if n_files == 1:
+                doors["native"] = gridref.open_store(catalog, view="native")
+            doors |= {"url": f"gridref::file://{catalog}", "http": f"{url}/{name}/portable"}
+            read = {
+                door: xr.open_zarr(store, chunks=None, consolidated=False)["v"].values
+                for door, store in doors.items()
+            }
+            read["engine"] = xr.open_dataset(catalog, engine="gridref")["v"].values
+            for door, values in read.items():
+                assert values.dtype == expected[name].dtype, (door, name)
+                assert np.array_equal(values, expected[name], equal_nan=True), (door, name)
