@@ -175,12 +175,13 @@ def from_virtualizarr(
     Raises
     ------
     InvalidRequestError
-        If it holds no manifests.
+        If it holds no manifests, or a loaded variable of more than `max_inline_bytes`.
     SourceFormatError
         If a manifest contradicts its metadata, or reaches beyond the end of a file.
     UnsupportedFeatureError
         For data types and codecs that gridref does not know.
     """
+    scanned = ScanOptions(**{"allow": "*", **options})
     references: dict[str, bytes | Reference] = {}
     if isinstance(virtual, ManifestStore):
         virtual = _root_of(virtual)
@@ -189,8 +190,8 @@ def from_virtualizarr(
     else:
         for path, dataset in _datasets(virtual).items():
             head = f"{path}/" if path else ""
+            _check_loaded(dataset, head, scanned.max_inline_bytes)
             references |= {f"{head}{key}": held for key, held in _references(dataset).items()}
-    scanned = ScanOptions(**{"allow": "*", **options})
     group = scan_references("virtualizarr", references, scanned)
     return readable(group, Sources(scanned.storage_options))
 
@@ -330,11 +331,27 @@ def _datasets(virtual: xr.Dataset | xr.DataTree) -> dict[str, xr.Dataset]:
     }
 
 
+def _loaded(dataset: xr.Dataset) -> list[Hashable]:
+    """The variables without a manifest; what is lazy is not read to find out."""
+    held = {name: getattr(v, "_data", None) for name, v in dataset.variables.items()}
+    return [name for name, data in held.items() if not isinstance(data, ManifestArray)]
+
+
+def _check_loaded(dataset: xr.Dataset, head: str, max_bytes: int) -> None:
+    """Check that loaded variables, of which the values are kept, are small."""
+    for name in _loaded(dataset):
+        n_bytes = dataset.variables[name].nbytes
+        if n_bytes > max_bytes:
+            raise InvalidRequestError(
+                f"its variable {head}{name} is loaded, the group would keep its {n_bytes} bytes:"
+                " open it virtual, without it in loadable_variables, or allow them:"
+                f" max_inline_bytes={n_bytes}"
+            )
+
+
 def _references(dataset: xr.Dataset) -> dict[str, bytes | Reference]:
     """What each Zarr key of a dataset holds: references, and loaded variables by value."""
-    loaded = [
-        name for name, v in dataset.variables.items() if not isinstance(v.data, ManifestArray)
-    ]
+    loaded = _loaded(dataset)
     stand_ins = {
         name: (dataset[name].dims, np.zeros(dataset[name].shape, np.int8)) for name in loaded
     }

@@ -187,6 +187,18 @@ def test_virtual_datasets_become_groups(loadable: list[str] | None, tmp_path: Pa
     xr.testing.assert_equal(read.compute(), xr.open_dataset(MONTH, engine="netcdf4"))
 
 
+def test_large_loaded_variables_are_not_kept_unsaid() -> None:
+    """Nor read, where they are lazy."""
+    virtual = virtualizarr.open_virtual_dataset(
+        f"file://{MONTH}", REGISTRY, HDFParser(), loadable_variables=["time", "tas"]
+    )
+    n_bytes = virtual["tas"].nbytes
+    with pytest.raises(InvalidRequestError, match=f"variable tas is loaded.* {n_bytes} bytes"):
+        gridref.from_virtualizarr(virtual, max_inline_bytes=n_bytes - 1)
+    group = gridref.from_virtualizarr(virtual, max_inline_bytes=n_bytes)
+    np.testing.assert_array_equal(of_gridref(group)["tas"], virtual["tas"])
+
+
 def test_what_parsers_return_becomes_a_group() -> None:
     store = HDFParser()(f"file://{MONTH}", REGISTRY)
     group = gridref.virtualizarr.from_virtualizarr(store)
