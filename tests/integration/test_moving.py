@@ -264,6 +264,22 @@ def test_relocated_there_and_back_is_the_same_catalog(folder: Path) -> None:
     assert_reads(catalog, folder)
 
 
+def test_relocating_is_rolled_back(folder: Path) -> None:
+    catalog = build(folder)
+    digest = gridref.open_catalog(catalog).scan_values(["tas"]).info.digest
+    gridref.relocate(catalog, {str(folder): "s3://bucket/x"})
+    moved = gridref.open_catalog(catalog)
+    assert [c.operation for c in moved.history()] == ["relocate", "statistics", "write"]
+    assert all(source.url.startswith("s3://bucket/x/") for source in moved.source_list)
+    known = {row["path"]: row for row in moved.statistics().to_pylist()}["tas"]
+    assert known["n_known"] == known["n_chunks"]  # no value is another one
+    with pytest.raises(InvalidRequestError, match="no source begins with"):
+        gridref.open_catalog(catalog, prefixes={str(folder): "/x"})
+    back = moved.rollback()
+    assert back.info.digest == digest
+    assert_reads(catalog, folder)
+
+
 def test_relocate_refuses_what_cannot_be_meant(folder: Path) -> None:
     catalog = str(build(folder))
     for arguments, message in (

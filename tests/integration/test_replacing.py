@@ -97,3 +97,15 @@ def test_on_the_command_line(months: list[Path], tmp_path: Path) -> None:
     assert "refresh" in run("refresh", catalog).stderr
     assert_shows(catalog, months[:3])
     assert "nothing changed" in run("refresh", catalog).stderr
+
+
+def test_what_a_catalog_says_of_itself_is_what_it_has(months: list[Path], tmp_path: Path) -> None:
+    catalog = built(months[:3], tmp_path / "cube")
+    for _ in range(2):
+        catalog = catalog.replace_file(months[1], months[3]).replace_file(months[3], months[1])
+    catalog = catalog.remove(months[2])
+    whole = built(months[:2], tmp_path / "whole").info
+    grown = catalog.info
+    assert grown.digest == whole.digest
+    assert (grown.n_blocks, grown.n_chunks) == (whole.n_blocks, whole.n_chunks)
+    assert grown.n_sources == len(catalog.source_list) == whole.n_sources == 2

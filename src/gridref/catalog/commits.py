@@ -128,6 +128,8 @@ class Change:
         Addresses of files of which nothing is used any more.
     amends
         Whether the snapshot is left out of the history, as if it had never been.
+    is_alike
+        Whether all values are as before, so that what is known of them stays known.
     """
 
     operation: str
@@ -137,6 +139,7 @@ class Change:
     changes: Mapping[str, Any] = field(default_factory=dict)
     gone: frozenset[str] = frozenset()
     amends: bool = False
+    is_alike: bool = False
 
 
 def read_base(access: Access) -> Base:
@@ -222,7 +225,15 @@ def _commit_once(base: Base, change: Change) -> Base:
         new = {path: grown.new for path, grown in change.arrays.items() if grown.new is not None}
         part = None
         if new:
-            part = write_part(base.folder, name, new, snapshot.source_urls, snapshot.prefixes)
+            part = write_part(
+                base.folder,
+                name,
+                new,
+                snapshot.source_urls,
+                () if _is_anew(change) else snapshot.prefixes,
+                keep_secrets=change.is_alike,  # what was to be left out was left out before
+                keep_statistics=change.is_alike,
+            )
         try:
             following = _following(base, change, part, name)
             root = replace(
@@ -238,6 +249,12 @@ def _commit_once(base: Base, change: Change) -> Base:
                 for file in (*part_files(name), *part_files(f"{name}c")):
                     base.folder.remove(file)
             raise
+
+
+def _is_anew(change: Change) -> bool:
+    """Whether all rows are written, so that no table of before is part of the next snapshot."""
+    arrays = change.arrays.values()
+    return all(grown.runs and all(run.is_new for run in grown.runs) for grown in arrays)
 
 
 def may_be_current(folder: Folder, name: str) -> bool:

@@ -187,6 +187,11 @@ class ChunkCounts:
     def __post_init__(self) -> None:
         _check_counts(self)
 
+    @property
+    def n_chunks(self) -> int:
+        """All of them."""
+        return self.n_ranges + self.n_inline + self.n_missing
+
     def plus(self, other: ChunkCounts) -> ChunkCounts:
         """The counts of both."""
         return ChunkCounts(

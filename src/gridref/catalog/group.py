@@ -39,7 +39,7 @@ class CatalogInfo:
     created_by
         Name and version of what wrote it.
     n_sources, n_blocks, n_chunks
-        Rows in its tables.
+        Files, blocks of all arrays, and stored chunks that the snapshot has.
     table_bytes
         Size of its tables.
     extra

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -100,15 +101,16 @@ def group_of(
 def _info(root: Root, url: str) -> CatalogInfo:
     tables = [part.tables for part in root.snapshot.parts]
     checksums = [part.checksums for part in root.snapshot.parts if part.checksums is not None]
-    n_sources, n_blocks, n_chunks = (sum(t[i].n_rows for t in tables) for i in range(3))
+    snapshot = root.snapshot
+    entries = snapshot.root.all_arrays().values()
     return CatalogInfo(
         url=without_secrets(url),
         digest=root.snapshot.digest,
         format_version=root.format_version,
         created_by=root.created_by,
-        n_sources=n_sources,
-        n_blocks=n_blocks,
-        n_chunks=n_chunks,
+        n_sources=sum(part.sources.n_rows - len(part.unused) for part in snapshot.parts),
+        n_blocks=sum(math.prod(snapshot.grid_shape(entry)) for entry in entries),
+        n_chunks=sum(entry.counts.n_chunks for entry in entries),
         table_bytes=sum(table.n_bytes for part in tables for table in part),
         extra=root.snapshot.extra,
         snapshot=root.snapshot.id,

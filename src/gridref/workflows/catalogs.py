@@ -7,15 +7,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from gridref.catalog import CatalogGroup
+from gridref.catalog import ROOT_FILE, CatalogGroup, Trust
 from gridref.catalog import open_catalog as read_catalog
 from gridref.catalog import write_catalog as put_catalog
-from gridref.catalog.reader import PendingPolicy
+from gridref.catalog.commits import Access, Base, Change, commit
+from gridref.catalog.growth import written
+from gridref.catalog.reader import PendingPolicy, group_of
+from gridref.catalog.source_rules import SourceRules
+from gridref.catalog.storage import open_folder
 from gridref.errors import InvalidRequestError
-from gridref.io import Allow
+from gridref.io import Allow, absolute_url, catalog_options
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import Identity
 from gridref.options import verb
+from gridref.secrets import without_secrets
 from gridref.workflows.keeping import Keeper
 from gridref.workflows.reading import Sources, readable
 
@@ -156,8 +161,8 @@ def relocate(
 ) -> str:
     """Write down that the sources of a catalog lie elsewhere now. No source is read.
 
-    The catalog is replaced in one step, by one that lists the same chunks. To open it without
-    writing, give `open_catalog` the same `prefixes`.
+    It is a commit, and can be rolled back. To open a catalog so without writing, give
+    `open_catalog` the same `prefixes`.
 
     Parameters
     ----------
@@ -184,20 +189,29 @@ def relocate(
     CatalogError, SourceUnavailableError
         If the catalog cannot be read or written.
     """
-    group = read_catalog(catalog, storage_options, identity=identity, prefixes=prefixes)
-    before, after = read_catalog(catalog, storage_options).source_list, group.source_list
-    moved = [old.url != new.url for old, new in zip(before, after, strict=True)]
-    if not any(moved):
+    options = catalog_options(storage_options)
+    url = absolute_url(catalog).removesuffix(f"/{ROOT_FILE}")
+    access = Access(open_folder(url, options), options, Trust.of(url, None))
+
+    def change(base: Base) -> Change:
+        rules = SourceRules.of(identity or base.root.snapshot.identity, prefixes)
+        group = group_of(base.root, access.folder, options, access.trust, rules)
+        _check_moved(base.group, group, prefixes)
+        arrays = {path: written(array) for path, array in group.all_arrays().items()}
+        said = ", ".join(f"{old} to {new}" for old, new in prefixes.items())
+        own = {"identity": rules.identity}
+        return Change("relocate", without_secrets(said), group, arrays, own, is_alike=True)
+
+    return commit(access, change).root.snapshot.digest
+
+
+def _check_moved(before: CatalogGroup, after: CatalogGroup, prefixes: Mapping[str, str]) -> None:
+    """Refuse prefixes by which no source is moved."""
+    sources = before.source_list
+    pairs = zip(sources, after.source_list, strict=True)
+    if not any(old.url != new.url for old, new in pairs):
         raise InvalidRequestError(
-            f"no source lies in {' or '.join(map(repr, prefixes))}; there is {before[0].url!r}"
-            if before
+            f"no source lies in {' or '.join(map(repr, prefixes))}; there is {sources[0].url!r}"
+            if sources
             else "the catalog has no sources"
         )
-    return put_catalog(
-        group,
-        catalog,
-        storage_options,
-        extra=group.snapshot.extra,
-        sources=group.snapshot.source_urls,
-        recipe=group.snapshot.recipe,
-    )
