@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gridref.catalog.document import ROOT_FILE, Root
 from gridref.catalog.entries import TableEntry
 from gridref.catalog.former import root_at
+from gridref.catalog.snapshot import Snapshot
 from gridref.catalog.storage import open_folder
 from gridref.errors import CatalogCorruptError, Place, ShortReadError, SourceUnavailableError
 from gridref.io import SourcePool, absolute_url, catalog_options, describe_source, is_absent
@@ -40,7 +41,7 @@ def check_catalog(
     Raises
     ------
     CatalogCorruptError
-        Naming the file that differs.
+        Naming the file that differs, and which blocks of which arrays need it.
     CatalogNotFoundError, CatalogVersionError, SourceUnavailableError
         As `open_catalog`.
     """
@@ -50,9 +51,22 @@ def check_catalog(
     root = Root.from_bytes(content, folder.address(ROOT_FILE))
     if snapshot is not None:
         root = root_at(folder, root, snapshot)
-    for part in root.snapshot.parts:
+    for number, part in enumerate(root.snapshot.parts):
         for table in part.tables:
-            _check_table(folder.address(table.file), table, storage_options)
+            try:
+                _check_table(folder.address(table.file), table, storage_options)
+            except CatalogCorruptError as error:
+                hurt = "; ".join(_blocks_of(root.snapshot, number))
+                raise CatalogCorruptError(f"{error.reason}. Hurt: {hurt}", error.place) from error
+
+
+def _blocks_of(snapshot: Snapshot, part: int) -> Iterator[str]:
+    """Arrays whose blocks lie in a part, and which of their blocks."""
+    for path, entry in snapshot.root.all_arrays().items():
+        for segment in snapshot.shared.layouts[entry.layout]:
+            if segment.part == part:
+                bounds = ", ".join(f"{box.start}:{box.stop}" for box in segment.box)
+                yield f"blocks [{bounds}] of {path}"
 
 
 def _check_table(address: str, table: TableEntry, options: Mapping[str, Any] | None) -> None:

@@ -1,0 +1,133 @@
+"""Changes of a catalog that cannot be written, parts that are lost, clocks that are wrong."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gridref
+from gridref.catalog.storage import RemoteFolder
+from gridref.errors import CatalogCorruptError, CatalogError
+from tests.integration.test_appending import assert_shows, built, files_in, month
+from tests.s3_server import BUCKET, s3_bucket
+
+
+@pytest.fixture(scope="module")
+def months(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("months")
+    return [month(folder, number) for number in range(5)]
+
+
+CHANGES = {
+    "append": ["append", "CATALOG", "003.nc"],
+    "replace": ["replace", "CATALOG", "001.nc", "003.nc"],
+    "remove": ["remove", "CATALOG", "001.nc"],
+    "declare": ["declare", "CATALOG", "time", "2000-02-01", "2000-03-01"],
+    "tag": ["tag", "CATALOG", "v1"],
+    "rollback": ["rollback", "CATALOG"],
+    "stats": ["stats", "CATALOG", "--scan-values"],
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_full_disk(months: list[Path], tmp_path: Path, change: str) -> None:
+    cube = tmp_path / "cube"
+    built(months[:2], cube).append(months[2])
+    before = files_in(cube)
+    words = [str(cube) if word == "CATALOG" else word for word in CHANGES[change]]
+    words = [str(months[0].parent / word) if word.endswith(".nc") else word for word in words]
+
+    def full() -> None:  # no file may have more than 100 bytes, as on a disk without room
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+
+    command = [sys.executable, "-B", "-m", "gridref", *words]
+    # Not into a pipe's file: what is told is told in any case.
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=120, preexec_fn=full
+    )
+    assert done.returncode == 1
+    assert "cannot be written" in done.stderr
+    assert files_in(cube) == before
+    assert_shows(cube, months[:3])
+    gridref.open_catalog(cube).append(months[4])
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_may_not_be_written(months: list[Path], tmp_path: Path) -> None:
+    cube = tmp_path / "cube"
+    catalog = built(months[:2], cube)
+    cube.chmod(0o555)
+    try:
+        with pytest.raises(CatalogError, match="Permission denied"):
+            catalog.append(months[2])
+    finally:
+        cube.chmod(0o755)
+    assert_shows(cube, months[:2])
+
+
+@pytest.mark.parametrize("table", ["chunks", "sources"])
+def test_a_part_that_is_lost(months: list[Path], tmp_path: Path, table: str) -> None:
+    cube = tmp_path / "cube"
+    catalog = built(months[:2], cube)
+    for file in months[2:]:
+        catalog = catalog.append(file)
+    second = catalog.snapshot.parts[1]
+    (cube / getattr(second, table).file).unlink()
+    opened = gridref.open_catalog(cube)
+    for days, files in ((slice(0, 10), months[:2]), (slice(15, 25), months[3:])):
+        expected = np.concatenate([gridref.scan(file)["tas"][...] for file in files])
+        assert np.array_equal(opened["tas"][days], expected)  # the rest is readable
+    with pytest.raises(CatalogCorruptError, match=table):
+        opened["tas"][10:15]
+    told = rf"it is missing.*Hurt: blocks \[2:3, 0:1, 0:1\] of tas; .*{table}-"
+    with pytest.raises(CatalogCorruptError, match=told):
+        gridref.verify(cube)
+
+
+@pytest.mark.parametrize("skew", [-7 * 86400.0, 7 * 86400.0])
+def test_clocks_that_are_wrong_let_prune_remove_nothing_that_is_needed(
+    months: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, skew: float
+) -> None:
+    """Ages are by the clock of where files lie; whatever they say, live snapshots stay."""
+    pytest.importorskip("s3fs")
+    with s3_bucket() as bucket:
+        url, options = f"s3://{BUCKET}/cube.gridref", bucket.options
+        gridref.build(months[:2], url, "time", storage_options=options)
+        catalog = gridref.open_catalog(url, storage_options=options).tag("two")
+        catalog = catalog.append(months[2]).append(months[3])
+        import time
+
+        now = time.time
+        monkeypatch.setattr(time, "time", lambda: now() + skew)  # this machine's clock is wrong
+        assert catalog.prune().files == ()  # nothing is a day old where it lies
+        monkeypatch.setattr(RemoteFolder, "age", lambda self, name: 1e9 + skew)
+        catalog.prune()
+        monkeypatch.undo()
+        for snapshot, n in (("two", 2), (None, 4)):
+            opened = gridref.open_catalog(url, storage_options=options, snapshot=snapshot)
+            expected = np.concatenate([gridref.scan(f)["tas"][...] for f in months[:n]])
+            assert np.array_equal(opened["tas"][...], expected)
+
+
+def test_what_is_written_does_not_grow_with_the_catalog(tmp_path: Path) -> None:
+    """An append to a catalog of very many files writes a small part of it."""
+    folder = tmp_path / "many"
+    folder.mkdir()
+    first = month(folder, 0)
+    written = []
+    for n_files in (1, 200):
+        cube = tmp_path / f"cube{n_files}"
+        catalog = built([first, *(month(folder, n) for n in range(1, n_files))], cube)
+        before = {path.name for path in cube.iterdir()}
+        catalog.append(month(folder, 500))
+        new = [path for path in cube.iterdir() if path.name not in before]
+        written.append(
+            sum(path.stat().st_size for path in new) + (cube / "gridref.json").stat().st_size
+        )
+    assert written[1] < written[0] * 1.5
