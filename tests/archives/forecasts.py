@@ -13,7 +13,7 @@ __all__ = ["ensemble", "forecasts"]
 
 
 def ensemble(folder: Path) -> Archive:
-    """Members by months; the member stands in names only, and the last member begins later."""
+    """Ensemble by months: the member stands in names only, and the last member begins later."""
     files = []
     for member in (2, 1, 3):
         for month, n_days in ((2, 28), (1, 31), (3, 31)):

@@ -74,7 +74,7 @@ def sentinel(folder: Path) -> Archive:
 
 
 def plate(folder: Path) -> Archive:
-    """Wells of a plate, two fields each, OME-TIFF of two channels; one field was not taken."""
+    """Wells of a plate: two fields each, OME-TIFF of two channels; one field was not taken."""
     wells, fields = ("A1", "A2", "B1", "B2"), (0, 1)
     files = []
     for well in wells:

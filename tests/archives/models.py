@@ -51,7 +51,7 @@ def era5(folder: Path) -> Archive:
 
 
 def cmip(folder: Path) -> Archive:
-    """One variable a file, two pieces of time; models with grids and calendars of their own."""
+    """CMIP: one variable a file, two pieces of time; models have grids and calendars of theirs."""
     grids = {"MPI-ESM": (6, 8, "proleptic_gregorian"), "CESM2": (5, 7, "noleap")}
     files = []
     for model, (n_lat, n_lon, cal) in grids.items():
@@ -96,7 +96,7 @@ def cmip(folder: Path) -> Archive:
 
 
 def wrf(folder: Path) -> Archive:
-    """One file a day: times as text, no coordinate of the unlimited dimension, staggered grids."""
+    """WRF: one file a day, times as text, no coordinate along time, staggered grids."""
     files = []
     for day in (2, 1, 3):
         n_steps = 4 if day < 3 else 3
