@@ -1,8 +1,9 @@
-"""Random hypercubes with random holes and orders equal what xarray makes of the same files."""
+"""Random hypercubes with holes, orders and drift equal what xarray makes of the same files."""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -53,8 +54,11 @@ def cubes(draw: st.DrawFn) -> tuple[list[xr.Dataset], xr.Dataset]:
     return [files[number] for number in kept], whole
 
 
-def group_of(ds: xr.Dataset, *, scalar_run: bool, chunk: int) -> VirtualGroup:
-    """What a scanner gives of a file: chunks of values, and a run that may be a scalar."""
+def group_of(ds: xr.Dataset, *, scalar_run: bool, chunk: int, shift: int = 0) -> VirtualGroup:
+    """What a scanner gives of a file: chunks of values, and a run that may be a scalar.
+
+    Times count from another day in files of another shift.
+    """
     t = ds["t"]
     dims = DIMS[1:] if scalar_run else DIMS
     values = t.values[0] if scalar_run else t.values
@@ -65,29 +69,46 @@ def group_of(ds: xr.Dataset, *, scalar_run: bool, chunk: int) -> VirtualGroup:
         "area": VirtualArray.from_numpy(ds["area"].values, ("y",)),
     }
     for dim in DIMS:
-        own = ds[dim].values
+        own = ds[dim].values - (shift if dim == "time" else 0)
         is_scalar = dim == "run" and scalar_run
+        attrs = {"units": f"days since 2001-01-{1 + shift:02d}"} if dim == "time" else {}
         arrays[dim] = VirtualArray.from_numpy(
-            own[0] if is_scalar else own, () if is_scalar else (dim,)
+            own[0] if is_scalar else own, () if is_scalar else (dim,), attrs
         )
     return VirtualGroup(arrays)
 
 
-def combined(files: list[xr.Dataset], *, scalar_run: bool, chunk: int, **rules: Any) -> xr.Dataset:
-    groups = [group_of(ds, scalar_run=scalar_run, chunk=chunk) for ds in files]
+def combined(
+    files: list[xr.Dataset],
+    *,
+    scalar_run: bool,
+    chunk: int,
+    shifts: Sequence[int] = (0,),
+    **rules: Any,
+) -> xr.Dataset:
+    groups = [
+        group_of(ds, scalar_run=scalar_run, chunk=chunk, shift=shift)
+        for ds, shift in zip(files, itertools.cycle(shifts), strict=False)
+    ]
     group = combine_hypercube(
         groups, DIMS, read=read_slowly, options=CombineOptions(**rules)
     ).unwrap()
-    return xr.Dataset({n: (a.dims, read_slowly(a)) for n, a in group.arrays.items()})
+    ds = xr.Dataset({n: (a.dims, read_slowly(a)) for n, a in group.arrays.items()})
+    day = group.arrays["time"].attrs["units"].rpartition("-")[2]
+    return ds.assign(time=ds["time"] + int(day) - 1)
 
 
 @settings(deadline=None)
-@given(cubes(), st.booleans(), st.integers(1, 3))
+@given(cubes(), st.booleans(), st.integers(1, 3), st.lists(st.integers(0, 9), min_size=1))
 def test_files_in_any_order_with_holes_are_as_xarray_reindexes_them(
-    cube: tuple[list[xr.Dataset], xr.Dataset], scalar_run: bool, chunk: int
+    cube: tuple[list[xr.Dataset], xr.Dataset], scalar_run: bool, chunk: int, shifts: list[int]
 ) -> None:
     files, _ = cube
-    got = combined(files, scalar_run=scalar_run, chunk=chunk)
+    doubles = [
+        ds.assign(t=ds["t"].astype("f8")) if shift % 2 else ds
+        for ds, shift in zip(files, itertools.cycle(shifts), strict=False)
+    ]
+    got = combined(doubles, scalar_run=scalar_run, chunk=chunk, shifts=shifts)
     index = {dim: got[dim].values for dim in DIMS}
     for dim, labels in index.items():
         assert set(labels.tolist()) == {n for ds in files for n in ds[dim].values.tolist()}
