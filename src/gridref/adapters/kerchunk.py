@@ -26,7 +26,7 @@ from gridref.adapters.references import (
     refuse,
     why_not_referenced,
 )
-from gridref.adapters.zarr_v2 import as_version_2
+from gridref.adapters.zarr_v2 import as_version_2, with_absent_chunks
 from gridref.errors import InvalidRequestError
 from gridref.formats.kerchunk.references import as_text
 from gridref.formats.options import OnUnsupported
@@ -120,7 +120,7 @@ def to_kerchunk(
     refused |= {name for name, n_bytes in written.items() if n_bytes > inline_limit}
     told = {name: reasons.get(name, IN_ARCHIVE) for name in refused}
     if zarr_format == 2:
-        refs, unsaid = as_version_2(refs)
+        refs, unsaid = _as_version_2(refs, group, inline_limit)
         told = {**unsaid, **told}
     if on_unsupported == "raise":
         refuse("kerchunk references", told, _INSTEAD[zarr_format])
@@ -130,6 +130,18 @@ def to_kerchunk(
     if path is not None:
         write_references(document, os.fspath(path), storage_options)
     return document
+
+
+def _as_version_2(
+    refs: dict[str, Reference], group: VirtualGroup, inline_limit: int
+) -> tuple[dict[str, Reference], dict[str, str]]:
+    """The keys as they are in Zarr v2, and why it cannot express some arrays.
+
+    Where its fill value cannot say how absent chunks of a small array read, they are written.
+    """
+    said, unsaid = as_version_2(refs)
+    small = [name for name in unsaid if is_small(group, name, inline_limit)]
+    return as_version_2(with_absent_chunks(refs, small)) if small else (said, unsaid)
 
 
 def _without(refs: dict[str, Reference], left_out: Mapping[str, str]) -> dict[str, Reference]:

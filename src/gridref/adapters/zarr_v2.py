@@ -9,18 +9,19 @@ from __future__ import annotations
 import base64
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from gridref.errors import InvalidRequestError, NotRepresentableError
+from gridref.formats.kerchunk.references import as_text
 from gridref.formats.zarr.attributes import attributes_from_json
 from gridref.model.array import zero_of
 from gridref.model.encoding import Codec
 from gridref.model.zarr_metadata import ArrayMetadata, fill_value_to_json
 
-__all__ = ["as_version_2"]
+__all__ = ["as_version_2", "with_absent_chunks"]
 
 _BLOSC_SHUFFLE = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2}
 _SAME_NAME = ("zstd", "gzip", "crc32c", "vlen-utf8")
@@ -60,6 +61,33 @@ def as_version_2[Held](
     for key, (head, coords) in chunks.items():
         written[f"{head}{coords}"] = keys[key]
     return written, reasons
+
+
+def with_absent_chunks[Held](
+    keys: Mapping[str, Held | str], names: Iterable[str]
+) -> dict[str, Held | str]:
+    """The keys of a hierarchy with the chunks of uncompressed arrays that were absent.
+
+    Parameters
+    ----------
+    keys
+        What each key of a Zarr v3 hierarchy holds; of documents the text.
+    names
+        Paths of the arrays that get them; those of other codecs stay as they are.
+    """
+    added: dict[str, str] = {}
+    for name in names:
+        metadata = ArrayMetadata.from_json(json.loads(str(keys[f"{name}/{_DOCUMENT}"])))
+        if [codec.name for codec in metadata.codecs] != ["bytes"]:
+            continue
+        is_big = metadata.codecs[0].configuration.get("endian") == "big"
+        shape = metadata.grid.to_json()["configuration"]["chunk_shape"]
+        chunk = np.full(shape, metadata.fill_value, metadata.dtype).astype(
+            metadata.dtype.newbyteorder(">" if is_big else "<")
+        )
+        for coords in np.ndindex(*metadata.grid.grid_shape):
+            added[f"{name}/{metadata.chunk_key(coords)}"] = as_text(chunk.tobytes())
+    return {**added, **keys}
 
 
 def _split(key: str) -> tuple[str, str] | None:
