@@ -88,3 +88,17 @@ def test_one_bad_catalog_does_not_keep_others_from_being_reloaded(
 
 def _break(*arguments: object) -> None:
     raise RecursionError("not an error of ours")
+
+
+@pytest.mark.parametrize("name", ["\0 0.nc", "\ud800.nc", "a\0b/0.nc"])
+def test_addresses_that_are_none_are_errors_of_ours(tmp_path: Path, name: str) -> None:
+    """Prefixes of addresses may be any text of JSON."""
+    changed = make_catalog(tmp_path)
+    root = changed / "gridref.json"
+    document = json.loads(root.read_text())
+    document["snapshot"]["prefixes"] = [name]
+    sign(document)
+    root.write_text(json.dumps(document))
+    for door in ("own reader", "engine", "portable"):
+        with pytest.raises(GridrefError):
+            DOORS[door](changed, "a")
