@@ -109,7 +109,7 @@ def _combine_growing(
     _note_unknown(column, lacking, lengths[dims[0]], notes)
     shown, fill = known
     if fill is not None and shown.first.dtype.kind == "f":
-        dtype = shown.first.dtype
+        dtype = np.result_type(*{kind.array.dtype for kind in shown.kinds})
     alike = fill is None and len(column.kinds) == 1
     joined = compacted(arrangement.lay(shown, dtype, fill, alike=alike))
     return with_attributes(joined, shown, task)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
+from gridref.combine import CombineOptions, combine
 from gridref.combine.stacking import stacked_attributes
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.testing.reference_reader import read_slowly
 
 
 def ome(*axes: str) -> dict[str, Any]:
@@ -73,3 +77,21 @@ def test_broken_descriptions_are_left_out(strange: Any) -> None:
 def test_attributes_of_that_name_that_mean_something_else(strange: Any) -> None:
     attrs = {"multiscales": strange, "ome": "a text"}
     assert stacked_attributes(attrs, "time") == attrs
+
+
+def test_gaps_leave_doubles_beside_floats_as_they_are() -> None:
+    """Files of float32 and float64, and one that lacks the variable."""
+    single, double = (
+        VirtualGroup(
+            {
+                "t": VirtualArray.from_numpy(np.array([0.1], dtype), ("time",)),
+                "u": VirtualArray.from_numpy(np.array([1.0]), ("time",)),
+            }
+        )
+        for dtype in ("f4", "f8")
+    )
+    lacking = VirtualGroup({"u": double.arrays["u"]})
+    rules = CombineOptions(join="outer")
+    t = combine([single, double, lacking], "time", options=rules).unwrap().arrays["t"]
+    assert t.dtype == np.float64
+    np.testing.assert_array_equal(read_slowly(t), [np.float32(0.1), 0.1, np.nan])
