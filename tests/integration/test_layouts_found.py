@@ -210,6 +210,9 @@ def test_files_that_nothing_tells_apart(tmp_path: Path) -> None:
         (["a_20012001.nc", "a_20011220.nc"], [("part1", "d")]),
         (["a_010203.nc", "a_010204.nc"], [("time", "%y%m%d"), ("time", "%d%m%y")]),
         (["orbit00120_b.nc", "orbit00121_b.nc"], [("orbit", "d")]),
+        (["2020_01_01_7f_x.nc", "2020_01_02_32_x.nc"], [("time", "%Y_%m_%d"), ("part2", "")]),
+        (["a.2020.01.nc", "a.2019.12.nc"], [("time", "%Y.%m")]),
+        (["x_2020_1301.nc", "x_2020_1401.nc"], [("part1", "d")]),
     ],
 )
 def test_parts_of_names(names: list[str], fields: list[tuple[str, str]]) -> None:

@@ -17,9 +17,9 @@ __all__ = ["NameField", "NameParts", "finds_all", "name_parts"]
 _FORMATS: Mapping[int, Sequence[tuple[str, ...]]] = {
     4: [("%Y",)],
     6: [("%Y%m",), ("%y%m%d", "%d%m%y")],
-    7: [("%Y-%m", "%Y%j")],
+    7: [("%Y-%m", "%Y_%m", "%Y.%m", "%Y%j")],
     8: [("%Y%m%d", "%d%m%Y")],
-    10: [("%Y%m%d%H", "%Y-%m-%d")],
+    10: [("%Y%m%d%H", "%Y-%m-%d", "%Y_%m_%d", "%Y.%m.%d")],
     12: [("%Y%m%d%H%M",)],
     13: [("%Y-%m-%dT%H", "%Y%m%dT%H%M")],
     14: [("%Y%m%d%H%M%S",)],
@@ -31,6 +31,10 @@ _NAMES = {"m": "member", "mem": "member", "ens": "member", "r": "member"}
 """What letters before a number stand for."""
 
 _YEARS = range(1850, 2151)
+_CUT_DATE = re.compile(r"(?<!\d)\d{4}([_.])(?:0[1-9]|1[0-2])(?:\1(?:[0-2]\d|3[01]))?(?!\d)")
+"""A date whose separators are those between parts."""
+_KEPT = str.maketrans("_.", "\0\1")
+_BACK = str.maketrans("\0\1", "_.")
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,8 @@ class NameField:
 @dataclass(frozen=True)
 class NameParts:
     """The parts of names, cut at ``_``, ``.`` and ``/``, that have them at the same places.
+
+    A date like ``2020_01_31`` is one part.
 
     Attributes
     ----------
@@ -98,7 +104,7 @@ def name_parts(files: Sequence[str]) -> NameParts | None:
     shared = _common_start([os.path.dirname(file) + "/" for file in files])
     folder = shared[: shared.rfind("/") + 1]
     texts = [file[len(folder) :] for file in files]
-    cut = [re.split(r"([_./]+)", text) for text in texts]
+    cut = [_cut(text) for text in texts]
     if len({(len(parts), *parts[1::2]) for parts in cut}) != 1:
         return None
     fields: list[NameField] = []
@@ -107,6 +113,12 @@ def name_parts(files: Sequence[str]) -> NameParts | None:
         if len(set(column)) > 1:
             fields += _fields(number, column, len(fields))
     return NameParts(tuple(cut[0]), tuple(fields))
+
+
+def _cut(text: str) -> list[str]:
+    """The parts of a name and, between them, what separates them."""
+    kept = _CUT_DATE.sub(lambda date: date[0].translate(_KEPT), text)
+    return [part.translate(_BACK) for part in re.split(r"([_./]+)", kept)]
 
 
 def _fields(number: int, column: tuple[str, ...], n_before: int) -> list[NameField]:
