@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 from gridref.errors import InvalidRequestError
 from gridref.extras import missing_package
 from gridref.model.array import MISSING_BLOCK, VirtualArray
+from gridref.model.listing import ChunkListing
 from gridref.model.projection import project_progressions
 from gridref.typing import Int64Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["ChunkMap", "map_axes", "shortened", "stored_edges"]
+__all__ = ["MOST_ALONG", "ChunkMap", "chunks_along", "map_axes", "shortened", "stored_edges"]
 
 FILLS = ("#8ecae6", "#ffd6a5")
 MISSING_FILL = "#eeeeee"
@@ -39,6 +40,8 @@ LEFT, TOP = 8, 34
 THIN, THICK = 0.4, 1.6
 """Widths of the lines between stored chunks, and between blocks."""
 DOTS_PER_INCH = 100
+MOST_ALONG = 1 << 22
+"""Of more stored chunks along a dimension no list of edges is made."""
 
 
 def stored_edges(array: VirtualArray, axis: int) -> Int64Array:
@@ -60,12 +63,25 @@ def stored_edges(array: VirtualArray, axis: int) -> Int64Array:
     return pieces.count[np.lexsort((pieces.out_start, owner))]
 
 
+def chunks_along(array: VirtualArray) -> list[int]:
+    """Number of stored chunks along each axis; where blocks differ beside each other, the most.
+
+    Worked out of blocks: chunks that refer to one row may be more than memory has room for.
+    """
+    counts = ChunkListing(array).n_chunks
+    found = []
+    for axis in range(array.ndim):
+        beside = tuple(other for other in range(array.ndim) if other != axis)
+        along = counts[:, axis].reshape(array.grid.grid_shape).max(axis=beside, initial=0)
+        found.append(int(along.sum()))
+    return found
+
+
 def map_axes(array: VirtualArray) -> tuple[int, int | None]:
     """The axes that a map shows: across the one of most blocks, down that of most stored chunks."""
     across = int(np.argmax(array.grid.grid_shape))
     others = [axis for axis in range(array.ndim) if axis != across]
-    down = max(others, key=lambda axis: len(stored_edges(array, axis)), default=None)
-    return across, down
+    return across, max(others, key=chunks_along(array).__getitem__, default=None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,9 +158,14 @@ class ChunkMap:
     def chunk_ends(self) -> tuple[Int64Array, Int64Array]:
         """Where stored chunks end inside, in elements across and down; none if too many."""
         across, down = self.axes
-        below = np.zeros(0, np.int64) if down is None else stored_edges(self.array, down)
-        both = zip((stored_edges(self.array, across), below), MAX_LINES, strict=True)
-        columns, rows = (np.cumsum(e if len(e) <= most else e[:0])[:-1] for e, most in both)
+        counts, none = chunks_along(self.array), np.zeros(0, np.int64)
+        both = zip((across, down), MAX_LINES, strict=True)
+        columns, rows = (
+            none
+            if axis is None or counts[axis] > most
+            else np.cumsum(stored_edges(self.array, axis))[:-1]
+            for axis, most in both
+        )
         return columns, rows
 
     @property

@@ -16,7 +16,15 @@ from matplotlib.figure import Figure
 from PIL import Image, ImageColor
 
 import gridref
-from gridref.adapters.picture import FILLS, MISSING_FILL, ChunkMap, map_axes, stored_edges
+from gridref.adapters.cli.drawing import draw_grid
+from gridref.adapters.picture import (
+    FILLS,
+    MISSING_FILL,
+    ChunkMap,
+    chunks_along,
+    map_axes,
+    stored_edges,
+)
 from gridref.errors import InvalidRequestError
 from gridref.model.array import MISSING_BLOCK, BlockTable, VirtualArray, VirtualGroup
 from gridref.model.encoding import Encoding, bytes_codec
@@ -181,3 +189,25 @@ def test_an_unknown_ending_is_refused(tmp_path: Path) -> None:
 def test_a_map_that_is_too_wide_is_refused() -> None:
     with pytest.raises(InvalidRequestError, match="got 20000"):
         ChunkMap(months(), width=20_000)
+
+
+def test_more_chunks_than_memory_has_room_for_are_drawn() -> None:
+    """Chunks that refer to one row: a few bytes of a catalog say any number of them."""
+    extent = 8 * 10**14
+    dtype = np.dtype("i2")
+    one = VirtualArray.of_one_block(
+        (extent, 3),
+        dtype,
+        encoding=Encoding((1, 1), dtype, (bytes_codec(dtype),)),
+        manifest=ChunkManifest.missing(1),
+        dims=("t", "x"),
+    )
+    array = one.replace(blocks=replace(one.blocks, row_stride=np.zeros((1, 2), np.int64)))
+    assert chunks_along(array) == [extent, 3]
+    assert map_axes(array) == (0, 1)
+    drawing = ChunkMap(array, "v")
+    assert f"t {extent}" in drawing.caption
+    assert len(drawing.to_svg()) < 20_000
+    assert drawing.chunk_ends[0].size == 0
+    assert drawing.chunk_ends[1].tolist() == [1, 2]
+    assert f"v: t → {extent}" in draw_grid(array, "v").plain

@@ -9,7 +9,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from gridref.adapters.describing import codecs_in_words, edges_in_words, several
-from gridref.adapters.picture import map_axes, stored_edges
+from gridref.adapters.picture import MOST_ALONG, chunks_along, map_axes, stored_edges
 from gridref.errors import NotRepresentableError
 from gridref.model.array import MISSING_BLOCK, VirtualArray, VirtualGroup
 from gridref.serve.views import ViewOptions, show
@@ -54,15 +54,16 @@ def draw_grid(array: VirtualArray, name: str, width: int = 72) -> Text:
     if down is not None:
         text.append(f", {array.dims[down]} ↓ {array.shape[down]}")
     text.append("\n")
-    rows = 1 if down is None else min(MAX_ROWS, len(stored_edges(array, down)))
+    in_all = 1 if down is None else chunks_along(array)[down]
+    rows = min(MAX_ROWS, in_all)
     text.append(bar.rule("┏", "┳", "┯", "━", "┓"))
     for row in range(rows):
         text.append(bar.cells())
         if row < rows - 1:
             text.append(bar.rule("┠", "╂", "┼", "─", "┨"))
     text.append(bar.rule("┗", "┻", "┷", "━", "┛"))
-    if down is not None and len(stored_edges(array, down)) > rows:
-        text.append(f"({len(stored_edges(array, down))} rows of chunks in all)\n", style="dim")
+    if in_all > rows:
+        text.append(f"({in_all} rows of chunks in all)\n", style="dim")
     return text
 
 
@@ -73,7 +74,9 @@ class _Bar:
         extent = array.shape[axis]
         scale = (width - 1) / extent
         self.block_edges = self._columns(np.cumsum(array.grid.axes[axis].edges()), scale)
-        self.chunk_edges = self._columns(np.cumsum(stored_edges(array, axis)), scale)
+        self.chunk_edges = set(range(width))
+        if chunks_along(array)[axis] <= MOST_ALONG:
+            self.chunk_edges = self._columns(np.cumsum(stored_edges(array, axis)), scale)
         self.width = width
         moved = np.moveaxis(
             (array.blocks.encoding != MISSING_BLOCK).reshape(array.grid.grid_shape), axis, 0

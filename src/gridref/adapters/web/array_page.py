@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from gridref.adapters.describing import human_bytes
-from gridref.adapters.picture import ChunkMap, stored_edges
+from gridref.adapters.picture import MOST_ALONG, ChunkMap, chunks_along, stored_edges
 from gridref.adapters.web.assets import VIEWER, asset
 from gridref.adapters.web.catalog_page import sizes_in_words
-from gridref.adapters.web.chunk_map import MOST_ALONG, MapAxes, chunks_along
+from gridref.adapters.web.chunk_map import MapAxes
 from gridref.adapters.web.frame import attributes_section, page, pairs, section, table
 from gridref.adapters.web.levels import levels
 from gridref.adapters.web.links import Links

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.adapters.picture import stored_edges
+from gridref.adapters.picture import MOST_ALONG, chunks_along, stored_edges
 from gridref.catalog.chunk_listing import CHUNK_STATES, referenced_chunks
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray
 from gridref.model.indexing import isel
-from gridref.model.listing import ChunkListing, ListedChunks
+from gridref.model.listing import ListedChunks
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
 from gridref.typing import Int64Array
 
@@ -30,34 +30,17 @@ __all__ = [
     "SizeCounts",
     "chunk_at",
     "chunk_map",
-    "chunks_along",
     "count_sizes",
 ]
 
 MOST_CHUNKS = 1 << 21
 """Chunks that are listed for one map, or one histogram."""
-MOST_ALONG = 1 << 22
-"""Chunks along a dimension of an array that has a map."""
 MOST_PLACES = 4 * MOST_CHUNKS
 """Places of a map; more than chunks, where blocks are cut differently beside each other."""
 NOTHING = 255
 """State of a place of the map at which there is no chunk, as blocks are cut differently."""
 NO_SOURCE = 2**32 - 1
 _MOST_BYTES = 2**32 - 1
-
-
-def chunks_along(array: VirtualArray) -> list[int]:
-    """Number of stored chunks along each axis; where blocks differ beside each other, the most.
-
-    Worked out of blocks: chunks that refer to one row may be more than memory has room for.
-    """
-    counts = ChunkListing(array).n_chunks
-    found = []
-    for axis in range(array.ndim):
-        beside = tuple(other for other in range(array.ndim) if other != axis)
-        along = counts[:, axis].reshape(array.grid.grid_shape).max(axis=beside, initial=0)
-        found.append(int(along.sum()))
-    return found
 
 
 @dataclass(frozen=True)
