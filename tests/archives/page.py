@@ -39,12 +39,9 @@ def _section(kind: Callable[[Path], Archive]) -> str:
 
 {more[:1].upper()}{more[1:]} {len(names)} files, like `{names[0]}`.
 
-<!-- not run: the tests build it -->
-```bash
-gridref build {pattern} {flags + " " if flags else ""}-o {archive.name}.gridref
-```
-
 ```text
+$ gridref build {pattern} {flags + " " if flags else ""}-o {archive.name}.gridref
+
 {drawing}
 ```
 """

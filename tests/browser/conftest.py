@@ -1,4 +1,4 @@
-"""One Chromium for all tests, and the sample cube served."""
+"""Chromium, and the sample cube served."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from tests.browser.visits import Visit, build_viewer, chromium
 from tests.uvicorn_server import running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
+    """Chromium. With its driver an event loop runs: no longer than these tests do."""
     build_viewer()
     with chromium() as started:
         yield started

@@ -53,8 +53,6 @@ def test_engine_refuses_options_of_something_else(catalog: Path) -> None:
         by_gridref(catalog, concat_dim="time")
     with pytest.raises(InvalidRequestError, match=r"snapshot= is for catalogs"):
         by_gridref(MONTHS[0], snapshot="v1")
-    with pytest.raises(InvalidRequestError, match=r"3 files|concat_dim"):
-        by_gridref(MONTHS)
     with pytest.raises(InvalidRequestError, match=r"did you mean 'concat_dim'"):
         by_gridref(MONTHS, concat_dimension="time")
 

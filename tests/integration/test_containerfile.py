@@ -11,6 +11,7 @@ import re
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ import gridref
 from tests.shared_data import ROOT
 
 TEXT = (ROOT / "Containerfile").read_text(encoding="utf-8").replace("\\\n", "")
+PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 READ_ONLY = ["unshare", "--mount", "bash", "-c", 'mount -o remount,bind,ro / && exec "$@"', "bash"]
 
 
@@ -40,7 +42,7 @@ def command_of(name: str) -> list[str]:
 def environment(temporary: Path) -> dict[str, str]:
     set_here = dict(word.split("=", 1) for word in instruction("ENV").split())
     moved = {key: value.replace("/tmp", str(temporary)) for key, value in set_here.items()}
-    return {**os.environ, **moved, "PATH": os.environ["PATH"], "TMPDIR": str(temporary)}
+    return {**os.environ, **moved, "PATH": PATH, "TMPDIR": str(temporary)}
 
 
 @contextmanager
@@ -62,7 +64,8 @@ def serving(catalogs: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
 
 def is_healthy(port: int) -> bool:
     command = [word.replace("8000", str(port)) for word in command_of("HEALTHCHECK")]
-    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    env = {**os.environ, "PATH": PATH}
+    return subprocess.run(command, env=env, capture_output=True, check=False).returncode == 0
 
 
 def can_remount() -> bool:

@@ -172,7 +172,7 @@ def test_an_error_below_h5py_is_ours(site: Site) -> None:
 def test_an_original_that_cannot_be_reached_is_no_corrupt_one(site: Site) -> None:
     content = io.BytesIO()
     with h5py.File(content, "w") as written:
-        written.create_dataset("x", data=np.arange(1_000_000.0), chunks=(1000,))
+        written.create_dataset("x", data=np.arange(3_000_000.0), chunks=(1000,))
     site.files["/x.h5"] = content.getvalue()
     original = OriginalFile(f"{site.url}/x.h5")
     site.statuses = [403] * 100

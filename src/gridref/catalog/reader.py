@@ -99,24 +99,32 @@ def group_of(
 
 
 def _info(root: Root, url: str) -> CatalogInfo:
-    tables = [part.tables for part in root.snapshot.parts]
-    checksums = [part.checksums for part in root.snapshot.parts if part.checksums is not None]
     snapshot = root.snapshot
+    tables = [part.tables for part in snapshot.parts]
     entries = snapshot.root.all_arrays().values()
+    with refusing_damage("the description of an array", Place(source=without_secrets(url))):
+        n_blocks = sum(math.prod(snapshot.grid_shape(entry)) for entry in entries)
+        checked = [entry for entry in entries if _has_checksums(snapshot, entry)]
     return CatalogInfo(
         url=without_secrets(url),
         digest=root.snapshot.digest,
         format_version=root.format_version,
         created_by=root.created_by,
         n_sources=sum(part.sources.n_rows - len(part.unused) for part in snapshot.parts),
-        n_blocks=sum(math.prod(snapshot.grid_shape(entry)) for entry in entries),
+        n_blocks=n_blocks,
         n_chunks=sum(entry.counts.n_chunks for entry in entries),
         table_bytes=sum(table.n_bytes for part in tables for table in part),
         extra=root.snapshot.extra,
         snapshot=root.snapshot.id,
         tags=root.tags,
-        n_checksums=sum(table.n_rows for table in checksums),
+        n_checksums=sum(entry.counts.n_chunks for entry in checked),
     )
+
+
+def _has_checksums(snapshot: Snapshot, entry: ArrayEntry) -> bool:
+    """Whether the parts that an array lies in have checksums of chunks."""
+    used = {segment.part for segment in snapshot.shared.layouts[entry.layout]}
+    return all(snapshot.parts[part].checksums is not None for part in used)
 
 
 @dataclass(frozen=True, eq=False)

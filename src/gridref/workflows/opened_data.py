@@ -93,12 +93,13 @@ def _is_one_file(data: str | os.PathLike[str], given: Mapping[str, Any]) -> bool
 
 def _is_catalog(address: str) -> bool | None:
     """Whether an address is a catalog's; None if that takes asking."""
-    path = address.rstrip("/")
+    bare, query, _ = address.partition("?")
+    path = bare.rstrip("/")
     if path.endswith((".gridref", f"/{ROOT_FILE}")):
         return True
     if is_local(address):
-        return os.path.isfile(os.path.join(path, ROOT_FILE))
+        return os.path.isfile(os.path.join(address, ROOT_FILE))
     names = data_names()
-    if names.is_file(path) or names.is_folder(path) or "*" in path:
+    if query or names.is_file(path) or names.is_folder(path) or "*" in path:
         return False
     return None
