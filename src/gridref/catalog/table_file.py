@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -32,6 +35,7 @@ _MOST_SHARED_RATIO, _BATCH_ROWS = 100, 64
 """The same of texts and bytes, values of which may share bytes; they are read so many at a time."""
 
 
+_PATIENCE_SECONDS = 0.03
 _LARGE = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 """What other writers may call texts and bytes."""
 
@@ -142,6 +146,7 @@ class TableFile:
             if file.size != self.entry.n_bytes:
                 raise self.corrupt(f"it has {file.size} bytes instead of {self.entry.n_bytes}")
             parquet = pq.ParquetFile(file, page_checksum_verification=True)
+            _wait_at_exit()
             self._starts = self._checked_starts(parquet)
             self._parquet = parquet
         return self._parquet
@@ -204,3 +209,13 @@ class TableFile:
 
 def _shares_bytes(kind: pa.DataType) -> bool:
     return kind in (*_LARGE, *_LARGE.values())
+
+
+@cache
+def _wait_at_exit() -> None:
+    """Give Arrow's threads time to let go of Python files before the interpreter ends.
+
+    They do so after a result is there, and need the interpreter's lock for it: a thread that asks
+    for it while the interpreter shuts down is ended inside of C++, which aborts the process.
+    """
+    atexit.register(time.sleep, _PATIENCE_SECONDS)
