@@ -14,6 +14,16 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
+REAL_NETCDF = (
+    "netcdf4/realistic/*",
+    "families/ascat_l2_subset_uneven/*084200*",
+    "families/ecearth_tas_uneven/*196011*",
+    "families/inm_rlds_uneven/*185001*",
+    "families/mooring_nrsrot_tz_uneven/*20181213*",
+    "families/xclim_ensemble_contiguous_uneven/*CNRM*",
+)
+"""Patterns of real NetCDF4 files, one of each kind."""
+
 
 def shared_data_folder() -> Path:
     """The folder where the shared test data is expected; it may not exist."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,16 @@ def cube(sample_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     catalog = tmp_path_factory.mktemp("catalogs") / "cube.gridref"
     gridref.build(sorted(sample_data.glob("*.nc")), catalog, "time")
     return catalog
+
+
+@pytest.fixture
+def of_a_lost_file(sample_data: Path, tmp_path: Path) -> Iterator[str]:
+    """The address of a server of a catalog whose only file is gone since it began."""
+    file = shutil.copy(sample_data / "daily_2023-01.nc", tmp_path / "gone.nc")
+    gridref.build([file], tmp_path / "one.gridref", "time")
+    with running(create_app([tmp_path / "one.gridref"], access_log=False)) as url:
+        Path(file).unlink()
+        yield url
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -360,16 +359,12 @@ def test_single_values_and_other_planes(visit: Visit) -> None:
 
 
 def test_a_source_that_is_gone_is_told_in_words(
-    browser: Any, sample_data: Path, tmp_path: Path
+    browser: Any, of_a_lost_file: str, tmp_path: Path
 ) -> None:
-    file = shutil.copy(sample_data / "daily_2023-01.nc", tmp_path / "gone.nc")
-    gridref.build([file], tmp_path / "one.gridref", "time")
-    with running(create_app([tmp_path / "one.gridref"], access_log=False)) as url:
-        Path(file).unlink()
-        visit = Visit(browser)
-        page = opened(visit, f"{url}/one/array/tas")
-        text = page.locator("#viewer").text_content()
-        visit.close()
+    visit = Visit(browser)
+    page = opened(visit, f"{of_a_lost_file}/one/array/tas")
+    text = page.locator("#viewer").text_content()
+    visit.close()
     assert "gone.nc" in text
     assert str(tmp_path) not in text
     assert "could not be read" in text

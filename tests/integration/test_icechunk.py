@@ -32,7 +32,7 @@ from gridref.errors import (
     UnsupportedFeatureError,
 )
 from tests.s3_server import BUCKET, Bucket, s3_bucket
-from tests.shared_data import shared_files
+from tests.shared_data import REAL_NETCDF, shared_files
 
 SAMPLES = Path(__file__).parents[2] / "sample_data"
 MONTHS = [SAMPLES / f"daily_2023-{month:02}.nc" for month in (1, 2, 3)]
@@ -98,14 +98,7 @@ def values_of(files: list[Path]) -> np.ndarray[Any, Any]:
 
 @pytest.mark.parametrize(
     "path",
-    shared_files(
-        "netcdf4/realistic/*",
-        "families/ascat_l2_subset_uneven/*084200*",
-        "families/ecearth_tas_uneven/*196011*",
-        "families/inm_rlds_uneven/*185001*",
-        "families/mooring_nrsrot_tz_uneven/*20181213*",
-        "families/xclim_ensemble_contiguous_uneven/*CNRM*",
-    ),
+    shared_files(*REAL_NETCDF),
 )
 def test_files_go_there_and_back(path: Path, tmp_path: Path) -> None:
     gridref.to_icechunk(gridref.scan(path), tmp_path / "a.icechunk")

@@ -23,7 +23,7 @@ import gridref
 import gridref.virtualizarr
 from gridref.errors import InvalidRequestError, NotRepresentableError
 from tests.s3_server import BUCKET, Bucket, s3_bucket
-from tests.shared_data import shared_files
+from tests.shared_data import REAL_NETCDF, shared_files
 
 SAMPLES = Path(__file__).parents[2] / "sample_data"
 MONTH = SAMPLES / "daily_2023-01.nc"
@@ -63,14 +63,7 @@ def test_parser_gives_the_manifests_of_virtualizarrs_own() -> None:
 
 @pytest.mark.parametrize(
     "path",
-    shared_files(
-        "netcdf4/realistic/*",
-        "families/ascat_l2_subset_uneven/*084200*",
-        "families/ecearth_tas_uneven/*196011*",
-        "families/inm_rlds_uneven/*185001*",
-        "families/mooring_nrsrot_tz_uneven/*20181213*",
-        "families/xclim_ensemble_contiguous_uneven/*CNRM*",
-    ),
+    shared_files(*REAL_NETCDF),
 )
 def test_files_are_read_back_from_icechunk(path: Path) -> None:
     virtual = virtualizarr.open_virtual_dataset(

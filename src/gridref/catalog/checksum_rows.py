@@ -20,10 +20,10 @@ from gridref.catalog.tables import CHECKSUM_SCHEMA, INDEX_KEY, ROW_GROUP_ROWS, t
 from gridref.errors import Place
 from gridref.model.chunk_checksums import ChunkChecksums, KnownChecksums
 from gridref.model.manifest import ChunkState
+from gridref.typing import Int64Array
 
 __all__ = ["ChecksumRows", "ChecksumTable", "SourceChecksums"]
 
-Int64Array = NDArray[np.int64]
 
 _MAX_CACHED_BYTES = 32 * 2**20
 _ALGORITHM = "crc32c"

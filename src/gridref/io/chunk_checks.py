@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gridref.errors import ChecksumError, Place
 from gridref.io.protocols import Buffer
 from gridref.model.chunk_checksums import ChunkChecksums
 from gridref.model.manifest import Source
+from gridref.typing import Int64Array
 
 __all__ = ["crc32c_of", "read_checked"]
 
-Int64Array = NDArray[np.int64]
 type _Read = Callable[[Source, Int64Array, Int64Array], Sequence[Buffer]]
 
 

@@ -9,9 +9,9 @@ from typing import Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ChunkChecksums", "KnownChecksums"]
+from gridref.typing import Int64Array
 
-Int64Array = NDArray[np.int64]
+__all__ = ["ChunkChecksums", "KnownChecksums"]
 
 
 class KnownChecksums(Protocol):

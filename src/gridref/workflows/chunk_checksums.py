@@ -14,11 +14,11 @@ from gridref.io import SourcePool, crc32c_of
 from gridref.model.array import VirtualGroup
 from gridref.model.chunk_checksums import ChunkChecksums
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
+from gridref.typing import Int64Array
 from gridref.workflows.identity import with_sources
 
 __all__ = ["with_checksums"]
 
-Int64Array = NDArray[np.int64]
 
 _MAX_THREADS = 8
 _BATCH_BYTES = 16 * 2**20

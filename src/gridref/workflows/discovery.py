@@ -13,8 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from gridref.combine.calendars import TimeBase, is_time_like
 from gridref.combine.georeference import Raster, read_raster
 from gridref.combine.options import Read
@@ -357,13 +355,11 @@ def _timed(groups: Sequence[VirtualGroup], read: Read) -> list[str]:
 
 def _goes_on(coordinates: Sequence[VirtualArray | None], read: Read) -> bool:
     """Whether each file's times, all of one unit, begin where those of the file before end."""
-    if any(array is None or not array.size for array in coordinates):
-        return False
-    arrays = [array for array in coordinates if array is not None]
-    if len({str(array.attrs.get("units")) for array in arrays}) > 1:
-        return False
-    spans = [(float(np.min(values)), float(np.max(values))) for values in map(read, arrays)]
-    return all(end < start for (_, end), (start, _) in itertools.pairwise(spans))
+    units = {str(array.attrs.get("units")) for array in coordinates if array is not None}
+    spans = [_span(array, read) for array in coordinates]
+    return len(units) == 1 and all(
+        end < start for (_, end), (start, _) in itertools.pairwise(spans)
+    )
 
 
 def _by_lengths(groups: Sequence[VirtualGroup]) -> list[Proposal]:
