@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import importlib.util
 import json
 import os
@@ -42,11 +43,16 @@ def npm_package(name: str) -> Path:
 
 
 def build_viewer() -> None:
-    """Build the viewer, unless it was built of what is there now."""
-    npm_package("zarrita")
-    inputs = [WEB / "build.mjs", *WEB.glob("viewer/*.js")]
-    if not BUILT.exists() or BUILT.stat().st_mtime < max(p.stat().st_mtime for p in inputs):
-        subprocess.run(["npm", "run", "build"], cwd=WEB, check=True, capture_output=True)
+    """Build the viewer, unless it was built of what is there now; one process at a time."""
+    folder = os.open(WEB, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        npm_package("zarrita")
+        inputs = [WEB / "build.mjs", *WEB.glob("viewer/*.js")]
+        if not BUILT.exists() or BUILT.stat().st_mtime < max(p.stat().st_mtime for p in inputs):
+            subprocess.run(["npm", "run", "build"], cwd=WEB, check=True, capture_output=True)
+    finally:
+        os.close(folder)
 
 
 @contextlib.contextmanager
