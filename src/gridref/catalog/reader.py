@@ -104,7 +104,11 @@ def _info(root: Root, url: str) -> CatalogInfo:
     entries = snapshot.root.all_arrays().values()
     with refusing_damage("the description of an array", Place(source=without_secrets(url))):
         n_blocks = sum(math.prod(snapshot.grid_shape(entry)) for entry in entries)
-        checked = [entry for entry in entries if _has_checksums(snapshot, entry)]
+        checked = [
+            all(snapshot.parts[segment.part].checksums is not None for segment in layout)
+            for layout in snapshot.shared.layouts
+        ]
+        n_checksums = sum(entry.counts.n_chunks for entry in entries if checked[entry.layout])
     return CatalogInfo(
         url=without_secrets(url),
         digest=root.snapshot.digest,
@@ -117,14 +121,8 @@ def _info(root: Root, url: str) -> CatalogInfo:
         extra=root.snapshot.extra,
         snapshot=root.snapshot.id,
         tags=root.tags,
-        n_checksums=sum(entry.counts.n_chunks for entry in checked),
+        n_checksums=n_checksums,
     )
-
-
-def _has_checksums(snapshot: Snapshot, entry: ArrayEntry) -> bool:
-    """Whether the parts that an array lies in have checksums of chunks."""
-    used = {segment.part for segment in snapshot.shared.layouts[entry.layout]}
-    return all(snapshot.parts[part].checksums is not None for part in used)
 
 
 @dataclass(frozen=True, eq=False)

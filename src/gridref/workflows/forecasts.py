@@ -78,11 +78,12 @@ def forecast(
     if base is None:
         units = group.arrays[runs].attrs.get("units")
         raise InvalidRequestError(f"{runs} has units {units!r}, which are no times")
+    reader = reader_for(storage_options)
     axes = ForecastAxes(
         runs,
         steps,
-        _nanoseconds(_values(group, runs, storage_options), base.unit_ns),
-        _nanoseconds(_values(group, steps, storage_options), _unit_ns(group, steps)),
+        _nanoseconds(reader.read(group.arrays[runs], name=runs), base.unit_ns),
+        _nanoseconds(reader.read(group.arrays[steps], name=steps), _unit_ns(group, steps)),
     )
     picks = _picks(group, axes, base, after=after, offset=offset, run=run)
     valid_time = _valid_times(picks, str(group.arrays[runs].attrs["units"]), base.calendar)
@@ -137,12 +138,6 @@ def _coordinate(
         f"no coordinate has the standard name {standard} or is called {' or '.join(names)}:"
         f" say which it is ({option}=...); there are {', '.join(own)}"
     )
-
-
-def _values(
-    group: VirtualGroup, name: str, storage_options: Mapping[str, Any] | None
-) -> NDArray[Any]:
-    return reader_for(storage_options).read(group.arrays[name], name=name)
 
 
 def _unit_ns(group: VirtualGroup, name: str) -> int:
