@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import h5py
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ import xarray as xr
 import gridref
 from gridref.cache import LRU
 from gridref.forks import new_lock
+from gridref.io import RetryPolicy, SourcePool, describe_source
 from tests.http_server import Site, serving
 
 pytestmark = [
@@ -74,6 +77,23 @@ def test_remote_files(tmp_path: Path, values: Any) -> None:
         cube = xr.open_dataset(tmp_path / "remote.gridref")
         assert np.array_equal(cube["v"][:10].values, values[:10])
         assert in_child(lambda: np.array_equal(cube["v"][10:].values, values[10:]))
+
+
+def test_connections_that_a_child_drops_stay_open_in_its_parent() -> None:
+    site = Site({"/f.bin": bytes(range(100))})
+    options = {"client_kwargs": {"timeout": aiohttp.ClientTimeout(sock_read=3)}}
+    with serving(site):
+        source = describe_source(f"{site.url}/f.bin")
+        pools = [SourcePool(options, retry=RetryPolicy(n_attempts=1))]
+        assert bytes(pools[0].read(source, 3, 1)) == b"\x03"
+
+        def drop() -> bool:
+            pools.clear()
+            return gc.collect() > 0
+
+        assert in_child(drop)
+        # A connection that the child took from its parent, too, waits here until its time is over.
+        assert bytes(pools[0].read(source, 5, 1)) == b"\x05"
 
 
 def test_a_pool_of_forked_processes(tmp_path: Path, values: Any) -> None:
