@@ -7,13 +7,21 @@ Source: https://github.com/zarr-developers/zarr-extensions (``codecs/scale_offse
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.codecs.stage import ArrayCodec, ArraySpec, Config, Raw, SerialCodec, as_u1
+from gridref.codecs.stage import (
+    ArrayCodec,
+    ArrayDecode,
+    ArraySpec,
+    Config,
+    Raw,
+    SerialCodec,
+    SerialDecode,
+    as_u1,
+)
 
 __all__ = ["ARRAY_CODECS", "SERIAL_CODECS"]
 
@@ -55,9 +63,7 @@ def _unscale_integers(
     return shifted
 
 
-def _scale_offset_decoder(
-    config: Config, spec: ArraySpec
-) -> Callable[[NDArray[Any]], NDArray[Any]]:
+def _scale_offset_decoder(config: Config, spec: ArraySpec) -> ArrayDecode:
     dtype = _checked_dtype(spec.dtype)
     scale = _scalar(config.get("scale", 1), dtype)
     offset = _scalar(config.get("offset", 0), dtype)
@@ -80,7 +86,7 @@ _CASTABLE = frozenset(
     + ["float16", "float32", "float64"]
 )
 
-_ROUNDINGS: dict[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
+_ROUNDINGS: dict[str, ArrayDecode] = {
     "nearest-even": np.rint,
     "towards-zero": np.trunc,
     "towards-positive": np.ceil,
@@ -109,7 +115,7 @@ def _cast_problem(config: Config) -> str | None:
     return None
 
 
-def _cast_decoder(config: Config, spec: ArraySpec) -> Callable[[NDArray[Any]], NDArray[Any]]:
+def _cast_decoder(config: Config, spec: ArraySpec) -> ArrayDecode:
     target = _checked_dtype(spec.dtype)
     source = np.dtype(config["data_type"])
     rounding = config.get("rounding", "nearest-even")
@@ -138,7 +144,7 @@ def _cast_decoder(config: Config, spec: ArraySpec) -> Callable[[NDArray[Any]], N
 def _cast(
     stored: NDArray[Any],
     target: np.dtype[Any],
-    rounded: Callable[[NDArray[Any]], NDArray[Any]],
+    rounded: ArrayDecode,
     out_of_range: str,
 ) -> NDArray[Any]:
     """Convert values, not bits."""
@@ -203,7 +209,7 @@ def _packbits_problem(config: Config) -> str | None:
     return None if known else f"padding_encoding {padding} is unknown"
 
 
-def _packbits_decoder(config: Config, spec: ArraySpec) -> Callable[[Raw], NDArray[Any]]:
+def _packbits_decoder(config: Config, spec: ArraySpec) -> SerialDecode:
     first, kept, components = _bit_range(config, spec.dtype)
     n_values = spec.size * components
     padding_encoding = config.get("padding_encoding", "none")

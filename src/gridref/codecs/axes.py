@@ -8,13 +8,10 @@ is one place along an axis of the encoded one.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gridref.codecs.stage import ArrayCodec, ArraySpec, Config
+from gridref.codecs.stage import ArrayCodec, ArrayDecode, ArraySpec, Config
 
 __all__ = ["ARRAY_CODECS"]
 
@@ -31,7 +28,7 @@ def _reshape_stored(config: Config, spec: ArraySpec) -> ArraySpec:
     return ArraySpec(shape, spec.dtype)
 
 
-def _reshape_decoder(config: Config, spec: ArraySpec) -> Callable[[NDArray[Any]], NDArray[Any]]:
+def _reshape_decoder(config: Config, spec: ArraySpec) -> ArrayDecode:
     return lambda stored: stored.reshape(spec.shape)
 
 
@@ -46,7 +43,7 @@ def _select_stored(config: Config, spec: ArraySpec) -> ArraySpec:
     return ArraySpec((*spec.shape[:axis], length, *spec.shape[axis:]), spec.dtype)
 
 
-def _select_decoder(config: Config, spec: ArraySpec) -> Callable[[NDArray[Any]], NDArray[Any]]:
+def _select_decoder(config: Config, spec: ArraySpec) -> ArrayDecode:
     index = (*(slice(None),) * config["axis"], config["index"])
     return lambda stored: np.asarray(stored[index])
 

@@ -8,13 +8,22 @@ and 3); HDF5 library documentation of H5Pset_shuffle and H5Pset_fletcher32; C-Bl
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 
 import imagecodecs
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.codecs.stage import ArraySpec, BytesCodec, Config, Fill, Raw, as_u1
+from gridref.codecs.stage import (
+    ArraySpec,
+    BytesCodec,
+    BytesDecode,
+    Config,
+    Fill,
+    Raw,
+    as_u1,
+    four_more_bytes,
+    same_bytes,
+)
 
 __all__ = ["BYTES_CODECS", "unshuffle"]
 
@@ -68,9 +77,7 @@ def _unshuffle_whole(planes: NDArray[np.uint8], out: NDArray[np.uint8]) -> None:
         imagecodecs.blosc_decode(block, numthreads=1, out=out[first : first + part.size].data)
 
 
-def _shuffle_decoder(
-    config: Config, decoded_bytes: int | None, spec: ArraySpec
-) -> Callable[[Raw], Raw]:
+def _shuffle_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> BytesDecode:
     element_bytes = int(config.get("elementsize", 4))
     return lambda raw: unshuffle(raw, element_bytes)
 
@@ -83,14 +90,6 @@ def _shuffle_filler(config: Config, spec: ArraySpec) -> Fill:
 def _shuffle_problem(config: Config) -> str | None:
     size = config.get("elementsize", 4)
     return None if isinstance(size, int) and size >= 1 else f"elementsize must be >= 1, got {size}"
-
-
-def _same_bytes(config: Config, decoded: int | None, spec: ArraySpec) -> int | None:
-    return decoded
-
-
-def _four_more_bytes(config: Config, decoded: int | None, spec: ArraySpec) -> int | None:
-    return None if decoded is None else decoded + 4
 
 
 def _check_fletcher32(raw: Raw) -> Raw:
@@ -107,15 +106,11 @@ def _check_fletcher32(raw: Raw) -> Raw:
     return data
 
 
-def _fletcher32_decoder(
-    config: Config, decoded_bytes: int | None, spec: ArraySpec
-) -> Callable[[Raw], Raw]:
-    return _check_fletcher32
-
-
 BYTES_CODECS = {
     "numcodecs.shuffle": BytesCodec(
-        _shuffle_decoder, _same_bytes, problem=_shuffle_problem, filler=_shuffle_filler
+        _shuffle_decoder, same_bytes, problem=_shuffle_problem, filler=_shuffle_filler
     ),
-    "numcodecs.fletcher32": BytesCodec(_fletcher32_decoder, _four_more_bytes),
+    "numcodecs.fletcher32": BytesCodec(
+        lambda config, decoded_bytes, spec: _check_fletcher32, four_more_bytes
+    ),
 }

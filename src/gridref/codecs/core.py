@@ -8,24 +8,27 @@ Sources: Zarr v3 core specification and https://github.com/zarr-developers/zarr-
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
 from typing import Any
 
 import imagecodecs
 import numpy as np
-from numpy.typing import NDArray
 
 from gridref.codecs.stage import (
     MAX_UNKNOWN_BYTES,
     ArrayCodec,
+    ArrayDecode,
     ArraySpec,
     BytesCodec,
+    BytesDecode,
     Config,
     Fill,
     Raw,
     SerialCodec,
+    SerialDecode,
     as_bytes,
     decompressed,
+    four_more_bytes,
+    most_bytes,
 )
 
 __all__ = ["ARRAY_CODECS", "BYTES_CODECS", "SERIAL_CODECS", "inflate"]
@@ -39,7 +42,7 @@ def _bytes_dtype(config: Config, dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype.newbyteorder("<" if endian == "little" else ">")
 
 
-def _bytes_decoder(config: Config, spec: ArraySpec) -> Callable[[Raw], NDArray[Any]]:
+def _bytes_decoder(config: Config, spec: ArraySpec) -> SerialDecode:
     dtype, shape = spec.dtype, spec.shape
     if dtype.hasobject:
         raise ValueError(f"elements of dtype {dtype} have no fixed size")
@@ -53,11 +56,9 @@ def _bytes_decoder(config: Config, spec: ArraySpec) -> Callable[[Raw], NDArray[A
 
 def _bytes_problem(config: Config) -> str | None:
     endian = config.get("endian")
-    return (
-        None
-        if endian in (None, "little", "big")
-        else f"endian {endian!r} is neither big nor little"
-    )
+    if endian in (None, "little", "big"):
+        return None
+    return f"endian {endian!r} is neither big nor little"
 
 
 def _transpose_stored(config: Config, spec: ArraySpec) -> ArraySpec:
@@ -67,12 +68,12 @@ def _transpose_stored(config: Config, spec: ArraySpec) -> ArraySpec:
     return ArraySpec(tuple(spec.shape[axis] for axis in order), spec.dtype)
 
 
-def _transpose_decoder(config: Config, spec: ArraySpec) -> Callable[[NDArray[Any]], NDArray[Any]]:
+def _transpose_decoder(config: Config, spec: ArraySpec) -> ArrayDecode:
     inverse = tuple(int(axis) for axis in np.argsort(config["order"]))
     return lambda stored: stored.transpose(inverse)
 
 
-def _reverse_decoder(config: Config, spec: ArraySpec) -> Callable[[NDArray[Any]], NDArray[Any]]:
+def _reverse_decoder(config: Config, spec: ArraySpec) -> ArrayDecode:
     axes = tuple(config["axes"])
     return lambda stored: np.flip(stored, axes)
 
@@ -93,9 +94,7 @@ def inflate(raw: Raw, wbits: int, max_bytes: int) -> bytes:
     )
 
 
-def _zlib_decoder(
-    config: Config, decoded_bytes: int | None, spec: ArraySpec
-) -> Callable[[Raw], Raw]:
+def _zlib_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> BytesDecode:
     if decoded_bytes is None:
         return lambda raw: inflate(raw, 15, MAX_UNKNOWN_BYTES)
     size = decoded_bytes
@@ -103,13 +102,7 @@ def _zlib_decoder(
     return lambda raw: imagecodecs.deflate_decode(raw, out=size)
 
 
-def _zlib_filler(config: Config, spec: ArraySpec) -> Fill:
-    return lambda raw, out: imagecodecs.deflate_decode(raw, out=out)
-
-
-def _gzip_decoder(
-    config: Config, decoded_bytes: int | None, spec: ArraySpec
-) -> Callable[[Raw], Raw]:
+def _gzip_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> BytesDecode:
     if decoded_bytes is None:
         return lambda raw: inflate(raw, 31, MAX_UNKNOWN_BYTES)
     size = decoded_bytes
@@ -139,9 +132,7 @@ def _zstd_content_bytes(raw: Raw) -> int | None:
     return size + 256 if width == 2 else size
 
 
-def _zstd_decoder(
-    config: Config, decoded_bytes: int | None, spec: ArraySpec
-) -> Callable[[Raw], Raw]:
+def _zstd_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> BytesDecode:
     if decoded_bytes is not None:
         size = decoded_bytes
         return lambda raw: imagecodecs.zstd_decode(raw, out=size)
@@ -163,10 +154,6 @@ def _zstd_decoder(
     return decode
 
 
-def _zstd_filler(config: Config, spec: ArraySpec) -> Fill:
-    return lambda raw, out: imagecodecs.zstd_decode(raw, out=out)
-
-
 def _blosc_bytes(raw: Raw, decoded_bytes: int | None) -> int:
     """Decoded size of a C-Blosc 1 buffer, whose header has ``nbytes`` at 4 and ``cbytes`` at 12."""
     if len(raw) < 16:
@@ -176,15 +163,14 @@ def _blosc_bytes(raw: Raw, decoded_bytes: int | None) -> int:
     # The library trusts the header's size of the source, so it has to be right.
     if stored != len(raw):
         raise ValueError(f"header says {stored} bytes are stored, got {len(raw)}")
-    limit = MAX_UNKNOWN_BYTES if decoded_bytes is None else decoded_bytes
-    if n_bytes > limit or (decoded_bytes is not None and n_bytes != decoded_bytes):
+    if n_bytes > most_bytes(decoded_bytes) or (
+        decoded_bytes is not None and n_bytes != decoded_bytes
+    ):
         raise ValueError(f"header says {n_bytes} bytes are decoded, expected {decoded_bytes}")
     return n_bytes
 
 
-def _blosc_decoder(
-    config: Config, decoded_bytes: int | None, spec: ArraySpec
-) -> Callable[[Raw], Raw]:
+def _blosc_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> BytesDecode:
     def decode(raw: Raw) -> Raw:
         n_bytes = _blosc_bytes(raw, decoded_bytes)
         return b"" if n_bytes == 0 else imagecodecs.blosc_decode(raw, numthreads=1, out=n_bytes)
@@ -200,13 +186,7 @@ def _blosc_filler(config: Config, spec: ArraySpec) -> Fill:
     return fill
 
 
-def _crc32c_stored_bytes(config: Config, decoded: int | None, spec: ArraySpec) -> int | None:
-    return None if decoded is None else decoded + 4
-
-
-def _crc32c_decoder(
-    config: Config, decoded_bytes: int | None, spec: ArraySpec
-) -> Callable[[Raw], Raw]:
+def _crc32c_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> BytesDecode:
     import google_crc32c
 
     def decode(raw: Raw) -> Raw:
@@ -230,15 +210,25 @@ def _crc32c_problem(config: Config) -> str | None:
     return None
 
 
+_GZIP = BytesCodec(_gzip_decoder)
+_ZSTD = BytesCodec(
+    _zstd_decoder,
+    filler=lambda config, spec: lambda raw, out: imagecodecs.zstd_decode(raw, out=out),
+)
+_BLOSC = BytesCodec(_blosc_decoder, filler=_blosc_filler)
+
 BYTES_CODECS = {
-    "gzip": BytesCodec(_gzip_decoder),
-    "zstd": BytesCodec(_zstd_decoder, filler=_zstd_filler),
-    "blosc": BytesCodec(_blosc_decoder, filler=_blosc_filler),
-    "crc32c": BytesCodec(_crc32c_decoder, _crc32c_stored_bytes, problem=_crc32c_problem),
-    "numcodecs.zlib": BytesCodec(_zlib_decoder, filler=_zlib_filler),
-    "numcodecs.gzip": BytesCodec(_gzip_decoder),
-    "numcodecs.zstd": BytesCodec(_zstd_decoder, filler=_zstd_filler),
-    "numcodecs.blosc": BytesCodec(_blosc_decoder, filler=_blosc_filler),
+    "gzip": _GZIP,
+    "zstd": _ZSTD,
+    "blosc": _BLOSC,
+    "crc32c": BytesCodec(_crc32c_decoder, four_more_bytes, problem=_crc32c_problem),
+    "numcodecs.zlib": BytesCodec(
+        _zlib_decoder,
+        filler=lambda config, spec: lambda raw, out: imagecodecs.deflate_decode(raw, out=out),
+    ),
+    "numcodecs.gzip": _GZIP,
+    "numcodecs.zstd": _ZSTD,
+    "numcodecs.blosc": _BLOSC,
 }
 
 SERIAL_CODECS = {

@@ -21,10 +21,13 @@ from gridref.codecs.stage import (
     MAX_UNKNOWN_BYTES,
     ArraySpec,
     BytesCodec,
+    BytesDecode,
     Config,
     Raw,
     as_bytes,
     as_u1,
+    most_bytes,
+    same_bytes,
 )
 from gridref.codecs.zfp import ZfpHeader
 
@@ -43,9 +46,7 @@ def _need(raw: Raw, n_bytes: int) -> None:
         raise ValueError(f"{len(raw)} bytes are too few for a header")
 
 
-def _szip_decoder(
-    config: Config, decoded_bytes: int | None, spec: ArraySpec
-) -> Callable[[Raw], Raw]:
+def _szip_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> BytesDecode:
     """The decoded size (little-endian uint32), then what szlib makes."""
     options, pixels_per_block, bits_per_pixel, pixels_per_scanline = config["cd_values"][:4]
 
@@ -65,19 +66,13 @@ def _szip_decoder(
     return decode
 
 
-def _lzf_decoder(
-    config: Config, decoded_bytes: int | None, spec: ArraySpec
-) -> Callable[[Raw], Raw]:
+def _lzf_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> BytesDecode:
     values = config["cd_values"]
-    size = decoded_bytes
-    if size is None:
-        size = values[2] if len(values) > 2 else MAX_UNKNOWN_BYTES
+    size = values[2] if decoded_bytes is None and len(values) > 2 else most_bytes(decoded_bytes)
     return lambda raw: imagecodecs.lzf_decode(raw, header=False, out=size)
 
 
-def _lz4_decoder(
-    config: Config, decoded_bytes: int | None, spec: ArraySpec
-) -> Callable[[Raw], Raw]:
+def _lz4_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> BytesDecode:
     """The decoded size (big-endian uint64), the size of a block, then the blocks."""
 
     def decode(raw: Raw) -> Raw:
@@ -93,9 +88,7 @@ _BITSHUFFLE_NONE, _BITSHUFFLE_LZ4, _BITSHUFFLE_ZSTD = 0, 2, 3
 _BITSHUFFLE_TARGET_BYTES, _BITSHUFFLE_MIN_BLOCK = 8192, 128
 
 
-def _bitshuffle_decoder(
-    config: Config, decoded_bytes: int | None, spec: ArraySpec
-) -> Callable[[Raw], Raw]:
+def _bitshuffle_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> BytesDecode:
     """Blocks of elements whose bits are transposed, each of them compressed or not."""
     values: Sequence[int] = config["cd_values"]
     item_bytes = values[2]
@@ -170,9 +163,7 @@ def _bitshuffle_problem(config: Config) -> str | None:
     return None
 
 
-def _blosc2_decoder(
-    config: Config, decoded_bytes: int | None, spec: ArraySpec
-) -> Callable[[Raw], Raw]:
+def _blosc2_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> BytesDecode:
     def decode(raw: Raw) -> Raw:
         frame = Blosc2Frame(as_bytes(raw))
         _check_size(frame.decoded_bytes, decoded_bytes)
@@ -181,9 +172,7 @@ def _blosc2_decoder(
     return decode
 
 
-def _zfp_decoder(
-    config: Config, decoded_bytes: int | None, spec: ArraySpec
-) -> Callable[[Raw], Raw]:
+def _zfp_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> BytesDecode:
     """A zfp stream without its header, which is in the client data values."""
     header = ZfpHeader.from_words(config["cd_values"][1:])
     _check_size(header.decoded_bytes, decoded_bytes)
@@ -222,7 +211,7 @@ def _image_decoder(
     config: Config,
     decoded_bytes: int | None,
     spec: ArraySpec,
-) -> Callable[[Raw], Raw]:
+) -> BytesDecode:
     """JPEG and JPEG-LS streams: a chunk is an image."""
     shape = image_shape(spec.shape)
     dtype = np.dtype(f"u{spec.dtype.itemsize}")
@@ -241,22 +230,13 @@ def _image_decoder(
     return decode
 
 
-def _decode_nothing(
-    config: Config, decoded_bytes: int | None, spec: ArraySpec
-) -> Callable[[Raw], Raw]:
-    return lambda raw: raw
-
-
-def _same_bytes(config: Config, decoded: int | None, spec: ArraySpec) -> int | None:
-    return decoded
-
-
 def _too_few(n_values: int, config: Config) -> str | None:
     n_given = len(config["cd_values"])
     return None if n_given >= n_values else f"{n_given} client data values are too few"
 
 
 _CD = ("cd_values",)
+_NOTHING_TO_UNDO = BytesCodec(lambda config, decoded_bytes, spec: lambda raw: raw, same_bytes)
 
 BYTES_CODECS = {
     "gridref.hdf5_szip": BytesCodec(_szip_decoder, required=_CD, problem=partial(_too_few, 4)),
@@ -275,6 +255,6 @@ BYTES_CODECS = {
         partial(_image_decoder, imagecodecs.jpeg8_decode, _without_ones)
     ),
     # These two round on writing only.
-    "gridref.hdf5_bitgroom": BytesCodec(_decode_nothing, _same_bytes),
-    "gridref.hdf5_granularbr": BytesCodec(_decode_nothing, _same_bytes),
+    "gridref.hdf5_bitgroom": _NOTHING_TO_UNDO,
+    "gridref.hdf5_granularbr": _NOTHING_TO_UNDO,
 }

@@ -8,14 +8,13 @@ field first, whatever the byte order of the elements is.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gridref.codecs.bits import unpack_integers
-from gridref.codecs.stage import ArraySpec, BytesCodec, Config, Raw, as_u1
+from gridref.codecs.stage import ArraySpec, BytesCodec, BytesDecode, Config, Raw, as_u1
 
 __all__ = ["BYTES_CODECS"]
 
@@ -81,7 +80,9 @@ def _array_layout(
     if remainder or count * len(base.fields) > budget:
         raise ValueError(f"array of {size} bytes of elements of {base.size_bytes} bytes")
     fields = tuple(
-        _moved(field, index * base.size_bytes) for index in range(count) for field in base.fields
+        replace(field, start_byte=field.start_byte + index * base.size_bytes)
+        for index in range(count)
+        for field in base.fields
     )
     return _Layout(size, fields), rest
 
@@ -98,16 +99,6 @@ def _compound_layout(
             raise ValueError(f"member at byte {offset} does not fit into {size} bytes")
         fields += member.fields
     return _Layout(size, fields), rest
-
-
-def _moved(field: _Field, n_bytes: int) -> _Field:
-    return _Field(
-        field.start_byte + n_bytes,
-        field.size_bytes,
-        field.big_endian,
-        field.precision,
-        field.offset,
-    )
 
 
 def _unpack_one(packed: Raw, field: _Field, count: int) -> NDArray[np.uint8]:
@@ -144,9 +135,7 @@ def _places(field: _Field) -> NDArray[np.int64]:
     return (field.start_byte + byte) * 8 + 7 - significance % 8
 
 
-def _nbit_decoder(
-    config: Config, decoded_bytes: int | None, spec: ArraySpec
-) -> Callable[[Raw], Raw]:
+def _nbit_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> BytesDecode:
     n_values, unpacked, count, *values = config["cd_values"]
     if unpacked:
         return lambda raw: raw

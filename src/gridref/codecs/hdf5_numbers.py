@@ -5,18 +5,17 @@ Source: HDF5 file format specification, version 3.0, IV.A.2.d "Datatype Message"
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.codecs.stage import ArrayCodec, ArraySpec, Config
+from gridref.codecs.stage import ArrayCodec, ArrayDecode, ArraySpec, Config
 
 __all__ = ["ARRAY_CODECS"]
 
 
-def _integer_decoder(config: Config, spec: ArraySpec) -> Callable[[NDArray[Any]], NDArray[Any]]:
+def _integer_decoder(config: Config, spec: ArraySpec) -> ArrayDecode:
     n_bits = spec.dtype.itemsize * 8
     precision, offset = config["precision"], config["offset"]
     if spec.dtype.kind not in "iu" or not 1 <= precision <= n_bits - offset <= n_bits:
@@ -46,7 +45,7 @@ def _float_problem(config: Config) -> str | None:
     return None if max(ends) <= n_bits else f"fields do not lie in {n_bits} bits"
 
 
-def _float_decoder(config: Config, spec: ArraySpec) -> Callable[[NDArray[Any]], NDArray[Any]]:
+def _float_decoder(config: Config, spec: ArraySpec) -> ArrayDecode:
     exponent_bits, mantissa_bits = config["exponent_bits"], config["mantissa_bits"]
     bias = config["exponent_bias"]
     implied = config["normalization"] == "implied"

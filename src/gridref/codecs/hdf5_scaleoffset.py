@@ -8,7 +8,6 @@ nothing, then the distances bit by bit, the most significant bit first. The head
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.codecs.bits import unpack_integers
-from gridref.codecs.stage import ArraySpec, BytesCodec, Config, Raw, as_bytes, as_u1
+from gridref.codecs.stage import ArraySpec, BytesCodec, BytesDecode, Config, Raw, as_bytes, as_u1
 
 __all__ = ["BYTES_CODECS"]
 
@@ -140,9 +139,7 @@ def _stored_whole(scaling: _Scaling, raw: Raw) -> Raw:
     return raw
 
 
-def _scaleoffset_decoder(
-    config: Config, decoded_bytes: int | None, spec: ArraySpec
-) -> Callable[[Raw], Raw]:
+def _scaleoffset_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> BytesDecode:
     scaling = _scaling(config["cd_values"])
     if scaling.width >= scaling.dtype.itemsize * 8:
         return partial(_stored_whole, scaling)

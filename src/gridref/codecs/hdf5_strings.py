@@ -5,13 +5,12 @@ Source: HDF5 file format specification, version 3.0, IV.A.2.d "Datatype Message"
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.codecs.stage import ArrayCodec, ArraySpec, Config
+from gridref.codecs.stage import ArrayCodec, ArrayDecode, ArraySpec, Config
 
 __all__ = ["ARRAY_CODECS"]
 
@@ -24,7 +23,7 @@ def _problem(config: Config) -> str | None:
     return f"padding {config['padding']} is not supported"
 
 
-def _decoder(config: Config, spec: ArraySpec) -> Callable[[NDArray[Any]], NDArray[Any]]:
+def _decoder(config: Config, spec: ArraySpec) -> ArrayDecode:
     is_terminated = config["padding"] == "terminated"
     dtype = spec.dtype
     if dtype.kind != "S":

@@ -23,16 +23,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.codecs.stage import (
-    MAX_UNKNOWN_BYTES,
     ArrayCodec,
+    ArrayDecode,
     ArraySpec,
     BytesCodec,
+    BytesDecode,
     Config,
     Raw,
     SerialCodec,
+    SerialDecode,
     as_bytes,
     as_u1,
     decompressed,
+    four_more_bytes,
+    most_bytes,
 )
 from gridref.codecs.zfp import ZfpHeader
 
@@ -42,16 +46,14 @@ _LZMA_MEMORY_BYTES = 1 << 30
 """Most memory that an LZMA stream may ask for its dictionary."""
 
 
-def bz2_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> Callable[[Raw], Raw]:
+def bz2_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> BytesDecode:
     """Decoder of bzip2 streams."""
-    limit = MAX_UNKNOWN_BYTES if decoded_bytes is None else decoded_bytes
+    limit = most_bytes(decoded_bytes)
     return lambda raw: decompressed(bz2.BZ2Decompressor, raw, limit)
 
 
-def _lzma_decoder(
-    config: Config, decoded_bytes: int | None, spec: ArraySpec
-) -> Callable[[Raw], Raw]:
-    limit = MAX_UNKNOWN_BYTES if decoded_bytes is None else decoded_bytes
+def _lzma_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> BytesDecode:
+    limit = most_bytes(decoded_bytes)
     form = config.get("format", lzma.FORMAT_XZ)
     filters = config.get("filters")
     if form == lzma.FORMAT_RAW:
@@ -61,11 +63,9 @@ def _lzma_decoder(
     return lambda raw: decompressed(start, raw, limit)
 
 
-def _lz4_decoder(
-    config: Config, decoded_bytes: int | None, spec: ArraySpec
-) -> Callable[[Raw], Raw]:
+def _lz4_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> BytesDecode:
     """One LZ4 block behind its decoded size, a little-endian uint32."""
-    limit = MAX_UNKNOWN_BYTES if decoded_bytes is None else decoded_bytes
+    limit = most_bytes(decoded_bytes)
 
     def decode(raw: Raw) -> Raw:
         if len(raw) < 5:
@@ -92,7 +92,7 @@ def _numcodec(name: str, config: Config) -> Any:
 
 def _checksum_decoder(
     name: str, config: Config, decoded_bytes: int | None, spec: ArraySpec
-) -> Callable[[Raw], Raw]:
+) -> BytesDecode:
     codec = _numcodec(name, config)
 
     def decode(raw: Raw) -> Raw:
@@ -103,13 +103,7 @@ def _checksum_decoder(
     return decode
 
 
-def _checksum_stored_bytes(config: Config, decoded: int | None, spec: ArraySpec) -> int | None:
-    return None if decoded is None else decoded + 4
-
-
-def _array_decoder(
-    name: str, config: Config, spec: ArraySpec
-) -> Callable[[NDArray[Any]], NDArray[Any]]:
+def _array_decoder(name: str, config: Config, spec: ArraySpec) -> ArrayDecode:
     codec = _numcodec(name, config)
 
     def decode(stored: NDArray[Any]) -> NDArray[Any]:
@@ -135,7 +129,7 @@ def _packbits_stored(config: Config, spec: ArraySpec) -> ArraySpec:
     return ArraySpec((1 + math.ceil(spec.size / 8),), np.dtype(np.uint8))
 
 
-def _packbits_decoder(config: Config, spec: ArraySpec) -> Callable[[NDArray[Any]], NDArray[Any]]:
+def _packbits_decoder(config: Config, spec: ArraySpec) -> ArrayDecode:
     """One byte with the number of unused bits at the end, then 8 elements in each byte."""
     padding = -spec.size % 8
 
@@ -165,7 +159,7 @@ def _numcodecs_problem(name: str, config: Config) -> str | None:
     return None
 
 
-def _zfpy_decoder(config: Config, spec: ArraySpec) -> Callable[[Raw], NDArray[Any]]:
+def _zfpy_decoder(config: Config, spec: ArraySpec) -> SerialDecode:
     """A zfp stream with its full header, as ``zfpy.compress_numpy`` writes it."""
 
     def decode(raw: Raw) -> NDArray[Any]:
@@ -178,21 +172,14 @@ def _zfpy_decoder(config: Config, spec: ArraySpec) -> Callable[[Raw], NDArray[An
     return decode
 
 
-def _pcodec_decoder(config: Config, spec: ArraySpec) -> Callable[[Raw], NDArray[Any]]:
+def _pcodec_decoder(config: Config, spec: ArraySpec) -> SerialDecode:
     """The standalone format of Pcodec."""
-
-    def decode(raw: Raw) -> NDArray[Any]:
-        values: NDArray[Any] = imagecodecs.pcodec_decode(
-            as_bytes(raw), shape=spec.shape, dtype=spec.dtype
-        )
-        return values
-
-    return decode
+    return lambda raw: imagecodecs.pcodec_decode(as_bytes(raw), shape=spec.shape, dtype=spec.dtype)
 
 
 def _fallback_decoder(
     name: str, config: Config, decoded_bytes: int | None, spec: ArraySpec
-) -> Callable[[Raw], Raw]:
+) -> BytesDecode:
     codec = _numcodec(name, config)
     return lambda raw: as_u1(
         np.ascontiguousarray(codec.decode(as_bytes(raw))).reshape(-1).view(np.uint8)
@@ -220,7 +207,7 @@ BYTES_CODECS = {
 } | {
     name: BytesCodec(
         partial(_checksum_decoder, name),
-        _checksum_stored_bytes,
+        four_more_bytes,
         problem=partial(_numcodecs_problem, name),
     )
     for name in (

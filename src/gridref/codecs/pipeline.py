@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -12,14 +12,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.codecs.registry import codec_named, why_not
-from gridref.codecs.stage import ArrayCodec, ArraySpec, BytesCodec, Fill, Raw, SerialCodec
+from gridref.codecs.stage import (
+    ArrayCodec,
+    ArrayDecode,
+    ArraySpec,
+    BytesCodec,
+    BytesDecode,
+    Fill,
+    Raw,
+    SerialCodec,
+    SerialDecode,
+)
 from gridref.errors import DecodeError
 from gridref.model.encoding import Codec, Encoding, bytes_codec
 
 __all__ = ["decode_chunk"]
 
 
-type _BytesStage = tuple[str, Callable[[Raw], Raw], int | None]
+type _BytesStage = tuple[str, BytesDecode, int | None]
 """Name, function, and size of what it must produce, of a bytes -> bytes codec."""
 
 
@@ -49,8 +59,8 @@ class _Pipeline:
     prefix: bytes
     stored_bytes: int | None
     bytes_stages: tuple[_BytesStage, ...]
-    serial_stage: tuple[str, Callable[[Raw], NDArray[Any]]]
-    array_stages: tuple[tuple[str, Callable[[NDArray[Any]], NDArray[Any]]], ...]
+    serial_stage: tuple[str, SerialDecode]
+    array_stages: tuple[tuple[str, ArrayDecode], ...]
     spec: ArraySpec
     fill: Fill | None
 

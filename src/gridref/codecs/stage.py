@@ -18,19 +18,25 @@ __all__ = [
     "MAX_UNKNOWN_BYTES",
     "AnyCodec",
     "ArrayCodec",
+    "ArrayDecode",
     "ArraySpec",
     "ArrayStage",
     "BytesCodec",
+    "BytesDecode",
     "BytesStage",
     "CodecContract",
     "Config",
     "Fill",
     "Raw",
     "SerialCodec",
+    "SerialDecode",
     "SerialStage",
     "as_bytes",
     "as_u1",
     "decompressed",
+    "four_more_bytes",
+    "most_bytes",
+    "same_bytes",
 ]
 
 MAX_UNKNOWN_BYTES = 1 << 31
@@ -38,6 +44,15 @@ MAX_UNKNOWN_BYTES = 1 << 31
 
 type Raw = bytes | bytearray | memoryview | NDArray[np.uint8]
 """One-dimensional bytes: ``len`` is the size in bytes."""
+
+type BytesDecode = Callable[[Raw], Raw]
+"""Undoes a bytes -> bytes codec."""
+
+type SerialDecode = Callable[[Raw], NDArray[Any]]
+"""Undoes an array -> bytes codec."""
+
+type ArrayDecode = Callable[[NDArray[Any]], NDArray[Any]]
+"""Undoes an array -> array codec."""
 
 type Fill = Callable[[Raw, memoryview], Raw]
 """Decodes bytes into memory of just the size that they must have; gives what it wrote of it."""
@@ -88,7 +103,7 @@ class CodecContract(Protocol):
 class ArrayStage(CodecContract, Protocol):
     """What the pipeline asks of an array -> array codec; see `ArrayCodec`."""
 
-    def decoder(self, config: Config, spec: ArraySpec, /) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    def decoder(self, config: Config, spec: ArraySpec, /) -> ArrayDecode:
         """Make the function that decodes a chunk."""
         ...
 
@@ -100,7 +115,7 @@ class ArrayStage(CodecContract, Protocol):
 class SerialStage(CodecContract, Protocol):
     """What the pipeline asks of an array -> bytes codec; see `SerialCodec`."""
 
-    def decoder(self, config: Config, spec: ArraySpec, /) -> Callable[[Raw], NDArray[Any]]:
+    def decoder(self, config: Config, spec: ArraySpec, /) -> SerialDecode:
         """Make the function that decodes a chunk."""
         ...
 
@@ -117,9 +132,7 @@ class BytesStage(CodecContract, Protocol):
         """Make the function that decodes a chunk into memory that is there; None if it cannot."""
         ...
 
-    def decoder(
-        self, config: Config, decoded_bytes: int | None, spec: ArraySpec, /
-    ) -> Callable[[Raw], Raw]:
+    def decoder(self, config: Config, decoded_bytes: int | None, spec: ArraySpec, /) -> BytesDecode:
         """Make the function that decodes a chunk."""
         ...
 
@@ -136,6 +149,21 @@ def _no_problem(config: Config) -> str | None:
 
 def _unknown_size(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> int | None:
     return None
+
+
+def same_bytes(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> int | None:
+    """Stored size of a codec that keeps the size."""
+    return decoded_bytes
+
+
+def four_more_bytes(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> int | None:
+    """Stored size of a codec that puts a checksum of 32 bits before or behind the bytes."""
+    return None if decoded_bytes is None else decoded_bytes + 4
+
+
+def most_bytes(decoded_bytes: int | None) -> int:
+    """How many bytes a stage may produce."""
+    return MAX_UNKNOWN_BYTES if decoded_bytes is None else decoded_bytes
 
 
 def _same_spec(config: Config, spec: ArraySpec) -> ArraySpec:
@@ -166,7 +194,7 @@ class BytesCodec:
         output; None for a codec that cannot.
     """
 
-    decoder: Callable[[Config, int | None, ArraySpec], Callable[[Raw], Raw]]
+    decoder: Callable[[Config, int | None, ArraySpec], BytesDecode]
     stored_bytes: Callable[[Config, int | None, ArraySpec], int | None] = _unknown_size
     required: tuple[str, ...] = ()
     problem: Callable[[Config], str | None] = _no_problem
@@ -187,7 +215,7 @@ class SerialCodec:
         As for `BytesCodec`.
     """
 
-    decoder: Callable[[Config, ArraySpec], Callable[[Raw], NDArray[Any]]]
+    decoder: Callable[[Config, ArraySpec], SerialDecode]
     stored_bytes: Callable[[Config, ArraySpec], int | None] = _unknown_serial_size
     required: tuple[str, ...] = ()
     problem: Callable[[Config], str | None] = _no_problem
@@ -207,7 +235,7 @@ class ArrayCodec:
         As for `BytesCodec`.
     """
 
-    decoder: Callable[[Config, ArraySpec], Callable[[NDArray[Any]], NDArray[Any]]]
+    decoder: Callable[[Config, ArraySpec], ArrayDecode]
     stored: Callable[[Config, ArraySpec], ArraySpec] = _same_spec
     required: tuple[str, ...] = ()
     problem: Callable[[Config], str | None] = _no_problem

@@ -8,13 +8,13 @@ little-endian uint32, and its bytes.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.codecs.stage import ArraySpec, Config, Raw, SerialCodec, as_bytes
+from gridref.codecs.stage import ArraySpec, Config, Raw, SerialCodec, SerialDecode, as_bytes
 
 __all__ = ["SERIAL_CODECS"]
 
@@ -39,7 +39,7 @@ def _items(data: bytes, n_items: int) -> Iterator[bytes]:
         raise ValueError(f"{len(data) - position} bytes are left over behind the items")
 
 
-def _utf8_decoder(config: Config, spec: ArraySpec) -> Callable[[Raw], NDArray[Any]]:
+def _utf8_decoder(config: Config, spec: ArraySpec) -> SerialDecode:
     dtype: Any = spec.dtype if spec.dtype.kind in "TO" else np.dtypes.StringDType()
 
     def decode(raw: Raw) -> NDArray[Any]:
@@ -49,7 +49,7 @@ def _utf8_decoder(config: Config, spec: ArraySpec) -> Callable[[Raw], NDArray[An
     return decode
 
 
-def _bytes_decoder(config: Config, spec: ArraySpec) -> Callable[[Raw], NDArray[Any]]:
+def _bytes_decoder(config: Config, spec: ArraySpec) -> SerialDecode:
     def decode(raw: Raw) -> NDArray[Any]:
         values = np.empty(spec.size, object)
         values[:] = list(_items(as_bytes(raw), spec.size))

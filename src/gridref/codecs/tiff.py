@@ -8,7 +8,6 @@ Which bytes come out in doubtful cases follows tifffile's `TiffPage.decode`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, Literal
 
 import imagecodecs
@@ -16,13 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.codecs.stage import (
-    MAX_UNKNOWN_BYTES,
     ArrayCodec,
+    ArrayDecode,
     ArraySpec,
     BytesCodec,
+    BytesDecode,
     Config,
     Raw,
     as_bytes,
+    most_bytes,
+    same_bytes,
 )
 
 __all__ = ["ARRAY_CODECS", "BYTES_CODECS", "little_endian_bytes"]
@@ -35,18 +37,14 @@ def little_endian_bytes(values: NDArray[Any]) -> NDArray[np.uint8]:
     return flat
 
 
-def _lzw_decoder(
-    config: Config, decoded_bytes: int | None, spec: ArraySpec
-) -> Callable[[Raw], Raw]:
-    size = MAX_UNKNOWN_BYTES if decoded_bytes is None else decoded_bytes
+def _lzw_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> BytesDecode:
+    size = most_bytes(decoded_bytes)
     short = config.get("short_bytes")
     # The decoder stops where the output is full.
     return lambda raw: _padded(imagecodecs.lzw_decode(raw, out=size), short, decoded_bytes)
 
 
-def _packbits_decoder(
-    config: Config, decoded_bytes: int | None, spec: ArraySpec
-) -> Callable[[Raw], Raw]:
+def _packbits_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> BytesDecode:
     short = config.get("short_bytes")
     # A byte makes 64 at most, so that nothing needs to limit the output.
     return lambda raw: _padded(
@@ -61,16 +59,6 @@ def _padded(decoded: Raw, short: int | None, decoded_bytes: int | None) -> Raw:
     return decoded
 
 
-def _bitorder_decoder(
-    config: Config, decoded_bytes: int | None, spec: ArraySpec
-) -> Callable[[Raw], Raw]:
-    return lambda raw: imagecodecs.bitorder_decode(as_bytes(raw))
-
-
-def _same_bytes(config: Config, decoded: int | None, spec: ArraySpec) -> int | None:
-    return decoded
-
-
 def _byte_order(config: Config) -> Literal["<", ">"]:
     return ">" if config.get("endian", "little") == "big" else "<"
 
@@ -80,27 +68,18 @@ def _endian_problem(config: Config) -> str | None:
     return None if endian in ("little", "big") else f"endian {endian!r} is neither big nor little"
 
 
-def _row_bytes(config: Config) -> int:
-    return -(-int(config["bits"]) * int(config["run_length"]) // 8)
-
-
-def _rows(n_values: int, config: Config) -> int:
-    rows, rest = divmod(n_values, int(config["run_length"]))
-    if rest:
-        raise ValueError(f"{n_values} values are no rows of {config['run_length']}")
-    return rows
-
-
 def _packints_stored_bytes(config: Config, decoded: int | None, spec: ArraySpec) -> int | None:
     if decoded is None:
         return None
+    run_length = int(config["run_length"])
     n_values = decoded // np.dtype(config["dtype"]).itemsize
-    return _rows(n_values, config) * _row_bytes(config)
+    rows, rest = divmod(n_values, run_length)
+    if rest:
+        raise ValueError(f"{n_values} values are no rows of {run_length}")
+    return rows * -(-int(config["bits"]) * run_length // 8)
 
 
-def _packints_decoder(
-    config: Config, decoded_bytes: int | None, spec: ArraySpec
-) -> Callable[[Raw], Raw]:
+def _packints_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> BytesDecode:
     """Rows begin on a byte boundary, and the highest bit of a value comes first in any file."""
     dtype = np.dtype(config["dtype"])
     bits, run_length = config["bits"], config["run_length"]
@@ -127,9 +106,7 @@ def _float24_stored_bytes(config: Config, decoded: int | None, spec: ArraySpec) 
     return None if decoded is None else decoded // 4 * 3
 
 
-def _float24_decoder(
-    config: Config, decoded_bytes: int | None, spec: ArraySpec
-) -> Callable[[Raw], Raw]:
+def _float24_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> BytesDecode:
     order = _byte_order(config)
     return lambda raw: little_endian_bytes(
         imagecodecs.float24_decode(as_bytes(raw), byteorder=order)
@@ -159,9 +136,7 @@ def _rgb_bits_stored_bytes(config: Config, decoded: int | None, spec: ArraySpec)
     return n_pixels * _pixel_dtype(config).itemsize
 
 
-def _rgb_bits_decoder(
-    config: Config, decoded_bytes: int | None, spec: ArraySpec
-) -> Callable[[Raw], Raw]:
+def _rgb_bits_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> BytesDecode:
     """Samples are stretched to all bits of the dtype by repeating their bits."""
     dtype, pixel_dtype = np.dtype(config["dtype"]), _pixel_dtype(config)
     widths = config["bits"]
@@ -184,9 +159,7 @@ def _complex_stored_bytes(config: Config, decoded: int | None, spec: ArraySpec) 
     return None if decoded is None else decoded // spec.dtype.itemsize * config["bits"] // 4
 
 
-def _complex_decoder(
-    config: Config, decoded_bytes: int | None, spec: ArraySpec
-) -> Callable[[Raw], Raw]:
+def _complex_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> BytesDecode:
     """Pairs of integers: real and imaginary part."""
     if spec.dtype.kind != "c":
         raise ValueError(f"decodes to complex numbers, not {spec.dtype}")
@@ -210,7 +183,7 @@ def _predictor_problem(config: Config) -> str | None:
     return None
 
 
-def _predictor_decoder(config: Config, spec: ArraySpec) -> Callable[[NDArray[Any]], NDArray[Any]]:
+def _predictor_decoder(config: Config, spec: ArraySpec) -> ArrayDecode:
     """Undo differences along the width of the image, for each sample by itself."""
     is_float = config["predictor"] == 3
     if is_float and spec.dtype.kind != "f":
@@ -237,7 +210,10 @@ def _predictor_decoder(config: Config, spec: ArraySpec) -> Callable[[NDArray[Any
 BYTES_CODECS = {
     "gridref.tiff_lzw": BytesCodec(_lzw_decoder),
     "gridref.tiff_packbits": BytesCodec(_packbits_decoder),
-    "gridref.tiff_bitorder": BytesCodec(_bitorder_decoder, _same_bytes),
+    "gridref.tiff_bitorder": BytesCodec(
+        lambda config, decoded_bytes, spec: lambda raw: imagecodecs.bitorder_decode(as_bytes(raw)),
+        same_bytes,
+    ),
     "gridref.tiff_packints": BytesCodec(
         _packints_decoder,
         _packints_stored_bytes,

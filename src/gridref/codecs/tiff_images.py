@@ -16,7 +16,7 @@ import imagecodecs
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.codecs.stage import ArraySpec, BytesCodec, Config, Raw, as_bytes
+from gridref.codecs.stage import ArraySpec, BytesCodec, BytesDecode, Config, Raw, as_bytes
 from gridref.codecs.tiff import little_endian_bytes
 
 __all__ = ["BYTES_CODECS", "split_jpeg_tables"]
@@ -39,7 +39,7 @@ def _segment(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> _Seg
 
 def _decoder(
     decode_image: _ImageDecoder, config: Config, decoded_bytes: int | None, spec: ArraySpec
-) -> Callable[[Raw], Raw]:
+) -> BytesDecode:
     rows, width, samples = _segment(config, decoded_bytes, spec)
     # The last strip of an image may be stored with as many rows as the others.
     heights = [rows, config["rows"]] if config.get("rows", 0) > rows else [rows]
