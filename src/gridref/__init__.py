@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from gridref.workflows.combining import stack as stack
     from gridref.workflows.comparing import diff as diff
     from gridref.workflows.forecasts import forecast as forecast
+    from gridref.workflows.inspecting import Inspection as Inspection
+    from gridref.workflows.inspecting import inspect as inspect
     from gridref.workflows.layout import Layout as Layout
     from gridref.workflows.outcomes import RunOptions as RunOptions
     from gridref.workflows.scanning import scan as scan
@@ -58,6 +60,7 @@ _HOMES = {
     "Combination": "gridref.combine",
     "CombineOptions": "gridref.combine",
     "GridrefStore": "gridref.adapters.zarr.store",
+    "Inspection": "gridref.workflows.inspecting",
     "Layout": "gridref.workflows.layout",
     "Loading": "gridref.adapters.xarray.virtual_dataset",
     "MosaicOptions": "gridref.combine",
@@ -72,6 +75,7 @@ _HOMES = {
     "diff": "gridref.workflows.comparing",
     "explain": "gridref.workflows.building",
     "forecast": "gridref.workflows.forecasts",
+    "inspect": "gridref.workflows.inspecting",
     "mosaic": "gridref.workflows.combining",
     "open_catalog": "gridref.workflows.catalogs",
     "open_store": "gridref.adapters.zarr.store",
@@ -101,6 +105,7 @@ __all__ = [
     "Combination",
     "CombineOptions",
     "GridrefStore",
+    "Inspection",
     "Layout",
     "Loading",
     "MosaicOptions",
@@ -117,6 +122,7 @@ __all__ = [
     "errors",
     "explain",
     "forecast",
+    "inspect",
     "mosaic",
     "open_catalog",
     "open_store",

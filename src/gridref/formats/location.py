@@ -84,7 +84,7 @@ class Location:
 
         A format may begin behind a block of the user's own.
         """
-        if self.file is None or not is_local(self.url):
+        if self.file is None or self.file.is_remote:
             return ()
         starts = [1 << power for power in range(12, (self.file.size - 8).bit_length())]
         starts = [start for start in starts if start + 8 <= self.file.size]

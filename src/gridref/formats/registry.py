@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from gridref.errors import SourceFormatError
 from gridref.formats.location import Location, describe, open_location
 from gridref.formats.options import OnUnsupported, ScanOptions
-from gridref.formats.scanner import GROUP, Scanner
+from gridref.formats.organisation import MetadataPieces, Organisation
+from gridref.formats.scanner import GROUP, Organised, Scanner
 from gridref.io import DataNames, absolute_url, counted_traffic, expand_urls, is_local
 from gridref.model.array import VirtualGroup
 from gridref.plugins import Plugin, plugins
@@ -33,7 +34,15 @@ if TYPE_CHECKING:
         ZarrScanner(),
     )
 
-__all__ = ["BUILT_IN", "data_names", "expand_files", "scan", "scanner_of", "scanners"]
+__all__ = [
+    "BUILT_IN",
+    "data_names",
+    "expand_files",
+    "organisation",
+    "scan",
+    "scanner_of",
+    "scanners",
+]
 
 BUILT_IN = {
     "tiff": "gridref.formats.tiff.scanner:TIFFScanner",
@@ -163,12 +172,29 @@ def scan(
         from gridref.formats.kerchunk.parsers import scan_with_parser
 
         return scan_with_parser(absolute_url(url), options)
-    # Names decide about remote folders only: a broken package does not keep local files closed.
-    folders = None if is_local(absolute_url(url)) else data_names()
     with (
         counted_traffic() as traffic,
-        open_location(url, storage_options, folders) as location,
+        open_location(url, storage_options, _folder_names(url)) as location,
     ):
         group = scanner_of(location).scan(location, options)
     report = replace(group.report, n_requests=traffic.n_requests, n_bytes=traffic.n_bytes)
     return group.replace(report=report)
+
+
+def _folder_names(url: str | os.PathLike[str]) -> DataNames | None:
+    """What remote folders are called: a broken package does not keep local files closed."""
+    return None if is_local(absolute_url(url)) else data_names()
+
+
+def organisation(
+    url: str | os.PathLike[str], options: ScanOptions, metadata: MetadataPieces
+) -> tuple[str, Organisation]:
+    """The format of a file, and how it is organised, as far as the format tells that.
+
+    Raises as `scan` does.
+    """
+    with open_location(url, options.storage_options, _folder_names(url)) as location:
+        scanner = scanner_of(location)
+        if isinstance(scanner, Organised):
+            return scanner.name, scanner.organisation(location, options, metadata)
+        return scanner.name, Organisation()

@@ -10,9 +10,10 @@ from typing import Literal, Protocol, runtime_checkable
 
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
+from gridref.formats.organisation import MetadataPieces, Organisation
 from gridref.model.array import VirtualGroup
 
-__all__ = ["GROUP", "Reach", "Scanner"]
+__all__ = ["GROUP", "Organised", "Reach", "Scanner"]
 
 GROUP = "gridref.formats"
 """The entry-point group."""
@@ -73,5 +74,24 @@ class Scanner(Protocol):
             If an object cannot be served faithfully and ``options.on_unsupported`` is ``"raise"``.
         SourceUnavailableError
             If something cannot be read.
+        """
+        ...
+
+
+@runtime_checkable
+class Organised(Protocol):
+    """What a scanner may do besides: say how a file is organised, for `gridref.inspect`."""
+
+    def organisation(
+        self, location: Location, options: ScanOptions, metadata: MetadataPieces
+    ) -> Organisation:
+        """Describe the format's own structures, and what of them makes scans slow.
+
+        Parameters
+        ----------
+        location, options
+            As for `Scanner.scan`.
+        metadata
+            What a scan looked at.
         """
         ...

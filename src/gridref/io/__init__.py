@@ -23,6 +23,7 @@ from gridref.io.local import read_file
 from gridref.io.opened import note_opened, noted_files
 from gridref.io.pool import IdentityCheck, SourcePool
 from gridref.io.protocols import Buffer, RangeFetcher
+from gridref.io.reads import noted_reads
 from gridref.io.scan_file import ScanFile, describe_source, open_for_scan
 from gridref.io.traffic import Traffic, counted_traffic, current_traffic
 
@@ -57,6 +58,7 @@ __all__ = [
     "learning_layouts",
     "note_opened",
     "noted_files",
+    "noted_reads",
     "open_filesystem",
     "open_for_scan",
     "options_for",

@@ -12,7 +12,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, override
+from typing import TYPE_CHECKING, Any, ClassVar, override
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from gridref.io.layouts import Layouts, current_layouts
 from gridref.io.local import OpenFile
 from gridref.io.opened import note_opened
 from gridref.io.protocols import RangeFetcher
+from gridref.io.reads import current_reads
 from gridref.io.remote import RemoteFiles
 from gridref.io.traffic import current_traffic
 from gridref.model.manifest import Source
@@ -94,9 +95,10 @@ def open_for_scan(
         If there is none, or it cannot be reached or read.
     """
     address = absolute_url(url)
-    if is_local(address):
+    local = is_local(address)
+    if local and current_reads() is None:
         return LocalScanFile(address)
-    files = RemoteFiles(storage_options, retry)
+    files = _AsOnAServer(address) if local else RemoteFiles(storage_options, retry)
     layouts = current_layouts()
     starts, stops = _runs(layouts.expected(address), block_bytes)
     source, parts = files.begin(address, starts, stops)
@@ -131,7 +133,11 @@ class ScanFile(io.RawIOBase):
     last_error
         A copy of what the last failed read raised. Libraries written in C may replace an exception
         with one of their own: see `raise_last_error`.
+    is_remote
+        Whether each read waits for a server.
     """
+
+    is_remote: ClassVar[bool] = False
 
     def __init__(self, source: Source) -> None:
         super().__init__()
@@ -146,6 +152,7 @@ class ScanFile(io.RawIOBase):
         self.last_error: GridrefError | None = None
         self._size = source.size_bytes
         self._position = 0
+        self._noted = current_reads()
 
     @property
     def name(self) -> str:
@@ -214,6 +221,8 @@ class ScanFile(io.RawIOBase):
                         f"the range reaches beyond the end of the file ({self._size} bytes)",
                         Place(source=self.name, start=int(offset), stop=int(offset + length)),
                     )
+            if self._noted is not None:
+                self._noted.note(self.name, offsets, lengths)
             return self._read_many(offsets, lengths)
         except GridrefError as error:
             self.last_error = _alone(error)
@@ -289,6 +298,22 @@ class LocalScanFile(ScanFile):
         return parts
 
 
+class _AsOnAServer(OpenFile):
+    """A local file that is read, and whose requests are counted, like one on a server."""
+
+    def begin(
+        self, url: str, starts: Sequence[int], stops: Sequence[int]
+    ) -> tuple[Source, list[bytes]]:
+        """Describe the file and read bytes of it, as `RemoteFiles.begin` does."""
+        return self.describe(), self.fetch(url, starts, stops)
+
+    @override
+    def fetch(self, url: str, starts: Sequence[int], stops: Sequence[int]) -> list[bytes]:
+        parts = super().fetch(url, starts, stops)
+        current_traffic().add(len(parts), sum(map(len, parts)))
+        return parts
+
+
 class RemoteScanFile(ScanFile):
     """A remote file, read in blocks that are kept. Thread-safe.
 
@@ -303,6 +328,8 @@ class RemoteScanFile(ScanFile):
     layouts
         Where is noted, when the file is closed, what was used of it.
     """
+
+    is_remote = True
 
     def __init__(
         self,

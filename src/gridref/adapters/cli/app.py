@@ -39,6 +39,7 @@ from gridref.adapters.cli.growing import (
     tag_command,
 )
 from gridref.adapters.cli.importing import import_command
+from gridref.adapters.cli.inspect import inspect_command
 from gridref.adapters.cli.moving import publish_command, relocate_command
 from gridref.adapters.cli.options import (
     BUILD_OPTIONS,
@@ -395,6 +396,7 @@ app.command("prune")(prune_command)
 app.command("chunks")(chunks_command)
 app.command("export")(export_command)
 app.command("import")(import_command)
+app.command("inspect")(inspect_command)
 app.command("stac")(stac_command)
 app.command("draw")(draw_command)
 app.command("forecast")(forecast_command)

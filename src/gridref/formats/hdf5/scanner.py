@@ -5,6 +5,7 @@ from __future__ import annotations
 from gridref.formats.hdf5.format.superblock import SIGNATURE
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
+from gridref.formats.organisation import MetadataPieces, Organisation
 from gridref.formats.scanner import Reach
 from gridref.model.array import VirtualGroup
 
@@ -30,3 +31,11 @@ class HDF5Scanner:
         from gridref.formats.hdf5.groups import scan_hdf5
 
         return scan_hdf5(location.opened, options)
+
+    def organisation(
+        self, location: Location, options: ScanOptions, metadata: MetadataPieces
+    ) -> Organisation:
+        """Say how a file is organised."""
+        from gridref.formats.hdf5.organisation import hdf5_organisation
+
+        return hdf5_organisation(location.opened, options, metadata)

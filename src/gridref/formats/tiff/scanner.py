@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
+from gridref.formats.organisation import MetadataPieces, Organisation
 from gridref.formats.scanner import Reach
 from gridref.model.array import VirtualGroup
 
@@ -35,3 +36,11 @@ class TIFFScanner:
         from gridref.formats.tiff.structure import scan_tiff
 
         return scan_tiff(location, options)
+
+    def organisation(
+        self, location: Location, options: ScanOptions, metadata: MetadataPieces
+    ) -> Organisation:
+        """Say how a file is organised."""
+        from gridref.formats.tiff.organisation import tiff_organisation
+
+        return tiff_organisation(location.opened, options, metadata)

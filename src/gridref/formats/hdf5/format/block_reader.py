@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from gridref.cache import LRU
 from gridref.errors import Place, SourceFormatError
-from gridref.io import ScanFile, is_local
+from gridref.io import ScanFile
 
 __all__ = ["BlockReader"]
 
@@ -40,7 +40,7 @@ class BlockReader:
         self._blocks = LRU[bytes](_KEPT_BYTES, len)
         self._last = -1, b""
         self._n_left = _ALWAYS_READ_BYTES + _READ_PER_BYTE * file.size
-        if is_small and file.size and not is_local(file.name):
+        if is_small and file.size and file.is_remote:
             self._load(list(range(-(-file.size // self._unit))))
 
     @property
@@ -65,7 +65,7 @@ class BlockReader:
         """Several reads at once."""
         if len(offsets) == 1:
             return [self.read(int(offsets[0]), int(lengths[0]))]
-        if not is_local(self._file.name) and self._file.size <= _READ_WHOLE_BYTES:
+        if self._file.is_remote and self._file.size <= _READ_WHOLE_BYTES:
             return [self.read(*piece) for piece in zip(offsets, lengths, strict=True)]
         self._spend(sum(lengths))
         return self._file.read_many(offsets, lengths)
