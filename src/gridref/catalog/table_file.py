@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -28,14 +25,13 @@ from gridref.io import is_absent, open_for_scan
 
 __all__ = ["TableFile"]
 
-_BLOCK_BYTES = 64 * 2**10
+_BLOCK_BYTES = 256 * 2**10
 _MOST_FREE_BYTES, _MOST_RATIO = 64 * 2**20, 1000
 """A row group may hold so many bytes, and so many times the size of the file."""
 _MOST_SHARED_RATIO, _BATCH_ROWS = 100, 64
 """The same of texts and bytes, values of which may share bytes; they are read so many at a time."""
 
 
-_PATIENCE_SECONDS = 0.03
 _LARGE = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 """What other writers may call texts and bytes."""
 
@@ -145,8 +141,8 @@ class TableFile:
             file = open_for_scan(self.address, self._storage_options, block_bytes=_BLOCK_BYTES)
             if file.size != self.entry.n_bytes:
                 raise self.corrupt(f"it has {file.size} bytes instead of {self.entry.n_bytes}")
-            parquet = pq.ParquetFile(file, page_checksum_verification=True)
-            _wait_at_exit()
+            # read on this thread: Arrow's own would hold a Python file while the interpreter ends
+            parquet = pq.ParquetFile(file, pre_buffer=False, page_checksum_verification=True)
             self._starts = self._checked_starts(parquet)
             self._parquet = parquet
         return self._parquet
@@ -209,13 +205,3 @@ class TableFile:
 
 def _shares_bytes(kind: pa.DataType) -> bool:
     return kind in (*_LARGE, *_LARGE.values())
-
-
-@cache
-def _wait_at_exit() -> None:
-    """Give Arrow's threads time to let go of Python files before the interpreter ends.
-
-    They do so after a result is there, and need the interpreter's lock for it: a thread that asks
-    for it while the interpreter shuts down is ended inside of C++, which aborts the process.
-    """
-    atexit.register(time.sleep, _PATIENCE_SECONDS)

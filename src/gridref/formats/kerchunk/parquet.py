@@ -8,7 +8,6 @@ Source: what fsspec's ``LazyReferenceMapper`` reads and writes.
 
 from __future__ import annotations
 
-import io
 import json
 import math
 from collections.abc import Iterator, Mapping
@@ -136,7 +135,7 @@ class ParquetReferences(Mapping[str, bytes | Reference]):
         if data is None:
             return {}
         try:
-            table = pq.ParquetFile(io.BytesIO(data)).read()
+            table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
             return {column: table.column(column).to_pylist() for column in table.column_names}
         except (pa.ArrowException, OSError, ValueError) as error:
             place = Place(source=self._files.address(name))
