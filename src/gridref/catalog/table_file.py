@@ -25,7 +25,7 @@ from gridref.io import is_absent, open_for_scan
 
 __all__ = ["TableFile"]
 
-_BLOCK_BYTES = 256 * 2**10
+_BLOCK_BYTES = 128 * 2**10
 _MOST_FREE_BYTES, _MOST_RATIO = 64 * 2**20, 1000
 """A row group may hold so many bytes, and so many times the size of the file."""
 _MOST_SHARED_RATIO, _BATCH_ROWS = 100, 64
