@@ -35,6 +35,9 @@ from tests.http_server import RANGE_FAULTS, Site, serving
 SECONDS = 30
 """Longest time of an attempt, its making included; steps have limits of their own."""
 
+_MEMORY = Path("/dev/shm")
+"""A folder that is no disk, where there is one: attempts write a file each."""
+
 type Try = Callable[[int], str | None]
 """One attempt with a seed: what broke, if anything did."""
 
@@ -143,7 +146,7 @@ def main() -> int:
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("ignore")
     with (
-        tempfile.TemporaryDirectory() as name,
+        tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as name,
         serving(Site()) as site,
         client_attack(Path(name, "clients")) as clients,
     ):

@@ -80,9 +80,24 @@ def attack(
     """
     expected = expected or read_all(catalog)
     changed = copies / "changed.gridref"
-    shutil.rmtree(changed, ignore_errors=True)
-    shutil.copytree(catalog, changed)
-    ATTACKS[kind](changed, random.Random(seed))
+    if not changed.exists():
+        shutil.copytree(catalog, changed)
+    rng = random.Random(seed)
+    path = _changed_file(changed, kind, rng)
+    content = path.read_bytes()
+    try:
+        path.write_bytes(ATTACKS[kind](content, rng))
+        return _judged(changed, kind, expected)
+    finally:
+        path.write_bytes(content)
+
+
+def _changed_file(catalog: Path, kind: str, rng: random.Random) -> Path:
+    tables = sorted(catalog.glob("*.parquet"))
+    return rng.choice(tables) if kind == "a bit of a table" else catalog / "gridref.json"
+
+
+def _judged(changed: Path, kind: str, expected: Values) -> str | None:
     try:
         found = read_all(changed)
     except GridrefError:
@@ -101,36 +116,29 @@ def _same(found: Values, expected: Values) -> bool:
     )
 
 
-def _flip(path: Path, rng: random.Random) -> None:
-    content = bytearray(path.read_bytes())
-    content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
-    path.write_bytes(content)
+def _flip(content: bytes, rng: random.Random) -> bytes:
+    changed = bytearray(content)
+    changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
+    return bytes(changed)
 
 
-def _flip_root(catalog: Path, rng: random.Random) -> None:
-    _flip(catalog / "gridref.json", rng)
-
-
-def _flip_table(catalog: Path, rng: random.Random) -> None:
-    _flip(rng.choice(sorted(catalog.glob("*.parquet"))), rng)
-
-
-def _change_member(catalog: Path, rng: random.Random) -> None:
-    path = catalog / "gridref.json"
-    document = json.loads(path.read_text())
-    holder, key = rng.choice(list(_members(document)))
+def _change_member(content: bytes, rng: random.Random) -> bytes:
+    document = json.loads(content)
+    members = list(_members(document))
+    holder, key = rng.choice(members)
     change = rng.randrange(4)
     if change == 0:
         del holder[key]
     elif change == 1 and isinstance(holder, dict):
         holder[f"{key}x"] = holder.pop(key)
     elif change == 2:
-        holder[key] = copy.deepcopy(rng.choice([value[k] for value, k in _members(document)]))
+        other, name = rng.choice(members)
+        holder[key] = copy.deepcopy(other[name])
     else:
         holder[key] = rng.choice(STRANGE)
     with suppress(KeyError, TypeError, AttributeError):  # what is signed may not be there any more
         sign(document)
-    path.write_text(json.dumps(document))
+    return json.dumps(document).encode()
 
 
 def _members(value: Any) -> Iterator[tuple[Any, Any]]:
@@ -143,8 +151,8 @@ def _members(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 ATTACKS = {
-    "a bit of gridref.json": _flip_root,
-    "a bit of a table": _flip_table,
+    "a bit of gridref.json": _flip,
+    "a bit of a table": _flip,
     "members, signed anew": _change_member,
 }
-"""Ways to change a catalog, by name."""
+"""Ways to change a file of a catalog, by name."""
