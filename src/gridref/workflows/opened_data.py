@@ -8,13 +8,14 @@ from typing import Any
 
 from gridref.catalog import ROOT_FILE
 from gridref.errors import CatalogNotFoundError, InvalidRequestError
-from gridref.formats import ScanOptions, scan
+from gridref.formats import ScanOptions
 from gridref.formats.registry import data_names
 from gridref.io import absolute_url, is_local
 from gridref.model.array import VirtualGroup
 from gridref.options import options_of
 from gridref.workflows.building import Job, with_drifts
 from gridref.workflows.opening import open_group
+from gridref.workflows.outcomes import scan_described
 
 __all__ = ["DataAddress", "open_data"]
 
@@ -64,7 +65,7 @@ def open_data(
     if "snapshot" in given:
         raise InvalidRequestError("snapshot= is for catalogs")
     if isinstance(data, str | os.PathLike) and _is_one_file(data, given):
-        return scan(data, storage_options, **given)
+        return scan_described(data, ScanOptions(**given, storage_options=storage_options))
     files = data if isinstance(data, str | os.PathLike) else list(data)
     _, done = Job.of({**given, "storage_options": storage_options}).run(files, None)
     return with_drifts(done)

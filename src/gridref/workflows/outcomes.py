@@ -7,7 +7,7 @@ process only pays off where it saves more than it takes to start.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from functools import partial
@@ -30,13 +30,14 @@ from gridref.io import (
 )
 from gridref.model.array import VirtualGroup
 from gridref.options import check_choices, refuses_unknown
+from gridref.workflows.aggregations import with_aggregations
 from gridref.workflows.ahead import daemon_threads, run_ahead
 from gridref.workflows.kept_scans import KeptScans
 from gridref.workflows.workers import workers
 
 __version__ = version("gridref")
 
-__all__ = ["OnError", "Outcome", "RunOptions", "outcomes"]
+__all__ = ["OnError", "Outcome", "RunOptions", "outcomes", "scan_described"]
 
 OnError = Literal["raise", "skip"]
 type Outcome = VirtualGroup | GridrefError
@@ -122,12 +123,31 @@ def outcomes(
     return zip(addresses, results, strict=True)
 
 
+def scan_described(address: str | os.PathLike[str], options: ScanOptions) -> VirtualGroup:
+    """Describe a file, and those that its aggregation variables name; raises as `scan` does."""
+    group = scan_file(address, **vars(options))
+    return with_aggregations(group, os.fspath(address), options, _scan_fragments)
+
+
+def _scan_fragments(addresses: Sequence[str], options: ScanOptions) -> Iterator[Outcome]:
+    """The files of fragments, of which none is taken for an aggregation itself."""
+    return _in_threads(addresses, options, MAX_REQUESTS, None, _scan_alone)
+
+
+def _scan_alone(address: str, options: ScanOptions) -> VirtualGroup:
+    return scan_file(address, **vars(options))
+
+
 def _in_threads(
-    addresses: Sequence[str], options: ScanOptions, max_in_flight: int, work: str | None
+    addresses: Sequence[str],
+    options: ScanOptions,
+    max_in_flight: int,
+    work: str | None,
+    scan: Callable[[str, ScanOptions], VirtualGroup] = scan_described,
 ) -> Iterator[Outcome]:
     """Remote files in threads; where all are local, one after the other."""
     kept = None if work is None else KeptScans(work, options)
-    scan_one = partial(_outcome, options=options, layouts=Layouts(), kept=kept)
+    scan_one = partial(_outcome, options=options, layouts=Layouts(), kept=kept, scan=scan)
     n_remote = sum(not is_local(absolute_url(address)) for address in addresses)
     n_threads = min(max_in_flight, n_remote)
     if n_threads < 2:
@@ -138,14 +158,18 @@ def _in_threads(
 
 
 def _outcome(
-    address: str, options: ScanOptions, layouts: Layouts, kept: KeptScans | None
+    address: str,
+    options: ScanOptions,
+    layouts: Layouts,
+    kept: KeptScans | None,
+    scan: Callable[[str, ScanOptions], VirtualGroup],
 ) -> Outcome:
     try:
         known = None if kept is None else kept.get(address)
         if known is not None:
             return known
         with learning_layouts(layouts), noted_files() as opened:
-            group = scan_file(address, **vars(options))
+            group = scan(address, options)
         if kept is not None:
             kept.put(address, opened, group)
         return group

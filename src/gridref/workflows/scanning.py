@@ -8,11 +8,10 @@ from typing import Any
 
 from gridref.errors import GridrefError
 from gridref.formats import ScanOptions, expand_files
-from gridref.formats import scan as scan_file
 from gridref.model.array import VirtualGroup
 from gridref.options import options_of, verb
 from gridref.workflows.failures import Failures
-from gridref.workflows.outcomes import RunOptions, outcomes
+from gridref.workflows.outcomes import RunOptions, outcomes, scan_described
 from gridref.workflows.reading import Sources, readable
 
 __all__ = ["Address", "Files", "Progress", "scan", "scan_each", "scan_many"]
@@ -55,7 +54,8 @@ def scan(
     SourceUnavailableError
         If the file is not there or cannot be read.
     """
-    return readable(scan_file(file, storage_options, **options), Sources(storage_options))
+    settings = ScanOptions(**options, storage_options=storage_options)
+    return readable(scan_described(file, settings), Sources(storage_options))
 
 
 @verb(RunOptions, ScanOptions, renamed={"urls": "files"})

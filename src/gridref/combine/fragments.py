@@ -1,0 +1,171 @@
+"""The fragments of an aggregation variable, put at their places and on its units.
+
+Source: CF conventions 1.13, 2.8 "Aggregation Variables".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from gridref.combine.columns import Column, Notes
+from gridref.combine.layout import Lengths, Task
+from gridref.combine.levels import Inherited, combine_columns
+from gridref.combine.options import CombineOptions, Read
+from gridref.combine.packing import PACKING_ATTRIBUTES
+from gridref.combine.placed import Placed
+from gridref.combine.report import Combination
+from gridref.combine.values import Values
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.joining import missing_array
+
+__all__ = ["Fragment", "combine_fragments"]
+
+_UNITS = ("units", "calendar")
+
+
+@dataclass(frozen=True, eq=False)
+class Fragment:
+    """A part of an aggregation variable.
+
+    Attributes
+    ----------
+    array
+        What it holds, with the dimensions of the variable, in their order.
+    corner
+        Where its first element lies along each dimension.
+    name
+        Its file, for messages.
+    """
+
+    array: VirtualArray
+    corner: tuple[int, ...]
+    name: str
+
+
+def combine_fragments(
+    path: str,
+    attrs: Mapping[str, Any],
+    shape: Sequence[int],
+    fragments: Sequence[Fragment],
+    *,
+    read: Read,
+    options: CombineOptions,
+) -> Combination:
+    """Put fragments at their places by the rules of drift; what none of them holds is missing.
+
+    Parameters
+    ----------
+    path
+        Path of the variable.
+    attrs
+        Its attributes: the fragments are brought on its units, and what one without a fill value
+        holds is told by that of the variable.
+    shape
+        Its shape.
+    fragments
+        One or more, which do not overlap.
+    read, options
+        As for `gridref.combine.combine`.
+
+    Returns
+    -------
+    Combination
+        A group with the one array, by its path.
+    """
+    first = fragments[0].array
+    arrays = [_with_defaults(fragment.array, attrs) for fragment in fragments]
+    wanted = {**arrays[0].attrs, **{name: attrs[name] for name in _UNITS if name in attrs}}
+    # The rules bring all inputs on the units of the first one, which is the variable itself.
+    reference = missing_array(
+        (0,) * first.ndim, first.dtype, dims=first.dims, fill_value=first.fill_value, attrs=wanted
+    )
+    names = ["the aggregation variable", *(fragment.name for fragment in fragments)]
+    notes = Notes(options, [VirtualGroup()] * len(names), names)
+    corners = [(0,) * first.ndim, *(fragment.corner for fragment in fragments)]
+    held = sum(fragment.array.size for fragment in fragments)
+    layout = _Whole(first.dims, corners, tuple(shape), has_gaps=held < np.prod(shape, dtype=int))
+    column = Column(path, path, range(len(names)), [reference, *arrays])
+    task = Task(layout, notes, Values(read))
+    combined, _, _ = combine_columns({path: column}, "", task, Inherited())
+    report, problems = notes.report(), tuple(notes.problems)
+    if problems or path not in combined:
+        return Combination(None, report, problems)
+    array = combined[path]
+    shown = array.replace(attrs=_shown_attributes(attrs, array.attrs))
+    return Combination(VirtualGroup({path: shown}), report)
+
+
+def _with_defaults(array: VirtualArray, attrs: Mapping[str, Any]) -> VirtualArray:
+    """A fragment that says nothing of units or missing values is as the variable says."""
+    added: dict[str, Any] = {}
+    if "units" not in array.attrs:
+        added = {name: attrs[name] for name in _UNITS if name in attrs}
+    fill = attrs.get("_FillValue")
+    declares = {"_FillValue", "missing_value"} & set(array.attrs)
+    if fill is not None and not declares and np.asarray(fill).dtype == array.dtype:
+        added["_FillValue"] = fill
+    return array.replace(attrs={**added, **array.attrs}) if added else array
+
+
+def _shown_attributes(attrs: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+    """The variable's attributes, but for those that say how stored numbers are to be read.
+
+    A variable that says a scale itself has fragments without one: their values are packed numbers.
+    """
+    told = {name: found[name] for name in (*PACKING_ATTRIBUTES, *_UNITS) if name in found}
+    return {
+        **{name: value for name, value in attrs.items() if name not in ("_FillValue", *_UNITS)},
+        **told,
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class _Whole:
+    """Every fragment at its place; the first input is the variable itself, which holds nothing."""
+
+    growing: tuple[str, ...]
+    corners: Sequence[tuple[int, ...]]
+    shape: tuple[int, ...]
+    has_gaps: bool
+    settled: Mapping[str, Collection[str]] = field(default_factory=dict)
+    repeats = False
+    each_may_be_new = False
+
+    def at_level(
+        self, columns: Mapping[str, Column], lengths: Lengths, values: Values, notes: Notes
+    ) -> _Whole:
+        """The layout itself: the variable says where fragments lie."""
+        return self
+
+    def dims_of(self, column: Column, notes: Notes) -> tuple[str, ...]:
+        """All of them."""
+        return self.growing
+
+    def with_dims(
+        self, column: Column, dims: Sequence[str], lengths: Lengths, notes: Notes
+    ) -> Column:
+        """The column: every fragment has all dimensions."""
+        return column
+
+    def arrangement(
+        self, column: Column, dims: Sequence[str], lengths: Lengths, lacking: Sequence[int]
+    ) -> _Placed:
+        """The places."""
+        corners = {
+            dim: [corner[axis] for corner in self.corners] for axis, dim in enumerate(self.growing)
+        }
+        extents = dict(zip(self.growing, self.shape, strict=True))
+        return _Placed(corners, extents, has_gaps=self.has_gaps)
+
+
+class _Placed(Placed):
+    """Fragments at their places, without the first input."""
+
+    def lay(self, column: Column, dtype: np.dtype[Any], fill: Any, *, alike: bool) -> VirtualArray:
+        """Put fragments at their places; cells that none holds are missing blocks."""
+        held = replace(column, files=column.files[1:], arrays=column.arrays[1:])
+        return super().lay(held, dtype, fill, alike=alike)
