@@ -9,6 +9,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+import tifffile
 
 import gridref
 from tests.browser.test_viewer import READY, TOLD, cells, opened, rendered
@@ -62,9 +63,78 @@ def test_pictures_are_read_from_the_files(place: tuple[Path, str], visit: Visit)
     visit.wait(f"{TOLD}.endsWith('; daily_2023-01.nc, {where}')")
 
 
-def test_what_browsers_cannot_read_is_said(place: tuple[Path, str], visit: Visit) -> None:
+def test_months_of_uneven_chunks_are_shown(place: tuple[Path, str], visit: Visit) -> None:
     site = published(place, "*.nc")
-    visit.page.goto(f"{site}/array/tas.html")
+    page = opened(visit, f"{site}/array/pr.html", "coasts=0&at0=33")
+    with h5py.File(place[0] / "data" / "daily_2023-02.nc") as file:
+        stored = file["pr"]
+        values = stored[2].astype("f8")
+        values[stored[2] == stored.attrs["_FillValue"]] = np.nan
+        values = values * stored.attrs["scale_factor"] + stored.attrs["add_offset"]
+    expected = rendered(values, np.nanmin(values), np.nanmax(values))[::-1]
+    np.testing.assert_array_equal(cells(visit, values.shape, 1), expected)
+    page.locator("#viewer-canvas").focus()
+    page.keyboard.press("ArrowRight")
+    visit.wait(f"/at time 2023-02-03 12:00:00, .*; daily_2023-02.nc, bytes/.test({TOLD})")
+
+
+VALUES = (np.arange(40 * 61) * 7919 // 64 % 256).reshape(40, 61).astype("f4")
+VALUES[:20, :10] = 0
+VALUES[20, 20] = 255
+"""Values that colours can tell, with runs and without; chunks overhang the edges."""
+BLOSC = {"blosclz": 1, "lz4": 2, "lz4hc": 0, "zlib": 1, "zstd": 2}
+"""Its formats, with how they are shuffled."""
+
+
+@pytest.fixture(scope="module")
+def in_many_codecs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a site whose arrays, named by their codecs, hold `VALUES`."""
+    import hdf5plugin
+
+    filters = {
+        "zlib": {"compression": "gzip", "shuffle": True, "fletcher32": True},
+        "zstd": hdf5plugin.Zstd(),
+        "lz4": hdf5plugin.LZ4(nbytes=512),
+        "bitshuffle": hdf5plugin.Bitshuffle(cname="none"),
+        "bitshuffle-lz4": hdf5plugin.Bitshuffle(nelems=64),
+        "bitshuffle-zstd": hdf5plugin.Bitshuffle(cname="zstd"),
+        **{
+            f"blosc-{name}": hdf5plugin.Blosc(cname=name, shuffle=shuffle)
+            for name, shuffle in BLOSC.items()
+        },
+        "lzf": {"compression": "lzf"},
+        "plain": {},
+    }  # fmt: skip
+    folder = tmp_path_factory.mktemp("codecs")
+    (folder / "www").mkdir()
+    with h5py.File(folder / "www/codecs.h5", "w") as file:
+        for name, options in filters.items():
+            chunks = {} if name == "plain" else {"chunks": (24, 31)}
+            file.create_dataset(name, data=VALUES, **chunks, **options)
+        big = np.tile(VALUES, (3, 2000)).astype("i8")
+        file.create_dataset("large", data=big, chunks=(24, 200), compression="lzf")
+    with nginx_serving(folder / "www", folder) as url:
+        gridref.build([folder / "www/codecs.h5"], folder / "codecs.gridref")
+        moved = {f"{folder}/www/": f"{url}/"}
+        site = folder / "www/site"
+        gridref.publish(folder / "codecs.gridref", site, base_url=f"{url}/site", prefixes=moved)
+        yield f"{url}/site"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["zlib", "zstd", "lz4", "bitshuffle", "bitshuffle-lz4", "bitshuffle-zstd", "lzf", "plain"]
+    + [f"blosc-{name}" for name in BLOSC],
+)
+def test_codecs_are_decoded_in_the_browser(in_many_codecs: str, visit: Visit, name: str) -> None:
+    opened(visit, f"{in_many_codecs}/array/{name}.html")
+    shown = cells(visit, VALUES.shape, None)
+    np.testing.assert_array_equal(shown, rendered(VALUES.astype("f8"), 0, 255))
+
+
+def test_what_browsers_cannot_read_is_said(in_many_codecs: str, visit: Visit) -> None:
+    visit.page.goto(f"{in_many_codecs}/array/large.html")
+    assert visit.page.get_by_text("gridref.hdf5_lzf is not among those").count() == 1
     assert visit.page.get_by_text("gridref serve shows them").count() == 1
     assert visit.page.evaluate(READY) is None
     inline = "const s = document.createElement('script'); s.text = 'window.ran = 1';"
@@ -82,3 +152,57 @@ def test_a_source_that_is_gone_is_said(place: tuple[Path, str], visit: Visit) ->
     visit.wait(f"{READY} == 'failed'")
     assert "daily_2023-01.nc" in visit.page.locator("#viewer").text_content()
     visit.problems.clear()  # of the browser itself: status 404
+
+
+JPEG = {
+    "grey": {"photometric": "minisblack"},
+    "rgb": {"photometric": "rgb"},
+    "ycbcr": {"photometric": "ycbcr", "subsampling": (1, 1)},
+    "subsampled": {"photometric": "ycbcr", "subsampling": (2, 2)},
+}
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
+    """A folder that nginx serves, with images, and the address of their sites."""
+    y, x = np.mgrid[:80, :100]
+    smooth = np.stack([2 * x + y // 4, 255 - 3 * y, (x * y) // 32], -1).astype("u1")
+    noise = np.random.default_rng(2).integers(0, 256, smooth.shape, "u1")
+    folder = tmp_path_factory.mktemp("images")
+    www = folder / "www"
+    www.mkdir()
+    for name, options in JPEG.items():
+        shown = smooth[..., 0] if name == "grey" else smooth
+        tifffile.imwrite(www / f"{name}.tif", shown, compression="jpeg", tile=(32, 48), **options)
+    others = {
+        "strips": {"compression": "jpeg", "rowsperstrip": 32, "photometric": "rgb"},
+        "predictor": {"compression": "deflate", "predictor": True, "tile": (32, 48)},
+    }
+    for name, options in others.items():
+        tifffile.imwrite(www / f"{name}.tif", noise, **options)
+    with nginx_serving(www, folder) as url:
+        for file in www.glob("*.tif"):
+            gridref.build([file], folder / f"{file.stem}.gridref")
+            gridref.publish(
+                folder / f"{file.stem}.gridref",
+                www / file.stem,
+                base_url=f"{url}/{file.stem}",
+                prefixes={f"{www}/": f"{url}/"},
+            )
+        yield www, url
+
+
+@pytest.mark.parametrize("name", [*JPEG, "strips", "predictor"])
+def test_images_are_decoded_in_the_browser(
+    images: tuple[Path, str], visit: Visit, name: str
+) -> None:
+    www, url = images
+    page = opened(visit, f"{url}/{name}/array/image.html")
+    values = tifffile.imread(www / f"{name}.tif")
+    if values.ndim == 2:
+        expected = rendered(values.astype("f8"), values.min(), values.max())
+        np.testing.assert_array_equal(cells(visit, values.shape, None), expected)
+    else:
+        shown = cells(visit, values.shape[:2], None)[..., :3]
+        np.testing.assert_array_equal(shown, values)
+    assert page.get_by_text("Your browser decodes the JPEG").count() == (name != "predictor")

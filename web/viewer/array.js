@@ -1,10 +1,14 @@
-// An array of a portable view: planes, series and coordinates out of chunks that zarrita.js reads.
+// An array of a portable view, or of a published site: planes, series and coordinates out of its chunks.
+import "./codecs/index.js";
 import * as zarr from "zarrita";
 import { Coordinate, Meaning } from "./meaning.js";
 
 function opened(store, path) {
-  const root = zarr.root(store.under(path));
-  return store.version === 2 ? zarr.open.v2(root, { kind: "array" }) : zarr.open.v3(root, { kind: "array" });
+  return store.array?.(path) ?? zarr.open.v3(zarr.root(store.under(path)), { kind: "array" });
+}
+
+function read(array, selection) {
+  return array.read?.(selection) ?? zarr.get(array, selection);
 }
 
 export class ShownArray {
@@ -31,7 +35,7 @@ export class ShownArray {
   }
 
   async value(at) {
-    return zarr.get(this.array, at);
+    return read(this.array, at);
   }
 
   // Values along some axes, at one place along the others: C order in the order of `axes`.
@@ -41,7 +45,7 @@ export class ShownArray {
       const [start, stop] = windows[axis] ?? [0, length];
       return zarr.slice(start, stop);
     });
-    const { data: stored, shape, stride } = await zarr.get(this.array, selection);
+    const { data: stored, shape, stride } = await read(this.array, selection);
     const data = "get" in stored ? Array.from(stored) : stored; // of booleans and texts
     const order = [...axes].sort((a, b) => a - b);
     const steps = axes.map((axis) => stride[order.indexOf(axis)]);
@@ -75,6 +79,6 @@ export async function coordinateOf(store, path, most) {
   const array = await opened(store, path);
   if (array.shape.length !== 1 || array.shape[0] > most || array.dtype === "string") return null;
   const meaning = new Meaning(array.attrs, array.dtype);
-  const { data } = await zarr.get(array);
+  const { data } = await read(array, [zarr.slice(0, array.shape[0])]);
   return new Coordinate(array.attrs, Float64Array.from(data, (stored) => meaning.of(stored)));
 }

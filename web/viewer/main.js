@@ -5,8 +5,9 @@ import { drawCoasts } from "./coast.js";
 import { choice, drawn, element } from "./dom.js";
 import { plotted } from "./plot.js";
 import { preview } from "./preview.js";
+import { PublishedStore } from "./published.js";
 import { readState, writeState } from "./state.js";
-import { ReferenceStore, Store } from "./store.js";
+import { Store } from "./store.js";
 
 const MOST_ALONG = 2048; // of larger planes a window is shown
 const MOST_LABELS = 1_000_000;
@@ -40,8 +41,8 @@ class Viewer {
   }
 
   async start() {
-    const { view, references } = this.place.dataset;
-    this.store = references ? await ReferenceStore.open(references) : new Store(view);
+    const { view, chunks } = this.place.dataset;
+    this.store = chunks ? new PublishedStore(chunks) : new Store(view);
     const asked = readState();
     const number = this.levels.length > 1 ? this.wholeLevel() : 0;
     await this.open(asked.level in this.levels ? Number(asked.level) : number);
@@ -516,10 +517,7 @@ class Viewer {
   }
 
   async placeOf(at) {
-    if (this.store.placeOf) {
-      const { chunks } = this.array.array;
-      return this.store.placeOf(this.path, at.map((each, axis) => Math.floor(each / chunks[axis])));
-    }
+    if (this.store.placeOf) return this.store.placeOf(this.path, at);
     const path = this.path.split("/").map(encodeURIComponent).join("/");
     const response = await fetch(`${this.place.dataset.places}/${path}?at=${at}`, { headers: { accept: "application/json" } });
     return response.json();

@@ -67,63 +67,20 @@ async function reason(response) {
   }
 }
 
-// Keys that kerchunk references say where to find: inline, or byte ranges that are read from the
-// sources themselves. Source: fsspec's reference specification, version 1.
-export class ReferenceStore {
-  static async open(address) {
-    const response = await fetch(address);
-    if (!response.ok) throw new Error(`the references: status ${response.status}`);
-    return new ReferenceStore((await response.json()).refs);
-  }
-
-  constructor(references, prefix = "") {
-    this.references = references;
-    this.prefix = prefix;
-    this.version = 2;
-  }
-
-  under(path) {
-    return new ReferenceStore(this.references, `${path}/`);
-  }
-
-  async get(key, { signal } = {}) {
-    const reference = this.references[this.prefix + key.slice(1)];
-    if (reference === undefined) return undefined; // a missing chunk: it reads as fill value
-    if (typeof reference === "string") return inline(reference);
-    if (!Array.isArray(reference)) return new TextEncoder().encode(JSON.stringify(reference));
-    return ranged(...reference, signal);
-  }
-
-  // Where the chunk at some coords lies, as the server tells it.
-  placeOf(path, coords) {
-    const reference = this.references[`${path}/${coords.join(".")}`] ?? this.references[`${path}/${coords.join("/")}`];
-    if (!Array.isArray(reference)) return { state: reference === undefined ? "missing" : "inline" };
-    const [url, offset = 0, length = 0] = reference;
-    return { state: "range", source: nameOf(url), offset, length };
-  }
-}
-
-function nameOf(url) {
+export function nameOf(url) {
   return url.split(/[?#]/)[0].split("/").at(-1);
 }
 
-function inline(text) {
-  if (!text.startsWith("base64:")) return new TextEncoder().encode(text);
-  return Uint8Array.from(atob(text.slice(7)), (character) => character.charCodeAt(0));
-}
-
-async function ranged(url, offset, length, signal) {
-  const isWhole = length === undefined;
-  const headers = isWhole ? {} : { range: `bytes=${offset}-${offset + length - 1}` };
-  const response = await fetch(url, { headers, signal }).catch(() => {
+// Bytes of a file on any server that lets this page read.
+export async function fetchedRange(url, offset, length) {
+  const response = await fetch(url, { headers: { range: `bytes=${offset}-${offset + length - 1}` } }).catch(() => {
     throw new Error(`${nameOf(url)}: its server is away, or does not let this page read (CORS)`);
   });
-  if (response.status !== (isWhole ? 200 : 206)) {
+  if (response.status !== 206 && response.status !== 200) {
     throw new Error(`${nameOf(url)}, bytes ${offset} to ${offset + length}: status ${response.status}`);
   }
   const bytes = new Uint8Array(await response.arrayBuffer());
-  if (!isWhole && bytes.length !== length) {
-    throw new Error(`${nameOf(url)}: ${bytes.length} bytes where ${length} were asked for`);
-  }
-  return bytes;
+  const found = response.status === 200 ? bytes.slice(offset, offset + length) : bytes; // a server without ranges
+  if (found.length !== length) throw new Error(`${nameOf(url)}: ${found.length} bytes where ${length} were asked for`);
+  return found;
 }

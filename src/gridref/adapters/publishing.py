@@ -97,7 +97,7 @@ def publish(
     write_catalog(group, place / f"{name}.gridref")
     left_out = _described(group, place, f"{base}/{name}.gridref", reader)
     written = [file for file in (REFERENCES, ITEM) if file not in left_out]
-    for path, content in StaticSite(name, group, base, left_out, found).files():
+    for path, content in StaticSite(name, group, base, left_out, found, reader.read).files():
         file = place / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)

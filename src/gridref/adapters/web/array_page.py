@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import asdict
 
 from gridref.adapters.describing import human_bytes
 from gridref.adapters.picture import MOST_ALONG, ChunkMap, chunks_along, stored_edges
 from gridref.adapters.web.assets import VIEWER, asset
 from gridref.adapters.web.catalog_page import sizes_in_words
+from gridref.adapters.web.chunk_files import ChunkFiles
 from gridref.adapters.web.chunk_map import MapAxes
 from gridref.adapters.web.frame import attributes_section, page, pairs, section, table
 from gridref.adapters.web.levels import levels
 from gridref.adapters.web.links import Links
 from gridref.adapters.web.markup import Content, Markup, tag
 from gridref.adapters.web.snippets import Snippet, snippets
-from gridref.errors import GridrefError
+from gridref.errors import GridrefError, NotRepresentableError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.serve.views import ArrayView
 from gridref.typing import Int64Array
@@ -74,8 +75,7 @@ def static_array_page(
     path: str,
     group: VirtualGroup,
     shown: Sequence[Snippet],
-    references: str | None,
-    why_not: str,
+    tables: Mapping[str, ChunkFiles | NotRepresentableError],
 ) -> bytes:
     """The page of an array without a server behind it: nothing is asked for.
 
@@ -89,22 +89,16 @@ def static_array_page(
         The catalog's root group.
     shown
         How to open it.
-    references
-        Address of kerchunk references, by which the viewer reads the sources; None if there are
-        none.
-    why_not
-        Why there are none.
+    tables
+        Of each array by path where its chunks lie, by which the viewer reads the sources, or why
+        browsers cannot read them.
     """
     array = group[path]
     assert isinstance(array, VirtualArray)
-    told = f"Browsers cannot read them from the files: {why_not}. gridref serve shows them."
-    values: Content = section("Values", tag("p", told))
-    if references is not None:
-        values = _viewer(group, path, data_references=references)
     size = human_bytes(array.nbytes)
     body: Sequence[Content] = (
         tag("p", tag("code", sizes_in_words(array)), ", ", size, class_="lead"),
-        values,
+        _published_viewer(links, path, group, tables),
         opening(shown),
         _dimensions(array),
         attributes_section(array.attrs),
@@ -112,6 +106,24 @@ def static_array_page(
         _encodings(array),
     )
     return page(path, links, *body, scripts=("copy.js", *_viewer_scripts()))
+
+
+def _published_viewer(
+    links: Links,
+    path: str,
+    group: VirtualGroup,
+    tables: Mapping[str, ChunkFiles | NotRepresentableError],
+) -> Content:
+    table = tables[path]
+    if not isinstance(table, ChunkFiles):
+        told = (
+            f"Browsers cannot read them from the files: {table.reason}. gridref serve shows them."
+        )
+        return section("Values", tag("p", told))
+    there = [name for name, each in tables.items() if isinstance(each, ChunkFiles)]
+    viewer = _viewer(group, path, there, data_chunks=f"{links.root}chunks")
+    told = "Your browser decodes the JPEG images itself: values may be off by a level or two."
+    return viewer if table.is_exact else [viewer, tag("p", told)]
 
 
 def _served_viewer(
@@ -123,12 +135,17 @@ def _served_viewer(
     return _viewer(group, path, data_view=f"{home}/portable", data_places=f"{home}/place")
 
 
-def _viewer(group: VirtualGroup, path: str, **where: str) -> Content:
-    """Where the viewer goes; `where` says what it reads."""
+def _viewer(
+    group: VirtualGroup, path: str, there: Container[str] | None = None, **where: str
+) -> Content:
+    """Where the viewer goes; `where` says what it reads, and `there` which arrays it finds."""
     if asset(VIEWER) is None:
         told = "This copy of gridref was installed without the viewer: make assets builds it."
         return section("Values", tag("p", told))
-    shown = json.dumps([asdict(level) for level in levels(group, path)])
+    found = levels(group, path)
+    if there is not None:
+        found = [level.among(there) for level in found if level.path in there]
+    shown = json.dumps([asdict(level) for level in found])
     waiting = tag("p", "Reading …", role="status")
     place = tag("div", waiting, id="viewer", data_levels=shown, **where)
     return section("Values", tag("noscript", tag("p", "A script draws them.")), place)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import count, takewhile
 from typing import Any
 
@@ -40,6 +40,11 @@ class Level:
         assert isinstance(array, VirtualArray)
         labels = tuple(_coordinate(group, path, dim) for dim in array.dims)
         return cls(path, array.shape, array.dims, labels)
+
+    def among(self, paths: Container[str]) -> Level:
+        """It with only those coordinates that are there."""
+        found = (path if path in paths else None for path in self.coordinates)
+        return replace(self, coordinates=tuple(found))
 
 
 def levels(group: VirtualGroup, path: str) -> list[Level]:

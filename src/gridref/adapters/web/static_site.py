@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 from urllib.parse import quote
+
+from numpy.typing import NDArray
 
 from gridref.adapters.web.array_page import opening, static_array_page
 from gridref.adapters.web.assets import VIEWER, asset
 from gridref.adapters.web.catalog_page import catalog_page
+from gridref.adapters.web.chunk_files import ChunkFiles, chunk_files
 from gridref.adapters.web.extent import Extent
 from gridref.adapters.web.frame import section
 from gridref.adapters.web.links import Links
 from gridref.adapters.web.markup import Content, tag
 from gridref.adapters.web.snippets import Snippet
 from gridref.catalog import CatalogGroup
+from gridref.errors import NotRepresentableError
+from gridref.model.array import VirtualArray
 from gridref.model.source_policy import common_folders
 from gridref.serve.names import IN_ADDRESSES, with_shown_names
 
@@ -83,6 +88,8 @@ class StaticSite:
         Which of `REFERENCES` and `ITEM` there are not, and why.
     extents
         What the catalog extends over.
+    read
+        Reads all values of an array: of small ones that browsers cannot read themselves.
     """
 
     name: str
@@ -90,6 +97,7 @@ class StaticSite:
     base_url: str
     left_out: Mapping[str, str]
     extents: tuple[Extent, ...]
+    read: Callable[[VirtualArray], NDArray[Any]]
 
     def files(self) -> Iterator[tuple[str, bytes]]:
         """Path and content of each file, one after the other."""
@@ -102,14 +110,21 @@ class StaticSite:
         links = _StaticLinks("", self.base_url)
         more = (opening(self._snippets("")), self._described())
         yield "index.html", catalog_page(links, self.name, group, self.catalog, {}, None, *more)
-        why_not = self.left_out.get(REFERENCES, "their names cannot stand in addresses")
-        has_references = REFERENCES not in self.left_out and group is self.catalog
-        for real_path, path in zip(self.catalog.all_arrays(), group.all_arrays(), strict=True):
+        tables = {path: self._table(array) for path, array in group.all_arrays().items()}
+        for path, table in tables.items():
+            if isinstance(table, ChunkFiles):
+                yield f"chunks/{path}.json", table.document
+                yield f"chunks/{path}.bin", table.records
+        for real_path, path in zip(self.catalog.all_arrays(), tables, strict=True):
             links = _StaticLinks("../" * (path.count("/") + 1), self.base_url)
-            references = f"{links.root}{REFERENCES}" if has_references else None
-            shown = self._snippets(real_path)
-            page = static_array_page(links, path, group, shown, references, why_not)
+            page = static_array_page(links, path, group, self._snippets(real_path), tables)
             yield f"array/{path}.html", page
+
+    def _table(self, array: VirtualArray) -> ChunkFiles | NotRepresentableError:
+        try:
+            return chunk_files(array, self.read)
+        except NotRepresentableError as error:
+            return error
 
     def _described(self) -> Content:
         """Where other programs find the catalog described, or why they do not."""
