@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from gridref.workflows.forecasts import forecast as forecast
     from gridref.workflows.inspecting import Inspection as Inspection
     from gridref.workflows.inspecting import inspect as inspect
+    from gridref.workflows.inventory import files_from as files_from
     from gridref.workflows.layout import Layout as Layout
     from gridref.workflows.outcomes import RunOptions as RunOptions
     from gridref.workflows.scanning import scan as scan
@@ -74,6 +75,7 @@ _HOMES = {
     "concat": "gridref.workflows.combining",
     "diff": "gridref.workflows.comparing",
     "explain": "gridref.workflows.building",
+    "files_from": "gridref.workflows.inventory",
     "forecast": "gridref.workflows.forecasts",
     "inspect": "gridref.workflows.inspecting",
     "mosaic": "gridref.workflows.combining",
@@ -121,6 +123,7 @@ __all__ = [
     "diff",
     "errors",
     "explain",
+    "files_from",
     "forecast",
     "inspect",
     "mosaic",

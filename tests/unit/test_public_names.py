@@ -57,6 +57,7 @@ def test_public_names() -> None:
         "diff",
         "errors",
         "explain",
+        "files_from",
         "forecast",
         "inspect",
         "mosaic",

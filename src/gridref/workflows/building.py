@@ -224,7 +224,9 @@ class Job:
         storage_options = self.scanning.storage_options
         layout, files = with_inventory(self.layout, files, storage_options)
         if layout is not self.layout:
-            return replace(self, layout=replace(layout, inventory=None)).run(files, progress)
+            return replace(self, layout=replace(layout, inventory=None, asset=None)).run(
+                files, progress
+            )
         tree = nested_urls(files, storage_options) if self.layout.combine == "nested" else []
         ordered = flat(tree) or self.layout.ordered(expand_files(files, storage_options))
         failures = Failures(self.options)

@@ -1,19 +1,20 @@
-"""Tables that list files and say labels of each: CSV, intake-esm, Parquet, data frames."""
+"""Tables that list files and say labels of each, and listings that are nothing but that."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, Self
 
 from gridref.errors import InvalidRequestError, Place
 from gridref.io import absolute_url, beside, options_for
 from gridref.workflows.layout import Layout
+from gridref.workflows.listings import is_table, read_lines, read_listing
 
-__all__ = ["Inventory", "with_inventory"]
+__all__ = ["Inventory", "files_from", "with_inventory"]
 
 _FILE_COLUMNS = ("path", "file", "uri", "url", "href", "filename", "location", "assets")
 """Columns that may hold addresses, where the table does not say which does."""
@@ -38,34 +39,44 @@ class Inventory:
     columns: Mapping[str, Sequence[Any]]
 
     @classmethod
-    def of(cls, table: Any, storage_options: Mapping[str, Any] | None) -> Self:
+    def of(
+        cls,
+        table: Any,
+        storage_options: Mapping[str, Any] | None,
+        asset: str | Sequence[str] | None = None,
+    ) -> Self:
         """Read a table.
 
         Parameters
         ----------
         table
-            A data frame; or the address of a CSV file, of the JSON document of an intake-esm
-            collection (ESM collection specification, version 0.1), or of a Parquet file like
-            stac-geoparquet's. Relative addresses in it are relative to its folder.
+            A data frame, or the address of what `read_listing` reads. Relative addresses in it are
+            relative to its folder.
         storage_options
             As for `gridref.build`.
+        asset
+            Keys of the assets that are taken of each STAC item.
 
         Raises
         ------
         InvalidRequestError
             If it cannot be read, or has no column of addresses.
         """
+        keys = [asset] if isinstance(asset, str) else list(asset or ())
         if not isinstance(table, str | os.PathLike):
-            return cls._of_frame(table, "the table", "", None)
+            return cls._of_frame(table, "the table", "", None, keys)
         url = absolute_url(table)
         try:
-            frame, column = _frame(url, options_for(url, storage_options))
+            frame, column = read_listing(url, options_for(url, storage_options))
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InvalidRequestError(f"inventory= cannot be read: {error}", Place(url)) from error
-        return cls._of_frame(frame, url, url, column)
+            told = f"it has no {error}" if isinstance(error, KeyError) else error
+            raise InvalidRequestError(f"the listing cannot be read: {told}", Place(url)) from error
+        return cls._of_frame(frame, url, url, column, keys)
 
     @classmethod
-    def _of_frame(cls, frame: Any, name: str, url: str, column: str | None) -> Self:
+    def _of_frame(
+        cls, frame: Any, name: str, url: str, column: str | None, asset: Sequence[str]
+    ) -> Self:
         held = list(map(str, frame.columns))
         column = column or next((known for known in _FILE_COLUMNS if known in held), None)
         if column not in held:
@@ -73,9 +84,16 @@ class Inventory:
                 f"inventory={name!r} has no column of addresses, like {', '.join(_FILE_COLUMNS)}:"
                 f" there are {', '.join(held)}"
             )
-        texts = [_address(value, name) for value in frame[column]]
+        found = [_addresses(value, name, asset) for value in frame[column]]
+        texts = [text for row in found for text in row.values()]
         files = tuple(absolute_url(beside(url, text) if url else text) for text in texts)
-        others = {other: list(frame[other]) for other in held if other != column}
+        others: dict[str, list[Any]] = {
+            other: [value for value, row in zip(frame[other], found, strict=True) for _ in row]
+            for other in held
+            if other != column
+        }
+        if any(key for row in found for key in row):
+            others.setdefault("asset", [key for row in found for key in row])
         return cls(name, files, others)
 
     def label(self, column: str) -> Callable[[str], Any]:
@@ -103,38 +121,23 @@ def _listed(values: Mapping[str, Any], name: str, file: str) -> Any:
     return values[address]
 
 
-def _frame(url: str, options: Mapping[str, Any] | None) -> tuple[Any, str | None]:
-    """A data frame, and its column of addresses where a document says it."""
-    import fsspec
-    import pandas as pd
-
-    given = dict(options or {})
-    if url.endswith(".json"):
-        with fsspec.open(url, "rb", **given) as file:
-            document = json.load(file)
-        column = str(document["assets"]["column_name"])
-        if "catalog_dict" in document:
-            return pd.DataFrame(document["catalog_dict"]), column
-        return _frame(beside(url, document["catalog_file"]), options)[0], column
-    compression = "gzip" if url.endswith(".gz") else None
-    with fsspec.open(url, "rb", compression=compression, **given) as file:
-        if url.endswith("parquet"):
-            return pd.read_parquet(file), None
-        return pd.read_csv(file, dtype=str, keep_default_na=False), None
-
-
-def _address(value: Any, name: str) -> str:
-    """An address, or that of the one asset of a STAC item."""
+def _addresses(value: Any, name: str, asset: Sequence[str]) -> dict[str, str]:
+    """An address, or those of the assets of a STAC item, by the keys of these."""
     if not isinstance(value, Mapping):
-        return str(value)
-    assets = {key: asset for key, asset in value.items() if isinstance(asset, Mapping)}
-    chosen = assets.get("data") or (next(iter(assets.values())) if len(assets) == 1 else None)
-    if chosen is None or "href" not in chosen:
+        return {"": str(value)}
+    assets = {key: held["href"] for key, held in value.items() if _has_address(held)}
+    chosen = asset or (["data"] if "data" in assets else [*assets] if len(assets) == 1 else [])
+    missing = [key for key in chosen if key not in assets]
+    if missing or not chosen:
+        what = f"without the asset {missing[0]!r}" if missing else "of several assets: say which"
         raise InvalidRequestError(
-            f"inventory={name!r} has items of several assets, none of them 'data': give a table"
-            " with a column of addresses"
+            f"inventory={name!r} has items {what}, asset=...; there are {', '.join(assets)}"
         )
-    return str(chosen["href"])
+    return {key: str(assets[key]) for key in chosen}
+
+
+def _has_address(asset: Any) -> bool:
+    return isinstance(asset, Mapping) and asset.get("href") is not None
 
 
 def _plain(value: Any) -> Any:
@@ -156,7 +159,7 @@ def with_inventory(
     """
     if layout.inventory is None:
         return layout, files
-    table = Inventory.of(layout.inventory, storage_options)
+    table = Inventory.of(layout.inventory, storage_options, layout.asset)
     chosen = [] if isinstance(files, str | os.PathLike) else list(files)
     asked = {} if callable(layout.labels) else dict(layout.labels or {})
     sources: dict[str, Any] = {
@@ -168,3 +171,52 @@ def with_inventory(
     labels = layout.labels if callable(layout.labels) else sources or None
     known = files if isinstance(files, str | os.PathLike) else chosen or list(table.files)
     return replace(layout, labels=labels), known
+
+
+def files_from(
+    listing: Any,
+    *,
+    asset: str | Sequence[str] | None = None,
+    match: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> list[str]:
+    """The files that a listing names, for any call that takes files.
+
+    Parameters
+    ----------
+    listing
+        A text of one address a line; a CSV or Parquet table (stac-geoparquet too) or a data frame
+        with a column of addresses; or a JSON document: the manifest of an S3 Inventory, a STAC item
+        collection, an intake-esm collection. Of an S3 Inventory the data files are taken that are
+        there now, by their suffix: no former versions and no deleted objects.
+    asset
+        Keys of the assets that are taken of each STAC item; by default ``"data"``, or the only one.
+    match
+        Only addresses like this: ``"*/2020/*.nc"``.
+    storage_options
+        Options of fsspec's filesystem of the listing, or of several by protocol.
+
+    Returns
+    -------
+    list of str
+        In the order of the listing, each once.
+
+    Raises
+    ------
+    InvalidRequestError
+        If it cannot be read, lists a part only, or no file at all.
+    SourceChangedError
+        If a file of an S3 Inventory is not the one that its manifest describes.
+    """
+    if isinstance(listing, str | os.PathLike) and not is_table(url := absolute_url(listing)):
+        try:
+            found = read_lines(url, options_for(url, storage_options))
+        except (OSError, ValueError) as error:
+            raise InvalidRequestError(f"the listing cannot be read: {error}", Place(url)) from error
+    else:
+        found = list(Inventory.of(listing, storage_options, asset).files)
+    chosen = [file for file in dict.fromkeys(found) if match is None or fnmatchcase(file, match)]
+    if not chosen:
+        what = f", of {len(found)}, is like {match}" if match and found else " is listed"
+        raise InvalidRequestError(f"no file{what} in {listing}")
+    return chosen

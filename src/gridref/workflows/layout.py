@@ -68,8 +68,12 @@ class Layout:
         such.
     inventory
         A table that lists the files, which need no naming then, and says labels of them: a data
-        frame, a CSV file, the JSON document of an intake-esm collection, or a Parquet file like
-        stac-geoparquet's. Columns that are called like dimensions are their labels.
+        frame, a CSV file, a Parquet file like stac-geoparquet's, or the JSON document of an
+        intake-esm collection, a STAC item collection or an S3 Inventory. Columns that are called
+        like dimensions are their labels.
+    asset
+        Keys of the assets that are taken of each STAC item of the inventory; by default ``"data"``,
+        or the only one. The column ``asset`` says which a file is.
     mosaic
         Lay the files out by their georeferencing: beside each other for each label that `pattern`
         finds, like a date or a band; what the field ``{variable}`` finds names the file's variable.
@@ -105,6 +109,7 @@ class Layout:
     pattern_of: str | None = None
     labels: Labels | None = None
     inventory: Any = None
+    asset: str | Sequence[str] | None = None
     mosaic: bool = False
     layout: Literal["ragged", "padded", "plate"] | None = None
     yes: bool = False
@@ -132,6 +137,8 @@ class Layout:
         if self.in_groups and self.combine == "nested":
             raise InvalidRequestError("lists of lists of files are not told apart into groups")
         check_labels(self.labels)
+        if self.asset is not None and self.inventory is None:
+            raise InvalidRequestError("asset= is of STAC items: name them, inventory='items.json'")
         if self.pattern_of and not self.pattern:
             raise InvalidRequestError("an attribute to find labels in needs their pattern")
 

@@ -40,18 +40,17 @@ from gridref.adapters.cli.growing import (
 )
 from gridref.adapters.cli.importing import import_command
 from gridref.adapters.cli.inspect import inspect_command
+from gridref.adapters.cli.listed import FilesFrom, Match, all_files
 from gridref.adapters.cli.moving import publish_command, relocate_command
 from gridref.adapters.cli.options import (
     BUILD_OPTIONS,
     VIEW_OPTIONS,
     Allowed,
     Catalog,
-    FilesFrom,
     Quiet,
     Snapshot,
     SomeFiles,
     StorageOptions,
-    all_files,
     parse_options,
     takes,
 )
@@ -162,6 +161,7 @@ def build(
         bool, typer.Option("--verify", help="Compare a sample with the original reader.")
     ] = False,
     files_from: FilesFrom = None,
+    match: Match = None,
     quiet: Quiet = False,
     **options: Any,
 ) -> None:
@@ -181,6 +181,8 @@ def build(
 
         gridref build --files-from files.txt --concat-dim time -o cube.gridref --work ~/scans
 
+        gridref build --files-from items.json --asset B04 --mosaic -o map.gridref
+
         gridref build lst_*.tif --stack time --pattern '{time:%Y%m%d}' -o lst.gridref
 
         gridref build data/*.nc --pattern '{model}_{member:d}_{time:%Y%m}.nc' -o models.gridref
@@ -198,7 +200,7 @@ def build(
     if skip_unsupported:
         options.setdefault("on_unsupported", "skip")
     console = Console(stderr=True)
-    chosen = all_files(files, files_from, options.get("inventory"))
+    chosen = all_files(files, files_from, match, options)
     with ScanProgress(console, quiet) as progress:
         group = build_catalog(
             chosen, address, progress=progress, **{"n_processes": None, **options}
@@ -354,6 +356,7 @@ def plan(
     files: SomeFiles = None,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
     files_from: FilesFrom = None,
+    match: Match = None,
     quiet: Quiet = False,
     **options: Any,
 ) -> None:
@@ -374,7 +377,7 @@ def plan(
     from gridref.adapters.cli.plan import print_plan
     from gridref.workflows.building import plan as plan_files
 
-    chosen = all_files(files, files_from, options.get("inventory"))
+    chosen = all_files(files, files_from, match, options)
     with ScanProgress(Console(stderr=True), quiet) as progress:
         combination = plan_files(chosen, progress=progress, **{"n_processes": None, **options})
     failed = _told_failed(Console(stderr=True), combination.failed)

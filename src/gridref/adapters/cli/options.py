@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,12 +25,10 @@ __all__ = [
     "Allowed",
     "Catalog",
     "Files",
-    "FilesFrom",
     "Quiet",
     "Snapshot",
     "SomeFiles",
     "StorageOptions",
-    "all_files",
     "parse_lengths",
     "parse_options",
     "parse_shards",
@@ -47,43 +44,6 @@ SomeFiles = Annotated[
     list[str] | None,
     typer.Argument(help="Files, URLs, globs or directories.", show_default=False),
 ]
-FilesFrom = Annotated[
-    str | None,
-    typer.Option(
-        "--files-from",
-        metavar="FILE",
-        help="Also take the files that stand in a text file, one a line; - is standard input.",
-        show_default=False,
-    ),
-]
-
-
-def all_files(
-    files: list[str] | None, files_from: str | None, inventory: str | None = None
-) -> list[str]:
-    """The files of a command line, and those of a list; empty lines of that are left out.
-
-    With an inventory, there may be none.
-
-    Raises
-    ------
-    InvalidRequestError
-        If there are none, or the list cannot be read.
-    """
-    listed: list[str] = []
-    try:
-        if files_from == "-":
-            listed = sys.stdin.read().splitlines()
-        elif files_from is not None:
-            listed = Path(files_from).read_text("utf-8", "surrogateescape").splitlines()
-    except OSError as error:
-        raise InvalidRequestError(f"--files-from {files_from}: {error.strerror}") from error
-    found = [*(files or []), *(line for line in listed if line.strip())]
-    if not found and inventory is None:
-        raise InvalidRequestError("name files, or a list of them: --files-from FILE")
-    return found
-
-
 Catalog = Annotated[
     str, typer.Argument(help="Address of a catalog: a path or URL.", show_default=False)
 ]
@@ -143,9 +103,16 @@ BUILD_OPTIONS: Mapping[str, Any] = {
     ),
     "pattern_of": _text("Attribute to find labels in, not file names: TIFFTAG_DATETIME.", _LAYOUT),
     "inventory": _text(
-        "Table of the files, whose columns are labels: CSV, intake-esm (JSON), Parquet.",
+        "Table of the files, whose columns are labels: CSV, Parquet, JSON (intake-esm, STAC items,"
+        " S3 Inventory).",
         _LAYOUT,
         metavar="TABLE",
+    ),
+    "asset": _option(
+        list[str],
+        "Asset that is taken of each STAC item of --inventory or --files-from; repeatable.",
+        _LAYOUT,
+        metavar="KEY",
     ),
     "labels": _text(
         "Where other labels come from: member=attribute:realization_index,run=variable:init,"

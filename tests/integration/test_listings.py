@@ -1,0 +1,232 @@
+"""Files that are listed: S3 Inventory, STAC items, tables and texts, in Python and as commands."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import numpy as np
+import pandas as pd
+import pystac
+import pytest
+import xarray as xr
+from typer.testing import CliRunner
+
+import gridref
+from gridref.adapters.cli import app
+from gridref.errors import GridrefError, InvalidRequestError, SourceChangedError
+from tests.s3_server import BUCKET, Bucket, s3_bucket
+
+SCHEMA = "Bucket, Key, VersionId, IsLatest, IsDeleteMarker, Size"
+KEYS = ["data/day 1+a.nc", "data/day 2.nc"]
+LISTED = [f"s3://{BUCKET}/{key}" for key in KEYS]
+MANIFEST = f"s3://{BUCKET}/inventory/archive/all/2026-01-01T00-00Z/manifest.json"
+
+
+@pytest.fixture(scope="module")
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
+    with s3_bucket() as bucket:
+        for number, key in enumerate(KEYS):
+            path = tmp_path_factory.mktemp("s3") / "a.nc"
+            xr.Dataset(
+                {"t": ("time", np.arange(3.0))}, {"time": np.arange(3) + 3 * number}
+            ).to_netcdf(path)
+            bucket.put(key, path.read_bytes())
+        yield bucket
+
+
+def rows() -> list[list[str]]:
+    """Every version of every object, the way S3 lists a versioned bucket."""
+    return [
+        [BUCKET, KEYS[0], "v2", "true", "false", "9"],
+        [BUCKET, KEYS[0], "v1", "false", "false", "8"],
+        [BUCKET, "data/gone.nc", "v9", "true", "true", ""],
+        [BUCKET, "data/", "v3", "true", "false", "0"],
+        [BUCKET, "data/readme.txt", "v4", "true", "false", "7"],
+        [BUCKET, KEYS[1], "v5", "true", "false", "9"],
+    ]
+
+
+def inventory_parts(form: str, folder: Path) -> list[tuple[str, bytes]]:
+    """The files of an inventory, two rows and four."""
+    parts = []
+    for number, some in enumerate((rows()[:2], rows()[2:])):
+        if form == "CSV":
+            lines = [[r[0], quote(r[1], safe="/").replace("%20", "+"), *r[2:]] for r in some]
+            text = "\n".join(",".join(f'"{value}"' for value in line) for line in lines) + "\n"
+            parts.append((f"{number}.csv.gz", gzip.compress(text.encode())))
+            continue
+        names = ["bucket", "key", "version_id", "is_latest", "is_delete_marker", "size"]
+        frame = pd.DataFrame(some, columns=names)
+        for name in names[3:5]:
+            frame[name] = frame[name] == "true"
+        frame.to_parquet(folder / "part.parquet")
+        parts.append((f"{number}.parquet", (folder / "part.parquet").read_bytes()))
+    return parts
+
+
+def manifest(form: str, parts: list[tuple[str, bytes]]) -> bytes:
+    document = {
+        "sourceBucket": BUCKET,
+        "destinationBucket": f"arn:aws:s3:::{BUCKET}",
+        "version": "2016-11-30",
+        "fileFormat": form,
+        "fileSchema": SCHEMA if form == "CSV" else "message s3.inventory { ... }",
+        "files": [
+            {
+                "key": f"inventory/archive/all/data/{name}",
+                "size": len(data),
+                "MD5checksum": hashlib.md5(data).hexdigest(),
+            }
+            for name, data in parts
+        ],
+    }
+    return json.dumps(document).encode()
+
+
+@pytest.mark.parametrize("form", ["CSV", "Parquet"])
+def test_an_inventory_on_its_server(bucket: Bucket, tmp_path: Path, form: str) -> None:
+    parts = inventory_parts(form, tmp_path)
+    for name, data in parts:
+        bucket.put(f"inventory/archive/all/data/{name}", data)
+    bucket.put(MANIFEST.removeprefix(f"s3://{BUCKET}/"), manifest(form, parts))
+    assert gridref.files_from(MANIFEST, storage_options=bucket.options) == LISTED
+    catalog = tmp_path / "cube.gridref"
+    group = gridref.build([], catalog, "time", inventory=MANIFEST, storage_options=bucket.options)
+    assert group["t"].shape == (6,)
+    chosen = gridref.files_from(MANIFEST, match="*/day 2*", storage_options=bucket.options)
+    assert chosen == LISTED[1:]
+
+
+@pytest.mark.parametrize("form", ["CSV", "Parquet"])
+def test_a_copied_inventory_and_files_that_are_no_more_its_own(tmp_path: Path, form: str) -> None:
+    parts = inventory_parts(form, tmp_path)
+    folder = tmp_path / "all"
+    for name, data in parts:
+        (folder / "data").mkdir(parents=True, exist_ok=True)
+        (folder / "data" / name).write_bytes(data)
+    (folder / "2026").mkdir()
+    (folder / "2026" / "manifest.json").write_bytes(manifest(form, parts))
+    assert gridref.files_from(folder / "2026" / "manifest.json") == LISTED
+    (folder / "data" / parts[1][0]).write_bytes(parts[1][1][:-1])
+    with pytest.raises(SourceChangedError, match="MD5"):
+        gridref.files_from(folder / "2026" / "manifest.json")
+    (folder / "data" / parts[1][0]).unlink()
+    with pytest.raises(InvalidRequestError, match="not there"):
+        gridref.files_from(folder / "2026" / "manifest.json")
+    orc = manifest("ORC", parts)
+    (folder / "2026" / "manifest.json").write_bytes(orc)
+    with pytest.raises(InvalidRequestError, match="CSV and Parquet"):
+        gridref.files_from(folder / "2026" / "manifest.json")
+
+
+@pytest.fixture
+def items(tmp_path: Path) -> tuple[Path, list[Path]]:
+    """An item collection as pystac saves it, and its files: two bands of each of two days."""
+    found, paths = [], []
+    for number in range(2):
+        when = pd.Timestamp("2020-01-01", tz="UTC") + pd.Timedelta(days=number)
+        item = pystac.Item(f"day{number}", None, None, when.to_pydatetime(), {"run": number})
+        for band in ("red", "nir"):
+            path = tmp_path / f"{band}{number}.nc"
+            xr.Dataset({"v": ("x", np.full(4, 10.0 * number + (band == "red")))}).to_netcdf(path)
+            item.add_asset(band, pystac.Asset(path.name))
+            paths.append(path)
+        item.add_asset("thumbnail", pystac.Asset("thumbnail.png"))
+        found.append(item)
+    document = pystac.ItemCollection(found).to_dict()
+    (tmp_path / "items.json").write_text(json.dumps(document))
+    return tmp_path / "items.json", paths
+
+
+def test_assets_of_stac_items_by_name(items: tuple[Path, list[Path]], tmp_path: Path) -> None:
+    listing, paths = items
+    assert gridref.files_from(listing, asset="red") == list(map(str, paths[::2]))
+    assert gridref.files_from(listing, asset=["red", "nir"]) == list(map(str, paths))
+    table = tmp_path / "items.parquet"
+    frame = pd.DataFrame(json.loads(listing.read_text())["features"])
+    frame[["id", "assets"]].to_parquet(table)
+    assert gridref.files_from(table, asset="nir") == list(map(str, paths[1::2]))
+
+
+def test_properties_and_assets_are_labels(items: tuple[Path, list[Path]], tmp_path: Path) -> None:
+    gridref.build(
+        [],
+        tmp_path / "cube.gridref",
+        inventory=items[0],
+        asset=["red", "nir"],
+        labels={"time": "column:datetime", "band": "column:asset"},
+    )
+    with xr.open_dataset(tmp_path / "cube.gridref") as ds:
+        assert ds["band"].values.tolist() == ["nir", "red"]
+        assert ds["time"].values.astype("M8[D]").tolist() == [
+            np.datetime64("2020-01-01").item(), np.datetime64("2020-01-02").item()
+        ]  # fmt: skip
+        assert ds["v"].isel(x=0).values.tolist() == [[0.0, 1.0], [10.0, 11.0]]
+
+
+def test_on_the_command_line(items: tuple[Path, list[Path]], tmp_path: Path) -> None:
+    catalog = str(tmp_path / "cube.gridref")
+    listed = ["--files-from", str(items[0]), "--asset", "red", "--asset", "nir"]
+    how = ["--match", "*red*", "--stack", "run", "--pattern", "red{run:d}.nc", "-o", catalog]
+    done = CliRunner().invoke(app, ["build", *listed, *how])
+    assert done.exit_code == 0, (done.output, done.exception)
+    with xr.open_dataset(catalog) as ds:
+        assert ds["v"].isel(x=0).values.tolist() == [1.0, 11.0]
+    by_table = ["--inventory", str(items[0]), "--asset", "nir", "--stack", "run"]
+    done = CliRunner().invoke(app, ["plan", *by_table, "--pattern", "nir{run:d}.nc", "--json"])
+    assert done.exit_code == 0, (done.output, done.exception)
+
+
+def test_what_listings_lack_is_told(items: tuple[Path, list[Path]], tmp_path: Path) -> None:
+    listing = items[0]
+    with pytest.raises(InvalidRequestError, match=r"without the asset 'blue'.*red, nir"):
+        gridref.files_from(listing, asset="blue")
+    with pytest.raises(InvalidRequestError, match="say which"):
+        gridref.files_from(listing)
+    with pytest.raises(InvalidRequestError, match="no file, of 2, is like"):
+        gridref.files_from(listing, asset="red", match="*.tif")
+    document = json.loads(listing.read_text())
+    document["links"] = [{"rel": "next", "href": "https://example.org/search?page=2"}]
+    (tmp_path / "page.json").write_text(json.dumps(document))
+    with pytest.raises(InvalidRequestError, match="one page of several"):
+        gridref.files_from(tmp_path / "page.json", asset="red")
+    with pytest.raises(InvalidRequestError, match="inventory="):
+        gridref.plan(items[1], asset="red")
+
+
+BAD: list[bytes] = [
+    b"",
+    b"[]",
+    b"{}",
+    b"null",
+    b"\xff\xfe",
+    b'{"assets": []}',
+    b'{"fileSchema": 1}',
+    b'{"fileSchema": "Key", "fileFormat": "CSV", "files": [{"key": "a"}]}',
+    b'{"fileSchema": "Key", "fileFormat": "CSV", "files": []}',
+    b'{"type": "FeatureCollection"}',
+    b'{"type": "FeatureCollection", "features": [{}]}',
+    b'{"type": "FeatureCollection", "features": 1}',
+    b'{"type": "FeatureCollection", "features": [{"id": 1, "assets": 7}]}',
+]
+
+
+@pytest.mark.parametrize("number", range(len(BAD)))
+def test_documents_that_are_something_else_end_in_errors_of_ours(
+    tmp_path: Path, number: int
+) -> None:
+    (tmp_path / "x.json").write_bytes(BAD[number])
+    with pytest.raises(GridrefError, match=r"x\.json"):
+        gridref.files_from(tmp_path / "x.json")
+
+
+def test_texts(tmp_path: Path) -> None:
+    (tmp_path / "list.txt").write_text("b.nc\n\n  a.nc \nb.nc\n")
+    assert gridref.files_from(tmp_path / "list.txt") == ["b.nc", "a.nc"]
+    with pytest.raises(InvalidRequestError, match="cannot be read"):
+        gridref.files_from(tmp_path / "none.txt")
