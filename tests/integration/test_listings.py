@@ -169,6 +169,22 @@ def test_properties_and_assets_are_labels(items: tuple[Path, list[Path]], tmp_pa
         assert ds["v"].isel(x=0).values.tolist() == [[0.0, 1.0], [10.0, 11.0]]
 
 
+def test_a_data_frame_of_items_is_no_part_of_what_is_kept(
+    items: tuple[Path, list[Path]], tmp_path: Path
+) -> None:
+    frame = pd.DataFrame(
+        [
+            {"run": n, "assets": {"nir": {"href": str(path)}}}
+            for n, path in enumerate(items[1][1::2])
+        ]
+    )
+    catalog = tmp_path / "cube.gridref"
+    gridref.build([], catalog, "run", inventory=frame[:1], asset="nir")
+    gridref.open_catalog(catalog).append(items[1][3], labels={"run": "constant:1"})
+    with xr.open_dataset(catalog) as ds:
+        assert ds["v"].isel(x=0).values.tolist() == [0.0, 10.0]
+
+
 def test_on_the_command_line(items: tuple[Path, list[Path]], tmp_path: Path) -> None:
     catalog = str(tmp_path / "cube.gridref")
     listed = ["--files-from", str(items[0]), "--asset", "red", "--asset", "nir"]

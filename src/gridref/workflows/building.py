@@ -265,6 +265,8 @@ def _recipe(options: Mapping[str, Any]) -> dict[str, Any]:
             with suppress(TypeError, ValueError):
                 if name not in ACCESS and plain is not None:
                     kept[name] = json.loads(json.dumps(plain, allow_nan=False))
+    if "inventory" not in kept:  # it was a data frame
+        kept.pop("asset", None)
     return kept
 
 
