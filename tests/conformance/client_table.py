@@ -25,9 +25,9 @@ VISITORS = """\
 
 The server answers to `localhost`, to the address that it listens at, and to the names of
 `--allow-host` (also behind a proxy); asked under another name it says 421, and without exactly
-one `Host` field 400. Clients in web pages, like zarrita.js, may read from any page, but on the
-loopback device only from those of `--allow-origin`: else any page could read a server on its
-visitor's machine. `*` allows all.
+one `Host` field 400. Clients in web pages, like zarrita.js, may read only from pages of the
+server itself and of the origins that `--allow-origin` names: else any page could read a server
+that its visitor reaches. `*` allows all.
 
 Names of arrays and groups become parts of addresses. fsspec's HTTP filesystem, with which
 zarr-python reads, cuts them at `#` and `?` and takes `%20` for a space; so these characters, and

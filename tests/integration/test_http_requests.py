@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gzip
 import json
@@ -243,6 +244,22 @@ def test_web_pages_may_read_where_they_are_allowed(cube):
             response = httpx.get(f"{url}/m/native/zarr.json", headers=origin)
             assert response.headers.get("access-control-allow-origin") == told
             assert ("Origin" in response.headers.get("vary", "")) == (allowed != ["*"])
+
+
+def test_no_page_of_others_may_read_unless_it_is_named():
+    app = create_app({"m": VirtualGroup({})})
+
+    async def asked() -> httpx.Response:
+        transport = httpx.ASGITransport(app)  # as one that listens at a public address
+        async with httpx.AsyncClient(
+            transport=transport, base_url="http://192.0.2.7:8000"
+        ) as client:
+            origin = {"Origin": "https://example.org"}
+            return await client.get("/m/portable/zarr.json", headers=origin)
+
+    response = asyncio.run(asked())
+    assert response.status_code == 200
+    assert not [name for name in response.headers if name.startswith("access-control")]
 
 
 def test_browsers_get_what_they_need_to_know():

@@ -23,7 +23,7 @@ AllowedOrigins = Annotated[
     typer.Option(
         metavar="ORIGIN",
         help="Let web pages of this origin read, like https://example.org; repeatable,"
-        " * for all. Default: all, but none on the loopback device.",
+        " * for all. Default: none but the server's own pages.",
     ),
 ]
 
@@ -65,7 +65,7 @@ def serve_command(
         workers=workers,
         allow=(*(allow or ()), *(allow_source or ())) or None,
         allow_host=allow_host or (),
-        allow_origin=allow_origin,
+        allow_origin=allow_origin or (),
         max_age=max_age,
         access_log=access_log,
         on_ready=lambda url: typer.echo(f"Serving on {url} (stop with Ctrl+C)", err=True),

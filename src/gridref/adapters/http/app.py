@@ -62,7 +62,7 @@ def create_app(
     storage_options: Mapping[str, Any] | None = None,
     allow: Allow = None,
     allow_host: Iterable[str] = (),
-    allow_origin: Iterable[str] | None = None,
+    allow_origin: Iterable[str] = (),
     max_age: int = 0,
     reload_seconds: float = 2.0,
     access_log: bool = True,
@@ -84,7 +84,7 @@ def create_app(
         address at which a request arrives; ``"*"`` allows any.
     allow_origin
         Origins of web pages that may read, like ``https://example.org``; ``"*"`` allows all. By
-        default all may, but none on the loopback device.
+        default none but the server's own pages.
     max_age
         Seconds for which clients may take an answer as fresh; 0 has them ask whether it changed.
     reload_seconds

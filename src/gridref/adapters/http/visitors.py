@@ -1,8 +1,8 @@
 """Whom a server answers: under which names it may be asked, and which web pages may read from it.
 
 A web page anywhere may send requests to servers on its visitor's machine, and a name of its own
-may lead there (DNS rebinding). So a server answers to the names that it knows only, and on the
-loopback device no page may read what it says unless it was named.
+may lead there (DNS rebinding). So a server answers to the names that it knows only, and no page of
+another origin may read what it says unless that origin was named.
 """
 
 from __future__ import annotations
@@ -29,19 +29,18 @@ class Visitors:
         Names that requests may use in ``Host``, besides those of the loopback device and the
         address at which they arrived; ``"*"`` allows all.
     origins
-        Origins of web pages that may read, like ``https://example.org``; ``"*"`` allows all. None
-        allows all but on the loopback device, where none is allowed.
+        Origins of web pages that may read, like ``https://example.org``; ``"*"`` allows all.
     """
 
     hosts: frozenset[str] = frozenset()
-    origins: frozenset[str] | None = None
+    origins: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, hosts: Iterable[str] = (), origins: Iterable[str] | None = None) -> Visitors:
+    def of(cls, hosts: Iterable[str] = (), origins: Iterable[str] = ()) -> Visitors:
         """From what users write."""
         return cls(
             frozenset(host.lower().strip("[]") for host in hosts),
-            None if origins is None else frozenset(origin.rstrip("/") for origin in origins),
+            frozenset(origin.rstrip("/") for origin in origins),
         )
 
     def refusal(self, scope: Mapping[str, Any]) -> tuple[int, str] | None:
@@ -61,17 +60,14 @@ class Visitors:
 
     def headers(self, scope: Mapping[str, Any]) -> tuple[tuple[bytes, bytes], ...]:
         """What lets web pages read a response; nothing where they may not."""
-        allowed = self.origins
-        if allowed is None:
-            allowed = frozenset() if _is_loopback(_address(scope)) else frozenset({"*"})
-        if not allowed:
+        if not self.origins:
             return ()
         exposed = (b"access-control-expose-headers", _EXPOSED)
-        if "*" in allowed:
+        if "*" in self.origins:
             return ((b"access-control-allow-origin", b"*"), exposed)
         origin = dict(scope["headers"]).get(b"origin", b"")
         vary = (b"vary", b"Origin")
-        if origin.decode("latin-1") not in allowed:
+        if origin.decode("latin-1") not in self.origins:
             return (vary,)
         return ((b"access-control-allow-origin", origin), exposed, vary)
 
