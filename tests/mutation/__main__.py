@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.mutation.mutants import Mutant, mutants_of
-from tests.mutation.runner import SOURCE, Runner
+from tests.mutation.runner import SOURCE, Runner, source_of
 
 EQUIVALENT = Path(__file__).with_name("equivalent.toml")
 TESTS = [
@@ -79,7 +79,8 @@ def choose(package: str, options: argparse.Namespace) -> list[Mutant]:
 
 def all_mutants(package: str) -> Iterator[Mutant]:
     for path in sorted((SOURCE / package).rglob("*.py")):
-        yield from mutants_of(path.relative_to(SOURCE).as_posix(), path.read_text())
+        name = path.relative_to(SOURCE).as_posix()
+        yield from mutants_of(name, source_of(name))
 
 
 def known() -> set[tuple[str, str, str]]:

@@ -18,6 +18,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from types import CodeType, FunctionType
 
@@ -26,12 +27,18 @@ import pytest
 import gridref
 from tests.mutation.mutants import Mutant, mutated_code
 
-__all__ = ["SOURCE", "Outcome", "Runner"]
+__all__ = ["SOURCE", "Outcome", "Runner", "source_of"]
 
 SOURCE = Path(gridref.__file__).parent
 _LEAST_SECONDS = 30
 _TIMES_AS_LONG = 10
 _TOOL = 4  # of sys.monitoring: one that no known tool takes
+
+
+@cache
+def source_of(path: str) -> str:
+    """Text of a module as it was when first asked for: files may be edited under a run."""
+    return (SOURCE / path).read_text()
 
 
 @dataclass(frozen=True)
@@ -177,7 +184,7 @@ def _outcome(
 ) -> Outcome | None:
     """Run a mutant; None if its code cannot be put in."""
     path = SOURCE / mutant.path
-    code = mutated_code(mutant, path.read_text(), str(path))
+    code = mutated_code(mutant, source_of(mutant.path), str(path))
     functions = [function for code, function in _codes() if _is_of(code, mutant, path)]
     if code is None or not functions:
         return None

@@ -30,12 +30,29 @@ def resolve_dtype(column: Column, notes: Notes) -> np.dtype[Any] | None:
 
 
 def _common(dtypes: list[np.dtype[Any]]) -> np.dtype[Any] | None:
+    if len(dtypes) == 1:
+        return dtypes[0]
+    names = {dtype.names for dtype in dtypes}
+    if names != {None}:
+        return _common_compound(dtypes) if len(names) == 1 else None
     kinds = {dtype.kind for dtype in dtypes}
     if not (kinds <= set("biufc") or (len(kinds) == 1 and kinds <= set("SUmM"))):
         return None
     if "b" in kinds and len(kinds) > 1:
         return None
     return np.result_type(*dtypes)
+
+
+def _common_compound(dtypes: list[np.dtype[Any]]) -> np.dtype[Any] | None:
+    """Member by member: strings, for example, are as wide as the longest of each file."""
+    members = []
+    for name in dtypes[0].names or ():
+        parts = [dtype[name] for dtype in dtypes]
+        common = _common(list(dict.fromkeys(part.base for part in parts)))
+        if common is None or len({part.shape for part in parts}) > 1:
+            return None
+        members.append((name, common, parts[0].shape))
+    return np.dtype(members)
 
 
 def _holds(wide: np.dtype[Any], narrow: np.dtype[Any]) -> bool:

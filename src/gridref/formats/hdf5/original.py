@@ -363,6 +363,8 @@ def _values(dataset: Any, element: ElementType, inside: Any) -> NDArray[Any]:
         references = np.asarray(dataset[inside], object)
         paths = [_referenced_path(item, dataset.file.id) for item in references.reshape(-1)]
         return np.array(paths, element.dtype).reshape(references.shape)
+    if element.form is Form.MIXED:
+        return _with_bytes(np.asarray(dataset[inside]), dataset.file.id)
     if element.dtype.kind == "V" and element.dtype.names is None:
         # Opaque elements: h5py's own type for them lacks the tag, so that HDF5 would not convert.
         opaque = np.zeros(dataset.shape, element.dtype)
@@ -372,6 +374,27 @@ def _values(dataset: Any, element: ElementType, inside: Any) -> NDArray[Any]:
         return chosen
     values = np.asarray(dataset[inside])
     return values if element.dtype.kind == "V" else values.astype(element.dtype)
+
+
+def _with_bytes(values: NDArray[Any], fid: Any) -> NDArray[Any]:
+    """Compounds whose strings are bytes as wide as the longest, and references are their paths."""
+    if values.dtype.names is not None:
+        columns = {name: _with_bytes(values[name], fid) for name in values.dtype.names}
+        n_own = values.ndim
+        dtype = [(name, part.dtype, part.shape[n_own:]) for name, part in columns.items()]
+        compounds = np.empty(values.shape, dtype)
+        for name, part in columns.items():
+            compounds[name] = part
+        return compounds
+    if not values.dtype.hasobject:
+        return values
+    texts = [
+        item
+        if isinstance(item, bytes)
+        else _referenced_path(item, fid).encode("utf-8", "surrogateescape")
+        for item in values.reshape(-1)
+    ]
+    return np.array(texts, bytes).reshape(values.shape)
 
 
 def _referenced_path(reference: Any, fid: Any) -> str:

@@ -10,14 +10,17 @@ from dataclasses import dataclass
 
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.format.btree_v2 import records_of
+from gridref.formats.hdf5.format.filter_pipeline import Filter, read_filters, unfiltered
 from gridref.formats.hdf5.format.superblock import FieldCursor, Hdf5Bytes
 
 __all__ = ["FractalHeap"]
 
 _WHAT = "the fractal heap"
 _MANAGED, _HUGE, _TINY = 0, 1, 2
-_HUGE_RECORD = 1
+_HUGE_RECORD, _FILTERED_HUGE_RECORD = 1, 2
 _CHECKSUM_BYTES = 4
+_MASK_BYTES = 4
+_MAX_FILTERED_BYTES = 1 << 26
 _MAX_DIRECT_BYTES = 1 << 31
 _MOST_TINY_SHORT = 17
 _MAX_NESTED = 64
@@ -88,14 +91,16 @@ class FractalHeap:
     SourceFormatError
         If the header is corrupt.
     UnsupportedFeatureError
-        If its blocks are filtered.
+        If a filter of its blocks cannot be decoded.
     """
 
     def __init__(self, file: Hdf5Bytes, address: int) -> None:
         self._file = file
         self._address = address
         self._blocks: dict[int, bytes] = {}
-        self._huge: dict[int, tuple[int, int]] | None = None
+        self._huge: dict[int, bytes] | None = None
+        self._filters: tuple[Filter, ...] = ()
+        self._filtered: dict[int, tuple[int, int]] = {}  # stored size and mask, by address
         self._n_left = _ALWAYS_USED_BYTES + _MOST_USES_OF_A_BYTE * file.end_address
         cursor = _read_header(file, address)
         length_bytes = file.length_bytes
@@ -112,7 +117,8 @@ class FractalHeap:
         self._check(cursor)
         self._length_bytes = -(-min(max_direct, max_managed).bit_length() // 8)
         if n_filter_bytes:
-            raise UnsupportedFeatureError(f"{_WHAT} is filtered", cursor.place)
+            self._filtered[self._root] = cursor.take(length_bytes), cursor.take(_MASK_BYTES)
+            self._filters = read_filters(cursor.take_bytes(n_filter_bytes))
 
     def _check(self, cursor: FieldCursor) -> None:
         """Raise if what the header says cannot be."""
@@ -173,39 +179,49 @@ class FractalHeap:
 
     def _huge_object(self, heap_id: bytes) -> bytes:
         """An object that lies in the file on its own."""
-        file = self._file
-        if self.id_bytes > file.offset_bytes + file.length_bytes:
-            cursor = FieldCursor(heap_id[1:], "an id of " + _WHAT, file.place(self._address))
-            address, length = cursor.take(file.offset_bytes), cursor.take(file.length_bytes)
+        file, n_bytes = self._file, self._huge_bytes
+        if self.id_bytes > n_bytes:
+            fields = heap_id[1 : 1 + n_bytes]
         else:
             key = int.from_bytes(heap_id[1:9], "little")
-            extent = self._huge_places().get(key)
-            if extent is None:
+            fields = self._huge_fields().get(key, b"")
+            if not fields:
                 raise self._error(f"has no huge object {key}")
-            address, length = extent
-        return file.read(address, length, "a huge object of " + _WHAT)
+        cursor = FieldCursor(fields, "an id of " + _WHAT, file.place(self._address))
+        address, length = cursor.take(file.offset_bytes), cursor.take(file.length_bytes)
+        data = file.read(address, length, "a huge object of " + _WHAT)
+        if not self._filters:
+            return data
+        return self._unfiltered(data, cursor.take(_MASK_BYTES), cursor.take(file.length_bytes))
 
-    def _huge_places(self) -> dict[int, tuple[int, int]]:
+    @property
+    def _huge_bytes(self) -> int:
+        """Size of a huge object's address and length; if filtered, of mask and true size, too."""
+        file = self._file
+        more = _MASK_BYTES + file.length_bytes if self._filters else 0
+        return file.offset_bytes + file.length_bytes + more
+
+    def _huge_fields(self) -> dict[int, bytes]:
         if self._huge is None:
-            file = self._file
-            address_bytes, length_bytes = file.offset_bytes, file.length_bytes
+            file, n_bytes = self._file, self._huge_bytes
             if self._huge_index == file.undefined_address:
                 raise self._error("has no index of huge objects")
             records = records_of(
                 file,
                 self._huge_index,
                 "the index of huge objects",
-                record_type=_HUGE_RECORD,
-                record_bytes=address_bytes + 2 * length_bytes,
+                record_type=_FILTERED_HUGE_RECORD if self._filters else _HUGE_RECORD,
+                record_bytes=n_bytes + file.length_bytes,
             )
             self._huge = {
-                int.from_bytes(record[address_bytes + length_bytes :], "little"): (
-                    int.from_bytes(record[:address_bytes], "little"),
-                    int.from_bytes(record[address_bytes:][:length_bytes], "little"),
-                )
-                for record in records
+                int.from_bytes(record[n_bytes:], "little"): record[:n_bytes] for record in records
             }
         return self._huge
+
+    def _unfiltered(self, data: bytes, mask: int, n_bytes: int) -> bytes:
+        if n_bytes > _MAX_FILTERED_BYTES:
+            raise self._error(f"has {n_bytes} filtered bytes in one piece")
+        return unfiltered(data, self._filters, mask, n_bytes)
 
     def _managed(self, offset: int, length: int) -> bytes:
         """An object in a direct block."""
@@ -236,22 +252,29 @@ class FractalHeap:
 
     def _child(self, address: int, n_rows: int, offset: int, number: int) -> int:
         """Address of a block that an indirect block lists."""
-        file = self._file
+        file, sizes = self._file, self._sizes
+        more = file.length_bytes + _MASK_BYTES if self._filters else 0  # of each direct block
+        n_direct = sizes.n_direct_rows * sizes.width
         if address not in self._blocks:
-            head = 5 + file.offset_bytes + self._sizes.offset_bytes
-            n_bytes = head + n_rows * self._sizes.width * file.offset_bytes + _CHECKSUM_BYTES
+            n_children = n_rows * sizes.width
+            n_bytes = 5 + file.offset_bytes + sizes.offset_bytes + _CHECKSUM_BYTES
+            n_bytes += n_children * file.offset_bytes + min(n_direct, n_children) * more
             cursor = file.read_checked(address, n_bytes, "an indirect block of " + _WHAT)
             self._expect_head(cursor, b"FHIB", offset)
             self._blocks[address] = cursor.data[cursor.position :]
-        start = number * file.offset_bytes
-        child = self._blocks[address][start : start + file.offset_bytes]
-        return int.from_bytes(child, "little")
+        start = number * file.offset_bytes + min(n_direct, number) * more
+        fields = self._blocks[address][start : start + file.offset_bytes + more]
+        child = int.from_bytes(fields[: file.offset_bytes], "little")
+        if more and number < n_direct:
+            size, mask = fields[file.offset_bytes : -_MASK_BYTES], fields[-_MASK_BYTES:]
+            self._filtered[child] = int.from_bytes(size, "little"), int.from_bytes(mask, "little")
+        return child
 
     def _direct(self, address: int, n_bytes: int, offset: int) -> bytes:
         file = self._file
         if address not in self._blocks:
             structure = "a block of " + _WHAT
-            data = file.read(address, n_bytes, structure)
+            data = self._direct_bytes(address, n_bytes, structure)
             cursor = FieldCursor(data, structure, file.place(address, n_bytes))
             self._expect_head(cursor, b"FHDB", offset)
             if self._has_checksums:
@@ -261,6 +284,12 @@ class FractalHeap:
                 file.verified(blank + data[at : at + _CHECKSUM_BYTES], address, structure)
             self._blocks[address] = data
         return self._blocks[address]
+
+    def _direct_bytes(self, address: int, n_bytes: int, structure: str) -> bytes:
+        if not self._filters:
+            return self._file.read(address, n_bytes, structure)
+        length, mask = self._filtered[address]
+        return self._unfiltered(self._file.read(address, length, structure), mask, n_bytes)
 
     def _expect_head(self, cursor: FieldCursor, signature: bytes, offset: int) -> None:
         """What direct and indirect blocks begin with."""

@@ -99,7 +99,7 @@ def read_links(file: Hdf5Bytes, header: ObjectHeader) -> GroupLinks:
     SourceFormatError
         If they are corrupt.
     UnsupportedFeatureError
-        If they lie in a heap that is filtered.
+        If they lie in a heap with a filter that cannot be decoded.
     """
     info = header.first(_LINK_INFO)
     tracked = False

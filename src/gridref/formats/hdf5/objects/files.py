@@ -13,9 +13,9 @@ from gridref.errors import (
     ScanError,
     SourceFormatError,
     SourceUnavailableError,
-    UnsupportedFeatureError,
 )
 from gridref.formats.hdf5.format.block_reader import BlockReader
+from gridref.formats.hdf5.format.cache_image import with_cache_image
 from gridref.formats.hdf5.format.global_heap import GlobalHeap
 from gridref.formats.hdf5.format.links import GroupLinks, Link, LinkKind, read_links
 from gridref.formats.hdf5.format.object_header import ObjectHeader, read_header
@@ -79,8 +79,7 @@ class OpenFile:
         self._members: dict[int, dict[bytes, Link]] = {}
         self._external: dict[bytes, OpenFile | None] = {}
         self.reader = BlockReader(scan_file)
-        self.bytes: Hdf5Bytes = read_superblock(self.reader)
-        _check_extension(self.bytes)
+        self.bytes: Hdf5Bytes = _with_extension(read_superblock(self.reader))
         self.shared = SharedMessages(self.bytes)
         self._files[_true_name(scan_file.name)] = self
 
@@ -251,29 +250,23 @@ def _true_name(url: str) -> str:
     return os.path.realpath(url) if is_local(url) else url
 
 
-def _check_extension(file: Hdf5Bytes) -> None:
-    """Raise if a file has an extension that says it must be read in another way.
+def _with_extension(file: Hdf5Bytes) -> Hdf5Bytes:
+    """The file as its superblock extension, if it has one, says it is to be read.
 
-    Source: HDF5 File Format Specification v3, II.C "Superblock Extension", IV.A.2.u "Driver Info",
-    and HDF5 1.10 on, "Metadata Cache Image".
+    Source: HDF5 File Format Specification v3, II.C "Superblock Extension", IV.A.2.u "Driver Info".
 
     Raises
     ------
     SourceFormatError
         If the extension is corrupt.
     UnsupportedFeatureError
-        If the file is one of several parts, or keeps an image of the library's cache, in which
-        metadata may be newer than in its place.
+        If the file is one of several parts.
     """
     if file.extension is None:
-        return
+        return file
     header = read_header(file, file.extension)
     driver = header.first(_DRIVER)
     if driver is not None:
         check_driver(driver.data[1:9])
     image = header.first(_CACHE_IMAGE)
-    if image is not None:
-        raise UnsupportedFeatureError(
-            "the file keeps an image of HDF5's metadata cache; write it again with h5repack",
-            file.place(image.address, len(image.data)),
-        )
+    return file if image is None else with_cache_image(file, image)

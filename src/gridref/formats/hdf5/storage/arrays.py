@@ -20,6 +20,7 @@ from gridref.formats.hdf5.storage.fill import fill_value
 from gridref.formats.hdf5.storage.inline import inline_converted, inline_texts
 from gridref.formats.hdf5.storage.layouts import Stored, stored_chunks
 from gridref.formats.hdf5.storage.ragged import ROW_SIZE, ragged_arrays
+from gridref.formats.hdf5.storage.records import inline_records
 from gridref.formats.hdf5.storage.vds import virtual_blocks
 from gridref.formats.options import ScanOptions
 from gridref.model.array import VirtualArray
@@ -154,11 +155,16 @@ def _scan(
     dataset: DatasetNode, element: ElementType, options: ScanOptions, sources: _Sources
 ) -> ScannedArray:
     shape = (dataset.shape or ()) + element.subshape
-    fill = fill_value(dataset, element)
     layout = _layout(dataset)
     if isinstance(layout, VirtualLayout):
+        fill = fill_value(dataset, element)
         return _virtual(dataset, element, layout, fill, options, sources)
-    content = _content(dataset, element, layout, options)
+    if element.form is Form.MIXED:
+        stored, fill = inline_records(dataset, element, layout, options)
+        element, content = replace(element, dtype=fill.dtype), _Content(stored, element.reason)
+    else:
+        fill = fill_value(dataset, element)
+        content = _content(dataset, element, layout, options)
     names = [f"axis_{axis}" for axis in range(len(shape))]
     if content.stored is None or 0 in shape:
         array = missing_array(shape, element.dtype, dims=names, fill_value=fill)
@@ -203,7 +209,7 @@ def _virtual(
 def _content(
     dataset: DatasetNode, element: ElementType, layout: DataLayout, options: ScanOptions
 ) -> _Content:
-    if element.form in (Form.RAGGED, Form.MIXED):  # the former is a source of a virtual dataset
+    if element.form is Form.RAGGED:  # a source of a virtual dataset
         raise UnsupportedFeatureError(f"{element.reason} have no Zarr dtype")
     if 0 in (dataset.shape or ()):
         return _Content(None)

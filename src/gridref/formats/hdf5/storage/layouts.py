@@ -12,12 +12,12 @@ from gridref.formats.hdf5.format.data_layout import (
     DataLayout,
     VirtualLayout,
 )
+from gridref.formats.hdf5.format.filter_pipeline import filter_codecs, read_filters
 from gridref.formats.hdf5.objects.dtypes import ElementType
 from gridref.formats.hdf5.objects.tree import DatasetNode
 from gridref.formats.hdf5.storage.chunk_index import ChunkTable, walk_chunks
 from gridref.formats.hdf5.storage.contiguous import contiguous_chunks
 from gridref.formats.hdf5.storage.external import external_chunks, external_files
-from gridref.formats.hdf5.storage.filters import filter_codecs, read_filters
 from gridref.formats.options import ScanOptions
 from gridref.model.encoding import Codec, Encoding, shared_encoding
 from gridref.model.manifest import ChunkManifest, ChunkState
@@ -27,6 +27,7 @@ __all__ = ["MAX_CHUNKS", "Stored", "one_chunk", "refuse_if_large", "stored_chunk
 MAX_CHUNKS = 1 << 27
 """Most chunks of a dataset: a bound on memory where a file declares absurd extents."""
 
+_FILTER_PIPELINE = 0x0B
 _ALWAYS_LISTED, _ROWS_A_STORED_CHUNK = 1 << 24, 64
 
 Stored = tuple[Encoding, ChunkManifest]
@@ -57,7 +58,8 @@ def stored_chunks(
 
 
 def _chunked(dataset: DatasetNode, element: ElementType, layout: ChunkedLayout) -> Stored | None:
-    filters = read_filters(dataset.file.shared, dataset.messages)
+    shared, messages = dataset.file.shared, dataset.messages
+    filters = shared.decoded(messages, _FILTER_PIPELINE, read_filters) or ()
     codecs = filter_codecs(filters)
     element_bytes = math.prod(element.subshape) * element.itemsize
     if layout.element_bytes != element_bytes:

@@ -17,6 +17,7 @@ from gridref.errors import ScanError, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.format.data_layout import data_layout_of
 from gridref.formats.hdf5.format.dataspace import Dataspace, read_dataspace
 from gridref.formats.hdf5.format.datatype_message import read_datatype
+from gridref.formats.hdf5.format.filter_pipeline import filter_codecs, read_filters
 from gridref.formats.hdf5.format.object_header import HeaderMessage
 from gridref.formats.hdf5.format.shared_messages import SharedMessages
 from gridref.formats.hdf5.format.superblock import Hdf5Bytes
@@ -26,7 +27,6 @@ from gridref.formats.hdf5.objects.paths import Location, find_object
 from gridref.formats.hdf5.objects.tree import DatasetNode, dataset_node
 from gridref.formats.hdf5.storage.external import external_files
 from gridref.formats.hdf5.storage.fill import fill_value, stored_fill
-from gridref.formats.hdf5.storage.filters import filter_codecs, read_filters
 from gridref.formats.options import ScanOptions
 from gridref.io import open_for_scan
 from tests.hdf5_bytes import BufferReader
@@ -121,7 +121,8 @@ def test_filters_are_those_that_h5py_lists(tmp_path: Path, libver: str) -> None:
             expected[name] = [(number, tuple(values)) for number, _, values, _ in filters]
     with open_file(open_for_scan(path), ScanOptions()) as opened:
         for name, filters in expected.items():
-            found = read_filters(opened.shared, node_of(opened, name).messages)
+            messages = node_of(opened, name).messages
+            found = opened.shared.decoded(messages, 0x0B, read_filters) or ()
             assert [(entry.number, entry.values) for entry in found] == filters
 
 
@@ -131,9 +132,7 @@ def test_unknown_filters_are_named() -> None:
         message = bytes([version, 1]) + (bytes(6) if version == 1 else b"")
         message += struct.pack("<4H", 400, 10, 0, 1) + name + struct.pack("<I", 5)
         message += bytes(4) if version == 1 else b""
-        (entry,) = read_filters(
-            SharedMessages(FILE), [HeaderMessage(0x0B, message, 0, is_shared=False)]
-        )
+        (entry,) = read_filters(message)
         assert entry == (400, "someone's", (5,))
         with pytest.raises(UnsupportedFeatureError, match="filter 400 \\(someone's\\)"):
             filter_codecs((entry,))
@@ -142,7 +141,7 @@ def test_unknown_filters_are_named() -> None:
 @given(message=st.binary(max_size=60))
 def test_any_bytes_are_filters_or_refused(message: bytes) -> None:
     try:
-        read_filters(SharedMessages(FILE), [HeaderMessage(0x0B, message, 0, is_shared=False)])
+        read_filters(message)
     except SourceFormatError:
         return
 

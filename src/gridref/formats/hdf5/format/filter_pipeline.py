@@ -7,20 +7,19 @@ HDF5 filter registry, https://github.com/HDFGroup/hdf5_plugins/blob/master/docs/
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
-from gridref.codecs import why_not
-from gridref.errors import Place, UnsupportedFeatureError
-from gridref.formats.hdf5.format.object_header import HeaderMessage
-from gridref.formats.hdf5.format.shared_messages import SharedMessages
+import numpy as np
+
+from gridref.codecs import decode_chunk, why_not
+from gridref.errors import DecodeError, Place, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.format.superblock import FieldCursor
-from gridref.model.encoding import Codec
+from gridref.model.encoding import Codec, Encoding
 
-__all__ = ["FILTERS", "Filter", "filter_codecs", "read_filters"]
+__all__ = ["FILTERS", "Filter", "filter_codecs", "read_filters", "unfiltered"]
 
-_FILTER_PIPELINE = 0x0B
 _MAX_FILTERS = 32
 _FIRST_NAMED = 256
 _CACHED_PIPELINES = 4096
@@ -126,17 +125,6 @@ class Filter(NamedTuple):
     values: Parameters
 
 
-def read_filters(shared: SharedMessages, messages: Iterable[HeaderMessage]) -> tuple[Filter, ...]:
-    """The filters among the messages of a dataset, in the order in which they were applied.
-
-    Raises
-    ------
-    SourceFormatError
-        If their message is corrupt.
-    """
-    return shared.decoded(messages, _FILTER_PIPELINE, _decode) or ()
-
-
 @lru_cache(_CACHED_PIPELINES)
 def filter_codecs(filters: tuple[Filter, ...]) -> tuple[Codec, ...]:
     """The bytes -> bytes codecs of filters.
@@ -150,7 +138,14 @@ def filter_codecs(filters: tuple[Filter, ...]) -> tuple[Codec, ...]:
 
 
 @lru_cache(_CACHED_PIPELINES)
-def _decode(message: bytes) -> tuple[Filter, ...]:
+def read_filters(message: bytes) -> tuple[Filter, ...]:
+    """The filters that a pipeline message lists, in the order in which they were applied.
+
+    Raises
+    ------
+    SourceFormatError
+        If it is corrupt.
+    """
     cursor = FieldCursor(message, "the filter pipeline message", Place())
     version, n_filters = cursor.take(1), cursor.take(1)
     if version not in (1, 2):
@@ -160,6 +155,24 @@ def _decode(message: bytes) -> tuple[Filter, ...]:
     if version == 1:
         cursor.take_bytes(6)
     return tuple(_filter(cursor, is_padded=version == 1) for _ in range(n_filters))
+
+
+def unfiltered(data: bytes, filters: tuple[Filter, ...], mask: int, n_bytes: int) -> bytes:
+    """What filters were applied to: `n_bytes` bytes; the bits of `mask` tell which were left out.
+
+    Raises
+    ------
+    SourceFormatError
+        If it cannot be decoded.
+    UnsupportedFeatureError
+        For a filter that nothing here can decode.
+    """
+    codecs = (Codec("bytes"), *filter_codecs(filters))
+    try:
+        decoded = decode_chunk(data, Encoding((n_bytes,), np.dtype("u1"), codecs), (n_bytes,), mask)
+    except DecodeError as error:
+        raise SourceFormatError(f"metadata cannot be decoded: {error.reason}") from error
+    return decoded.tobytes()
 
 
 def _filter(cursor: FieldCursor, *, is_padded: bool) -> Filter:
