@@ -36,8 +36,6 @@ def near_names(name: str, known: Collection[str]) -> str:
     ----------
     name
         A name that is not known.
-    known
-        The names that are.
     """
     near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.6)
     if near:

@@ -64,8 +64,6 @@ def plugins(group: str, own: frozenset[str] = frozenset()) -> Mapping[str, Plugi
 
     Parameters
     ----------
-    group
-        Entry-point group.
     own
         Names of the group that are gridref's.
 

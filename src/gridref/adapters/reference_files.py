@@ -29,8 +29,6 @@ def write_references(
 
     Parameters
     ----------
-    document
-        References of version 1.
     path
         Where to; its suffix says in which form.
     storage_options

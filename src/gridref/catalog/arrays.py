@@ -95,8 +95,6 @@ class ParquetBlocks:
         The parts that hold any of them, in the order of the array's manifests.
     layout
         Where they lie in these parts, which its numbers count into.
-    path
-        Path of the array.
     grid_shape
         Number of blocks along each dimension.
     n_encodings

@@ -109,13 +109,7 @@ def _looked_up(
 
 
 class ChecksumTable:
-    """The checksums of a part, by source. Thread-safe, and can be pickled.
-
-    Parameters
-    ----------
-    table
-        The file.
-    """
+    """The checksums of a part, by source. Thread-safe, and can be pickled."""
 
     def __init__(self, table: TableFile) -> None:
         self.table = table

@@ -63,8 +63,6 @@ def list_chunks(
 
     Parameters
     ----------
-    arrays
-        Arrays by path.
     states
         Only chunks of this state, or of these.
     columns

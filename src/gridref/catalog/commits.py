@@ -158,8 +158,6 @@ def commit(
 
     Parameters
     ----------
-    access
-        The catalog.
     change
         Says what becomes of a snapshot: a change of its arrays, or another root; None for nothing.
     base

@@ -21,8 +21,6 @@ def refusing_damage(part: str, place: Place) -> Iterator[None]:
     ----------
     part
         The part that is looked at, like ``"the description of an array"``.
-    place
-        Where it is.
     """
     try:
         yield

@@ -129,8 +129,6 @@ def grown(
         The array, combined of standing and of new ones.
     before
         The catalog's array; None if it has none of that name.
-    dim
-        The dimension that grows.
     inputs
         What was combined, in order: spans of the catalog, and lengths of new inputs.
     edges

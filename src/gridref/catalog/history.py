@@ -89,8 +89,6 @@ def prune_plan(base: Base, keep: int, grace_seconds: float) -> Pruned:
 
     Parameters
     ----------
-    base
-        The catalog.
     keep
         How many of the last snapshots stay.
     grace_seconds

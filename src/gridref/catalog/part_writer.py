@@ -98,8 +98,6 @@ def write_part(
 
     Parameters
     ----------
-    folder
-        Of the catalog.
     commit
         Id of the commit, for the names of the files.
     arrays

@@ -42,8 +42,6 @@ class Part:
 
     Parameters
     ----------
-    sources, blocks, chunks
-        Its tables.
     known
         The rows of each array, where the table of blocks does not say.
     statistics

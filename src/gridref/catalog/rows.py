@@ -33,10 +33,6 @@ class SourceTable:
 
     Parameters
     ----------
-    table
-        Their table.
-    folder_url
-        Address of the catalog.
     prefixes
         Beginnings of addresses, which the table counts into.
     trust
@@ -148,8 +144,6 @@ class ChunkTable:
 
     Parameters
     ----------
-    table
-        The file.
     sources
         The sources that rows count into.
     """

@@ -41,8 +41,6 @@ class TableFile:
 
     Parameters
     ----------
-    address
-        Address of the file.
     entry
         What the catalog says of it.
     columns

@@ -277,8 +277,6 @@ def decompressed(
     ----------
     start
         Makes the decompressor of a stream.
-    raw
-        The streams.
     max_bytes
         How much they may hold in all.
     goes_on

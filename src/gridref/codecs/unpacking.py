@@ -23,8 +23,6 @@ def unpack(values: NDArray[Any], unpacking: Unpacking) -> NDArray[Any]:
     ----------
     values
         Stored values of any integer or floating dtype.
-    unpacking
-        What they mean.
 
     Returns
     -------

@@ -26,8 +26,6 @@ def combine_attributes(
         The distinct sets of attributes, each with the files that have it.
     path
         Path of the variable or group.
-    notes
-        Where drift is noted.
     resolved
         Names whose differences another rule has dealt with; the first set's value is taken.
     """

@@ -104,8 +104,6 @@ def lengths_along(
     ----------
     columns
         The variables of a group.
-    growing
-        The dimensions that grow.
     known
         What the groups above say.
     """

@@ -42,8 +42,6 @@ def combine(
     read
         Reads all values of an array, for the rules that compare or change values. Without it they
         use inline values and metadata only.
-    options
-        How drift is resolved.
 
     Raises
     ------
@@ -85,8 +83,6 @@ def fold(
     ----------
     groups
         The inputs, in order; none is kept.
-    some
-        Combines a batch.
     again
         Combines the results of the batches; by default `some`.
 

@@ -130,8 +130,6 @@ class ForecastAxes:
         ----------
         group
             The cube; groups below it are left out.
-        picks
-            What is shown.
         valid_time
             The coordinate of the valid times, of the group's ``valid_time`` dimension.
         """

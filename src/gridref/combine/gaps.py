@@ -38,8 +38,6 @@ def fill_for_gaps(
         Files that have the places along the dimension, but not the variable.
     named
         The dimension, whose own labels cannot be made up.
-    notes
-        Where drift is noted.
     covered
         Whether other files hold the variable in all places of those that lack it.
 

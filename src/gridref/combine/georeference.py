@@ -249,8 +249,6 @@ def misfit(first: Raster, raster: Raster, tolerance: float) -> Misfit | None:
 
     Parameters
     ----------
-    first, raster
-        The two.
     tolerance
         How far pixels may lie off each other, in pixels.
     """

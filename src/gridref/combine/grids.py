@@ -29,8 +29,6 @@ def by_grid(
 
     Parameters
     ----------
-    groups
-        The inputs.
     place
         Says where an input lies. Those that do not say stay with the first grid.
     tolerance

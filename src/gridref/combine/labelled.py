@@ -71,14 +71,10 @@ def with_label(
 
     Parameters
     ----------
-    group
-        The input.
     dim
         Name of the dimension; its length is 1 if the group has it.
     label
         A number or a string.
-    attrs
-        Attributes of the coordinate.
 
     Raises
     ------

@@ -36,8 +36,6 @@ class Arrangement(Protocol):
             The variable in the files that have it.
         lacking
             Files that have the places along the dimension, but not the variable.
-        notes
-            Where drift is noted.
         """
         ...
 

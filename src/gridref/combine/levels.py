@@ -38,10 +38,6 @@ def combine_columns(
 
     Parameters
     ----------
-    columns
-        The variables.
-    path
-        Path of the group.
     task
         How inputs are laid out, and what is found.
     inherited

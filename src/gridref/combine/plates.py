@@ -80,8 +80,6 @@ def combine_plate(
     ----------
     images
         The images; several of one field have labels along `dims`.
-    name
-        Name of the plate.
     dims
         Dimensions that planes in files of their own lie along, like ``c``, ``z`` and ``t``.
     read, options

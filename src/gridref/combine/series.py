@@ -85,10 +85,6 @@ def labels_of(
         The inputs, each with its label, or labels, as variables of the dimensions' names.
     unnamed
         Names for inputs that do not know their file.
-    dims
-        The dimensions.
-    values
-        Gives the labels.
 
     Raises
     ------

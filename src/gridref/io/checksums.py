@@ -32,10 +32,6 @@ def checksum_of(size_bytes: int, read: ReadRanges, coverage: Coverage = "sampled
 
     Parameters
     ----------
-    size_bytes
-        Size of the file.
-    read
-        Reads it.
     coverage
         Whether ranges of it are read, or all of it.
     """

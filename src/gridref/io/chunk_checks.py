@@ -33,8 +33,6 @@ def read_checked(
 
     Parameters
     ----------
-    source
-        The file.
     known
         The checksums of its chunks.
     offset, length

@@ -77,8 +77,6 @@ def plan_reads(offsets: ArrayLike, lengths: ArrayLike, merging: Merging) -> Merg
     ----------
     offsets, lengths
         int64 (n_ranges,), first byte and size in bytes of each range.
-    merging
-        When to merge.
 
     Raises
     ------

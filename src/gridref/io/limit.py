@@ -43,13 +43,7 @@ def within_limit(filesystem: Any, method: str, n_bytes: int = 0) -> Callable[...
 
 
 class RequestLimit:
-    """Limits the number of requests that are in flight at a time. Thread-safe.
-
-    Parameters
-    ----------
-    most
-        How many.
-    """
+    """Limits the number of requests that are in flight at a time. Thread-safe."""
 
     def __init__(self, most: int = MAX_REQUESTS) -> None:
         self.most = most

@@ -319,10 +319,6 @@ class RemoteScanFile(ScanFile):
 
     Parameters
     ----------
-    reader
-        Reads ranges of it.
-    source
-        The file.
     block_bytes, max_readahead_bytes, max_cached_bytes
         Unit of reading, most that is read ahead, and most that is kept.
     layouts

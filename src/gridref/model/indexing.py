@@ -67,8 +67,6 @@ def isel(array: VirtualArray, selection: Mapping[str, Any] | Mapping[int, Any]) 
 
     Parameters
     ----------
-    array
-        The array.
     selection
         Per dimension name (or axis number) an integer, which drops the axis, a slice with any step,
         a boolean mask, or integers in any order and number.
@@ -131,10 +129,6 @@ def split_blocks(array: VirtualArray, axis: int, starts: Int64Array) -> VirtualA
 
     Parameters
     ----------
-    array
-        The array.
-    axis
-        Axis to cut.
     starts
         int64, elements where a block shall start; those where one does already change nothing.
     """
@@ -225,8 +219,6 @@ def select_pieces(array: VirtualArray, axis: int, pieces: SliceProjection) -> Vi
 
     Parameters
     ----------
-    array
-        The array.
     axis
         The axis along which the pieces lie.
     pieces

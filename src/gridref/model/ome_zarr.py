@@ -85,12 +85,8 @@ def image_attributes(
 
     Parameters
     ----------
-    name
-        Name of the image.
     paths
         Path of each level's array below the group, the finest first.
-    shapes
-        Shape of each level.
     dims
         Dimension names of the finest level.
     pixel_sizes
@@ -146,8 +142,6 @@ def omero(channels: Sequence[Channel], dtype: np.dtype[Any], bits: int | None = 
 
     Parameters
     ----------
-    channels
-        The channels.
     dtype
         Of their values.
     bits
@@ -180,8 +174,6 @@ def plate_attributes(name: str, wells: Sequence[tuple[str, str]], n_fields: int)
 
     Parameters
     ----------
-    name
-        Name of the plate.
     wells
         Row and column of each; the group of a well lies at ``row/column``.
     n_fields

@@ -54,8 +54,6 @@ def lay_out(
         One or more arrays of the same rank.
     corners
         Where the first element of each array lies in the result, along each axis.
-    shape
-        Shape of the result.
     keep_last
         Whether the last of several arrays that hold an element shows, and not the first.
     dtype, fill_value

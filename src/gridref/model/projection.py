@@ -159,8 +159,6 @@ def expand_ellipsis(key: Any, ndim: int) -> list[Any]:
     key
         One entry, or a tuple of them. An ellipsis stands for the axes left out; without one, those
         are the last ones.
-    ndim
-        Number of axes.
 
     Raises
     ------

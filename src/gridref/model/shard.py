@@ -176,8 +176,6 @@ class PackedShard:
             Size of the payload of each of them.
         n_chunks
             Number of inner chunks, present or not.
-        location
-            Where the index lies.
         """
         stops = np.cumsum(n_bytes)
         total = int(stops[-1]) if len(stops) else 0

@@ -64,8 +64,6 @@ def direct_grid(array: VirtualArray, chunks: Mapping[str, int]) -> ChunkGrid:
 
     Parameters
     ----------
-    array
-        The array.
     chunks
         Lengths that were asked for, by dimension name.
     """

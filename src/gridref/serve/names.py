@@ -86,8 +86,6 @@ def asked_key(key: str, shown: Container[str], unsafe: re.Pattern[str]) -> str:
         The path of its request, decoded once.
     shown
         What is shown for names that cannot be.
-    unsafe
-        Why they cannot.
     """
 
     def meant(part: str) -> str:

@@ -65,10 +65,6 @@ class KeySpace:
 
     Parameters
     ----------
-    group
-        What is shown.
-    options
-        How.
     exceptions
         Options of single arrays, by path.
     """

@@ -209,8 +209,6 @@ def plan_read(array: VirtualArray, selection: Any = None) -> ReadPlan:
 
     Parameters
     ----------
-    array
-        The array.
     selection
         None for all, or one entry per axis (an ellipsis stands for the axes left out): an integer
         (drops the axis), a slice with any stride, a boolean mask or an array of integers. Arrays

@@ -29,8 +29,6 @@ def portable_grid(
 
     Parameters
     ----------
-    array
-        The array.
     chunks
         Chunk lengths that were asked for, by dimension name; the others follow the stored chunks.
     rectilinear

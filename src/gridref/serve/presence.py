@@ -89,8 +89,6 @@ def native_references(view: ArrayView, first: Sequence[int], counts: Sequence[in
 
     Parameters
     ----------
-    view
-        The view.
     first, counts
         Coords of the first chunk and number of chunks along each axis; all inside the grid.
     """

@@ -61,8 +61,6 @@ class Reader:
 
     Parameters
     ----------
-    ranges
-        Where bytes come from.
     n_threads
         Threads that fetch and decode.
     cache_bytes
@@ -104,8 +102,6 @@ class Reader:
 
         Parameters
         ----------
-        array
-            The array.
         selection
             As for `gridref.serve.plan.plan_read`: orthogonal; None reads all.
         name

@@ -56,8 +56,6 @@ def runs_of(
     ----------
     encoding
         That of the chunk.
-    shape
-        Its decoded shape.
     stored_bytes
         Its size in the file.
     index

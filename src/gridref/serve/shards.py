@@ -30,8 +30,6 @@ def shard_object(path: str, view: ArrayView, coords: tuple[int, ...]) -> Virtual
     ----------
     path
         Path of the array, for messages.
-    view
-        A view with shards.
     coords
         Coords of the shard, inside the grid.
     """

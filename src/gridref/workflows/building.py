@@ -288,8 +288,6 @@ def with_drifts(done: Combination, catalog: str = "") -> VirtualGroup:
 
     Parameters
     ----------
-    done
-        What was combined.
     catalog
         Address of the catalog among the inputs, if one is: its files are not named again.
 

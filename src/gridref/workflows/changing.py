@@ -33,15 +33,11 @@ def changed(
 
     Parameters
     ----------
-    base
-        The catalog.
     files
         By address of a file what is there instead; None for nothing.
     spare
         Gives a file of the catalog that stays: variables without the dimension are taken from it
         where they lay in a file that goes, and what comes instead has to fit it.
-    job
-        How files are combined.
     read
         Reads all values of an array.
 

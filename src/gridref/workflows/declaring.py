@@ -32,10 +32,6 @@ def declared_groups(
 
     Parameters
     ----------
-    group
-        The catalog.
-    dim
-        Its dimension that grows.
     labels
         Labels of the index coordinate as xarray shows it: numbers, datetime64 or cftime. Those that
         are there already are left out.

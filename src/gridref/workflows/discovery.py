@@ -75,10 +75,6 @@ def proposals(files: Sequence[str], groups: Sequence[VirtualGroup], read: Read) 
 
     Parameters
     ----------
-    files
-        Their addresses.
-    groups
-        What they hold.
     read
         Reads all values of an array.
     """

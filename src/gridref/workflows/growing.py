@@ -62,12 +62,8 @@ def added(
 
     Parameters
     ----------
-    base
-        The catalog.
     new
         Scanned files with their addresses.
-    job
-        How files are combined.
     at
         Where they go.
     read
@@ -134,12 +130,8 @@ def combined(
 
     Parameters
     ----------
-    base
-        The catalog.
     shown
         What it holds; arrays without the dimension may be others.
-    inputs, in_order
-        As `arranged` gives them.
     dim, job, read
         As for `added`.
     declared

@@ -57,8 +57,6 @@ def labelled_files(
         Addresses and groups.
     pattern, pattern_of
         What to find in names, or in an attribute of that name.
-    labels
-        Sources of more labels.
 
     Returns
     -------

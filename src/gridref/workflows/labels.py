@@ -147,8 +147,6 @@ class LabelPattern:
 
         Parameters
         ----------
-        texts
-            Where to look.
         origins, urls
             What each text is, and the file that it is about: for messages.
 

@@ -183,10 +183,6 @@ class Originals:
 
         Parameters
         ----------
-        url
-            The source.
-        path
-            Path of the array.
         array
             The array; its attributes say which image of a TIFF file it is.
         region

@@ -59,10 +59,6 @@ def arranged(
 
     Parameters
     ----------
-    base
-        The catalog.
-    groups
-        New files.
     dim
         The dimension along which they go.
     at

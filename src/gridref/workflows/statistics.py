@@ -41,8 +41,6 @@ class ValueScan:
     ----------
     arrays
         Paths of arrays; None for all. Those that hold no numbers are passed over.
-    reader
-        Reads the chunks.
     n_threads
         Threads that read.
     progress

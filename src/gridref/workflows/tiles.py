@@ -31,8 +31,6 @@ def labelled_tiles(
         Addresses and groups.
     found
         Labels of each by field. What the field ``variable`` says becomes the name of its variable.
-    pattern
-        What found them.
 
     Raises
     ------

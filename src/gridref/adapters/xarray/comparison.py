@@ -88,8 +88,6 @@ class NotNull(NDArrayOperatorsMixin):
     ----------
     refuse
         Makes the error for everything else.
-    shape
-        Shape of the array.
     """
 
     dtype = np.dtype(bool)

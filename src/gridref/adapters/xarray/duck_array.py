@@ -56,8 +56,6 @@ class VirtualDuckArray(NDArrayOperatorsMixin):
 
     Parameters
     ----------
-    array
-        The virtual array.
     reader
         What reads it where its elements have to be compared or moved out of their file.
     limit_bytes

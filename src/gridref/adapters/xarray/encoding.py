@@ -28,8 +28,6 @@ def variable_encoding(array: VirtualArray, source: str | None) -> dict[str, Any]
 
     Parameters
     ----------
-    array
-        The array.
     source
         Address of its catalog; None for arrays in memory.
     """

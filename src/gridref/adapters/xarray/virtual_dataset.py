@@ -83,12 +83,8 @@ def group_to_dataset(
 
     Parameters
     ----------
-    group
-        The group.
     reader
         What reads variables that are loaded, and stored elements that have to be compared.
-    loading
-        What is loaded.
     source
         The file, which xarray keeps as ``encoding["source"]``.
     """

@@ -72,8 +72,6 @@ class OriginalFile:
 
     Parameters
     ----------
-    source_url
-        The file.
     storage_options
         Options for fsspec.
 

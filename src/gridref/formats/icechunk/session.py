@@ -46,8 +46,6 @@ def scan_session(
     address
         Where its repository is: native chunks are referenced in there. None if that is not known:
         then they are read and kept, up to ``options.max_inline_bytes`` an array.
-    options
-        How it is scanned.
 
     Raises
     ------

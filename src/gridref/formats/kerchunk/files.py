@@ -62,9 +62,6 @@ def scan_references(
         Where they come from: relative addresses lie beside it.
     references
         What each Zarr key holds.
-    options
-        How it is scanned.
-
     Raises as `scan_reference_file` does.
     """
     return scan_files(_ReferencedFiles(url, references, options), options)

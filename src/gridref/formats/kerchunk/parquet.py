@@ -60,13 +60,6 @@ def metadata_of(files: StoreFiles) -> Mapping[str, Any]:
 class ParquetReferences(Mapping[str, bytes | Reference]):
     """What each key holds. Iterating gives the keys of metadata only.
 
-    Parameters
-    ----------
-    files
-        The folder.
-    document
-        Its `metadata_of`.
-
     Raises
     ------
     SourceFormatError

@@ -42,11 +42,6 @@ _INTEGERS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
 class Template:
     """A text with expressions in it, parsed once.
 
-    Parameters
-    ----------
-    text
-        The text.
-
     Raises
     ------
     UnsupportedFeatureError

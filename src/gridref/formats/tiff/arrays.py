@@ -77,18 +77,12 @@ def describe_image(
 
     Parameters
     ----------
-    level
-        The image.
-    sources
-        The files of `level`.
     dims
         Dimension names of the result.
     order
         Axes of the image in the order of the result; None keeps them.
     new_axis
         Where in the result an axis of length 1 is inserted; None inserts none.
-    attrs
-        Attributes of the result.
     max_chunk_bytes
         Contiguous elements are split into chunks of at most so many bytes.
 

@@ -90,8 +90,6 @@ def page_codecs(page: Page, x_axis: int) -> tuple[Codec, ...]:
 
     Parameters
     ----------
-    page
-        The page.
     x_axis
         Axis of a stored chunk along the width of the image, counted from the end (-1 or -2).
 

@@ -80,8 +80,6 @@ def build_group(
 
     Parameters
     ----------
-    structure
-        Its images.
     max_chunk_bytes
         Contiguous elements are split into chunks of at most so many bytes.
     refuse

@@ -73,8 +73,6 @@ class Window:
 
     Parameters
     ----------
-    file
-        The file.
     head
         Its first bytes, where they have been read already.
 

@@ -102,10 +102,6 @@ class MemberFile(io.RawIOBase):
 
     Parameters
     ----------
-    files
-        The set.
-    member
-        Its name there.
     source
         What it was when it was opened first.
     """

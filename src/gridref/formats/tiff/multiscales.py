@@ -31,8 +31,6 @@ def geo_multiscales(
     ----------
     paths
         Path of each level's array below the group, the finest first.
-    shapes
-        Shape of each level.
     dims
         Dimension names of the finest level.
     """

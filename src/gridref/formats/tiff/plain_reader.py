@@ -105,8 +105,6 @@ def read_plain_structure(file: ScanFile, window: Window, head: TiffHead) -> Tiff
 
     Parameters
     ----------
-    file
-        The open file.
     window, head
         Its beginning, and what that says.
 

@@ -57,8 +57,6 @@ def locate_image(level: Level, sources: Sequence[Source], max_chunk_bytes: int) 
 
     Parameters
     ----------
-    level
-        The image.
     sources
         The files that its pages lie in.
     max_chunk_bytes

@@ -34,8 +34,6 @@ def scan_tiff(location: Location, options: ScanOptions) -> VirtualGroup:
     ----------
     location
         A TIFF file, or OME-XML that names TIFF files beside it.
-    options
-        How it is scanned.
 
     Returns
     -------

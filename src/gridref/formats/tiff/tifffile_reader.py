@@ -42,8 +42,6 @@ def read_companion(text: str, files: FileSet, max_directories: int) -> TiffStruc
 
     Parameters
     ----------
-    text
-        The OME-XML.
     files
         The companion file, and those beside it.
     max_directories
@@ -77,10 +75,6 @@ def read_structure(
 
     Parameters
     ----------
-    stream
-        The file.
-    files
-        Opens the others.
     max_directories
         Most directories of one file that are followed.
     omexml

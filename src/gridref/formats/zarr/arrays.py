@@ -35,12 +35,8 @@ def virtual_array(
 
     Parameters
     ----------
-    files
-        The store.
     path
         Path of the array in it.
-    metadata
-        Its metadata.
     dims
         Names of the dimensions.
 

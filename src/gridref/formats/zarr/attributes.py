@@ -18,8 +18,6 @@ def attributes_from_json(attrs: Mapping[str, Any], dtype: np.dtype[Any] | None) 
 
     Parameters
     ----------
-    attrs
-        As the JSON says.
     dtype
         Dtype of the array; None for a group.
     """
@@ -69,10 +67,6 @@ def dimension_names(
 
     Parameters
     ----------
-    given
-        What the store says.
-    shape
-        Shape of the array.
     phony
         Names given so far in the group, by length; it grows.
     """

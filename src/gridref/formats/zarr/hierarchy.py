@@ -35,8 +35,6 @@ def scan_files(files: ChunkFiles, options: ScanOptions) -> VirtualGroup:
     ----------
     files
         Its keys: of metadata, of chunks, and of shards, inside of which chunks lie.
-    options
-        How it is scanned.
 
     Returns
     -------

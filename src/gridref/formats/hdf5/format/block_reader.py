@@ -26,11 +26,6 @@ class BlockReader:
     as asking for one piece after the other would take longer. Structures of a valid file do not
     overlap, so that what is read of it in all is bounded by its size; a corrupt one is refused when
     it makes us read far more.
-
-    Parameters
-    ----------
-    file
-        The file.
     """
 
     def __init__(self, file: ScanFile) -> None:

@@ -132,10 +132,6 @@ def records_of(
 
     Parameters
     ----------
-    file, address
-        Where its header lies.
-    structure
-        Its name in errors.
     record_type, record_bytes
         What its records must be.
 

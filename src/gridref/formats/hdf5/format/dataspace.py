@@ -42,8 +42,6 @@ def read_dataspace(message: bytes, length_bytes: int) -> Dataspace:
 
     Parameters
     ----------
-    message
-        Its body.
     length_bytes
         Width of a length in the file.
 

@@ -81,11 +81,6 @@ class _Sizes:
 class FractalHeap:
     """The objects of a fractal heap, by their ids; blocks are kept once they are read.
 
-    Parameters
-    ----------
-    file, address
-        Where its header lies.
-
     Raises
     ------
     SourceFormatError

@@ -32,13 +32,7 @@ class _Collection:
 
 
 class GlobalHeap:
-    """Objects of a file's global heap; the collections that were read last are kept.
-
-    Parameters
-    ----------
-    file
-        The file.
-    """
+    """Objects of a file's global heap; the collections that were read last are kept."""
 
     def __init__(self, file: Hdf5Bytes) -> None:
         self._file = file
@@ -59,10 +53,6 @@ class GlobalHeap:
 
         Parameters
         ----------
-        data
-            The elements.
-        count
-            How many they are.
         itemsize
             Size of what each of them counts.
 

@@ -83,8 +83,6 @@ def known_places(data: bytes, form: MessageForm) -> _Places | None:
     ----------
     data
         The block: messages, and perhaps a gap.
-    form
-        What it looks like.
     """
     cuts = _cuts.get((form, len(data)))
     for cut in cuts or ():

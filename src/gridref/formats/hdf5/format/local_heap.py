@@ -15,13 +15,6 @@ _NO_FREE_PIECE = 1
 class LocalHeap:
     """The strings of a local heap, each of which is taken once.
 
-    Parameters
-    ----------
-    file
-        The file.
-    address
-        Where the heap lies.
-
     Raises
     ------
     SourceFormatError

@@ -24,13 +24,7 @@ _MOST_INDEXES = 8
 
 
 class SharedMessages:
-    """Header messages, wherever they really lie; what is shared is looked up once.
-
-    Parameters
-    ----------
-    file
-        The file.
-    """
+    """Header messages, wherever they really lie; what is shared is looked up once."""
 
     def __init__(self, file: Hdf5Bytes) -> None:
         self.file = file

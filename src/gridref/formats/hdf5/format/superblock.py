@@ -180,10 +180,6 @@ class FieldCursor:
 
     Parameters
     ----------
-    data
-        The piece of metadata.
-    structure
-        Its name in errors.
     place
         Its byte range in the file, or what tells it when it is needed.
     """

@@ -78,8 +78,6 @@ def read_attributes(file: OpenFile, header: ObjectHeader) -> ObjectAttributes:
     ----------
     file
         The file that it lies in.
-    header
-        Its header.
 
     Raises
     ------

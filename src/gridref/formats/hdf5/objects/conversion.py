@@ -24,8 +24,6 @@ def converted(raw: bytes, element: ElementType, n_elements: int) -> NDArray[Any]
         The stored bytes of the elements; what lies behind them is passed over.
     element
         What they are; each element of an array datatype counts.
-    n_elements
-        How many they are.
 
     Raises
     ------

@@ -40,10 +40,6 @@ class OpenFile:
 
     Parameters
     ----------
-    scan_file
-        Its bytes.
-    options
-        Settings.
     files
         All files that are open in this scan, by their true names; this one is added.
 

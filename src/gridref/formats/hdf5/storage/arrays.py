@@ -91,8 +91,6 @@ def scan_array(
     dims, sizes
         Names and sizes of its dimensions. Where a size is beyond the extent of the dataset, it
         reads as fill value there.
-    options
-        Settings.
 
     Raises
     ------

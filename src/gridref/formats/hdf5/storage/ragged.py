@@ -49,12 +49,8 @@ def ragged_arrays(
 
     Parameters
     ----------
-    dataset, element, layout
-        The dataset.
     name
         That of its array.
-    options
-        Settings.
 
     Returns
     -------

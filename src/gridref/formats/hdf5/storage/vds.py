@@ -83,8 +83,6 @@ def virtual_blocks(
     ----------
     dataset
         The dataset; its shape is that which its sources give it.
-    layout
-        Where its mappings are.
     dtype, fill_value
         Of the result.
     scan_source

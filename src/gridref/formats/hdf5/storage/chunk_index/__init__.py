@@ -51,10 +51,6 @@ def walk_chunks(
 
     Parameters
     ----------
-    file
-        The file.
-    layout
-        The dataset's layout.
     shape, max_shape
         The dataset's shape, and how far it may grow (None: endlessly), as
         `h5py.Dataset.shape` and `h5py.Dataset.maxshape`.

@@ -21,13 +21,7 @@ _MAX_GRID = 2**62
 
 
 class ReadBudget:
-    """Ends walks in circles: the parts of an index never take more bytes than the file has.
-
-    Parameters
-    ----------
-    file
-        The file.
-    """
+    """Ends walks in circles: the parts of an index never take more bytes than the file has."""
 
     def __init__(self, file: Hdf5Bytes) -> None:
         self._left = file.end_address

@@ -60,8 +60,6 @@ class ChunkTable:
 
         Parameters
         ----------
-        source
-            The file.
         max_rows
             The most rows to make, each of 21 to 25 bytes.
 
