@@ -7,7 +7,17 @@ from collections.abc import Collection, Sequence
 from gridref.model.array import VirtualArray
 from gridref.model.encoding import Codec
 
-__all__ = ["codecs_in_words", "edges_in_words", "human_bytes", "several"]
+__all__ = [
+    "codecs_in_words",
+    "edges_in_words",
+    "human_bytes",
+    "several",
+    "shortened",
+    "sizes_in_words",
+]
+
+MAX_NAMES = 500
+"""Most characters of what only names something."""
 
 
 def several(values: Collection[str], limit: int = 3) -> str:
@@ -41,3 +51,14 @@ def human_bytes(n_bytes: float) -> str:
             return f"{n_bytes:.0f} {unit}" if unit == "B" else f"{n_bytes:.1f} {unit}"
         n_bytes /= 1000
     raise AssertionError
+
+
+def sizes_in_words(array: VirtualArray) -> str:
+    """Dimensions with their lengths, and the data type."""
+    sizes = ", ".join(f"{dim}: {n}" for dim, n in zip(array.dims, array.shape, strict=True))
+    return f"({sizes}) {array.dtype}"
+
+
+def shortened(text: str, most: int = MAX_NAMES) -> str:
+    """A text that is cut where it is very long."""
+    return text if len(text) <= most else f"{text[: most - 1]}\N{HORIZONTAL ELLIPSIS}"

@@ -6,8 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from gridref.adapters.describing import codecs_in_words, edges_in_words, several
-from gridref.adapters.picture import ChunkMap, shortened
+from gridref.adapters.describing import (
+    codecs_in_words,
+    edges_in_words,
+    several,
+    shortened,
+    sizes_in_words,
+)
+from gridref.adapters.picture import ChunkMap
 from gridref.catalog import CatalogGroup
 from gridref.combine import Combination
 from gridref.combine.report import DriftReport
@@ -82,8 +88,7 @@ def _group(group: VirtualGroup, about: str = "", room: int = MAX_BYTES) -> str:
 
 def _member(path: str, array: VirtualArray, room: int) -> str:
     """An array of a group: a line, which folds open where there is much room."""
-    sizes = ", ".join(f"{dim}: {n}" for dim, n in zip(array.dims, array.shape, strict=True))
-    title = f"<b>{escape(shortened(path))}</b> {escape(shortened(f'({sizes}) {array.dtype}'))}"
+    title = f"<b>{escape(shortened(path))}</b> {escape(shortened(sizes_in_words(array)))}"
     if room > MAX_BYTES // 4:
         folded = f"<details><summary>{title}</summary>{_array(array)}</details>"
         if _n_bytes(folded) < room - MAX_BYTES // 8:
@@ -188,12 +193,9 @@ def _table(rows: Sequence[tuple[str, ...]], titles: Sequence[str] = ()) -> str:
 
 def _row(cells: Iterable[str], tag: str, more: str = "", *, wrap: bool = True) -> str:
     style = ' style="text-align:left"'
-    inner = "".join(f"<{tag}{style}>{escape(_cut(cell))}</{tag}>" for cell in cells) + more
+    shown = (escape(shortened(cell, MAX_CELL)) for cell in cells)
+    inner = "".join(f"<{tag}{style}>{text}</{tag}>" for text in shown) + more
     return f"<tr>{inner}</tr>" if wrap else inner
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_CELL else f"{text[: MAX_CELL - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def _counted(counts: Mapping[str, int]) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gridref.adapters.describing import shortened
 from gridref.errors import InvalidRequestError
 from gridref.extras import missing_package
 from gridref.model.array import MISSING_BLOCK, VirtualArray
@@ -23,7 +24,7 @@ from gridref.typing import Int64Array
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["MOST_ALONG", "ChunkMap", "chunks_along", "map_axes", "shortened", "stored_edges"]
+__all__ = ["MOST_ALONG", "ChunkMap", "chunks_along", "map_axes", "stored_edges"]
 
 FILLS = ("#8ecae6", "#ffd6a5")
 MISSING_FILL = "#eeeeee"
@@ -33,7 +34,6 @@ MAX_CELLS = (60, 8)
 MAX_LINES = (180, 60)
 """Most lines between stored chunks across and down: more of them would be one grey area."""
 MAX_LABELS = 40
-MAX_NAMES = 500
 """Most characters of a caption, which may list very many names."""
 LEFT, TOP = 8, 34
 """Where on the page a map begins, in pixels."""
@@ -309,11 +309,6 @@ class ChunkMap:
             endings = ", ".join(f".{ending}" for ending in sorted(known))
             raise InvalidRequestError(f"a picture ends in one of {endings}, got {path.name!r}")
         figure.savefig(path)
-
-
-def shortened(text: str) -> str:
-    """Text that is cut where it is very long."""
-    return text if len(text) <= MAX_NAMES else f"{text[: MAX_NAMES - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def _heads(n_blocks: int, most: int) -> Int64Array:

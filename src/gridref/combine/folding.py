@@ -11,7 +11,7 @@ from typing import Protocol
 from gridref.combine.along import Along
 from gridref.combine.concatenation import combine_batch, is_new, no_such_dimension
 from gridref.combine.options import CombineOptions, Read
-from gridref.combine.report import Combination, Drift, DriftCase, DriftReport, grouped
+from gridref.combine.report import Combination, Drift, DriftCase, DriftReport, file_ranges, grouped
 from gridref.errors import InvalidRequestError, Problem
 from gridref.model.array import VirtualGroup
 
@@ -174,7 +174,7 @@ def _between(drift: Drift, starts: Sequence[int], unlike: Collection[int]) -> Dr
             (starts[batch], starts[batch] if batch in unlike else starts[batch + 1] - 1)
             for batch in batches
         ]
-        cases.append(DriftCase(case.value, _touching(spans)))
+        cases.append(DriftCase(case.value, file_ranges(spans)))
     return replace(drift, cases=tuple(cases))
 
 
@@ -186,18 +186,7 @@ def _joined(drifts: Sequence[Drift]) -> Drift:
             ranges.setdefault(case.value, []).extend(case.ranges)
     hidden = sum(drift.n_cases - len(drift.cases) for drift in drifts)
     cases = tuple(
-        DriftCase(value, _touching(sorted(spans)))
+        DriftCase(value, file_ranges(sorted(spans)))
         for value, spans in list(ranges.items())[: Drift.MAX_CASES]
     )
     return replace(drifts[0], cases=cases, n_cases=len(ranges) + hidden)
-
-
-def _touching(ranges: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Join ranges that touch or overlap."""
-    joined: list[tuple[int, int]] = []
-    for first, last in ranges:
-        if joined and first <= joined[-1][1] + 1:
-            joined[-1] = (joined[-1][0], max(last, joined[-1][1]))
-        else:
-            joined.append((first, last))
-    return tuple(joined)

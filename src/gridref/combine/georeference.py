@@ -17,6 +17,7 @@ from gridref.combine.values import Values
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.placing import MAX_CELLS
+from gridref.model.reference_systems import geotransform, wkt_of
 
 __all__ = [
     "GRID_MAPPING",
@@ -174,10 +175,10 @@ def read_raster(
     )
     mapping = group.arrays.get(mapping_name(group, x, y))
     attrs = {} if mapping is None else mapping.attrs
-    numbers = _floats(str(attrs.get("GeoTransform", "")))
+    numbers = geotransform(attrs)
     labels = [_ends(group.arrays.get(dim), values) for dim in (x, y)]
-    crs = str(attrs.get("crs_wkt") or attrs.get("spatial_ref") or "")
-    if shape is not None and len(numbers) == 6:
+    crs = wkt_of(attrs)
+    if shape is not None and numbers is not None:
         x0, dx, skew_x, y0, skew_y, dy = numbers
         raster = Raster(name, x0, dx, y0, dy, shape[0], shape[1], crs)
         if skew_x or skew_y or not dx or not dy:
@@ -235,13 +236,6 @@ def _of_labels(
         counts.append(len(labels))
     (x0, y0), (dx, dy), (n_columns, n_rows) = starts, steps, counts
     return Raster(name, x0, dx, y0, dy, n_rows, n_columns, crs, by_labels=True)
-
-
-def _floats(text: str) -> list[float]:
-    try:
-        return [float(word) for word in text.split()]
-    except ValueError:
-        return []
 
 
 def misfit(first: Raster, raster: Raster, tolerance: float) -> Misfit | None:

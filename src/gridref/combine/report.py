@@ -19,15 +19,15 @@ LEFT_OUT = "left out"
 """Resolution of what does not become a part of the result."""
 
 
-def file_ranges(files: Sequence[int]) -> list[tuple[int, int]]:
-    """Runs of neighbours among ascending file numbers, as (first, last)."""
-    runs: list[tuple[int, int]] = []
-    for number in files:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1] = (runs[-1][0], number)
+def file_ranges(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Ascending (first, last) of file numbers; those that touch or overlap are joined."""
+    joined: list[tuple[int, int]] = []
+    for first, last in ranges:
+        if joined and first <= joined[-1][1] + 1:
+            joined[-1] = (joined[-1][0], max(last, joined[-1][1]))
         else:
-            runs.append((number, number))
-    return runs
+            joined.append((first, last))
+    return tuple(joined)
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Drift:
     ) -> Drift:
         """Build from the files of each value; `n_cases` where there are more than given."""
         shown = tuple(
-            DriftCase(value, tuple(file_ranges(sorted(files))))
+            DriftCase(value, file_ranges((number, number) for number in sorted(files)))
             for value, files in list(cases.items())[: cls.MAX_CASES]
         )
         return cls(cause, variable, shown, resolution, n_cases or len(cases))

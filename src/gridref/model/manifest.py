@@ -200,13 +200,13 @@ class ChunkManifest:
         )
 
     @classmethod
-    def from_inline(cls, chunks: Sequence[bytes]) -> Self:
-        """Build a manifest whose chunks are the given bytes."""
+    def from_inline(cls, chunks: Sequence[bytes], sources: Iterable[Source] = ()) -> Self:
+        """Build a manifest whose chunks are the given bytes; nothing points into `sources`."""
         if len(chunks) == 1:
-            return cls((), *_one_inline_row(len(chunks[0])), None, chunks[0])
+            return cls(tuple(sources), *_one_inline_row(len(chunks[0])), None, chunks[0])
         lengths = np.array([len(chunk) for chunk in chunks], dtype=np.int64)
         return cls(
-            (),
+            tuple(sources),
             np.zeros(len(chunks), np.int32),
             np.cumsum(lengths) - lengths,
             lengths,

@@ -1,10 +1,12 @@
-"""What a coordinate reference system is called."""
+"""What grid mappings say: the coordinate reference system, and where pixels lie."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
-__all__ = ["authority_code"]
+__all__ = ["authority_code", "geotransform", "wkt_of"]
 
 _CODE = re.compile(r'(?:ID|AUTHORITY)\["(\w+)",\s*"?(\w+)"?\]\s*\]\s*$')
 
@@ -16,3 +18,23 @@ def authority_code(wkt: str) -> tuple[str, str] | None:
     """
     found = _CODE.search(wkt)
     return None if found is None else (found[1], found[2])
+
+
+def wkt_of(attrs: Mapping[str, Any]) -> str:
+    """The reference system in a grid mapping's attributes; empty if they name none.
+
+    Sources: CF conventions 1.11, 5.6 (``crs_wkt``); GDAL, "netCDF" driver (``spatial_ref``).
+    """
+    return str(attrs.get("crs_wkt") or attrs.get("spatial_ref") or "")
+
+
+def geotransform(attrs: Mapping[str, Any]) -> tuple[float, ...] | None:
+    """The six numbers of GDAL's ``GeoTransform`` in a grid mapping's attributes; None without them.
+
+    ``x = n[0] + n[1] column + n[2] row, y = n[3] + n[4] column + n[5] row``.
+    """
+    try:
+        numbers = tuple(float(word) for word in str(attrs.get("GeoTransform", "")).split())
+    except ValueError:
+        return None
+    return numbers if len(numbers) == 6 else None

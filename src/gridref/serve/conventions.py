@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.reference_systems import authority_code
+from gridref.model.array import VirtualGroup
+from gridref.model.reference_systems import authority_code, geotransform, wkt_of
 
 __all__ = ["with_conventions"]
 
@@ -148,21 +148,13 @@ def _place_of(group: VirtualGroup) -> _Place | None:
     its name tells, is looked at.
     """
     for name in _MAPPINGS:
-        numbers = _numbers(group.arrays[name]) if name in group.arrays else []
-        if len(numbers) != 6:
+        numbers = geotransform(group.arrays[name].attrs) if name in group.arrays else None
+        if numbers is None:
             continue
         mapping = group.arrays[name].attrs
         for array in group.arrays.values():
             if array.attrs.get("grid_mapping") == name and array.ndim >= 2:
                 x0, a, b, y0, d, e = numbers  # GDAL's order
-                wkt = str(mapping.get("crs_wkt") or mapping.get("spatial_ref") or "")
                 (y, x), (rows, columns) = array.dims[-2:], array.shape[-2:]
-                return _Place(y, x, (rows, columns), (a, b, x0, d, e, y0), wkt)
+                return _Place(y, x, (rows, columns), (a, b, x0, d, e, y0), wkt_of(mapping))
     return None
-
-
-def _numbers(mapping: VirtualArray) -> list[float]:
-    try:
-        return [float(word) for word in str(mapping.attrs.get("GeoTransform", "")).split()]
-    except ValueError:
-        return []

@@ -18,7 +18,7 @@ from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.blocks import BlockTable
 from gridref.model.grid import ChunkGrid, GridAxis
-from gridref.workflows.decoding import decoded
+from gridref.workflows.decoding import decoded_labels
 
 __all__ = ["claimed", "declared_groups", "labels_between", "pending_after"]
 
@@ -47,9 +47,9 @@ def declared_groups(
     if index is None or index.dims != (dim,) or not index.size:
         raise InvalidRequestError(f"there is no coordinate {dim!r} with labels along {dim!r}")
     stored = read(index)
-    known = pd.Index(_decoded(dim, stored, index))
+    known = pd.Index(decoded_labels(dim, stored, index))
     raw = _stored(dim, labels, index)
-    shown = pd.Index(_decoded(dim, raw, index))
+    shown = pd.Index(decoded_labels(dim, raw, index))
     new = ~shown.isin(known) & ~shown.duplicated()
     falls = len(known) > 1 and bool(known[-1] < known[0])
     order = np.flatnonzero(new)[np.argsort(np.asarray(shown[new]))]
@@ -83,7 +83,7 @@ def labels_between(
     """
     index = group.arrays.get(dim)
     try:
-        shown = np.zeros(0) if index is None else _decoded(dim, read(index), index)
+        shown = np.zeros(0) if index is None else decoded_labels(dim, read(index), index)
         if index is None or shown.dtype.kind in "iuf":
             low, high, by = float(first), float(last), float(step)
             labels = low + by * np.arange(int((high - low) / by + 1.5))
@@ -99,11 +99,6 @@ def labels_between(
     return labels
 
 
-def _decoded(dim: str, raw: NDArray[Any], array: VirtualArray) -> NDArray[Any]:
-    variable = xr.Variable((dim,), raw, dict(array.attrs))
-    return np.asarray(decoded(dim, variable, decode_times=True).values)
-
-
 def _stored(dim: str, labels: ArrayLike, index: VirtualArray) -> NDArray[Any]:
     """Labels as the coordinate stores them."""
     wanted = np.atleast_1d(np.asarray(labels))
@@ -115,7 +110,8 @@ def _stored(dim: str, labels: ArrayLike, index: VirtualArray) -> NDArray[Any]:
             warnings.simplefilter("ignore")  # of other units than asked for: compared below
             raw = np.asarray(xr.conventions.encode_cf_variable(variable, name=dim).values)
         raw = raw.astype(index.dtype)
-        alike = np.array_equal(_decoded(dim, raw, index), np.asarray(xr.Variable(dim, wanted)))
+        kept = decoded_labels(dim, raw, index)
+        alike = np.array_equal(kept, np.asarray(xr.Variable(dim, wanted)))
     except (ValueError, TypeError, OverflowError) as error:
         raise InvalidRequestError(
             f"labels of {dim!r} cannot be kept as the catalog does: {error}"
@@ -168,7 +164,7 @@ def claimed(
     index = base.arrays.get(dim)
     if not pending or index is None:
         return []
-    theirs = pd.Index(_decoded(dim, read(index), index))
+    theirs = pd.Index(decoded_labels(dim, read(index), index))
     waits = np.zeros(len(theirs), bool)
     for start, stop in pending:
         waits[start:stop] = True
@@ -176,7 +172,7 @@ def claimed(
     for group in groups:
         array = group.arrays.get(dim)
         if array is not None and array.size:
-            at = theirs.get_indexer(pd.Index(_decoded(dim, read(array), array)))
+            at = theirs.get_indexer(pd.Index(decoded_labels(dim, read(array), array)))
             found += [i for i in at.tolist() if i >= 0 and waits[i]]
     return list(joined_ranges((i, i + 1) for i in {*found}))
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
 from gridref.model.array import VirtualArray
 
-__all__ = ["coordinate_names", "decoded"]
+__all__ = ["coordinate_names", "decoded", "decoded_labels"]
 
 
 def coordinate_names(arrays: Mapping[str, VirtualArray], attrs: Mapping[str, Any]) -> set[str]:
@@ -28,3 +30,9 @@ def decoded(name: str, variable: xr.Variable, *, decode_times: bool) -> xr.Varia
     """A variable as xarray shows it, in memory."""
     shown = xr.conventions.decode_cf_variable(name, variable, decode_times=decode_times)
     return shown.load()
+
+
+def decoded_labels(dim: str, raw: NDArray[Any], array: VirtualArray) -> NDArray[Any]:
+    """Labels along a dimension as xarray shows them, out of what is stored."""
+    variable = xr.Variable((dim,), raw, dict(array.attrs))
+    return np.asarray(decoded(dim, variable, decode_times=True).values)

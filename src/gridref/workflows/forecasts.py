@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,8 +23,6 @@ __all__ = ["forecast"]
 
 RUN_NAMES = ("forecast_reference_time", "reference_time", "init_time", "init", "run", "time")
 STEP_NAMES = ("forecast_period", "step", "lead_time", "leadtime", "lead", "prediction_timedelta")
-_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*(d|h|min|m|s)")
-_SECONDS = {"d": 86_400, "h": 3_600, "min": 60, "m": 60, "s": 1}
 
 
 def forecast(
@@ -156,10 +153,7 @@ def _nanoseconds(values: NDArray[Any], unit_ns: int) -> Int64Array:
 
 
 def _duration_ns(text: str) -> int:
-    amount = _AMOUNT.fullmatch(text.strip())
-    if amount is not None:
-        return round(float(amount[1]) * _SECONDS[amount[2]] * 10**9)
-    return round(duration_seconds(text) * 10**9)
+    return round(duration_seconds(text.strip()) * 10**9)
 
 
 def _valid_times(picks: Picks, units: str, calendar: str) -> VirtualArray:

@@ -43,6 +43,8 @@ _KINDS = {
 }
 """Regular expressions of the kinds of fields that are no times."""
 
+_AMOUNTS = re.compile(r"(\d+(?:\.\d+)?)([WDHMS])")
+_SHORT_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(w|d|h|min|m|s)\s*")
 _SECONDS = {"W": 604_800, "D": 86_400, "H": 3600, "M": 60, "S": 1}
 _SHOWN_CHARACTERS, _SHOWN_FILES = 60, 5
 
@@ -240,18 +242,20 @@ def _time(text: str, time_format: str, url: str) -> int:
     return int(exact.astype(np.int64))
 
 
-def duration_seconds(text: str) -> int | float:
-    """Seconds of a duration of ISO 8601 in weeks, days, hours, minutes and seconds.
+def duration_seconds(text: str, option: str = "") -> int | float:
+    """Seconds of a duration like ``6h``, or of ISO 8601 like ``P1DT6H``.
 
     Raises
     ------
     InvalidRequestError
-        For another text: months and years are of no fixed length.
+        For another text, naming the option: months and years are of no fixed length.
     """
-    amounts = re.findall(r"(\d+(?:\.\d+)?)([WDHMS])", text)
-    if not amounts or not re.fullmatch(_DURATION, text):
+    short = _SHORT_DURATION.fullmatch(text)
+    amounts = [(short[1], short[2][0].upper())] if short else _AMOUNTS.findall(text)
+    if not amounts or not (short or re.fullmatch(_DURATION, text)):
         raise InvalidRequestError(
-            f"{text!r} is no duration of weeks, days, hours, minutes and seconds, like PT6H"
+            (f"{option}={text!r}" if option else repr(text))
+            + " is no duration of weeks, days, hours, minutes and seconds, like 6h or PT6H"
         )
     total = sum(float(amount) * _SECONDS[unit] for amount, unit in amounts)
     return int(total) if total.is_integer() else total

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import xarray as xr
 from numpy.typing import NDArray
 
 from gridref.catalog.standing import Span
@@ -18,7 +17,7 @@ from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.indexing import isel
 from gridref.options import check_choice
-from gridref.workflows.decoding import decoded
+from gridref.workflows.decoding import decoded_labels
 
 __all__ = ["At", "arranged"]
 
@@ -87,7 +86,7 @@ def arranged(
     }
     theirs = None
     if dim in known:
-        theirs = _decoded(dim, known[dim][left], base.arrays[dim])
+        theirs = decoded_labels(dim, known[dim][left], base.arrays[dim])
     ends = [0 if at == "start" else left.size] * len(groups)
     for i, (start, _) in enumerate(without[: len(groups)]):
         ends[i] = int(np.searchsorted(left, start))
@@ -172,17 +171,12 @@ def _place(
     if theirs is None or new is None or not new.size or not theirs.size:
         return _Place(there)
     try:
-        place = _place_by_label(theirs, _decoded(dim, read(new), new))
+        place = _place_by_label(theirs, decoded_labels(dim, read(new), new))
     except TypeError:  # labels that cannot be compared: a problem that combining tells
         return _Place(there, in_order=False)
     if at == "label":
         return place
     return _Place(there, 0, place.in_order and place.cut == there)
-
-
-def _decoded(dim: str, raw: NDArray[Any], array: VirtualArray) -> NDArray[Any]:
-    variable = xr.Variable((dim,), raw, dict(array.attrs))
-    return np.asarray(decoded(dim, variable, decode_times=True).values)
 
 
 def _place_by_label(theirs: NDArray[Any], mine: NDArray[Any]) -> _Place:

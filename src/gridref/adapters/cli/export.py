@@ -97,11 +97,12 @@ def export_command(
     group = open_catalog(catalog, storage_options=options, allow=allow or None, snapshot=snapshot)
     common: Mapping[str, Any] = {"inline_limit": inline_limit, "storage_options": options}
     if not output.rstrip("/").endswith(".icechunk"):
-        _only_icechunk(append_dim=append_dim, replace=replace, materialize=materialize)
+        where = "Icechunk repositories, whose name ends in .icechunk"
+        _only_for(where, append_dim=append_dim, replace=replace, materialize=materialize)
         asked = {"inline_threshold": inline_threshold, "templates": templates}
         _export_references(group, output, zarr_format, {**common, **asked})
         return
-    _only_references(inline_threshold=inline_threshold, templates=templates)
+    _only_for("kerchunk references", inline_threshold=inline_threshold, templates=templates)
     _export_to_icechunk(
         group,
         output,
@@ -121,18 +122,10 @@ def _export_to_icechunk(
     _tell_of_checksums(group)
 
 
-def _only_icechunk(**options: Any) -> None:
+def _only_for(what: str, **options: Any) -> None:
     given = [name for name, value in options.items() if value]
     if given:
-        raise InvalidRequestError(
-            f"{', '.join(given)} is for Icechunk repositories, whose name ends in .icechunk"
-        )
-
-
-def _only_references(**options: Any) -> None:
-    given = [name for name, value in options.items() if value]
-    if given:
-        raise InvalidRequestError(f"{', '.join(given)} is for kerchunk references")
+        raise InvalidRequestError(f"{', '.join(given)} is for {what}")
 
 
 def _export_references(

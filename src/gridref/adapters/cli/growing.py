@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,7 +18,6 @@ from gridref.adapters.cli.options import (
     takes,
 )
 from gridref.adapters.cli.progress import ScanProgress
-from gridref.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from gridref.catalog import CatalogGroup
@@ -38,7 +36,6 @@ __all__ = [
     "remove_command",
     "replace_command",
     "rollback_command",
-    "seconds_of",
     "tag_command",
 ]
 
@@ -248,20 +245,14 @@ def prune_command(
 
         gridref prune cube.gridref --grace 7d
     """
+    from gridref.workflows.labels import duration_seconds
+
     opened = _opened(catalog, storage_options)
-    pruned = opened.prune(keep=keep, grace_seconds=seconds_of("grace", grace), dry_run=dry_run)
+    youngest = duration_seconds(grace, "grace")
+    pruned = opened.prune(keep=keep, grace_seconds=youngest, dry_run=dry_run)
     for file in pruned.files:
         typer.echo(f"{'would remove' if dry_run else 'removed'} {file}")
     typer.echo(f"{len(pruned.snapshots)} snapshots, {len(pruned.files)} files")
-
-
-def seconds_of(option: str, text: str) -> float:
-    """A length of time as it is written on the command line."""
-    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
-    if match is None:
-        raise InvalidRequestError(f"{option}={text!r} is no time: write 90s, 30m, 12h or 7d")
-    return float(match[1]) * units[match[2]]
 
 
 def _opened(catalog: str, storage_options: list[str] | None) -> CatalogGroup:

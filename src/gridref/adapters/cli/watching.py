@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gridref.adapters.cli.growing import seconds_of
 from gridref.adapters.cli.options import Catalog, SomeFiles, StorageOptions, parse_options
 
 if TYPE_CHECKING:
@@ -48,6 +47,7 @@ def watch_command(
 
         gridref watch cube.gridref --events arrived.txt
     """
+    from gridref.workflows.labels import duration_seconds
     from gridref.workflows.watching import watch
 
     told: dict[str, str] = {}
@@ -65,8 +65,8 @@ def watch_command(
         catalog,
         files,
         events=events,
-        every_seconds=seconds_of("every", every),
-        settle_seconds=seconds_of("settle", settle),
+        every_seconds=duration_seconds(every, "every"),
+        settle_seconds=duration_seconds(settle, "settle"),
         once=once,
         on_round=tell,
         storage_options=parse_options(storage_options),

@@ -6,10 +6,9 @@ import json
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import asdict
 
-from gridref.adapters.describing import human_bytes
+from gridref.adapters.describing import human_bytes, sizes_in_words
 from gridref.adapters.picture import MOST_ALONG, ChunkMap, chunks_along, stored_edges
 from gridref.adapters.web.assets import VIEWER, asset
-from gridref.adapters.web.catalog_page import sizes_in_words
 from gridref.adapters.web.chunk_files import ChunkFiles
 from gridref.adapters.web.chunk_map import MapAxes
 from gridref.adapters.web.frame import attributes_section, page, pairs, section, table

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gridref.adapters.describing import human_bytes
-from gridref.adapters.web.frame import attributes_section, page, pairs, section, shortened, table
+from gridref.adapters.describing import human_bytes, shortened, sizes_in_words
+from gridref.adapters.web.frame import attributes_section, page, pairs, section, table
 from gridref.adapters.web.links import Links
 from gridref.adapters.web.markup import Content, markup, tag
 from gridref.adapters.web.source_names import SourceNames
 from gridref.catalog import CatalogGroup
 from gridref.model.array import VirtualArray, VirtualGroup
 
-__all__ = ["catalog_page", "sizes_in_words"]
+__all__ = ["catalog_page"]
 
 MOST_SOURCES = 500
 MOST_ARRAYS = 5_000
@@ -62,12 +62,6 @@ def catalog_page(
         None if kept is None else _drifts(kept.report.drifts, names),
         scripts=("front.js", "copy.js"),
     )
-
-
-def sizes_in_words(array: VirtualArray) -> str:
-    """Dimensions with their lengths, and the data type."""
-    sizes = ", ".join(f"{dim}: {n}" for dim, n in zip(array.dims, array.shape, strict=True))
-    return f"({sizes}) {array.dtype}"
 
 
 def _overview(

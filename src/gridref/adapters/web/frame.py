@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from gridref.adapters.describing import shortened
 from gridref.adapters.web.links import Links
 from gridref.adapters.web.markup import Content, Markup, tag
 
-__all__ = ["attributes_section", "page", "pairs", "problem_page", "section", "shortened", "table"]
+__all__ = ["attributes_section", "page", "pairs", "problem_page", "section", "table"]
 
 MOST_CHARACTERS = 2_000
 """Of one attribute on a page; the rest is in ``zarr.json``."""
@@ -108,13 +109,8 @@ def attributes_section(attrs: Any) -> Markup | None:
     return section("Attributes", table(("name", "value"), rows, "Attributes"))
 
 
-def shortened(text: str, most: int = MOST_CHARACTERS) -> str:
-    """A text that is not too long to show."""
-    return text if len(text) <= most else f"{text[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
-
-
 def _value(value: Any) -> Content:
     if isinstance(value, np.ndarray | list | tuple):
         items = np.asarray(value).ravel()[:MOST_CHARACTERS].tolist()
-        return shortened(", ".join(map(str, items)))
-    return shortened(str(value))
+        return shortened(", ".join(map(str, items)), MOST_CHARACTERS)
+    return shortened(str(value), MOST_CHARACTERS)

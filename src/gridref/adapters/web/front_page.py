@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from gridref.adapters.describing import human_bytes
+from gridref.adapters.describing import human_bytes, shortened
 from gridref.adapters.web.assets import VIEWER, asset
-from gridref.adapters.web.frame import page, section, shortened, table
+from gridref.adapters.web.frame import page, section, table
 from gridref.adapters.web.levels import Level, previewed
 from gridref.adapters.web.links import Links
 from gridref.adapters.web.markup import Content, markup, tag

@@ -262,9 +262,7 @@ def _tree_node(file: Hdf5Bytes, address: int, structure: str) -> tuple[int, list
     start = cursor.position
     n_bytes = start + n_children * (file.length_bytes + file.offset_bytes) + file.length_bytes
     if n_bytes > len(head):
-        cursor = FieldCursor(
-            file.read(address, n_bytes, structure), structure, file.place(address, n_bytes)
-        )
+        cursor = file.read_fields(address, n_bytes, structure)
         cursor.take_bytes(start)
     children = []
     after = cursor.take(file.length_bytes)
@@ -284,9 +282,7 @@ def _symbols(file: Hdf5Bytes, address: int, heap: LocalHeap) -> Iterator[Link]:
     n_symbols = cursor.take(2)
     n_bytes = 8 + n_symbols * (2 * file.offset_bytes + 24)
     if n_bytes > len(data):
-        cursor = FieldCursor(
-            file.read(address, n_bytes, structure), structure, file.place(address, n_bytes)
-        )
+        cursor = file.read_fields(address, n_bytes, structure)
         cursor.take_bytes(8)
     for _ in range(n_symbols):
         name = heap.text(cursor.take(file.offset_bytes))

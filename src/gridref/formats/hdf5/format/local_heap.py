@@ -5,7 +5,7 @@ Source: HDF5 File Format Specification v3, III.D "Local Heaps".
 
 from __future__ import annotations
 
-from gridref.formats.hdf5.format.superblock import FieldCursor, Hdf5Bytes
+from gridref.formats.hdf5.format.superblock import Hdf5Bytes
 
 __all__ = ["LocalHeap"]
 
@@ -24,9 +24,7 @@ class LocalHeap:
     def __init__(self, file: Hdf5Bytes, address: int) -> None:
         structure = "the local heap"
         n_bytes = 8 + 2 * file.length_bytes + file.offset_bytes
-        cursor = FieldCursor(
-            file.read(address, n_bytes, structure), structure, file.place(address, n_bytes)
-        )
+        cursor = file.read_fields(address, n_bytes, structure)
         cursor.expect(b"HEAP\0", "signature and version")
         cursor.take_bytes(3)
         size, free = cursor.take(file.length_bytes), cursor.take(file.length_bytes)

@@ -107,6 +107,11 @@ class Hdf5Bytes:
         """
         return self.read(address, min(length, max(0, self.end_address - address)), structure)
 
+    def read_fields(self, address: int, length: int, structure: str) -> FieldCursor:
+        """The fields of the `length` bytes from `address` on, as `read` gives them."""
+        data = self.read(address, length, structure)
+        return FieldCursor(data, structure, partial(self.place, address, length))
+
     def read_checked(self, address: int, length: int, structure: str) -> FieldCursor:
         """`length` bytes without the checksum at their end, which is verified.
 

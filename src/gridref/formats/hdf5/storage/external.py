@@ -23,7 +23,7 @@ from gridref.formats.hdf5.storage.contiguous import chunk_runs, edge_policy, spl
 from gridref.formats.options import ScanOptions
 from gridref.io import open_for_scan
 from gridref.model.encoding import Encoding
-from gridref.model.manifest import ChunkManifest, ChunkState, Source
+from gridref.model.manifest import ChunkManifest, Source
 
 __all__ = ["ExternalFile", "external_chunks", "external_files"]
 
@@ -129,9 +129,7 @@ def external_chunks(
     if chunk_shape is None or not all(segment.is_complete for segment in segments):
         whole = tuple(max(1, extent) for extent in shape)
         raw = _read(segments, options)
-        manifest = ChunkManifest.from_columns(
-            [dataset.file.source], offset=0, length=len(raw), state=ChunkState.INLINE, inline=raw
-        )
+        manifest = ChunkManifest.from_inline([raw], [dataset.file.source])
         return Encoding(whole, element.dtype, codecs), manifest
     start, count = chunk_runs(shape, chunk_shape)
     manifest = _manifest(segments, start * itemsize, count * itemsize)

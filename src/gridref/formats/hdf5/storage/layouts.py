@@ -20,7 +20,7 @@ from gridref.formats.hdf5.storage.contiguous import contiguous_chunks
 from gridref.formats.hdf5.storage.external import external_chunks, external_files
 from gridref.formats.options import ScanOptions
 from gridref.model.encoding import Codec, Encoding, shared_encoding
-from gridref.model.manifest import ChunkManifest, ChunkState
+from gridref.model.manifest import ChunkManifest
 
 __all__ = ["MAX_CHUNKS", "Stored", "one_chunk", "refuse_if_large", "stored_chunks"]
 
@@ -116,9 +116,7 @@ def one_chunk(
     """The whole dataset as one inline chunk; its file is noted, though nothing points into it."""
     shape = (dataset.shape or ()) + element.subshape
     chunk_shape = tuple(max(1, extent) for extent in shape)
-    manifest = ChunkManifest.from_columns(
-        [dataset.file.source], offset=0, length=len(raw), state=ChunkState.INLINE, inline=raw
-    )
+    manifest = ChunkManifest.from_inline([raw], [dataset.file.source])
     return Encoding(chunk_shape, element.dtype, codecs), manifest
 
 

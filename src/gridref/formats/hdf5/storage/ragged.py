@@ -25,7 +25,7 @@ from gridref.formats.options import ScanOptions
 from gridref.model.array import VirtualArray, zero_of
 from gridref.model.encoding import Encoding, bytes_codec
 from gridref.model.joining import missing_array
-from gridref.model.manifest import ChunkManifest, ChunkState
+from gridref.model.manifest import ChunkManifest
 
 __all__ = ["ROW_SIZE", "ragged_arrays", "sample_dimension"]
 
@@ -101,9 +101,7 @@ def _inline(dataset: DatasetNode, values: NDArray[Any], dims: tuple[str, ...]) -
     if not values.size:
         return missing_array(values.shape, dtype, dims=dims, fill_value=zero_of(dtype))
     raw = values.astype(dtype.newbyteorder("<"), copy=False).tobytes()
-    manifest = ChunkManifest.from_columns(
-        [dataset.file.source], offset=0, length=len(raw), state=ChunkState.INLINE, inline=raw
-    )
+    manifest = ChunkManifest.from_inline([raw], [dataset.file.source])
     encoding = Encoding(values.shape, dtype, (bytes_codec(dtype),))
     return VirtualArray.of_one_block(
         values.shape, dtype, encoding=encoding, manifest=manifest, dims=dims
