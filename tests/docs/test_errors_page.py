@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
+import traceback
+from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from gridref import errors
+from gridref.adapters.cli import app
 from gridref.errors import PROBLEM_CAUSES, GridrefError
 from tests.shared_data import ROOT
 
@@ -30,6 +36,27 @@ def test_a_paragraph_names_the_class_cause_and_remedy(kind: str) -> None:
     assert f"`{KINDS[kind].__name__}`" in text
     assert "**Cause" in text
     assert "**Remedy.**" in text or "**Cause and remedy.**" in text
+
+
+@pytest.mark.parametrize("kind", [*KINDS, *sorted(PROBLEM_CAUSES)])
+def test_the_command_line_explains(kind: str) -> None:
+    told = CliRunner().invoke(app, ["explain", kind])
+    assert told.exit_code == 0
+    assert told.stdout.startswith(f"## {kind}\n")
+    assert SECTIONS.get(kind, f"\n| `{kind}` |").strip() in told.stdout
+
+
+def test_errors_say_where_they_are_explained() -> None:
+    command = [Path(sys.executable).with_name("gridref"), "info", "nowhere.gridref"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stderr.endswith("(see gridref explain catalog-not-found)\n")
+    error = errors.ShortReadError("cut")
+    assert traceback.format_exception(error)[-1].endswith("gridref explain short-read\n")
+    kinds = CliRunner().invoke(app, ["explain"]).stdout
+    assert all(kind in kinds for kind in KINDS)
+    assert isinstance(
+        CliRunner().invoke(app, ["explain", "?"]).exception, errors.InvalidRequestError
+    )
 
 
 def test_every_cause_of_a_problem_is_in_the_table() -> None:

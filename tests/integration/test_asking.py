@@ -142,7 +142,8 @@ def test_the_command_lists_missing_chunks(folder: Path) -> None:
     assert "0 rows" in pending.stdout
     wrong = run("chunks", "cube.gridref", "hole", cwd=folder)
     assert wrong.returncode == 1
-    assert wrong.stderr == "error: the catalog has no array 'hole': did you mean 'holes'?\n"
+    told = "the catalog has no array 'hole': did you mean 'holes'?"
+    assert wrong.stderr == f"error: {told} (see gridref explain invalid-request)\n"
 
 
 def test_the_command_writes_files(folder: Path, tmp_path: Path) -> None:

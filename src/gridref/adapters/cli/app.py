@@ -25,6 +25,7 @@ from gridref.adapters.cli.asking import (
     stats_command,
 )
 from gridref.adapters.cli.draw import draw_command
+from gridref.adapters.cli.explain import explain_command
 from gridref.adapters.cli.export import export_command
 from gridref.adapters.cli.forecast import forecast_command
 from gridref.adapters.cli.growing import (
@@ -103,12 +104,17 @@ def main() -> None:
     except GridrefError as error:
         if debug:
             raise
-        _end(as_on_the_command_line(str(error)), 1)
+        _end(f"{as_on_the_command_line(str(error))}{_reference(error)}", 1)
     except _UsageError as error:
         if not arguments:
             sys.exit(2)  # the help that was shown says it all
         path = error.ctx.command_path if error.ctx is not None else "gridref"
         _end(f"{error.format_message()} (see {path} --help)", 2)
+
+
+def _reference(error: GridrefError) -> str:
+    """Where cause and remedy stand: behind one line, or below several."""
+    return f"{'\n' if '\n' in str(error) else ' '}(see gridref explain {error.kind})"
 
 
 _INTERRUPTED = 128 + signal.SIGINT
@@ -397,6 +403,7 @@ app.command("tag")(tag_command)
 app.command("rollback")(rollback_command)
 app.command("prune")(prune_command)
 app.command("chunks")(chunks_command)
+app.command("explain")(explain_command)
 app.command("export")(export_command)
 app.command("import")(import_command)
 app.command("inspect")(inspect_command)
