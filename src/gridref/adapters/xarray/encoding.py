@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from gridref.adapters.xarray.zarr_compressors import zarr_compressors
 from gridref.model.array import MISSING_BLOCK, VirtualArray
 from gridref.model.encoding import Codec, EdgePolicy, Encoding
 from gridref.serve.portable_grid import block_chunks
@@ -24,7 +25,8 @@ DASK_CHUNK_BYTES = 128 * 2**20
 def variable_encoding(array: VirtualArray, source: str | None) -> dict[str, Any]:
     """What xarray takes over into files that are written from the array: chunks, filters, dtype.
 
-    Compression, checksum and chunk lengths, as far as all blocks have them in common.
+    Compression, checksum and chunk lengths, as far as all blocks have them in common, the first
+    in the words of both netCDF4 and Zarr: xarray passes over those of the other format.
 
     Parameters
     ----------
@@ -42,6 +44,9 @@ def variable_encoding(array: VirtualArray, source: str | None) -> dict[str, Any]
         for key, value in result.items()
         if all(encoding.get(key, value) == value for encoding in encodings)
     }
+    compressors = zarr_compressors(common)
+    if compressors:
+        common["compressors"] = compressors
     chunks = _preferred_chunks(array, common)
     if chunks is not None:
         common["preferred_chunks"] = dict(zip(array.dims, chunks, strict=True))
@@ -108,6 +113,8 @@ def _blosc(codec: Codec) -> dict[str, Any]:
 
 _FILTERS: Mapping[str, Callable[[Codec], dict[str, Any]]] = {
     "numcodecs.zlib": _compressor("zlib"),
+    "gzip": _compressor("zlib"),
+    "numcodecs.gzip": _compressor("zlib"),
     "zstd": _compressor("zstd"),
     "numcodecs.zstd": _compressor("zstd"),
     "numcodecs.bz2": _compressor("bzip2"),
