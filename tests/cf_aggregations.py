@@ -5,11 +5,94 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import netCDF4
 import numpy as np
+import xarray as xr
 
-__all__ = ["write_aggregation"]
+__all__ = ["aggregate", "read_aggregation", "write_aggregation"]
+
+
+def read_aggregation(path: Path) -> xr.DataTree:
+    """What an aggregation file means, put together of its fragments as xarray reads them."""
+    with netCDF4.Dataset(path) as file:
+        paths = ["/", *(group.path for group in _groups(file))]
+    return xr.DataTree.from_dict({name: _read_group(path, name) for name in paths})
+
+
+def _groups(group: Any) -> list[Any]:
+    return [below for own in group.groups.values() for below in (own, *_groups(own))]
+
+
+def _read_group(path: Path, name: str) -> xr.Dataset:
+    raw = xr.load_dataset(path, group=name, decode_cf=False)
+    put = {}
+    for key, variable in raw.variables.items():
+        if "aggregated_data" in variable.attrs:
+            words = variable.attrs.pop("aggregated_data").replace(":", "").split()
+            dims = variable.attrs.pop("aggregated_dimensions").split()
+            held = {
+                term: raw[own].values for term, own in zip(words[::2], words[1::2], strict=True)
+            }
+            values = _put_together(held["map"], held["uris"], held["identifiers"])
+            put[key] = xr.Variable(dims, values, variable.attrs)
+            put[key].attrs.pop("_FillValue", None)
+    kept = raw.drop_vars([key for key in raw.variables if str(key).startswith("fragment_")])
+    return xr.decode_cf(kept.drop_vars(list(put))).assign(put)
+
+
+def _put_together(lengths: Any, uris: Any, identifiers: Any) -> Any:
+    counts = [tuple(int(n) for n in row if n > 0) for row in lengths]
+    assert tuple(map(len, counts)) == uris.shape
+    identifiers = np.broadcast_to(identifiers, uris.shape)
+    parts = np.empty(uris.shape, object)
+    for index in np.ndindex(uris.shape):
+        group, _, name = identifiers[index].rpartition("/")
+        source = unquote(urlsplit(uris[index]).path)
+        with xr.open_dataset(source, group=group or None, decode_times=False) as fragment:
+            parts[index] = fragment[name].values
+        assert parts[index].shape == tuple(own[k] for own, k in zip(counts, index, strict=True))
+    return np.block(parts.tolist())
+
+
+def aggregate(files: Sequence[Path], path: Path) -> Path:
+    """Write the aggregation of all variables of files along their first dimension."""
+    with netCDF4.Dataset(files[0]) as first:
+        for group in (first, *_groups(first)):
+            for name, variable in group.variables.items():
+                extents = [_length(file, variable.name) for file in files[1:]]
+                edges = [(n,) for n in variable.shape]
+                edges[0] = (*edges[0], *extents)
+                packing = ("_FillValue", "scale_factor", "add_offset")
+                attrs = {k: v for k, v in vars_of(variable).items() if k not in packing}
+                at = group.path.strip("/")
+                uris = np.array([file.name for file in files], object)
+                write_aggregation(
+                    path,
+                    name,
+                    variable.dimensions,
+                    edges,
+                    uris=uris.reshape([-1] + [1] * (variable.ndim - 1)),
+                    identifiers=f"{at}/{name}",
+                    attrs=attrs,
+                    dtype="f8" if "scale_factor" in vars_of(variable) else variable.dtype,
+                    group=at,
+                )
+            with netCDF4.Dataset(path, "a") as made:
+                target = made.createGroup(group.path) if group.path != "/" else made
+                target.setncatts(vars_of(group))
+    return path
+
+
+def _length(file: Path, name: str) -> int:
+    with netCDF4.Dataset(file) as other:
+        return int(other[name].shape[0])
+
+
+def vars_of(described: Any) -> dict[str, Any]:
+    """The attributes of a variable or group of netCDF4."""
+    return {name: described.getncattr(name) for name in described.ncattrs()}
 
 
 def write_aggregation(
@@ -42,6 +125,9 @@ def write_aggregation(
         }
         prefix = f"/{instructions}/" if instructions else ""
         place = file.createGroup(group) if group else file
+        for dim, lengths in zip(dims, edges, strict=False):
+            if dim not in file.dimensions:
+                file.createDimension(dim, sum(lengths))
         given = dict(attrs or {})
         made = place.createVariable(name, dtype, (), fill_value=given.pop("_FillValue", None))
         made.setncatts(given)

@@ -11,6 +11,7 @@ from gridref.model.display import draw_with
 
 if TYPE_CHECKING:
     from gridref import errors as errors
+    from gridref.adapters.cf_aggregation import to_cf_aggregation as to_cf_aggregation
     from gridref.adapters.duckdb import sql as sql
     from gridref.adapters.icechunk import from_icechunk as from_icechunk
     from gridref.adapters.icechunk import to_icechunk as to_icechunk
@@ -91,6 +92,7 @@ _HOMES = {
     "scan_many": "gridref.workflows.scanning",
     "sql": "gridref.adapters.duckdb",
     "stack": "gridref.workflows.combining",
+    "to_cf_aggregation": "gridref.adapters.cf_aggregation",
     "to_stac": "gridref.adapters.stac",
     "verify": "gridref.workflows.verifying",
     "watch": "gridref.workflows.watching",
@@ -139,6 +141,7 @@ __all__ = [
     "scan_many",
     "sql",
     "stack",
+    "to_cf_aggregation",
     "to_stac",
     "verify",
     "watch",

@@ -28,6 +28,7 @@ from virtualizarr.parsers import HDFParser
 import gridref
 from gridref.adapters.kerchunk import to_kerchunk
 from gridref.errors import GridrefError, NotRepresentableError
+from tests.cf_aggregations import aggregate, read_aggregation
 
 PAGE = Path(__file__).parents[2] / "docs" / "interchange.md"
 BEGIN, END = "<!-- made by tests.conformance.interchange -->", "<!-- end -->"
@@ -183,6 +184,11 @@ def _to_icechunk(group: gridref.VirtualGroup, folder: Path) -> Read:
     return read
 
 
+def _to_cf_aggregation(group: gridref.VirtualGroup, folder: Path) -> Read:
+    gridref.to_cf_aggregation(group, folder / "all.nc", inline_limit=0)
+    return lambda: read_aggregation(folder / "all.nc")
+
+
 def _described_by_kerchunk(file: Path) -> dict[str, Any]:
     return dict(kerchunk.hdf.SingleHdf5ToZarr(str(file), inline_threshold=0).translate())
 
@@ -215,16 +221,22 @@ def _from_icechunk(files: Sequence[Path], folder: Path) -> gridref.VirtualGroup:
     return gridref.from_icechunk(folder / "b.icechunk")
 
 
+def _from_cf_aggregation(files: Sequence[Path], folder: Path) -> gridref.VirtualGroup:
+    return gridref.scan(aggregate(files, folder / "all.nc"))
+
+
 TO: dict[str, Export] = {
     "to kerchunk, Zarr v2": _to_kerchunk(2),
     "to kerchunk, Zarr v3": _to_kerchunk(3),
     "to VirtualiZarr": _to_virtualizarr,
     "to Icechunk": _to_icechunk,
+    "to CF aggregation": _to_cf_aggregation,
 }
 FROM: dict[str, Import] = {
     "from kerchunk": _from_kerchunk,
     "from VirtualiZarr": _from_virtualizarr,
     "from Icechunk": _from_icechunk,
+    "from CF aggregation": _from_cf_aggregation,
 }
 
 

@@ -211,6 +211,11 @@ BAD = {
     "no file": ({"uris": in_rows(["part0.nc", "x.nc"])}, SourceUnavailableError, "x.nc"),
     "itself": ({"uris": in_rows(["all.nc", "all.nc"])}, UnsupportedFeatureError, "itself"),
     "other units": ({"attrs": {"units": "m"}}, UnsupportedFeatureError, "units"),
+    "an identifier alone": (
+        {"uris": in_rows(["", "part1.nc"]), "identifiers": in_rows(["tas", "tas"])},
+        UnsupportedFeatureError,
+        "no URI",
+    ),
     "another machine": (
         {"uris": in_rows(["part0.nc", "file://host/part1.nc"])},
         UnsupportedFeatureError,

@@ -73,6 +73,7 @@ def test_public_names() -> None:
         "scan_many",
         "sql",
         "stack",
+        "to_cf_aggregation",
         "to_stac",
         "verify",
         "watch",

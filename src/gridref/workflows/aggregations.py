@@ -35,7 +35,7 @@ from gridref.model.scan_report import Fate, Finding, ScanReport
 from gridref.workflows.opening import reader_for
 from gridref.workflows.units import converter
 
-__all__ = ["ScanFiles", "fragment_address", "with_aggregations"]
+__all__ = ["ScanFiles", "as_part", "fragment_address", "with_aggregations"]
 
 type ScanFiles = Callable[[Sequence[str], ScanOptions], Iterable[VirtualGroup | GridrefError]]
 """Describes files, in their order."""
@@ -314,9 +314,14 @@ class _Aggregation:
         identifiers = np.broadcast_to(self.held["identifiers"], self.held["uris"].shape)
         for index, corner, shape in self._places():
             uri = str(self.held["uris"][index])
+            if not uri and self.held["identifiers"].shape and identifiers[index]:
+                raise UnsupportedFeatureError(
+                    f"fragment {index} has an identifier and no URI: it may be in this file, or"
+                    " missing"
+                )
             if uri:
                 array = _fragment(scanned[uri], str(identifiers[index]), uri)
-                yield Fragment(_as_part(array, shape, self.dims, uri), corner, uri)
+                yield Fragment(as_part(array, shape, self.dims, uri), corner, uri)
 
     def _of_values(self, file: _AggregationFile) -> Iterator[Fragment]:
         """A part of the variable of values for each fragment, repeated to its shape."""
@@ -357,10 +362,18 @@ def _fragment(
     return array
 
 
-def _as_part(
+def as_part(
     array: VirtualArray, shape: tuple[int, ...], dims: tuple[str, ...], uri: str
 ) -> VirtualArray:
-    """A fragment with the variable's dimensions, of which it may lack those of length 1."""
+    """A fragment with the variable's dimensions, of which it may lack those of length 1.
+
+    Raises
+    ------
+    SourceFormatError
+        If it has another shape.
+    UnsupportedFeatureError
+        If it has its dimensions in another order.
+    """
     longer = [extent for extent in shape if extent != 1]
     swapped = {*array.dims} == {*dims} and array.dims != dims
     if [extent for extent in array.shape if extent != 1] != longer or array.ndim > len(shape):

@@ -25,8 +25,8 @@ __all__ = ["export_command"]
 _Output = Annotated[
     str,
     typer.Argument(
-        help="Where it goes: .json, a folder of Parquet files (.parq), or an Icechunk repository"
-        " (.icechunk).",
+        help="Where it goes: .json, a folder of Parquet files (.parq), an Icechunk repository"
+        " (.icechunk), or a file of aggregation variables (.nc).",
         show_default=False,
     ),
 ]
@@ -43,6 +43,14 @@ _Materialize = Annotated[
         help="Array that is written into an Icechunk repository decoded; * for all that cannot be"
         " referenced; repeatable.",
         show_default=False,
+    ),
+]
+
+
+_Relative = Annotated[
+    bool,
+    typer.Option(
+        "--relative", help="Name files as seen from the aggregation file, to be moved together."
     ),
 ]
 
@@ -69,13 +77,15 @@ def export_command(
     append_dim: _AppendDim = None,
     replace: _Replace = False,
     materialize: _Materialize = None,
+    relative: _Relative = False,
     storage_options: StorageOptions = None,
     allow: Allowed = None,
 ) -> None:
-    """Write a catalog as kerchunk references, or into an Icechunk repository.
+    """Write a catalog as kerchunk references, into an Icechunk repository, or as CF aggregation.
 
     What references cannot say (differing codecs, files in archives; in Zarr v2 also uneven chunks)
-    is refused, with every array and its reason; small arrays are written out.
+    is refused, with every array and its reason; small arrays are written out. Aggregation variables
+    (CF-1.13) say grids of whole variables of files, whatever their codecs.
 
     Examples
     --------
@@ -90,35 +100,48 @@ def export_command(
         gridref export cube.gridref cube.icechunk
 
         gridref export march.gridref cube.icechunk --append-dim time
+
+        gridref export cube.gridref aggregation.nc
     """
     from gridref.workflows.catalogs import open_catalog
 
     options = parse_options(storage_options)
     group = open_catalog(catalog, storage_options=options, allow=allow or None, snapshot=snapshot)
     common: Mapping[str, Any] = {"inline_limit": inline_limit, "storage_options": options}
-    if not output.rstrip("/").endswith(".icechunk"):
-        where = "Icechunk repositories, whose name ends in .icechunk"
-        _only_for(where, append_dim=append_dim, replace=replace, materialize=materialize)
-        asked = {"inline_threshold": inline_threshold, "templates": templates}
-        _export_references(group, output, zarr_format, {**common, **asked})
+    icechunk = {"append_dim": append_dim, "replace": replace, "materialize": materialize}
+    references = {"inline_threshold": inline_threshold, "templates": templates}
+    if output.endswith(".nc"):
+        _only_for(_ICECHUNK, **icechunk)
+        _only_for("kerchunk references", **references)
+        _export_aggregation(group, output, {**common, "relative": relative})
         return
-    _only_for("kerchunk references", inline_threshold=inline_threshold, templates=templates)
-    _export_to_icechunk(
-        group,
-        output,
-        materialize or [],
-        {**common, "append_dim": append_dim, "replace": replace},
-    )
+    _only_for("aggregation files, whose name ends in .nc", relative=relative)
+    if not output.rstrip("/").endswith(".icechunk"):
+        _only_for(_ICECHUNK, **icechunk)
+        _export_references(group, output, zarr_format, {**common, **references})
+        return
+    _only_for("kerchunk references", **references)
+    _export_to_icechunk(group, output, {**common, **icechunk})
 
 
-def _export_to_icechunk(
-    group: CatalogGroup, output: str, materialize: list[str], options: Mapping[str, Any]
-) -> None:
+_ICECHUNK = "Icechunk repositories, whose name ends in .icechunk"
+
+
+def _export_to_icechunk(group: CatalogGroup, output: str, options: Mapping[str, Any]) -> None:
     from gridref.adapters.icechunk import to_icechunk
 
-    asked: bool | list[str] = True if materialize == ["*"] else materialize
-    written = to_icechunk(group, output, materialize=asked, **options)
+    named = options["materialize"] or []
+    asked: bool | list[str] = True if named == ["*"] else named
+    written = to_icechunk(group, output, **{**options, "materialize": asked})
     typer.echo(f"{output}: snapshot {written}")
+    _tell_of_checksums(group)
+
+
+def _export_aggregation(group: CatalogGroup, output: str, options: Mapping[str, Any]) -> None:
+    from gridref.adapters.cf_aggregation import to_cf_aggregation
+
+    variables = to_cf_aggregation(group, output, **options)
+    typer.echo(f"{output}: {len(variables)} aggregation variables")
     _tell_of_checksums(group)
 
 
