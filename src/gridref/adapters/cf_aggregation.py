@@ -30,6 +30,8 @@ from gridref.workflows.opening import open_group, reader_for
 __all__ = ["to_cf_aggregation"]
 
 _VERSION = "CF-1.13"
+_TEXT = np.dtype("O", metadata={"vlen": str})
+"""How h5netcdf is told of texts of any length."""
 
 
 def to_cf_aggregation(
@@ -215,15 +217,13 @@ class _Target:
         attrs: Mapping[str, Any],
         values: Any = None,
     ) -> None:
-        import h5py
-
         kept = dict(attrs)
         fill = kept.pop("_FillValue", None)
         text = dtype.kind == "T"
         made = self.group.create_variable(
             name,
             dims,
-            dtype=h5py.string_dtype() if text else dtype,
+            dtype=_TEXT if text else dtype,
             data=values,
             fillvalue=None if fill is None or text else dtype.type(np.ravel(fill)[0]),
         )
