@@ -3,6 +3,9 @@
 import hashlib
 import json
 import resource
+import shutil
+import subprocess
+import sys
 
 import h5py
 import numpy as np
@@ -13,6 +16,7 @@ import pytest
 import gridref
 from gridref.errors import CatalogCorruptError
 from tests.fuzz.catalog_attack import sign
+from tests.parquet_bombs import BOMBS, compressed, put
 
 
 @pytest.fixture
@@ -25,20 +29,55 @@ def catalog(tmp_path):
 
 def exchange(catalog, change, **settings):
     """Write the table of chunks anew, under a right checksum; returns its size."""
+
+    def write(path):
+        table = change(pq.read_table(path))
+        pq.write_table(table, path, compression="zstd", write_page_checksum=True, **settings)
+
+    return rewrite(catalog, "chunks", write)
+
+
+def rewrite(catalog, kind, write):
+    """Change the file of a table, and say so under a right checksum; returns its size."""
     document = json.loads((catalog / "gridref.json").read_text())
     (part,) = document["snapshot"]["parts"]
-    path = catalog / part["chunks"]["file"]
-    table = change(pq.read_table(path))
-    pq.write_table(table, path, compression="zstd", write_page_checksum=True, **settings)
+    path = catalog / part[kind]["file"]
+    write(path)
     content = path.read_bytes()
-    part["chunks"] |= {
-        "n_rows": table.num_rows,
+    part[kind] |= {
+        "n_rows": pq.ParquetFile(path).metadata.num_rows,
         "n_bytes": len(content),
         "sha256": hashlib.sha256(content).hexdigest(),
     }
     sign(document)
     (catalog / "gridref.json").write_text(json.dumps(document))
     return len(content)
+
+
+def read_elsewhere(addresses):
+    """What a process of its own says when it reads catalogs or references, one after the other."""
+    code = """
+import resource, sys, gridref
+from gridref.errors import GridrefError
+resource.setrlimit(resource.RLIMIT_AS, (6 * 2**30, 6 * 2**30))
+for address in sys.argv[1:]:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    try:
+        read = gridref.scan if address.endswith("parq") else gridref.open_catalog
+        said = read(address)["v"].read()
+    except GridrefError as error:
+        said = f"{type(error).__name__} {error}"
+    more = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    print(more // 2**10, said)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, addresses)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    return [line.split(maxsplit=2) for line in done.stdout.splitlines()]
 
 
 def repeated(n_rows):
@@ -92,6 +131,46 @@ def test_few_bytes_do_not_stand_for_much_memory(catalog, change, settings, reaso
     with pytest.raises(CatalogCorruptError, match=reason):
         gridref.open_catalog(catalog)["v"].read()
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000
+
+
+def test_pages_that_stand_for_gigabytes_are_not_decoded(catalog, tmp_path):
+    """Whatever their footer says: 2 kB took 5.6 GB."""
+    attacked = [tmp_path / f"{number}.gridref" for number in range(len(BOMBS))]
+    for place, (kind, column, bomb) in zip(attacked, BOMBS.values(), strict=True):
+        shutil.copytree(catalog, place)
+        assert rewrite(place, kind, lambda path: put(path, column, bomb)) < 20_000  # noqa: B023
+    for found, place in zip(read_elsewhere(attacked), attacked, strict=True):
+        mebibytes, error, text = found
+        assert error == "CatalogCorruptError"
+        assert "stand for" in text, place
+        assert int(mebibytes) < 200
+
+
+def references(folder, table, **settings):
+    """A folder of references in Parquet with one file of rows."""
+    metadata = {"v/.zarray": {"zarr_format": 2, "shape": [4], "chunks": [4], "dtype": "<i2",
+                "compressor": None, "filters": None, "order": "C", "fill_value": 0}}  # fmt: skip
+    (folder / "v").mkdir(parents=True)
+    document = {"metadata": {".zgroup": {"zarr_format": 2}, **metadata}, "record_size": 10}
+    (folder / ".zmetadata").write_text(json.dumps(document))
+    pq.write_table(table, folder / "v" / "refs.0.parq", **settings)
+    return folder / "v" / "refs.0.parq"
+
+
+def test_references_that_stand_for_gigabytes_are_not_decoded(tmp_path):
+    columns = {"path": ["a.bin"], "offset": [0], "size": [8], "raw": pa.nulls(1, pa.binary())}
+    shared = pa.DictionaryArray.from_arrays(pa.array(np.zeros(1_000, np.int32)), [bytes(2**20)])
+    names = pa.DictionaryArray.from_arrays(pa.array(np.zeros(4_000, np.int32)), ["v" * 2**16])
+    folders = [tmp_path / f"{number}.parq" for number in range(4)]
+    put(references(folders[0], pa.table(columns), compression="zstd"), 1, compressed(2**29))
+    references(folders[1], pa.table({"raw": shared}), compression="zstd")
+    references(folders[2], pa.table({"path": pa.nulls(3_000_000, pa.string())}))
+    settings = {"use_dictionary": False, "column_encoding": {"path": "DELTA_BYTE_ARRAY"}}
+    references(folders[3], pa.table({"path": names}), compression="zstd", **settings)
+    (tmp_path / "0.parq" / "a.bin").write_bytes(bytes(8))
+    first, second, third, fourth = read_elsewhere(folders)
+    assert first[1] == third[1] == fourth[1] == "SourceFormatError"
+    assert all(int(found[0]) < 200 for found in (first, second, third, fourth))
 
 
 def test_large_tables_that_are_as_they_should_be_are_read(catalog):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -22,16 +22,11 @@ from gridref.errors import (
 )
 from gridref.forks import new_lock
 from gridref.io import is_absent, open_for_scan
+from gridref.io.parquet import BoundedParquet, TooMuchError
 
 __all__ = ["TableFile"]
 
 _BLOCK_BYTES = 128 * 2**10
-_MOST_FREE_BYTES, _MOST_RATIO = 64 * 2**20, 1000
-"""A row group may hold so many bytes, and so many times the size of the file."""
-_MOST_SHARED_RATIO, _BATCH_ROWS = 100, 64
-"""The same of texts and bytes, values of which may share bytes; they are read so many at a time."""
-
-
 _LARGE = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 """What other writers may call texts and bytes."""
 
@@ -61,7 +56,7 @@ class TableFile:
         self._columns = tuple(columns)
         self._storage_options = dict(storage_options or {})
         self._lock = new_lock()
-        self._parquet: Any = None
+        self._parquet: BoundedParquet | None = None
         self._starts = np.zeros(0, np.int64)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -82,35 +77,17 @@ class TableFile:
     def metadata(self, key: str) -> str | None:
         """What the file says under a key of its metadata; None if nothing."""
         with self._lock, self._corruption():
-            found = (self._open().metadata.metadata or {}).get(key.encode())
+            found = (self._open().parquet.metadata.metadata or {}).get(key.encode())
             return None if found is None else found.decode()
 
     def read_row_group(self, number: int, columns: Sequence[str]) -> pa.Table:
         """Some columns of a row group."""
         with self._lock, self._corruption():
-            table = self._read(self._open(), number, list(columns))
+            table = self._open().read_row_group(number, columns)
             expected = int(self._starts[number + 1] - self._starts[number])
             if table.num_rows != expected:
                 raise self.corrupt(f"row group {number} has {table.num_rows} rows of {expected}")
             return table
-
-    def _read(self, parquet: Any, number: int, columns: list[str]) -> pa.Table:
-        """Some columns of a row group; texts and bytes, of which few stand for many, bit by bit."""
-        schema = parquet.schema_arrow
-        if not any(_shares_bytes(schema.field(name).type) for name in columns):
-            return parquet.read_row_group(number, columns=columns, use_threads=False)
-        batches, n_bytes = [], 0
-        some = parquet.iter_batches(
-            _BATCH_ROWS, row_groups=[number], columns=columns, use_threads=False
-        )
-        with closing(some):  # a traceback that is kept must not keep it: it ends badly at exit
-            for batch in some:
-                n_bytes += batch.nbytes
-                if n_bytes > _MOST_FREE_BYTES + _MOST_SHARED_RATIO * self.entry.n_bytes:
-                    raise self.corrupt(f"row group {number} stands for {n_bytes} bytes of text")
-                batches.append(batch)
-        wanted = pa.schema([schema.field(name) for name in columns])
-        return pa.Table.from_batches(batches, wanted).select(columns)
 
     def read_rows(self, first: int, n_rows: int) -> pa.Table:
         """All columns of some rows; only the row groups that hold them are read."""
@@ -119,7 +96,7 @@ class TableFile:
             raise self.corrupt(f"rows {first}-{first + n_rows} are needed of {self.n_rows}")
         if n_rows == 0:
             with self._lock, self._corruption():
-                return self._open().schema_arrow.empty_table()
+                return self._open().parquet.schema_arrow.empty_table()
         head = int(np.searchsorted(starts, first, side="right")) - 1
         last = int(np.searchsorted(starts, first + n_rows, side="left"))
         parts = [self.read_row_group(number, self._columns) for number in range(head, last)]
@@ -132,16 +109,13 @@ class TableFile:
             Place(source=self.address),
         )
 
-    def _open(self) -> Any:
+    def _open(self) -> BoundedParquet:
         if self._parquet is None:
-            import pyarrow.parquet as pq  # not wanted for opening a catalog
-
             file = open_for_scan(self.address, self._storage_options, block_bytes=_BLOCK_BYTES)
             if file.size != self.entry.n_bytes:
                 raise self.corrupt(f"it has {file.size} bytes instead of {self.entry.n_bytes}")
-            # read on this thread: Arrow's own would hold a Python file while the interpreter ends
-            parquet = pq.ParquetFile(file, pre_buffer=False, page_checksum_verification=True)
-            self._starts = self._checked_starts(parquet)
+            parquet = BoundedParquet(file, file.size)
+            self._starts = self._checked_starts(parquet.parquet)
             self._parquet = parquet
         return self._parquet
 
@@ -155,28 +129,17 @@ class TableFile:
             kind = _LARGE.get(found.type, found.type)
             if kind != expected.type or found.nullable > expected.nullable:
                 raise self.corrupt(f"column {name} holds {found.type}, not {expected.type}")
-        row_groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-        for number, row_group in enumerate(row_groups):
-            self._check_size(number, row_group)
-        groups = [row_group.num_rows for row_group in row_groups]
+        # pyarrow's description of columns is left alone: that of a damaged one ends the process
+        groups = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+        for number, n_rows in enumerate(groups):
+            if n_rows > ROW_GROUP_ROWS:
+                raise self.corrupt(
+                    f"row group {number} has {n_rows} rows, more than {ROW_GROUP_ROWS}"
+                )
         starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(groups, dtype=np.int64)])
         if int(starts[-1]) != self.entry.n_rows:
             raise self.corrupt(f"it has {int(starts[-1])} rows instead of {self.entry.n_rows}")
         return starts
-
-    def _check_size(self, number: int, row_group: Any) -> None:
-        """Refuse a row group that says it stands for much memory.
-
-        pyarrow's description of its columns is left alone: that of a damaged one ends the process.
-        """
-        if row_group.num_rows > ROW_GROUP_ROWS:
-            raise self.corrupt(
-                f"row group {number} has {row_group.num_rows} rows, more than {ROW_GROUP_ROWS}"
-            )
-        if row_group.total_byte_size > _MOST_FREE_BYTES + _MOST_RATIO * self.entry.n_bytes:
-            raise self.corrupt(
-                f"row group {number} says that it holds {row_group.total_byte_size} bytes"
-            )
 
     @contextmanager
     def _corruption(self) -> Iterator[None]:
@@ -195,11 +158,9 @@ class TableFile:
             raise self.corrupt("it is cut") from error
         except InvalidRequestError as error:
             raise self.corrupt(error.reason) from error
+        except TooMuchError as error:
+            raise self.corrupt(str(error)) from error
         except GridrefError:
             raise
         except Exception as error:
             raise self.corrupt(f"{type(error).__name__}: {error}") from error
-
-
-def _shares_bytes(kind: pa.DataType) -> bool:
-    return kind in (*_LARGE, *_LARGE.values())

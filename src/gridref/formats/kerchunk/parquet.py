@@ -8,18 +8,19 @@ Source: what fsspec's ``LazyReferenceMapper`` reads and writes.
 
 from __future__ import annotations
 
+import io
 import json
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from gridref.cache import LRU
 from gridref.errors import Place, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.kerchunk.references import Reference
 from gridref.formats.zarr.files import StoreFiles
+from gridref.io.parquet import BoundedParquet, TooMuchError
 
 __all__ = ["METADATA_FILE", "ParquetReferences", "metadata_of"]
 
@@ -27,6 +28,9 @@ METADATA_FILE = ".zmetadata"
 KEPT_BYTES = 64 * 2**20
 ROW_BYTES = 200
 """About what a row takes, in objects of Python."""
+MAX_FREE_ROWS = 1_000_000
+"""A file may have so many rows, and one for each byte: of chunks that are missing it takes none."""
+_COLUMNS = ("raw", "path", "offset", "size")
 
 
 type _Columns = Mapping[str, list[Any]]
@@ -128,8 +132,7 @@ class ParquetReferences(Mapping[str, bytes | Reference]):
         if data is None:
             return {}
         try:
-            table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
-            return {column: table.column(column).to_pylist() for column in table.column_names}
+            return _columns_of(data)
         except (pa.ArrowException, OSError, ValueError) as error:
             place = Place(source=self._files.address(name))
             raise SourceFormatError(f"not a Parquet file of references: {error}", place) from error
@@ -139,17 +142,41 @@ class ParquetReferences(Mapping[str, bytes | Reference]):
             column = columns.get(name, ())
             return column[row] if row < len(column) else None
 
-        raw, url, offset, length = (value(name) for name in ("raw", "path", "offset", "size"))
+        raw, url, offset, length = map(value, _COLUMNS)
         if raw is not None:
             return raw if isinstance(raw, bytes) else str(raw).encode()
         if url is None:
             return None
-        if not offset and not length:
+        if isinstance(url, str) and not offset and not length:
             return Reference(url)
-        if offset is None or length is None or min(offset, length) < 0:
+        are_numbers = isinstance(offset, int) and isinstance(length, int)
+        if not isinstance(url, str) or not are_numbers or min(offset, length) < 0:
             place = Place(source=self._files.url)
-            raise SourceFormatError(f"the reference of {key!r} is {offset}, {length}", place)
-        return Reference(url, int(offset), int(length))
+            raise SourceFormatError(
+                f"the reference of {key!r} is {url!r:.100}, {offset!r:.20}, {length!r:.20}", place
+            )
+        return Reference(url, offset, length)
+
+
+def _columns_of(data: bytes) -> _Columns:
+    file = BoundedParquet(io.BytesIO(data), len(data))
+    metadata = file.parquet.metadata
+    if metadata.num_rows > MAX_FREE_ROWS + len(data):
+        raise TooMuchError(f"{len(data)} bytes that say they are {metadata.num_rows} rows")
+    columns = [name for name in _COLUMNS if name in file.parquet.schema_arrow.names]
+    groups = [file.read_row_group(i, columns) for i in range(metadata.num_row_groups)]
+    return {
+        name: [value for group in groups for part in group[name].chunks for value in _listed(part)]
+        for name in columns
+    }
+
+
+def _listed(part: Any) -> list[Any]:
+    """The values of an array of Arrow's; equal ones of a dictionary are one object."""
+    if not pa.types.is_dictionary(part.type):
+        return list(part.to_pylist())
+    values = [*part.dictionary.to_pylist(), None]
+    return [values[number] for number in part.indices.cast(pa.int64()).fill_null(-1).to_pylist()]
 
 
 def _number(chunk: str, counts: tuple[int, ...]) -> int | None:
