@@ -6,17 +6,20 @@ import multiprocessing
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
+from collections import Counter
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import gridref
+from gridref.catalog import compaction
 from gridref.catalog.storage import LocalFolder, RemoteFolder
-from gridref.errors import CatalogConflictError
+from gridref.errors import CatalogConflictError, InvalidRequestError
 from tests.integration.test_appending import assert_shows, built, month
 from tests.s3_server import BUCKET, s3_bucket
 
@@ -54,12 +57,12 @@ def test_a_change_that_does_not_fit_names_the_other(
     original = LocalFolder.publish_over
     meanwhile: list[str] = []
 
-    def publish_over(self: LocalFolder, name: str, content: bytes, version: str) -> str:
+    def publish_over(self: LocalFolder, *args: Any) -> str:
         if not meanwhile:
             meanwhile.append("other")
             other = gridref.open_catalog(tmp_path / "cube").remove(months[1])
             meanwhile.append(other.info.snapshot)
-        return original(self, name, content, version)
+        return original(self, *args)
 
     monkeypatch.setattr(LocalFolder, "publish_over", publish_over)
     told = r"remove: .*001\.nc.*not in the catalog"
@@ -118,47 +121,79 @@ def test_a_reader_sees_one_snapshot_however_long_it_reads(
     assert np.array_equal(again["tas"][...], expected)
 
 
-WRITE_FOR_EVER = """
-import sys, gridref
-catalog, *files = sys.argv[1:]
-while True:
+OPERATIONS = ("append", "append and compaction", "replace", "prune", "remove")
+
+
+def write_for_ever(catalog: Path, files: list[Path], begun: Any) -> None:
+    """All kinds of changes, one after the other; `begun` counts them, by kind."""
+    compaction.MERGED_PARTS = 4  # in this process only; else it takes 16 commits
     opened = gridref.open_catalog(catalog)
-    for file in files:
-        opened = opened.append(file)
-    opened = opened.replace_file(files[0])
-    opened.prune(grace_seconds=0)
-    opened = opened.remove(files)
-"""
+    while True:
+        for file in files:
+            begun[len(opened.snapshot.parts) % 4 == 3] += 1
+            opened = opened.append(file)
+        begun[2] += 1
+        opened = opened.replace_file(files[0])
+        begun[3] += 1
+        opened.prune(keep=2, grace_seconds=0)
+        begun[4] += 1
+        opened = opened.remove(files)
+
+
+def killed_during(writer: Any, begun: Any, rng: random.Random) -> str:
+    """Kill a process at any moment of any of its first operations; gives which one that was."""
+    wanted, before, took = rng.randint(1, 7), [0] * len(OPERATIONS), 0.0
+    for _ in range(wanted):
+        since = time.perf_counter()
+        while list(begun) == before:
+            assert writer.is_alive()
+            time.sleep(0.0005)
+        took, now = time.perf_counter() - since, list(begun)
+        before, last = now, [n > m for n, m in zip(now, before, strict=True)].index(True)
+    time.sleep(rng.uniform(0, took))
+    writer.kill()
+    writer.join(60)
+    assert writer.exitcode == -signal.SIGKILL
+    return OPERATIONS[last]
+
+
+def stated(catalog: Path) -> set[str]:
+    """The files that the current snapshot and the former ones that are kept speak of."""
+    opened = gridref.open_catalog(catalog)
+    snapshots = {opened.info.snapshot: opened.snapshot}
+    for commit in opened.history():
+        with suppress(InvalidRequestError):  # it was pruned
+            former = gridref.open_catalog(catalog, snapshot=commit.id)
+            snapshots[commit.id] = former.snapshot
+    parts = [part for each in snapshots.values() for part in each.parts]
+    files = {f"snapshot-{name}.json.gz" for name in snapshots if name != opened.info.snapshot}
+    return {"gridref.json", *files, *(table.file for part in parts for table in part.tables)}
 
 
 def test_killed_at_any_moment_it_is_the_old_or_the_new(months: list[Path], tmp_path: Path) -> None:
     """``make kill`` does this a thousand times."""
     catalog = tmp_path / "cube"
-    built(months[:3], catalog)
-    seed = int(os.environ.get("KILL_SEED", "0"))
-    rng = random.Random(seed)
+    built(months[:3], catalog).append(months[6]).remove(months[6])
+    context = multiprocessing.get_context("forkserver")
+    heavy = ("dask.", "gridref.", "pint.", "scipy.")
+    loaded = [name for name in sys.modules if name.startswith(heavy)]
+    context.set_forkserver_preload(loaded)  # so that what is killed is no import
+    rng = random.Random(int(os.environ.get("KILL_SEED", "0")))
     expected = {file: gridref.scan(file)["tas"][...] for file in months[:6]}
-    for _ in range(int(os.environ.get("N_KILLS", "6"))):
-        command = [sys.executable, "-c", WRITE_FOR_EVER, catalog, *months[3:6]]
-        writer = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        time.sleep(rng.uniform(0.8, 3.0))
-        writer.send_signal(signal.SIGKILL)
-        _, told = writer.communicate(timeout=60)
-        assert writer.returncode == -signal.SIGKILL, told.decode()
+    killed = Counter[str]()
+    for _ in range(int(os.environ.get("N_KILLS", "8"))):
+        begun = context.RawArray("i", len(OPERATIONS))
+        writer = context.Process(target=write_for_ever, args=(catalog, months[3:6], begun))
+        writer.start()
+        killed[killed_during(writer, begun, rng)] += 1
         opened = gridref.open_catalog(catalog)
         files = [Path(url) for url in sorted(opened.sources()["url"].to_pylist())]
         assert set(months[:3]) <= set(files)
         assert np.array_equal(opened["tas"][...], np.concatenate([expected[f] for f in files]))
         opened.append(months[6]).remove(months[6])
-        left = {path.name for path in catalog.iterdir()}
-        gridref.open_catalog(catalog).prune(grace_seconds=0)
-        named = {
-            table.file
-            for part in gridref.open_catalog(catalog).snapshot.parts
-            for table in part.tables
-        }
-        assert not {name for name in left if name.startswith(".commit-")}
-        assert {name for name in os.listdir(catalog) if name.endswith(".parquet")} == named
+        left = {path.name for path in catalog.iterdir() if not path.name.endswith(".json.lock")}
+        assert left == stated(catalog)
+    print(f"killed during {dict(killed)}")
 
 
 def test_on_an_object_store(months: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,9 +210,9 @@ def test_on_an_object_store(months: list[Path], monkeypatch: pytest.MonkeyPatch)
         # A put whose answer was lost, and that was sent again, is not taken for another's.
         original = RemoteFolder.publish_over
 
-        def publish_twice(self: RemoteFolder, name: str, content: bytes, version: str) -> str:
-            original(self, name, content, version)
-            return original(self, name, content, version)
+        def publish_twice(self: RemoteFolder, *args: Any) -> str:
+            original(self, *args)
+            return original(self, *args)
 
         monkeypatch.setattr(RemoteFolder, "publish_over", publish_twice)
         third = second.append(months[4])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -25,7 +24,6 @@ from gridref.catalog.former import snapshot_file
 from gridref.catalog.group import CatalogGroup
 from gridref.catalog.growth import GrownArray, Run
 from gridref.catalog.part_writer import (
-    PART_FILE,
     WrittenPart,
     part_files,
     recounted,
@@ -35,6 +33,7 @@ from gridref.catalog.parts import Part
 from gridref.catalog.reader import group_of
 from gridref.catalog.snapshot import Commit, Snapshot
 from gridref.catalog.storage import Folder, OvertakenError
+from gridref.catalog.sweeping import lease_file, sweep, tables_of
 from gridref.catalog.trust import Trust
 from gridref.catalog.writer import created_by, group_entry, new_id, now
 from gridref.errors import CatalogConflictError, CatalogError, GridrefError, Place
@@ -51,13 +50,13 @@ __all__ = [
     "next_log",
     "publish_root",
     "read_base",
+    "write_errors_told",
 ]
 
 LOG_COMMITS = 64
 """Commits that a snapshot lists; earlier ones are listed by their own."""
 MOST_ATTEMPTS = 8
 """How often a change is made again because another one came between."""
-_LEASE = re.compile(r"\.commit-([0-9a-f]{16})\.lock$")
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,28 +175,36 @@ def commit(
     """
     base = base or read_base(access)
     between: list[Commit] = []
-    for _ in range(MOST_ATTEMPTS):
-        try:
-            wanted = change(base)
-            if wanted is None:
-                return base
-            if isinstance(wanted, Root):
-                return publish_root(base, wanted)
-            return _commit_once(base, wanted)
-        except OvertakenError:
-            now_there = read_base(access)
-            between = _since(base, now_there)
-            base = now_there
-        except GridrefError as error:
-            if not between:
-                raise
-            raise _conflict(access.folder, between, f"{type(error).__name__}: {error}") from error
-        except OSError as error:
-            raise CatalogError(
-                f"the catalog cannot be written: {error.strerror or error}",
-                Place(source=access.folder.url),
-            ) from error
+    with write_errors_told(access.folder):
+        for _ in range(MOST_ATTEMPTS):
+            try:
+                wanted = change(base)
+                if wanted is None:
+                    return base
+                if isinstance(wanted, Root):
+                    return publish_root(base, wanted)
+                return _commit_once(base, wanted)
+            except OvertakenError:
+                now_there = read_base(access)
+                between = _since(base, now_there)
+                base = now_there
+            except GridrefError as error:
+                if not between:
+                    raise
+                why = f"{type(error).__name__}: {error}"
+                raise _conflict(access.folder, between, why) from error
     raise _conflict(access.folder, between, f"{MOST_ATTEMPTS} attempts were overtaken")
+
+
+@contextmanager
+def write_errors_told(folder: Folder) -> Iterator[None]:
+    """Turn errors of the system into those of a catalog that cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise CatalogError(
+            f"the catalog cannot be written: {error.strerror or error}", Place(source=folder.url)
+        ) from error
 
 
 def _since(before: Base, after: Base) -> list[Commit]:
@@ -217,7 +224,7 @@ def _conflict(folder: Folder, between: list[Commit], why: str) -> CatalogConflic
 
 def _commit_once(base: Base, change: Change) -> Base:
     name = new_id()
-    _sweep(base.folder)
+    sweep(base.folder, base.root)
     with lease(base.folder, name):
         snapshot = base.root.snapshot
         new = {path: grown.new for path, grown in change.arrays.items() if grown.new is not None}
@@ -241,12 +248,16 @@ def _commit_once(base: Base, change: Change) -> Base:
                 format_version=FORMAT_VERSIONS[-1],
             )
             root = _compacted(base, _with_content(base, root, change), f"{name}c")
-            return publish_root(base, root)
+            done = publish_root(base, root)
         except BaseException as error:
             if isinstance(error, OvertakenError) or not may_be_current(base.folder, name):
                 for file in (*part_files(name), *part_files(f"{name}c")):
                     base.folder.remove(file)
             raise
+        if part:  # what was written as one with others right away is in no snapshot
+            for file in {table.file for table in part.entry.tables} - tables_of(root):
+                base.folder.remove(file)
+        return done
 
 
 def _is_anew(change: Change) -> bool:
@@ -383,12 +394,13 @@ def publish_root(base: Base, root: Root) -> Base:
         If it is another one by now.
     """
     folder, before = base.folder, base.root
+    former: dict[str, bytes] = {}
     if root.snapshot.log[-1].parent == before.snapshot.id and before.format_version > 1:
         kept = Root(before.snapshot, {}, before.created_by).to_bytes()
-        folder.publish(snapshot_file(before.snapshot.id), gzip.compress(kept, mtime=0))
+        former[snapshot_file(before.snapshot.id)] = gzip.compress(kept, mtime=0)
     written = root.to_bytes()
     try:
-        version = folder.publish_over(ROOT_FILE, written, base.version)
+        version = folder.publish_over(ROOT_FILE, written, base.version, former)
     except OvertakenError:
         # Or it was ourselves: a put whose answer was lost has been repeated.
         content, version = folder.read_version(ROOT_FILE)
@@ -400,23 +412,5 @@ def publish_root(base: Base, root: Root) -> Base:
 @contextmanager
 def lease(folder: Folder, name: str) -> Iterator[None]:
     """Show others that the files of a commit are being written."""
-    with folder.hold(f".commit-{name}.lock"):
+    with folder.hold(lease_file(name)):
         yield
-
-
-def _sweep(folder: Folder) -> None:
-    """Remove what commits of processes that died left behind."""
-    names = (folder.names() or ()) if folder.has_locks else ()
-    leases = {file: held[1] for file in names if (held := _LEASE.match(file))}
-    free = {file: name for file, name in leases.items() if folder.abandoned(file)}
-    if not free:
-        return
-    # Read last: a lease may be free because its commit has just ended well.
-    root = Root.from_bytes(folder.read(ROOT_FILE), folder.address(ROOT_FILE))
-    committed = {each.id for each in root.snapshot.log}
-    stated = {table.file for part in root.snapshot.parts for table in part.tables}
-    for file, name in free.items():
-        for part in names if name not in committed else ():
-            if PART_FILE.match(part) and f"-{name}" in part and part not in stated:
-                folder.remove(part)
-        folder.remove(file)

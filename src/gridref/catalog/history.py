@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
 from gridref.catalog.commits import Base, next_log
@@ -12,6 +12,7 @@ from gridref.catalog.former import root_at, snapshot_file
 from gridref.catalog.part_writer import PART_FILE
 from gridref.catalog.snapshot import Commit, Pruned
 from gridref.catalog.storage import Folder
+from gridref.catalog.sweeping import lease_file, needed_tables, unfinished_prune
 from gridref.catalog.writer import created_by, new_id, now
 from gridref.errors import InvalidRequestError, Place
 
@@ -107,26 +108,18 @@ def prune_plan(base: Base, keep: int, grace_seconds: float) -> Pruned:
             kept[commit.id] = None
         elif file in names:
             dead.append(commit.id)
-    needed = _needed(folder, root, kept, names)
+    dead += [name for name in unfinished_prune(root, names) if name not in dead]
+    needed = needed_tables(folder, root, kept, names)
     unneeded = [file for file in sorted(names) if PART_FILE.match(file) and file not in needed]
     old = [file for file in unneeded if not _is_held(folder, file, names) and ages.is_old(file)]
-    return Pruned(tuple(dead), (*map(snapshot_file, dead), *old))
-
-
-def _needed(folder: Folder, root: Root, kept: Mapping[str, None], names: set[str]) -> set[str]:
-    """Files of the parts of the snapshots that stay."""
-    needed: set[str] = set()
-    for name in kept:
-        if name == root.snapshot.id or snapshot_file(name) in names:
-            parts = root_at(folder, root, name).snapshot.parts
-            needed |= {table.file for part in parts for table in part.tables}
-    return needed
+    # Snapshots last: as long as its file is there, it can be told what else was to go.
+    return Pruned(tuple(dead), (*old, *map(snapshot_file, dead)))
 
 
 def _is_held(folder: Folder, file: str, names: set[str]) -> bool:
     """Whether the commit that a file is of is being written."""
     match = PART_FILE.match(file)
-    lease = f".commit-{match[1]}.lock" if match else ""
+    lease = lease_file(match[1]) if match else ""
     return lease in names and not folder.abandoned(lease)
 
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from gridref.catalog.commits import Access, Base, commit, lease, may_be_current, next_log
+from gridref.catalog.commits import (
+    Access,
+    Base,
+    commit,
+    lease,
+    may_be_current,
+    next_log,
+    write_errors_told,
+)
 from gridref.catalog.document import Root
 from gridref.catalog.part_writer import statistics_file
 from gridref.catalog.snapshot import Commit
@@ -53,7 +61,7 @@ def record_statistics(
         snapshot = replace(before, id=name, log=next_log(before, this), parts=tuple(parts))
         return replace(base.root, snapshot=snapshot, created_by=created_by()) if found else None
 
-    with lease(access.folder, name):
+    with write_errors_told(access.folder), lease(access.folder, name):
         try:
             return commit(access, change, base)
         except BaseException:

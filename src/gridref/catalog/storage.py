@@ -79,8 +79,10 @@ class Folder(Protocol):
         """Content of a file, and which version of it that is."""
         ...
 
-    def publish_over(self, name: str, content: bytes, version: str) -> str:
-        """Replace a version of a file in one step; gives the new one.
+    def publish_over(
+        self, name: str, content: bytes, version: str, before: Mapping[str, bytes]
+    ) -> str:
+        """Replace a version of a file in one step, after some others; gives the new version.
 
         Raises OvertakenError if the file is of another version by now.
         """
@@ -175,15 +177,18 @@ class LocalFolder:
         content = self.read(name)
         return content, _version_of(content)
 
-    def publish_over(self, name: str, content: bytes, version: str) -> str:
-        """Replace a version of a file in one step, while nobody else does."""
+    def publish_over(
+        self, name: str, content: bytes, version: str, before: Mapping[str, bytes]
+    ) -> str:
+        """Replace a version of a file in one step, after some others, while nobody else does."""
         with locked(self.address(f".{name}.lock")):
             if self.read_version(name)[1] != version:
                 raise OvertakenError
             for draft in self.names() or ():
-                if draft.startswith(f".{name}.") and draft.endswith(".tmp"):
+                if draft.startswith(".") and draft.endswith(".tmp"):
                     self.remove(draft)  # of a process that died: others wait for the lock
-            self.publish(name, content)
+            for file, held in {**before, name: content}.items():
+                self.publish(file, held)
         return _version_of(content)
 
     @contextmanager
@@ -304,12 +309,16 @@ class RemoteFolder:
                 raise _not_found(self.url, name) from error
             raise
 
-    def publish_over(self, name: str, content: bytes, version: str) -> str:
+    def publish_over(
+        self, name: str, content: bytes, version: str, before: Mapping[str, bytes]
+    ) -> str:
         """Replace a version of a file in one request, on condition that it is that version.
 
         Filesystems without conditional puts compare just before: two writers at one moment are
         not told apart there.
         """
+        for file, held in before.items():
+            self.publish(file, held)
         if not self._conditional:
             if self.read_version(name)[1] != version:
                 raise OvertakenError

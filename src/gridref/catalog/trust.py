@@ -96,7 +96,7 @@ def _hash(stored_urls: Sequence[str]) -> str:
 
 def _remembered(key: str) -> bool:
     path = _mark(key)
-    return path is not None and path.exists()
+    return path is not None and os.path.exists(path)  # False where it may not be looked at
 
 
 def _mark(key: str) -> Path | None:

@@ -20,6 +20,7 @@ from gridref.errors import (
 )
 from gridref.io import Merging, RetryPolicy, SourcePool, describe_source
 from gridref.model.manifest import Source
+from tests.unprivileged import reachable_folder, unprivileged
 
 DATA = np.random.default_rng(1).bytes(50_000)
 
@@ -135,13 +136,13 @@ def test_a_directory_is_no_file(tmp_path: Path) -> None:
         SourcePool().read(Source(str(tmp_path)), 0, 5)
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read all")
-def test_a_file_without_permission(tmp_path: Path) -> None:
-    path = tmp_path / "a.bin"
-    path.write_bytes(DATA)
-    path.chmod(0)
-    with pytest.raises(SourceUnavailableError, match="permission"):
-        SourcePool().read(Source(str(path)), 0, 5)
+def test_a_file_without_permission() -> None:
+    with reachable_folder() as folder:
+        path = folder / "a.bin"
+        path.write_bytes(DATA)
+        path.chmod(0)
+        with unprivileged(), pytest.raises(SourceUnavailableError, match="permission"):
+            SourcePool().read(Source(str(path)), 0, 5)
 
 
 def test_few_files_stay_open(tmp_path: Path) -> None:
