@@ -22,7 +22,7 @@ from gridref.catalog.entries import (
 )
 from gridref.catalog.former import snapshot_file
 from gridref.catalog.group import CatalogGroup
-from gridref.catalog.growth import GrownArray, Run
+from gridref.catalog.growth import BEFORE, NEW, GrownArray
 from gridref.catalog.part_writer import (
     WrittenPart,
     part_files,
@@ -31,6 +31,7 @@ from gridref.catalog.part_writer import (
 )
 from gridref.catalog.parts import Part
 from gridref.catalog.reader import group_of
+from gridref.catalog.segments import Layout, whole
 from gridref.catalog.snapshot import Commit, Snapshot
 from gridref.catalog.storage import Folder, OvertakenError
 from gridref.catalog.sweeping import lease_file, sweep, tables_of
@@ -262,8 +263,8 @@ def _commit_once(base: Base, change: Change) -> Base:
 
 def _is_anew(change: Change) -> bool:
     """Whether all rows are written, so that no table of before is part of the next snapshot."""
-    arrays = change.arrays.values()
-    return all(grown.runs and all(run.is_new for run in grown.runs) for grown in arrays)
+    laid = [grown.laid for grown in change.arrays.values()]
+    return all(own is not None and all(each.part == NEW for each in own) for own in laid)
 
 
 def may_be_current(folder: Folder, name: str) -> bool:
@@ -279,7 +280,7 @@ def _following(base: Base, change: Change, part: WrittenPart | None, name: str) 
     """The next snapshot; arrays whose content has to be counted anew have none yet."""
     before = base.root.snapshot
     old = before.root.all_arrays()
-    parts = (*_parts_without(base, change.gone), *([part.entry] if part else []))
+    parts = (*_parts_kept(base, change), *([part.entry] if part else []))
     shared = Interned()
     entries: dict[str, ArrayEntry] = {}
     for path, grown in change.arrays.items():
@@ -309,14 +310,20 @@ def next_log(before: Snapshot, this: Commit) -> tuple[Commit, ...]:
     return (*before.log, this)[-LOG_COMMITS:]
 
 
-def _parts_without(base: Base, gone: frozenset[str]) -> list[PartEntry]:
-    """The parts of the snapshot before, of whose sources some are not used any more."""
-    entries = list(base.root.snapshot.parts)
+def _parts_kept(base: Base, change: Change) -> list[PartEntry]:
+    """The parts of the snapshot before, without what is not used or not known any more."""
+    before = base.root.snapshot
+    entries = list(before.parts)
     for number, (entry, part) in enumerate(zip(entries, base.group.parts, strict=True)):
-        if gone:
+        if change.gone:
             listed = enumerate(part.sources.sources)
-            unused = {i for i, source in listed if source.url in gone} | set(entry.unused)
+            unused = {i for i, source in listed if source.url in change.gone} | set(entry.unused)
             entries[number] = replace(entry, unused=tuple(sorted(unused)))
+    old = before.root.all_arrays()
+    for path, grown in change.arrays.items():
+        if grown.is_altered and path in old:
+            for segment in before.shared.layouts[old[path].layout]:
+                entries[segment.part] = replace(entries[segment.part], statistics=None)
     return entries
 
 
@@ -324,23 +331,35 @@ def _counted(
     grown: GrownArray, before: Snapshot, old: ArrayEntry | None, rows: ArrayRows | None
 ) -> tuple[ChunkCounts, str]:
     """Counts and content of an array, as far as they follow from those that are known."""
-    if not grown.runs and old is not None:
+    if grown.laid is None and old is not None:
         return old.counts, old.content
-    if rows is not None and all(run.is_new for run in grown.runs):
+    shape = grown.shown.grid.grid_shape
+    if rows is not None and grown.laid == whole(NEW, shape):
         return rows.counts, rows.content
-    if rows is None or old is None or not old.content or len(grown.runs) != 2:
+    if rows is None or old is None or not old.content or grown.is_altered:
         return _UNKNOWN
-    old_shape = before.grid_shape(old)
-    in_order = all(n == 1 for n in old_shape[: grown.axis])
-    if not in_order or Run(False, 0, old_shape[grown.axis]) not in grown.runs:
+    if not _follow(grown.laid or (), shape, before.grid_shape(old), rows.grid_shape):
         return _UNKNOWN
-    hashes = [
-        Hash.parse(old.content, math.prod(old_shape)),
-        Hash.parse(rows.content, rows.n_blocks),
-    ]
-    if grown.runs[0].is_new:
-        hashes.reverse()
-    return old.counts.plus(rows.counts), str(joined(hashes))
+    hashes = {
+        BEFORE: Hash.parse(old.content, math.prod(before.grid_shape(old))),
+        NEW: Hash.parse(rows.content, rows.n_blocks),
+    }
+    in_order = sorted(grown.laid or (), key=lambda segment: segment.start)
+    content = joined([hashes[segment.part] for segment in in_order])
+    return old.counts.plus(rows.counts), str(content)
+
+
+def _follow(
+    laid: Layout, shape: tuple[int, ...], old: tuple[int, ...], new: tuple[int, ...]
+) -> bool:
+    """Whether a layout is all blocks of before and all new ones, in C order after each other."""
+    wholes = {(BEFORE, old), (NEW, new)}
+    if len(laid) != 2 or {(segment.part, segment.shape) for segment in laid} != wholes:
+        return False
+    if sum(segment.n_blocks for segment in laid) != math.prod(shape):
+        return False
+    cut = [axis for axis, n in enumerate(shape) if any(each.shape[axis] != n for each in laid)]
+    return all(n == 1 for n in shape[: cut[0]])
 
 
 _UNKNOWN = (ChunkCounts(), "")

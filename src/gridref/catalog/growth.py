@@ -9,33 +9,27 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.catalog.segments import Layout, Segment
+from gridref.catalog.segments import Layout, Segment, whole
 from gridref.catalog.standing import Span, Standing, WholeNeededError, standing_blocks
 from gridref.model.array import MISSING_BLOCK, BlockTable, VirtualArray
 from gridref.model.encoding import Encoding
 from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.joining import same_scalar
 
-__all__ = ["GrownArray", "Run", "grown", "kept"]
+__all__ = [
+    "BEFORE",
+    "NEW",
+    "GrownArray",
+    "NoBlocks",
+    "grown",
+    "is_unchanged",
+    "kept",
+    "on_axes",
+    "written",
+]
 
-
-@dataclass(frozen=True)
-class Run:
-    """Neighbouring blocks along the dimension that grows: of the catalog, or to be written.
-
-    Attributes
-    ----------
-    is_new
-        Whether they are written.
-    first
-        The first of them, among the catalog's or those that are written.
-    n
-        How many there are.
-    """
-
-    is_new: bool
-    first: int
-    n: int
+BEFORE, NEW = 0, 1
+"""The parts of the layout of a `GrownArray`: what the catalog holds, and what is written."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,72 +40,39 @@ class GrownArray:
     ----------
     shown
         The array, as far as its description goes: its manifests and blocks mean nothing.
-    axis
-        Along which blocks are laid beside each other.
-    runs
-        Which blocks follow each other; empty where all go on as they are.
+    laid
+        Which of its blocks are which: boxes of the array's blocks `BEFORE`, and of `NEW` ones. None
+        where all go on as they are.
     new
         The blocks that are written, with the encodings of `shown`; None for none.
+    is_altered
+        Whether blocks of before are decoded otherwise, so that what is known of their values is
+        known no more.
     """
 
     shown: VirtualArray
-    axis: int
-    runs: tuple[Run, ...]
+    laid: Layout | None
     new: VirtualArray | None
+    is_altered: bool = False
 
     def layout(self, old: Layout, part: int) -> Layout:
         """Where its blocks lie: those of the catalog as in `old`, new ones in another part."""
-        if not self.runs:
+        if self.laid is None:
             return old
         segments: list[Segment] = []
-        reached = 0
-        for run in self.runs:
-            if run.is_new:
-                segments += self._written(run, part, reached)
-            else:
-                moved = (_cut(each, self.axis, run, reached) for each in old)
-                segments += [segment for segment in moved if segment is not None]
-            reached += run.n
+        for segment in self.laid:
+            segments += [replace(segment, part=part)] if segment.part else segment.through(old)
         return tuple(segments)
-
-    def _written(self, run: Run, part: int, reached: int) -> list[Segment]:
-        shape = list(self.shown.grid.grid_shape)
-        if not shape:
-            return [Segment(part, (), (), ())]
-        shape[self.axis] = run.n
-        first, start = [0] * len(shape), [0] * len(shape)
-        first[self.axis], start[self.axis] = run.first, reached
-        return [Segment(part, tuple(first), tuple(start), tuple(shape))] if 0 not in shape else []
 
 
 def kept(array: VirtualArray) -> GrownArray:
     """An array whose blocks go on as they are."""
-    return GrownArray(array, 0, (), None)
+    return GrownArray(array, None, None)
 
 
 def written(array: VirtualArray) -> GrownArray:
     """An array all of whose blocks are written."""
-    if array.ndim == 0:
-        return GrownArray(array, 0, (Run(True, 0, 1),), array)
-    return GrownArray(array, 0, (Run(True, 0, array.grid.axes[0].n_chunks),), array)
-
-
-def _cut(segment: Segment, axis: int, run: Run, reached: int) -> Segment | None:
-    """What of a segment is in a run of blocks, moved to where the run comes to lie."""
-    low = max(segment.start[axis], run.first)
-    high = min(segment.start[axis] + segment.shape[axis], run.first + run.n)
-    if low >= high:
-        return None
-
-    def with_axis(numbers: tuple[int, ...], number: int) -> tuple[int, ...]:
-        return (*numbers[:axis], number, *numbers[axis + 1 :])
-
-    return Segment(
-        segment.part,
-        with_axis(segment.first, segment.first[axis] + low - segment.start[axis]),
-        with_axis(segment.start, reached + low - run.first),
-        with_axis(segment.shape, high - low),
-    )
+    return GrownArray(array, whole(NEW, array.grid.grid_shape), array)
 
 
 def grown(
@@ -140,7 +101,7 @@ def grown(
         If combining changed what the catalog holds.
     """
     if before is not None and dim not in before.dims:
-        return _without_dim(combined, before)
+        return kept(combined) if is_unchanged(combined, before) else written(combined)
     if dim not in combined.dims:
         return written(combined)
     axis = combined.dims.index(dim)
@@ -158,13 +119,18 @@ def grown(
     axes = list(combined.grid.axes)
     axes[axis] = GridAxis.from_edges(all_edges)
     grid = ChunkGrid(tuple(axes))
-    shown = combined.replace(grid=grid, encodings=encodings, blocks=_NoBlocks(grid.n_chunks))
-    new = np.flatnonzero([span is None for span in slabs])
-    return GrownArray(shown, axis, runs, _written_slabs(combined, axis, new, encodings))
+    shown = combined.replace(grid=grid, encodings=encodings, blocks=NoBlocks(grid.n_chunks))
+    new = np.array([span is None for span in slabs])
+    laid = _laid(runs, grid.grid_shape, axis)
+    if not new.any():
+        return GrownArray(shown, laid, None)
+    every = [np.ones(each.n_chunks, bool) for each in combined.grid.axes]
+    every[axis] = new
+    return GrownArray(shown, laid, on_axes(combined, every, encodings))
 
 
 @dataclass(frozen=True)
-class _NoBlocks:
+class NoBlocks:
     """The place of blocks in an array that is only described."""
 
     n_blocks: int
@@ -174,17 +140,17 @@ class _NoBlocks:
         raise WholeNeededError("blocks")
 
 
-def _without_dim(combined: VirtualArray, before: VirtualArray) -> GrownArray:
-    """An array that the catalog has without the dimension: the same one, or another."""
-    same = (
+def is_unchanged(combined: VirtualArray, before: VirtualArray) -> bool:
+    """Whether all blocks of an array are those of the catalog's, untouched."""
+    return (
         combined.manifests == before.manifests
         and combined.block_source is before.block_source
         and combined.encodings == before.encodings
+        and combined.grid.axes == before.grid.axes
         and combined.dtype == before.dtype
         and same_scalar(combined.fill_value, before.fill_value, before.dtype)
         and combined.dims == before.dims
     )
-    return kept(combined) if same else written(combined)
 
 
 def _slabs_by_manifest(combined: VirtualArray, axis: int) -> list[Span | None]:
@@ -252,25 +218,48 @@ def _check_unchanged(
             raise WholeNeededError("blocks that are shown otherwise")
 
 
+@dataclass(frozen=True)
+class _Run:
+    """Neighbouring blocks along the dimension that grows: of the catalog, or to be written."""
+
+    part: int
+    first: int
+    n: int
+
+
+def _laid(runs: Sequence[_Run], grid_shape: tuple[int, ...], axis: int) -> Layout:
+    """Runs of blocks along an axis after each other, as boxes."""
+    if 0 in grid_shape:
+        return ()
+    segments = []
+    reached = 0
+    for run in runs:
+        first, start, shape = [0] * len(grid_shape), [0] * len(grid_shape), list(grid_shape)
+        first[axis], start[axis], shape[axis] = run.first, reached, run.n
+        segments.append(Segment(run.part, tuple(first), tuple(start), tuple(shape)))
+        reached += run.n
+    return tuple(segments)
+
+
 def _runs(
     slabs: Sequence[Span | None], shown: NDArray[np.int64], old: NDArray[np.int64]
-) -> tuple[tuple[Run, ...], NDArray[np.int64]]:
+) -> tuple[tuple[_Run, ...], NDArray[np.int64]]:
     """Runs of blocks along the axis, and the edge lengths of all."""
     bounds = np.concatenate([[0], np.cumsum(old)])
-    runs: list[Run] = []
+    runs: list[_Run] = []
     edges: list[NDArray[np.int64]] = []
     n_new = 0
     for span, group in itertools.groupby(enumerate(slabs), key=lambda slab: slab[1]):
         places = [place for place, _ in group]
         if span is None:
-            runs.append(Run(True, n_new, len(places)))
+            runs.append(_Run(NEW, n_new, len(places)))
             n_new += len(places)
             edges.append(shown[places])
             continue
         first, stop = np.searchsorted(bounds, [span.start, span.stop]).tolist()
         if bounds[first] != span.start or bounds[stop] != span.stop:
             raise WholeNeededError("blocks are cut")
-        runs.append(Run(False, first, stop - first))
+        runs.append(_Run(BEFORE, first, stop - first))
         edges.append(old[first:stop])
     return tuple(runs), np.concatenate([*edges, np.zeros(0, np.int64)])
 
@@ -283,16 +272,20 @@ def _encodings(combined: VirtualArray, before: VirtualArray | None) -> tuple[Enc
     return tuple(dict.fromkeys([*held, *new]))
 
 
-def _written_slabs(
-    combined: VirtualArray, axis: int, slabs: NDArray[np.int64], encodings: tuple[Encoding, ...]
-) -> VirtualArray | None:
-    """The new blocks as an array of their own."""
-    if not slabs.size:
-        return None
+def on_axes(
+    combined: VirtualArray, chosen: Sequence[NDArray[np.bool_]], encodings: tuple[Encoding, ...]
+) -> VirtualArray:
+    """Some blocks along each axis as an array of their own, with other lists of encodings.
+
+    Blocks of encodings that are not listed become missing.
+    """
+    places = [np.flatnonzero(each) for each in chosen]
     numbers = np.arange(combined.n_blocks).reshape(combined.grid.grid_shape)
-    blocks = combined.blocks.take(np.take(numbers, slabs, axis).reshape(-1))
-    axes = list(combined.grid.axes)
-    axes[axis] = GridAxis.from_edges(axes[axis].edges()[slabs])
+    blocks = combined.blocks.take(numbers[np.ix_(*places)].reshape(-1))
+    axes = [
+        GridAxis.from_edges(axis.edges()[own])
+        for axis, own in zip(combined.grid.axes, places, strict=True)
+    ]
     number = {encoding: i for i, encoding in enumerate(encodings)}
     lookup = np.array([*(number.get(each, -1) for each in combined.encodings), MISSING_BLOCK])
     renumbered = replace(blocks, encoding=lookup[blocks.encoding].astype(np.int32))

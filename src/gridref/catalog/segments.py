@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,6 +75,29 @@ class Segment:
             if any(stop > n for stop, n in zip(stops, grid, strict=True)):
                 raise ValueError(f"blocks {first} and following of {grid}: {self.shape}")
 
+    def through(self, layout: Layout) -> Layout:
+        """What of a layout is in the box at `first`, moved to where this segment lies."""
+        cut = (self._within(each) for each in layout)
+        return tuple(segment for segment in cut if segment is not None)
+
+    def _within(self, other: Segment) -> Segment | None:
+        """What of another segment's blocks is among this one's source blocks."""
+        spans = [
+            (max(start, first), min(start + length, first + n))
+            for start, length, first, n in zip(
+                other.start, other.shape, self.first, self.shape, strict=True
+            )
+        ]
+        if any(low >= high for low, high in spans):
+            return None
+        lows = [low for low, _ in spans]
+        return Segment(
+            other.part,
+            _sum(other.first, lows, other.start),
+            _sum(self.start, lows, self.first),
+            tuple(high - low for low, high in spans),
+        )
+
     def to_json(self) -> dict[str, Any]:
         """The JSON form."""
         first = {"first": list(self.first)} if any(self.first) else {}
@@ -96,6 +119,11 @@ def whole(part: int, grid_shape: Coords) -> Layout:
     if 0 in grid_shape:
         return ()
     return (Segment(part, zeros, zeros, grid_shape),)
+
+
+def _sum(origin: Coords, at: Sequence[int], less: Coords) -> Coords:
+    """``origin + at - less``."""
+    return tuple(o + a - b for o, a, b in zip(origin, at, less, strict=True))
 
 
 def _box(start: Coords, shape: Coords) -> tuple[slice, ...]:

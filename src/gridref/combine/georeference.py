@@ -74,6 +74,8 @@ class Raster:
         Labels along dimensions beside rows and columns; inputs of different labels do not overlap.
     by_labels
         Whether this is what its coordinates say, and not a ``GeoTransform``.
+    number
+        The same for all that one input holds.
     """
 
     name: str
@@ -86,6 +88,7 @@ class Raster:
     crs: str
     labels: tuple[Any, ...] = (None,)
     by_labels: bool = False
+    number: int = 0
 
     @property
     def transform(self) -> str:
@@ -317,8 +320,10 @@ def extents_of(placements: Sequence[Placement]) -> tuple[int, int]:
     return rows, max(placement.column_stop for placement in placements)
 
 
-def overlaps(placements: Sequence[Placement]) -> list[tuple[int, int, int, int]]:
-    """Placements that share pixels with an earlier one.
+def overlaps(
+    placements: Sequence[Placement], inputs: Sequence[int]
+) -> list[tuple[int, int, int, int]]:
+    """Placements that share pixels with an earlier one, of another input.
 
     Placements of rows 0..4 and 3..7 share row 3: their edges are the lines 0, 3, 4, 7, the first
     takes the cells 0..3 and 3..4, the second finds the cell 3..4 taken.
@@ -346,9 +351,10 @@ def overlaps(placements: Sequence[Placement]) -> list[tuple[int, int, int, int]]
     rows = zip(np.searchsorted(lines, tops), np.searchsorted(lines, bottoms), strict=True)
     cells = zip(np.searchsorted(columns, lefts), np.searchsorted(columns, rights), strict=True)
     shared = []
+    of = np.array(inputs)
     for number, (down, across) in enumerate(zip(rows, cells, strict=True)):
         mine = owner[slice(*down), slice(*across)]
-        taken = mine[mine >= 0]
+        taken = mine[(mine >= 0) & (of[mine] != of[number])]
         if taken.size:
             other = int(taken[0])
             shared.append((number, other, *_shared(placements[other], placements[number])))

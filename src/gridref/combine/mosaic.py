@@ -12,7 +12,6 @@ Which groups they are is read from the root's ``multiscales`` attribute (the Zar
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -37,6 +36,7 @@ from gridref.combine.georeference import (
     side_by_side,
 )
 from gridref.combine.grids import by_grid, in_groups
+from gridref.combine.held import held_rasters
 from gridref.combine.layout import Task
 from gridref.combine.levels import Inherited, combine_columns
 from gridref.combine.options import CombineOptions, Read
@@ -152,10 +152,12 @@ class _Mosaic:
     Attributes
     ----------
     rasters
-        All inputs by resolution (``""`` for the full one), filled while combining: all lie on the
-        pixels of the first one.
+        What inputs hold by resolution (``""`` for the full one), filled while combining: all lie on
+        the pixels of the first one.
     series
         The labels of the inputs that are being combined, along `stack`.
+    n_noted
+        How many inputs, at any resolution, are noted.
     """
 
     x: str
@@ -167,6 +169,7 @@ class _Mosaic:
     merge: bool
     series: Series | None = None
     rasters: dict[str, list[Raster]] = field(default_factory=dict)
+    n_noted: int = 0
 
     def first_batch(self, groups: Sequence[VirtualGroup], unnamed: Sequence[str]) -> Combination:
         """Combine inputs, and note where they lie."""
@@ -245,19 +248,22 @@ class _Mosaic:
             if isinstance(raster, Raster):
                 reason = misfit(first[0], raster, self.tolerance)
                 if reason is None and note:
-                    noted = replace(raster, labels=self._labels(groups[number], number, dims))
-                    self.rasters.setdefault(dims.path, []).append(noted)
+                    self.rasters.setdefault(dims.path, []).extend(
+                        self._held(raster, groups[number], number, dims)
+                    )
             else:
                 reason = raster
             if reason is not None:
                 notes.problem(reason.cause, dims.path, reason.message, [number], drop=False)
         return rasters if len(rasters) == len(groups) else []
 
-    def _labels(self, group: VirtualGroup, number: int, dims: _Dims) -> tuple[Any, ...]:
-        """What tells an input from others that may lie on the same pixels."""
-        along = () if self.series is None else self.series.labels[number]
-        laid = [name for name, a in group.arrays.items() if {dims.y, dims.x} <= {*a.dims}]
-        return tuple(itertools.product(*along, laid[:1] if self.merge else [""]))
+    def _held(self, raster: Raster, group: VirtualGroup, number: int, dims: _Dims) -> list[Raster]:
+        """What an input holds, with what tells it from others that may lie on the same pixels."""
+        labels = {} if self.series is None else self.series.of(number)
+        self.n_noted += 1
+        numbered = replace(raster, number=self.n_noted)
+        plane = (dims.y, dims.x)
+        return held_rasters(numbered, group.arrays, labels, plane, merges=self.merge)
 
     def _overviews(
         self, groups: Sequence[VirtualGroup], notes: Notes, *, note: bool
@@ -320,7 +326,8 @@ class _Mosaic:
             )
             for rasters in by_label.values()
             for number, other, rows, columns in overlaps(
-                place_rasters(self.rasters[path][0], rasters)[0]
+                place_rasters(self.rasters[path][0], rasters)[0],
+                [raster.number for raster in rasters],
             )
         ]
 

@@ -44,6 +44,10 @@ class Series:
             for k, dim in enumerate(self.dims)
         }
 
+    def of(self, number: int) -> dict[str, tuple[Any, ...]]:
+        """The labels of an input by dimension."""
+        return dict(zip(self.dims, self.labels[number], strict=True))
+
     def starts(self, dim: str) -> list[int]:
         """Place of each input's first label."""
         at = self.dims.index(dim)

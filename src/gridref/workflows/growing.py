@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,8 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gridref.catalog.commits import Base
-from gridref.catalog.growth import GrownArray, grown, written
+from gridref.catalog.growth import BEFORE, NEW, GrownArray, grown, written
 from gridref.catalog.pending import Pending
+from gridref.catalog.reuse import reused
 from gridref.catalog.standing import (
     Span,
     WholeNeededError,
@@ -28,6 +30,7 @@ from gridref.model.scan_report import Fate, Finding, ScanReport
 from gridref.workflows.building import Job, with_drifts
 from gridref.workflows.declaring import claimed, declared_groups, pending_after
 from gridref.workflows.inventory import with_inventory
+from gridref.workflows.layout import in_one_chunk
 from gridref.workflows.places import At, arranged
 
 __all__ = ["Grown", "added", "combined", "declared", "with_dim"]
@@ -88,19 +91,34 @@ def added(
             "a catalog of groups by group_by= or split= does not grow: build it again"
         )
     if job.layout.is_cube(base.group):
-        before = base.group.replace(report=_of_catalog(base))
-        files = [file for file, _ in new]
-        layout, _ = with_inventory(job.layout, files, job.scanning.storage_options)
-        return _all_written(layout.combine_cube(new, read, job.rules, [before]), base)
+        return _cube(base, new, job, read)
     if not isinstance(dim, str) or not grows:
         before = base.group.replace(report=_of_catalog(base))
         named = job.layout.tiles if job.layout.mosaic else job.layout.labelled
         labelled = list(named(new))
-        return combined_whole(before, labelled, job, read, base.group.info.url)
+        return combined_whole(base, before, labelled, job, read)
     groups = with_dim(new, dim, job, read)
     without = claimed(base.group, groups, dim, base.root.snapshot.pending.get(dim, ()), read)
     inputs, in_order = arranged(base.group, groups, dim, at, read, without)
     return combined(base, base.group, inputs, dim, job, read, in_order=in_order)
+
+
+def _cube(base: Base, new: Sequence[tuple[str, VirtualGroup]], job: Job, read: Read) -> Grown:
+    """A catalog of files by their labels along several dimensions, and more such files.
+
+    Those whose names sort before all that are there are combined first, as in building at once:
+    what inputs share is taken from the first.
+    """
+    layout, _ = with_inventory(job.layout, [file for file, _ in new], job.scanning.storage_options)
+    there = [source.url for source in base.group.source_list]
+    n_front = 0
+    with suppress(InvalidRequestError):  # what files point to need not have such names
+        place = {file: i for i, file in enumerate(layout.ordered([*there, *dict(new)]))}
+        new = sorted(new, key=lambda item: place[item[0]])
+        first = min((place[file] for file in there), default=0)
+        n_front = sum(place[file] < first for file, _ in new)
+    before = base.group.replace(report=_of_catalog(base))
+    return _reusing(layout.combine_cube(new, read, job.rules, [before], n_front), base)
 
 
 def declared(base: Base, dim: str, labels: ArrayLike, job: Job, read: Read) -> Grown | None:
@@ -158,7 +176,7 @@ def combined(
             _part(shown, each, dim).replace(report=said) if isinstance(each, Span) else each
             for each in inputs
         ]
-        whole = combined_whole(None, ordered, job, read, base.group.info.url)
+        whole = combined_whole(base, None, ordered, job, read)
         return replace(whole, pending=pending)
 
 
@@ -167,20 +185,27 @@ def _of_catalog(base: Base) -> ScanReport:
     return ScanReport((Finding("/", Fate.NAMED, "", base.group.info.url),))
 
 
-def _all_written(done: Combination, base: Base) -> Grown:
-    """What is combined with a catalog, of which all rows are written."""
+def _reusing(done: Combination, base: Base) -> Grown:
+    """What is combined with a catalog as a whole: blocks that went through it stay where they are.
+
+    Rows of format version 1 have no index, and are written.
+    """
     group = with_drifts(done, base.group.info.url)
-    return Grown(group, {path: written(array) for path, array in group.all_arrays().items()})
+    arrays = group.all_arrays().items()
+    if base.root.format_version == 1:
+        return Grown(group, {path: written(array) for path, array in arrays})
+    before = base.group.all_arrays()
+    return Grown(group, {path: reused(array, before.get(path)) for path, array in arrays})
 
 
 def combined_whole(
+    base: Base,
     before: VirtualGroup | None,
     groups: Sequence[VirtualGroup],
     job: Job,
     read: Read,
-    catalog: str = "",
 ) -> Grown:
-    """Combine groups, of which a catalog may be one, as they are: all rows are written."""
+    """Combine groups, of which a catalog or parts of it are some, as they are."""
     every = [*([before] if before is not None else []), *groups]
     if job.layout.mosaic:
         if before is not None and job.mosaic.grids == "groups":
@@ -203,8 +228,9 @@ def combined_whole(
                 " files along (concat_dim='time')"
             )
         done = combine(every, dim, read=read, options=job.rules)
-    group = with_drifts(done, catalog)
-    return Grown(group, {path: written(array) for path, array in group.all_arrays().items()})
+        if done.group is not None and job.layout.keeps_labels_whole:
+            done = replace(done, group=in_one_chunk(done.group, str(dim), read))
+    return _reusing(done, base)
 
 
 def _standing_in(
@@ -235,7 +261,22 @@ def _standing_in(
         path: grown(array, before.get(path), dim, lengths, edges)
         for path, array in group.all_arrays().items()
     }
+    if job.layout.keeps_labels_whole and arrays[dim].laid is not None:
+        arrays[dim] = written(_in_one_chunk(arrays[dim], before[dim], read))
     return Grown(group, arrays)
+
+
+def _in_one_chunk(labels: GrownArray, before: VirtualArray, read: Read) -> VirtualArray:
+    """Labels of a catalog and of new files as one chunk, as they are read together."""
+    values, edges = {BEFORE: read(before)}, {BEFORE: before.grid.axes[0]}
+    if labels.new is not None:
+        values[NEW], edges[NEW] = read(labels.new), labels.new.grid.axes[0]
+    parts = []
+    for segment in labels.laid or ():
+        low, n = segment.first[0], segment.shape[0]
+        starts = np.cumsum([0, *edges[segment.part].edges()])
+        parts.append(values[segment.part][starts[low] : starts[low + n]])
+    return VirtualArray.from_numpy(np.concatenate(parts), before.dims, labels.shown.attrs)
 
 
 def _edges(arrays: Mapping[str, VirtualArray], dim: str) -> NDArray[np.int64]:

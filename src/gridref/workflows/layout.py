@@ -169,6 +169,11 @@ class Layout:
         named = self.concat_dim or ()
         return (named,) if isinstance(named, str) else tuple(named)
 
+    @property
+    def keeps_labels_whole(self) -> bool:
+        """Whether labels that a pattern found in files are kept in one chunk."""
+        return self.stack is not None and self.pattern is not None
+
     def is_cube(self, first: VirtualGroup) -> bool:
         """Whether files lie by their labels along dimensions; `first` is one of them."""
         if self.mosaic or self.layout is not None or self.combine == "nested":
@@ -183,11 +188,15 @@ class Layout:
         read: Read,
         rules: CombineOptions,
         before: Sequence[VirtualGroup] = (),
+        n_front: int = 0,
     ) -> Combination:
-        """Combine files by their labels with groups that have theirs as coordinates."""
+        """Combine files by their labels with groups that have theirs as coordinates.
+
+        The first `n_front` files come before these groups, the others after them.
+        """
         pattern = self._parsed_pattern()
         groups, dims = labelled_files(scanned, pattern, self.pattern_of, self.labels)
-        every = [*before, *groups]
+        every = [*groups[:n_front], *before, *groups[n_front:]]
         spacing = spacing_problem(scanned, read) if rules.join == "exact" else None
         if spacing is not None:
             return Combination(
@@ -241,7 +250,7 @@ class Layout:
             return self.combine_mosaic(self.tiles(scanned), read, rules, mosaic_options)
         if self.stack is not None:
             done = combine_stack(self.labelled(scanned), self.stack, read=read, options=rules)
-            if done.group is None or self.pattern is None:
+            if done.group is None or not self.keeps_labels_whole:
                 return done
             return replace(done, group=in_one_chunk(done.group, self.stack, read))
         groups = (group for _, group in scanned)
