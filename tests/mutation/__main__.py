@@ -28,8 +28,30 @@ TESTS = [
     "tests/unit/combine",
     "tests/unit/codecs",
     "tests/property",
-    "tests/integration/test_direct_view.py",
-    "tests/integration/test_mosaics.py",
+    *(
+        f"tests/integration/test_{name}.py"
+        for name in (
+            "compaction",
+            "cubes",
+            "direct_view",
+            "end_to_end",
+            "geo_conventions",
+            "joins",
+            "missing_values",
+            "mosaics",
+            "mosaics_by_coordinates",
+            "ome_zarr",
+            "open_zarr",
+            "ragged_archives",
+            "scan_hdf5_rare",
+            "scan_hdf5_values",
+            "scan_tiff_generated",
+            "small_tables",
+            "uneven_shuffle",
+            "units",
+            "virtual_operations",
+        )
+    ),
 ]
 
 

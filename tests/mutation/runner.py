@@ -2,13 +2,15 @@
 
 The tests are collected once. A first fork runs them unchanged, to see which of them reaches which
 line. Then, for each mutant, a fork puts the changed code into the living functions and runs the
-tests that reach the changed line, until one fails. Nothing is imported or collected again, and
-as the tests run in forks only, each begins with empty caches.
+tests that reach the changed line, the quickest first, until one fails or a minute of them has
+passed. Nothing is imported or collected again, and as the tests run in forks only, each begins with
+empty caches.
 """
 
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import pickle
 import select
@@ -32,7 +34,12 @@ __all__ = ["SOURCE", "Outcome", "Runner", "source_of"]
 SOURCE = Path(gridref.__file__).parent
 _LEAST_SECONDS = 30
 _TIMES_AS_LONG = 10
+_MOST_SECONDS = 60
 _TOOL = 4  # of sys.monitoring: one that no known tool takes
+
+
+Changed = tuple[FunctionType, CodeType]
+"""A living function, and the code that it gets."""
 
 
 @cache
@@ -185,25 +192,42 @@ def _outcome(
     """Run a mutant; None if its code cannot be put in."""
     path = SOURCE / mutant.path
     code = mutated_code(mutant, source_of(mutant.path), str(path))
-    functions = [function for code, function in _codes() if _is_of(code, mutant, path)]
-    if code is None or not functions:
+    changed = [] if code is None else _changed_functions(code, path)
+    if not changed:
         return None
     first, last = mutant.lines
     wanted = {(str(path), line) for line in range(first, last + 1)}
     chosen = [item for item in items if not wanted.isdisjoint(reached[item.nodeid].lines)]
-    chosen.sort(key=lambda item: reached[item.nodeid].seconds)
-    killed_by = _first_failure(functions, code, chosen, reached) if chosen else None
+    chosen = _quickest(chosen, reached)
+    killed_by = _first_failure(changed, chosen, reached) if chosen else None
     return Outcome(mutant, killed_by, len(chosen))
 
 
-def _is_of(code: CodeType, mutant: Mutant, path: Path) -> bool:
-    place = (code.co_filename, code.co_firstlineno)
-    return place == (str(path), mutant.first_line) and code.co_qualname == mutant.function
+def _quickest(items: list[pytest.Item], reached: dict[str, Reached]) -> list[pytest.Item]:
+    """The quickest first; those that would only begin after a minute are left out."""
+    items = sorted(items, key=lambda item: reached[item.nodeid].seconds)
+    begins = itertools.accumulate((reached[item.nodeid].seconds for item in items), initial=0.0)
+    return [item for item, begin in zip(items, begins, strict=False) if begin < _MOST_SECONDS]
+
+
+def _changed_functions(mutated: CodeType, path: Path) -> list[Changed]:
+    """Living functions and what they become: functions that it made already are changed, too."""
+    codes = [*_all_codes(mutated)]
+    keys = [(each.co_qualname, each.co_firstlineno) for each in codes]
+    # Two lambdas of one line cannot be told apart.
+    becomes = {key: each for key, each in zip(keys, codes, strict=True) if keys.count(key) == 1}
+    found = []
+    for code, function in _codes():
+        new = becomes.get((code.co_qualname, code.co_firstlineno))
+        if new is None or code.co_filename != str(path):
+            continue
+        if new.co_freevars == code.co_freevars:
+            found.append((function, new))
+    return found
 
 
 def _first_failure(
-    functions: list[FunctionType],
-    code: CodeType,
+    changed: list[Changed],
     items: list[pytest.Item],
     reached: dict[str, Reached],
 ) -> str | None:
@@ -211,7 +235,7 @@ def _first_failure(
     reading, writing = os.pipe()
     child = _fork()
     if child == 0:
-        _be_the_child(functions, code, items, writing)
+        _be_the_child(changed, items, writing)
     os.close(writing)
     try:
         for item in items:
@@ -225,13 +249,11 @@ def _first_failure(
         _end(child)
 
 
-def _be_the_child(
-    functions: list[FunctionType], code: CodeType, items: list[pytest.Item], writing: int
-) -> None:
+def _be_the_child(changed: list[Changed], items: list[pytest.Item], writing: int) -> None:
     """Run the tests, tell of each; never return."""
     try:
         os.setsid()
-        for function in functions:
+        for function, code in changed:
             function.__code__ = code
         for item, following in zip(items, [*items[1:], None], strict=True):
             os.write(writing, b"." if _passes(item, following) else b"F")

@@ -1,0 +1,150 @@
+"""Streams that are cut, and numbers in them that cannot be: refused, saying what is wrong."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+from typing import Any
+
+import h5py
+import hdf5plugin
+import imagecodecs
+import numpy as np
+import pytest
+
+from gridref.codecs import decode_chunk, why_not
+from gridref.codecs.blosc2 import Blosc2Frame
+from gridref.codecs.core import _zstd_content_bytes
+from gridref.codecs.encode import REWRAP_BYTES, gzip_from_zlib
+from gridref.errors import DecodeError
+from gridref.model.encoding import Codec
+from tests.unit.codecs.support import dataset_encoding, encoding
+
+
+def stored(values: Any, **filters: Any) -> tuple[bytes, Any]:
+    """The one chunk of a dataset, and its encoding."""
+    with h5py.File("a.h5", "w", driver="core", backing_store=False) as file:
+        dataset = file.create_dataset("v", data=values, chunks=values.shape, **filters)
+        _, raw = dataset.id.read_direct_chunk((0,) * values.ndim)
+        return bytes(raw), dataset_encoding(dataset)
+
+
+VALUES = np.repeat(np.arange(64, dtype="<i4"), 4)
+
+
+@pytest.mark.parametrize("cname", ["lz4", "zstd"])
+def test_bitshuffle_cut_anywhere(cname: str) -> None:
+    raw, kind = stored(VALUES, **hdf5plugin.Bitshuffle(nelems=64, cname=cname))
+    np.testing.assert_array_equal(decode_chunk(raw, kind, VALUES.shape), VALUES)
+    n_first = int.from_bytes(raw[12:16], "big")
+    for stop in (
+        12,
+        13,
+        15,
+        16,
+        17,
+        16 + n_first - 1,
+        16 + n_first,
+        16 + n_first + 3,
+        len(raw) - 1,
+    ):
+        with pytest.raises(DecodeError, match="blocks end behind the data"):
+            decode_chunk(raw[:stop], kind, VALUES.shape)
+    for stop in range(12):
+        with pytest.raises(DecodeError, match=r"bytes"):
+            decode_chunk(raw[:stop], kind, VALUES.shape)
+    with pytest.raises(DecodeError, match="1 bytes are left over behind the blocks"):
+        decode_chunk(raw + b"x", kind, VALUES.shape)
+
+
+@pytest.mark.parametrize("nelems", [0, 8, 64, 2048])
+@pytest.mark.parametrize("dtype", ["u1", "<i2", "<f8", "S3", "S700"])
+@pytest.mark.parametrize("n", [1, 7, 8, 65, 5003])
+def test_bits_of_any_block_size(nelems: int, dtype: str, n: int) -> None:
+    values = (np.arange(n) % 251).astype("u1").astype(dtype)
+    for cname in ("none", "lz4"):
+        raw, kind = stored(values, **hdf5plugin.Bitshuffle(nelems=nelems, cname=cname))
+        np.testing.assert_array_equal(decode_chunk(raw, kind, values.shape), values)
+
+
+@pytest.mark.parametrize("size", [0, -1])
+def test_bitshuffle_of_elements_without_bytes(size: int) -> None:
+    problem = why_not(Codec.of("gridref.hdf5_bitshuffle", cd_values=[0, 2, size]))
+    assert problem is not None
+    assert "lack the size of an element" in problem
+    assert why_not(Codec.of("gridref.hdf5_bitshuffle", cd_values=[0, 2, 1])) is None
+
+
+@pytest.mark.parametrize("scale", [0, 1, 3])
+@pytest.mark.parametrize("dtype", ["<f4", ">f4", "<f8"])
+@pytest.mark.parametrize("fill", [None, 7.0, -1e3])
+def test_floats_rounded_to_any_power_of_ten(scale: int, dtype: str, fill: float | None) -> None:
+    values = (np.arange(200) * 17.25 - 900).astype(dtype)
+    values[::7] = 7 if fill is None else fill
+    with h5py.File("a.h5", "w", driver="core", backing_store=False) as file:
+        dataset = file.create_dataset(
+            "v", data=values, chunks=(50,), scaleoffset=scale, fillvalue=fill
+        )
+        kind = dataset_encoding(dataset)
+        for start in range(0, 200, 50):
+            mask, raw = dataset.id.read_direct_chunk((start,))
+            found = decode_chunk(raw, kind, (50,), mask)
+            np.testing.assert_array_equal(found, dataset[start : start + 50])
+
+
+@pytest.mark.parametrize("bits", [1, 31, 32, 33, 35, 36, 40])
+def test_scaleoffset_of_more_bits_than_there_are(bits: int) -> None:
+    values = np.arange(8, dtype="<i4")
+    codec = Codec.of("gridref.hdf5_scaleoffset", cd_values=[2, bits, 8, 0, 4, 1, 0, 0])
+    if bits == 32:
+        found = decode_chunk(values.tobytes(), encoding(values, codec), values.shape)
+        np.testing.assert_array_equal(found, values)
+        return
+    with pytest.raises(DecodeError, match="bits were to be stored" if bits > 32 else "bytes"):
+        decode_chunk(values.tobytes()[:20], encoding(values, codec), values.shape)
+
+
+@pytest.mark.parametrize("n_bytes", [1, 255, 256, 65791, 65792, 70000])
+def test_sizes_that_zstd_frames_say(n_bytes: int) -> None:
+    frame = imagecodecs.zstd_encode(bytes(n_bytes))
+    assert _zstd_content_bytes(frame) == n_bytes
+    for stop in range(6):
+        assert _zstd_content_bytes(frame[:stop]) is None
+    values = np.zeros(n_bytes, "u1")
+    found = decode_chunk(frame, encoding(values, Codec("zstd")), values.shape)
+    np.testing.assert_array_equal(found, values)
+    # The size is not known before a codec that changes it.
+    inner = imagecodecs.zstd_encode(imagecodecs.zlib_encode(bytes(n_bytes)))
+    chain = encoding(values, Codec("numcodecs.zlib"), Codec("zstd"))
+    np.testing.assert_array_equal(decode_chunk(inner, chain, values.shape), values)
+
+
+def test_a_frame_without_its_size_says_none() -> None:
+    window_only = struct.pack("<IBB", 0xFD2FB528, 0, 0x58)
+    assert _zstd_content_bytes(window_only + bytes(10)) is None
+    two_bytes = struct.pack("<IBBH", 0xFD2FB528, 0x40, 0x58, 300)
+    assert _zstd_content_bytes(two_bytes + bytes(10)) == 556
+    with_dictionary = struct.pack("<IBBHI", 0xFD2FB528, 0x82, 0x58, 9, 7000)
+    assert _zstd_content_bytes(with_dictionary + bytes(10)) == 7000
+    single = struct.pack("<IBB", 0xFD2FB528, 0x20, 200)
+    assert _zstd_content_bytes(single + bytes(10)) == 200
+
+
+def test_what_is_no_blosc2_frame() -> None:
+    frame = b"\x9e\xa8b2frame\0" + bytes(200)
+    with pytest.raises(ValueError, match="is no Blosc2 frame"):
+        Blosc2Frame(b"\x9e\xa8b2fRame\0" + bytes(200))
+    for stop in (0, 9, 10, 20):
+        with pytest.raises(ValueError, match="is no Blosc2 frame"):
+            Blosc2Frame(frame[:stop])
+    with pytest.raises(ValueError, match="header says 0 bytes are stored, got 210"):
+        Blosc2Frame(frame)
+
+
+def test_a_zlib_stream_becomes_a_gzip_member_of_its_size() -> None:
+    data = np.arange(200, dtype="u1")
+    for behind in (b"", b"x", b"12345"):
+        stream = imagecodecs.zlib_encode(data) + behind
+        member = gzip_from_zlib(stream, data)
+        assert gzip.decompress(member) == data.tobytes()
+        assert len(member) == len(stream) + REWRAP_BYTES
