@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import icechunk
 import numpy as np
 import pytest
-import virtualizarr  # noqa: F401 (registers the accessor)
+import virtualizarr
 import xarray as xr
 
 import gridref
@@ -64,6 +65,29 @@ def test_loaded_variables_are_written(path: Path, tmp_path: Path, writer: str) -
     names = ["plain", "packed", "t"]
     dataset = gridref.open_virtual_dataset(path, loadable_variables=names)
     WRITERS[writer](dataset, tmp_path)
+
+
+@pytest.mark.parametrize("from_catalog", [False, True])
+def test_paths_are_renamed(path: Path, from_catalog: bool) -> None:
+    opened = path
+    if from_catalog:
+        gridref.build([path], opened := path.with_name("a.gridref"))
+    dataset = gridref.open_virtual_dataset(opened)
+    asked = []
+    moved = shutil.move(path, path.with_name("moved.nc"))
+
+    def new(old: str) -> str:
+        asked.append(old)
+        return old.replace("/a.nc", "/moved.nc")
+
+    renamed = dataset.vz.rename_paths(new)
+    assert set(asked) == {path.as_uri()}
+    np.testing.assert_array_equal(np.asarray(renamed["plain"].data), np.arange(60.0).reshape(6, 10))
+    references = renamed.gridref.to_kerchunk()["refs"]
+    assert {held[0] for held in references.values() if isinstance(held, list)} == {str(moved)}
+    everywhere = dataset.vz.rename_paths(str(moved))
+    np.testing.assert_array_equal(everywhere["plain"].data, renamed["plain"].data)
+    assert not isinstance(dataset["plain"].data, virtualizarr.manifests.ManifestArray)
 
 
 def test_copies_by_xarray_are_not_refused(path: Path, tmp_path: Path) -> None:

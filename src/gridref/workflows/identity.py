@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from gridref.catalog import CatalogGroup
-from gridref.io import Coverage, SourcePool, checksum_of, coverage_of
-from gridref.model.array import VirtualGroup
+from gridref.io import Coverage, SourcePool, absolute_url, checksum_of, coverage_of
+from gridref.io.object_stores import uri_of
+from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.manifest import ChunkManifest, Identity, Manifest, Source
 from gridref.workflows.reading import Sources
 
-__all__ = ["told_as", "with_identity", "with_sources"]
+__all__ = ["told_as", "with_identity", "with_renamed_sources", "with_sources"]
 
 _MAX_THREADS = 16
 
@@ -60,6 +63,30 @@ def with_identity(
 def with_sources(group: VirtualGroup, other: Mapping[Source, Source]) -> VirtualGroup:
     """A group in whose manifests, as far as they are in memory, other sources stand."""
     return _mapped(group, _Telling(other))
+
+
+def with_renamed_sources(array: VirtualArray, new: str | Callable[[str], str]) -> VirtualArray:
+    """An array whose chunks lie in files of other addresses, which only their sizes tell.
+
+    Parameters
+    ----------
+    array
+        The array; its manifests are read.
+    new
+        The address of all its files, or what gives it for each former one, a URI.
+    """
+
+    def renamed(source: Source) -> Source:
+        url = absolute_url(new if isinstance(new, str) else new(uri_of(source.url)))
+        if url == source.url:
+            return source
+        return replace(source, url=url, mtime_ns=None, etag=None, told_by="size", policy=None)
+
+    def read(manifest: Manifest) -> ChunkManifest:
+        rows = manifest.take(np.arange(manifest.n_rows))
+        return replace(rows, sources=tuple(map(renamed, rows.sources)))
+
+    return array.replace(manifests=tuple(map(read, array.manifests)))
 
 
 def told_as(catalog: CatalogGroup, group: VirtualGroup, opened: Sources) -> VirtualGroup:

@@ -7,6 +7,8 @@ or times counted from some date. It is refused, whatever the numbers are.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NoReturn
 
@@ -17,13 +19,14 @@ from numpy.typing import DTypeLike, NDArray
 
 from gridref.adapters.xarray.arrangement import ARRANGEMENTS, shown_dtype
 from gridref.adapters.xarray.comparison import Comparison, NotNull, same_chunks
-from gridref.adapters.xarray.foreign_writers import refuse_foreign_writers
+from gridref.adapters.xarray.foreign_writers import refuse_foreign_writers, shown_class
 from gridref.adapters.xarray.meaning import differences, is_no_data, promoted, shows_values
 from gridref.adapters.xarray.selection import select
 from gridref.errors import GridrefError, InvalidRequestError, NotRepresentableError
 from gridref.model.array import VirtualArray
 from gridref.serve.reader import Reader
 from gridref.workflows.decoding import decoded
+from gridref.workflows.identity import with_renamed_sources
 from gridref.workflows.opening import reader_for
 
 __all__ = ["LOAD_LIMIT_BYTES", "NoValuesError", "VirtualDuckArray"]
@@ -62,6 +65,8 @@ class VirtualDuckArray(NDArrayOperatorsMixin):
         Largest size that is read so; larger ones raise.
     raw
         Whether stored numbers are what was asked for, so that they may be taken for the values.
+    renamed
+        Whether it was told that its files lie elsewhere.
     """
 
     __array_priority__ = 1000
@@ -74,15 +79,18 @@ class VirtualDuckArray(NDArrayOperatorsMixin):
         limit_bytes: int = LOAD_LIMIT_BYTES,
         *,
         raw: bool = False,
+        renamed: bool = False,
     ) -> None:
         self.array = array
         self.reader = reader if reader is not None else reader_for()
         self.limit_bytes = limit_bytes
         self.raw = raw
+        self.renamed = renamed
 
     def like(self, array: VirtualArray) -> VirtualDuckArray:
         """Another array with the same reader and limit."""
-        return VirtualDuckArray(array, self.reader, self.limit_bytes, raw=self.raw)
+        same = {"raw": self.raw, "renamed": self.renamed}
+        return VirtualDuckArray(array, self.reader, self.limit_bytes, **same)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -159,6 +167,25 @@ class VirtualDuckArray(NDArrayOperatorsMixin):
         attrs = {name: value for name, value in self.array.attrs.items() if name != "coordinates"}
         raw = xr.Variable(dims, self.load(), attrs)
         return np.asarray(decoded("", raw, decode_times=True).values)
+
+    def _class(self) -> type:
+        return shown_class(type(self), sys._getframe(1))  # noqa: SLF001 (it is documented)
+
+    # isinstance asks it, where the type itself does not tell.
+    __class__ = property(_class)
+
+    def rename_paths(self, new: str | Callable[[str], str]) -> VirtualDuckArray:
+        """Its chunks in other files: what ``ds.vz.rename_paths`` asks of each array.
+
+        The files are told by their sizes from now on: times of change and ETags are others there.
+
+        Parameters
+        ----------
+        new
+            The address of all its files, or what gives it for each former one, a URI.
+        """
+        array = with_renamed_sources(self.array, new)
+        return VirtualDuckArray(array, self.reader, self.limit_bytes, raw=self.raw, renamed=True)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         refuse_foreign_writers()

@@ -42,6 +42,9 @@ def dataset_to_group(dataset: xr.Dataset) -> VirtualGroup:
     """
     variables = {str(name): variable for name, variable in dataset.variables.items()}
     parents = _parents(variables)
+    if any(map(_is_renamed, variables.values())):
+        # Where their files lie now, loaded variables were not told.
+        variables = {name: _without_original(each) for name, each in variables.items()}
     arrays = {
         name: _array_of(name, variable, _units_of_bounds(variable, variables))
         for name, variable in variables.items()
@@ -62,6 +65,17 @@ def virtual_array_of(variable: xr.Variable) -> VirtualArray | None:
         return lazy_virtual_array(variable)
     data = variable.data
     return data.array if isinstance(data, VirtualDuckArray) else None
+
+
+def _is_renamed(variable: xr.Variable) -> bool:
+    is_virtual = not is_lazy(variable) and isinstance(variable.data, VirtualDuckArray)
+    return is_virtual and variable.data.renamed
+
+
+def _without_original(variable: xr.Variable) -> xr.Variable:
+    copy = variable.copy(deep=False)
+    copy.encoding = {key: held for key, held in variable.encoding.items() if key != ORIGINAL}
+    return copy
 
 
 def tree_to_group(tree: xr.DataTree) -> VirtualGroup:
