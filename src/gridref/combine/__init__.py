@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from gridref.combine.folding import combine, merged_reports
+from gridref.combine.folding import (
+    BATCH_GROUPS,
+    CombinedPart,
+    combine,
+    combine_part,
+    combine_parts,
+    merged_reports,
+)
 from gridref.combine.hypercube import combine_hypercube
 from gridref.combine.labelled import combine_stack
 from gridref.combine.mosaic import combine_mosaic
@@ -11,8 +18,10 @@ from gridref.combine.report import Combination, Drift, DriftCase, DriftReport
 from gridref.combine.sampling import combine_ragged
 
 __all__ = [
+    "BATCH_GROUPS",
     "Combination",
     "CombineOptions",
+    "CombinedPart",
     "Drift",
     "DriftCase",
     "DriftReport",
@@ -20,6 +29,8 @@ __all__ = [
     "combine",
     "combine_hypercube",
     "combine_mosaic",
+    "combine_part",
+    "combine_parts",
     "combine_ragged",
     "combine_stack",
     "merged_reports",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
@@ -15,7 +15,15 @@ from gridref.combine.report import Combination, Drift, DriftCase, DriftReport, f
 from gridref.errors import InvalidRequestError, Problem
 from gridref.model.array import VirtualGroup
 
-__all__ = ["BATCH_GROUPS", "combine", "fold", "merged_reports"]
+__all__ = [
+    "BATCH_GROUPS",
+    "CombinedPart",
+    "combine",
+    "combine_part",
+    "combine_parts",
+    "fold",
+    "merged_reports",
+]
 
 Dims = str | Sequence[str]
 
@@ -48,22 +56,92 @@ def combine(
     InvalidRequestError
         For no inputs, or no dimension.
     """
-    growing = (dim,) if isinstance(dim, str) else tuple(dim)
-    if not growing:
-        raise InvalidRequestError("nothing to combine along: no dimension")
+    rules = options or CombineOptions()
+    batches = enumerate(itertools.batched(groups, BATCH_GROUPS))
+    parts = (
+        combine_part(batch, dim, number=number * BATCH_GROUPS, read=read, options=rules)
+        for number, batch in batches
+    )
+    return combine_parts(parts, dim, read=read, options=rules)
+
+
+@dataclass(frozen=True, eq=False)
+class CombinedPart:
+    """Neighbouring inputs of a combination, combined: columns, and no object for each input.
+
+    Attributes
+    ----------
+    done
+        What combining them gives.
+    without
+        The first of them if none has the dimension; else None.
+    """
+
+    done: Combination
+    without: VirtualGroup | None
+
+
+def combine_part(
+    groups: Sequence[VirtualGroup],
+    dim: Dims,
+    *,
+    number: int = 0,
+    read: Read | None = None,
+    options: CombineOptions | None = None,
+) -> CombinedPart:
+    """Combine neighbours among the inputs of a `combine`, wherever they were described.
+
+    Parameters
+    ----------
+    groups
+        At least one.
+    dim, read, options
+        As for `combine`.
+    number
+        How many inputs there are before, for names of those that do not know their file.
+
+    Raises
+    ------
+    InvalidRequestError
+        For no dimension.
+    """
+    growing = _growing(dim)
+    names = [f"input {number + within + 1}" for within in range(len(groups))]
+    done = combine_batch(groups, names, Along(growing), read, options or CombineOptions())
+    return CombinedPart(done, groups[0] if is_new(groups, growing) else None)
+
+
+def combine_parts(
+    parts: Iterable[CombinedPart],
+    dim: Dims,
+    *,
+    read: Read | None = None,
+    options: CombineOptions | None = None,
+) -> Combination:
+    """Combine what `combine_part` made of all inputs, in their order: the result is `combine`'s.
+
+    Raises
+    ------
+    InvalidRequestError
+        For no inputs, or no dimension.
+    """
+    growing = _growing(dim)
     rules = options or CombineOptions()
     some = partial(combine_batch, layout=Along(growing), read=read, options=rules)
-    without: list[VirtualGroup | None] = []  # of each batch that lacks the dimension, the first
-
-    def first_batch(batch: Sequence[VirtualGroup], unnamed: Sequence[str]) -> Combination:
-        without.append(batch[0] if is_new(batch, growing) else None)
-        return some(batch, unnamed)
-
-    done = fold(groups, first_batch, some)
+    known = list(parts)
+    done = _joined_parts([part.done for part in known], some)
+    without = [part.without for part in known]
     if done.problems and without[0] is not None and None not in without:
         first = no_such_dimension(growing[0], without[0], done.report.files)
         done = replace(done, problems=(first, *done.problems))
     return done.telling_what_is_left_out()
+
+
+def _growing(dim: Dims) -> tuple[str, ...]:
+    growing = (dim,) if isinstance(dim, str) else tuple(dim)
+    if not growing:
+        raise InvalidRequestError("nothing to combine along: no dimension")
+    return growing
 
 
 class CombineSome(Protocol):
@@ -95,6 +173,11 @@ def fold(
     for number, batch in enumerate(itertools.batched(groups, BATCH_GROUPS)):
         names = [f"input {number * BATCH_GROUPS + within + 1}" for within in range(len(batch))]
         results.append(some(batch, names))
+    return _joined_parts(results, again or some)
+
+
+def _joined_parts(results: Sequence[Combination], again: CombineSome) -> Combination:
+    """Combine what neighbouring inputs gave; with no inputs, there is nothing to combine."""
     if not results:
         raise InvalidRequestError("nothing to combine: no inputs")
     if len(results) == 1:
@@ -105,7 +188,7 @@ def fold(
     if len(parts) < len(results):
         return Combination(None, merged_reports(reports, None), problems)
     names = [f"{report.files[0]} and following" for report in reports]
-    last = (again or some)(parts, names)
+    last = again(parts, names)
     problems = _united(itertools.chain(problems, last.problems))
     return Combination(last.group, merged_reports(reports, last.report), problems)
 
@@ -143,7 +226,9 @@ def merged_reports(reports: Sequence[DriftReport], between: DriftReport | None) 
     for drift in between.drifts if between is not None else ():
         key = (drift.cause, drift.variable, drift.resolution)
         unlike = mixed.get((drift.cause, drift.variable), set())
-        moved.setdefault(key, []).append(_between(drift, starts, unlike))
+        told = _between(drift, starts, unlike)
+        if told is not None:
+            moved.setdefault(key, []).append(told)
     files = tuple(file for report in reports for file in report.files)
     return DriftReport(tuple(_joined(drifts) for drifts in moved.values()), files)
 
@@ -162,20 +247,20 @@ def _moved(drift: Drift, move: Callable[[Span], Span]) -> Drift:
     return replace(drift, cases=cases)
 
 
-def _between(drift: Drift, starts: Sequence[int], unlike: Collection[int]) -> Drift:
-    """Numbers of batches as numbers of files.
+def _between(drift: Drift, starts: Sequence[int], unlike: Collection[int]) -> Drift | None:
+    """Numbers of batches as numbers of files; None if nothing is left.
 
-    Where the files of a batch differ themselves, only its first file is known to have the value.
+    Where the files of a batch differ themselves, its own drift names their values: what they were
+    made into is no file's.
     """
     cases = []
     for case in drift.cases:
         batches = [batch for first, last in case.ranges for batch in range(first, last + 1)]
-        spans = [
-            (starts[batch], starts[batch] if batch in unlike else starts[batch + 1] - 1)
-            for batch in batches
-        ]
-        cases.append(DriftCase(case.value, file_ranges(spans)))
-    return replace(drift, cases=tuple(cases))
+        spans = [(starts[batch], starts[batch + 1] - 1) for batch in batches if batch not in unlike]
+        if spans:
+            cases.append(DriftCase(case.value, file_ranges(spans)))
+    n_cases = drift.n_cases - len(drift.cases) + len(cases)
+    return replace(drift, cases=tuple(cases), n_cases=n_cases) if cases else None
 
 
 def _joined(drifts: Sequence[Drift]) -> Drift:

@@ -30,6 +30,7 @@ from gridref.workflows.inventory import with_inventory
 from gridref.workflows.layout import Layout
 from gridref.workflows.opening import reader_for
 from gridref.workflows.outcomes import RunOptions
+from gridref.workflows.partitions import combine_elsewhere
 from gridref.workflows.reading import Sources, readable
 from gridref.workflows.scanning import Address, Files, Progress, scan_each
 from gridref.workflows.units import with_converter
@@ -235,7 +236,17 @@ class Job:
         )
         read = reader_for(storage_options).read
         job = self
-        if self.layout.in_groups:
+        if self._travels(len(ordered)):
+            done = combine_elsewhere(
+                ordered,
+                str(self.layout.grows_along),
+                self.scanning,
+                self.rules,
+                self.options,
+                failures=failures,
+                progress=progress,
+            )
+        elif self.layout.in_groups:
             files_held = list(scanned)
             done = laid_out_in_groups(files_held, self.layout, read, self.rules, self.mosaic)
         elif len(ordered) > 1 and not self.layout.is_asked_for:
@@ -246,6 +257,11 @@ class Job:
             done = self.layout.laid_out(scanned, read, self.rules, self.mosaic, tree)
         failures.warn()
         return job, _with_failed(done, failures.findings)
+
+    def _travels(self, n_files: int) -> bool:
+        """Whether files are combined where they are scanned: in a row, by rules without calls."""
+        along = self.layout.grows_along is not None and self.rules.convert_units is None
+        return along and self.options.is_elsewhere(n_files)
 
 
 ACCESS = ("storage_options", "allow")

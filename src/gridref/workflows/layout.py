@@ -157,6 +157,14 @@ class Layout:
         return bool(known or self.combine or self.pattern or self.labels)
 
     @property
+    def grows_along(self) -> str | None:
+        """The one dimension along which files follow each other in order, if there is no more."""
+        others = self.combine or self.stack or self.pattern or self.labels or self.mosaic
+        if others or self.layout or self.in_groups or not isinstance(self.concat_dim, str):
+            return None
+        return self.concat_dim
+
+    @property
     def in_groups(self) -> bool:
         """Whether files of each kind make a group."""
         return self.group_by is not None or self.split is not None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import version
 from itertools import batched
@@ -33,11 +33,19 @@ from gridref.options import check_choices, refuses_unknown
 from gridref.workflows.aggregations import with_aggregations
 from gridref.workflows.ahead import daemon_threads, run_ahead
 from gridref.workflows.kept_scans import KeptScans
-from gridref.workflows.workers import workers
+from gridref.workflows.workers import unlike_versions, workers
 
 __version__ = version("gridref")
 
-__all__ = ["OnError", "Outcome", "RunOptions", "outcomes", "scan_described"]
+__all__ = [
+    "OnError",
+    "Outcome",
+    "RunOptions",
+    "each_part",
+    "outcomes",
+    "scan_described",
+    "scan_here",
+]
 
 OnError = Literal["raise", "skip"]
 type Outcome = VirtualGroup | GridrefError
@@ -47,6 +55,8 @@ FILES_PER_PROCESS = 2000
 """Starting another process pays off from about so many files on."""
 FILES_PER_TASK = 64
 """Files that go to a process at a time: their groups come back with what is alike kept once."""
+_TASKS_PER_WORKER = 4
+"""Tasks are larger where each worker still gets so many: what one that dies was doing is lost."""
 
 
 @refuses_unknown
@@ -107,6 +117,15 @@ class RunOptions:
             return self.n_processes
         return max(1, min(os.cpu_count() or 1, n_files // FILES_PER_PROCESS))
 
+    def on_worker(self) -> RunOptions:
+        """The options as they travel to a worker."""
+        return replace(self, executor=None, scheduler=None)
+
+    def is_elsewhere(self, n_files: int) -> bool:
+        """Whether so many files are scanned in other processes."""
+        asked = self.executor is not None or self.scheduler is not None
+        return asked or self.processes_for(n_files) > 1
+
 
 def outcomes(
     addresses: Sequence[str], options: ScanOptions, run: RunOptions
@@ -115,9 +134,8 @@ def outcomes(
 
     Errors of the call itself, like a protocol that nobody knows, are raised.
     """
-    n_processes = run.processes_for(len(addresses))
-    if n_processes > 1 or run.executor is not None or run.scheduler is not None:
-        results = _elsewhere(addresses, options, run, n_processes)
+    if run.is_elsewhere(len(addresses)):
+        results = _elsewhere(addresses, options, run)
     else:
         results = _in_threads(addresses, options, run.max_in_flight, run.work)
     return zip(addresses, results, strict=True)
@@ -180,40 +198,79 @@ def _outcome(
 
 
 @dataclass(frozen=True)
-class _Part:
-    """Outcomes of the files that one process scanned, its requests, and its version of gridref."""
+class _Done[T]:
+    """What a task gave that ran elsewhere, its requests, and its version of gridref."""
 
-    outcomes: list[Outcome]
+    result: T
     n_requests: int
     n_bytes: int
     version: str
 
 
-def _elsewhere(
-    addresses: Sequence[str], options: ScanOptions, run: RunOptions, n_processes: int
-) -> Iterator[Outcome]:
-    """In processes of this machine, or where an executor or a scheduler puts them."""
+def each_part[T](
+    addresses: Sequence[str],
+    run: RunOptions,
+    task: Callable[[tuple[str, ...], int], T],
+    max_files: int | None = None,
+) -> Iterator[tuple[tuple[str, ...], T]]:
+    """Work on files elsewhere, some at a time: in processes, or where an executor or scheduler is.
+
+    Parameters
+    ----------
+    addresses, run
+        The files, and who works on them.
+    task
+        Called there with some files and how many of them may be in flight. It travels.
+    max_files
+        Most files of a task, where there are enough for all workers; by default few.
+
+    Yields
+    ------
+    tuple
+        Files, and what the task gave for them, in order.
+
+    Raises
+    ------
+    InvalidRequestError
+        If a worker has another version of gridref.
+    """
     traffic = current_traffic()
+    n_processes = run.processes_for(len(addresses))
     with workers(n_processes, run.executor, run.scheduler) as (n_workers, pool):
         max_in_flight = max(1, run.max_in_flight // n_workers)
+        fair = len(addresses) // (_TASKS_PER_WORKER * n_workers)
+        n_files = max(FILES_PER_TASK, min(max_files or FILES_PER_TASK, fair))
+        parts = list(batched(addresses, n_files))
 
-        def submit(part: tuple[str, ...]) -> Future[_Part]:
-            return pool.submit(_scan_part, part, options, max_in_flight, run.work)
+        def submit(part: tuple[str, ...]) -> Future[_Done[T]]:
+            return pool.submit(_counted, task, part, max_in_flight)
 
-        parts = batched(addresses, FILES_PER_TASK)
-        for part in run_ahead(submit, parts, 2 * n_workers):
-            if part.version != __version__:
-                raise InvalidRequestError(
-                    f"a worker has gridref {part.version}, and this process {__version__}:"
-                    " install the same everywhere"
-                )
-            traffic.add(part.n_requests, part.n_bytes)
-            yield from part.outcomes
+        done_ahead = run_ahead(submit, parts, 2 * n_workers)
+        for part, done in zip(parts, done_ahead, strict=True):
+            if done.version != __version__:
+                raise unlike_versions([done.version])
+            traffic.add(done.n_requests, done.n_bytes)
+            yield part, done.result
 
 
-def _scan_part(
-    addresses: tuple[str, ...], options: ScanOptions, max_in_flight: int, work: str | None
-) -> _Part:
+def _counted[T](
+    task: Callable[[tuple[str, ...], int], T], part: tuple[str, ...], max_in_flight: int
+) -> _Done[T]:
     with counted_traffic() as traffic:
-        results = list(_in_threads(addresses, options, max_in_flight, work))
-    return _Part(results, traffic.n_requests, traffic.n_bytes, __version__)
+        result = task(part, max_in_flight)
+    return _Done(result, traffic.n_requests, traffic.n_bytes, __version__)
+
+
+def _elsewhere(
+    addresses: Sequence[str], options: ScanOptions, run: RunOptions
+) -> Iterator[Outcome]:
+    task = partial(scan_here, options=options, work=run.work)
+    for _, outcomes_of_part in each_part(addresses, run, task):
+        yield from outcomes_of_part
+
+
+def scan_here(
+    addresses: tuple[str, ...], max_in_flight: int, *, options: ScanOptions, work: str | None
+) -> list[Outcome]:
+    """The group or error of each file, scanned in this process."""
+    return list(_in_threads(addresses, options, max_in_flight, work))

@@ -7,14 +7,15 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import CancelledError, Executor, ProcessPoolExecutor
 from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from gridref.errors import SourceUnavailableError
+from gridref.errors import InvalidRequestError, SourceUnavailableError
 from gridref.extras import missing_package
 
-__all__ = ["workers"]
+__all__ = ["unlike_versions", "workers"]
 
 _UNKNOWN_WORKERS = 16
 _RETRIES = 3
@@ -47,7 +48,8 @@ def workers(
     if executor is not None:
         yield getattr(executor, "_max_workers", None) or _UNKNOWN_WORKERS, executor
     elif scheduler is not None:
-        with _dask(scheduler) as client:
+        with _dask(scheduler) as client, _told(client):
+            _check_versions(client)
             n_workers = sum(client.nthreads().values()) or _UNKNOWN_WORKERS
             yield n_workers, client.get_executor(retries=_RETRIES, pure=False)
     else:
@@ -71,6 +73,47 @@ def _dask(scheduler: Any) -> Iterator[Any]:
         raise SourceUnavailableError(f"no scheduler answers at {scheduler}: {error}") from error
     with client:
         yield client
+
+
+def _check_versions(client: Any) -> None:
+    """Refuse workers of another version: what travels is of this one."""
+    # A function of Python's own: workers may lack any of ours.
+    try:
+        found: dict[str, str] = client.run(version, "gridref")
+    except PackageNotFoundError as error:
+        raise InvalidRequestError("a worker has no gridref: install the same everywhere") from error
+    others = {own for own in found.values() if own != version("gridref")}
+    if others:
+        raise unlike_versions(sorted(others))
+
+
+def unlike_versions(others: list[str]) -> InvalidRequestError:
+    """The error for workers of other versions of gridref."""
+    return InvalidRequestError(
+        f"a worker has gridref {', '.join(others)}, and this process {version('gridref')}: install"
+        " the same everywhere"
+    )
+
+
+@contextmanager
+def _told(client: Any) -> Iterator[None]:
+    """Say in our words what becomes of a cluster."""
+    from distributed import KilledWorker
+    from distributed.comm.core import CommClosedError
+
+    address = client.scheduler_info(n_workers=0).get("address", "")
+    try:
+        yield
+    except KilledWorker as error:
+        raise SourceUnavailableError(
+            f"workers died over the same files {_RETRIES + 1} times, as when memory runs out: give"
+            f" them more, or look at their logs ({error})"
+        ) from error
+    except (CancelledError, CommClosedError, TimeoutError) as error:
+        raise SourceUnavailableError(
+            f"the scheduler {address} went away: {str(error) or type(error).__name__}; start it"
+            " again and build again, with work= only what is new is scanned"
+        ) from error
 
 
 @contextmanager
