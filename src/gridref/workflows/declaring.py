@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from gridref.catalog.pending import joined_ranges
@@ -18,7 +16,7 @@ from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.blocks import BlockTable
 from gridref.model.grid import ChunkGrid, GridAxis
-from gridref.workflows.decoding import decoded_labels
+from gridref.workflows.decoding import decoded_values
 
 __all__ = ["claimed", "declared_groups", "labels_between", "pending_after"]
 
@@ -43,13 +41,15 @@ def declared_groups(
     InvalidRequestError
         If the dimension has no index coordinate, or its dtype cannot hold the labels.
     """
+    import pandas as pd
+
     index = group.arrays.get(dim)
     if index is None or index.dims != (dim,) or not index.size:
         raise InvalidRequestError(f"there is no coordinate {dim!r} with labels along {dim!r}")
     stored = read(index)
-    known = pd.Index(decoded_labels(dim, stored, index))
+    known = pd.Index(decoded_values(dim, stored, index))
     raw = _stored(dim, labels, index)
-    shown = pd.Index(decoded_labels(dim, raw, index))
+    shown = pd.Index(decoded_values(dim, raw, index))
     new = ~shown.isin(known) & ~shown.duplicated()
     falls = len(known) > 1 and bool(known[-1] < known[0])
     order = np.flatnonzero(new)[np.argsort(np.asarray(shown[new]))]
@@ -81,9 +81,11 @@ def labels_between(
     InvalidRequestError
         If they are none, or there are no labels between them.
     """
+    import xarray as xr
+
     index = group.arrays.get(dim)
     try:
-        shown = np.zeros(0) if index is None else decoded_labels(dim, read(index), index)
+        shown = np.zeros(0) if index is None else decoded_values(dim, read(index), index)
         if index is None or shown.dtype.kind in "iuf":
             low, high, by = float(first), float(last), float(step)
             labels = low + by * np.arange(int((high - low) / by + 1.5))
@@ -104,13 +106,15 @@ def _stored(dim: str, labels: ArrayLike, index: VirtualArray) -> NDArray[Any]:
     wanted = np.atleast_1d(np.asarray(labels))
     names = ("units", "calendar", "scale_factor", "add_offset", "_FillValue")
     encoding = {name: index.attrs[name] for name in names if name in index.attrs}
+    import xarray as xr
+
     variable = xr.Variable((dim,), wanted, encoding={**encoding, "dtype": index.dtype})
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of other units than asked for: compared below
             raw = np.asarray(xr.conventions.encode_cf_variable(variable, name=dim).values)
         raw = raw.astype(index.dtype)
-        kept = decoded_labels(dim, raw, index)
+        kept = decoded_values(dim, raw, index)
         alike = np.array_equal(kept, np.asarray(xr.Variable(dim, wanted)))
     except (ValueError, TypeError, OverflowError) as error:
         raise InvalidRequestError(
@@ -164,7 +168,9 @@ def claimed(
     index = base.arrays.get(dim)
     if not pending or index is None:
         return []
-    theirs = pd.Index(decoded_labels(dim, read(index), index))
+    import pandas as pd
+
+    theirs = pd.Index(decoded_values(dim, read(index), index))
     waits = np.zeros(len(theirs), bool)
     for start, stop in pending:
         waits[start:stop] = True
@@ -172,7 +178,7 @@ def claimed(
     for group in groups:
         array = group.arrays.get(dim)
         if array is not None and array.size:
-            at = theirs.get_indexer(pd.Index(decoded_labels(dim, read(array), array)))
+            at = theirs.get_indexer(pd.Index(decoded_values(dim, read(array), array)))
             found += [i for i in at.tolist() if i >= 0 and waits[i]]
     return list(joined_ranges((i, i + 1) for i in {*found}))
 

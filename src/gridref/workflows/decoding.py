@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xarray as xr
 from numpy.typing import NDArray
 
 from gridref.model.array import VirtualArray
 
-__all__ = ["coordinate_names", "decoded", "decoded_labels"]
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["coordinate_names", "decoded", "decoded_values"]
 
 
 def coordinate_names(arrays: Mapping[str, VirtualArray], attrs: Mapping[str, Any]) -> set[str]:
@@ -28,11 +30,17 @@ def coordinate_names(arrays: Mapping[str, VirtualArray], attrs: Mapping[str, Any
 
 def decoded(name: str, variable: xr.Variable, *, decode_times: bool) -> xr.Variable:
     """A variable as xarray shows it, in memory."""
+    import xarray as xr
+
     shown = xr.conventions.decode_cf_variable(name, variable, decode_times=decode_times)
     return shown.load()
 
 
-def decoded_labels(dim: str, raw: NDArray[Any], array: VirtualArray) -> NDArray[Any]:
-    """Labels along a dimension as xarray shows them, out of what is stored."""
-    variable = xr.Variable((dim,), raw, dict(array.attrs))
-    return np.asarray(decoded(dim, variable, decode_times=True).values)
+def decoded_values(
+    name: str, raw: NDArray[Any], array: VirtualArray, *, decode_times: bool = True
+) -> NDArray[Any]:
+    """Values of an array as xarray shows them, out of what is stored."""
+    import xarray as xr  # here, so that opening a catalog does without
+
+    variable = xr.Variable(array.dims, raw, dict(array.attrs))
+    return np.asarray(decoded(name, variable, decode_times=decode_times).values)

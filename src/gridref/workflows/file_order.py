@@ -6,8 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
-import xarray as xr
-
 from gridref.combine import (
     CombineOptions,
     DriftReport,
@@ -21,7 +19,7 @@ from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.options import check_choice, check_names
 from gridref.serve.reader import Reader
 from gridref.workflows.cubes import combine_by_coords
-from gridref.workflows.decoding import coordinate_names, decoded
+from gridref.workflows.decoding import coordinate_names, decoded_values
 
 __all__ = ["Part", "Rules", "by_coords", "by_labels", "nested"]
 
@@ -254,5 +252,4 @@ def _first_labels(array: VirtualArray | None, reader: Reader, name: str) -> tupl
     if array is None or array.dims != (name,):
         return ()
     raw = reader.read(array, (slice(0, 2),), name=name)
-    variable = decoded(name, xr.Variable((name,), raw, dict(array.attrs)), decode_times=True)
-    return tuple(variable.values)
+    return tuple(decoded_values(name, raw, array))

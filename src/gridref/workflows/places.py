@@ -17,7 +17,7 @@ from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.indexing import isel
 from gridref.options import check_choice
-from gridref.workflows.decoding import decoded_labels
+from gridref.workflows.decoding import decoded_values
 
 __all__ = ["At", "arranged"]
 
@@ -86,7 +86,7 @@ def arranged(
     }
     theirs = None
     if dim in known:
-        theirs = decoded_labels(dim, known[dim][left], base.arrays[dim])
+        theirs = decoded_values(dim, known[dim][left], base.arrays[dim])
     ends = [0 if at == "start" else left.size] * len(groups)
     for i, (start, _) in enumerate(without[: len(groups)]):
         ends[i] = int(np.searchsorted(left, start))
@@ -171,7 +171,7 @@ def _place(
     if theirs is None or new is None or not new.size or not theirs.size:
         return _Place(there)
     try:
-        place = _place_by_label(theirs, decoded_labels(dim, read(new), new))
+        place = _place_by_label(theirs, decoded_values(dim, read(new), new))
     except TypeError:  # labels that cannot be compared: a problem that combining tells
         return _Place(there, in_order=False)
     if at == "label":

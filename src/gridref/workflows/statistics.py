@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
-import xarray as xr
 from numpy.typing import NDArray
 
 from gridref.catalog.arrays import ParquetManifest
@@ -20,7 +19,7 @@ from gridref.model.array import VirtualArray
 from gridref.model.listing import NO_ROW, ChunkListing, ListedChunks
 from gridref.options import check_names
 from gridref.serve.reader import Reader
-from gridref.workflows.decoding import decoded
+from gridref.workflows.decoding import decoded_values
 
 __all__ = ["ValueScan"]
 
@@ -118,8 +117,7 @@ type Measured = tuple[int, float, float]
 
 def measured(path: str, values: NDArray[Any], array: VirtualArray) -> Measured:
     """Statistics of elements, bounds rounded outward to float64."""
-    variable = xr.Variable(array.dims, values, dict(array.attrs))
-    shown = decoded(path.rpartition("/")[2], variable, decode_times=False).values
+    shown = decoded_values(path.rpartition("/")[2], values, array, decode_times=False)
     if shown.dtype.kind not in NUMBERS:
         return -1, np.nan, np.nan
     valid = shown[~np.isnan(shown)] if shown.dtype.kind == "f" else shown.reshape(-1)
