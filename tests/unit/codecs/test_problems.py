@@ -1,0 +1,135 @@
+"""What codecs say of settings that cannot be, before anything is read, and what edges are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import imagecodecs
+import numpy as np
+import pytest
+
+from gridref.codecs import decode_chunk, why_not
+from gridref.codecs.bits import unpack_integers
+from gridref.codecs.tiff import _pixel_dtype
+from gridref.errors import DecodeError
+from gridref.model.encoding import Codec
+from tests.unit.codecs.support import encoding
+
+FLOAT = {
+    "size": 4,
+    "sign_position": 31,
+    "exponent_position": 23,
+    "exponent_bits": 8,
+    "exponent_bias": 127,
+    "mantissa_position": 0,
+    "mantissa_bits": 23,
+    "normalization": "implied",
+}
+FLOATS: list[tuple[dict[str, Any], str | None]] = [
+    ({}, None),
+    ({"size": 8}, None),
+    ({"size": 3}, "floats of 3 bytes are not supported"),
+    ({"size": 16}, "floats of 16 bytes are not supported"),
+    ({"normalization": "none"}, "normalization none is not supported"),
+    ({"normalization": "set"}, None),
+    ({"size": 8, "mantissa_bits": 52}, None),
+    ({"size": 8, "mantissa_bits": 53}, "more bits than float64 has"),
+    ({"size": 8, "exponent_bits": 11}, None),
+    ({"size": 8, "exponent_bits": 12}, "more bits than float64 has"),
+    ({"sign_position": 32}, "fields do not lie in 32 bits"),
+    ({"exponent_position": 25}, "fields do not lie in 32 bits"),
+    ({"mantissa_position": 10}, "fields do not lie in 32 bits"),
+    ({"mantissa_position": 9}, None),
+]
+
+
+@pytest.mark.parametrize(("changes", "expected"), FLOATS, ids=range(len(FLOATS)))
+def test_floats_of_hdf5(changes: dict[str, Any], expected: str | None) -> None:
+    problem = why_not(Codec.of("gridref.hdf5_float", **{**FLOAT, **changes}))
+    assert (problem is None) == (expected is None)
+    assert expected is None or expected in str(problem)
+
+
+@pytest.mark.parametrize(("shape", "known"), [([2, 3], True), ([-1, 3], False), ([6], True)])
+def test_shapes_that_stored_elements_have(shape: list[int], known: bool) -> None:
+    codec = Codec.of("reshape", shape=shape)
+    problem = why_not(codec)
+    assert problem is None if known else "shape of -1" in str(problem)
+
+
+NUMBER = [1, 4, 0, 8, 0]  # little-endian, 8 bits of 4 bytes
+ARRAYS: list[tuple[int, str | None]] = [
+    (4, None),
+    (40, None),
+    (42, "array of 42 bytes of elements of 4 bytes"),
+    (4 << 14, None),
+    (4 << 24, "of elements of 4 bytes"),
+]
+
+
+@pytest.mark.parametrize(("n_bytes", "expected"), ARRAYS)
+def test_arrays_of_nbit(n_bytes: int, expected: str | None) -> None:
+    values = [10, 0, 1, 2, n_bytes, *NUMBER]
+    problem = why_not(Codec.of("gridref.hdf5_nbit", cd_values=values))
+    assert (problem is None) == (expected is None), problem
+    assert expected is None or expected in str(problem)
+
+
+@pytest.mark.parametrize("width", range(1, 65))
+@pytest.mark.parametrize("count", [0, 1, 7, 9])
+def test_packed_integers(width: int, count: int) -> None:
+    rng = np.random.default_rng(width)
+    numbers = [int(n) >> (64 - width) for n in rng.integers(0, 2**64, count, "u8")]
+    bits = "".join(f"{n:0{width}b}" for n in numbers)
+    packed = int(bits.ljust(-(-len(bits) // 8) * 8, "0") or "0", 2).to_bytes(-(-len(bits) // 8))
+    size = next(size for size in (1, 2, 4, 8) if 8 * size >= width)
+    for more in (b"", b"\xff"):
+        for item_bytes in {size, 8}:
+            found = unpack_integers(packed + more, width, count, item_bytes)
+            assert found.tolist() == numbers
+            assert found.dtype == f"u{item_bytes}"
+    if count:
+        with pytest.raises(ValueError, match="hold fewer than"):
+            unpack_integers(packed[:-1], width, count, size)
+
+
+@pytest.mark.parametrize(
+    ("bits", "size"),
+    [
+        ([4, 4], 1),
+        ([3, 3, 2], 1),
+        ([8, 1], 2),
+        ([9], 2),
+        ([5, 6, 5], 2),
+        ([17], 4),
+        ([8, 8, 8], 4),
+        ([16, 16], 4),
+    ],
+    ids=str,
+)
+def test_pixels_lie_in_the_smallest_integer(bits: list[int], size: int) -> None:
+    assert _pixel_dtype({"bits": bits, "endian": "little"}) == f"<u{size}"
+    assert _pixel_dtype({"bits": bits, "endian": "big"}) == f">u{size}"
+
+
+@pytest.mark.parametrize("astype", ["<i2", ">i2", "<i4"])
+def test_elements_that_are_stored_as_others(astype: str) -> None:
+    """Of numcodecs' filters, the stored dtype is the one that is named."""
+    values = np.arange(-5, 6, dtype="<f8")
+    codec = Codec.of("numcodecs.fixedscaleoffset", offset=0, scale=1, dtype="<f8", astype=astype)
+    stored = values.astype(np.dtype(astype).newbyteorder("<")).tobytes()  # as `bytes` says
+    found = decode_chunk(stored, encoding(values, before=(codec,)), values.shape)
+    np.testing.assert_array_equal(found, values)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 8])
+def test_images_before_a_codec_of_unknown_size(rows: int) -> None:
+    """The number of rows follows from the bytes that are expected, or from the chunk."""
+    pixels = (np.arange(rows * 16) % 200).astype("u1").reshape(rows, 16)
+    codec = Codec.of("gridref.tiff_png", width=16, samples=1, endian="little")
+    raw = imagecodecs.png_encode(pixels)
+    found = decode_chunk(raw, encoding(pixels, codec), pixels.shape)
+    np.testing.assert_array_equal(found, pixels)
+    wrong = Codec.of("gridref.tiff_png", width=7, samples=1, endian="little")
+    with pytest.raises(DecodeError, match="no rows of 7 pixels"):
+        decode_chunk(raw, encoding(pixels, wrong), pixels.shape)
