@@ -14,7 +14,7 @@ import pytest
 
 import gridref
 from gridref.catalog.storage import RemoteFolder
-from gridref.errors import CatalogCorruptError, CatalogError
+from gridref.errors import CatalogError
 from tests.integration.test_appending import assert_shows, built, files_in, month
 from tests.s3_server import BUCKET, s3_bucket
 from tests.unprivileged import reachable_folder, unprivileged
@@ -80,25 +80,6 @@ def test_a_folder_that_may_not_be_written() -> None:
                     change()
         assert {path.name: path.read_bytes() for path in cube.iterdir()} == before
         assert_shows(cube, months[:2])
-
-
-@pytest.mark.parametrize("table", ["chunks", "sources"])
-def test_a_part_that_is_lost(months: list[Path], tmp_path: Path, table: str) -> None:
-    cube = tmp_path / "cube"
-    catalog = built(months[:2], cube)
-    for file in months[2:]:
-        catalog = catalog.append(file)
-    second = catalog.snapshot.parts[1]
-    (cube / getattr(second, table).file).unlink()
-    opened = gridref.open_catalog(cube)
-    for days, files in ((slice(0, 10), months[:2]), (slice(15, 25), months[3:])):
-        expected = np.concatenate([gridref.scan(file)["tas"][...] for file in files])
-        assert np.array_equal(opened["tas"][days], expected)  # the rest is readable
-    with pytest.raises(CatalogCorruptError, match=table):
-        opened["tas"][10:15]
-    told = rf"it is missing.*Hurt: blocks \[2:3, 0:1, 0:1\] of tas; .*{table}-"
-    with pytest.raises(CatalogCorruptError, match=told):
-        gridref.verify(cube)
 
 
 @pytest.mark.parametrize("skew", [-7 * 86400.0, 7 * 86400.0])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,18 @@ from gridref.catalog.entries import ChunkCounts
 from gridref.catalog.parts import Part
 from gridref.catalog.segments import Layout, Segment, whole
 from gridref.catalog.statistics import ChunkStatistics
-from gridref.errors import InvalidRequestError, Place
+from gridref.errors import CatalogCorruptError, InvalidRequestError, Place
 from gridref.forks import new_lock
 from gridref.model.array import BlockTable
 from gridref.model.manifest import ChunkManifest
 from gridref.typing import Int64Array
 
 __all__ = ["ParquetBlocks", "ParquetManifest"]
+
+_LOST_ROW = 2**62
+"""The row of chunks of blocks that cannot be known, as their table is lost: no table has it."""
+_LOST_EXTENT = 2**40
+"""Extent of their stored arrays."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +76,8 @@ class ParquetManifest:
         wanted = np.asarray(rows, np.int64)
         if wanted.size == 0:
             return ChunkManifest.missing(0)
+        if int(wanted.max()) >= _LOST_ROW:
+            raise self.part.lost_blocks(self.path)
         if int(wanted.min()) < 0 or int(wanted.max()) >= self.n_rows:
             raise InvalidRequestError(
                 f"rows {int(wanted.min())}..{int(wanted.max())} of a manifest of {self.n_rows}"
@@ -142,22 +150,32 @@ class ParquetBlocks:
         return self._loaded
 
     def _read(self) -> BlockTable:
+        """All blocks; those of a part whose table is lost or damaged raise when they are read."""
         whole_part = self._layout == whole(0, self._grid_shape) != ()
-        if whole_part and self._parts[0].rows(self._path).grid_shape == self._grid_shape:
-            return self._parts[0].block_rows(self._path, self._n_encodings)
+        with suppress(CatalogCorruptError):
+            if whole_part and self._parts[0].rows(self._path).grid_shape == self._grid_shape:
+                return self._parts[0].block_rows(self._path, self._n_encodings)
         missing = BlockTable.missing(self.n_blocks, len(self._grid_shape))
         table = BlockTable(*(column.copy() for column in vars(missing).values()))
-        read: dict[int, BlockTable] = {}
+        read: dict[int, _Rows] = {}
         for segment in self._layout:
-            part = self._parts[segment.part]
             if segment.part not in read:
-                read[segment.part] = part.block_rows(self._path, self._n_encodings)
-            self._copy(segment, part, read[segment.part], table)
+                read[segment.part] = self._rows(self._parts[segment.part])
+            self._copy(segment, read[segment.part], table)
         return table
 
-    def _copy(self, segment: Segment, part: Part, source: BlockTable, table: BlockTable) -> None:
+    def _rows(self, part: Part) -> _Rows:
+        try:
+            return part.rows(self._path).grid_shape, part.block_rows(self._path, self._n_encodings)
+        except CatalogCorruptError:
+            return None
+
+    def _copy(self, segment: Segment, rows: _Rows, table: BlockTable) -> None:
         """Put the blocks of a segment in their places."""
-        shape = part.rows(self._path).grid_shape
+        if rows is None:
+            rows = segment.shape, self._lost(segment.n_blocks)
+            segment = replace(segment, first=(0,) * len(segment.shape))
+        shape, source = rows
         segment.check_inside(shape, self._grid_shape)
         for field in fields(BlockTable):
             column, target = getattr(source, field.name), getattr(table, field.name)
@@ -166,3 +184,23 @@ class ParquetBlocks:
             target.reshape(*self._grid_shape, *rest)[segment.box] = boxed
         manifest = table.manifest.reshape(self._grid_shape)
         manifest[segment.box] = segment.part
+
+    def _lost(self, n_blocks: int) -> BlockTable:
+        """Blocks of which nothing is known but where they are. An array without encodings has none.
+
+        They seem to be one large chunk each, whose row cannot be had.
+        """
+        lost = BlockTable.missing(n_blocks, len(self._grid_shape))
+        if not self._n_encodings:
+            return lost
+        return replace(
+            lost,
+            encoding=np.zeros_like(lost.encoding),
+            first_row=np.full_like(lost.first_row, _LOST_ROW),
+            stored_shape=np.full_like(lost.stored_shape, _LOST_EXTENT),
+            step=np.ones_like(lost.step),
+        )
+
+
+type _Rows = tuple[tuple[int, ...], BlockTable] | None
+"""Blocks of a part with the shape of their grid; None where they are lost."""

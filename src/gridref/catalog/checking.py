@@ -41,7 +41,7 @@ def check_catalog(
     Raises
     ------
     CatalogCorruptError
-        Naming the file that differs, and which blocks of which arrays need it.
+        Naming each file that differs, and which blocks of which arrays need it.
     CatalogNotFoundError, CatalogVersionError, SourceUnavailableError
         As `open_catalog`.
     """
@@ -51,13 +51,20 @@ def check_catalog(
     root = Root.from_bytes(content, folder.address(ROOT_FILE))
     if snapshot is not None:
         root = root_at(folder, root, snapshot)
+    found: list[CatalogCorruptError] = []
     for number, part in enumerate(root.snapshot.parts):
         for table in part.tables:
             try:
                 _check_table(folder.address(table.file), table, storage_options)
             except CatalogCorruptError as error:
                 hurt = "; ".join(_blocks_of(root.snapshot, number))
-                raise CatalogCorruptError(f"{error.reason}. Hurt: {hurt}", error.place) from error
+                found.append(CatalogCorruptError(f"{error.reason}. Hurt: {hurt}", error.place))
+    if len(found) == 1:
+        raise found[0]
+    if found:
+        raise CatalogCorruptError(
+            f"{len(found)} files are damaged: {' - '.join(map(str, found))}", found[0].place
+        )
 
 
 def _blocks_of(snapshot: Snapshot, part: int) -> Iterator[str]:

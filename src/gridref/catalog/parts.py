@@ -93,8 +93,7 @@ class Part:
 
     def block_rows(self, path: str, n_encodings: int) -> BlockTable:
         """The blocks of an array in this part, in C order; their manifest is number 0."""
-        rows = self.rows(path)
-        table = self.blocks.read_rows(rows.first_block, rows.n_blocks)
+        rows, table = self.rows(path), self.read_blocks(path)
         encoding = table.column("encoding").to_numpy().astype(np.int32, copy=False)
         if encoding.size and not -1 <= encoding.min() <= encoding.max() < n_encodings:
             raise self.blocks.corrupt(f"a block has encoding {encoding.max()} of {n_encodings}")
@@ -105,6 +104,19 @@ class Part:
             table.column("first_row").to_numpy(),
             *(self._per_axis(table.column(name), rows) for name in names),
         )
+
+    def lost_blocks(self, path: str) -> CatalogCorruptError:
+        """Why the blocks of an array cannot be had."""
+        try:
+            self.read_blocks(path)
+        except CatalogCorruptError as error:
+            return error
+        return self.blocks.corrupt("blocks could not be read")
+
+    def read_blocks(self, path: str) -> pa.Table:
+        """The rows of the blocks of an array."""
+        rows = self.rows(path)
+        return self.blocks.read_rows(rows.first_block, rows.n_blocks)
 
     def _per_axis(self, column: pa.ChunkedArray, rows: ArrayRows) -> NDArray[np.int64]:
         ndim = len(rows.grid_shape)
