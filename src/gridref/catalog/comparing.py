@@ -80,16 +80,13 @@ def compare_catalogs(one: CatalogGroup, other: CatalogGroup) -> Iterator[Change]
     entries = [each.snapshot.root.all_arrays() for each in (one, other)]
     described = [_arrays(each.snapshot) for each in (one, other)]
     for path in {**entries[0], **entries[1]}:
-        yield from _compared("array", *(_only(path, each) for each in described))
+        here = ({path: each[path]} if path in each else {} for each in described)
+        yield from _compared("array", *here)
         if path in entries[0] and path in entries[1]:
             contents = {each[path].content for each in entries}
             if len(contents) > 1 or "" in contents:
                 yield from _compared_chunks(path, one, other)
     yield from _compared("source", *map(_sources, (one, other)))
-
-
-def _only(path: str, things: _Things) -> _Things:
-    return {path: things[path]} if path in things else {}
 
 
 type _Things = Mapping[str, Mapping[str, Any]]

@@ -17,10 +17,8 @@ from gridref.catalog.writer import created_by, new_id, now
 from gridref.errors import InvalidRequestError, Place
 
 __all__ = [
-    "condemned",
     "history",
     "prune_plan",
-    "remove_pruned",
     "rolled_back",
     "tagged",
     "untagged",
@@ -134,14 +132,3 @@ class _Ages:
         """Whether a file is known to be older than the time of grace."""
         age = self._folder.age(file)
         return age is not None and age >= self._grace
-
-
-def condemned(base: Base, pruned: Pruned) -> Root:
-    """The root that says which snapshots can be gone back to no more."""
-    return replace(base.root, pruned=pruned.snapshots)
-
-
-def remove_pruned(folder: Folder, pruned: Pruned) -> None:
-    """Remove files, after the root file says that they are going."""
-    for file in pruned.files:
-        folder.remove(file)

@@ -42,7 +42,6 @@ __all__ = [
     "WrittenPart",
     "part_files",
     "recounted",
-    "statistics_file",
     "write_part",
 ]
 
@@ -72,11 +71,6 @@ class WrittenPart:
 def part_files(commit: str) -> tuple[str, ...]:
     """The files that the part of a commit may have: chunks, blocks, sources, checksums and more."""
     return tuple(f"{table}-{commit}.parquet" for table in _TABLES)
-
-
-def statistics_file(name: str) -> str:
-    """The file of the statistics of a part."""
-    return f"statistics-{name}.parquet"
 
 
 _TABLES = ("chunks", "blocks", "sources", "checksums", "statistics")

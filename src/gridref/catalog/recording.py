@@ -15,7 +15,6 @@ from gridref.catalog.commits import (
     write_errors_told,
 )
 from gridref.catalog.document import Root
-from gridref.catalog.part_writer import statistics_file
 from gridref.catalog.snapshot import Commit
 from gridref.catalog.statistics import ChunkStatistics, write_statistics
 from gridref.catalog.writer import created_by, new_id, now
@@ -53,7 +52,7 @@ def record_statistics(
         parts = list(base.root.snapshot.parts)
         found = scan(base)
         for number, statistics in found.items():
-            files.append(statistics_file(f"{name}-{number}"))
+            files.append(f"statistics-{name}-{number}.parquet")
             entry = write_statistics(access.folder, files[-1], statistics)
             parts[number] = replace(parts[number], statistics=entry)
         before = base.root.snapshot

@@ -91,7 +91,7 @@ def write_to_folder(
     name = new_id()
     written = write_part(folder, name, group.all_arrays(), sources, keep_secrets=keep_secrets)
     try:
-        commit = Commit(name, None, now(), "write", _said(group))
+        commit = Commit(name, None, now(), "write", f"{len(group.all_arrays())} arrays written")
         snapshot = _snapshot(group, written, commit, sources, extra, recipe)
         folder.publish(ROOT_FILE, Root(snapshot, {}, created_by()).to_bytes())
     except BaseException:
@@ -133,11 +133,6 @@ def _snapshot(
         written.identity,
         merged_drifts((), group.report.drifts),
     )
-
-
-def _said(group: VirtualGroup) -> str:
-    """What writing a group did, for people."""
-    return f"{len(group.all_arrays())} arrays written"
 
 
 def new_id() -> str:

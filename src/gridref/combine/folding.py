@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -221,7 +221,7 @@ def merged_reports(reports: Sequence[DriftReport], between: DriftReport | None) 
     for batch, (start, report) in enumerate(zip(starts, reports, strict=False)):
         for drift in report.drifts:
             key = (drift.cause, drift.variable, drift.resolution)
-            moved.setdefault(key, []).append(_moved(drift, partial(_plus, by=start)))
+            moved.setdefault(key, []).append(_moved(drift, start))
             mixed.setdefault((drift.cause, drift.variable), set()).add(batch)
     for drift in between.drifts if between is not None else ():
         key = (drift.cause, drift.variable, drift.resolution)
@@ -233,16 +233,10 @@ def merged_reports(reports: Sequence[DriftReport], between: DriftReport | None) 
     return DriftReport(tuple(_joined(drifts) for drifts in moved.values()), files)
 
 
-Span = tuple[int, int]
-
-
-def _plus(span: Span, by: int) -> Span:
-    return span[0] + by, span[1] + by
-
-
-def _moved(drift: Drift, move: Callable[[Span], Span]) -> Drift:
+def _moved(drift: Drift, by: int) -> Drift:
     cases = tuple(
-        DriftCase(case.value, tuple(move(span) for span in case.ranges)) for case in drift.cases
+        DriftCase(case.value, tuple((first + by, last + by) for first, last in case.ranges))
+        for case in drift.cases
     )
     return replace(drift, cases=cases)
 

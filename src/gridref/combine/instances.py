@@ -125,7 +125,7 @@ class Instances:
 
         Labels of other dimensions and their bounds, and grid mappings, are those of all inputs.
         """
-        if _has_dim(group, self.instance):
+        if _length(group, self.instance) is not None:
             return {}
         shared = referred_names(group.arrays.values())
         return {
@@ -278,7 +278,3 @@ def _lengths(group: VirtualGroup) -> dict[str, int]:
 def _length(group: VirtualGroup, dim: str) -> int | None:
     """Length of a dimension of the arrays right in a group; None if none has it."""
     return _lengths(group.replace(groups={})).get(dim)
-
-
-def _has_dim(group: VirtualGroup, dim: str) -> bool:
-    return _length(group, dim) is not None

@@ -80,8 +80,9 @@ def stacked_attributes(attrs: Mapping[str, Any], dim: str) -> dict[str, Any]:
         if None in images:
             del result["ome"]
         else:
-            kept = {k: v for k, v in result["ome"].items() if k != "omero" or not _counts(dim)}
-            result["ome"] = {**kept, "multiscales": images}
+            result["ome"] = {**result["ome"], "multiscales": images}
+            if axis_type(dim) == "channel":
+                result["ome"].pop("omero", None)
     return result
 
 
@@ -103,11 +104,6 @@ def _stacked_image(image: Mapping[str, Any], dim: str) -> dict[str, Any] | None:
         for level in image["datasets"]
     ]
     return {**image, "axes": [axis, *image["axes"]], "datasets": datasets}
-
-
-def _counts(dim: str) -> bool:
-    """Whether a dimension counts channels."""
-    return axis_type(dim) == "channel"
 
 
 def _with_leading_axis(transformation: Mapping[str, Any]) -> dict[str, Any]:

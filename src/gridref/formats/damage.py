@@ -1,4 +1,4 @@
-"""Whatever goes wrong in understanding metadata made of JSON or Parquet is damage of the file."""
+"""Whatever goes wrong in understanding metadata by way of other packages is damage of the file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["refusing_damage"]
 
 
 @contextmanager
-def refusing_damage(url: str) -> Iterator[None]:
+def refusing_damage(url: str, what: str = "the metadata is damaged") -> Iterator[None]:
     """Make a `SourceFormatError` of any error that is not ours.
 
     Such metadata may be of any type, depth and size: what Python raises for them
@@ -23,4 +23,4 @@ def refusing_damage(url: str) -> Iterator[None]:
         raise
     except Exception as error:
         shown = f"{type(error).__name__}: {error}"[:500]
-        raise SourceFormatError(f"the metadata is damaged ({shown})", Place(source=url)) from error
+        raise SourceFormatError(f"{what} ({shown})", Place(source=url)) from error

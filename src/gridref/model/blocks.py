@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from gridref.errors import InvalidRequestError
 from gridref.model.columns import taken
+from gridref.model.grid import chunk_counts
 from gridref.typing import Int64Array
 
 __all__ = ["MISSING_BLOCK", "AxisTable", "BlockSource", "BlockTable", "common_along"]
@@ -82,9 +83,7 @@ class BlockTable:
     def single(cls, stored_shape: Sequence[int], chunk_shape: Sequence[int]) -> Self:
         """One block that shows all of a stored array whose chunk rows lie in C order from row 0."""
         ndim = len(stored_shape)
-        n_chunks = [
-            -(-extent // length) for extent, length in zip(stored_shape, chunk_shape, strict=True)
-        ]
+        n_chunks = chunk_counts(stored_shape, chunk_shape)
         strides = [math.prod(n_chunks[axis + 1 :]) for axis in range(ndim)]
 
         def row(values: Sequence[int]) -> Int64Array:

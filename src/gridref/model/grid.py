@@ -24,7 +24,7 @@ from gridref.errors import InvalidRequestError, NotRepresentableError
 from gridref.model.columns import condensed
 from gridref.typing import Int64Array
 
-__all__ = ["ChunkGrid", "GridAxis"]
+__all__ = ["ChunkGrid", "GridAxis", "chunk_counts", "chunk_runs"]
 
 
 def _frozen(values: ArrayLike) -> Int64Array:
@@ -366,3 +366,20 @@ class ChunkGrid:
     def data_shape(self, coords: Sequence[int]) -> tuple[int, ...]:
         """Shape of what of a chunk lies inside the array."""
         return tuple(int(axis.data_lengths(k)) for axis, k in zip(self.axes, coords, strict=True))
+
+
+def chunk_counts(shape: Sequence[int], chunk_shape: Sequence[int]) -> tuple[int, ...]:
+    """Number of chunks of equal shape along each axis; the last ones may overhang."""
+    return tuple([-(-extent // n) for extent, n in zip(shape, chunk_shape, strict=True)])
+
+
+def chunk_runs(shape: Sequence[int], chunk_shape: Sequence[int]) -> tuple[Int64Array, Int64Array]:
+    """First element (in C order) and number of elements of each chunk, in C order of the chunks."""
+    start = np.zeros(1, np.int64)
+    count = np.ones(1, np.int64)
+    for axis, (extent, length) in enumerate(zip(shape, chunk_shape, strict=True)):
+        starts = np.arange(0, extent, length, dtype=np.int64)
+        counts = np.minimum(length, extent - starts)
+        start = (start[:, np.newaxis] + starts * math.prod(shape[axis + 1 :])).reshape(-1)
+        count = (count[:, np.newaxis] * counts).reshape(-1)
+    return start, count

@@ -10,6 +10,7 @@ import json
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 from gridref.cache import LRU
@@ -81,7 +82,7 @@ class KeySpace:
         self._views: dict[str, ArrayView] = {}
         self._documents: dict[str, VirtualObject] = {}
         self._shards = LRU[VirtualObject](KEPT_SHARDS_BYTES, _layout_bytes, keeps_last=1)
-        self._pages = LRU[Page](KEPT_PAGES_BYTES, _page_bytes, keeps_last=1)
+        self._pages = LRU[Page](KEPT_PAGES_BYTES, attrgetter("n_bytes"), keeps_last=1)
 
     @cached_property
     def _groups(self) -> dict[str, VirtualGroup]:
@@ -290,10 +291,6 @@ def _layout_bytes(shard: VirtualObject) -> int:
         elif isinstance(segment, DecodedRunSegment):
             size += segment.numbers.nbytes
     return size
-
-
-def _page_bytes(page: Page) -> int:
-    return page.n_bytes
 
 
 def _split_key(key: str) -> tuple[str | None, list[str]]:

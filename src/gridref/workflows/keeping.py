@@ -16,10 +16,8 @@ from gridref.catalog import CatalogGroup
 from gridref.catalog.commits import Access, Base, Change, commit, read_base
 from gridref.catalog.document import Root
 from gridref.catalog.history import (
-    condemned,
     history,
     prune_plan,
-    remove_pruned,
     rolled_back,
     tagged,
     untagged,
@@ -228,10 +226,12 @@ class Keeper:
 
         def change(base: Base) -> Root:
             plans.append(prune_plan(base, keep, grace_seconds))
-            return condemned(base, plans[-1])
+            return replace(base.root, pruned=plans[-1].snapshots)
 
         self._changed(change)
-        remove_pruned(self._access().folder, plans[-1])
+        # Only now that the root file says that they are going.
+        for file in plans[-1].files:
+            self._access().folder.remove(file)
         return plans[-1]
 
     def _job(self, base: Base, options: Mapping[str, Any]) -> Job:

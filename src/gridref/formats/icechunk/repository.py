@@ -22,15 +22,11 @@ def repository_errors(address: str) -> Iterator[None]:
     try:
         yield
     except icechunk.IcechunkError as error:
-        message, place = first_line(error), Place(source=address)
+        # Where in Icechunk's code it came about is left out.
+        message, place = str(error).strip().partition("\n")[0], Place(source=address)
         if isinstance(error, _DAMAGED):
             raise SourceFormatError(message, place) from error
         raise SourceUnavailableError(message, place) from error
-
-
-def first_line(error: icechunk.IcechunkError) -> str:
-    """What an error of Icechunk says, without where in its code."""
-    return str(error).strip().partition("\n")[0]
 
 
 def open_repository(

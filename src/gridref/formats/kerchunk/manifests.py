@@ -10,6 +10,7 @@ from typing import Any
 
 from gridref.errors import Place, SourceFormatError
 from gridref.formats.kerchunk.references import Reference
+from gridref.model.grid import chunk_counts
 
 __all__ = ["references_of_manifests"]
 
@@ -38,9 +39,7 @@ def _group(group: Any, head: str) -> Iterator[tuple[str, bytes | Reference]]:
 def _array(array: Any, head: str) -> Iterator[tuple[str, bytes | Reference]]:
     metadata, manifest = array.metadata, array.manifest
     yield f"{head}{_DOCUMENT}", _document(metadata)
-    expected = tuple(
-        -(-extent // length) for extent, length in zip(metadata.shape, metadata.chunks, strict=True)
-    )
+    expected = chunk_counts(metadata.shape, metadata.chunks)
     if manifest.dict() and tuple(manifest.shape_chunk_grid) != expected:
         raise SourceFormatError(
             f"its manifest is of {manifest.shape_chunk_grid} chunks, its array of {expected}",

@@ -36,10 +36,6 @@ _COLUMNS = ("raw", "path", "offset", "size")
 type _Columns = Mapping[str, list[Any]]
 
 
-def _columns_bytes(columns: _Columns) -> int:
-    return ROW_BYTES * max(map(len, columns.values()), default=0)
-
-
 def metadata_of(files: StoreFiles) -> Mapping[str, Any]:
     """The ``.zmetadata`` of a folder of references.
 
@@ -91,7 +87,11 @@ class ParquetReferences(Mapping[str, bytes | Reference]):
             for key, value in metadata.items()
             if key.rpartition("/")[2] == ".zarray"
         }
-        self._tables = LRU[_Columns](KEPT_BYTES, _columns_bytes, keeps_last=1)
+        self._tables = LRU[_Columns](
+            KEPT_BYTES,
+            lambda columns: ROW_BYTES * max(map(len, columns.values()), default=0),
+            keeps_last=1,
+        )
 
     def __getitem__(self, key: str) -> bytes | Reference:
         if key in self._metadata:

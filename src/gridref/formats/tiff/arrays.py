@@ -12,7 +12,7 @@ from gridref.formats.tiff.image import Level
 from gridref.formats.tiff.stored import StoredImage, locate_image
 from gridref.model.array import BlockTable, VirtualArray
 from gridref.model.encoding import Encoding, transpose_codec
-from gridref.model.grid import ChunkGrid
+from gridref.model.grid import ChunkGrid, chunk_counts
 from gridref.model.manifest import ChunkManifest, Source
 
 __all__ = ["AXIS_NAMES", "band_order", "channel_order", "describe_image"]
@@ -155,9 +155,7 @@ def _reordered(level: Level, stored: StoredImage, order: tuple[int, ...]) -> Chu
     """Manifest rows in C order of the array's axes."""
     if order == tuple(range(len(order))):
         return stored.manifest
-    grid_shape = [
-        -(-extent // length) for extent, length in zip(level.shape, stored.chunk_shape, strict=True)
-    ]
+    grid_shape = chunk_counts(level.shape, stored.chunk_shape)
     moved = [axis for axis in order if grid_shape[axis] > 1]
     if moved == sorted(moved):
         return stored.manifest

@@ -8,12 +8,12 @@ Source: OGC GeoTIFF Standard 1.1 (OGC 19-008r4): section 7.1.1 "GeoKeyDirectoryT
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gridref.formats.tiff.tags import Tag
 
-__all__ = ["Affine", "affine_of", "read_geo_keys"]
+__all__ = ["Affine", "affine_of", "pixels_are_points", "read_geo_keys"]
 
 _RASTER_TYPE = 1025
 _PIXEL_IS_POINT = 2
@@ -81,6 +81,11 @@ def read_geo_keys(tags: Mapping[int, Any]) -> dict[int, Any]:
     return keys
 
 
+def pixels_are_points(keys: Mapping[int, Any]) -> bool:
+    """Whether a pixel's value stands for its centre, and not for its area."""
+    return bool(keys.get(_RASTER_TYPE) == _PIXEL_IS_POINT)
+
+
 def affine_of(tags: Mapping[int, Any], keys: Mapping[int, Any]) -> Affine | None:
     """Where the raster lies; None if the tags do not say.
 
@@ -99,14 +104,11 @@ def affine_of(tags: Mapping[int, Any], keys: Mapping[int, Any]) -> Affine | None
         affine = Affine(matrix[3], matrix[0], matrix[1], matrix[7], matrix[4], matrix[5])
     else:
         return None
-    if keys.get(_RASTER_TYPE) == _PIXEL_IS_POINT:
-        return Affine(
-            affine.x0 - (affine.dx_col + affine.dx_row) / 2,
-            affine.dx_col,
-            affine.dx_row,
-            affine.y0 - (affine.dy_col + affine.dy_row) / 2,
-            affine.dy_col,
-            affine.dy_row,
+    if pixels_are_points(keys):
+        return replace(
+            affine,
+            x0=affine.x0 - (affine.dx_col + affine.dx_row) / 2,
+            y0=affine.y0 - (affine.dy_col + affine.dy_row) / 2,
         )
     return affine
 

@@ -7,14 +7,14 @@ with a ``GeoTransform`` attribute in GDAL's order.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from gridref.formats.tiff.crs import crs_attributes
-from gridref.formats.tiff.geokeys import Affine, affine_of, read_geo_keys
+from gridref.formats.tiff.geokeys import Affine, affine_of, pixels_are_points, read_geo_keys
 from gridref.formats.tiff.tags import Tag
 from gridref.model.array import VirtualArray
 
@@ -26,7 +26,6 @@ MAX_COORDINATES = 1 << 25
 SPATIAL_REF = "spatial_ref"
 """Name of the grid mapping variable."""
 
-_RASTER_TYPE, _PIXEL_IS_POINT = 1025, 2
 _ZERO = VirtualArray.from_numpy(np.array(0), ())
 
 
@@ -54,7 +53,7 @@ class Georeference:
     def scaled(self, columns: float, rows: float) -> Georeference:
         """Where an image of the same extent with larger pixels lies."""
         affine = None if self.affine is None else self.affine.scaled(columns, rows)
-        return Georeference(affine, self.crs, self.area_or_point, self.unknown_crs)
+        return replace(self, affine=affine)
 
     def coordinates(
         self, n_rows: int, n_columns: int, y: str = "y", x: str = "x"
@@ -119,5 +118,5 @@ def georeference_of(tags: Mapping[int, Any]) -> Georeference | None:
     if affine is None and not keys:
         return None
     crs = crs_attributes(keys)
-    point = keys.get(_RASTER_TYPE) == _PIXEL_IS_POINT
-    return Georeference(affine, crs, "Point" if point else "Area", bool(keys) and crs is None)
+    kind = "Point" if pixels_are_points(keys) else "Area"
+    return Georeference(affine, crs, kind, bool(keys) and crs is None)

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gridref.model.grid import chunk_counts
+
 __all__ = ["MAX_SAMPLES", "Page"]
 
 MAX_SAMPLES = (1 << 16) - 1
@@ -95,10 +97,7 @@ class Page:
     @cached_property
     def grid_shape(self) -> tuple[int, ...]:
         """Number of segments along each axis."""
-        return tuple(
-            -(-extent // length)
-            for extent, length in zip(self.shape, self.chunk_shape, strict=True)
-        )
+        return chunk_counts(self.shape, self.chunk_shape)
 
     @cached_property
     def n_chunks(self) -> int:

@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -346,20 +347,10 @@ def _images(pages: Sequence[Page], kind: str, *, reduced_only: bool) -> tuple[Im
     )
 
 
-def _alike_key(page: Page) -> tuple[Any, ...]:
-    return (
-        page.axes,
-        page.shape,
-        page.tiled,
-        page.chunk_shape,
-        page.sample_format,
-        page.bits,
-        page.fill_order,
-        page.predictor,
-        page.compression,
-        page.extra_samples,
-        page.photometric,
-    )
+_alike_key = attrgetter(
+    *("axes", "shape", "tiled", "chunk_shape", "sample_format", "bits", "fill_order", "predictor"),
+    *("compression", "extra_samples", "photometric"),
+)
 
 
 def _join_levels(series: list[_Series], *, reduced_only: bool) -> None:

@@ -18,6 +18,7 @@ from gridref.formats.tiff.chain import SOI_BYTES, has_spliced_tables, is_jpeg, s
 from gridref.formats.tiff.image import Level
 from gridref.formats.tiff.page import Page
 from gridref.model.encoding import EdgePolicy
+from gridref.model.grid import chunk_counts, chunk_runs
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
 
 __all__ = ["StoredImage", "locate_image"]
@@ -70,7 +71,10 @@ def locate_image(level: Level, sources: Sequence[Source], max_chunk_bytes: int) 
         If the pages do not tile the image.
     """
     if level.keyframe.dtype is None:
-        raise UnsupportedFeatureError(_no_dtype(level.keyframe))
+        page = level.keyframe
+        raise UnsupportedFeatureError(
+            f"no data type holds samples of format {page.sample_format} with {page.bits} bits"
+        )
     if 0 in level.shape or 0 in level.keyframe.shape:
         raise SourceFormatError(f"an image of shape {level.shape} has no pixels")
     if level.contiguous_offset is not None:
@@ -88,10 +92,6 @@ def _offsets(values: Sequence[int]) -> NDArray[np.int64]:
     if not all(0 <= value <= _MAX_OFFSET for value in values):
         raise SourceFormatError("an offset is beyond 2**62")
     return np.array(values, np.int64)
-
-
-def _no_dtype(page: Page) -> str:
-    return f"no data type holds samples of format {page.sample_format} with {page.bits} bits"
 
 
 def _page_lengths(level: Level) -> tuple[int, ...]:
@@ -129,24 +129,21 @@ def _contiguous(
 ) -> StoredImage:
     """Chunks of runs of elements in C order, one run beginning at each of `base`."""
     assert level.keyframe.dtype is not None
-    n_bytes = math.prod(shape) * level.keyframe.dtype.itemsize
-    _check_runs(base, n_bytes, np.array(level.source_ids, np.int32)[: len(base)], sources)
-    chunk_shape = _slices(shape, level.keyframe.dtype.itemsize, max_chunk_bytes)
-    axis = next((k for k, length in enumerate(chunk_shape) if length > 1), len(shape) - 1)
-    inner = math.prod(shape[axis + 1 :]) * level.keyframe.dtype.itemsize
-    n_outer = math.prod(shape[:axis])
-    _check_n_chunks(len(base) * n_outer * -(-shape[axis] // chunk_shape[axis]))
-    starts = np.arange(0, shape[axis], chunk_shape[axis], dtype=np.int64)
-    lengths = np.minimum(chunk_shape[axis], shape[axis] - starts) * inner
-    outer = np.arange(n_outer, dtype=np.int64) * (shape[axis] * inner)
-    within = (outer[:, np.newaxis] + starts * inner).reshape(-1)
-    offset = (base[:, np.newaxis] + within).reshape(-1)
-    length = np.tile(lengths, len(base) * n_outer)
-    source = np.repeat(np.array(level.source_ids, np.int32)[: len(base)], len(within))
-    manifest = ChunkManifest.from_columns(sources, offset=offset, length=length, source=source)
+    itemsize = level.keyframe.dtype.itemsize
+    ids = np.array(level.source_ids, np.int32)[: len(base)]
+    _check_runs(base, math.prod(shape) * itemsize, ids, sources)
+    chunk_shape = _slices(shape, itemsize, max_chunk_bytes)
+    _check_n_chunks(len(base) * math.prod(chunk_counts(shape, chunk_shape)))
+    start, count = chunk_runs(shape, chunk_shape)
+    manifest = ChunkManifest.from_columns(
+        sources,
+        offset=(base[:, np.newaxis] + start * itemsize).reshape(-1),
+        length=np.tile(count * itemsize, len(base)),
+        source=np.repeat(ids, len(start)),
+    )
     leading = len(level.shape) - len(shape)
     return StoredImage(
-        (1,) * leading + chunk_shape, EdgePolicy.TRUNCATED, manifest, True, len(within)
+        (1,) * leading + chunk_shape, EdgePolicy.TRUNCATED, manifest, True, len(start)
     )
 
 

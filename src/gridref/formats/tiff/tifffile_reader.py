@@ -21,6 +21,7 @@ import tifffile
 from numpy.typing import NDArray
 
 from gridref.errors import GridrefError, Place, SourceFormatError, SourceUnavailableError
+from gridref.formats.damage import refusing_damage
 from gridref.formats.tiff.directory import Window, check_chain, is_ndpi, read_head
 from gridref.formats.tiff.file_set import FileSet, MemberFile
 from gridref.formats.tiff.image import Image, Level, TiffStructure
@@ -33,6 +34,7 @@ from gridref.model.manifest import Source
 __all__ = ["read_companion", "read_structure"]
 
 _OLD_STYLE_JPEG, _JPEG = 6, 7
+_UNREADABLE = "not a readable TIFF file"
 
 
 def read_companion(text: str, files: FileSet, max_directories: int) -> TiffStructure:
@@ -85,24 +87,22 @@ def read_structure(
     SourceFormatError
         If tifffile cannot make sense of it.
     """
-    place = Place(source=stream.source.url)
-    try:
-        with _quiet(), _ScannedFile(stream, files, max_directories, omexml=omexml) as file:
-            _check_planes(file.ome_metadata, max_directories)
-            sources = _Sources(stream.source, files)
-            # The length of `pages` is not asked for: it changes what tifffile takes for a series.
-            images = _with_pixels(
-                [_image(series, number, sources) for number, series in enumerate(file.series)],
-                file.ome_metadata,
-            )
-            if not images:
-                raise SourceFormatError("the file has no images", place)
-            tags = _metadata_tags(file)
-    except GridrefError:
-        raise
-    except Exception as error:  # a broken file makes any of tifffile's assumptions fail
-        text = str(error) or type(error).__name__
-        raise SourceFormatError(f"not a readable TIFF file: {text}", place) from error
+    url = stream.source.url
+    with (
+        refusing_damage(url, _UNREADABLE),
+        _quiet(),
+        _ScannedFile(stream, files, max_directories, omexml=omexml) as file,
+    ):
+        _check_planes(file.ome_metadata, max_directories)
+        sources = _Sources(stream.source, files)
+        # The length of `pages` is not asked for: it changes what tifffile takes for a series.
+        images = _with_pixels(
+            [_image(series, number, sources) for number, series in enumerate(file.series)],
+            file.ome_metadata,
+        )
+        if not images:
+            raise SourceFormatError("the file has no images", Place(source=url))
+        tags = _metadata_tags(file)
     return TiffStructure(images, tuple(sources.entries), tags)
 
 
@@ -156,17 +156,15 @@ class _Members(dict[str | None, tifffile.TiffFile]):
         stream = root.file_set.member(self._names[uuid])
         if stream is None:
             return False
-        place = Place(source=stream.source.url)
+        url = stream.source.url
         try:
-            scanned = _ScannedFile(stream, root.file_set, root.max_directories, _root=root)
-            scanned.pages.cache = scanned.pages.useframes = True
-            scanned.pages.set_keyframe(0)
-            scanned.pages._load(None)  # noqa: SLF001 (as tifffile reads the files of a set)
+            with refusing_damage(url, _UNREADABLE):
+                scanned = _ScannedFile(stream, root.file_set, root.max_directories, _root=root)
+                scanned.pages.cache = scanned.pages.useframes = True
+                scanned.pages.set_keyframe(0)
+                scanned.pages._load(None)  # noqa: SLF001 (as tifffile reads the files of a set)
         except GridrefError as error:
-            raise error.located(place) from error.__cause__
-        except Exception as error:  # see `read_structure`
-            text = str(error) or type(error).__name__
-            raise SourceFormatError(f"not a readable TIFF file: {text}", place) from error
+            raise error.located(Place(source=url)) from error.__cause__
         self[uuid] = scanned
         return True
 

@@ -119,7 +119,10 @@ class FractalHeap:
         """Raise if what the header says cannot be."""
         sizes = self._sizes
         sizes_fit = (
-            all(map(_is_power_of_two, (sizes.width, sizes.first_block, sizes.max_direct)))
+            all(
+                size.bit_count() == 1  # a power of two
+                for size in (sizes.width, sizes.first_block, sizes.max_direct)
+            )
             and sizes.first_block <= sizes.max_direct <= _MAX_DIRECT_BYTES
             and sizes.max_direct.bit_length() <= sizes.max_bits <= 8 * self._file.length_bytes
         )
@@ -304,7 +307,3 @@ def _read_header(file: Hdf5Bytes, address: int) -> FieldCursor:
     cursor = file.read_checked(address, n_bytes + _CHECKSUM_BYTES, structure)
     cursor.expect(b"FRHP\0", "signature and version")
     return cursor
-
-
-def _is_power_of_two(number: int) -> bool:
-    return number > 0 and number & (number - 1) == 0

@@ -6,13 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-from numpy.typing import NDArray
-
 from gridref.errors import SourceFormatError
 from gridref.formats.hdf5.objects.dtypes import ElementType
 from gridref.formats.hdf5.objects.tree import DatasetNode
 from gridref.model.encoding import EdgePolicy, Encoding
+from gridref.model.grid import chunk_runs
 from gridref.model.manifest import ChunkManifest
 
 __all__ = ["contiguous_chunks", "split_contiguous"]
@@ -75,17 +73,3 @@ def _chunk_length(extent: int, longest: int) -> int:
         if extent % n_chunks == 0:
             return extent // n_chunks
     return longest
-
-
-def chunk_runs(
-    shape: Sequence[int], chunk_shape: Sequence[int]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """First element (in C order) and number of elements of each chunk, in C order of the chunks."""
-    start = np.zeros(1, np.int64)
-    count = np.ones(1, np.int64)
-    for axis, (extent, length) in enumerate(zip(shape, chunk_shape, strict=True)):
-        starts = np.arange(0, extent, length, dtype=np.int64)
-        counts = np.minimum(length, extent - starts)
-        start = (start[:, np.newaxis] + starts * math.prod(shape[axis + 1 :])).reshape(-1)
-        count = (count[:, np.newaxis] * counts).reshape(-1)
-    return start, count

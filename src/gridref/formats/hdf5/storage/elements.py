@@ -19,6 +19,7 @@ from gridref.formats.hdf5.storage.layouts import Stored, stored_chunks
 from gridref.formats.options import ScanOptions
 from gridref.io import open_for_scan
 from gridref.model.encoding import EdgePolicy
+from gridref.model.grid import chunk_counts
 from gridref.model.manifest import ChunkManifest, ChunkState
 
 __all__ = ["read_elements"]
@@ -64,7 +65,7 @@ def _fill_in(
         raise UnsupportedFeatureError(
             f"chunks of shape {lengths} are too large to be read at the scan"
         )
-    grid = tuple(-(-n // length) for n, length in zip(values.shape, lengths, strict=True))
+    grid = chunk_counts(values.shape, lengths)
     for row, data in _chunks(manifest, dataset, options):
         coords = tuple(int(coord) for coord in np.unravel_index(row, grid)) if grid else ()
         window = tuple(

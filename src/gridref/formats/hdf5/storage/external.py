@@ -19,10 +19,11 @@ from gridref.formats.hdf5.format.superblock import FieldCursor, Hdf5Bytes
 from gridref.formats.hdf5.objects.dtypes import ElementType
 from gridref.formats.hdf5.objects.related import external_file
 from gridref.formats.hdf5.objects.tree import DatasetNode
-from gridref.formats.hdf5.storage.contiguous import chunk_runs, edge_policy, split_contiguous
+from gridref.formats.hdf5.storage.contiguous import edge_policy, split_contiguous
 from gridref.formats.options import ScanOptions
 from gridref.io import open_for_scan
 from gridref.model.encoding import Encoding
+from gridref.model.grid import chunk_runs
 from gridref.model.manifest import ChunkManifest, Source
 
 __all__ = ["ExternalFile", "external_chunks", "external_files"]

@@ -85,14 +85,11 @@ def ragged_arrays(
     values = converted(b"".join(parts), base, sum(sizes) * math.prod(base.subshape))
     values = values.reshape(-1, *base.subshape)
     rows = np.array(sizes, np.int64).reshape(shape)
-    dims = (sample_dimension(name), *_axes(name, values.ndim - 1))
+    axes = (f"{name}_axis_{axis}" for axis in range(1, values.ndim))
+    dims = (sample_dimension(name), *axes)
     row_dims = tuple(f"axis_{axis}" for axis in range(rows.ndim))
     attrs = {"sample_dimension": sample_dimension(name)}
     return _inline(dataset, values, dims), _inline(dataset, rows, row_dims).replace(attrs=attrs)
-
-
-def _axes(name: str, rank: int) -> tuple[str, ...]:
-    return tuple(f"{name}_axis_{axis + 1}" for axis in range(rank))
 
 
 def _inline(dataset: DatasetNode, values: NDArray[Any], dims: tuple[str, ...]) -> VirtualArray:

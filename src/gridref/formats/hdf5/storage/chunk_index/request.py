@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.format.data_layout import ChunkedLayout
 from gridref.formats.hdf5.format.superblock import Hdf5Bytes
+from gridref.model.grid import chunk_counts
 
 __all__ = ["IndexRequest", "ReadBudget", "StoredChunks", "check_addresses", "numbers_inside"]
 
@@ -114,8 +115,7 @@ class IndexRequest:
     @cached_property
     def grid_shape(self) -> tuple[int, ...]:
         """Number of chunks along each dimension."""
-        lengths = zip(self.shape, self.layout.chunk_shape, strict=True)
-        return tuple([-(-extent // length) for extent, length in lengths])
+        return chunk_counts(self.shape, self.layout.chunk_shape)
 
     @property
     def max_grid_shape(self) -> tuple[int | None, ...]:
