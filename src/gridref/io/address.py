@@ -9,6 +9,7 @@ import re
 import urllib.parse
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import fsspec
@@ -19,6 +20,7 @@ from gridref.extras import missing_package
 from gridref.io.faults import RetryPolicy, is_absent, shown, unavailable
 from gridref.io.http_client import HttpClient
 from gridref.io.limit import within_limit
+from gridref.io.listing import find_files, glob_files, is_object_store
 from gridref.model.source_policy import SourcePolicy, checked_prefix
 
 __all__ = [
@@ -335,16 +337,20 @@ def _expand_remote(
     def named(paths: Iterable[str]) -> list[str]:
         return [_full_url(filesystem, url, matched) for matched in paths]
 
+    in_store = is_object_store(filesystem)
     if _GLOB.search(path.partition("?")[0] if url.startswith("http") else path):
+        if in_store and "**" not in path and not path.endswith("/"):
+            return named(retry.call(lambda: glob_files(filesystem, path), url))
         matches = retry.call(lambda: within_limit(filesystem, "glob")(path, detail=True), url)
         return named(name for name, info in matches.items() if info.get("type") != "directory")
+    find = partial(find_files, filesystem) if in_store else within_limit(filesystem, "find")
     try:
         if (
             not url.endswith("/")
             and retry.call(lambda: within_limit(filesystem, "info")(path), url)["type"] == "file"
         ):
             return [url]
-        paths = retry.call(lambda: within_limit(filesystem, "find")(path), url)
+        paths = retry.call(lambda: find(path), url)
         if not paths:  # fsspec finds nothing, too, where it reaches nobody
             retry.call(lambda: within_limit(filesystem, "ls")(path), url)
     except SourceUnavailableError as error:
