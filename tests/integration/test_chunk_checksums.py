@@ -16,7 +16,12 @@ from typer.testing import CliRunner
 import gridref
 from gridref.adapters.cli.app import app
 from gridref.catalog.part_writer import PART_FILE
-from gridref.errors import CatalogCorruptError, CatalogVersionError, ChecksumError
+from gridref.errors import (
+    CatalogCorruptError,
+    CatalogVersionError,
+    ChecksumError,
+    InvalidRequestError,
+)
 from tests.attack_doors import DOORS, is_told_by_http
 from tests.fuzz.catalog_attack import sign
 from tests.http_server import Site, serving
@@ -204,6 +209,64 @@ def test_verify_reads_the_table_of_checksums(tmp_path):
     table.write_bytes(content)
     with pytest.raises(CatalogCorruptError):
         gridref.verify(tmp_path / "cube")
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_verify_records_them_in_a_catalog_that_is_there(tmp_path, door):
+    file = make_file(tmp_path / "a.nc")
+    gridref.build(file, tmp_path / "cube")
+    before = gridref.open_catalog(tmp_path / "cube")
+    checked = gridref.verify(tmp_path / "cube", everything=True, checksums=True)
+    assert (checked.ok, checked.n_checksums) == (True, N_CHUNKS)
+    catalog = gridref.open_catalog(tmp_path / "cube")
+    assert (catalog.info.n_checksums, catalog.info.digest) == (N_CHUNKS, before.info.digest)
+    assert [commit.operation for commit in catalog.history()] == ["checksums", "write"]
+    flip(file, last_byte(file, "plain"))
+    with pytest.raises(Exception) as raised:  # noqa: PT011 - HTTP clients raise their own
+        DOORS[door](tmp_path / "cube", "plain")
+    assert isinstance(raised.value, ChecksumError) or is_told_by_http(raised.value)
+
+
+def test_verify_records_what_parts_lack_and_nothing_twice(tmp_path):
+    files = [make_file(tmp_path / f"{number}.nc", number) for number in range(3)]
+    gridref.build(files[:1], tmp_path / "cube", "time")
+    gridref.open_catalog(tmp_path / "cube").append(files[1])
+    assert gridref.verify(tmp_path / "cube", checksums=True).n_checksums == 2 * N_CHUNKS
+    opened = gridref.open_catalog(tmp_path / "cube").append(files[2])
+    assert opened.info.n_checksums == opened.info.n_chunks == 3 * N_CHUNKS
+    assert gridref.verify(tmp_path / "cube", checksums=True).n_checksums == 0
+    operations = [commit.operation for commit in opened.history()]
+    assert operations == ["append", "checksums", "append", "write"]
+    for file in files:
+        flip(file, last_byte(file, "packed"))
+        with pytest.raises(ChecksumError):
+            opened["packed"][...]
+        flip(file, last_byte(file, "packed"))
+
+
+def test_of_what_differs_from_its_source_nothing_is_recorded(tmp_path, monkeypatch):
+    file = make_file(tmp_path / "a.nc")
+    gridref.build(file, tmp_path / "cube")
+    monkeypatch.setattr("gridref.workflows.verifying._difference", lambda got, expected: "differs")
+    checked = gridref.verify(tmp_path / "cube", checksums=True)
+    assert (checked.ok, checked.n_checksums) == (False, 0)
+    assert gridref.open_catalog(tmp_path / "cube").info.n_checksums == 0
+
+
+def test_checksums_are_not_recorded_in_what_is_no_catalog(tmp_path):
+    group = gridref.build(make_file(tmp_path / "a.nc"), tmp_path / "cube")
+    snapshot = gridref.open_catalog(tmp_path / "cube").info.snapshot
+    for address, former in ((group, None), ("refs.json", None), (tmp_path / "cube", snapshot)):
+        with pytest.raises(InvalidRequestError, match="give its address"):
+            gridref.verify(address, checksums=True, snapshot=former)
+
+
+def test_the_command_verifies_and_records(tmp_path):
+    gridref.build(make_file(tmp_path / "a.nc"), tmp_path / "cube")
+    told = CliRunner().invoke(app, ["verify", str(tmp_path / "cube"), "--all", "--checksums"])
+    assert told.exit_code == 0, told.output
+    assert f"{N_CHUNKS} stored chunks now have checksums" in " ".join(told.output.split())
+    assert gridref.open_catalog(tmp_path / "cube").info.n_checksums == N_CHUNKS
 
 
 def test_the_command_builds_with_checksums(tmp_path):

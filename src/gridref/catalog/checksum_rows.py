@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from gridref.cache import LRU, nbytes_of
 from gridref.catalog.chunk_rows import ChunkBatch, SourceIndex
 from gridref.catalog.columns import offsets_from_steps, steps_of_offsets
 from gridref.catalog.damage import refusing_damage
+from gridref.catalog.entries import TableEntry
+from gridref.catalog.storage import Folder
 from gridref.catalog.table_file import TableFile
-from gridref.catalog.tables import CHECKSUM_SCHEMA, INDEX_KEY, ROW_GROUP_ROWS, table_of
+from gridref.catalog.tables import (
+    CHECKSUM_SCHEMA,
+    INDEX_KEY,
+    ROW_GROUP_ROWS,
+    TableWriter,
+    table_of,
+)
 from gridref.errors import Place
 from gridref.model.chunk_checksums import ChunkChecksums, KnownChecksums
 from gridref.model.manifest import ChunkState
 from gridref.typing import Int64Array
 
-__all__ = ["ChecksumRows", "ChecksumTable", "SourceChecksums"]
+__all__ = ["ChecksumRows", "ChecksumTable", "SourceChecksums", "write_checksums"]
 
 
 _MAX_CACHED_BYTES = 32 * 2**20
@@ -41,7 +48,6 @@ class ChecksumRows:
     def __init__(self, index: SourceIndex) -> None:
         self._index = index
         self._ranges: list[tuple[NDArray[np.int32], Int64Array, Int64Array]] = []
-        self.index = ""
 
     def add(self, batch: ChunkBatch) -> None:
         """The next rows."""
@@ -49,38 +55,20 @@ class ChecksumRows:
             rows = np.flatnonzero((batch.state == ChunkState.RANGE) & (batch.length > 0))
             self._ranges.append((batch.source[rows], batch.offset[rows], batch.length[rows]))
 
-    def tables(self) -> Iterator[pa.Table]:
-        """The rows of the table, a row group at a time; `index` says afterwards what they are.
+    def found(self) -> tuple[dict[int, ChunkChecksums], list[int]]:
+        """Checksums by number of the source, and the sources of which there are none.
 
-        A source is in it only if there is a checksum of each of its chunks.
+        Of a source there are some only if there is one of each of its chunks.
         """
-        found: list[tuple[Int64Array, ChunkChecksums]] = []
+        known: dict[int, ChunkChecksums] = {}
         unchecked: list[int] = []
         for number, offset, length in self._by_source():
             checksums = _looked_up(self._index.checksums(number), offset, length)
             if checksums is None:
                 unchecked.append(number)
             else:
-                found.append((np.full(checksums.offset.size, number), checksums))
-        if not found:
-            return
-        source = np.concatenate([numbers for numbers, _ in found]).astype(np.int32)
-        offset, length, crc32c = (
-            np.concatenate([getattr(each, name) for _, each in found])
-            for name in ("offset", "length", "crc32c")
-        )
-        first = list(range(0, source.size, ROW_GROUP_ROWS))
-        self.index = json.dumps(
-            {
-                "algorithm": _ALGORITHM,
-                "first_source": source[first].tolist(),
-                "unchecked": unchecked,
-            }
-        )
-        for start in first:
-            rows = slice(start, start + ROW_GROUP_ROWS)
-            steps = steps_of_offsets(source[rows], offset[rows], length[rows])
-            yield table_of([source[rows], steps, length[rows], crc32c[rows]], CHECKSUM_SCHEMA)
+                known[number] = checksums
+        return known, unchecked
 
     def _by_source(self) -> Iterator[tuple[int, Int64Array, Int64Array]]:
         """The ranges of each source, in the order of sources."""
@@ -108,6 +96,35 @@ def _looked_up(
     return None if missing.any() else ChunkChecksums.of(offset, length, crc32c)
 
 
+def write_checksums(
+    folder: Folder, file: str, known: Mapping[int, ChunkChecksums], unchecked: Sequence[int] = ()
+) -> TableEntry:
+    """Write a table of checksums by number of the source, in ascending order."""
+    source = np.repeat(list(known), [each.offset.size for each in known.values()]).astype(np.int32)
+    offset, length, crc32c = (
+        np.concatenate([getattr(each, name) for each in known.values()])
+        for name in ("offset", "length", "crc32c")
+    )
+    first = list(range(0, source.size, ROW_GROUP_ROWS))
+    index = {
+        "algorithm": _ALGORITHM,
+        "first_source": source[first].tolist(),
+        "unchecked": list(unchecked),
+    }
+    writer = TableWriter(folder.create(file), CHECKSUM_SCHEMA)
+    try:
+        for start in first:
+            rows = slice(start, start + ROW_GROUP_ROWS)
+            steps = steps_of_offsets(source[rows], offset[rows], length[rows])
+            columns = [source[rows], steps, length[rows], crc32c[rows]]
+            writer.write(table_of(columns, CHECKSUM_SCHEMA))
+        return writer.finish(file, json.dumps(index))
+    except BaseException:
+        writer.abandon()
+        folder.remove(file)
+        raise
+
+
 class ChecksumTable:
     """The checksums of a part, by source. Thread-safe, and can be pickled."""
 
@@ -119,6 +136,12 @@ class ChecksumTable:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ChecksumTable, (self.table,)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether there are checksums of the chunks of all sources."""
+        self._first_sources()
+        return not self._unchecked
 
     def of(self, number: int) -> ChunkChecksums | None:
         """The checksums of the chunks of a source; None if none were taken of them."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from gridref.catalog.checksum_rows import ChecksumRows
+from gridref.catalog.checksum_rows import ChecksumRows, write_checksums
 from gridref.catalog.chunk_rows import ChunkBatch, SourceIndex, chunk_batches
 from gridref.catalog.content import ContentDigest
 from gridref.catalog.entries import ArrayRows, ChunkCounts, PartEntry, TableEntry
@@ -24,7 +24,6 @@ from gridref.catalog.statistics import ChunkStatistics, HasStatistics, write_sta
 from gridref.catalog.storage import Folder
 from gridref.catalog.tables import (
     BLOCK_SCHEMA,
-    CHECKSUM_SCHEMA,
     CHUNK_SCHEMA,
     SOURCE_SCHEMA,
     TableWriter,
@@ -120,10 +119,11 @@ def write_part(
         with _table(folder, names[1], BLOCK_SCHEMA) as blocks:
             _write_blocks(blocks, arrays, layouts)
             blocks.index = json.dumps({path: each.to_json() for path, each in found.items()})
-        known, numbers, rest = split(rows.urls, prefixes)
+        after, numbers, rest = split(rows.urls, prefixes)
         with _table(folder, names[2], SOURCE_SCHEMA) as sources:
             sources.write(sources_table(rows.index.sources, numbers, rest))
-        checked = _write_checksums(folder, names[3], checksums)
+        known, unchecked = checksums.found()
+        checked = write_checksums(folder, names[3], known, unchecked) if known else None
         values = _known_values(described) if keep_statistics else None
         statistics = None if values is None else write_statistics(folder, names[4], values)
     remember(rows.index.sources, rows.urls)
@@ -131,7 +131,7 @@ def write_part(
     identities = {source.told_by for source in rows.index.sources} or {"strict"}
     strictest = next(each for each in IDENTITIES if each in identities)
     entry = PartEntry(*tables, checksums=checked, statistics=statistics)
-    return WrittenPart(entry, found, known, strictest)
+    return WrittenPart(entry, found, after, strictest)
 
 
 def _known_values(described: Sequence[tuple[VirtualArray, RowLayout]]) -> ChunkStatistics | None:
@@ -278,19 +278,6 @@ def _add_counts(sums: np.ndarray[Any, Any], batch: ChunkBatch) -> None:
     ]
     for position, column in enumerate(columns):
         sums[batch.array[heads], position] += np.add.reduceat(column.astype(np.int64), heads)
-
-
-def _write_checksums(folder: Folder, name: str, rows: ChecksumRows) -> TableEntry | None:
-    """The table of checksums, if there are any."""
-    tables = rows.tables()
-    first = next(tables, None)
-    if first is None:
-        return None
-    with _table(folder, name, CHECKSUM_SCHEMA) as table:
-        table.index = rows.index
-        for each in (first, *tables):
-            table.write(each)
-    return table.finished()
 
 
 def _write_blocks(

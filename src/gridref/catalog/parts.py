@@ -67,10 +67,13 @@ class Part:
 
     def fits(self, entry: PartEntry, prefixes: Sequence[str]) -> bool:
         """Whether it is what is stated of a part, with the addresses that these prefixes give."""
-        stated = None if self.statistics is None else self.statistics.table.entry
-        return (self.blocks.entry, stated) == (
+        statistics = None if self.statistics is None else self.statistics.table.entry
+        checksums = self.sources.checksums
+        stated = self.blocks.entry, statistics, None if checksums is None else checksums.table.entry
+        return stated == (
             entry.blocks,
             entry.statistics,
+            entry.checksums,
         ) and self.sources.prefixes == tuple(prefixes[: len(self.sources.prefixes)])
 
     @cached_property

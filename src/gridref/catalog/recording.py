@@ -1,9 +1,10 @@
-"""A commit that records statistics of chunks beside the parts that hold them."""
+"""A commit that records something of chunks beside the parts that hold them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any, Literal
 
 from gridref.catalog.commits import (
     Access,
@@ -15,28 +16,34 @@ from gridref.catalog.commits import (
     write_errors_told,
 )
 from gridref.catalog.document import Root
+from gridref.catalog.entries import TableEntry
 from gridref.catalog.snapshot import Commit
-from gridref.catalog.statistics import ChunkStatistics, write_statistics
+from gridref.catalog.storage import Folder
 from gridref.catalog.writer import created_by, new_id, now
 
-__all__ = ["record_statistics"]
+__all__ = ["WriteTable", "record"]
+
+type WriteTable = Callable[[Folder, str], TableEntry]
+"""Writes a table as a file of a folder."""
 
 
-def record_statistics(
+def record(
     access: Access,
     base: Base | None,
-    scan: Callable[[Base], Mapping[int, ChunkStatistics]],
+    kind: Literal["checksums", "statistics"],
+    scan: Callable[[Base], Mapping[int, WriteTable]],
     message: str,
 ) -> Base:
-    """Record statistics, again and again where other writers come between.
+    """Record tables of parts, again and again where other writers come between.
 
     Parameters
     ----------
     access, base
         As for `commit`.
+    kind
+        What is recorded.
     scan
-        Gives the statistics of all chunk rows of parts, by number of the part; none if there is
-        nothing to add.
+        Gives the tables, by number of the part; none if there is nothing to add.
     message
         What was scanned, for people.
     """
@@ -51,12 +58,12 @@ def record_statistics(
         remove()
         parts = list(base.root.snapshot.parts)
         found = scan(base)
-        for number, statistics in found.items():
-            files.append(f"statistics-{name}-{number}.parquet")
-            entry = write_statistics(access.folder, files[-1], statistics)
-            parts[number] = replace(parts[number], statistics=entry)
+        for number, write in found.items():
+            files.append(f"{kind}-{name}-{number}.parquet")
+            table: dict[str, Any] = {kind: write(access.folder, files[-1])}
+            parts[number] = replace(parts[number], **table)
         before = base.root.snapshot
-        this = Commit(name, before.id, now(), "statistics", message)
+        this = Commit(name, before.id, now(), kind, message)
         snapshot = replace(before, id=name, log=next_log(before, this), parts=tuple(parts))
         return replace(base.root, snapshot=snapshot, created_by=created_by()) if found else None
 

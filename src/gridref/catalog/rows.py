@@ -53,7 +53,7 @@ class SourceTable:
         checksums: ChecksumTable | None = None,
     ) -> None:
         self._table = table
-        self._checksums = checksums
+        self.checksums = checksums
         self._folder_url = folder_url
         self.prefixes = prefixes
         self._trust = trust
@@ -62,7 +62,7 @@ class SourceTable:
     def __reduce__(self) -> tuple[Any, ...]:
         # Another machine may not know what this user built.
         trust = self._trust if self._trust.own is not None else self._trust.decided([self.stored])
-        own = (self._table, self._folder_url, self.prefixes, trust, self._rules, self._checksums)
+        own = (self._table, self._folder_url, self.prefixes, trust, self._rules, self.checksums)
         return SourceTable, own
 
     def __len__(self) -> int:
@@ -105,7 +105,7 @@ class SourceTable:
         )
 
     def _checksums_of(self, number: int) -> SourceChecksums | None:
-        return None if self._checksums is None else SourceChecksums(self._checksums, number)
+        return None if self.checksums is None else SourceChecksums(self.checksums, number)
 
     def _urls(self, columns: Mapping[str, list[Any]]) -> list[str]:
         """The addresses as they are stored; version 1 has them whole."""

@@ -1,15 +1,21 @@
-"""Checksums of the stored chunks of a group: all of them are read once."""
+"""Checksums of the stored chunks of a group, or of a catalog: all of them are read once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gridref.catalog.checksum_rows import write_checksums
+from gridref.catalog.commits import Base
+from gridref.catalog.parts import Part
+from gridref.catalog.recording import WriteTable
 from gridref.io import SourcePool, crc32c_of
 from gridref.model.array import VirtualGroup
 from gridref.model.chunk_checksums import ChunkChecksums
@@ -17,8 +23,9 @@ from gridref.model.manifest import ChunkManifest, ChunkState, Source
 from gridref.typing import Int64Array
 from gridref.workflows.identity import with_sources
 
-__all__ = ["with_checksums"]
+__all__ = ["ChecksumScan", "with_checksums"]
 
+type Progress = Callable[[int, int], None]
 
 _MAX_THREADS = 8
 _BATCH_BYTES = 16 * 2**20
@@ -42,33 +49,99 @@ def with_checksums(
     ReadError
         If a chunk cannot be read, or its source changed since it was scanned.
     """
-    ranges = _ranges_of(group)
+    manifests = [each for array in group.all_arrays().values() for each in array.manifests]
+    distinct = {id(each): each for each in manifests if isinstance(each, ChunkManifest)}
+    found = _checksums_of(_ranges_of(distinct.values()), storage_options)
+    checked = {source: replace(source, chunk_checksums=each) for source, each in found.items()}
+    return with_sources(group, checked)
+
+
+class ChecksumScan:
+    """Reads chunks of which there are no checksums, each once however often a commit is tried.
+
+    Parameters
+    ----------
+    storage_options
+        fsspec options of the sources.
+    progress
+        Called with the number of chunks read, and of all to read.
+    """
+
+    def __init__(
+        self,
+        storage_options: Mapping[str, Any] | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self._storage_options = storage_options
+        self._progress = progress
+        self._kept: dict[str, dict[Source, ChunkChecksums]] = {}
+
+    @property
+    def n_chunks(self) -> int:
+        """Distinct stored chunks of which checksums were taken."""
+        return sum(c.offset.size for found in self._kept.values() for c in found.values())
+
+    def of(self, base: Base) -> Mapping[int, WriteTable]:
+        """Tables of the checksums of those parts that lack some."""
+        tables: dict[int, WriteTable] = {}
+        for number, part in enumerate(base.group.parts):
+            checksums = part.sources.checksums
+            if checksums is not None and checksums.is_complete:
+                continue
+            found = self._found(part)
+            sources = enumerate(part.sources.sources)
+            if known := {n: found[each] for n, each in sources if each in found}:
+                tables[number] = partial(write_checksums, known=known)
+        return tables
+
+    def _found(self, part: Part) -> Mapping[Source, ChunkChecksums]:
+        address = part.blocks.address
+        if address not in self._kept:
+            ranges = _ranges_of(_manifests_of(part))
+            self._kept[address] = _checksums_of(ranges, self._storage_options, self._progress)
+        return self._kept[address]
+
+
+def _manifests_of(part: Part) -> Iterator[ChunkManifest]:
+    """All chunk rows of a part."""
+    for start, stop in pairwise(part.chunks.table.row_group_starts.tolist()):
+        yield part.chunks.take(np.arange(start, stop))
+
+
+type _Ranges = Mapping[Source, tuple[Int64Array, Int64Array]]
+"""Offset and length of the chunks of each source, in the order in which they lie there."""
+
+
+def _checksums_of(
+    ranges: _Ranges,
+    storage_options: Mapping[str, Any] | None,
+    progress: Progress | None = None,
+) -> dict[Source, ChunkChecksums]:
+    """The checksums of chunks, which are read."""
     batches = [
         (source, offset[rows], length[rows])
         for source, (offset, length) in ranges.items()
         for rows in _batches(length)
     ]
-    with SourcePool(storage_options) as pool, ThreadPoolExecutor(_MAX_THREADS) as threads:
-        taken = list(threads.map(lambda batch: _taken(pool, *batch), batches))
+    total = sum(offset.size for _, offset, _ in batches)
     found: dict[Source, list[NDArray[np.uint32]]] = {source: [] for source in ranges}
-    for (source, _, _), crc32c in zip(batches, taken, strict=True):
-        found[source].append(crc32c)
-    checked = {
-        source: replace(
-            source, chunk_checksums=ChunkChecksums.of(*ranges[source], np.concatenate(crc32c))
-        )
+    n_done = 0
+    with SourcePool(storage_options) as pool, ThreadPoolExecutor(_MAX_THREADS) as threads:
+        taken = threads.map(lambda batch: _taken(pool, *batch), batches)
+        for (source, offset, _), crc32c in zip(batches, taken, strict=True):
+            found[source].append(crc32c)
+            n_done += offset.size
+            if progress is not None:
+                progress(n_done, total)
+    return {
+        source: ChunkChecksums.of(*ranges[source], np.concatenate(crc32c))
         for source, crc32c in found.items()
     }
-    return with_sources(group, checked)
 
 
-def _ranges_of(group: VirtualGroup) -> dict[Source, tuple[Int64Array, Int64Array]]:
-    """The byte ranges of each source that chunks lie in, in the order in which they lie there."""
+def _ranges_of(manifests: Iterable[ChunkManifest]) -> _Ranges:
     columns: dict[Source, list[tuple[Int64Array, Int64Array]]] = {}
-    manifests = [each for array in group.all_arrays().values() for each in array.manifests]
-    for manifest in {id(each): each for each in manifests}.values():
-        if not isinstance(manifest, ChunkManifest):
-            continue
+    for manifest in manifests:
         held = np.flatnonzero((manifest.state == ChunkState.RANGE) & (manifest.length > 0))
         order = held[np.argsort(manifest.source[held], kind="stable")]
         for rows in np.split(order, np.flatnonzero(np.diff(manifest.source[order])) + 1):

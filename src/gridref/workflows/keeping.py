@@ -23,7 +23,7 @@ from gridref.catalog.history import (
     untagged,
 )
 from gridref.catalog.kept_report import CatalogReport, merged_drifts
-from gridref.catalog.recording import record_statistics
+from gridref.catalog.recording import record
 from gridref.catalog.snapshot import Commit, Pruned
 from gridref.catalog.storage import open_folder
 from gridref.catalog.trust import Trust
@@ -41,7 +41,7 @@ from gridref.model.scan_report import Fate, Finding, ScanReport
 from gridref.options import check_choice, check_names
 from gridref.workflows.building import ACCESS, BUILD_OPTIONS, Job
 from gridref.workflows.changing import changed
-from gridref.workflows.chunk_checksums import with_checksums
+from gridref.workflows.chunk_checksums import ChecksumScan, with_checksums
 from gridref.workflows.failures import Failures
 from gridref.workflows.growing import Grown, added, declared
 from gridref.workflows.identity import told_as
@@ -198,8 +198,14 @@ class Keeper:
         reader = reader_for(self.storage_options, cache_bytes=0)
         scan = ValueScan(arrays, reader, n_threads, progress)
         message = "all arrays" if arrays is None else ", ".join(arrays)
-        self.base = record_statistics(self._access(), self.base, scan.of, message)
+        self.base = record(self._access(), self.base, "statistics", scan.of, message)
         return self.opened(self.base)
+
+    def take_checksums(self, progress: Progress | None = None) -> int:
+        """Record checksums of all stored chunks of which there are none; how many were taken."""
+        scan = ChecksumScan(self.storage_options, progress)
+        self.base = record(self._access(), self.base, "checksums", scan.of, "all arrays")
+        return scan.n_chunks
 
     def history(self) -> tuple[Commit, ...]:
         """The commits, the last one first."""

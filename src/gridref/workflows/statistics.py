@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ from gridref.catalog.arrays import ParquetManifest
 from gridref.catalog.commits import Base
 from gridref.catalog.group import CatalogGroup
 from gridref.catalog.parts import Part
-from gridref.catalog.statistics import ChunkStatistics
+from gridref.catalog.recording import WriteTable
+from gridref.catalog.statistics import ChunkStatistics, write_statistics
 from gridref.catalog.tables import ROW_GROUP_ROWS
 from gridref.model.array import VirtualArray
 from gridref.model.listing import NO_ROW, ChunkListing, ListedChunks
@@ -59,8 +61,8 @@ class ValueScan:
         self._progress = progress
         self._kept: dict[str, ChunkStatistics] = {}
 
-    def of(self, base: Base) -> Mapping[int, ChunkStatistics]:
-        """Statistics of all chunk rows of those parts that have some that are new."""
+    def of(self, base: Base) -> Mapping[int, WriteTable]:
+        """Tables of statistics of all chunk rows of those parts that have some that are new."""
         parts = {part.blocks.address: part for part in base.group.parts}
         known = {address: self._known(part) for address, part in parts.items()}
         wanted = [
@@ -78,7 +80,11 @@ class ValueScan:
             if self._progress is not None:
                 self._progress(done, total)
         numbered = enumerate(parts)
-        return {n: self._kept[address] for n, address in numbered if address in self._kept}
+        return {
+            number: partial(write_statistics, statistics=self._kept[address])
+            for number, address in numbered
+            if address in self._kept
+        }
 
     def _chosen(self, group: CatalogGroup) -> dict[str, VirtualArray]:
         arrays = group.all_arrays()

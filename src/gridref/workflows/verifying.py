@@ -16,13 +16,14 @@ from gridref.catalog import ROOT_FILE, check_catalog
 from gridref.codecs import unpack
 from gridref.errors import InvalidRequestError, Place, UnsupportedFeatureError
 from gridref.formats import scan
-from gridref.io import MAX_REQUESTS, Allow, is_local, real_path
+from gridref.io import MAX_REQUESTS, Allow, absolute_url, is_local, real_path
 from gridref.model.array import MISSING_BLOCK, VirtualGroup
 from gridref.model.display import html_of
 from gridref.options import verb
 from gridref.serve.plan import plan_read
 from gridref.serve.reader import Reader
 from gridref.workflows.ahead import daemon_threads, run_ahead
+from gridref.workflows.keeping import Keeper
 from gridref.workflows.opening import open_group, reader_for
 from gridref.workflows.originals import Originals
 from gridref.workflows.verified_pieces import (
@@ -64,6 +65,8 @@ class Verification:
         Every chunk that differs.
     not_compared
         (path, reason) of what the original readers have no counterpart of.
+    n_checksums
+        Chunks whose checksums were recorded.
     """
 
     n_arrays: int = 0
@@ -71,6 +74,7 @@ class Verification:
     n_values: int = 0
     differences: tuple[Difference, ...] = ()
     not_compared: tuple[tuple[str, str], ...] = ()
+    n_checksums: int = 0
 
     @property
     def ok(self) -> bool:
@@ -97,6 +101,11 @@ class _Tally:
         self.not_compared |= other.not_compared
 
 
+def _is_export(address: str | os.PathLike[str]) -> bool:
+    path = PurePosixPath(os.fspath(address))
+    return path.suffix in _EXPORTS and path.name != ROOT_FILE
+
+
 def _opened(
     catalog: str | os.PathLike[str] | VirtualGroup,
     storage_options: Mapping[str, Any] | None,
@@ -106,11 +115,24 @@ def _opened(
     """The group behind an address, of which the files were checked where it is a catalog's."""
     if isinstance(catalog, VirtualGroup):
         return open_group(catalog, storage_options, allow, snapshot)
-    path = PurePosixPath(os.fspath(catalog))
-    if path.suffix in _EXPORTS and path.name != ROOT_FILE and snapshot is None:
+    if _is_export(catalog) and snapshot is None:
         return scan(catalog, storage_options, allow=allow)
     check_catalog(catalog, storage_options, snapshot)
     return open_group(catalog, storage_options, allow, snapshot)
+
+
+def _keeper(
+    catalog: str | os.PathLike[str] | VirtualGroup,
+    storage_options: Mapping[str, Any] | None,
+    allow: Allow,
+    snapshot: str | None,
+) -> Keeper:
+    """What changes the catalog at an address."""
+    if isinstance(catalog, VirtualGroup) or snapshot is not None or _is_export(catalog):
+        raise InvalidRequestError(
+            "checksums are recorded in a catalog: give its address, and no snapshot of it"
+        )
+    return Keeper(absolute_url(catalog), storage_options, allow)
 
 
 @verb(renamed={"source": "catalog"})
@@ -118,6 +140,7 @@ def verify(
     catalog: str | os.PathLike[str] | VirtualGroup,
     *,
     everything: bool = False,
+    checksums: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     allow: Allow = None,
     snapshot: str | None = None,
@@ -138,6 +161,9 @@ def verify(
         or a group.
     everything
         Compare every stored chunk; otherwise the corners and a random sample of each array.
+    checksums
+        Where nothing differs, read each stored chunk of which the catalog has no checksum, and
+        record its CRC-32C there as a commit: from then on each read is compared with it.
     storage_options
         Options of fsspec's filesystem of the catalog and of its sources, or of several by protocol:
         ``{"s3": {"anon": True}, "https": {...}}``.
@@ -160,8 +186,10 @@ def verify(
     CatalogCorruptError
         If a file of the catalog is not as it was written.
     InvalidRequestError
-        If nothing may be in flight.
+        If nothing may be in flight, or checksums are to be recorded in what is no catalog, or in a
+        former snapshot of one.
     """
+    keeper = _keeper(catalog, storage_options, allow, snapshot) if checksums else None
     if max_in_flight < 1:
         raise InvalidRequestError(f"max_in_flight must be >= 1, got {max_in_flight}")
     group = _opened(catalog, storage_options, allow, snapshot)
@@ -179,12 +207,16 @@ def verify(
     tally = _Tally()
     for other in work.results(shares, max_in_flight):
         tally.add(other)
+    n_checksums = 0
+    if keeper is not None and not tally.differences:
+        n_checksums = keeper.take_checksums(progress)
     return Verification(
         len(tally.arrays),
         tally.n_chunks,
         tally.n_values,
         tuple(tally.differences),
         tuple(tally.not_compared),
+        n_checksums,
     )
 
 

@@ -296,6 +296,13 @@ def verify(
     everything: Annotated[
         bool, typer.Option("--all", help="Compare every chunk, not a sample.")
     ] = False,
+    checksums: Annotated[
+        bool,
+        typer.Option(
+            "--checksums",
+            help="Then record a checksum of each stored chunk, which reads are compared with.",
+        ),
+    ] = False,
     max_in_flight: Annotated[
         int, typer.Option(help="Remote files that are compared at a time.", min=1)
     ] = 64,
@@ -313,13 +320,14 @@ def verify(
     --------
         gridref verify cube.gridref
 
-        gridref verify cube.gridref --all
+        gridref verify cube.gridref --all --checksums
 
         gridref verify refs.json --allow data/
     """
     print_verification(
         catalog,
         everything=everything,
+        checksums=checksums,
         options=parse_options(storage_options),
         quiet=quiet,
         allow=allow,

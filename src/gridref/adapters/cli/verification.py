@@ -17,6 +17,7 @@ def print_verification(
     catalog: str,
     *,
     everything: bool = False,
+    checksums: bool = False,
     options: dict[str, Any] | None = None,
     quiet: bool = False,
     allow: list[str] | None = None,
@@ -42,6 +43,7 @@ def print_verification(
         result = verify_catalog(
             catalog,
             everything=everything,
+            checksums=checksums,
             storage_options=options,
             allow=allow or None,
             snapshot=snapshot,
@@ -57,5 +59,7 @@ def print_verification(
         f"{result.n_arrays} arrays, {result.n_chunks} chunks, {result.n_values} values compared:"
         f" {len(result.differences)} chunks differ"
     )
+    if checksums and not result.differences:
+        console.print(f"{result.n_checksums} stored chunks now have checksums")
     if result.differences:
         raise typer.Exit(1)
