@@ -67,10 +67,7 @@ def sentinel(folder: Path) -> Archive:
             found[f"epsg_{zone}"] = xr.Dataset(layers)
         return found
 
-    pattern = "T{_}_{time:%Y%m%d}_{variable}.tif"
-    options = {"pattern": pattern, "mosaic": True, "stack": "time", "grids": "groups"}
-    flags = ("--pattern", pattern, "--mosaic", "--stack", "time", "--grids", "groups")
-    return Archive("sentinel", tuple(files), expected, options, flags, "*.tif")
+    return Archive("sentinel", tuple(files), expected, pattern="*.tif")
 
 
 def plate(folder: Path) -> Archive:

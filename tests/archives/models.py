@@ -91,8 +91,7 @@ def cmip(folder: Path) -> Archive:
             for model in grids
         }
 
-    options = {"group_by": "source_id"}
-    return Archive("cmip", tuple(files), expected, options, ("--group-by", "source_id"))
+    return Archive("cmip", tuple(files), expected)
 
 
 def wrf(folder: Path) -> Archive:

@@ -146,14 +146,7 @@ def radar(folder: Path) -> Archive:
             )
         return found
 
-    pattern = "radar_{time:%Y%m%d%H%M}_sweep_{sweep:d}.nc"
-    return Archive(
-        "radar",
-        tuple(files),
-        expected,
-        {"group_by": "sweep", "pattern": pattern},
-        ("--group-by", "sweep", "--pattern", pattern),
-    )
+    return Archive("radar", tuple(files), expected)
 
 
 def drifters(folder: Path) -> Archive:

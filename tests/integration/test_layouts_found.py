@@ -213,6 +213,9 @@ def test_files_that_nothing_tells_apart(tmp_path: Path) -> None:
         (["2020_01_01_7f_x.nc", "2020_01_02_32_x.nc"], [("time", "%Y_%m_%d"), ("part2", "")]),
         (["a.2020.01.nc", "a.2019.12.nc"], [("time", "%Y.%m")]),
         (["x_2020_1301.nc", "x_2020_1401.nc"], [("part1", "d")]),
+        (["r_sweep_0.nc", "r_sweep_1.nc"], [("sweep", "d")]),
+        (["ens_01_x.nc", "ens_02_x.nc"], [("member", "d")]),
+        (["tas_1_x.nc", "tas_2_x.nc"], [("part1", "d")]),
     ],
 )
 def test_parts_of_names(names: list[str], fields: list[tuple[str, str]]) -> None:
@@ -223,3 +226,58 @@ def test_parts_of_names(names: list[str], fields: list[tuple[str, str]]) -> None
 
 def test_names_that_are_not_cut_alike_have_no_parts() -> None:
     assert name_parts(["/d/a_1.nc", "/d/a_1_2.nc"]) is None
+
+
+@pytest.mark.parametrize(
+    ("names", "values"),
+    [
+        (["a_B02.tif", "a_B8A.tif"], ("B02", "B8A")),
+        (["a_B02.tif", "a_B03.tif"], ("B02", "B03")),
+        (["LC08_1_SR_B4.tif", "LC08_1_SR_B5.tif"], ("B4", "B5")),
+        (["s1_vv.tif", "s1_vh.tif"], ("vv", "vh")),
+        (["a_B02.tif", "a_cloud.tif"], None),
+        (["a_B02_VV.tif", "a_B03_VH.tif"], None),
+    ],
+)
+def test_bands_in_names(names: list[str], values: tuple[str, ...] | None) -> None:
+    parts = name_parts([f"/data/{name}" for name in names])
+    assert parts is not None
+    found = parts.bands("variable")
+    assert (None if found is None else found.values) == values
+
+
+def grids(tmp_path: Path, *names: str) -> list[Path]:
+    """Files whose grids and values are told by the letter behind their last underscore."""
+    files = []
+    for number, name in enumerate(names):
+        n = 3 + ord(name[-1]) % 4
+        ds = xr.Dataset({"t": ("x", np.arange(n) + 10.0 * number)}, {"x": np.arange(n)})
+        ds.assign_coords(time=((), number, DAYS)).to_netcdf(tmp_path / f"{name}.nc")
+        files.append(tmp_path / f"{name}.nc")
+    return files
+
+
+def test_kinds_of_files_on_grids_of_their_own_are_groups(tmp_path: Path) -> None:
+    files = grids(tmp_path, "s_1_a", "s_2_b", "s_3_a", "s_4_b")
+    group = gridref.build(files, tmp_path / "cube.gridref")
+    assert {path: array.shape for path, array in group.all_arrays().items() if path[2:] == "t"} == {
+        "a/t": (2, 4),
+        "b/t": (2, 5),
+    }
+    assert group["b/t"][...].tolist() == [[10, 11, 12, 13, 14], [30, 31, 32, 33, 34]]
+    (layout, *_) = [row for row in group.report.drifts if row["cause"] == "layout"]
+    assert layout["resolution"] == "laid out by group_by='part2', pattern='s_{_}_{part2}.nc'"
+
+
+def test_kinds_that_nothing_names_are_a_problem(tmp_path: Path) -> None:
+    files = grids(tmp_path, "s_1a", "s_2b", "s_3a", "s_4b")
+    with pytest.raises(gridref.errors.CombineError):
+        gridref.build(files, tmp_path / "cube.gridref")
+
+
+def test_kinds_that_several_parts_name_are_listed(tmp_path: Path) -> None:
+    files = grids(tmp_path, "s_p_1_a", "s_q_2_b", "s_r_3_a", "s_q_4_b", "s_p_5_a")
+    with pytest.raises(InvalidRequestError) as caught:
+        gridref.build(files, tmp_path / "cube.gridref")
+    assert "group_by='part1'" in str(caught.value)
+    assert "group_by='part3'" in str(caught.value)

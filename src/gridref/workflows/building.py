@@ -19,12 +19,11 @@ from gridref.model.manifest import IDENTITIES, Identity
 from gridref.model.scan_report import Finding, ScanReport
 from gridref.options import check_choice, options_of, verb, warn_of_old_name
 from gridref.secrets import without_secrets
-from gridref.workflows.choosing import laid_out_by_itself
+from gridref.workflows.choosing import laid_out_by_itself, laid_out_by_kind
 from gridref.workflows.chunk_checksums import with_checksums
 from gridref.workflows.cubes import flat, nested_urls
 from gridref.workflows.expecting import Expected, as_expected
 from gridref.workflows.failures import Failures
-from gridref.workflows.grouping import laid_out_in_groups
 from gridref.workflows.identity import with_identity
 from gridref.workflows.inventory import with_inventory
 from gridref.workflows.layout import Layout
@@ -248,11 +247,16 @@ class Job:
             )
         elif self.layout.in_groups:
             files_held = list(scanned)
-            done = laid_out_in_groups(files_held, self.layout, read, self.rules, self.mosaic)
+            done = laid_out_by_kind(files_held, self.layout, read, self.rules, self.mosaic)
         elif len(ordered) > 1 and not self.layout.is_asked_for:
             take_first = self.layout.yes
             found, done = laid_out_by_itself(list(scanned), read, self.rules, take_first=take_first)
-            job = replace(self, layout=Layout(**found), recipe={**self.recipe, **found})
+            job = replace(
+                self,
+                layout=Layout(**options_of(Layout, found)),
+                mosaic=MosaicOptions(**options_of(MosaicOptions, found)),
+                recipe={**self.recipe, **found},
+            )
         else:
             done = self.layout.laid_out(scanned, read, self.rules, self.mosaic, tree)
         failures.warn()

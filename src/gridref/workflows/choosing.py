@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -12,10 +13,12 @@ from gridref.combine.options import Read
 from gridref.combine.report import Drift
 from gridref.errors import InvalidRequestError
 from gridref.model.array import MISSING_BLOCK, VirtualArray, VirtualGroup
-from gridref.workflows.discovery import Proposal, proposals
+from gridref.options import options_of
+from gridref.workflows.discovery import Proposal, proposals, proposals_by_kind
+from gridref.workflows.grouping import laid_out_in_groups
 from gridref.workflows.layout import Layout
 
-__all__ = ["laid_out_by_itself"]
+__all__ = ["laid_out_by_itself", "laid_out_by_kind"]
 
 Scanned = Sequence[tuple[str, VirtualGroup]]
 
@@ -45,14 +48,16 @@ def laid_out_by_itself(
         If nothing tells the files apart, or several layouts fit: listed with what each would give.
     """
     files, groups = [file for file, _ in scanned], [group for _, group in scanned]
-    found = proposals(files, groups, read)
-    if not found:
+    tried = [_tried(proposal, scanned, read, rules) for proposal in proposals(files, groups, read)]
+    if all(done.problems for _, done in tried):
+        kinds = proposals_by_kind(files, groups, read)
+        tried += _tried_by_kind(kinds, scanned, read, rules)
+    if not tried:
         raise InvalidRequestError(
             f"{len(files)} files need a dimension to lie along, and neither coordinates nor names"
             " nor attributes tell one: name it (concat_dim='time'), stack them along a new one"
             " (stack='time') or by their place (mosaic=True)"
         )
-    tried = [_tried(proposal, scanned, read, rules) for proposal in found]
     fitting = [(proposal, done) for proposal, done in tried if not done.problems]
     if len(fitting) > 1 and not take_first:
         raise InvalidRequestError(_listed(len(files), tried))
@@ -69,16 +74,49 @@ def _tried(
     """What a layout gives; files along one dimension are put in the order of their labels."""
 
     def given(options: Mapping[str, Any]) -> Combination:
-        layout = Layout(**options)
+        layout = Layout(**options_of(Layout, options))
         groups = dict(scanned)
         ordered = [(file, groups[file]) for file in layout.ordered(list(groups))]
-        return layout.laid_out(ordered, read, rules, MosaicOptions())
+        return layout.laid_out(
+            ordered, read, rules, MosaicOptions(**options_of(MosaicOptions, options))
+        )
 
     done = given(proposal.options)
     if "order" in {drift.cause for drift in done.report}:
         proposal = replace(proposal, options={**proposal.options, "combine": "by_coords"})
         done = given(proposal.options)
     return proposal, done
+
+
+def _tried_by_kind(
+    found: Sequence[Proposal], scanned: Scanned, read: Read, rules: CombineOptions
+) -> list[tuple[Proposal, Combination]]:
+    """What groups of kinds give, where one clear way lays out the files of each."""
+    tried = []
+    for proposal in found:
+        with suppress(InvalidRequestError):
+            layout = Layout(**proposal.options)
+            tried.append((proposal, laid_out_by_kind(scanned, layout, read, rules)))
+    return tried
+
+
+def laid_out_by_kind(
+    scanned: Scanned,
+    layout: Layout,
+    read: Read,
+    rules: CombineOptions,
+    mosaic_options: MosaicOptions | None = None,
+) -> Combination:
+    """Combine files of each kind into a group, as `laid_out_in_groups` does.
+
+    How the files of a kind lie is worked out, too, where `layout` does not say.
+    """
+
+    def by_itself(files: Scanned) -> Combination:
+        return laid_out_by_itself(files, read, rules, take_first=layout.yes)[1]
+
+    given = mosaic_options or MosaicOptions()
+    return laid_out_in_groups(scanned, layout, read, rules, given, by_itself)
 
 
 def _listed(n_files: int, tried: Sequence[tuple[Proposal, Combination]]) -> str:

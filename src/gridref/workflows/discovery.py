@@ -20,8 +20,9 @@ from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.workflows.cubes import is_ragged, varying_dims
 from gridref.workflows.name_fields import NameField, NameParts, finds_all, name_parts
 from gridref.workflows.plates import wells_in_names
+from gridref.workflows.tiles import VARIABLE
 
-__all__ = ["Proposal", "proposals"]
+__all__ = ["Proposal", "proposals", "proposals_by_kind"]
 
 _ATTRIBUTES = {
     "source_id": "model",
@@ -195,11 +196,15 @@ def _with_labels(
     varying: Sequence[str],
     spans: Sequence[tuple[Span, ...]],
     read: Read,
+    bands: NameField | None = None,
 ) -> Iterable[Proposal]:
-    """Layouts by the fewest labels that tell all files apart; one for each way to part them."""
+    """Layouts by the fewest labels that tell all files apart; one for each way to part them.
+
+    The part of names with `bands` is in the pattern in any case.
+    """
     parts = name_parts(files)
     sources = sorted(
-        [*_scalars(groups, varying, read), *_attributes(groups), *_names(parts, groups)],
+        [*_scalars(groups, varying, read), *_attributes(groups), *_names(parts, groups, bands)],
         key=lambda source: source.rank,
     )
     for n in range(1, _MOST_TOGETHER + 1):
@@ -213,7 +218,7 @@ def _with_labels(
             if _told_apart(labelled, groups):
                 ways.setdefault(_partition(columns), []).append(chosen)
         every = [chosen for alike in ways.values() for chosen in _best(alike)]
-        laid = [_labelled(chosen, varying, parts, files) for chosen in every]
+        laid = [_labelled(chosen, varying, parts, files, bands) for chosen in every]
         if any(laid):
             return [proposal for proposal in laid if proposal is not None]
     return []
@@ -241,15 +246,20 @@ def _partition(columns: Sequence[Sequence[Any]]) -> tuple[tuple[int, ...], ...]:
 
 
 def _labelled(
-    chosen: Sequence[_Source], varying: Sequence[str], parts: NameParts | None, files: Sequence[str]
+    chosen: Sequence[_Source],
+    varying: Sequence[str],
+    parts: NameParts | None,
+    files: Sequence[str],
+    bands: NameField | None,
 ) -> Proposal | None:
     """The layout by some labels; None where no pattern finds them in the names."""
     dims = [source.dim for source in chosen]
     options: dict[str, Any] = {}
     fields = [source.field for source in chosen if source.field is not None]
-    if fields and parts is not None:
-        options["pattern"] = parts.pattern(fields)
-        if not finds_all(options["pattern"], files, fields):
+    named = fields if bands is None else [*fields, bands]
+    if named and parts is not None:
+        options["pattern"] = parts.pattern(named)
+        if not finds_all(options["pattern"], files, named):
             return None
     attributes = {s.dim: f"attribute:{s.attribute}" for s in chosen if s.attribute is not None}
     if attributes:
@@ -296,11 +306,14 @@ def _attributes(groups: Sequence[VirtualGroup]) -> Iterable[_Source]:
             yield _Source(2, dim, values, reason, attribute=name)
 
 
-def _names(parts: NameParts | None, groups: Sequence[VirtualGroup]) -> Iterable[_Source]:
+def _names(
+    parts: NameParts | None, groups: Sequence[VirtualGroup], bands: NameField | None = None
+) -> Iterable[_Source]:
     """Parts of file names that differ, but for those that name a variable of the file."""
     variables = [{path.rpartition("/")[2] for path in _variables(group)} for group in groups]
     for field in () if parts is None else parts.fields:
         named = all(value in own for value, own in zip(field.values, variables, strict=True))
+        named |= bands is not None and field.part[0] == bands.part[0]
         if not named:
             rank = 1 if field.is_time else 3 if field.kind == "d" else 4
             what = "dates" if field.is_time else "numbers" if field.kind == "d" else "words"
@@ -311,22 +324,73 @@ def _names(parts: NameParts | None, groups: Sequence[VirtualGroup]) -> Iterable[
 def _of_rasters(
     files: Sequence[str], groups: Sequence[VirtualGroup], rasters: Sequence[Raster], read: Read
 ) -> list[Proposal]:
-    """Georeferenced files: side by side, of many dates, or both."""
+    """Georeferenced files: side by side, of many dates, or both; on each grid by themselves."""
     places = _numbered([str((raster.x0, raster.y0, raster.crs)) for raster in rasters])
-    spans = [(place,) for place in places]
+    spans: list[tuple[Span, ...]] = [(place,) for place in places]
     n_places = len(set(places))
+    n_grids = len({(raster.crs, raster.dx, raster.dy) for raster in rasters})
+    parts = name_parts(files)
+    bands = None if parts is None or _told_apart(spans, groups) else parts.bands(VARIABLE)
+    mosaic = {"mosaic": True, **({"grids": "groups"} if n_grids > 1 else {})}
+    where = f"georeferenced at {n_places} places" + (f" on {n_grids} grids" if n_grids > 1 else "")
+    if bands is not None:
+        where += f", bands in the names ({bands.values[0]}, ...)"
+        named = _numbered(bands.values)
+        spans = [(*own, band) for own, band in zip(spans, named, strict=True)]
     if _told_apart(spans, groups):
+        if bands is not None and parts is not None:
+            return [Proposal({**mosaic, "pattern": parts.pattern([bands])}, where)]
         if n_places == 1:
             return [Proposal({"combine": "by_coords"}, "each file holds other variables")]
-        return [Proposal({"mosaic": True}, f"georeferenced at {n_places} places")]
-    found = _with_labels(files, groups, (), spans, read)
-    if n_places == 1:
+        return [Proposal(mosaic, where)]
+    found = _with_labels(files, groups, (), spans, read, bands)
+    if n_places == 1 and bands is None:
         return list(found)
     return [
-        Proposal({"mosaic": True, **own.options}, f"georeferenced, {own.reason}")
+        Proposal({**mosaic, **own.options}, f"{where}, {own.reason}")
         for own in found
         if "pattern" in own.options and not {"labels", "concat_dim"} & set(own.options)
     ]
+
+
+def proposals_by_kind(
+    files: Sequence[str], groups: Sequence[VirtualGroup], read: Read
+) -> list[Proposal]:
+    """Groups of files on unlike grids, by what names the kind of each; that best known first."""
+    varying = varying_dims(groups, read)
+    grids = [_grid(group, varying, read) for group in groups]
+    parts = name_parts(files)
+    found: dict[Any, Proposal] = {}
+    for source in sorted([*_attributes(groups), *_names(parts, groups)], key=lambda s: s.rank):
+        pairs = set(zip(source.values, grids, strict=True))
+        n_kinds = len(set(source.values))
+        if len(set(grids)) < 2 or len(pairs) > n_kinds or n_kinds == len(files):
+            continue
+        options: dict[str, Any] = {"group_by": source.attribute}
+        if source.field is not None and parts is not None:
+            if source.field.is_time:
+                continue
+            options = {"group_by": source.dim, "pattern": parts.pattern([source.field])}
+        reason = f"kinds of files have grids of their own, {source.reason}"
+        found.setdefault(_partition([source.values]), Proposal(options, reason))
+    return list(found.values())
+
+
+def _grid(group: VirtualGroup, varying: Sequence[str], read: Read) -> Any:
+    """The dimensions of a file, but for those along which files go on, and their coordinates."""
+    arrays = group.all_arrays()
+    sizes = {
+        (path.rpartition("/")[0], dim, extent)
+        for path, array in arrays.items()
+        for dim, extent in zip(array.dims, array.shape, strict=True)
+        if dim not in varying
+    }
+    labels = {
+        (path, read(array).tobytes())
+        for path, array in arrays.items()
+        if array.dims == (path.rpartition("/")[2],) and array.dims[0] not in varying
+    }
+    return frozenset(sizes), frozenset(labels)
 
 
 def _unlabelled(groups: Sequence[VirtualGroup]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from gridref.combine import Combination, CombineOptions, MosaicOptions, merged_reports
@@ -11,7 +11,6 @@ from gridref.combine.options import Read
 from gridref.combine.report import DriftReport
 from gridref.errors import InvalidRequestError, Place
 from gridref.model.array import VirtualGroup
-from gridref.workflows.choosing import laid_out_by_itself
 from gridref.workflows.frequencies import frequency
 from gridref.workflows.labels import LabelPattern
 from gridref.workflows.layout import Layout
@@ -27,8 +26,11 @@ def laid_out_in_groups(
     read: Read,
     rules: CombineOptions,
     mosaic_options: MosaicOptions,
+    by_itself: Callable[[Scanned], Combination],
 ) -> Combination:
     """Combine files of each kind, as `layout` says by ``group_by`` and ``split``, into a group.
+
+    `by_itself` combines several files of a kind, where `layout` says nothing else.
 
     Raises
     ------
@@ -42,7 +44,7 @@ def laid_out_in_groups(
     done = {}
     for name, files in sorted(kinds.items()):
         if len(files) > 1 and not inner.is_asked_for:
-            _, done[name] = laid_out_by_itself(files, read, rules, take_first=layout.yes)
+            done[name] = by_itself(files)
         else:
             done[name] = inner.laid_out(files, read, rules, mosaic_options)
     return _tree(done)

@@ -30,6 +30,17 @@ _FORMATS: Mapping[int, Sequence[tuple[str, ...]]] = {
 _NAMES = {"m": "member", "mem": "member", "ens": "member", "r": "member"}
 """What letters before a number stand for."""
 
+_WORDS = {"ens": "member", "lev": "level"}
+_WORDS |= {w: w for w in ("member", "realization", "sweep", "level", "step", "orbit", "run")}
+"""Words that name the number behind them, as in ``sweep_0``."""
+
+_BAND = re.compile(
+    r"(?:SR_|ST_)?B\d{1,2}A?|VV|VH|HH|HV|TCI|SCL|AOT|WVP|QA_PIXEL|nir|red|green|blue|swir\d{2}"
+    r"|rededge\d",
+    re.IGNORECASE,
+)
+"""Names of bands and layers as Sentinel, Landsat and their catalogs write them."""
+
 _YEARS = range(1850, 2151)
 _CUT_DATE = re.compile(r"(?<!\d)\d{4}([_.])(?:0[1-9]|1[0-2])(?:\1(?:[0-2]\d|3[01]))?(?!\d)")
 """A date whose separators are those between parts."""
@@ -98,6 +109,16 @@ class NameParts:
                 written.append(part)
         return "".join(written)
 
+    def bands(self, name: str) -> NameField | None:
+        """The part that names a band, as a field; None where none does, or several do."""
+        found = {}
+        for field in self.fields:
+            number, before, behind = field.part
+            texts = tuple(before + value + behind for value in field.values)
+            if all(map(_BAND.fullmatch, texts)):
+                found[number] = NameField(name, "", texts, (number, "", ""))
+        return next(iter(found.values())) if len(found) == 1 else None
+
 
 def name_parts(files: Sequence[str]) -> NameParts | None:
     """The parts of the names of files; None where they are not cut alike."""
@@ -111,7 +132,9 @@ def name_parts(files: Sequence[str]) -> NameParts | None:
     for number in range(0, len(cut[0]), 2):
         column = tuple(parts[number] for parts in cut)
         if len(set(column)) > 1:
-            fields += _fields(number, column, len(fields))
+            before = {parts[number - 2].lower() for parts in cut} if number else set()
+            named = _WORDS.get(before.pop()) if len(before) == 1 else None
+            fields += _fields(number, column, named or f"part{len(fields) + 1}")
     return NameParts(tuple(cut[0]), tuple(fields))
 
 
@@ -121,8 +144,11 @@ def _cut(text: str) -> list[str]:
     return [part.translate(_BACK) for part in re.split(r"([_./]+)", kept)]
 
 
-def _fields(number: int, column: tuple[str, ...], n_before: int) -> list[NameField]:
-    """What a part that differs can be: a date in one way or several, a number, or a word."""
+def _fields(number: int, column: tuple[str, ...], unnamed: str) -> list[NameField]:
+    """What a part that differs can be: a date in one way or several, a number, or a word.
+
+    `unnamed` is what it is called where its own letters say nothing.
+    """
     start, end = _common_start(column), _common_start([text[::-1] for text in column])[::-1]
     tail = end[len(end.rstrip(string.ascii_letters)) :]
     for head in dict.fromkeys(["", re.sub(r"[\d-]+$", "", start)]):
@@ -135,10 +161,10 @@ def _fields(number: int, column: tuple[str, ...], n_before: int) -> list[NameFie
     behind = behind if all(len(before) + len(behind) < len(text) for text in column) else ""
     inner = tuple(text[len(before) : len(text) - len(behind)] for text in column)
     letters = re.sub(r"[^A-Za-z]", "", before).lower()
-    name = _NAMES.get(letters, letters if len(letters) > 1 else f"part{n_before + 1}")
+    name = _NAMES.get(letters, letters if len(letters) > 1 else unnamed)
     if all(map(str.isdecimal, inner)):
         return [NameField(name, "d", inner, (number, before, behind))]
-    return [NameField(f"part{n_before + 1}", "", column, (number, "", ""))]
+    return [NameField(unnamed, "", column, (number, "", ""))]
 
 
 def _common_start(texts: Sequence[str]) -> str:
