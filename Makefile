@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: assets attack package site help env demo test lint types check clients interchange doors fuzz fuzz-hdf5 kill mutate soak bench constraints clean
+.PHONY: assets attack package site help env demo test lint types check clients interchange doors fuzz fuzz-hdf5 kill mutate soak viewers bench constraints clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ interchange: env ## write the table of docs/interchange.md: what other tools kee
 
 clients: env ## write docs/clients.md: which Zarr client reads what (needs Node and npm)
 	$(BIN)/python -m tests.conformance.client_table
+
+viewers: env ## viewers of others (OpenLayers, neuroglancer, ome-zarr.js) show what is served; installs them (needs Node, npm and Chromium)
+	GRIDREF_VIEWERS=1 $(BIN)/python -m pytest tests/browser/test_viewers_of_others.py $(ARGS)
 
 doors: env ## write docs/doors.md: every array through every way in (needs the shared data)
 	$(BIN)/python -m tests.conformance.door_table

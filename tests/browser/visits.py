@@ -66,7 +66,8 @@ def chromium() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        options = ["--no-sandbox", "--enable-unsafe-swiftshader"]  # WebGL without a graphics card
+        browser = playwright.chromium.launch(executable_path=program, args=options)
         try:
             yield browser
         finally:

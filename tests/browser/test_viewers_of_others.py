@@ -1,0 +1,152 @@
+"""Viewers of others, from their packages, in pages of another origin: they show what files hold."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import functools
+import http.server
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import imagecodecs
+import numpy as np
+import pytest
+import tifffile
+
+import gridref
+from gridref.adapters.http import create_app
+from tests.browser.visits import WEB, Visit, npm_package
+from tests.uvicorn_server import running
+
+HERE = Path(__file__).parent / "viewers"
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The origin of pages that have the viewers of others."""
+    for viewer in ("ol", "ome-zarr.js"):
+        install(viewer, "npm", "install", "--no-package-lock", "--no-audit", "--no-fund")
+    npm_package("esbuild")
+    folder = tmp_path_factory.mktemp("others")
+    (folder / "index.html").write_text("<!doctype html><link rel=icon href=data:,>"
+                                       "<script src=page.js></script>")  # fmt: skip
+    bundle = [WEB / "node_modules/.bin/esbuild", "page.js", "--bundle", "--log-level=error"]
+    subprocess.run([*bundle, f"--outfile={folder}/page.js"], cwd=HERE, check=True)
+    handler = functools.partial(Quiet, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """A server of files that says nothing."""
+
+    def log_message(self, *_: Any) -> None:
+        """Not here."""
+
+
+def install(folder: str, *command: str | Path) -> None:
+    """Install a viewer, unless it is there: for a minute or so, so only where that is asked for."""
+    if (HERE / "node_modules" / folder).is_dir():
+        return
+    if not os.environ.get("GRIDREF_VIEWERS"):
+        pytest.skip("the viewers of others are not installed: make viewers")
+    subprocess.run(command, cwd=HERE, check=True, timeout=600)
+
+
+def test_openlayers_reads_the_values(
+    others: str, visit: Visit, cube: Path, sample_data: Path
+) -> None:
+    visit.page.goto(others)
+    with running(create_app([cube], access_log=False, allow_origin=[others])) as url:
+        where = [f"{url}/cube/portable", "tas", {"time": 40}]
+        tile = visit.page.evaluate("(where) => window.tileOf(...where)", where)
+    shown = np.array(tile["data"]).reshape(-1, tile["width"], 2)
+    with h5py.File(sample_data / "daily_2023-02.nc") as file:
+        expected = file["tas"][40 - 31][::-1]  # the north is up
+    rows, columns = expected.shape
+    np.testing.assert_array_equal(shown[:rows, :columns, 0], expected)
+    assert (shown[:rows, :columns, 1] == 1).all()
+
+
+def test_ome_zarr_js_draws_the_image(others: str, visit: Visit, tmp_path: Path) -> None:
+    image = np.random.default_rng(5).integers(0, 256, (40, 60), np.uint8)
+    tifffile.imwrite(tmp_path / "a.ome.tif", image, metadata={"axes": "YX"}, tile=(16, 16))
+    visit.page.goto(others)
+    app = create_app({"m": gridref.scan(tmp_path / "a.ome.tif")}, allow_origin=[others])
+    with running(app) as url:
+        drawn = visit.page.evaluate("(url) => window.imageOf(url)", f"{url}/m/portable")
+    assert all("404" in problem for problem in visit.problems)  # it looks for Zarr v2 first
+    visit.problems.clear()
+    shown = imagecodecs.png_decode(base64.b64decode(drawn.partition(",")[2]))
+    np.testing.assert_array_equal(shown[..., :3], np.repeat(image[..., np.newaxis], 3, axis=2))
+
+
+NEUROGLANCER = """
+import sys, neuroglancer
+neuroglancer.set_server_bind_address("127.0.0.1", 0)
+viewer = neuroglancer.Viewer(token="token")
+with viewer.txn() as state:
+    state.layers["shown"] = neuroglancer.ImageLayer(source=sys.stdin.readline().strip())
+    state.layout = "xy"
+print(viewer.get_viewer_url(), flush=True)
+sys.stdin.read()
+"""
+VALUE = """(at) => {
+    const [shown] = window.viewer?.layerManager.managedLayers ?? [];
+    const value = shown?.layer?.getValueAt?.(Float32Array.from(at, (i) => i + 0.5), {});
+    return value === undefined || value === null ? null : String(value);
+}"""
+
+
+def test_neuroglancer_shows_the_values(visit: Visit, cube: Path, sample_data: Path) -> None:
+    app = create_app([cube], access_log=False, allow_origin=["*"])
+    with running(app) as url, neuroglancer(f"zarr3://{url}/cube/portable/tas/") as address:
+        visit.page.goto(address)
+        give_up = time.monotonic() + 30
+        while (shown := visit.page.evaluate(VALUE, [1, 13, 17])) is None:
+            assert time.monotonic() < give_up, "nothing was drawn"
+            visit.page.wait_for_timeout(100)
+        other = visit.page.evaluate(VALUE, [0, 3, 5])
+        visit.page.goto("about:blank")
+    with h5py.File(sample_data / "daily_2023-01.nc") as file:
+        assert [float(shown), float(other)] == [file["tas"][1, 13, 17], file["tas"][0, 3, 5]]
+    visit.problems.clear()  # it has no icon
+
+
+@contextlib.contextmanager
+def neuroglancer(source: str) -> Iterator[str]:
+    """The address of neuroglancer's own server, which shows a source."""
+    folder = HERE / "node_modules" / "neuroglancer-python"
+    pip = [sys.executable, "-m", "pip", "install", "--no-deps", "--target", folder]
+    install(folder.name, *pip, "neuroglancer==2.41.2")
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    command = [sys.executable, "-c", NEUROGLANCER]
+    with subprocess.Popen(command, env=environment, **pipes) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(f"{source}\n")
+        process.stdin.flush()
+        yield process.stdout.readline().strip()
+        process.stdin.close()
+
+
+def test_no_viewer_reads_a_server_that_does_not_name_it(
+    others: str, browser: Any, served: str
+) -> None:
+    visit = Visit(browser)
+    visit.page.goto(others)
+    read = "(url) => fetch(url).then(() => 'read', () => 'refused')"
+    told = visit.page.evaluate(read, f"{served}/cube/portable/zarr.json")
+    visit.close()
+    assert told == "refused"
