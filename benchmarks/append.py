@@ -1,21 +1,34 @@
-"""What appending costs: ``python -m benchmarks.append [n_commits [n_arrays [n_files]]]``.
+"""What appending costs: ``python -m benchmarks.append [n_commits [n_arrays [n_late]]]``.
 
-A catalog of `n_files` files and `n_arrays` arrays, to which files are added one by one. Said are
-times of the commits, requests, bytes written by a commit, and memory.
+A catalog of one file and `n_arrays` arrays, to which `n_commits` files are added one by one: on a
+local disk, and `n_late` of them in a bucket of an S3 server that answers 25 ms late, where the
+files lie too. Each runs in a process of its own. Said are times and processor times of the commits,
+parts, requests, and the greatest memory.
 """
 
 from __future__ import annotations
 
+import json
+import multiprocessing
 import resource
+import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
 
+import boto3
 import h5py
 import numpy as np
 
 import gridref
+
+LATE_SECONDS = 0.025
 
 
 def write_file(path: Path, number: int, n_arrays: int) -> Path:
@@ -29,27 +42,78 @@ def write_file(path: Path, number: int, n_arrays: int) -> Path:
     return path
 
 
-def main(n_commits: int = 100, n_arrays: int = 150) -> None:
+def commits(catalog: str, files: list[str], options: Any, server: str | None) -> None:
+    """Append files one by one, and tell what it cost."""
+    gridref.build(files[:1], catalog, "time", storage_options=options)
+    opened = gridref.open_catalog(catalog, storage_options=options)
+    opened = opened.append(files[1])  # which loads modules
+    requests_since(server)
+    wall, busy = [], []
+    for file in files[2:]:
+        began, began_cpu = time.perf_counter(), time.process_time()
+        opened = opened.append(file)
+        wall.append(time.perf_counter() - began)
+        busy.append(time.process_time() - began_cpu)
+    requests = requests_since(server)
+    n = min(100, len(wall) // 2)
+    for which, some in (("first", slice(n)), ("last", slice(-n, None)), ("all", slice(None))):
+        taken = np.percentile(wall[some], [50, 99])
+        cpu = np.percentile(busy[some], [50, 99])
+        print(
+            f"{which:5} {len(wall[some]):4} commits: p50 {taken[0]:.3f} s, p99 {taken[1]:.3f} s;"
+            f" of the processor p50 {cpu[0]:.3f} s, p99 {cpu[1]:.3f} s"
+        )
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"{len(opened.parts)} parts, at most {memory:.0f} MB of memory")
+    for kind, count in sorted(requests.items()):
+        print(f"{count / len(wall):.2f} requests a commit: {kind}")
+
+
+def requests_since(server: str | None) -> Counter[str]:
+    """Requests since this was last asked."""
+    if server is None:
+        return Counter()
+    with urlopen(f"{server}/count") as answer:
+        return Counter(json.load(answer))
+
+
+@contextmanager
+def late_bucket(files: list[Path]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """A late S3 server that has files in ``s3://archive/data``: its URL, and options."""
+    command = [sys.executable, "-m", "benchmarks._slow_s3", str(LATE_SECONDS)]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout is not None
+        url = f"http://127.0.0.1:{server.stdout.readline().strip()}"
+        client = {"endpoint_url": url, "region_name": "us-east-1"}
+        options = {"s3": {"key": "test", "secret": "test", "client_kwargs": client}}
+        keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
+        bucket = boto3.resource("s3", **keys, **client).create_bucket(Bucket="archive")
+        for file in files:
+            bucket.upload_file(str(file), f"data/{file.name}")
+        yield url, options
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def in_own_process(*arguments: Any) -> None:
+    process = multiprocessing.get_context("spawn").Process(target=commits, args=arguments)
+    process.start()
+    process.join()
+
+
+def main(n_commits: int = 1000, n_arrays: int = 150, n_late: int = 200) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        catalog = folder / "cube.gridref"
-        gridref.build([write_file(folder / "0.h5", 0, n_arrays)], catalog, "time")
-        opened = gridref.open_catalog(catalog)
-        seconds = []
-        for number in range(1, n_commits + 1):
-            path = write_file(folder / f"{number}.h5", number, n_arrays)
-            before = sum(file.stat().st_size for file in catalog.iterdir())
-            began = time.perf_counter()
-            opened = opened.append(path)
-            seconds.append(time.perf_counter() - began)
-            written = sum(file.stat().st_size for file in catalog.iterdir()) - before
-            if number % max(1, n_commits // 10) == 0:
-                last = seconds[-max(1, n_commits // 10) :]
-                memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-                print(
-                    f"{number:6} commits: p50 {np.median(last):.3f} s, {len(opened.parts)} parts,"
-                    f" {written} bytes more, {memory:.0f} MB"
-                )
+        files = [write_file(folder / f"{i:05}.h5", i, n_arrays) for i in range(n_commits + 2)]
+        print(f"local, {n_arrays} arrays", flush=True)
+        in_own_process(str(folder / "cube.gridref"), [*map(str, files)], None, None)
+        late = files[: n_late + 2]
+        with late_bucket(late) as (server, options):
+            print(f"S3, {LATE_SECONDS * 1e3:.0f} ms late, {n_arrays} arrays", flush=True)
+            there = [f"s3://archive/data/{file.name}" for file in late]
+            in_own_process("s3://archive/cube.gridref", there, options, server)
 
 
 if __name__ == "__main__":

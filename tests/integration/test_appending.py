@@ -7,12 +7,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 import xarray as xr
 
 import gridref
-from gridref.errors import CombineError, InvalidRequestError, SourceChangedError
+from gridref.errors import (
+    CombineError,
+    InvalidRequestError,
+    SourceChangedError,
+    SourceUnavailableError,
+)
 
 
 def month(folder: Path, number: int, **changes: Any) -> Path:
@@ -97,6 +103,69 @@ def test_one_after_the_other_is_the_same_as_all_at_once(months: list[Path], tmp_
     assert catalog.info.digest == whole.info.digest
     assert_shows(tmp_path / "cube", months)
     assert catalog.chunks("tas").drop(["source"]).equals(whole.chunks("tas").drop(["source"]))
+
+
+def test_one_by_one_in_any_order_is_the_same(months: list[Path], tmp_path: Path) -> None:
+    """Before, after and between, with and without knowing the labels at the ends."""
+    whole = built(months, tmp_path / "whole")
+    catalog = built(months[4:7], tmp_path / "cube")
+    for number in (7, 3, 8, 1, 2, 9, 0, 11, 10):
+        catalog = gridref.open_catalog(tmp_path / "cube").append(months[number])
+    assert catalog.info.digest == whole.info.digest
+    catalog = catalog.remove(months[11]).append(months[11]).replace_file(months[0])
+    assert catalog.info.digest == whole.info.digest
+    assert_shows(tmp_path / "cube", months)
+
+
+def steps(folder: Path, labels: list[float], **attrs: Any) -> Path:
+    """A file whose coordinate has some labels, and nothing else that is shared."""
+    path = folder / f"{len(list(folder.iterdir())):03}.h5"
+    with h5py.File(path, "w", libver="latest") as file:
+        file["time"] = np.array(labels)
+        file["time"].attrs.update(attrs)
+        file["time"].make_scale("time")
+        file["v"] = np.array(labels) * 10
+        file["v"].dims[0].attach_scale(file["time"])
+    return path
+
+
+def days(catalog: gridref.CatalogGroup) -> list[str]:
+    times = xr.open_dataset(catalog, engine="gridref")["time"].values
+    return [str(time)[8:10] for time in times]
+
+
+@pytest.mark.parametrize("falls", [False, True])
+def test_files_that_are_there_are_not_read(tmp_path: Path, falls: bool) -> None:
+    since = {"units": "days since 2000-01-01"}
+    sign = -1 if falls else 1
+    (old := tmp_path / "old").mkdir()
+    (new := tmp_path / "new").mkdir()
+    files = [steps(old, [10.0 + sign * n], **since) for n in range(4)]
+    catalog = built(files, tmp_path / "cube").append(steps(new, [10.0 + sign * 4], **since))
+    old.rename(tmp_path / "tape")
+    for n in (5, 6, -1, 7, -2):
+        catalog = gridref.open_catalog(tmp_path / "cube").append(
+            steps(new, [10.0 + sign * n], **since)
+        )
+    with pytest.raises(SourceUnavailableError):  # it may go between them: all are looked at
+        catalog.append(steps(new, [11.5], **since))
+    (tmp_path / "tape").rename(old)
+    expected = [10.0 + sign * n for n in range(-2, 8)]
+    assert catalog["time"][...].tolist() == expected
+    assert catalog["v"][...].tolist() == [10 * label for label in expected]
+
+
+def test_labels_that_are_stored_otherwise_are_looked_at(tmp_path: Path) -> None:
+    (folder := tmp_path / "files").mkdir()
+    files = [steps(folder, [float(n)], units="days since 2000-01-01") for n in range(4)]
+    catalog = built(files, tmp_path / "cube")
+    for first, units in ((4, "days since 2000-01-01"), (0, "days since 2000-01-06"),
+                         (6, "days since 2000-01-01"), (-1, "days since 2000-01-01")):  # fmt: skip
+        catalog = catalog.append(steps(folder, [float(first)], units=units))
+    assert days(catalog) == ["31", "01", "02", "03", "04", "05", "06", "07"]
+    grown = catalog.append(steps(folder, [8.0, 7.0], units="days since 2000-01-01"))
+    assert days(grown)[-2:] == ["09", "08"]  # as they come in the file
+    assert days(grown.append(steps(folder, [9.0], units="days since 2000-01-01")))[-1] == "10"
 
 
 def test_what_is_there_is_not_scanned_again(

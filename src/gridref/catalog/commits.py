@@ -300,7 +300,7 @@ def _following(base: Base, change: Change, part: WrittenPart | None, name: str) 
         shared=shared,
         parts=parts,
         prefixes=part.prefixes if part else before.prefixes,
-        **change.changes,
+        **{"ends": before.ends if change.is_alike else {}, **change.changes},
     )
     return _without_unused(following)
 

@@ -14,8 +14,12 @@ from gridref.catalog.kept_report import checked_drifts
 from gridref.catalog.pending import Pending, checked_pending
 from gridref.model.manifest import IDENTITIES, Identity
 
-__all__ = ["Commit", "Pruned", "Snapshot", "SourceUrls", "digest_of", "dumped"]
+__all__ = ["ENDS", "Commit", "LabelEnds", "Pruned", "Snapshot", "SourceUrls", "digest_of", "dumped"]
 
+type LabelEnds = Mapping[str, tuple[float, ...]]
+"""By index coordinate labels as they are stored, at `ENDS`."""
+ENDS = [0, 1, -2, -1]
+"""The elements of which labels are kept."""
 type SourceUrls = Literal["absolute", "relative"]
 
 
@@ -86,6 +90,8 @@ class Snapshot:
         What differed between the files, as `CatalogReport` shows it.
     pending
         Elements by dimension that were declared ahead, and that no file has held yet.
+    ends
+        The first two and the last two labels of index coordinates that rise, or fall, all along.
     """
 
     id: str
@@ -100,6 +106,7 @@ class Snapshot:
     identity: Identity = "strict"
     drifts: tuple[Mapping[str, Any], ...] = ()
     pending: Pending = field(default_factory=dict)
+    ends: LabelEnds = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.identity not in IDENTITIES:
@@ -145,6 +152,7 @@ class Snapshot:
             "recipe": self.recipe,
             "drifts": list(self.drifts),
             **({"pending": dict(self.pending)} if self.pending else {}),
+            **({"ends": {dim: list(each) for dim, each in self.ends.items()}} if self.ends else {}),
             "extra": self.extra,
             "parts": [part.to_json() for part in self.parts],
             **self.shared.to_json(),
@@ -167,10 +175,19 @@ class Snapshot:
             document["identity"],
             checked_drifts(document.get("drifts", ())),
             checked_pending(document.get("pending", {})),
+            _checked_ends(document.get("ends", {})),
         )
         # Stated, as it is part of what the file's checksum covers, and dear to make.
         vars(snapshot)["digest"] = str(document["digest"])
         return snapshot
+
+
+def _checked_ends(document: Any) -> LabelEnds:
+    ends = {str(dim): tuple(labels) for dim, labels in document.items()}
+    for labels in ends.values():
+        if len(labels) != len(ENDS) or any(type(each) not in (int, float) for each in labels):
+            raise ValueError(f"labels at the ends of an index coordinate are {labels!r}")
+    return ends
 
 
 @dataclass(frozen=True)

@@ -286,7 +286,8 @@ class RemoteFolder:
         """A new file to write."""
 
         def create() -> WritableFile:
-            self._filesystem.makedirs(self._path, exist_ok=True)
+            if not self._conditional:  # S3 has no folders, and would be asked for the bucket
+                self._filesystem.makedirs(self._path, exist_ok=True)
             file: WritableFile = self._filesystem.open(self._key(name), "wb")
             return file
 

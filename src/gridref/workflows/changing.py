@@ -69,14 +69,14 @@ def changed(
     ordered = sorted(files, key=lambda file: (files[file] is None, elements[file]))
     new = with_dim([(f, group) for f in ordered if (group := files[f])], dim, job, read)
     without = [elements[file] for file in ordered]
-    inputs, in_order = arranged(base.group, new, dim, "label", read, without)
-    if not inputs:
+    laid = arranged(base.group, new, dim, "label", read, base.root.snapshot.ends, without)
+    if not laid.inputs:
         raise InvalidRequestError("nothing would be left of the catalog")
     shown: VirtualGroup = base.group
     if constants:
         stays = spare()
         shown = _with_constants(shown, constants, [*([stays] if stays else []), *new])
-    return combined(base, shown, inputs, dim, job, read, in_order=in_order)
+    return combined(base, shown, laid, dim, job, read)
 
 
 def _uses(

@@ -14,6 +14,7 @@ from gridref.catalog.commits import Base
 from gridref.catalog.growth import BEFORE, NEW, GrownArray, grown, written
 from gridref.catalog.pending import Pending
 from gridref.catalog.reuse import reused
+from gridref.catalog.snapshot import LabelEnds
 from gridref.catalog.standing import (
     Span,
     WholeNeededError,
@@ -31,7 +32,7 @@ from gridref.workflows.building import Job, with_drifts
 from gridref.workflows.declaring import claimed, declared_groups, pending_after
 from gridref.workflows.inventory import with_inventory
 from gridref.workflows.layout import in_one_chunk
-from gridref.workflows.places import At, arranged
+from gridref.workflows.places import Arrangement, At, arranged
 
 __all__ = ["Grown", "added", "combined", "declared", "with_dim"]
 
@@ -51,11 +52,14 @@ class Grown:
         Every array.
     pending
         Elements that were declared, and that no file holds.
+    ends
+        What is known of the labels.
     """
 
     group: VirtualGroup
     arrays: Mapping[str, GrownArray]
     pending: Pending = field(default_factory=dict)
+    ends: LabelEnds = field(default_factory=dict)
 
 
 def added(
@@ -97,10 +101,23 @@ def added(
         named = job.layout.tiles if job.layout.mosaic else job.layout.labelled
         labelled = list(named(new))
         return combined_whole(base, before, labelled, job, read)
+    read = _reading_once(read)
     groups = with_dim(new, dim, job, read)
     without = claimed(base.group, groups, dim, base.root.snapshot.pending.get(dim, ()), read)
-    inputs, in_order = arranged(base.group, groups, dim, at, read, without)
-    return combined(base, base.group, inputs, dim, job, read, in_order=in_order)
+    laid = arranged(base.group, groups, dim, at, read, base.root.snapshot.ends, without)
+    return combined(base, base.group, laid, dim, job, read)
+
+
+def _reading_once(read: Read) -> Read:
+    """Labels of files are looked at for their places, and by the rules."""
+    known: dict[int, tuple[VirtualArray, NDArray[Any]]] = {}
+
+    def values(array: VirtualArray) -> NDArray[Any]:
+        if id(array) not in known:
+            known[id(array)] = array, read(array)
+        return known[id(array)][1]
+
+    return values
 
 
 def _cube(base: Base, new: Sequence[tuple[str, VirtualGroup]], job: Job, read: Read) -> Grown:
@@ -129,19 +146,18 @@ def declared(base: Base, dim: str, labels: ArrayLike, job: Job, read: Read) -> G
     groups = declared_groups(base.group, dim, labels, read)
     if not groups:
         return None
-    inputs, in_order = arranged(base.group, groups, dim, "label", read)
-    return combined(base, base.group, inputs, dim, job, read, in_order=in_order, declared=groups)
+    laid = arranged(base.group, groups, dim, "label", read, base.root.snapshot.ends)
+    return combined(base, base.group, laid, dim, job, read, declared=groups)
 
 
 def combined(
     base: Base,
     shown: VirtualGroup,
-    inputs: Sequence[Span | VirtualGroup],
+    laid: Arrangement,
     dim: str,
     job: Job,
     read: Read,
     *,
-    in_order: bool,
     declared: Sequence[VirtualGroup] = (),
 ) -> Grown:
     """Combine spans of a catalog and files, seeing as little of the catalog as the rules allow.
@@ -150,12 +166,15 @@ def combined(
     ----------
     shown
         What it holds; arrays without the dimension may be others.
+    laid
+        The spans and the files, in order.
     dim, job, read
         As for `added`.
     declared
         Those of the inputs that only declare labels.
     """
     waiting = base.root.snapshot.pending
+    inputs, in_order = laid.inputs, laid.in_order
     if not in_order and (declared or dim in waiting):
         raise InvalidRequestError(
             f"labels of {dim!r} do not follow each other between those that are there, while some"
@@ -169,7 +188,8 @@ def combined(
     try:
         if base.root.format_version == 1 or not in_order:
             raise WholeNeededError("rows without an index, or labels that overlap")
-        return replace(_standing_in(base, shown, inputs, dim, job, read), pending=pending)
+        done = _standing_in(base, shown, inputs, dim, job, read)
+        return replace(done, pending=pending, ends=laid.ends)
     except WholeNeededError:
         said = _of_catalog(base)
         ordered = [

@@ -298,7 +298,7 @@ def _change(
 ) -> Change:
     """The commit of what a catalog becomes; it keeps the drift of its files, new ones included."""
     drifts = merged_drifts(base.root.snapshot.drifts, grown.group.report.drifts)
-    own = {**changes, "drifts": drifts, "pending": grown.pending}
+    own = {**changes, "drifts": drifts, "pending": grown.pending, "ends": grown.ends}
     return Change(operation, message, grown.group, grown.arrays, own)
 
 

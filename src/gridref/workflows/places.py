@@ -5,12 +5,13 @@ from __future__ import annotations
 import operator
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gridref.catalog.snapshot import ENDS, LabelEnds
 from gridref.catalog.standing import Span
 from gridref.combine.options import Read
 from gridref.errors import InvalidRequestError
@@ -46,14 +47,34 @@ class _Place:
     in_order: bool = True
 
 
+@dataclass(frozen=True, eq=False)
+class Arrangement:
+    """Inputs of combining in order.
+
+    Attributes
+    ----------
+    inputs
+        Spans of the catalog, and new groups between them.
+    in_order
+        Whether all labels are in order: else rules have to see all of them.
+    ends
+        Labels at the ends of what is combined of them, as a snapshot keeps them.
+    """
+
+    inputs: list[Input]
+    in_order: bool
+    ends: LabelEnds
+
+
 def arranged(
     base: VirtualGroup,
     groups: Sequence[VirtualGroup],
     dim: str,
     at: At,
     read: Read,
+    ends: LabelEnds,
     without: Sequence[tuple[int, int]] = (),
-) -> tuple[list[Input], bool]:
+) -> Arrangement:
     """The inputs of combining in order: spans of the catalog, and new groups between them.
 
     Parameters
@@ -66,16 +87,18 @@ def arranged(
         the rule for overlaps. ``"start"`` and ``"end"`` put all, as they come, before or after.
     read
         Reads all values of an array.
+    ends
+        What is known of the labels of the catalog: those of files that go before or after all of
+        them are compared with these, and no others are read.
     without
         Elements of the catalog that are left out, half-open. Where there are any, groups without
         labels take their places, in order.
-
-    Returns
-    -------
-    tuple
-        The inputs, and whether all labels are in order: else rules have to see all of them.
     """
     check_choice("at", at, ("label", "start", "end"))
+    if dim in ends and not without:
+        found = _arranged_at_ends(base, groups, dim, at, read, ends[dim])
+        if found is not None:
+            return found
     arrays = base.all_arrays()
     gone = [np.arange(start, stop) for start, stop in without]
     left = np.delete(np.arange(_extent(base, dim)), np.concatenate([*gone, np.zeros(0, np.int64)]))
@@ -87,19 +110,96 @@ def arranged(
     theirs = None
     if dim in known:
         theirs = decoded_values(dim, known[dim][left], base.arrays[dim])
-    ends = [0 if at == "start" else left.size] * len(groups)
+    cuts = [0 if at == "start" else left.size] * len(groups)
     for i, (start, _) in enumerate(without[: len(groups)]):
-        ends[i] = int(np.searchsorted(left, start))
+        cuts[i] = int(np.searchsorted(left, start))
     places = [
-        _place(theirs, group, dim, at, read, end) for group, end in zip(groups, ends, strict=True)
+        _place(theirs, group, dim, at, read, end) for group, end in zip(groups, cuts, strict=True)
     ]
+    inputs = _interleaved(left, _by_cut(groups, places), known)
+    labels = [known[dim][each.start : each.stop] for each in inputs if isinstance(each, Span)]
+    only = dim in known and len(known) == 1
+    after = _ends_after(inputs, labels, dim, base.arrays[dim], read) if only else {}
+    return Arrangement(inputs, all(place.in_order for place in places), after)
+
+
+def _arranged_at_ends(
+    base: VirtualGroup,
+    groups: Sequence[VirtualGroup],
+    dim: str,
+    at: At,
+    read: Read,
+    ends: Sequence[float],
+) -> Arrangement | None:
+    """The same where all go before or after what is there, as far as its ends tell; else None."""
+    n, index = _extent(base, dim), base.arrays.get(dim)
+    others = [path for path, array in base.all_arrays().items() if _is_index(path, array, dim)]
+    if index is None or others != [dim] or index.shape != (n,) or n < len(ENDS):
+        return None
+    shown = np.array(ends).astype(index.dtype)
+    theirs = decoded_values(dim, shown, index)
+    there = 0 if at == "start" else len(ENDS)
+    places = [_place(theirs, group, dim, at, read, there) for group in groups]
+    if any(place.cut not in (0, len(ENDS)) or not place.in_order for place in places):
+        return None
+    known = np.zeros(n, index.dtype)
+    known[ENDS] = shown
+    cuts = [replace(place, cut=n if place.cut else 0) for place in places]
+    inputs = _interleaved(np.arange(n), _by_cut(groups, cuts), {dim: known})
+    return Arrangement(inputs, True, _ends_after(inputs, [shown], dim, index, read))
+
+
+def _by_cut(
+    groups: Sequence[VirtualGroup], places: Sequence[_Place]
+) -> dict[int, list[VirtualGroup]]:
+    """New groups by the element of the catalog that they go before, in their order."""
     order = list(range(len(groups)))
     with suppress(TypeError):  # labels of which only some can be compared
         order.sort(key=lambda i: (places[i].cut, places[i].rank))
     new_at: dict[int, list[VirtualGroup]] = {}
     for i in order:
         new_at.setdefault(places[i].cut, []).append(groups[i])
-    return _interleaved(left, new_at, known), all(place.in_order for place in places)
+    return new_at
+
+
+def _ends_after(
+    inputs: Sequence[Input],
+    labels: Sequence[NDArray[Any]],
+    dim: str,
+    index: VirtualArray,
+    read: Read,
+) -> LabelEnds:
+    """The labels at the ends of all inputs, if they are numbers that rise, or fall, all along.
+
+    Parameters
+    ----------
+    labels
+        Those of the spans among the inputs, in their order; of the inner ones some may be left out.
+    index
+        The catalog's index coordinate.
+    """
+    spans, pieces = iter(labels), []
+    for each in inputs:
+        if isinstance(each, Span):
+            pieces.append(next(spans))
+            continue
+        new = each.arrays.get(dim)
+        if new is None or new.dtype != index.dtype or _stored_as(new) != _stored_as(index):
+            return {}
+        pieces.append(read(new))
+    every = np.concatenate([*pieces, np.zeros(0, index.dtype)])
+    if every.dtype.kind not in "iuf" or every.size < len(ENDS) or not np.isfinite(every).all():
+        return {}
+    later, earlier = every[1:], every[:-1]
+    if not ((later > earlier).all() or (later < earlier).all()):
+        return {}
+    return {dim: tuple(every[ENDS].tolist())}
+
+
+def _stored_as(array: VirtualArray) -> list[str]:
+    """What makes labels of its stored values."""
+    names = ("units", "calendar", "scale_factor", "add_offset", "_FillValue", "missing_value")
+    return [str(array.attrs.get(name)) for name in names]
 
 
 def _labels(array: VirtualArray, left: NDArray[np.int64], read: Read) -> NDArray[Any]:
