@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import xarray as xr
 from numpy.typing import NDArray
 
 import gridref
 from gridref.adapters.http import create_app
+from gridref.errors import GridrefError
 from gridref.workflows.opening import reader_for
 from tests.uvicorn_server import running
 
@@ -65,3 +67,8 @@ DOORS: dict[str, Read] = {
 def is_told_by_http(error: BaseException) -> bool:
     """Whether a client was told of an error by status 5xx, and not that a chunk is absent."""
     return 500 <= getattr(error, "status", 0) < 600
+
+
+def told_at_a_door(kind: type[GridrefError]) -> pytest.RaisesExc[BaseException]:
+    """As `pytest.raises`: an error of ours, or what an HTTP client makes of the server's."""
+    return pytest.raises(check=lambda error: isinstance(error, kind) or is_told_by_http(error))
