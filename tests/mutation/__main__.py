@@ -59,7 +59,8 @@ def main() -> int:
     options = arguments()
     os.environ["HYPOTHESIS_PROFILE"] = "mutation"
     chosen = {package: choose(package, options) for package in options.packages}
-    runner = Runner(lambda: [mutant for mutants in chosen.values() for mutant in mutants])
+    every = [mutant for mutants in chosen.values() for mutant in mutants]
+    runner = Runner(lambda: every, options.seconds)
     with tempfile.TemporaryDirectory() as folder:
         quiet = [
             "-q",
@@ -83,6 +84,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--mutants", type=int, default=40, help="of each package")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--least", type=float, default=92, help="percent to be killed of each")
+    parser.add_argument("--seconds", type=float, default=60, help="of tests for each mutant")
     parser.add_argument("--tests", nargs="+", default=TESTS)
     return parser.parse_args()
 

@@ -81,7 +81,8 @@ def mutants_of(path: str, source: str) -> Iterator[Mutant]:
     """All mutants of a module's functions.
 
     Messages are left alone (f-strings and what is raised), and so are annotations, defaults,
-    docstrings, and what asserts what always holds: `assert`, and the `strict` of `zip`.
+    docstrings, and what asserts what always holds: `assert`, and the `strict` of `zip`; also what
+    nobody can tell: a ``copy=False``, and which negative number ``reshape`` gets.
 
     Parameters
     ----------
@@ -214,12 +215,22 @@ def _expressions(node: ast.AST) -> Iterator[ast.expr | ast.Slice]:
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.stmt | ast.JoinedStr | ast.excepthandler | ast.match_case):
                 continue
-            if isinstance(child, ast.keyword) and child.arg == "strict":
+            if isinstance(child, ast.keyword) and ast.unparse(child) in _UNSEEN:
                 continue
             if isinstance(child, ast.expr):
                 yield child
-            if isinstance(child, ast.AST):
+            if isinstance(child, ast.AST) and not _is_unknown_length(child, node):
                 yield from _expressions(child)
+
+
+_UNSEEN = ("strict=True", "strict=False", "copy=False")
+"""Arguments that assert what always holds, or only save time."""
+
+
+def _is_unknown_length(node: ast.AST, parent: ast.AST) -> bool:
+    """Whether it is the -1 of ``reshape(-1)``: numpy takes any negative number for it."""
+    is_reshape = isinstance(parent, ast.Call) and ast.unparse(parent.func).endswith("reshape")
+    return is_reshape and isinstance(node, ast.UnaryOp) and ast.unparse(node) == "-1"
 
 
 def _of_expression(node: ast.expr) -> Iterator[Change]:

@@ -2,9 +2,9 @@
 
 The tests are collected once. A first fork runs them unchanged, to see which of them reaches which
 line. Then, for each mutant, a fork puts the changed code into the living functions and runs the
-tests that reach the changed line, the quickest first, until one fails or a minute of them has
-passed. Nothing is imported or collected again, and as the tests run in forks only, each begins with
-empty caches.
+tests that reach the changed line, the quickest first, until one fails, or as many seconds of them
+have passed as a mutant is given. Nothing is imported or collected again, and as the tests run in
+forks only, each begins with empty caches.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ __all__ = ["SOURCE", "Outcome", "Runner", "source_of"]
 SOURCE = Path(gridref.__file__).parent
 _LEAST_SECONDS = 30
 _TIMES_AS_LONG = 10
-_MOST_SECONDS = 60
 _TOOL = 4  # of sys.monitoring: one that no known tool takes
 
 
@@ -82,10 +81,13 @@ class Runner:
     ----------
     choose
         Gives the mutants.
+    most_seconds
+        Tests that would begin later on a mutant, by their times without one, are left out.
     """
 
-    def __init__(self, choose: Callable[[], Iterable[Mutant]]) -> None:
+    def __init__(self, choose: Callable[[], Iterable[Mutant]], most_seconds: float = 60) -> None:
         self.choose = choose
+        self.most_seconds = most_seconds
         self.outcomes: list[Outcome] = []
         self.failed = False
 
@@ -100,7 +102,7 @@ class Runner:
         items = [item for item in session.items if item.nodeid in reached]
         say(f"{len(items)} tests in {sum(each.seconds for each in reached.values()):.0f} s")
         for mutant in self.choose():
-            outcome = _outcome(mutant, items, reached)
+            outcome = _outcome(mutant, items, reached, self.most_seconds)
             if outcome is not None:
                 self.outcomes.append(outcome)
                 say(_line(outcome))
@@ -187,7 +189,7 @@ def _passes(item: pytest.Item, following: pytest.Item | None) -> bool:
 
 
 def _outcome(
-    mutant: Mutant, items: list[pytest.Item], reached: dict[str, Reached]
+    mutant: Mutant, items: list[pytest.Item], reached: dict[str, Reached], most_seconds: float
 ) -> Outcome | None:
     """Run a mutant; None if its code cannot be put in."""
     path = SOURCE / mutant.path
@@ -198,16 +200,18 @@ def _outcome(
     first, last = mutant.lines
     wanted = {(str(path), line) for line in range(first, last + 1)}
     chosen = [item for item in items if not wanted.isdisjoint(reached[item.nodeid].lines)]
-    chosen = _quickest(chosen, reached)
+    chosen = _quickest(chosen, reached, most_seconds)
     killed_by = _first_failure(changed, chosen, reached) if chosen else None
     return Outcome(mutant, killed_by, len(chosen))
 
 
-def _quickest(items: list[pytest.Item], reached: dict[str, Reached]) -> list[pytest.Item]:
-    """The quickest first; those that would only begin after a minute are left out."""
+def _quickest(
+    items: list[pytest.Item], reached: dict[str, Reached], most_seconds: float
+) -> list[pytest.Item]:
+    """The quickest first; those that would only begin after so many seconds are left out."""
     items = sorted(items, key=lambda item: reached[item.nodeid].seconds)
     begins = itertools.accumulate((reached[item.nodeid].seconds for item in items), initial=0.0)
-    return [item for item, begin in zip(items, begins, strict=False) if begin < _MOST_SECONDS]
+    return [item for item, begin in zip(items, begins, strict=False) if begin < most_seconds]
 
 
 def _changed_functions(mutated: CodeType, path: Path) -> list[Changed]:

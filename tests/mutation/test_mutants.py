@@ -38,6 +38,12 @@ def test_what_is_changed_in_a_function() -> None:
     }
 
 
+def test_what_nobody_can_tell_is_left_alone() -> None:
+    source = "def f(a):\n    return a.reshape(-1).astype(int, copy=False)\n"
+    found = {mutant.after for mutant in mutants_of("f.py", source)}
+    assert found == {"return None", "return a.reshape(1).astype(int, copy=False)"}
+
+
 def test_the_changed_code_does_what_its_text_says() -> None:
     def first(values: list[str]) -> str:
         raise NotImplementedError
