@@ -245,3 +245,17 @@ def test_another_number_of_elements():
     chain = (bytes_codec(np.dtype("i4")), codec)
     with pytest.raises(DecodeError, match="6 elements of 4 bytes are not 28"):
         decode_chunk(bytes(20), Encoding((7,), np.dtype("i4"), chain))
+
+
+@pytest.mark.parametrize(("offset", "size"), [(0, 4), (0, 8), (2, 8), (4, 8)])
+def test_compounds_of_one_member_and_a_gap(file, offset, size):
+    """The member is a number, but elements are longer than it."""
+    kind = np.dtype({"names": ["a"], "formats": ["<i4"], "offsets": [offset], "itemsize": size})
+    values = np.zeros((6, 5), kind)
+    values["a"] = np.arange(30).reshape(6, 5) - 9
+    dataset = packed(file, h5t.py_create(kind), values, (4, 5))
+    encoded = dataset_encoding(dataset)
+    for raw, mask, place in stored_chunks(dataset):
+        decoded = decode_chunk(raw, encoded, filter_mask=mask)
+        cut = tuple(slice(0, part.stop - part.start) for part in place)
+        np.testing.assert_array_equal(decoded[cut]["a"], values[place]["a"])
