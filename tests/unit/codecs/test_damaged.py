@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import gzip
 import struct
+from pathlib import Path
 from typing import Any
 
 import h5py
 import hdf5plugin
 import imagecodecs
+import numcodecs
 import numpy as np
 import pytest
+import rasterio
 
+import gridref
 from gridref.codecs import decode_chunk, why_not
 from gridref.codecs.blosc2 import Blosc2Frame
 from gridref.codecs.core import _zstd_content_bytes
@@ -148,3 +152,54 @@ def test_a_zlib_stream_becomes_a_gzip_member_of_its_size() -> None:
         member = gzip_from_zlib(stream, data)
         assert gzip.decompress(member) == data.tobytes()
         assert len(member) == len(stream) + REWRAP_BYTES
+
+
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+@pytest.mark.parametrize("compression", ["CCITTRLE", "CCITTFAX3", "CCITTFAX4"])
+def test_black_and_white_streams_cut_short(tmp_path: Path, compression: str) -> None:
+    """GDAL writes them, and what is cut off would be white."""
+    pixels = np.random.default_rng(2).integers(0, 2, (40, 64)).astype("u1")
+    profile: dict[str, Any] = {"width": 64, "height": 40, "count": 1, "dtype": "uint8", "nbits": 1}
+    profile |= {"driver": "GTiff", "compress": compression, "blockysize": 40}
+    place = rasterio.Affine(1, 0, 0, 0, -1, 0)
+    with rasterio.open(tmp_path / "a.tif", "w", transform=place, crs=4326, **profile) as file:
+        file.write(pixels, 1)
+    arrays = gridref.scan(tmp_path / "a.tif").all_arrays().values()
+    array = next(array for array in arrays if array.dtype == bool)
+    (manifest,), (kind,) = array.manifests, array.encodings
+    start, length = int(manifest.offset[0]), int(manifest.length[0])
+    raw = (tmp_path / "a.tif").read_bytes()[start : start + length]
+    np.testing.assert_array_equal(decode_chunk(raw, kind).reshape(40, 64), pixels)
+    for stop in (length // 4, length // 2, length - 12):
+        with pytest.raises(DecodeError, match=r"cut short|Ccitt|decodes to"):
+            decode_chunk(raw[:stop], kind)
+
+
+@pytest.mark.parametrize("said", [0, 1, 999, 1001, 1 << 31, (1 << 32) - 1])
+def test_blosc_buffers_that_say_another_size(said: int) -> None:
+    values = np.arange(1000) % 7
+    values = values.astype("u1")
+    raw = bytearray(numcodecs.Blosc("lz4").encode(values))
+    kind = encoding(values, Codec("blosc"))
+    np.testing.assert_array_equal(decode_chunk(bytes(raw), kind), values)
+    before_another = encoding(values, Codec("numcodecs.zlib"), Codec("blosc"))
+    inner = bytearray(numcodecs.Blosc("lz4").encode(imagecodecs.zlib_encode(values)))
+    np.testing.assert_array_equal(decode_chunk(bytes(inner), before_another), values)
+    raw[4:8] = said.to_bytes(4, "little")
+    with pytest.raises(DecodeError, match=f"header says {said} bytes are decoded, expected 1000"):
+        decode_chunk(bytes(raw), kind)
+    raw[12:16] = (said & 0x7FFFFFFF).to_bytes(4, "little")
+    with pytest.raises(DecodeError, match="bytes are stored, got"):
+        decode_chunk(bytes(raw), kind)
+
+
+def test_bitshuffle_says_the_size_of_its_blocks_in_four_bytes() -> None:
+    raw, kind = stored(VALUES, **hdf5plugin.Bitshuffle(nelems=64))
+    for wrong in (1 << 24, 1 << 31, 3, 0, 36):
+        damaged = raw[:8] + wrong.to_bytes(4, "big") + raw[12:]
+        with pytest.raises(DecodeError):
+            decode_chunk(damaged, kind, VALUES.shape)
+    # One block of all: the number's first byte counts.
+    larger = raw[:8] + (256 | 1 << 24).to_bytes(4, "big") + raw[12:]
+    with pytest.raises(DecodeError):
+        decode_chunk(larger, kind, VALUES.shape)

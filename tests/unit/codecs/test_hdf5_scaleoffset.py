@@ -113,6 +113,7 @@ def test_below_other_filters(file):
         ([2, 0, 12, 1, 4, 0, 0, 0], "scale type 2 for class 1"),
         ([2, 0, 12, 0, 3, 0, 0, 0], "of 3 bytes"),
         ([0, 0, 12, 1, 2, 0, 0, 0], "floats of 2 bytes"),
+        ([2, 0, 12, 0, 4, 2, 0, 0], "integers of sign 2"),
     ],
 )
 def test_client_data_values_that_make_no_sense(cd_values, reason):
