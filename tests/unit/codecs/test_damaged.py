@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import struct
 from pathlib import Path
@@ -20,6 +21,7 @@ from gridref.codecs import decode_chunk, why_not
 from gridref.codecs.blosc2 import Blosc2Frame
 from gridref.codecs.core import _zstd_content_bytes
 from gridref.codecs.encode import REWRAP_BYTES, gzip_from_zlib
+from gridref.codecs.stage import decompressed
 from gridref.errors import DecodeError
 from gridref.model.encoding import Codec
 from tests.unit.codecs.support import dataset_encoding, encoding
@@ -203,3 +205,39 @@ def test_bitshuffle_says_the_size_of_its_blocks_in_four_bytes() -> None:
     larger = raw[:8] + (256 | 1 << 24).to_bytes(4, "big") + raw[12:]
     with pytest.raises(DecodeError):
         decode_chunk(larger, kind, VALUES.shape)
+
+
+@pytest.mark.parametrize("n_streams", [1, 2, 3])
+@pytest.mark.parametrize("more", [-1, 0, 1, 1000])
+def test_streams_hold_no_more_than_was_said(n_streams: int, more: int) -> None:
+    parts = [bytes([number]) * (50 + number) for number in range(n_streams)]
+    raw = b"".join(map(bz2.compress, parts))
+    size = sum(map(len, parts))
+    if more < 0:
+        with pytest.raises(ValueError, match=f"decompresses to more than {size + more} bytes"):
+            decompressed(bz2.BZ2Decompressor, raw, size + more)
+    else:
+        assert decompressed(bz2.BZ2Decompressor, raw, size + more) == b"".join(parts)
+    for stop in (1, len(raw) // 2 // n_streams, len(raw) - 1):
+        with pytest.raises(ValueError, match="cut short"):
+            decompressed(bz2.BZ2Decompressor, raw[:stop], size + 1000)
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u1"])
+@pytest.mark.parametrize("scale", [-3, -1, 1, 2, 5])
+@pytest.mark.parametrize("offset", [-7, 0, 1, 100])
+def test_integers_are_unscaled_exactly_or_not_at_all(dtype: str, scale: int, offset: int) -> None:
+    limits = np.iinfo(dtype)
+    if min(scale, offset) < limits.min:
+        return
+    codec = Codec.of("scale_offset", scale=scale, offset=offset)
+    for stored in range(limits.min, limits.max + 1):
+        raw = np.array([stored], dtype)
+        whole, rest = divmod(stored, scale)
+        kind = encoding(raw, before=(codec,))
+        fits = all(limits.min <= number <= limits.max for number in (whole, whole + offset))
+        if rest or not fits:
+            with pytest.raises(DecodeError):
+                decode_chunk(raw.tobytes(), kind)
+        else:
+            assert int(decode_chunk(raw.tobytes(), kind)[0]) == whole + offset
