@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -40,15 +40,20 @@ class Places:
     coordinate: VirtualArray
     by_file: Mapping[int, Int64Array]
     labels: NDArray[Any]
+    _runs: dict[int, Sequence[tuple[slice, int]]] = field(default_factory=dict, repr=False)
 
     @property
     def extent(self) -> int:
         """Number of labels."""
         return len(self.labels)
 
-    def runs(self, file: int) -> Iterator[tuple[slice, int]]:
+    def runs(self, file: int) -> Sequence[tuple[slice, int]]:
         """Parts of an input whose labels are neighbours: which elements, and their first place."""
-        places = self.by_file[file]
+        if file not in self._runs:  # asked for each variable of each file
+            self._runs[file] = tuple(self._runs_of(self.by_file[file]))
+        return self._runs[file]
+
+    def _runs_of(self, places: Int64Array) -> Iterator[tuple[slice, int]]:
         n = len(places)
         falls = n > 1 and places[0] > places[-1]
         ordered = places[::-1] if falls else places

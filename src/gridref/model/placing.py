@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gridref.errors import InvalidRequestError
 from gridref.model.array import MISSING_BLOCK, VirtualArray
@@ -68,17 +69,26 @@ def lay_out(
     dtype = common_dtype(arrays) if dtype is None else dtype
     fill_value = cast_scalar(first.fill_value if fill_value is None else fill_value, dtype)
     parts = [recast(array, dtype, fill_value) for array in arrays]
-    starts = [_starts(parts, corners, axis, extent) for axis, extent in enumerate(shape)]
-    if np.prod([len(axis_starts) for axis_starts in starts], dtype=float) > MAX_CELLS:
-        cells = " by ".join(str(len(axis_starts)) for axis_starts in starts)
-        raise InvalidRequestError(
-            f"the edges of the inputs make a grid of {cells} cells: they hardly share any; warp"
-            " them to common tiles first"
-        )
-    parts = [_cut(part, corner, starts) for part, corner in zip(parts, corners, strict=True)]
+    places = np.array(corners, np.int64).reshape(len(parts), len(shape))
+    whole = all(part.n_blocks == 1 for part in parts)  # the usual case, without a loop
+    stops = places + np.array([part.shape for part in parts], np.int64).reshape(places.shape)
+    starts = [
+        _unique_starts([places[:, axis], stops[:, axis]], extent)
+        if whole
+        else _starts(parts, corners, axis, extent)
+        for axis, extent in enumerate(shape)
+    ]
+    _check_number([len(along) for along in starts])
+    cells = _single_cells(places, stops, starts) if whole else None
+    if cells is None:
+        parts = [_cut(part, corner, starts) for part, corner in zip(parts, corners, strict=True)]
     nothing = missing_array((1,) * first.ndim, dtype, dims=first.dims, fill_value=fill_value)
     pool = pooled([*parts, nothing])  # its last row is a missing block, which -1 takes
-    chosen = _chosen(parts, corners, starts, keep_last=keep_last)
+    if cells is None:
+        chosen = _chosen(parts, corners, starts, keep_last=keep_last)
+    else:
+        held = pool.blocks.encoding[: len(parts)] != MISSING_BLOCK
+        chosen = _in_cells(cells, held, [len(along) for along in starts], keep_last=keep_last)
     axes = [
         GridAxis.from_edges(np.diff(axis_starts, append=extent))
         for axis_starts, extent in zip(starts, shape, strict=True)
@@ -93,6 +103,14 @@ def lay_out(
     )
 
 
+def _check_number(counts: Sequence[int]) -> None:
+    if np.prod(counts, dtype=float) > MAX_CELLS:
+        raise InvalidRequestError(
+            f"the edges of the inputs make a grid of {' by '.join(map(str, counts))} cells: they"
+            " hardly share any; warp them to common tiles first"
+        )
+
+
 def _starts(
     arrays: Sequence[VirtualArray], corners: Sequence[Sequence[int]], axis: int, extent: int
 ) -> Int64Array:
@@ -102,8 +120,37 @@ def _starts(
         along = array.grid.axes[axis]
         edges += [corner[axis] + along.starts(np.arange(along.n_chunks))]
         edges += [np.array([corner[axis] + along.extent])]
-    starts = np.unique(np.concatenate(edges))
+    return _unique_starts(edges, extent)
+
+
+def _unique_starts(edges: Sequence[Int64Array], extent: int) -> Int64Array:
+    """Where cells start out of all edges, in order."""
+    starts = np.unique(np.concatenate([np.zeros(1, np.int64), *edges]))
     return starts[starts < extent]
+
+
+def _single_cells(
+    places: Int64Array, stops: Int64Array, starts: Sequence[Int64Array]
+) -> Int64Array | None:
+    """int64 (n,), the cell that each array of one block is; None where one is cut or is empty."""
+    first = [np.searchsorted(along, places[:, axis]) for axis, along in enumerate(starts)]
+    last = [np.searchsorted(along, stops[:, axis]) for axis, along in enumerate(starts)]
+    if any((stop - start != 1).any() for start, stop in zip(first, last, strict=True)):
+        return None
+    if not starts:
+        return np.zeros(len(places), np.int64)
+    return np.ravel_multi_index(first, [len(along) for along in starts])
+
+
+def _in_cells(
+    cells: Int64Array, held: NDArray[np.bool_], shape: Sequence[int], *, keep_last: bool
+) -> Int64Array:
+    """As `_chosen`, for arrays that are one cell each."""
+    chosen = np.full(shape, -1, np.int64)
+    rows = np.flatnonzero(held)
+    rows = rows if keep_last else rows[::-1]  # of several, what is assigned last stays
+    chosen.reshape(-1)[cells[rows]] = rows
+    return chosen
 
 
 def _cut(array: VirtualArray, corner: Sequence[int], starts: Sequence[Int64Array]) -> VirtualArray:

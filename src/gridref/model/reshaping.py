@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gridref.errors import InvalidRequestError
-from gridref.model.array import MISSING_BLOCK, VirtualArray
+from gridref.model.array import MISSING_BLOCK, BlockTable, VirtualArray
 from gridref.model.encoding import Codec, Encoding, transpose_codec
 from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.typing import Int64Array
@@ -113,21 +114,34 @@ def expand_dims(array: VirtualArray, axis: int, dim: str) -> VirtualArray:
         raise InvalidRequestError(f"new axis {axis} for an array of rank {array.ndim}")
     if dim in array.dims:
         raise InvalidRequestError(f"there is a dimension {dim!r} already")
-    axes = array.grid.axes
-    blocks = array.blocks
-    present = (blocks.encoding != MISSING_BLOCK).astype(np.int64)
+    expanded = _expanded_block if array.n_blocks == 1 else _expanded
+    grid, blocks = expanded(array.grid, array.blocks, axis)
     return array.replace(
-        grid=ChunkGrid((*axes[:axis], GridAxis.uniform(1, 1), *axes[axis:])),
+        grid=grid,
         dims=(*array.dims[:axis], dim, *array.dims[axis:]),
-        encodings=tuple(expanded_encoding(encoding, axis) for encoding in array.encodings),
-        blocks=replace(
-            blocks,
-            row_stride=_with_column(blocks.row_stride, axis, 0),
-            stored_shape=_with_column(blocks.stored_shape, axis, present),
-            origin=_with_column(blocks.origin, axis, 0),
-            step=_with_column(blocks.step, axis, 1),
-        ),
+        encodings=tuple([expanded_encoding(encoding, axis) for encoding in array.encodings]),
+        blocks=blocks,
     )
+
+
+def _expanded(grid: ChunkGrid, blocks: BlockTable, axis: int) -> tuple[ChunkGrid, BlockTable]:
+    present = (blocks.encoding != MISSING_BLOCK).astype(np.int64)
+    return ChunkGrid((*grid.axes[:axis], GridAxis.uniform(1, 1), *grid.axes[axis:])), replace(
+        blocks,
+        row_stride=_with_column(blocks.row_stride, axis, 0),
+        stored_shape=_with_column(blocks.stored_shape, axis, present),
+        origin=_with_column(blocks.origin, axis, 0),
+        step=_with_column(blocks.step, axis, 1),
+    )
+
+
+@lru_cache(maxsize=256)
+def _expanded_block(grid: ChunkGrid, blocks: BlockTable, axis: int) -> tuple[ChunkGrid, BlockTable]:
+    """The same for one block, whose table many alike files share: so they do again."""
+    wide, table = _expanded(grid, blocks, axis)
+    for column in vars(table).values():
+        column.flags.writeable = False
+    return wide, table
 
 
 def _with_column(table: Int64Array, axis: int, values: Int64Array | int) -> Int64Array:
@@ -137,6 +151,7 @@ def _with_column(table: Int64Array, axis: int, values: Int64Array | int) -> Int6
     return wide
 
 
+@lru_cache(maxsize=4096)
 def expanded_encoding(encoding: Encoding, axis: int) -> Encoding:
     """The encoding with a new axis of chunk length 1."""
     shape = encoding.chunk_shape
