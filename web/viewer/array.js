@@ -74,11 +74,16 @@ export class ShownArray {
   }
 }
 
-// The coordinate of a dimension: an array of one dimension that has its name.
+// The coordinate of a dimension: an array of one dimension that has its name. What its attributes say
+// is there at once, its values when `reading` is done.
 export async function coordinateOf(store, path, most) {
   const array = await opened(store, path);
   if (array.shape.length !== 1 || array.shape[0] > most || array.dtype === "string") return null;
   const meaning = new Meaning(array.attrs, array.dtype);
-  const { data } = await read(array, [zarr.slice(0, array.shape[0])]);
-  return new Coordinate(array.attrs, Float64Array.from(data, (stored) => meaning.of(stored)));
+  const coordinate = new Coordinate(array.attrs);
+  coordinate.reading = Promise.resolve(read(array, [zarr.slice(0, array.shape[0])])).then(({ data }) => {
+    coordinate.take(Float64Array.from(data, (stored) => meaning.of(stored)));
+  });
+  coordinate.reading.catch(() => {}); // told to whoever waits for it
+  return coordinate;
 }

@@ -24,7 +24,8 @@ class Viewer {
     this.number = 0;
   }
 
-  // One of the array's levels of detail, of which most have one only.
+  // One of the array's levels of detail, of which most have one only; `labels` is done when the values of
+  // its coordinates are there, which are read beside its own.
   async open(number) {
     const { path, dims, coordinates: paths } = this.levels[number];
     const [array, ...coordinates] = await Promise.all([
@@ -32,6 +33,8 @@ class Viewer {
       ...paths.map((each) => (each ? coordinateOf(this.store, each, MOST_LABELS) : null)),
     ]);
     Object.assign(this, { array, coordinates, path, dims, shape: array.shape, level: number });
+    this.labels = Promise.all(coordinates.map((each) => each?.reading));
+    this.labels.catch(() => {});
   }
 
   // The finest level that is shown as a whole.
@@ -51,6 +54,7 @@ class Viewer {
     this.begin(asked);
     const n_bytes = this.array.bytesOf([this.rows, this.columns], MOST_ALONG);
     if (n_bytes > MOST_BYTES) await this.askWhether(n_bytes);
+    await Promise.all([this.labels, this.readPlanes().catch(() => {})]); // load() tells what failed
     this.build();
     await this.load();
   }
@@ -72,6 +76,7 @@ class Viewer {
 
   async showSeriesOnly() {
     const axis = this.shape.length - 1;
+    await this.labels;
     const { values, words } = await this.array.series(axis, this.shape.map(() => 0));
     const shown = this.array.isText
       ? element("ol", {}, ...values.slice(0, 200).map((text) => element("li", {}, text)))
@@ -197,6 +202,7 @@ class Viewer {
     const sizes = this.levels.map(({ shape }, number) => [number, shape.join(" × ")]);
     const open = async (event) => {
       await this.open(Number(event.target.value));
+      await this.labels;
       this.at = this.at.map((at, axis) => Math.min(at, this.shape[axis] - 1));
       this.windows = {};
       this.cursor = undefined;
@@ -284,17 +290,25 @@ class Viewer {
     }
   }
 
-  async loadOnce() {
-    const windows = { [this.rows]: this.window(this.rows), [this.columns]: this.window(this.columns) };
-    const { rows, columns } = this;
+  shownWindows() {
+    return { [this.rows]: this.window(this.rows), [this.columns]: this.window(this.columns) };
+  }
+
+  readPlanes() {
     const bands = this.inColour ? [0, 1, 2] : [null];
-    const planes = await Promise.all(
+    return Promise.all(
       bands.map((band) => {
         const at = [...this.at];
         if (band !== null) at[this.bands] = band;
-        return this.array.plane(rows, columns, at, windows);
+        return this.array.plane(this.rows, this.columns, at, this.shownWindows());
       }),
     );
+  }
+
+  async loadOnce() {
+    const { rows, columns } = this;
+    const windows = this.shownWindows();
+    const planes = await this.readPlanes();
     if (rows !== this.rows || columns !== this.columns) return;
     const [{ height, width }] = planes;
     this.planes = planes.map(({ values }) => values);

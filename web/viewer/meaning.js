@@ -81,16 +81,19 @@ const REAL_CALENDARS = ["standard", "gregorian", "proleptic_gregorian"];
 
 // A coordinate: its labels in words, and what kind of axis it is.
 export class Coordinate {
-  constructor(attributes, values) {
-    this.values = values;
+  constructor(attributes) {
     this.units = typeof attributes.units === "string" ? attributes.units : "";
     const name = String(attributes.standard_name ?? "");
     this.isLatitude = /^degrees?_?(n|north)$/i.test(this.units) || name === "latitude";
     this.isLongitude = /^degrees?_?(e|east)$/i.test(this.units) || name === "longitude";
     this.isVertical = this.isLatitude || name === "projection_y_coordinate" || attributes.axis === "Y";
     this.isHorizontal = this.isLongitude || name === "projection_x_coordinate" || attributes.axis === "X";
-    this.ascends = values.length < 2 || values[0] < values.at(-1);
     this.date = dated(this.units, String(attributes.calendar ?? "standard"));
+  }
+
+  take(values) {
+    this.values = values;
+    this.ascends = values.length < 2 || values[0] < values.at(-1);
   }
 
   label(index) {

@@ -17,6 +17,7 @@ export async function preview(canvas) {
   }
   const labels = coordinates[axes[0]];
   const up = labels ? await coordinateOf(store, labels, MOST_ALONG) : null;
+  await up?.reading;
   const { values, height, width } = await array.plane(...axes, shape.map(() => 0), {});
   const { flags } = array.meaning;
   const pixels = flags ? categorised(values, flags) : scaled(values, "steady", ...rangeOf(values));

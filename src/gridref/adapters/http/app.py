@@ -22,6 +22,7 @@ from gridref.adapters.http.policy import public_text
 from gridref.adapters.http.routes import Asked, answer_for, problem
 from gridref.adapters.http.site import VIEWS, ServedCatalog, Site, SiteOptions
 from gridref.adapters.http.visitors import Visitors
+from gridref.codecs import codec_named
 from gridref.errors import CatalogError, GridrefError
 from gridref.io import Allow
 from gridref.model.array import VirtualGroup
@@ -154,6 +155,8 @@ class GridrefApp:
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
         watcher = asyncio.create_task(self._watch()) if self._reload_seconds else None
+        # Decoders load for a moment: before the first chunk is asked for.
+        self._threads.submit(codec_named, "numcodecs.zlib")
         await send({"type": "lifespan.startup.complete"})
         await receive()
         if watcher is not None:
