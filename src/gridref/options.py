@@ -5,11 +5,14 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import os
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from enum import StrEnum
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from numbers import Integral, Real
+from types import UnionType
+from typing import Any, Literal, TypeAliasType, Union, get_args, get_origin, get_type_hints
 
 from gridref.errors import InvalidRequestError
 
@@ -17,6 +20,7 @@ __all__ = [
     "check_choice",
     "check_choices",
     "check_names",
+    "check_type",
     "choices_of",
     "options_of",
     "refuses_unknown",
@@ -46,8 +50,7 @@ def near_names(name: str, known: Collection[str]) -> str:
 @functools.cache
 def choices_of(options: Any) -> dict[str, tuple[str, ...]]:
     """The values that the fields of a dataclass can have that are a ``Literal`` or an enum."""
-    hints = get_type_hints(options)
-    choices = {option.name: _members(hints[option.name]) for option in _fields(options)}
+    choices = {name: _members(hint) for name, hint in _hints(options).items()}
     return {name: members for name, members in choices.items() if members}
 
 
@@ -82,6 +85,78 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
     raise InvalidRequestError(f"{name}={value!r} is none of {allowed}{hint}")
 
 
+def check_type(name: str, value: Any, hint: Any) -> None:
+    """Check that an option is of the type that its annotation says, as far as that is plain.
+
+    Plain are texts, numbers, truth values, None, and lists and mappings of these.
+
+    Raises
+    ------
+    InvalidRequestError
+        Naming the types that it may have.
+    """
+    if not _is_of(value, hint):
+        wanted = " or ".join(dict.fromkeys(_said(each) for each in _alternatives(hint)))
+        shown = repr(value) if len(repr(value)) <= _SHOWN else f"{repr(value)[:_SHOWN]}..."
+        raise InvalidRequestError(f"{name} must be {wanted}, got {shown}")
+
+
+def _alternatives(hint: Any) -> tuple[Any, ...]:
+    """The types of a union; of any other type, itself."""
+    if isinstance(hint, TypeAliasType):
+        return _alternatives(hint.__value__)
+    if get_origin(hint) in (Union, UnionType):
+        return tuple(each for one in get_args(hint) for each in _alternatives(one))
+    return (hint,)
+
+
+def _is_of(value: Any, hint: Any) -> bool:
+    return any(_is_one(value, each) for each in _alternatives(hint))
+
+
+def _is_one(value: Any, hint: Any) -> bool:
+    """Whether a value is of a type; what is not plain is left to those who take it."""
+    if hint in _PLAIN:
+        is_truth = isinstance(value, bool) or type(value).__name__ == "bool"
+        return is_truth if hint is bool else not is_truth and isinstance(value, _PLAIN[hint])
+    kind, members = get_origin(hint) or hint, get_args(hint)
+    if kind is os.PathLike:
+        return isinstance(value, os.PathLike)
+    if kind is Iterable:
+        return isinstance(value, Iterable) and not isinstance(value, str | bytes)
+    if kind is Sequence:
+        listed = isinstance(value, Sequence) and not isinstance(value, str | bytes)
+        return listed and all(_is_of(each, members[0]) for each in value)
+    if kind is Mapping:
+        return isinstance(value, Mapping) and all(
+            _is_of(name, members[0]) and _is_of(each, members[1]) for name, each in value.items()
+        )
+    return callable(value) if kind is Callable else True
+
+
+def _said(hint: Any) -> str:
+    kind, members = get_origin(hint) or hint, get_args(hint)
+    if kind in (Sequence, Iterable):
+        return f"a list of {'those' if len(_alternatives(members[0])) > 1 else members[0].__name__}"
+    if kind is Mapping:
+        return "a mapping"
+    if kind is Callable:
+        return "a function"
+    return "None" if kind is type(None) else getattr(kind, "__name__", str(kind))
+
+
+_SHOWN = 100
+"""Characters of a value that an error shows."""
+_PLAIN: Mapping[Any, type] = {
+    str: str,
+    bool: bool,
+    int: Integral,
+    float: Real,
+    type(None): type(None),
+}
+"""What values of plain types are instances of: numpy's too."""
+
+
 def check_names(
     whose: str, given: Iterable[str], known: Collection[str], kind: str = "option"
 ) -> None:
@@ -98,14 +173,17 @@ def check_names(
 
 
 def refuses_unknown[T](options: type[T]) -> type[T]:
-    """Make a dataclass of options refuse names that it does not have, as `verb` does for calls."""
+    """Make a dataclass of options refuse names that it does not have, and values of other types."""
     kind: Any = options
     plain = kind.__init__
-    known = {option.name for option in _fields(options)}
+    known = [option.name for option in _fields(options)]
 
     @functools.wraps(plain)
     def init(self: T, *args: Any, **given: Any) -> None:
         check_names(f"{options.__name__}()", given, known)
+        hints = _hints(kind)
+        for name, value in (*zip(hints, args, strict=False), *given.items()):
+            check_type(name, value, hints[name])
         plain(self, *args, **given)
 
     kind.__init__ = init
@@ -159,6 +237,8 @@ def verb[**P, R](
             if renamed and not renamed.keys().isdisjoint(kwargs):
                 kwargs = with_new_names(function.__name__, kwargs, renamed)  # type: ignore[assignment]
             check_names(f"{function.__name__}()", kwargs, known)
+            for name, value in (*zip(by_place, args, strict=False), *kwargs.items()):
+                check_type(name, value, _hints_of(function).get(name, Any))
             return function(*args, **kwargs)
 
         call.__signature__ = signature  # type: ignore[attr-defined]
@@ -180,7 +260,7 @@ def _expanded(
     taken = {p.name for p in own} | {*hidden}
     added: dict[str, inspect.Parameter] = {}
     for kind in options:
-        hints = get_type_hints(kind)
+        hints = _hints(kind)
         for option in _fields(kind):
             if option.name not in taken:
                 added.setdefault(option.name, _parameter(option, hints[option.name]))
@@ -230,6 +310,22 @@ def warn_of_old_name(old: str, new: str) -> None:
 
 def _warn(message: str, stacklevel: int = _STACKLEVEL) -> None:
     warnings.warn(message, DeprecationWarning, stacklevel=stacklevel)
+
+
+@functools.cache
+def _hints_of(function: Any) -> dict[str, Any]:
+    """The types of a function's own parameters; none if some are known to type checkers only."""
+    try:
+        return get_type_hints(function)
+    except NameError:
+        return {}
+
+
+@functools.cache
+def _hints(options: Any) -> dict[str, Any]:
+    """The types of the fields of a dataclass, in their order."""
+    hints = get_type_hints(options)
+    return {option.name: hints[option.name] for option in _fields(options)}
 
 
 def _members(hint: Any) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import gridref
 from gridref.adapters.fsspec import GridrefFileSystem
 from gridref.adapters.http import create_app
 from gridref.errors import InvalidRequestError
+from gridref.workflows.building import BUILD_OPTIONS
 
 
 @pytest.fixture
@@ -115,6 +117,96 @@ def test_bad_options_name_what_was_meant(
 ) -> None:
     with pytest.raises(InvalidRequestError, match=message):
         CALLS[name](file, **options)
+
+
+BAD_VALUES: dict[str, Any] = {
+    "max_in_flight": "many",
+    "n_processes": 1.5,
+    "on_error": ["skip"],
+    "max_errors": None,
+    "work": 5,
+    "concat_dim": ["time", 5],
+    "combine": ["nested"],
+    "stack": ["time"],
+    "pattern": ["{time}"],
+    "pattern_of": 5,
+    "labels": ["time"],
+    "asset": 5,
+    "mosaic": "no",
+    "layout": ["padded"],
+    "yes": "no",
+    "group_by": ["model"],
+    "split": ["frequency"],
+    "join": ["outer"],
+    "overlap": None,
+    "variables": {"a": "all"},
+    "repeated": ["a"],
+    "compat": 5,
+    "combine_attrs": ["drop"],
+    "conflicts": [],
+    "lossy": "no",
+    "convert_units": "pint",
+    "index_variables": {"a": 5},
+    "x": ["x"],
+    "y": 5,
+    "tolerance": "some",
+    "grids": ["one"],
+    "on_unsupported": ["skip"],
+    "storage_options": ["anon"],
+    "allow": 5,
+    "phony_dims": ["sort"],
+    "max_chunk_bytes": "4 MB",
+    "max_inline_bytes": [],
+    "max_objects": "all",
+}
+ANYTHING = {"executor", "scheduler", "inventory", "parser"}
+"""Options whose values are told by what they do."""
+
+
+def test_every_option_has_a_bad_value() -> None:
+    known = {option.name for kind in BUILD_OPTIONS for option in dataclasses.fields(kind)}
+    assert known - ANYTHING == set(BAD_VALUES)
+
+
+@pytest.mark.parametrize("name", BAD_VALUES)
+@pytest.mark.parametrize("call", ["build", "plan", "append"])
+def test_a_value_of_another_type_is_our_error(
+    call: str, name: str, file: str, one_file: gridref.CatalogGroup
+) -> None:
+    options = {name: BAD_VALUES[name]}
+    if name in ("x", "y", "tolerance", "grids"):
+        options["mosaic"] = True
+    if call == "append" and name == "storage_options":
+        pytest.skip("append has those that the catalog was opened with")
+    append = functools.partial(one_file.append, file)
+    with pytest.raises(InvalidRequestError, match=rf"{name}( must be |=)"):
+        append(**options) if call == "append" else CALLS[call](file, **options)
+
+
+@pytest.fixture(scope="module")
+def one_file(tmp_path_factory: pytest.TempPathFactory) -> gridref.CatalogGroup:
+    path = tmp_path_factory.mktemp("one") / "a.h5"
+    with h5py.File(path, "w") as handle:
+        handle["v"] = np.arange(6.0)
+    gridref.build(path, path.with_suffix(".gridref"))
+    return gridref.open_catalog(path.with_suffix(".gridref"))
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments", "message"),
+    [
+        (gridref.build, ([], ["a.gridref"]), "catalog must be str or PathLike, got "),
+        (gridref.build, (5, "a.gridref"), "files must be str or PathLike or a list of those"),
+        (gridref.plan, (None,), "files must be"),
+        (gridref.open_catalog, (["a"],), "catalog must be"),
+    ],
+    ids=["catalog", "files", "no files", "opened"],
+)
+def test_what_a_call_is_of_is_checked_too(
+    call: Callable[..., Any], arguments: tuple[Any, ...], message: str
+) -> None:
+    with pytest.raises(InvalidRequestError, match=message):
+        call(*arguments)
 
 
 def test_former_names_go_on_working_with_a_warning(file: str, tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ class RunOptions:
     n_processes: int | None = 1
     on_error: OnError = "raise"
     max_errors: int = 100
-    work: str | None = None
+    work: str | os.PathLike[str] | None = None
     executor: Executor | None = field(default=None, hash=False)
     scheduler: Any = field(default=None, hash=False)
 
@@ -160,11 +160,11 @@ def _in_threads(
     addresses: Sequence[str],
     options: ScanOptions,
     max_in_flight: int,
-    work: str | None,
+    work: str | os.PathLike[str] | None,
     scan: Callable[[str, ScanOptions], VirtualGroup] = scan_described,
 ) -> Iterator[Outcome]:
     """Remote files in threads; where all are local, one after the other."""
-    kept = None if work is None else KeptScans(work, options)
+    kept = None if work is None else KeptScans(os.fspath(work), options)
     scan_one = partial(_outcome, options=options, layouts=Layouts(), kept=kept, scan=scan)
     n_remote = sum(not is_local(absolute_url(address)) for address in addresses)
     n_threads = min(max_in_flight, n_remote)
@@ -270,7 +270,11 @@ def _elsewhere(
 
 
 def scan_here(
-    addresses: tuple[str, ...], max_in_flight: int, *, options: ScanOptions, work: str | None
+    addresses: tuple[str, ...],
+    max_in_flight: int,
+    *,
+    options: ScanOptions,
+    work: str | os.PathLike[str] | None,
 ) -> list[Outcome]:
     """The group or error of each file, scanned in this process."""
     return list(_in_threads(addresses, options, max_in_flight, work))
