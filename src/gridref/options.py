@@ -131,7 +131,9 @@ def _is_one(value: Any, hint: Any) -> bool:
         return isinstance(value, Mapping) and all(
             _is_of(name, members[0]) and _is_of(each, members[1]) for name, each in value.items()
         )
-    return callable(value) if kind is Callable else True
+    if kind is Callable and members[0] is not ...:
+        return callable(value)
+    return True
 
 
 def _said(hint: Any) -> str:
