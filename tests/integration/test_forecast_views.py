@@ -137,3 +137,39 @@ def test_the_command_says_what_is_wrong_in_a_line(cube: Path, tmp_path: Path) ->
     assert done.returncode != 0
     assert "no step is 7h" in done.stderr
     assert not (tmp_path / "no.gridref").exists()
+
+
+def write_steps(folder: Path, run: str, steps: range, **time_attrs: str) -> None:
+    for step in steps:
+        ds = xr.Dataset({"t2m": ("x", np.arange(3.0) + step)})
+        start = {"units": f"hours since {run}", **time_attrs}
+        ds = ds.assign_coords(init=((), 0, start), step=((), step, {"units": "hours"}))
+        ds.to_netcdf(folder / f"{run}_{step:02d}.nc")
+
+
+def test_cubes_have_valid_times_of_runs_and_steps(tmp_path: Path) -> None:
+    for run in ("2022-03-01", "2022-03-02"):
+        write_steps(tmp_path, run, range(0, 24, 6))
+    catalog = tmp_path / "cube.gridref"
+    gridref.build(f"{tmp_path}/*.nc", catalog, ["init", "step"])
+    write_steps(tmp_path, "2022-03-03", range(0, 12, 6))
+    for n_runs in (2, 3):
+        if n_runs == 3:
+            gridref.open_catalog(catalog).append(sorted(tmp_path.glob("2022-03-03*.nc")))
+        shown = xr.open_zarr(gridref.open_store(catalog), decode_timedelta=True)
+        assert shown.sizes == {"init": n_runs, "step": 4, "x": 3}
+        assert shown.coords["valid_time"].dims == ("init", "step")
+        np.testing.assert_array_equal(shown.valid_time, shown.init + shown.step)
+    assert set(gridref.forecast(catalog).arrays) == {"valid_time", "t2m", "init", "step"}
+
+
+@pytest.mark.parametrize("attrs", [{"standard_name": "time"}, {}])
+def test_times_that_are_not_said_to_be_runs_are_valid_times(
+    tmp_path: Path, attrs: dict[str, str]
+) -> None:
+    for run in ("2022-03-01", "2022-03-02"):
+        write_steps(tmp_path, run, range(0, 12, 6), **attrs)
+    for file in tmp_path.glob("*.nc"):
+        xr.load_dataset(file, decode_times=False).rename(init="time").to_netcdf(file)
+    group = gridref.build(f"{tmp_path}/*.nc", tmp_path / "cube.gridref", ["time", "step"])
+    assert "valid_time" not in group.arrays

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from gridref.combine.calendars import UNIT_NS, TimeBase, units_with
 from gridref.combine.forecasts import VALID_TIME, ForecastAxes, Picks
+from gridref.combine.options import Read
 from gridref.errors import InvalidRequestError
 from gridref.io import Allow
 from gridref.model.array import VirtualArray, VirtualGroup
@@ -19,7 +20,7 @@ from gridref.workflows.labels import duration_seconds
 from gridref.workflows.opening import open_group, reader_for
 from gridref.workflows.reading import Sources, readable
 
-__all__ = ["forecast"]
+__all__ = ["forecast", "with_valid_times", "without_valid_times"]
 
 RUN_NAMES = ("forecast_reference_time", "reference_time", "init_time", "init", "run", "time")
 STEP_NAMES = ("forecast_period", "step", "lead_time", "leadtime", "lead", "prediction_timedelta")
@@ -83,8 +84,49 @@ def forecast(
         _nanoseconds(reader.read(group.arrays[steps], name=steps), _unit_ns(group, steps)),
     )
     picks = _picks(group, axes, base, after=after, offset=offset, run=run)
-    valid_time = _valid_times(picks, str(group.arrays[runs].attrs["units"]), base.calendar)
+    units = str(group.arrays[runs].attrs["units"])
+    valid_time = _as_times(picks.valid_ns, (VALID_TIME,), units, base.calendar)
     return axes.view(group, picks, valid_time)
+
+
+def with_valid_times(group: VirtualGroup, read: Read) -> VirtualGroup:
+    """A cube of runs by steps with its valid times as a coordinate of both, if it has none yet.
+
+    The numbers are kept inline. Other groups are handed through: those without runs, which count
+    times, or without steps, which are durations.
+    """
+    try:
+        runs = _coordinate(group, None, RUN_NAMES, "forecast_reference_time", "run_dim")
+        steps = _coordinate(group, None, STEP_NAMES, "forecast_period", "step_dim")
+        step_ns = _unit_ns(group, steps)
+    except InvalidRequestError:
+        return group
+    # A time that is not said to be that of runs is the valid time.
+    standard = group.arrays[runs].attrs.get("standard_name", "" if runs == "time" else None)
+    if standard not in (None, "forecast_reference_time"):
+        return group
+    base = TimeBase.of(group.arrays[runs].attrs)
+    shown = [a for a in group.arrays.values() if {runs, steps} <= set(a.dims)]
+    named = VALID_TIME in group.arrays or any(a.attrs.get("standard_name") == "time" for a in shown)
+    if base is None or named or not shown:
+        return group
+    start = _nanoseconds(read(group.arrays[runs]), base.unit_ns)
+    ahead = _nanoseconds(read(group.arrays[steps]), step_ns)
+    units = str(group.arrays[runs].attrs["units"])
+    valid = _as_times(np.add.outer(start, ahead), (runs, steps), units, base.calendar)
+    beside = str(group.attrs.get("coordinates", "")).split()
+    attrs = {**group.attrs, "coordinates": " ".join([*beside, VALID_TIME])}
+    return group.replace(arrays={**group.arrays, VALID_TIME: valid}, attrs=attrs)
+
+
+def without_valid_times(group: VirtualGroup) -> VirtualGroup:
+    """The group without what `with_valid_times` adds."""
+    arrays = {name: array for name, array in group.arrays.items() if name != VALID_TIME}
+    attrs = {name: value for name, value in group.attrs.items() if name != "coordinates"}
+    beside = str(group.attrs.get("coordinates", "")).split()
+    if beside != [VALID_TIME] and beside:
+        attrs["coordinates"] = " ".join(name for name in beside if name != VALID_TIME)
+    return group.replace(arrays=arrays, attrs=attrs)
 
 
 def _picks(
@@ -156,12 +198,14 @@ def _duration_ns(text: str) -> int:
     return round(duration_seconds(text.strip()) * 10**9)
 
 
-def _valid_times(picks: Picks, units: str, calendar: str) -> VirtualArray:
-    """The coordinate of valid times, in the largest unit of whole numbers up to hours."""
-    unit_ns = next(ns for ns in (3600 * 10**9, 10**9, 1) if not (picks.valid_ns % ns).any())
+def _as_times(
+    valid_ns: Int64Array, dims: tuple[str, ...], units: str, calendar: str
+) -> VirtualArray:
+    """Valid times, in the largest unit of whole numbers up to hours."""
+    unit_ns = next(ns for ns in (3600 * 10**9, 10**9, 1) if not (valid_ns % ns).any())
     attrs = {
         "standard_name": "time",
         "units": units_with(units, unit_ns),
         "calendar": calendar,
     }
-    return VirtualArray.from_numpy(picks.valid_ns // unit_ns, (VALID_TIME,), attrs)
+    return VirtualArray.from_numpy(valid_ns // unit_ns, dims, attrs)

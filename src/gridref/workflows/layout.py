@@ -19,6 +19,7 @@ from gridref.combine import (
     combine_ragged,
     combine_stack,
 )
+from gridref.combine.forecasts import VALID_TIME
 from gridref.combine.labelled import with_label
 from gridref.combine.options import Read
 from gridref.errors import InvalidRequestError
@@ -26,6 +27,7 @@ from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.manifest import ChunkManifest, ChunkState
 from gridref.options import check_choice, refuses_unknown
 from gridref.workflows.cubes import combine_by_coords, combine_nested, is_ragged, nested_alike
+from gridref.workflows.forecasts import with_valid_times, without_valid_times
 from gridref.workflows.frequencies import spacing_problem
 from gridref.workflows.label_sources import Labels, check_labels, labelled_files, without_attribute
 from gridref.workflows.labels import LabelPattern
@@ -204,21 +206,26 @@ class Layout:
         """
         pattern = self._parsed_pattern()
         groups, dims = labelled_files(scanned, pattern, self.pattern_of, self.labels)
+        if not any(VALID_TIME in group.arrays for group in groups):
+            before = [without_valid_times(group) for group in before]
         every = [*groups[:n_front], *before, *groups[n_front:]]
         spacing = spacing_problem(scanned, read) if rules.join == "exact" else None
         if spacing is not None:
             return Combination(
                 None, DriftReport((), tuple(file for file, _ in scanned)), (spacing,)
             )
-        if not self.dims:
-            return combine_by_coords(every, dims, read=read, options=rules)
         unnamed = [dim for dim in dims if dim not in self.dims]
-        if unnamed:
+        if unnamed and self.dims:
             raise InvalidRequestError(
                 f"there are labels of {', '.join(unnamed)}, which is none of the dimensions"
                 f" {', '.join(self.dims)}: name it too (concat_dim=), or call the field {{_}}"
             )
-        return combine_hypercube(every, self.dims, read=read, options=rules)
+        if self.dims:
+            done = combine_hypercube(every, self.dims, read=read, options=rules)
+        else:
+            done = combine_by_coords(every, dims, read=read, options=rules)
+        group = done.group
+        return done if group is None else replace(done, group=with_valid_times(group, read))
 
     def laid_out(
         self,
