@@ -14,6 +14,7 @@ import tifffile
 import zarr
 
 import gridref
+from gridref.errors import SourceChangedError
 from tests.http_server import Site, serving
 
 pytest.importorskip("aiohttp", reason="HTTP needs aiohttp: install gridref[remote]")
@@ -164,3 +165,27 @@ def test_scans_at_the_same_time_count_apart(tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as threads:
         for group in threads.map(gridref.scan, [path] * 8):
             assert group.report == alone
+
+
+class Requests(list[Any]):
+    """Requests of a server whose file is written anew after the first of them."""
+
+    def __init__(self, site: Site, path: str) -> None:
+        super().__init__()
+        self._site, self._path = site, path
+
+    def append(self, request: Any) -> None:
+        super().append(request)
+        if len(self) == 2:
+            content = self._site.files[self._path]
+            self._site.files[self._path] = content[:-8] + bytes(8)
+            self._site.etags[self._path] = '"another"'
+
+
+def test_a_file_that_changes_while_it_is_scanned_is_told(tmp_path: Path) -> None:
+    name = f"/{large_hdf5(tmp_path)}"
+    site = Site(served(tmp_path), {name: '"first"'})
+    site.requests = Requests(site, name)
+    with serving(site), pytest.raises(SourceChangedError, match="changed while it was scanned"):
+        gridref.scan(f"{site.url}{name}")
+    assert len(site.requests) >= 2

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import override
 
-__all__ = ["Reads", "current_reads", "noted_reads"]
+from gridref.io.local import OpenFile
+from gridref.io.traffic import current_traffic
+from gridref.model.manifest import Source
+
+__all__ = ["AsOnAServer", "Reads", "current_reads", "noted_reads"]
 
 
 class Reads:
@@ -57,3 +62,19 @@ def noted_reads() -> Iterator[Reads]:
 def current_reads() -> Reads | None:
     """Where scans that run now note what they look at; None if nobody asks."""
     return _current.get()
+
+
+class AsOnAServer(OpenFile):
+    """A local file that is read, and whose requests are counted, like one on a server."""
+
+    def begin(
+        self, url: str, starts: Sequence[int], stops: Sequence[int]
+    ) -> tuple[Source, list[bytes]]:
+        """Describe the file and read bytes of it, as `RemoteFiles.begin` does."""
+        return self.describe(), self.fetch(url, starts, stops)
+
+    @override
+    def fetch(self, url: str, starts: Sequence[int], stops: Sequence[int]) -> list[bytes]:
+        parts = super().fetch(url, starts, stops)
+        current_traffic().add(len(parts), sum(map(len, parts)))
+        return parts

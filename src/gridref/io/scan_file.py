@@ -22,6 +22,7 @@ from gridref.errors import (
     InvalidRequestError,
     Place,
     ShortReadError,
+    SourceChangedError,
     SourceUnavailableError,
 )
 from gridref.forks import new_rlock
@@ -32,7 +33,7 @@ from gridref.io.layouts import Layouts, current_layouts
 from gridref.io.local import OpenFile
 from gridref.io.opened import note_opened
 from gridref.io.protocols import RangeFetcher
-from gridref.io.reads import current_reads
+from gridref.io.reads import AsOnAServer, current_reads
 from gridref.io.remote import RemoteFiles
 from gridref.io.traffic import current_traffic
 from gridref.model.manifest import Source
@@ -98,7 +99,7 @@ def open_for_scan(
     local = is_local(address)
     if local and current_reads() is None:
         return LocalScanFile(address)
-    files = _AsOnAServer(address) if local else RemoteFiles(storage_options, retry)
+    files = AsOnAServer(address) if local else _Unchanged(storage_options, retry)
     layouts = current_layouts()
     starts, stops = _runs(layouts.expected(address), block_bytes)
     source, parts = files.begin(address, starts, stops)
@@ -298,20 +299,26 @@ class LocalScanFile(ScanFile):
         return parts
 
 
-class _AsOnAServer(OpenFile):
-    """A local file that is read, and whose requests are counted, like one on a server."""
+class _Unchanged(RemoteFiles):
+    """Reads one file as long as it is the one that was described first."""
 
+    @override
     def begin(
         self, url: str, starts: Sequence[int], stops: Sequence[int]
     ) -> tuple[Source, list[bytes]]:
-        """Describe the file and read bytes of it, as `RemoteFiles.begin` does."""
-        return self.describe(), self.fetch(url, starts, stops)
+        self._source, parts = super().begin(url, starts, stops)
+        return self._source, parts
 
     @override
-    def fetch(self, url: str, starts: Sequence[int], stops: Sequence[int]) -> list[bytes]:
-        parts = super().fetch(url, starts, stops)
-        current_traffic().add(len(parts), sum(map(len, parts)))
-        return parts
+    def fetch(
+        self, url: str, starts: Sequence[int], stops: Sequence[int], *_: object
+    ) -> list[bytes]:
+        try:
+            return super().fetch(url, starts, stops, self._source)
+        except SourceChangedError as error:
+            raise SourceChangedError(
+                "the file changed while it was scanned: scan it again", error.place
+            ) from error
 
 
 class RemoteScanFile(ScanFile):
