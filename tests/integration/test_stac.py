@@ -261,6 +261,33 @@ def test_xpystac_opens_the_assets(catalog: Path, references: str) -> None:
     xr.testing.assert_equal(by_references["tas"], expected["tas"].isel(time=slice(0, 27)))
 
 
+def test_all_groups_are_described(tmp_path: Path) -> None:
+    labels = {"time": np.array(["2020-01-01", "2020-01-02"], "M8[ns]"), "x": [1.0, 2.0, 3.0]}
+    root = xr.Dataset({"a": (("time",), [1.0, 2.0])}, labels)
+    own = {"x": [5.0, 6.0], "time": np.array(["2021-03-01", "2021-03-05"], "M8[ns]")}
+    groups = {
+        "/": root,
+        "/same/deep": xr.Dataset({"b": (("x",), np.arange(3.0))}, {"x": labels["x"]}),
+        "/other": xr.Dataset({"c": (("time", "x"), np.ones((2, 2), "i2"), {"units": "K"})}, own),
+    }
+    for path, dataset in groups.items():
+        mode = "w" if path == "/" else "a"
+        dataset.to_netcdf(tmp_path / "a.nc", mode=mode, group=path, engine="h5netcdf")
+    gridref.build([tmp_path / "a.nc"], tmp_path / "a.gridref")
+    item = gridref.to_stac(tmp_path / "a.gridref")
+    check(item)
+    cube = item["properties"]
+    assert cube["cube:dimensions"].keys() == {"time", "x", "other/time", "other/x"}
+    shown = {name: each["dimensions"] for name, each in cube["cube:variables"].items()}
+    assert shown == {"a": ["time"], "same/deep/b": ["x"], "other/c": ["other/time", "other/x"]}
+    assert cube["end_datetime"] == "2021-03-05T00:00:00Z"
+    assert item["assets"].keys() == {"catalog", "catalog:same/deep", "catalog:other"}
+    asset = item["assets"]["catalog:other"]
+    assert [band["name"] for band in asset["bands"]] == ["other/c"]
+    with xr.open_dataset(asset["href"], **asset["xarray:open_kwargs"]) as opened:
+        assert opened.c.values.tolist() == [[1, 1], [1, 1]]
+
+
 def test_the_command_writes_and_prints(catalog: Path, tmp_path: Path) -> None:
     def run(*words: object) -> str:
         command = [sys.executable, "-m", "gridref", "stac", *map(str, words)]

@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
 
-from gridref.adapters.stac.axes import Axis, axes_of, iso_time, plain
-from gridref.adapters.stac.space import Space, geometry_of, space_of
+from gridref.adapters.stac.axes import iso_time, plain
+from gridref.adapters.stac.parts import Part, parts_of, space_of_all
+from gridref.adapters.stac.space import Space, geometry_of
 from gridref.catalog import CatalogGroup
 from gridref.catalog.storage import open_folder
 from gridref.errors import InvalidRequestError, NotRepresentableError
 from gridref.io import absolute_url
-from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.array import VirtualArray
 from gridref.options import check_choice
 from gridref.secrets import without_secrets
 from gridref.serve.views import View, ViewOptions, show
@@ -51,7 +52,10 @@ def to_stac(
     license: str | None = None,  # noqa: A002
     storage_options: Mapping[str, Any] | None = None,
 ) -> Document:
-    """Describe a catalog as a STAC Item or Collection.
+    """Describe a catalog as a STAC Item or Collection, with all its groups.
+
+    Variables of groups are named by their paths, and each group has assets of its own, whose
+    ``xarray:open_kwargs`` open it.
 
     Parameters
     ----------
@@ -89,23 +93,20 @@ def to_stac(
     check_choice("kind", kind, ("item", "collection"))
     if not isinstance(catalog, CatalogGroup):
         catalog = open_catalog(catalog, storage_options=storage_options)
-    group: Any = catalog
-    dataset = xr.open_dataset(group, engine="gridref", storage_options=storage_options)
-    axes = axes_of(dataset)
-    space = space_of(dataset, axes)
+    parts = parts_of(catalog, storage_options)
+    dataset = parts[0].dataset
+    space = space_of_all(parts)
     assets = _assets(catalog, references, served)
-    document = _cube(dataset, catalog, axes, space)
+    document = _cube(parts)
     document |= {} if space is None else dict(space.properties)
     common = {
         "stac_version": VERSION,
         "stac_extensions": _extensions(space),
         "id": id or catalog.info.url.rstrip("/").rpartition("/")[2].removesuffix(".gridref"),
         "links": [_store_link(assets)],
-        "assets": {
-            name: {**asset, "bands": _bands(dataset, catalog)} for name, asset in assets.items()
-        },
+        "assets": dict(_of_part(asset, part) for part in parts for asset in assets.items()),
     }
-    times = _times(dataset, axes, datetime)
+    times = _times(parts, datetime)
     make = _item if kind == "item" else _collection
     done = make(common, document, dataset, space, times)
     if kind == "collection":
@@ -166,11 +167,14 @@ def _extensions(space: Space | None) -> list[str]:
     return [f"{_EXTENSIONS}/{name}/schema.json" for name in sorted(names)]
 
 
-def _times(dataset: xr.Dataset, axes: Mapping[str, Axis], given: str | None) -> list[str]:
+def _times(parts: Sequence[Part], given: str | None) -> list[str]:
     """First and last moment."""
+    dataset = parts[0].dataset
     if given is None:
-        found = [axis.values for axis in axes.values() if axis.kind == "t" and axis.length]
-        scalars = [v.values for v in dataset.coords.values() if v.ndim == 0 and v.dtype.kind == "M"]
+        axes = [axis for part in parts for axis in part.axes.values()]
+        found = [axis.values for axis in axes if axis.kind == "t" and axis.length]
+        coords = [variable for part in parts for variable in part.dataset.coords.values()]
+        scalars = [v.values for v in coords if v.ndim == 0 and v.dtype.kind == "M"]
         texts = [iso_time(value) for values in found or scalars for value in values.reshape(-1)]
         if texts:
             return [min(texts), max(texts)]
@@ -188,25 +192,27 @@ def _times(dataset: xr.Dataset, axes: Mapping[str, Axis], given: str | None) -> 
         raise InvalidRequestError(f"datetime is no moment, nor start/end: {given!r}") from error
 
 
-def _cube(
-    dataset: xr.Dataset, group: VirtualGroup, axes: Mapping[str, Axis], space: Space | None
-) -> Document:
-    reference_system = None if space is None else space.reference_system
-    return {
-        "cube:dimensions": {name: axis.to_json(reference_system) for name, axis in axes.items()},
-        "cube:variables": {
-            str(name): _variable(dataset, str(name), group.arrays[str(name)])
-            for name in dataset.variables
-            if str(name) not in axes
-        },
+def _cube(parts: Sequence[Part]) -> Document:
+    dimensions: Document = {}
+    for part in parts:
+        system = None if part.space is None else part.space.reference_system
+        for name, key in part.dims.items():
+            if key not in dimensions:
+                dimensions[key] = part.axes[name].to_json(system)
+    variables = {
+        part.named(name): _variable(part, str(name))
+        for part in parts
+        for name in part.dataset.variables
+        if str(name) not in part.axes
     }
+    return {"cube:dimensions": dimensions, "cube:variables": variables}
 
 
-def _variable(dataset: xr.Dataset, name: str, array: VirtualArray) -> Document:
-    variable = dataset.variables[name]
+def _variable(part: Part, name: str) -> Document:
+    variable, array = part.dataset.variables[name], part.arrays[name]
     document: Document = {
-        "dimensions": list(map(str, variable.dims)),
-        "type": "data" if name in _data_names(dataset) else "auxiliary",
+        "dimensions": [part.dims[str(dim)] for dim in variable.dims],
+        "type": "data" if name in _data_names(part.dataset) else "auxiliary",
         "shape": list(variable.shape),
         "data_type": _data_type(array),
     }
@@ -233,14 +239,25 @@ def _data_names(dataset: xr.Dataset) -> set[str]:
     return {str(name) for name in dataset.data_vars} - named
 
 
-def _bands(dataset: xr.Dataset, group: VirtualGroup) -> list[Document]:
+def _of_part(asset: tuple[str, Document], part: Part) -> tuple[str, Document]:
+    """An asset that opens a group, with its bands."""
+    name, document = asset
+    document = {**document, "bands": _bands(part)}
+    if not part.path:
+        return name, document
+    document["title"] += f", group {part.path}"
+    document["xarray:open_kwargs"] = {**document["xarray:open_kwargs"], "group": part.path}
+    return f"{name}:{part.path}", document
+
+
+def _bands(part: Part) -> list[Document]:
     """One band for each data variable of numbers, as stored."""
     bands = []
-    names = _data_names(dataset)
-    for name, array in group.arrays.items():
+    names = _data_names(part.dataset)
+    for name, array in part.arrays.items():
         if name not in names or array.dtype.kind not in "biufc":
             continue
-        band: Document = {"name": name, "data_type": _data_type(array)}
+        band: Document = {"name": part.named(name), "data_type": _data_type(array)}
         if "_FillValue" in array.attrs:
             number = plain(array.attrs["_FillValue"])
             band["nodata"] = number if np.isfinite(number) else str(number)
