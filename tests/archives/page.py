@@ -8,13 +8,13 @@ from __future__ import annotations
 import inspect
 import os
 import re
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.archives import KINDS, Archive
+from tests.command import run_command
 
 __all__ = ["page"]
 
@@ -48,9 +48,9 @@ $ gridref build {pattern} {flags + " " if flags else ""}-o {archive.name}.gridre
 
 
 def _plan(archive: Archive, folder: str) -> str:
-    command = [sys.executable, "-m", "gridref", "plan", archive.pattern, *archive.flags]
     env = {**os.environ, "COLUMNS": "120"}
-    done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, env=env)
+    done = run_command("plan", archive.pattern, *archive.flags, cwd=folder, env=env)
+    assert done.returncode == 0, done.stderr
     return done.stdout
 
 

@@ -20,6 +20,9 @@ SHELL = {"bash", "sh", "shell", "console"}
 # Blocks that must be one of the above, lest a page's examples go unchecked under another name.
 NOT_ALLOWED = {"python3", "pycon", "ipython", "zsh", "shell-session"}
 
+COMMAND_FOLDER = "GRIDREF_TESTS_COMMAND"
+"""The environment variable of a folder that shells find `gridref` in, before that installed."""
+
 FENCE = re.compile(r"^(?P<indent>\s*)(?P<fence>`{3,}|~{3,})\s*(?P<language>[\w-]*)")
 NOT_RUN = re.compile(r"^\s*<!--\s*not run:\s*(?P<reason>.*?)\s*-->\s*$")
 
@@ -117,7 +120,8 @@ def run_blocks(page: Path, blocks: list[CodeBlock]) -> None:
 
 if __name__ == "__main__":
     # Not resolved: inside a virtual environment the interpreter is a link.
-    programs = Path(sys.executable).parent
-    os.environ["PATH"] = f"{programs}{os.pathsep}{os.environ['PATH']}"
+    programs = str(Path(sys.executable).parent)
+    first = [os.environ[COMMAND_FOLDER]] if COMMAND_FOLDER in os.environ else []
+    os.environ["PATH"] = os.pathsep.join([*first, programs, os.environ["PATH"]])
     path = Path(sys.argv[1])
     run_blocks(path, find_blocks(path.read_text(encoding="utf-8")))

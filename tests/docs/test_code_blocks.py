@@ -6,6 +6,7 @@ copy of ``sample_data/``. Blocks marked ``<!-- not run: reason -->`` show up as 
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.command import shell_folder
 from tests.docs import code_blocks
 from tests.docs.code_blocks import CodeBlock, find_blocks, shell_commands
 from tests.shared_data import ROOT
@@ -46,6 +48,7 @@ def test_the_blocks_of_a_page_run(page: str, tmp_path: Path):
         text=True,
         timeout=240,
         check=False,
+        env={**os.environ, code_blocks.COMMAND_FOLDER: str(shell_folder())},
     )
     if done.returncode:
         pytest.fail(f"a block of {page} failed:\n{done.stdout}", pytrace=False)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import h5py
@@ -13,6 +11,7 @@ import pytest
 
 import gridref
 from gridref.errors import InvalidRequestError, UnsupportedFeatureError
+from tests.command import run_command
 from tests.integration.test_scan_tiff_generated import write_ome_set
 
 VALUES = np.arange(12, dtype="<i4")
@@ -109,22 +108,16 @@ def test_virtual_sources_that_are_not_there_are_fill_values(tmp_path):
 @WAYS
 def test_the_command_line(tmp_path, way):
     file = way(tmp_path / "in" / "a.h5", str(tmp_path / "secret" / "b.h5"))
-    build = [sys.executable, "-m", "gridref", "build", str(file), "-o", str(tmp_path / "cube")]
-    refused = subprocess.run(build, capture_output=True, text=True, check=False)
+    build = ["build", file, "-o", tmp_path / "cube"]
+    refused = run_command(*build)
     assert refused.returncode
     assert "--allow" in refused.stderr + refused.stdout
-    subprocess.run([*build, "--allow", str(tmp_path / "secret")], check=True, capture_output=True)
+    assert run_command(*build, "--allow", tmp_path / "secret").returncode == 0
     environment = {**os.environ, "GRIDREF_STATE": str(tmp_path / "of another user")}
     reads = {"chunks": [], "sources": [], "stats": ["--scan-values"], "sql": ["FROM v"]}
     for command, arguments in reads.items():
         allowed = ("--allow", tmp_path / "secret", "--allow", tmp_path / "in")
-        called = subprocess.run(
-            [sys.executable, "-m", "gridref", command, tmp_path / "cube", *arguments, *allowed],
-            capture_output=True,
-            text=True,
-            check=False,
-            env=environment,
-        )
+        called = run_command(command, tmp_path / "cube", *arguments, *allowed, env=environment)
         assert called.returncode == 0, called.stderr
 
 

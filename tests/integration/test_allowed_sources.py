@@ -4,8 +4,6 @@ import hashlib
 import json
 import os
 import pickle
-import subprocess
-import sys
 
 import h5py
 import numpy as np
@@ -18,6 +16,7 @@ from gridref.errors import InvalidRequestError, SourceNotAllowedError
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import ChunkManifest, Source
 from tests.attack_doors import DOORS, RAW, told_at_a_door
+from tests.command import run_command
 from tests.http_server import Site, serving
 
 VALUES = np.arange(12, dtype="<i4")
@@ -286,8 +285,7 @@ def test_the_command_line(tmp_path):
     stranger = {**os.environ, "GRIDREF_STATE": str(tmp_path / "state")}
 
     def run(*arguments):
-        command = [sys.executable, "-m", "gridref", *map(str, arguments)]
-        return subprocess.run(command, env=stranger, capture_output=True, text=True, check=False)
+        return run_command(*arguments, env=stranger)
 
     refused = run("verify", catalog)
     assert refused.returncode == 1

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from gridref.errors import (
     SourceChangedError,
     SourceUnavailableError,
 )
+from tests.command import run_command
 
 
 def month(folder: Path, number: int, **changes: Any) -> Path:
@@ -268,19 +267,14 @@ def test_in_several_dimensions(tmp_path: Path, months: list[Path]) -> None:
         xr.testing.assert_identical(shown.load().tas, whole.tas)
 
 
-def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gridref", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-
-
 def test_on_the_command_line(months: list[Path], tmp_path: Path) -> None:
     catalog = tmp_path / "cube.gridref"
-    assert run("build", *months[:2], "--concat-dim", "time", "-o", catalog).returncode == 0
-    done = run("append", catalog, *months[1:4])
+    assert run_command("build", *months[:2], "--concat-dim", "time", "-o", catalog).returncode == 0
+    done = run_command("append", catalog, *months[1:4])
     assert done.returncode == 0, done.stderr
     assert "it is in the catalog" in done.stderr
     assert_shows(catalog, months[:4])
-    bad = run("append", catalog, month(tmp_path, 9, shift=0.5))
+    bad = run_command("append", catalog, month(tmp_path, 9, shift=0.5))
     assert bad.returncode == 1
     assert "lat" in bad.stderr
     assert_shows(catalog, months[:4])

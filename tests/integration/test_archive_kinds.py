@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +13,7 @@ import gridref
 from tests.archives import KINDS, Archive
 from tests.archives.forecasts import forecasts
 from tests.archives.models import cmip
+from tests.command import run_command
 
 Kind = Callable[[Path], Archive]
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
@@ -34,8 +33,8 @@ def test_the_command_builds_it_in_one_line(kind: Kind, tmp_path: Path) -> None:
     archive = kind(made(tmp_path / "files"))
     catalog = tmp_path / "cube.gridref"
     files = str(tmp_path / "files" / archive.pattern)
-    command = [sys.executable, "-m", "gridref", "build", files, "-o", str(catalog), "--yes"]
-    subprocess.run([*command, *archive.flags], check=True, capture_output=True, text=True)
+    done = run_command("build", files, "-o", catalog, "--yes", *archive.flags)
+    assert done.returncode == 0, done.stderr
     assert_as_expected(archive, catalog)
 
 

@@ -13,19 +13,12 @@ import pytest
 from typer.testing import CliRunner
 
 from gridref.adapters.cli import app
+from tests.command import run_command
 from tests.integration.archives import write_months
 
 
 def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = Path(sys.executable).with_name("gridref")
-    return subprocess.run(
-        [str(command), *arguments],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "COLUMNS": "160"},
-    )
+    return run_command(*arguments, cwd=cwd, env={**os.environ, "COLUMNS": "160"})
 
 
 @pytest.fixture(scope="module")

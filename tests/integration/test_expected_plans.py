@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import netCDF4
@@ -13,6 +11,7 @@ import pytest
 
 import gridref
 from gridref.errors import CombineError, InvalidRequestError, SkippedFilesWarning
+from tests.command import run_command
 
 
 def write(path: Path, day: int, units: str = "K", dtype: str = "f4", extra: bool = False) -> None:
@@ -34,13 +33,8 @@ def archive(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def cli(*arguments: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gridref", *map(str, arguments)]
-    return subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
-
-
 def saved_plan(archive: Path) -> Path:
-    done = cli("plan", archive, "--concat-dim", "time", "--json", "-q")
+    done = run_command("plan", archive, "--concat-dim", "time", "--json", "-q")
     assert done.returncode == 0, done.stderr
     path = archive / "plan.json"
     path.write_text(done.stdout)
@@ -51,8 +45,8 @@ def test_what_is_as_planned_is_built(archive: Path) -> None:
     plan = saved_plan(archive)
     write(archive / "3.nc", 3)
     options = ["--concat-dim", "time", "--expect", plan]
-    assert cli("plan", archive, *options).returncode == 0
-    done = cli("build", archive, "-o", archive / "a.gridref", *options)
+    assert run_command("plan", archive, *options).returncode == 0
+    done = run_command("build", archive, "-o", archive / "a.gridref", *options)
     assert done.returncode == 0, done.stderr
     assert gridref.open_catalog(archive / "a.gridref")["tas"][...].tolist() == [0, 1, 2, 3]
 
@@ -71,12 +65,12 @@ def test_what_is_not_is_a_list_and_an_exit_status(
     for day in range(4):
         write(archive / f"{day}.nc", day, **change)  # type: ignore[arg-type]
     options = ["--concat-dim", "time", "--expect", plan]
-    planned = cli("plan", archive, "--json", *options)
+    planned = run_command("plan", archive, "--json", *options)
     assert planned.returncode == 1
     problems = json.loads(planned.stdout)["problems"]
     assert {problem["cause"] for problem in problems} == {"unexpected"}
     assert any(told in problem["message"] for problem in problems)
-    done = cli("build", archive, "-o", archive / "a.gridref", *options)
+    done = run_command("build", archive, "-o", archive / "a.gridref", *options)
     assert done.returncode != 0
     assert told in done.stderr.replace("\n", " ")
     assert not (archive / "a.gridref").exists()
@@ -107,17 +101,17 @@ def test_files_from_a_list(archive: Path) -> None:
     names = [str(archive / f"{day}.nc") for day in range(3)]
     catalog = archive / "a.gridref"
     options = ["--concat-dim", "time", "-o", catalog]
-    done = cli("build", "--files-from", "-", *options, stdin="\n".join([*names, "", ""]))
+    done = run_command("build", "--files-from", "-", *options, stdin="\n".join([*names, "", ""]))
     assert done.returncode == 0, done.stderr
     assert gridref.open_catalog(catalog)["tas"][...].tolist() == [0, 1, 2]
     (archive / "list.txt").write_text(names[1] + "\n")
-    done = cli("build", names[0], "--files-from", archive / "list.txt", *options)
+    done = run_command("build", names[0], "--files-from", archive / "list.txt", *options)
     assert done.returncode == 0, done.stderr
     assert gridref.open_catalog(catalog)["tas"][...].tolist() == [0, 1]
-    missing = cli("plan", "--files-from", archive / "none.txt")
+    missing = run_command("plan", "--files-from", archive / "none.txt")
     assert missing.returncode != 0
     assert "--files-from" in missing.stderr
-    assert "--files-from" in cli("plan").stderr
+    assert "--files-from" in run_command("plan").stderr
 
 
 def test_a_catalog_names_the_files_that_were_left_out(archive: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import xarray as xr
 
 import gridref
 from gridref.errors import InvalidRequestError
+from tests.command import run_command
 
 RUNS = np.array(["2022-03-01T00", "2022-03-01T12", "2022-03-02T00"], "M8[ns]")
 STEPS = np.array([0, 6, 12, 18, 24], "m8[h]").astype("m8[ns]")
@@ -116,11 +115,10 @@ def test_what_cannot_be_shown_is_said(cube: Path, asked: dict[str, str], message
 
 def test_the_command_keeps_views_as_names_in_the_catalog(cube: Path, tmp_path: Path) -> None:
     kept = tmp_path / "kept.gridref"
-    command = [sys.executable, "-m", "gridref", "forecast"]
-    subprocess.run([*command, str(cube), "--name", "best", "-o", str(kept)], check=True)
-    run = [*command, str(kept), "--run", "latest", "--name", "latest", "-o", str(kept)]
-    told = subprocess.run(run, check=True, capture_output=True, text=True).stdout
-    assert told == f"5 valid times in group latest of {kept}\n"
+    done = run_command("forecast", cube, "--name", "best", "-o", kept)
+    assert done.returncode == 0, done.stderr
+    done = run_command("forecast", kept, "--run", "latest", "--name", "latest", "-o", kept)
+    assert done.stdout == f"5 valid times in group latest of {kept}\n"
     np.testing.assert_array_equal(opened(kept).t2m.values, opened(cube).t2m.values)
     best = xr.open_zarr(gridref.open_store(kept), group="best", chunks=None)
     np.testing.assert_array_equal(best.t2m.values, picked(cube, BEST).values)
@@ -130,10 +128,7 @@ def test_the_command_keeps_views_as_names_in_the_catalog(cube: Path, tmp_path: P
 
 
 def test_the_command_says_what_is_wrong_in_a_line(cube: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "gridref", "forecast", str(cube), "--offset", "7h"]
-    done = subprocess.run(
-        [*command, "-o", str(tmp_path / "no.gridref")], check=False, capture_output=True, text=True
-    )
+    done = run_command("forecast", cube, "--offset", "7h", "-o", tmp_path / "no.gridref")
     assert done.returncode != 0
     assert "no step is 7h" in done.stderr
     assert not (tmp_path / "no.gridref").exists()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,6 +29,7 @@ from gridref.errors import (
     SourceUnavailableError,
     UnsupportedFeatureError,
 )
+from tests.command import run_command
 from tests.s3_server import BUCKET, Bucket, s3_bucket
 from tests.shared_data import REAL_NETCDF, shared_files
 
@@ -431,31 +430,22 @@ def test_virtual_datasets_are_written_by_their_accessor(tmp_path: Path) -> None:
     )
 
 
-def run(*words: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "gridref", *map(str, words)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
 def test_commands_there_and_back(tmp_path: Path) -> None:
     catalogs = []
     for number, month in enumerate(MONTHS):
         catalogs.append(tmp_path / f"{number}.gridref")
-        assert run("build", month, "-o", catalogs[-1], "-q").returncode == 0
+        assert run_command("build", month, "-o", catalogs[-1], "-q").returncode == 0
     path = tmp_path / "a.icechunk"
-    done = run("export", catalogs[0], path)
+    done = run_command("export", catalogs[0], path)
     assert (done.returncode, done.stderr.count("Error")) == (0, 0), done.stderr
     assert f"{path}: snapshot " in done.stdout
     for catalog in catalogs[1:]:
-        assert run("export", catalog, path, "--append-dim", "time").returncode == 0
+        assert run_command("export", catalog, path, "--append-dim", "time").returncode == 0
     xr.testing.assert_equal(read(opened(path)), of_files(MONTHS))
-    again = run("build", path, "-o", tmp_path / "again.gridref", "--allow", SAMPLES, "-q")
+    again = run_command("build", path, "-o", tmp_path / "again.gridref", "--allow", SAMPLES, "-q")
     assert again.returncode == 0, again.stderr
     cube = xr.open_dataset(tmp_path / "again.gridref", engine="gridref")
     xr.testing.assert_equal(cube.load(), of_files(MONTHS))
-    refused = run("export", catalogs[0], tmp_path / "refs.json", "--append-dim", "time")
+    refused = run_command("export", catalogs[0], tmp_path / "refs.json", "--append-dim", "time")
     assert refused.returncode != 0
     assert "append" in refused.stderr

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +14,10 @@ import xarray as xr
 import gridref
 from gridref.adapters.kerchunk import to_kerchunk
 from gridref.errors import SourceFormatError
+from tests.command import run_command
 
 SAMPLES = Path(__file__).parents[2] / "sample_data"
 MONTH = SAMPLES / "daily_2023-01.nc"
-
-
-def run(*arguments: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "gridref", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 @pytest.mark.parametrize("name", ["refs.json", "templates.json", "refs.parq", "cube.icechunk"])
@@ -35,14 +25,14 @@ def test_an_export_comes_back_and_is_verified(name: str, tmp_path: Path) -> None
     catalog, output, again = (tmp_path / part for part in ("a.gridref", name, "again.gridref"))
     gridref.build(MONTH, catalog)
     options = ["--templates"] if name == "templates.json" else []
-    told = run("export", catalog, output, *options)
+    told = run_command("export", catalog, output, *options)
     assert told.returncode == 0, told.stderr
-    told = run("import", output, "-o", again, "--allow", SAMPLES, "--verify")
+    told = run_command("import", output, "-o", again, "--allow", SAMPLES, "--verify")
     assert told.returncode == 0, told.stderr
     assert "0 chunks differ" in told.stdout
     expected = xr.open_dataset(MONTH, engine="netcdf4").compute()
     xr.testing.assert_equal(xr.open_dataset(again, engine="gridref").compute(), expected)
-    checked = run("verify", output, "--allow", SAMPLES, "--all")
+    checked = run_command("verify", output, "--allow", SAMPLES, "--all")
     assert checked.returncode == 0, checked.stderr
     n_chunks = gridref.verify(catalog, everything=True).n_chunks
     assert gridref.verify(output, everything=True, allow=str(SAMPLES)).n_chunks >= n_chunks - 8
@@ -74,7 +64,7 @@ def test_generated_references_are_imported(tmp_path: Path) -> None:
         },
     }
     (tmp_path / "refs.json").write_text(json.dumps(document))
-    told = run("import", tmp_path / "refs.json", "-o", tmp_path / "a.gridref", "--verify")
+    told = run_command("import", tmp_path / "refs.json", "-o", tmp_path / "a.gridref", "--verify")
     assert told.returncode == 0, told.stderr
     assert "1 arrays, 3 chunks, 12 values compared: 0 chunks differ" in told.stdout
     assert gridref.open_catalog(tmp_path / "a.gridref")["a"][...].tolist() == list(range(12))
@@ -85,7 +75,7 @@ def test_a_wrong_reference_is_found_by_verify(tmp_path: Path) -> None:
     refs = document["refs"]
     refs["tas/0.0.0"], refs["tas/1.0.0"] = refs["tas/1.0.0"], refs["tas/0.0.0"]
     (tmp_path / "refs.json").write_text(json.dumps(document))
-    told = run("verify", tmp_path / "refs.json", "--allow", SAMPLES, "--all")
+    told = run_command("verify", tmp_path / "refs.json", "--allow", SAMPLES, "--all")
     assert told.returncode == 1
     assert "2 chunks differ" in told.stdout
     assert "tas" in told.stdout
@@ -93,7 +83,7 @@ def test_a_wrong_reference_is_found_by_verify(tmp_path: Path) -> None:
 
 def test_references_that_leave_their_folder_need_permission(tmp_path: Path) -> None:
     to_kerchunk(gridref.scan(MONTH), tmp_path / "refs.json")
-    told = run("import", tmp_path / "refs.json", "-o", tmp_path / "a.gridref")
+    told = run_command("import", tmp_path / "refs.json", "-o", tmp_path / "a.gridref")
     assert told.returncode == 1
     assert f"--allow {SAMPLES}" in told.stderr.replace("\n", "")
     assert not (tmp_path / "a.gridref").exists()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 import warnings
 import zipfile
 from collections.abc import Iterator
@@ -28,6 +27,7 @@ from gridref.errors import NotRepresentableError
 from gridref.model.array import VirtualGroup
 from gridref.model.indexing import getitem
 from gridref.model.zarr_metadata import packed_dtype
+from tests.command import run_command
 from tests.hdf5_oracle import read_original, why_different
 from tests.shared_data import shared_files
 
@@ -283,12 +283,7 @@ def test_bad_exports_leave_what_is_there(
 
 
 def run_export(catalog: Path, output: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "gridref", "export", catalog, output, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return run_command("export", catalog, output, *arguments)
 
 
 def test_uneven_chunks_without_zarrs_setting_are_an_error_that_names_it(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from gridref.errors import (
     SourceFormatError,
     SourceUnavailableError,
 )
+from tests.command import run_command
 from tests.http_server import Site, serving
 
 pytest.importorskip("aiohttp", reason="HTTP needs aiohttp: install gridref[remote]")
@@ -172,15 +173,11 @@ def test_numbers_that_cannot_be_meant_are_refused(name: str, site: Site) -> None
         gridref.scan_many(urls(site), **{name: 0})
 
 
-def command(*arguments: str) -> list[str]:
-    return [str(Path(sys.executable).with_name("gridref")), *arguments]
-
-
 def test_the_command_tells_what_it_left_out(site: Site, tmp_path: Path) -> None:
     damage(site)
     catalog = str(tmp_path / "c")
-    line = command("build", *urls(site), "--concat-dim", "time", "-o", catalog, "--on-error")
-    done = subprocess.run([*line, "skip"], capture_output=True, text=True, check=False)
+    line = ["build", *urls(site), "--concat-dim", "time", "-o", catalog, "--on-error"]
+    done = run_command(*line, "skip")
     assert done.returncode == 1, done.stderr
     lines = [text for text in done.stderr.splitlines() if text.startswith("left out ")]
     assert [line.partition(": ")[0].rpartition("/")[2] for line in lines] == [
@@ -189,7 +186,7 @@ def test_the_command_tells_what_it_left_out(site: Site, tmp_path: Path) -> None:
         "f9.h5",
     ]
     assert gridref.open_catalog(catalog)["x"].shape == (27, 4)
-    done = subprocess.run([*line, "raise"], capture_output=True, text=True, check=False)
+    done = run_command(*line, "raise")
     assert done.returncode == 1
     assert "3 files cannot be scanned" in done.stderr
     assert "Traceback" not in done.stderr
@@ -215,8 +212,11 @@ def test_an_interrupt_ends_the_command_and_leaves_nothing(
 ) -> None:
     site.statuses = [503] * 10_000
     catalog = tmp_path / "c"
-    line = command("build", *urls(site), "--concat-dim", "time", "-o", str(catalog), "--jobs", jobs)
-    process = subprocess.Popen(line, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    line = ["build", *urls(site), "--concat-dim", "time", "-o", str(catalog), "--jobs", jobs]
+    command = str(Path(sys.executable).with_name("gridref"))
+    process = subprocess.Popen(
+        [command, *line], stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
     while len(site.requests) < 2 and process.poll() is None:
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all processes of the job

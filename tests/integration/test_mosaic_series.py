@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import xarray as xr
 
 import gridref
 from gridref.errors import CombineError, InvalidRequestError
+from tests.command import run_command
 
 rasterio = pytest.importorskip("rasterio")
 merging = pytest.importorskip("rasterio.merge")
@@ -99,10 +98,7 @@ def test_installed_command(archive: Path, tmp_path: Path) -> None:
     files = sorted(map(str, archive.glob("*.tif")))
     for command, more in (("plan", []), ("build", ["-o", str(tmp_path / "cube.gridref")])):
         arguments = [command, *files, "--mosaic", "--stack", "time", "--pattern", PATTERN, *more]
-        done = subprocess.run(
-            [sys.executable, "-m", "gridref", *arguments],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        done = run_command(*arguments)
         assert done.returncode == 0, done.stderr
     with opened(tmp_path / "cube.gridref") as shown:
         np.testing.assert_array_equal(shown.band_data[1], merged(archive, "20230110"))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from numpy.typing import NDArray
 import gridref
 from gridref.adapters.http import create_app
 from gridref.errors import CombineError, InvalidRequestError
+from tests.command import run_command
 from tests.uvicorn_server import running
 
 io = pytest.importorskip("ome_zarr.io")
@@ -180,11 +179,7 @@ def plate(tmp_path: Path) -> Path:
 
 
 def test_a_plate_without_any_option_but_the_layout(plate: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "gridref", "build", str(plate), "--layout", "plate"]
-    done = subprocess.run(
-        [*command, "-o", str(tmp_path / "plate.gridref")],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = run_command("build", plate, "--layout", "plate", "-o", tmp_path / "plate.gridref")
     assert done.returncode == 0, done.stderr
     with running(create_app({"plate": tmp_path / "plate.gridref"})) as site:
         address = f"{site}/plate/portable"

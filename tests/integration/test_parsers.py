@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,6 +32,7 @@ from gridref.errors import (
     SourceUnavailableError,
     UnsupportedFeatureError,
 )
+from tests.command import run_command
 from tests.s3_server import Bucket, s3_bucket
 
 MONTH = Path(__file__).parents[2] / "sample_data" / "daily_2023-01.nc"
@@ -86,8 +85,8 @@ def test_the_command_takes_a_parser_by_name(tmp_path: Path) -> None:
     files = [str(classic(tmp_path / f"{day}.nc", day)) for day in (0, 2)]
     catalog = str(tmp_path / "cube.gridref")
     named = ["--parser", "virtualizarr.parsers:NetCDF3Parser"]
-    command = [sys.executable, "-m", "gridref", "build", *files, "-o", catalog]
-    subprocess.run([*command, "--concat-dim", "time", *named], check=True)
+    done = run_command("build", *files, "-o", catalog, "--concat-dim", "time", *named)
+    assert done.returncode == 0, done.stderr
     expected = xr.open_mfdataset(files, engine="netcdf4", data_vars="minimal").compute()
     xr.testing.assert_equal(xr.open_dataset(catalog, engine="gridref").compute(), expected)
 

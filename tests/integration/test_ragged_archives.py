@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +14,7 @@ from numpy.typing import NDArray
 
 import gridref
 from gridref.errors import CombineError, InvalidRequestError
+from tests.command import run_command
 
 LENGTHS = [5, 12, 1, 7]
 
@@ -260,23 +259,18 @@ def test_labels_out_of_names(tmp_path: Path) -> None:
         np.testing.assert_array_equal(shown.row_size, [9, 7])
 
 
-def run(*arguments: Any) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gridref", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
 def test_commands(drifters: list[Path], tmp_path: Path) -> None:
-    planned = run("plan", *drifters, "--layout", "padded")
+    planned = run_command("plan", *drifters, "--layout", "padded")
     assert planned.returncode == 0, planned.stderr
     assert "row_size" in planned.stdout
-    built = run(
+    built = run_command(
         "build", *drifters, "--layout", "ragged", "-o", tmp_path / "all.gridref", "--verify"
     )
     assert built.returncode == 0, built.stderr
     assert "0 chunks differ" in built.stdout
     with opened(tmp_path / "all.gridref", decode_cf=False) as shown:
         np.testing.assert_array_equal(shown.sst, np.concatenate(stored(drifters, "sst")))
-    refused = run("build", *drifters, "--layout", "raged", "-o", tmp_path / "no.gridref")
+    refused = run_command("build", *drifters, "--layout", "raged", "-o", tmp_path / "no.gridref")
     assert refused.returncode != 0
     assert "did you mean 'ragged'" in refused.stderr
 

@@ -2,10 +2,7 @@
 
 import json
 import logging
-import os
 import pickle
-import subprocess
-import sys
 import traceback
 
 import h5py
@@ -18,6 +15,7 @@ import gridref
 from gridref.adapters.http import create_app
 from gridref.errors import GridrefError, InvalidRequestError
 from gridref.io import options_for
+from tests.command import run_command
 from tests.http_server import Site, serving
 from tests.uvicorn_server import running
 
@@ -128,17 +126,13 @@ def test_options_out_of_a_file(site, tmp_path):
     path = tmp_path / "options.json"
     path.write_text(json.dumps({site.url: {"headers": {"X-Key": SECRET}}}))
 
-    def run(*arguments):
-        command = [sys.executable, "-m", "gridref", *map(str, arguments)]
-        return subprocess.run(command, env=os.environ, capture_output=True, text=True, check=False)
-
-    done = run("build", f"{site.url}/a.h5", "-o", tmp_path / "c.gridref", "-O", f"@{path}")
+    done = run_command("build", f"{site.url}/a.h5", "-o", tmp_path / "c.gridref", "-O", f"@{path}")
     assert done.returncode == 0, done.stderr
     assert site.headers
     assert all(headers["X-Key"] == SECRET for headers in site.headers)
-    refused = run("info", tmp_path / "c.gridref", "-O", SECRET)
+    refused = run_command("info", tmp_path / "c.gridref", "-O", SECRET)
     assert refused.returncode == 1
     assert SECRET not in refused.stderr
     for content in ("[]", "{", None):
         path.unlink() if content is None else path.write_text(content)
-        assert run("info", tmp_path / "c.gridref", "-O", f"@{path}").returncode == 1
+        assert run_command("info", tmp_path / "c.gridref", "-O", f"@{path}").returncode == 1

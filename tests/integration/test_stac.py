@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,7 @@ from pystac.validation.stac_validator import JsonSchemaSTACValidator
 
 import gridref
 from gridref.errors import InvalidRequestError
+from tests.command import run_command
 from tests.http_server import Site, serving
 from tests.shared_data import shared_files
 
@@ -290,8 +289,9 @@ def test_all_groups_are_described(tmp_path: Path) -> None:
 
 def test_the_command_writes_and_prints(catalog: Path, tmp_path: Path) -> None:
     def run(*words: object) -> str:
-        command = [sys.executable, "-m", "gridref", "stac", *map(str, words)]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        done = run_command("stac", *words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     out = run(catalog, "-o", tmp_path / "item.json", "--served", "https://example.org/daily")
     assert "item.json: Feature daily" in out

@@ -1,0 +1,163 @@
+"""The installed command in a process of its own, which need not import everything anew.
+
+A new interpreter takes a second or two to import what most commands need, and the tests run
+hundreds of them. So one process imports it once, and forks for each command: arguments, folder,
+environment and standard streams are the caller's, and the process ends as an interpreter does.
+
+``python tests/command.py SOCKET ARGUMENTS...`` is the command for a shell, see `shell_folder`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+# Those that go on until they are told to end get an interpreter of their own.
+LASTING = {"demo", "serve", "watch"}
+# What commands import sooner or later.
+IMPORTS = (
+    "gridref.adapters.cli.app", "gridref.workflows.keeping", "gridref.workflows.statistics",
+    "gridref.workflows.verifying", "gridref.adapters.kerchunk", "gridref.adapters.stac",
+    "gridref.codecs.own", "gridref.formats.hdf5.groups", "h5py", "pandas", "pyarrow.parquet",
+    "tifffile", "typer._adapters", "xarray",
+)  # fmt: skip
+
+
+def run_command(
+    *arguments: object,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    stdin: str = "",
+) -> subprocess.CompletedProcess[str]:
+    """Run ``gridref`` with some arguments; what it writes comes back as text."""
+    words = [os.fspath(word) if isinstance(word, os.PathLike) else str(word) for word in arguments]
+    with (
+        tempfile.TemporaryFile() as given,
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as err,
+    ):
+        given.write(stdin.encode())
+        given.seek(0)
+        streams = [stream.fileno() for stream in (given, out, err)]
+        folder = os.fspath(cwd or os.getcwd())
+        code = _ask(_server(), words, folder, dict(os.environ if env is None else env), streams)
+        told = []
+        for stream in (out, err):
+            stream.seek(0)
+            told.append(stream.read().decode())
+    return subprocess.CompletedProcess(["gridref", *words], code, *told)
+
+
+@cache
+def shell_folder() -> Path:
+    """A folder to put first on the ``PATH`` of shells: its ``gridref`` is the command."""
+    folder = Path(tempfile.mkdtemp(prefix="gridref-command-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    script = folder / "gridref"
+    program = Path(sys.executable)
+    lasting = "|".join(sorted(LASTING))
+    script.write_text(
+        "#!/bin/sh\n"
+        f'case "$1" in {lasting}) exec "{program.with_name("gridref")}" "$@" ;; esac\n'
+        f'exec "{program}" -IS "{__file__}" "{_server()}" "$@"\n'
+    )
+    script.chmod(0o755)
+    return folder
+
+
+@cache
+def _server() -> str:
+    """The socket of the process that forks; it ends with this one."""
+    folder = tempfile.mkdtemp(prefix="gridref-command-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    address = f"{folder}/socket"
+    here = os.fspath(Path(__file__).resolve())
+    # The pipe is never written to: it ends with whoever holds it open.
+    process = subprocess.Popen(
+        # What forks is to have no threads: numpy's would wait for products of matrices.
+        [sys.executable, "-W", "ignore::DeprecationWarning", here, "--serve", address],
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    atexit.register(process.wait, 10)
+    atexit.register(process.stdin.close)
+    assert process.stdout.readline() == b"ready\n"
+    return address
+
+
+def _ask(
+    address: str, words: Sequence[str], cwd: str, env: Mapping[str, str], streams: Sequence[int]
+) -> int:
+    """Have a command run, and give what it ended with."""
+    content = json.dumps([list(words), cwd, dict(env)]).encode()
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(address)
+        socket.send_fds(connection, [len(content).to_bytes(8, "big")], list(streams))
+        connection.sendall(content)
+        return int(connection.makefile().read())
+
+
+def _serve(address: str) -> None:
+    """Fork for each command that is asked for, until standard input ends."""
+    import importlib
+    import selectors
+
+    for name in IMPORTS:
+        importlib.import_module(name)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    with socket.socket(socket.AF_UNIX) as listener, selectors.DefaultSelector() as waiting:
+        listener.bind(address)
+        listener.listen(64)
+        print("ready", flush=True)
+        waiting.register(listener, selectors.EVENT_READ)
+        waiting.register(sys.stdin, selectors.EVENT_READ)
+        while not any(key.fileobj is sys.stdin for key, _ in waiting.select()):
+            connection, _ = listener.accept()
+            with connection:
+                if os.fork() == 0:
+                    listener.close()
+                    waiting.close()
+                    _answer(connection)
+                    return
+
+
+def _answer(connection: socket.socket) -> None:
+    """Run the command in a child, and tell what it ended with."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    size, streams, _, _ = socket.recv_fds(connection, 8, 3)
+    content = connection.makefile("rb").read(int.from_bytes(size, "big"))
+    child = os.fork()
+    if child:
+        _, status = os.waitpid(child, 0)
+        connection.sendall(str(os.waitstatus_to_exitcode(status)).encode())
+        os._exit(0)
+    connection.close()
+    words, cwd, env = json.loads(content)
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.environ.clear()
+    os.environ.update(env)
+    os.chdir(cwd)
+    sys.argv = ["gridref", *words]
+    from gridref.adapters.cli import main
+
+    main()
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--serve":
+        _serve(sys.argv[2])
+    else:
+        sys.exit(_ask(sys.argv[1], sys.argv[2:], os.getcwd(), os.environ, (0, 1, 2)))
