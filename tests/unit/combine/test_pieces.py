@@ -15,7 +15,7 @@ from gridref.combine.columns import source_name, value_keys
 from gridref.combine.dtypes import _common
 from gridref.combine.gaps import no_data_of
 from gridref.combine.georeference import read_raster
-from gridref.combine.values import content_key
+from gridref.combine.values import Values, content_key
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.joining import concatenate
 from gridref.model.scan_report import Fate, Finding, ScanReport
@@ -195,3 +195,26 @@ def test_compounds_are_joined_member_by_member(one: Any, other: Any, expected: A
     for order in (dtypes, dtypes[::-1]):
         found = _common(order)
         assert found == (None if expected is None else np.dtype(expected))
+
+
+@pytest.mark.parametrize("step", [(2.0, -3.0), (-0.5, 0.25), (1e-3, 1e3)])
+@pytest.mark.parametrize("crs", [{}, {"GeoTransform": "7 1 0 7 0 1"}])
+def test_rasters_that_only_labels_place(step: tuple[float, float], crs: dict[str, str]) -> None:
+    """Labels are centres of pixels; where a transform says otherwise, they count."""
+    labels = [100 + dx * np.arange(n) for dx, n in zip(step, (4, 3), strict=True)]
+    arrays = {
+        "x": VirtualArray.from_numpy(labels[0], ["x"]),
+        "y": VirtualArray.from_numpy(labels[1], ["y"]),
+        "v": chunked_array(np.zeros((3, 4), "u1"), (3, 4), ("y", "x")),
+        "crs": VirtualArray.from_numpy(np.array(0), [], attrs=crs),
+    }
+    arrays["v"] = arrays["v"].replace(attrs={"grid_mapping": "crs"})
+    found: Any = read_raster(VirtualGroup(arrays), "a.nc", "x", "y", Values(None))
+    assert found.by_labels
+    assert (found.x0, found.dx) == pytest.approx((100 - step[0] / 2, step[0]))
+    assert (found.y0, found.dy) == pytest.approx((100 - step[1] / 2, step[1]))
+    assert (found.n_rows, found.n_columns) == (3, 4)
+    labels[0][1] += step[0] / 2
+    arrays["x"] = VirtualArray.from_numpy(labels[0], ["x"])
+    uneven: Any = read_raster(VirtualGroup(arrays), "a.nc", "x", "y", Values(None))
+    assert uneven.cause == "off-grid"

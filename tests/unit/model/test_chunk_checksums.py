@@ -41,3 +41,9 @@ def test_each_range_is_kept_once_and_in_order():
     known = checksums_of([(9, 3), (0, 4), (9, 2), (0, 4)])
     assert known.offset.tolist() == [0, 9, 9]
     assert known.length.tolist() == [4, 2, 3]
+
+
+def test_its_size_is_that_of_its_columns():
+    n = 5
+    sums = ChunkChecksums.of(np.arange(n), np.ones(n, np.int64), np.zeros(n, np.uint32))
+    assert sums.nbytes == n * (8 + 8 + 4)

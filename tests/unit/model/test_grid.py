@@ -139,3 +139,11 @@ def test_zarr_python_cuts_the_same() -> None:
         assert [axis.edges().tolist() for axis in grid.axes] == [
             list(sizes) for sizes in made.read_chunk_sizes
         ]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "counts", "length"), [([], [], 1), ([4], [0], 4), ([4, 7], [3, 1], 4)]
+)
+def test_an_axis_of_nothing_has_a_length_of_chunks(lengths, counts, length):
+    axis = GridAxis.from_runs(lengths, counts, 0)
+    assert (axis.extent, axis.n_chunks, axis.uniform_length) == (0, 0, length)

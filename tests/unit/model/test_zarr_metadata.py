@@ -173,3 +173,29 @@ def test_raw_bits_are_whole_bytes(name: str, size: int) -> None:
 def test_unknown_data_types_are_refused_by_name(name: str) -> None:
     with pytest.raises(InvalidRequestError, match=re.escape(repr(name))):
         data_type_from_json(name)
+
+
+UNSIGNED: list[tuple[str, Any, str | None, int]] = [
+    ("u1", np.uint8(255), "false", -1),
+    ("u1", np.uint8(255), None, 255),
+    ("u1", np.uint8(255), "true", 255),
+    ("u1", np.uint8(7), "false", 7),
+    ("i1", np.int8(-1), "true", -1),
+    ("i1", np.uint8(255), "true", -1),
+    ("i1", np.int8(-1), "false", -1),
+    ("i2", np.int16(-5), None, -5),
+    ("i2", np.array([3, 4], "i2"), None, 3),
+    ("u2", np.array([65535, 4], "u2"), "false", -1),
+]
+
+
+@pytest.mark.parametrize(
+    ("code", "fill", "unsigned", "expected"), UNSIGNED, ids=map(str, range(len(UNSIGNED)))
+)
+def test_fill_values_have_the_sign_that_is_said(
+    code: str, fill: Any, unsigned: str | None, expected: int
+) -> None:
+    attrs = {"_FillValue": fill, **({} if unsigned is None else {"_Unsigned": unsigned})}
+    found = attributes_to_json(attrs, np.dtype(code))
+    assert found["_FillValue"] == expected
+    assert type(found["_FillValue"]) is int
