@@ -103,3 +103,29 @@ def test_units_that_differ_inside_and_between_batches(monkeypatch: pytest.Monkey
     groups = [group([value], unit) for value, unit in zip(values, units, strict=True)]
     joined = concat(iter(groups), "time", convert_units=celsius_to_kelvin)
     np.testing.assert_allclose(read_slowly(joined.arrays["t"]), [280.0, 281.0, 280.15, 283.0])
+
+
+@pytest.mark.parametrize("factor", [(1.0, 273.15), (1.0, 0.5), (5 / 9, 255.25), (0.25, 0.0)])
+@pytest.mark.parametrize(
+    "packing",
+    [
+        {},
+        {"scale_factor": 0.5},
+        {"add_offset": 2.75},
+        {"scale_factor": 0.125, "add_offset": -3.5, "_FillValue": np.int16(-9)},
+    ],
+    ids=str,
+)
+def test_packed_numbers_in_other_units(
+    factor: tuple[float, float], packing: dict[str, Any]
+) -> None:
+    """Scale and offset of the file, then those of the units."""
+    stored = np.array([0, 1, -9, 300, -2000], "i2")
+    groups = [group([1.0, 2.0], "K"), group(stored, "other", **packing)]
+    found = concat(groups, "time", convert_units=lambda unit, target: factor).arrays["t"]
+    inner = stored * packing.get("scale_factor", 1.0) + packing.get("add_offset", 0.0)
+    expected = inner * factor[0] + factor[1]
+    if "_FillValue" in packing:
+        expected[stored == -9] = np.nan
+    np.testing.assert_allclose(read_slowly(found), [1.0, 2.0, *expected], rtol=1e-12)
+    assert found.attrs["units"] == "K"

@@ -15,6 +15,7 @@ from gridref.combine.columns import source_name, value_keys
 from gridref.combine.dtypes import _common
 from gridref.combine.gaps import no_data_of
 from gridref.combine.georeference import read_raster
+from gridref.combine.overlaps import fall
 from gridref.combine.values import Values, content_key
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.joining import concatenate
@@ -218,3 +219,19 @@ def test_rasters_that_only_labels_place(step: tuple[float, float], crs: dict[str
     arrays["x"] = VirtualArray.from_numpy(labels[0], ["x"])
     uneven: Any = read_raster(VirtualGroup(arrays), "a.nc", "x", "y", Values(None))
     assert uneven.cause == "off-grid"
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ([[3, 2, 1], [6, 5]], True),
+        ([[3, 2, 1], [4]], True),
+        ([[3, 2, 1], [4, 5]], False),
+        ([[3, 2], [4, 4]], False),
+        ([[1], [2]], False),
+        ([], False),
+        ([[1, 2]], False),
+    ],
+)
+def test_labels_fall_where_those_of_every_file_do(labels: list[list[int]], expected: bool) -> None:
+    assert fall([np.array(part) for part in labels]) is expected
