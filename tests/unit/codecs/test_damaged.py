@@ -241,3 +241,66 @@ def test_integers_are_unscaled_exactly_or_not_at_all(dtype: str, scale: int, off
                 decode_chunk(raw.tobytes(), kind)
         else:
             assert int(decode_chunk(raw.tobytes(), kind)[0]) == whole + offset
+
+
+def frame_of(parts: list[Any], size: int, chunk_bytes: int, item_bytes: int) -> bytes:
+    """A Blosc2 frame; numbers stand for chunks of a repeated value (README_CFRAME_FORMAT)."""
+    data, offsets = b"", []
+    for part in parts:
+        offsets.append(len(data) if isinstance(part, bytes) else -(1 << 63) | part << 56)
+        data += part if isinstance(part, bytes) else b""
+    index = imagecodecs.blosc2_encode(np.array(offsets, "<i8"))
+    header = bytearray(96)
+    header[:10] = b"\x9e\xa8b2frame\0"
+    fields = {11: 96, 48: item_bytes, 58: chunk_bytes}
+    wide = {16: 96 + len(data) + len(index), 30: size, 39: len(data)}
+    for place, number in fields.items():
+        header[place : place + 4] = number.to_bytes(4, "big")
+    for place, number in wide.items():
+        header[place : place + 8] = number.to_bytes(8, "big")
+    return bytes(header) + data + index
+
+
+@pytest.mark.parametrize("n", [1, 5, 10, 11, 25])
+@pytest.mark.parametrize("code", ["<f4", "<f8", "<i2"])
+def test_frames_of_several_chunks(n: int, code: str) -> None:
+    values = np.arange(n).astype(code)
+    parts = [imagecodecs.blosc2_encode(values[at : at + 10]) for at in range(0, n, 10)]
+    item_bytes = values.itemsize
+    frame = frame_of(parts, values.nbytes, 10 * item_bytes, item_bytes)
+    np.testing.assert_array_equal(Blosc2Frame(frame).decode().view(code), values)
+    short = frame_of(parts, values.nbytes, 0, item_bytes)
+    with pytest.raises(ValueError, match="chunks have 0 bytes"):
+        Blosc2Frame(short).decode()
+
+
+@pytest.mark.parametrize("code", ["<f4", "<f8", "<i2"])
+def test_frames_of_repeated_values(code: str) -> None:
+    first = np.arange(10).astype(code)
+    n_bytes = first.nbytes
+    encoded = imagecodecs.blosc2_encode(first)
+    zeros = frame_of([encoded, 1], 2 * n_bytes, n_bytes, first.itemsize)
+    expected = np.concatenate([first, np.zeros(10, code)])
+    np.testing.assert_array_equal(Blosc2Frame(zeros).decode().view(code), expected)
+    nans = Blosc2Frame(frame_of([2, encoded], 2 * n_bytes, n_bytes, first.itemsize))
+    if code == "<i2":
+        with pytest.raises(ValueError, match="kind 2 is not supported"):
+            nans.decode()
+    else:
+        expected = np.concatenate([np.full(10, np.nan), first]).astype(code)
+        np.testing.assert_array_equal(nans.decode().view(code), expected)
+    other = Blosc2Frame(frame_of([4], n_bytes, n_bytes, first.itemsize))
+    with pytest.raises(ValueError, match="kind 4 is not supported"):
+        other.decode()
+
+
+@pytest.mark.parametrize("values", [[0, 2, 4], [0, 2, 4, 0], [0, 2, 4, 64], [0, 2, 4, 0, 0]])
+def test_bitshuffle_says_as_little_as_may_be(values: list[int]) -> None:
+    """Block size and compression may be left out."""
+    numbers = np.arange(4100, dtype="<i4")
+    raw, _ = stored(
+        numbers, **hdf5plugin.Bitshuffle(nelems=values[3] if values[3:] else 0, cname="none")
+    )
+    codec = Codec.of("gridref.hdf5_bitshuffle", cd_values=values)
+    assert why_not(codec) is None
+    np.testing.assert_array_equal(decode_chunk(raw, encoding(numbers, codec)), numbers)
