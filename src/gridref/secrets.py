@@ -10,6 +10,8 @@ _USER = re.compile(r"(?<=://)[^/?#\s]*@")
 _REST = r"(?:(?!, )[^\s'\"\])>])*"
 _HTTP_QUERY = re.compile(rf"(https?://[^\s'\"?#]*)[?#]{_REST}")
 _QUERY = re.compile(rf"(://[^\s'\"?#]*)\?{_REST}={_REST}")
+_SPACED_QUERY = re.compile(rf"\?[^\s'\"?=&]+={_REST}")
+"""One that stands behind a blank in a path."""
 _WITH_QUERY = re.compile(r"((?:.*::)?https?://[^?#]*)\?([^#]*)(?:#.*)?", re.DOTALL)
 _SIGNATURE = re.compile(
     r"x-amz-.*|x-goog-.*|awsaccesskeyid|googleaccessid|signature|expires|policy|key-pair-id"
@@ -24,7 +26,8 @@ def without_secrets(text: str) -> str:
     """A text for people without the credentials and the queries of the URLs in it."""
     if "://" not in text:
         return text
-    return _QUERY.sub(r"\1", _HTTP_QUERY.sub(r"\1", _USER.sub("", text)))
+    text = _QUERY.sub(r"\1", _HTTP_QUERY.sub(r"\1", _USER.sub("", text)))
+    return _SPACED_QUERY.sub("", text)
 
 
 def without_signature(url: str) -> str:

@@ -33,7 +33,8 @@ def addresses(draw):
     """An address with secrets, and what of it may be kept."""
     protocol = draw(st.sampled_from(["http", "https", "ftp", "sftp", "s3"]))
     head = f"{draw(chains)}{protocol}://"
-    place = f"{draw(hosts)}/data/a b.nc".replace(" ", draw(st.sampled_from(["", "%20", "@", "+"])))
+    between = draw(st.sampled_from(["", " ", "%20", "@", "+"]))
+    place = f"{draw(hosts)}/data/a{between}b.nc"
     parts, kept = [], []
     if protocol.startswith("http"):
         parts = draw(st.lists(harmless | signatures, max_size=4))

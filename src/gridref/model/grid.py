@@ -27,6 +27,10 @@ from gridref.typing import Int64Array
 __all__ = ["ChunkGrid", "GridAxis", "chunk_counts", "chunk_runs"]
 
 
+MAX_RANK = 64
+"""Most dimensions of numpy's arrays."""
+
+
 def _frozen(values: ArrayLike) -> Int64Array:
     array = condensed(np.array(values, dtype=np.int64).reshape(-1))
     array.flags.writeable = False
@@ -266,6 +270,10 @@ class ChunkGrid:
     """
 
     axes: tuple[GridAxis, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.axes) > MAX_RANK:
+            raise InvalidRequestError(f"rank {len(self.axes)}: numpy's arrays have {MAX_RANK}")
 
     @classmethod
     def regular(cls, shape: Sequence[int], chunk_shape: Sequence[int]) -> Self:

@@ -28,6 +28,7 @@ __all__ = [
     "fill_value_to_json",
     "group_document",
     "packed_dtype",
+    "scalar_of",
 ]
 
 _NUMBER_NAMES = {
@@ -303,7 +304,7 @@ def fill_value_from_json(document: Any, dtype: np.dtype[Any]) -> Any:
     if kind == "T":
         return str(document)
     if kind in "biuUmM":
-        return np.asarray(document, dtype)[()]
+        return scalar_of(document, dtype)
     if kind == "f":
         return _float_from_json(document, dtype)
     if kind == "c":
@@ -317,8 +318,22 @@ def fill_value_from_json(document: Any, dtype: np.dtype[Any]) -> Any:
         return np.array(
             tuple(fill_value_from_json(document[name], dtype[name]) for name in dtype.names), dtype
         )[()]
-    raw = base64.standard_b64decode(document) if isinstance(document, str) else bytes(document)
+    raw = base64.standard_b64decode(document) if isinstance(document, str) else bytes([*document])
     return np.frombuffer(raw, dtype)[0]
+
+
+def scalar_of(document: Any, dtype: np.dtype[Any]) -> Any:
+    """A scalar of `dtype` from a number or text of JSON.
+
+    Raises
+    ------
+    ValueError
+        For a list.
+    """
+    value = np.asarray(document, dtype)
+    if value.ndim:
+        raise ValueError(f"the fill value {document!r:.80} is no scalar")
+    return value[()]
 
 
 def _float_from_json(document: Any, dtype: np.dtype[Any]) -> Any:

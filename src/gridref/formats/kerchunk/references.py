@@ -72,11 +72,10 @@ def references_in(document: Any) -> dict[str, bytes | Reference]:
         raise SourceFormatError(f"references of version {document['version']!r} are not known")
     templates = _templates(document.get("templates") or {})
     references = {key: _entry(key, value, templates) for key, value in refs.items()}
-    for generator in generators:
-        for key, url, offset, length in generated(generator, templates):
-            if key in references:
-                raise SourceFormatError(f"there are two references of {key!r}")
-            references[key] = Reference(url, offset or 0, length)
+    for key, url, offset, length in generated(generators, templates):
+        if key in references:
+            raise SourceFormatError(f"there are two references of {key!r}")
+        references[key] = Reference(url, offset or 0, length)
     return references
 
 

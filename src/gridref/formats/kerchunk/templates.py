@@ -26,6 +26,8 @@ MAX_BITS = 64
 """Of an integer on the way: larger ones cannot be meant."""
 MAX_EXPRESSION = 200
 """Characters of an expression."""
+MAX_RENDERED = 64 * 2**10
+"""Most characters that a text with expressions may stand for; addresses are shorter."""
 
 _PIECES = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _NUMBER_FORMAT = re.compile(r"[^%]*%0?\d{0,2}d[^%]*")
@@ -62,12 +64,15 @@ class Template:
             For an unknown name, or what cannot be calculated.
         """
         literals, expressions = _parsed(self.text)
-        parts = [literals[0]]
+        parts, room = [literals[0]], MAX_RENDERED - sum(map(len, literals))
         for expression, literal in zip(expressions, literals[1:], strict=True):
             value = self._value(expression, names)
             if isinstance(value, Template):
                 raise self._refused(f"the template {value.text!r} is named without its values")
             parts += (str(value), literal)
+            room -= len(parts[-2])
+            if room < 0:
+                raise _refused(f"{self.text:.80}", f"it stands for more than {MAX_RENDERED} bytes")
         return "".join(parts)
 
     def _value(self, node: ast.expr, names: Mapping[str, Value]) -> Value:

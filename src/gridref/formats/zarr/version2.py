@@ -15,7 +15,7 @@ from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.model.array import zero_of
 from gridref.model.encoding import Codec, bytes_codec, transpose_codec
 from gridref.model.grid import ChunkGrid
-from gridref.model.zarr_metadata import ArrayMetadata
+from gridref.model.zarr_metadata import ArrayMetadata, scalar_of
 
 __all__ = ["array_metadata_v2", "check_element_size"]
 
@@ -191,4 +191,4 @@ def _fill_value(document: Any, dtype: np.dtype[Any]) -> Any:
         return np.asarray(int(document), np.int64).view(dtype)[()]
     if dtype.kind == "f" and isinstance(document, str):
         return dtype.type(float(document))
-    return np.asarray(document, dtype)[()]
+    return scalar_of(document, dtype)

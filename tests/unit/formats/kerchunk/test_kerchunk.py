@@ -142,6 +142,48 @@ def test_files_out_of_reach_are_known_by_address(tmp_path):
     assert (source.url, source.size_bytes, source.etag) == (f"{url}/a.bin", None, None)
 
 
+GEN = {"key": "v/{{i}}", "url": "a.bin", "dimensions": {"i": {"stop": 600_000}}}
+
+
+@pytest.mark.parametrize(
+    ("document", "reason"),
+    [
+        (
+            {
+                "refs": {},
+                "gen": [
+                    {**GEN, "dimensions": {"i": {"stop": 3}}},
+                    {**GEN, "dimensions": {"i": {"stop": 10**6}}},
+                ],
+            },
+            "gen stands for 1000003",
+        ),
+        ({"refs": {"v/0": ["{{u}}" * 2]}, "templates": {"u": "y" * 40_000}}, "stands for more"),
+        (
+            {"refs": {}, "gen": [{**GEN, "url": "{{u}}{{i}}"}], "templates": {"u": "y" * 60_000}},
+            "very long keys",
+        ),
+    ],
+)
+def test_few_bytes_do_not_stand_for_very_many_references(tmp_path, document, reason):
+    with pytest.raises(UnsupportedFeatureError, match=reason):
+        gridref.scan(write(tmp_path, {"version": 1, **document}))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"fill_value": [1, 2]},
+        {"fill_value": {}},
+        {"shape": [1] * 65, "chunks": [1] * 65},
+        {"dtype": "|V4", "fill_value": [1, 2]},
+    ],
+)
+def test_metadata_that_no_array_has_is_refused_by_the_scan(tmp_path, changes):
+    with pytest.raises((SourceFormatError, UnsupportedFeatureError)):
+        read(gridref.scan(write(tmp_path, {"v/.zarray": {**ZARRAY, **changes}}))["v"])
+
+
 def test_real_references(shared_data):
     folder = shared_data / "kerchunk_refs"
     group = gridref.scan(folder / "gdal/kerchunk_json/json_ref_v0_min/ref.json")
