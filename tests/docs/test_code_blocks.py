@@ -124,6 +124,31 @@ def test_what_cannot_be_run_is_an_error(text: str, message: str):
         list(map(shell_commands, find_blocks(text)))
 
 
+COMMANDS = """\
+```bash
+mkdir folder
+(cd folder && gridref demo --help > ../help.txt)
+test "$(gridref --version | cut -d ' ' -f 1)" = gridref
+gridref info folder && exit 1 || test $? = 1
+gridref no-such-command 2> told.txt || test $? = 2
+gridref build sample_data/daily_2023-01.nc -o a.gridref
+GRIDREF_ALLOW=nothing gridref sources a.gridref --format csv > sources.csv
+```
+"""
+
+
+def test_commands_of_pages_with_many_are_the_command(tmp_path: Path):
+    (tmp_path / "page.md").write_text(COMMANDS)
+    shutil.copytree(ROOT / "sample_data", tmp_path / "sample_data")
+    command = [sys.executable, code_blocks.__file__, "page.md"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "no catalog there" in done.stderr
+    assert "no-such-command" in (tmp_path / "told.txt").read_text()
+    assert "daily_2023-01.nc" in (tmp_path / "sources.csv").read_text()
+    assert "gridref demo" in (tmp_path / "help.txt").read_text()
+
+
 @pytest.mark.parametrize(
     "text",
     [
