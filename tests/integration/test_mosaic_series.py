@@ -12,43 +12,13 @@ import xarray as xr
 import gridref
 from gridref.errors import CombineError, InvalidRequestError
 from tests.command import run_command
+from tests.raster_tiles import write_tile
 
 rasterio = pytest.importorskip("rasterio")
 merging = pytest.importorskip("rasterio.merge")
 
 TILES = {"T01": (0, 0, (40, 48)), "T02": (0, 48, (40, 32)), "T03": (40, 0, (24, 48))}
 DATES = {"20230105": ["T01", "T02"], "20230110": ["T01", "T02", "T03"], "20230115": ["T03"]}
-
-
-def write_tile(
-    path: Path,
-    row: float,
-    column: float,
-    shape: tuple[int, int],
-    *,
-    step: float = 30,
-    crs: str = "EPSG:32632",
-    overviews: bool = False,
-    **profile: Any,
-) -> Path:
-    rng = np.random.default_rng(sum(map(ord, path.name)))
-    chosen = {"tiled": True, "blockxsize": 16, "blockysize": 16, "compress": "deflate", **profile}
-    with rasterio.open(
-        path,
-        "w",
-        driver="GTiff",
-        height=shape[0],
-        width=shape[1],
-        count=1,
-        dtype="uint16",
-        crs=crs,
-        transform=rasterio.transform.from_origin(5e5 + step * column, 6e6 - step * row, step, step),
-        **chosen,
-    ) as file:
-        file.write(rng.integers(1, 30_000, (1, *shape)).astype("uint16"))
-        if overviews:
-            file.build_overviews([2])
-    return path
 
 
 @pytest.fixture

@@ -2,48 +2,27 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import xarray as xr
 
 import gridref
+from tests import raster_tiles
 
 rasterio = pytest.importorskip("rasterio")
 merging = pytest.importorskip("rasterio.merge")
 
 
-def write_tile(path: Path, row: int, column: int, shape: tuple[int, int], **profile: Any) -> str:
-    """A tile of random numbers at a place of a map of 30 m pixels."""
-    rng = np.random.default_rng([row, column])
-    dtype = profile.pop("dtype", "int16")
-    scale = profile.pop("scale", None)
-    chosen = {"tiled": True, "blockxsize": 16, "blockysize": 16, "compress": "deflate", **profile}
-    with rasterio.open(
-        path,
-        "w",
-        driver="GTiff",
-        height=shape[0],
-        width=shape[1],
-        count=1,
-        dtype=dtype,
-        crs="EPSG:32632",
-        transform=rasterio.transform.from_origin(5e5 + 30 * column, 6e6 - 30 * row, 30, 30),
-        **chosen,
-    ) as file:
-        file.write(rng.integers(1, 30_000, (1, *shape)).astype(dtype))
-        if scale is not None:
-            file.scales = (scale,)
-    return str(path)
-
+write_tile = partial(raster_tiles.write_tile, dtype="int16")
 
 PLACES = [(0, 0, (40, 50)), (0, 50, (40, 33)), (40, 0, (17, 50)), (30, 60, (40, 40))]
 
 
 @pytest.fixture
-def tiles(tmp_path: Path) -> list[str]:
+def tiles(tmp_path: Path) -> list[Path]:
     return [
         write_tile(tmp_path / f"{n}.tif", row, column, shape, nodata=0)
         for n, (row, column, shape) in enumerate(PLACES)
@@ -51,7 +30,7 @@ def tiles(tmp_path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("overlap", ["first", "last"])
-def test_mosaics_equal_those_of_rasterio(tiles: list[str], overlap: str, tmp_path: Path) -> None:
+def test_mosaics_equal_those_of_rasterio(tiles: list[Path], overlap: str, tmp_path: Path) -> None:
     gridref.build(tiles, tmp_path / "map.gridref", mosaic=True, overlap=overlap)
     with xr.open_dataset(
         tmp_path / "map.gridref", engine="gridref", mask_and_scale=False
@@ -65,7 +44,7 @@ def test_mosaics_equal_those_of_rasterio(tiles: list[str], overlap: str, tmp_pat
 
 
 def test_batches_of_files_equal_rasterio(
-    tiles: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiles: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gridref.combine.folding.BATCH_GROUPS", 2)
     gridref.build(tiles, tmp_path / "map.gridref", mosaic=True, overlap="first")
