@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import chain, islice
 from pathlib import PurePath
-from typing import Any, BinaryIO, Protocol, Self
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,10 +26,8 @@ __all__ = ["put_rows"]
 FORMATS = ("table", "csv", "jsonl")
 
 
-class _Writer(Protocol):
-    """Writes batches to a file."""
-
-    def write_batch(self, batch: pa.RecordBatch) -> None: ...
+type _Write = Callable[[pa.RecordBatch], Any]
+"""Appends rows to a file."""
 
 
 def put_rows(
@@ -84,81 +83,57 @@ def _write_file(rows: pa.RecordBatchReader, output: str) -> None:
 
 def _write_all(
     rows: pa.RecordBatchReader,
-    writer: Callable[[BinaryIO, pa.Schema], AbstractContextManager[_Writer]],
+    writer: Callable[[BinaryIO, pa.Schema], AbstractContextManager[_Write]],
     file: BinaryIO,
 ) -> None:
     """Write rows to an open file; the first batch is made before anything is written."""
     batches: Iterator[pa.RecordBatch] = iter(rows)
     first = list(islice(batches, 1))
-    with writer(file, rows.schema) as sink:
+    with writer(file, rows.schema) as write:
         for batch in chain(first, batches):
-            sink.write_batch(batch)
+            write(batch)
 
 
-class _ArrowFile:
+@contextmanager
+def _parquet(file: BinaryIO, schema: pa.Schema) -> Iterator[_Write]:
+    with pyarrow.parquet.ParquetWriter(file, schema) as writer:
+        yield writer.write_batch
+
+
+@contextmanager
+def _arrow(file: BinaryIO, schema: pa.Schema) -> Iterator[_Write]:
     """Arrow's file format, which has one dictionary a column: texts are written as they are."""
-
-    def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
-        self._schema = pa.schema([(field.name, _plain_type(field.type)) for field in schema])
-        options = pa.ipc.IpcWriteOptions(compression="zstd")
-        self._writer = pa.ipc.new_file(file, self._schema, options=options)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._writer.close()
-
-    def write_batch(self, batch: pa.RecordBatch) -> None:
-        """Append rows."""
-        self._writer.write_batch(batch.cast(self._schema))
+    plain = pa.schema([(field.name, _plain_type(field.type)) for field in schema])
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_file(file, plain, options=options) as writer:
+        yield lambda batch: writer.write_batch(batch.cast(plain))
 
 
-class _FlatCSV:
+@contextmanager
+def _csv(file: BinaryIO, schema: pa.Schema) -> Iterator[_Write]:
     """CSV, with lists as text."""
-
-    def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
-        self._schema = pa.schema([(field.name, _flat_type(field.type)) for field in schema])
-        self._writer = pyarrow.csv.CSVWriter(file, self._schema)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._writer.close()
-
-    def write_batch(self, batch: pa.RecordBatch) -> None:
-        """Append rows."""
-        columns = [_flat(column) for column in batch.columns]
-        self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+    flat = pa.schema([(field.name, _flat_type(field.type)) for field in schema])
+    with pyarrow.csv.CSVWriter(file, flat) as writer:
+        yield lambda batch: writer.write_batch(
+            pa.RecordBatch.from_arrays([_flat(column) for column in batch.columns], schema=flat)
+        )
 
 
-class _JSONLines:
+@contextmanager
+def _json_lines(file: BinaryIO, schema: pa.Schema) -> Iterator[_Write]:
     """One JSON object a line."""
-
-    def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
-        self._file = file
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._file.flush()
-
-    def write_batch(self, batch: pa.RecordBatch) -> None:
-        """Append rows."""
-        import json
-
-        for row in batch.to_pylist():
-            self._file.write(json.dumps(row, default=str).encode() + b"\n")
+    yield lambda batch: file.writelines(
+        json.dumps(row, default=str).encode() + b"\n" for row in batch.to_pylist()
+    )
+    file.flush()
 
 
 _WRITERS: dict[str, Any] = {
-    ".parquet": pyarrow.parquet.ParquetWriter,
-    ".arrow": _ArrowFile,
-    ".feather": _ArrowFile,
-    ".csv": _FlatCSV,
-    ".jsonl": _JSONLines,
+    ".parquet": _parquet,
+    ".arrow": _arrow,
+    ".feather": _arrow,
+    ".csv": _csv,
+    ".jsonl": _json_lines,
 }
 
 
