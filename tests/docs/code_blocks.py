@@ -12,13 +12,8 @@ import os
 import re
 import subprocess
 import sys
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
-from tests.docs.warm_commands import warm_commands
 
 PYTHON = {"python", "py"}
 SHELL = {"bash", "sh", "shell", "console"}
@@ -29,8 +24,6 @@ COMMAND_FOLDER = "GRIDREF_TESTS_COMMAND"
 """The environment variable of a folder that shells find `gridref` in, before that installed."""
 
 FENCE = re.compile(r"^(?P<indent>\s*)(?P<fence>`{3,}|~{3,})\s*(?P<language>[\w-]*)")
-COMMAND = re.compile(r"^(?:\$ )?gridref ", re.MULTILINE)
-MANY_COMMANDS = 3
 NOT_RUN = re.compile(r"^\s*<!--\s*not run:\s*(?P<reason>.*?)\s*-->\s*$")
 
 
@@ -131,7 +124,4 @@ if __name__ == "__main__":
     first = [os.environ[COMMAND_FOLDER]] if COMMAND_FOLDER in os.environ else []
     os.environ["PATH"] = os.pathsep.join([*first, programs, os.environ["PATH"]])
     path = Path(sys.argv[1])
-    found = find_blocks(path.read_text(encoding="utf-8"))
-    commands = [COMMAND.findall(each.code) for each in found if each.language in SHELL]
-    with warm_commands() if sum(map(len, commands)) >= MANY_COMMANDS else nullcontext():
-        run_blocks(path, found)
+    run_blocks(path, find_blocks(path.read_text(encoding="utf-8")))

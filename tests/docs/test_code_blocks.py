@@ -137,11 +137,14 @@ GRIDREF_ALLOW=nothing gridref sources a.gridref --format csv > sources.csv
 """
 
 
-def test_commands_of_pages_with_many_are_the_command(tmp_path: Path):
+def test_commands_of_pages_are_the_command(tmp_path: Path):
     (tmp_path / "page.md").write_text(COMMANDS)
     shutil.copytree(ROOT / "sample_data", tmp_path / "sample_data")
     command = [sys.executable, code_blocks.__file__, "page.md"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    env = {**os.environ, code_blocks.COMMAND_FOLDER: str(shell_folder())}
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=False, env=env
+    )
     assert done.returncode == 0, done.stderr
     assert "no catalog there" in done.stderr
     assert "no-such-command" in (tmp_path / "told.txt").read_text()
