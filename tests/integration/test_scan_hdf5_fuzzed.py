@@ -81,3 +81,14 @@ def test_compounds_of_no_elements_are_attributes(tmp_path: Path) -> None:
     with h5py.File(path, "w") as file:
         file.attrs.create("none", np.zeros(0, datatype), dtype=datatype)
     assert scan(path).attrs == {"none": []}
+
+
+def test_a_class_that_is_no_text_makes_no_dimension_scale(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5"
+    values = [np.zeros((), [("number", "i4")]), np.arange(3), np.void(b"abc"), ["a", "b"]]
+    with h5py.File(path, "w") as file:
+        for number, value in enumerate(values):
+            file[f"v{number}"] = np.arange(3)
+            file[f"v{number}"].attrs["CLASS"] = value
+    group = scan(path, on_unsupported="skip")
+    assert [array.dims for array in group.arrays.values()] == [("phony_dim_0",)] * len(values)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from gridref.errors import ScanError, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.format.links import Link, LinkKind, is_group
 from gridref.formats.hdf5.format.object_header import HeaderMessage, ObjectHeader
@@ -56,7 +58,9 @@ class DatasetNode:
     @property
     def is_scale(self) -> bool:
         """Whether it is a dimension scale."""
-        return bool(self.attributes.records.get("CLASS") == "DIMENSION_SCALE")
+        said = np.asarray(self.attributes.records.get("CLASS", ""))  # a compound, in bad files
+        is_text = said.size == 1 and said.dtype.kind in "OTU"
+        return is_text and str(said.reshape(-1)[0]) == "DIMENSION_SCALE"
 
 
 @dataclass(frozen=True, eq=False)
