@@ -72,8 +72,11 @@ def test_a_group_for_each_kind(archive: Path, options: dict[str, str], names: se
         xr.testing.assert_equal(daily, expected.load())
     np.testing.assert_array_equal(monthly["tos"][:, 1], np.array(MONTHS) + 1)
     assert {drift["variable"].partition("/")[0] for drift in group.report.drifts} <= names
-    with pytest.raises(InvalidRequestError, match="does not grow"):
-        gridref.open_catalog(catalog).append(file_after(archive))
+    later = file_after(archive)
+    grown = gridref.open_catalog(catalog).append(later)
+    gridref.build(archive / "*.nc", archive / "whole.gridref", **options)
+    assert grown.info.digest == gridref.open_catalog(archive / "whole.gridref").info.digest
+    np.testing.assert_array_equal(grown[max(names)]["tos"][-2:, 1], [136.5, 167.0])
 
 
 def file_after(folder: Path) -> Path:

@@ -184,8 +184,12 @@ def test_zones_and_resolutions_become_groups(tmp_path: Path) -> None:
     tree = xr.open_datatree(tmp_path / "cube.gridref", engine="gridref")
     assert set(tree.children) == set(kinds)
     later = write_tile(folder / "0_epsg_32632_30_a_20230115_.tif", 0, 0, (16, 16), nodata=0)
-    with pytest.raises(InvalidRequestError, match="several grids do not grow"):
-        gridref.open_catalog(tmp_path / "cube.gridref").append(str(later))
+    grown = gridref.open_catalog(tmp_path / "cube.gridref").append(str(later))
+    gridref.build(folder, tmp_path / "whole.gridref", **OPTIONS, grids="groups")
+    assert grown.info.digest == gridref.open_catalog(tmp_path / "whole.gridref").info.digest
+    with rasterio.open(later) as tile:
+        values = grown["epsg_32632_30"]["band_data"][-1]
+        np.testing.assert_array_equal(values[:, :16, :16], tile.read())
 
 
 def test_one_grid_needs_no_group(archive: Path, tmp_path: Path) -> None:

@@ -244,8 +244,10 @@ def test_planes_in_files_of_their_own(tmp_path: Path) -> None:
         np.testing.assert_array_equal(whole.data[0].compute(), stitched(2, 3, 24, 32))
     later = folder / "r03c01f00p00-ch1.tiff"
     tifffile.imwrite(later, np.zeros((24, 32), "u2"))
-    with pytest.raises(InvalidRequestError, match="plates do not grow"):
-        gridref.open_catalog(tmp_path / "plate.gridref").append(str(later))
+    files = sorted(map(str, folder.glob("*.tiff")))
+    grown = gridref.open_catalog(tmp_path / "plate.gridref").append(files)
+    gridref.build(folder, tmp_path / "whole.gridref", layout="plate", pattern=pattern)
+    assert grown.info.digest == gridref.open_catalog(tmp_path / "whole.gridref").info.digest
 
 
 def test_a_plate_of_pyramids(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -243,8 +244,17 @@ def test_ragged_archives_grow(drifters: list[Path], tmp_path: Path) -> None:
     with pytest.raises(InvalidRequestError, match="not replaced or removed one by one"):
         gridref.open_catalog(tmp_path / "all.gridref").remove(drifters[0])
     gridref.build(drifters[:2], tmp_path / "rows.gridref", layout="padded")
-    with pytest.raises(InvalidRequestError, match="rows that were padded do not grow"):
-        gridref.open_catalog(tmp_path / "rows.gridref").append(drifters[2:])
+    grown = gridref.open_catalog(tmp_path / "rows.gridref").append(drifters[2:])
+    gridref.build(drifters, tmp_path / "whole.gridref", layout="padded")
+    assert grown.info.digest == gridref.open_catalog(tmp_path / "whole.gridref").info.digest
+    with opened(tmp_path / "rows.gridref", decode_cf=False) as shown:
+        for number, values in enumerate(stored(drifters, NAMES[0])):
+            np.testing.assert_array_equal(shown[NAMES[0]][number, : len(values)], values)
+    later = shutil.copy(drifters[0], tmp_path / "later.nc")
+    with pytest.raises(InvalidRequestError, match="at='start' is for files along one dimension"):
+        gridref.open_catalog(tmp_path / "all.gridref").append(later, at="start", layout="padded")
+    with pytest.raises(InvalidRequestError, match="do not make what it holds"):
+        gridref.open_catalog(tmp_path / "all.gridref").append(later, layout="padded")
 
 
 def test_labels_out_of_names(tmp_path: Path) -> None:

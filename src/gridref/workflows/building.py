@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from gridref.catalog import write_catalog
 from gridref.combine import Combination, CombineOptions, MosaicOptions
+from gridref.combine.options import Read
 from gridref.errors import InvalidRequestError
 from gridref.formats import ScanOptions, expand_files
 from gridref.io import Coverage
@@ -245,10 +246,7 @@ class Job:
                 failures=failures,
                 progress=progress,
             )
-        elif self.layout.in_groups:
-            files_held = list(scanned)
-            done = laid_out_by_kind(files_held, self.layout, read, self.rules, self.mosaic)
-        elif len(ordered) > 1 and not self.layout.is_asked_for:
+        elif len(ordered) > 1 and not (self.layout.is_asked_for or self.layout.in_groups):
             take_first = self.layout.yes
             found, done = laid_out_by_itself(list(scanned), read, self.rules, take_first=take_first)
             job = replace(
@@ -258,9 +256,20 @@ class Job:
                 recipe={**self.recipe, **found},
             )
         else:
-            done = self.layout.laid_out(scanned, read, self.rules, self.mosaic, tree)
+            done = self.laid_out(scanned, read, tree)
         failures.warn()
         return job, _with_failed(done, failures.findings)
+
+    def laid_out(
+        self,
+        scanned: Iterable[tuple[str, VirtualGroup]],
+        read: Read,
+        tree: Sequence[Any] = (),
+    ) -> Combination:
+        """Combine scanned files as the layout says; `tree` is their nesting, if they have one."""
+        if self.layout.in_groups:
+            return laid_out_by_kind(list(scanned), self.layout, read, self.rules, self.mosaic)
+        return self.layout.laid_out(scanned, read, self.rules, self.mosaic, tree)
 
     def _travels(self, n_files: int) -> bool:
         """Whether files are combined where they are scanned: in a row, by rules without calls."""

@@ -81,18 +81,12 @@ def added(
     CombineError
         With every problem, where they do not fit.
     """
-    if job.layout.layout == "plate":
-        raise InvalidRequestError("plates do not grow: build the catalog anew with all files")
     dim = job.layout.stack or job.layout.concat_dim
     grows = isinstance(dim, str) and not job.layout.mosaic and job.layout.layout is None
     if base.root.snapshot.pending and (job.layout.is_cube(base.group) or not grows):
         raise InvalidRequestError(
             "files are laid by other rules than along one dimension, while labels of"
             f" {' and '.join(base.root.snapshot.pending)} are declared ahead"
-        )
-    if job.layout.in_groups:
-        raise InvalidRequestError(
-            "a catalog of groups by group_by= or split= does not grow: build it again"
         )
     if job.layout.is_cube(base.group):
         return _cube(base, new, job, read)
@@ -228,16 +222,7 @@ def combined_whole(
     """Combine groups, of which a catalog or parts of it are some, as they are."""
     every = [*([before] if before is not None else []), *groups]
     if job.layout.mosaic:
-        if before is not None and job.mosaic.grids == "groups":
-            raise InvalidRequestError(
-                "mosaics of several grids do not grow: build the catalog anew with all files"
-            )
         done = job.layout.combine_mosaic(every, read, job.rules, job.mosaic)
-    elif job.layout.layout == "padded" and before is not None:
-        raise InvalidRequestError(
-            "rows that were padded do not grow: build the catalog anew with all files, or one with"
-            " layout='ragged', which grows"
-        )
     elif job.layout.layout is not None:
         done = job.layout.combine_ragged(every, read, job.rules)
     else:

@@ -29,6 +29,7 @@ from gridref.catalog.storage import open_folder
 from gridref.catalog.trust import Trust
 from gridref.errors import (
     CatalogConflictError,
+    InvalidRequestError,
     Place,
     SourceChangedError,
     SourceUnavailableError,
@@ -48,6 +49,7 @@ from gridref.workflows.identity import told_as
 from gridref.workflows.opening import reader_for
 from gridref.workflows.places import At
 from gridref.workflows.reading import Sources, readable
+from gridref.workflows.rebuilding import is_rebuilt, rebuilt
 from gridref.workflows.scanning import Address, Files, Progress, scan_each
 from gridref.workflows.statistics import ValueScan
 
@@ -111,6 +113,8 @@ class Keeper:
             skipped[:] = there
             if not new:
                 return None
+            if is_rebuilt(job):
+                return self._rebuilt(base, new, job, at, scans)
             scanned = scans.of(new, job, base)
             grown = added(base, scanned, job, at, scans.sources.reader.read)
             changes: dict[str, Any] = (
@@ -121,6 +125,18 @@ class Keeper:
         after = self._changed(change)
         report = ScanReport.joined([scans.report, ScanReport(tuple(skipped))])
         return replace(after, report=CatalogReport.of(report, ()))
+
+    def _rebuilt(self, base: Base, new: Sequence[str], job: Job, at: At, scans: _Scans) -> Change:
+        """The commit of a catalog that is built anew, of its files and more of them."""
+        if at != "label":
+            raise InvalidRequestError(f"at={at!r} is for files along one dimension")
+        self._check_unchanged(base.group.source_list)
+        held = scans.of([source.url for source in base.group.source_list], job, base)
+        read = scans.sources.reader.read
+        grown = rebuilt(base, held, scans.of(new, job, base), job, read)
+        change = _change("append", _counted(new), base, grown, {})
+        drifts = merged_drifts((), grown.group.report.drifts)  # those of all files, found again
+        return replace(change, changes={**change.changes, "drifts": drifts})
 
     def declare(self, dim: str, labels: ArrayLike) -> CatalogGroup:
         """Declare labels whose files are still to come."""
