@@ -285,3 +285,18 @@ def test_stacks_are_verified_whole(
     assert result.ok
     assert result.n_chunks == compared
     assert not {path for path, _ in result.not_compared} & {"band_data", "Band1"}
+
+
+def test_labels_that_are_the_same_in_each_file_can_all_be_kept(tmp_path: Path) -> None:
+    for number in range(3):  # like NEMO's time_counter, beside which other times tell
+        times = ("time_counter", [number * 30], {"units": "days since 2015-01-01"})
+        values = ("time_counter", np.array([number], "f4"))
+        xr.Dataset({"tos": values, "time_counter": [0.0]}, {"time_centered": times}).to_netcdf(
+            tmp_path / f"tos_{number}.nc"
+        )
+    with pytest.raises(CombineError, match="the same in all of these files"):
+        gridref.build(tmp_path / "*.nc", tmp_path / "x.gridref")
+    gridref.build(tmp_path / "*.nc", tmp_path / "x.gridref", overlap="keep")
+    shown = xr.open_dataset(tmp_path / "x.gridref")
+    assert shown.tos.values.tolist() == [0, 1, 2]
+    assert (np.diff(shown.time_centered) == np.timedelta64(30, "D")).all()

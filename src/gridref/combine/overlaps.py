@@ -130,7 +130,8 @@ def order_labels(
         notes.drift("overlap", column.path, {"labels that repeat": concerned}, "all are kept")
         return None
     if rule == "error":
-        _report_overlap(column, everything[repeated], concerned, notes)
+        same = all(np.array_equal(part, labels[0]) for part in labels)
+        _report_overlap(column, everything[repeated], concerned, same, notes)
         return None
     others = [Piece(file, 0, n) for file, n in lengths.items() if n and file not in set(files)]
     order = LabelOrder(labels, files, rule == "last", others)
@@ -211,13 +212,24 @@ def _note_disorder(
 
 
 def _report_overlap(
-    column: Column, repeated: NDArray[Any], concerned: Sequence[int], notes: Notes
+    column: Column,
+    repeated: NDArray[Any],
+    concerned: Sequence[int],
+    all_same: bool,
+    notes: Notes,
 ) -> None:
-    shown = ", ".join(str(label) for label in np.unique(repeated)[:3].tolist())
+    labels = np.unique(repeated)
+    shown = ", ".join(str(label) for label in labels[:3].tolist())
+    more = f", ... ({len(labels)} in all)" if len(labels) > 3 else ""
     message = (
-        f"{len(np.unique(repeated))} labels occur more than once ({shown}, ...); overlap='first' or"
-        " 'last' keeps one of each, 'keep' all"
+        f"labels occur more than once: {shown}{more}; overlap='first' or 'last' keeps one of each,"
+        " 'keep' all"
     )
+    if all_same:
+        message += (
+            ". They are the same in all of these files: where they do not tell what lies along the"
+            " dimension (other times do), take 'keep', which lays the files in their order"
+        )
     notes.problem("overlap", column.path, message, concerned, drop=False)
 
 
