@@ -12,7 +12,7 @@ import pytest
 import tifffile
 
 import gridref
-from tests.browser.test_viewer import READY, TOLD, cells, opened, rendered
+from tests.browser.test_viewer import CELLS, READY, TOLD, cells, opened, rendered
 from tests.browser.visits import Visit
 from tests.nginx_server import nginx_serving
 
@@ -84,6 +84,10 @@ VALUES[20, 20] = 255
 """Values that colours can tell, with runs and without; chunks overhang the edges."""
 BLOSC = {"blosclz": 1, "lz4": 2, "lz4hc": 0, "zlib": 1, "zstd": 2}
 """Its formats, with how they are shuffled."""
+STORED = [(0, 1), (2, 8), (3, 0), (5, 4)]
+"""Chunks of ``sparse`` that are in the file."""
+MISSING, RANGE = (176, 184, 187, 255), (34, 113, 178, 255)
+"""Their colours on the map."""
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +117,9 @@ def in_many_codecs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             file.create_dataset(name, data=VALUES, **chunks, **options)
         big = np.tile(VALUES, (3, 2000)).astype("i8")
         file.create_dataset("large", data=big, chunks=(24, 200), compression="lzf")
+        sparse = file.create_dataset("sparse", (60, 90), "f4", chunks=(10, 10), compression="gzip")
+        for row, column in STORED:
+            sparse[10 * row, 10 * column] = 1
     with nginx_serving(folder / "www", folder) as url:
         gridref.build([folder / "www/codecs.h5"], folder / "codecs.gridref")
         moved = {f"{folder}/www/": f"{url}/"}
@@ -130,6 +137,29 @@ def test_codecs_are_decoded_in_the_browser(in_many_codecs: str, visit: Visit, na
     opened(visit, f"{in_many_codecs}/array/{name}.html")
     shown = cells(visit, VALUES.shape, None)
     np.testing.assert_array_equal(shown, rendered(VALUES.astype("f8"), 0, 255))
+
+
+def test_the_chunk_map_is_drawn_from_files(in_many_codecs: str, visit: Visit) -> None:
+    visit.page.goto(f"{in_many_codecs}/array/sparse.html")
+    visit.wait("document.getElementById('chunk-map').dataset.ready == '54'")
+    visit.page.evaluate("new Promise(requestAnimationFrame)")
+    box = visit.page.locator("#chunk-map").bounding_box()
+    scale = min(box["width"] / 9, box["height"] / 6, 40)
+    found = visit.page.evaluate(CELLS.replace("viewer-canvas", "chunk-map"), [6, 9, scale, scale])
+    shown = np.array(found).reshape(6, 9, 4)
+    listed = gridref.open_catalog(f"{in_many_codecs}/codecs.gridref").chunks("sparse").to_pylist()
+    for chunk in listed:
+        colour = MISSING if chunk["state"] == "missing" else RANGE
+        assert shown[tuple(chunk["chunk"])].tolist() == list(colour)
+    assert {tuple(each["chunk"]) for each in listed if each["state"] == "range"} == set(STORED)
+    visit.page.locator("#sizes table").wait_for()
+    counts = visit.page.locator("#sizes caption").text_content()
+    assert counts.startswith(f"{54 - len(STORED)} missing, {len(STORED)} range; ")
+    visit.page.locator("#chunk-map").focus()
+    visit.page.keyboard.press("ArrowRight")
+    told = "document.getElementById('chunk-told').textContent"
+    visit.wait(f"/^Chunk .* 0, .* 1: byte range of a source, .* stored$/.test({told})")
+    assert not visit.barriers()
 
 
 def test_what_browsers_cannot_read_is_said(in_many_codecs: str, visit: Visit) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from gridref.adapters.http import create_app
 from gridref.model.array import BlockTable, VirtualArray, VirtualGroup
 from gridref.model.grid import ChunkGrid
 from gridref.testing.builders import chunked_array
+from tests.map_columns import map_columns
 from tests.uvicorn_server import running
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
@@ -139,17 +139,7 @@ def test_extents_come_from_the_coordinates(served):
 
 
 def chunk_map(url: str):
-    body = httpx.get(url).content
-    size = int.from_bytes(body[:4], "little")
-    header = json.loads(body[4 : 4 + size])
-    n, offset, columns = header["rows"] * header["columns"], 4 + size, []
-    for dtype, length in (
-        ("<f8", header["rows"]), ("<f8", header["columns"]), ("<u4", n), ("<u4", n), ("u1", n)
-    ):  # fmt: skip
-        columns.append(np.frombuffer(body, dtype, length, offset))
-        offset += columns[-1].nbytes
-    assert offset == len(body)
-    return header, *columns
+    return map_columns(httpx.get(url).content)
 
 
 @pytest.mark.parametrize("name", ["tas", "time", "time_bnds", "lat"])

@@ -64,7 +64,7 @@ def crawled(start: str) -> dict[str, httpx.Response]:
             continue
         seen[address] = answer = httpx.get(address)
         if answer.headers.get("content-type", "").startswith("text/html"):
-            found = re.findall(r'(?:href|src|data-from)="([^"]*)"', answer.text)
+            found = re.findall(r'(?:href|src|data-from|data-sizes)="([^"]*)"', answer.text)
             waiting += [urldefrag(urljoin(address, each))[0] for each in found]
     return seen
 
@@ -83,6 +83,7 @@ def test_every_link_of_the_pages_holds(place: tuple[Path, str]) -> None:
     array_page = answers[f"{url}/site/array/tas.html"].text
     assert "<svg" in array_page
     assert "(time: 59, lat: 20, lon: 40) float32" in array_page
+    assert "maps/tas/sizes.json" in pages
 
 
 def test_nothing_tells_where_files_were(place: tuple[Path, str]) -> None:

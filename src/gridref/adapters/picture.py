@@ -24,7 +24,14 @@ from gridref.typing import Int64Array
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["MOST_ALONG", "ChunkMap", "chunks_along", "map_axes", "stored_edges"]
+__all__ = [
+    "MOST_ALONG",
+    "ChunkMap",
+    "chunks_along",
+    "is_drawable",
+    "map_axes",
+    "stored_edges",
+]
 
 FILLS = ("#8ecae6", "#ffd6a5")
 MISSING_FILL = "#eeeeee"
@@ -75,6 +82,11 @@ def chunks_along(array: VirtualArray) -> list[int]:
         along = counts[:, axis].reshape(array.grid.grid_shape).max(axis=beside, initial=0)
         found.append(int(along.sum()))
     return found
+
+
+def is_drawable(array: VirtualArray) -> bool:
+    """Whether there are chunks to draw, and not too many along one axis to list their edges."""
+    return bool(array.ndim and array.size) and max(chunks_along(array)) <= MOST_ALONG
 
 
 def map_axes(array: VirtualArray) -> tuple[int, int | None]:

@@ -7,16 +7,23 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import asdict
 
 from gridref.adapters.describing import human_bytes, sizes_in_words
-from gridref.adapters.picture import MOST_ALONG, ChunkMap, chunks_along, stored_edges
+from gridref.adapters.picture import (
+    MOST_ALONG,
+    ChunkMap,
+    chunks_along,
+    is_drawable,
+    stored_edges,
+)
 from gridref.adapters.web.assets import VIEWER, asset
 from gridref.adapters.web.chunk_files import ChunkFiles
 from gridref.adapters.web.chunk_map import MapAxes
 from gridref.adapters.web.frame import attributes_section, page, pairs, section, table
 from gridref.adapters.web.levels import levels
 from gridref.adapters.web.links import Links
+from gridref.adapters.web.map_files import MapFiles
 from gridref.adapters.web.markup import Content, Markup, tag
 from gridref.adapters.web.snippets import Snippet, snippets
-from gridref.errors import GridrefError, NotRepresentableError
+from gridref.errors import GridrefError, InvalidRequestError, NotRepresentableError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.serve.views import ArrayView
 from gridref.typing import Int64Array
@@ -62,11 +69,10 @@ def array_page(
         _grid(array),
         _encodings(array),
         _views(views),
-        _chunk_map(links, name, path, array),
+        _chunk_map(links, name, path, array) if is_drawable(array) else None,
         opening(snippets(links.view(origin, name), path), origin),
     )
-    scripts = ("copy.js", "chunk-map.js", *_viewer_scripts())
-    return page(path, links, *body, way=above, scripts=scripts)
+    return page(path, links, *body, way=above, scripts=_scripts())
 
 
 def static_array_page(
@@ -75,8 +81,9 @@ def static_array_page(
     group: VirtualGroup,
     shown: Sequence[Snippet],
     tables: Mapping[str, ChunkFiles | NotRepresentableError],
+    maps: MapFiles | InvalidRequestError | None,
 ) -> bytes:
-    """The page of an array without a server behind it: nothing is asked for.
+    """The page of an array without a server behind it: all that it shows lies in files.
 
     Parameters
     ----------
@@ -91,6 +98,8 @@ def static_array_page(
     tables
         Of each array by path where its chunks lie, by which the viewer reads the sources, or why
         browsers cannot read them.
+    maps
+        Its chunk map, or why it cannot be drawn; None where there are no chunks to draw.
     """
     array = group[path]
     assert isinstance(array, VirtualArray)
@@ -103,8 +112,9 @@ def static_array_page(
         attributes_section(array.attrs),
         _grid(array),
         _encodings(array),
+        _published_map(links, path, array, maps),
     )
-    return page(path, links, *body, scripts=("copy.js", *_viewer_scripts()))
+    return page(path, links, *body, scripts=_scripts())
 
 
 def _published_viewer(
@@ -150,8 +160,8 @@ def _viewer(
     return section("Values", tag("noscript", tag("p", "A script draws them.")), place)
 
 
-def _viewer_scripts() -> Sequence[str]:
-    return (VIEWER,) if asset(VIEWER) else ()
+def _scripts() -> Sequence[str]:
+    return ("copy.js", "chunk-map.js", *((VIEWER,) if asset(VIEWER) else ()))
 
 
 def _dimensions(array: VirtualArray) -> Content:
@@ -174,7 +184,7 @@ def _lengths(edges: Int64Array) -> str:
 
 
 def _grid(array: VirtualArray) -> Content:
-    if not _is_drawable(array):
+    if not is_drawable(array):
         return None
     told = "Blocks and stored chunks, edges to scale; grey blocks are in no file."
     drawing = ChunkMap(array).to_svg().replace("<svg ", f'<svg role="img" aria-label="{told}" ', 1)
@@ -213,13 +223,18 @@ def _shown(view: ArrayView) -> str:
     return f"{words}; not as stored: {view.reason}" if view.reason else words
 
 
-def _is_drawable(array: VirtualArray) -> bool:
-    return bool(array.ndim and array.size) and max(chunks_along(array)) <= MOST_ALONG
+def _published_map(
+    links: Links, path: str, array: VirtualArray, maps: MapFiles | InvalidRequestError | None
+) -> Content:
+    if isinstance(maps, InvalidRequestError):
+        return section("Chunk map", tag("p", f"There is none: {maps}"))
+    return None if maps is None else _chunk_map(links, "", path, array, maps.is_whole)
 
 
-def _chunk_map(links: Links, name: str, path: str, array: VirtualArray) -> Content:
-    if not _is_drawable(array):
-        return None
+def _chunk_map(
+    links: Links, name: str, path: str, array: VirtualArray, is_whole: bool = True
+) -> Content:
+    """The map; one that is not whole stays at the first chunk along axes that it does not show."""
     axes = MapAxes.of(array)
     dims = [None if axis is None else array.dims[axis] for axis in (axes.rows, axes.columns)]
     canvas = tag(
@@ -230,9 +245,9 @@ def _chunk_map(links: Links, name: str, path: str, array: VirtualArray) -> Conte
         role="img",
         aria_describedby="chunk-told",
         aria_label="Map of stored chunks: arrow keys move from chunk to chunk, plus and minus zoom",
-        data_map=links.of_array("chunks", name, path),
-        data_place=links.of_array("place", name, path),
-        data_sizes=links.of_array("sizes", name, path),
+        data_map=links.chunk_map(name, path),
+        data_place=links.place(name, path),
+        data_sizes=links.sizes(name, path),
         data_rows=dims[0],
         data_columns=dims[1],
         data_axes=",".join(
@@ -243,7 +258,10 @@ def _chunk_map(links: Links, name: str, path: str, array: VirtualArray) -> Conte
     return section(
         "Chunk map",
         tag("noscript", tag("p", "The map is drawn by a script.")),
-        tag("div", _colouring(), _hidden_axes(array, axes), class_="controls"),
+        tag(
+            "div", _colouring(), _hidden_axes(array, axes) if is_whole else None, class_="controls"
+        ),
+        None if is_whole else _first_only(array, axes),
         tag("div", canvas, class_="canvas"),
         tag("p", id="chunk-told", role="status"),
         tag("h3", "Sizes of stored chunks"),
@@ -264,6 +282,12 @@ def _colouring() -> Content:
         )
     ]
     return [tag("label", "Colours by ", tag("select", choices, id="colours")), " ", zooms]
+
+
+def _first_only(array: VirtualArray, axes: MapAxes) -> Content:
+    names = ", ".join(array.dims[axis] for axis, _ in axes.hidden)
+    told = f"The first chunks along {names}: there are too many maps for files. "
+    return tag("p", told, "gridref serve shows all of them; the sizes below are those of all.")
 
 
 def _hidden_axes(array: VirtualArray, axes: MapAxes) -> Content:

@@ -55,6 +55,18 @@ class Links:
         """What a catalog extends over, as JSON."""
         return f"{self.catalog(name)}/extent"
 
+    def chunk_map(self, name: str, path: str) -> str:
+        """The chunk map of an array; ``{at}`` stands for the chunks that it is at."""
+        return f"{self.of_array('chunks', name, path)}?at={{at}}"
+
+    def sizes(self, name: str, path: str) -> str:
+        """How many chunks of an array there are of each size, as JSON."""
+        return self.of_array("sizes", name, path)
+
+    def place(self, name: str, path: str) -> str | None:
+        """Where an element is stored; None where nobody answers."""
+        return self.of_array("place", name, path)
+
     def of_array(self, kind: str, name: str, path: str) -> str:
         """Something about an array: ``"array"`` is its page; see `gridref.adapters.http.routes`."""
         return f"{self.catalog(name)}/{kind}/{quote(path)}"

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from numpy.typing import NDArray
 
+from gridref.adapters.picture import is_drawable
 from gridref.adapters.web.array_page import opening, static_array_page
 from gridref.adapters.web.assets import VIEWER, asset
 from gridref.adapters.web.catalog_page import catalog_page
@@ -17,10 +18,11 @@ from gridref.adapters.web.chunk_files import ChunkFiles, chunk_files
 from gridref.adapters.web.extent import Extent
 from gridref.adapters.web.frame import section
 from gridref.adapters.web.links import Links
+from gridref.adapters.web.map_files import MapFiles, map_files
 from gridref.adapters.web.markup import Content, tag
 from gridref.adapters.web.snippets import Snippet
 from gridref.catalog import CatalogGroup
-from gridref.errors import NotRepresentableError
+from gridref.errors import InvalidRequestError, NotRepresentableError
 from gridref.model.array import VirtualArray
 from gridref.model.source_policy import common_folders
 from gridref.serve.names import IN_ADDRESSES, with_shown_names
@@ -31,7 +33,7 @@ REFERENCES = "references.json"
 """Name of the file of kerchunk references."""
 ITEM = "item.json"
 """Name of the file that describes the catalog for STAC."""
-SCRIPTS = ("copy.js", "front.js", "icon.svg", "pages.css")
+SCRIPTS = ("chunk-map.js", "copy.js", "front.js", "icon.svg", "pages.css")
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,15 @@ class _StaticLinks(Links):
 
     def extent(self, name: str) -> str:
         return f"{self.root}extent.json"
+
+    def chunk_map(self, name: str, path: str) -> str:
+        return f"{self.root}maps/{quote(path)}/map{{at}}.bin"
+
+    def sizes(self, name: str, path: str) -> str:
+        return f"{self.root}maps/{quote(path)}/sizes.json"
+
+    def place(self, name: str, path: str) -> None:
+        return None
 
     def of_array(self, kind: str, name: str, path: str) -> str:
         return f"{self.root}{kind}/{quote(path)}.html"
@@ -110,14 +121,18 @@ class StaticSite:
         links = _StaticLinks("", self.base_url)
         more = (opening(self._snippets("")), self._described())
         yield "index.html", catalog_page(links, self.name, group, self.catalog, {}, None, *more)
-        tables = {path: self._table(array) for path, array in group.all_arrays().items()}
+        arrays = group.all_arrays()
+        tables = {path: self._table(array) for path, array in arrays.items()}
         for path, table in tables.items():
             if isinstance(table, ChunkFiles):
                 yield f"chunks/{path}.json", table.document
                 yield f"chunks/{path}.bin", table.records
-        for real_path, path in zip(self.catalog.all_arrays(), tables, strict=True):
+        for real_path, path in zip(self.catalog.all_arrays(), arrays, strict=True):
+            maps = _maps(arrays[path])
+            if isinstance(maps, MapFiles):
+                yield from ((f"maps/{path}/{name}", data) for name, data in maps.files.items())
             links = _StaticLinks("../" * (path.count("/") + 1), self.base_url)
-            page = static_array_page(links, path, group, self._snippets(real_path), tables)
+            page = static_array_page(links, path, group, self._snippets(real_path), tables, maps)
             yield f"array/{path}.html", page
 
     def _table(self, array: VirtualArray) -> ChunkFiles | NotRepresentableError:
@@ -158,6 +173,13 @@ class StaticSite:
         note = "Needs xarray, kerchunk, zarr and aiohttp; gridref is not needed."
         code = f"import xarray as xr\n\n{by_kerchunk}"
         return [shown, Snippet("Python, by kerchunk", code, note)]
+
+
+def _maps(array: VirtualArray) -> MapFiles | InvalidRequestError | None:
+    try:
+        return map_files(array) if is_drawable(array) else None
+    except InvalidRequestError as error:
+        return error
 
 
 def _quoted(text: str) -> str:

@@ -1,5 +1,6 @@
 // The map of stored chunks: one pixel a chunk in a hidden picture, which is drawn at any scale.
-// Columns of numbers come from the server; gridref/adapters/web/chunk_map.py says in which order.
+// Columns of numbers come from the server, or from a file; gridref/adapters/web/chunk_map.py says
+// in which order.
 
 const canvas = document.getElementById("chunk-map");
 const told = document.getElementById("chunk-told");
@@ -16,7 +17,7 @@ const NO_SOURCE = 2 ** 32 - 1;
 const NOTHING = 255;
 const MOST_ASPECT = 16;
 
-let map = null; // what the server told, with how it is laid out
+let map = null; // what was told, with how it is laid out
 let picture = null;
 let at = { scale: 1, x: 0, y: 0 };
 let cursor = 0;
@@ -37,6 +38,15 @@ async function answered(address) {
     throw new Error(text.startsWith("{") ? JSON.parse(text).reason : text.trim());
   }
   return response;
+}
+
+// Files are compressed by gzip, whatever the server knows of them; what a server answers is not.
+async function unpacked(response) {
+  const body = await response.arrayBuffer();
+  const [first, second] = new Uint8Array(body);
+  if (first !== 0x1f || second !== 0x8b) return body;
+  const stream = new Blob([body]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Response(stream).arrayBuffer();
 }
 
 function decoded(buffer) {
@@ -75,8 +85,8 @@ async function load() {
   const chosen = new Map(hidden.map((each) => [each.dataset.axis, each.value]));
   const axes = canvas.dataset.hidden.split(",").filter(Boolean).map((each) => each.split(":")[0]);
   const query = axes.map((axis) => chosen.get(axis) ?? "0").join(",");
-  const response = await answered(`${canvas.dataset.map}?at=${query}`);
-  const found = laidOut(decoded(await response.arrayBuffer()));
+  const response = await answered(canvas.dataset.map.replace("{at}", query));
+  const found = laidOut(decoded(await unpacked(response)));
   if (number !== asked) return;
   const isFirst = map === null || map.across !== found.across || map.down !== found.down;
   map = found;
@@ -249,7 +259,7 @@ function point(number, soon) {
   const size = map.stored[number] ? `, ${bytesInWords(map.stored[number])} stored` : "";
   say(words + size);
   clearTimeout(later);
-  if (map.state[number] === NOTHING) return;
+  if (map.state[number] === NOTHING || dataset.place === undefined) return;
   later = setTimeout(() => name(number, row, column, words + size), soon ? 0 : 150);
 }
 
