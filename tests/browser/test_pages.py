@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import h5py
 import numpy as np
@@ -12,12 +14,14 @@ import pytest
 
 import gridref
 from gridref.adapters.http import create_app
+from gridref.adapters.web.snippets import GRIDLOOK
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import Encoding, bytes_codec
 from gridref.model.manifest import ChunkManifest, Source
 from tests.browser.visits import Visit
 from tests.uvicorn_server import running
 
+NAMES = ("GridLook", "Neuroglancer")
 READY = "document.getElementById('chunk-map').dataset.ready"
 
 
@@ -84,6 +88,21 @@ def test_what_is_hidden_from_the_map_has_a_slider(visit: Visit, served: str) -> 
     with page.expect_response(re.compile(r"/chunks/tas\?at=1$")):
         slider.focus()
         page.keyboard.press("ArrowRight")
+
+
+def test_links_open_the_array_in_other_viewers(visit: Visit, served: str) -> None:
+    page = visit.page
+    here = served.replace("127.0.0.1", "localhost")  # as this browser reaches it
+    page.goto(f"{here}/cube/array/tas")
+    links = {name: page.get_by_role("link", name=f"Open in {name}") for name in NAMES}
+    assert links["GridLook"].get_attribute("href") == f"{GRIDLOOK}/#{here}/cube/portable"
+    state = unquote(links["Neuroglancer"].evaluate("link => link.hash")).removeprefix("#!")
+    (layer,) = json.loads(state)["layers"]
+    assert layer["source"] == f"{here}/cube/portable/tas/|zarr3:"
+    assert links["GridLook"].get_attribute("rel") == "noopener noreferrer"
+    page.goto(f"{here}/cube/array/time")
+    assert page.get_by_role("link", name="Open in").count() == 0
+    assert all(url.startswith(here) for url in visit.asked)
 
 
 def test_lines_to_copy(browser: Any, served: str) -> None:

@@ -6,9 +6,11 @@ import json
 import shutil
 import subprocess
 
+import numpy as np
 import pytest
 
-from gridref.adapters.web.snippets import GRIDLOOK, NEUROGLANCER, snippets
+from gridref.adapters.web.snippets import GRIDLOOK, NEUROGLANCER, opened_by, snippets
+from gridref.model.array import VirtualArray, VirtualGroup
 
 
 def test_addresses_of_viewers() -> None:
@@ -20,6 +22,28 @@ def test_addresses_of_viewers() -> None:
     assert layer["source"] == 'https://host/cube/portable/a "b"/tas/|zarr3:'
     for origin in (GRIDLOOK, NEUROGLANCER):
         assert f"--allow-origin {origin}" in viewers.note
+
+
+def test_links_are_of_viewers_that_read_the_array() -> None:
+    def degrees(name: str, units: str) -> VirtualArray:
+        return VirtualArray.from_numpy(np.arange(2.0), (name,), {"units": units})
+
+    group = VirtualGroup(
+        {
+            "lat": degrees("lat", "degrees_north"),
+            "lon": degrees("lon", "degree_E"),
+            "tas": VirtualArray.from_numpy(np.zeros((2, 2), "f4"), ("lat", "lon")),
+            "precise": VirtualArray.from_numpy(np.zeros((2, 2), "f8"), ("lat", "lon")),
+            "image": VirtualArray.from_numpy(np.zeros((2, 2), "u2"), ("y", "x")),
+        }
+    )
+    found = {name: opened_by(group, name) for name in ("tas", "precise", "image", "lat")}
+    assert found == {
+        "tas": (GRIDLOOK, NEUROGLANCER),
+        "precise": (GRIDLOOK,),
+        "image": (NEUROGLANCER,),
+        "lat": (),
+    }
 
 
 @pytest.mark.skipif(shutil.which("Rscript") is None, reason="R is not installed")

@@ -22,7 +22,7 @@ from gridref.adapters.web.levels import levels
 from gridref.adapters.web.links import Links
 from gridref.adapters.web.map_files import MapFiles
 from gridref.adapters.web.markup import Content, Markup, tag
-from gridref.adapters.web.snippets import Snippet, snippets
+from gridref.adapters.web.snippets import Snippet, opened_by, snippets
 from gridref.errors import GridrefError, InvalidRequestError, NotRepresentableError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.serve.views import ArrayView
@@ -59,6 +59,7 @@ def array_page(
     array = group[path]
     assert isinstance(array, VirtualArray)
     above = [(name, links.catalog(name))]
+    linked = () if isinstance(views["portable"], GridrefError) else opened_by(group, path)
     body: Sequence[Content] = (
         tag(
             "p", tag("code", sizes_in_words(array)), ", ", human_bytes(array.nbytes), class_="lead"
@@ -70,7 +71,7 @@ def array_page(
         _encodings(array),
         _views(views),
         _chunk_map(links, name, path, array) if is_drawable(array) else None,
-        opening(snippets(links.view(origin, name), path), origin),
+        opening(snippets(links.view(origin, name), path, linked), origin),
     )
     return page(path, links, *body, way=above, scripts=_scripts())
 
@@ -312,6 +313,11 @@ def _hidden_axes(array: VirtualArray, axes: MapAxes) -> Content:
     ]
 
 
+def _opening_link(name: str, address: str) -> Content:
+    link = tag("a", f"Open in {name}", href=address, rel="noopener noreferrer")
+    return tag("p", link)
+
+
 def opening(shown: Sequence[Snippet], origin: str | None = None) -> Content:
     """How to open it elsewhere, to copy; `origin` is the address that scripts put right."""
     parts = [
@@ -320,6 +326,7 @@ def opening(shown: Sequence[Snippet], origin: str | None = None) -> Content:
             tag("h3", each.language),
             tag("button", "Copy", type="button", class_="copy", aria_label=f"Copy {each.language}"),
             tag("pre", tag("code", each.code), tabindex=0),
+            [_opening_link(*link) for link in each.links],
             tag("p", each.note) if each.note else None,
             class_="snippet",
         )

@@ -13,7 +13,7 @@ import numpy as np
 
 from gridref.model.array import VirtualArray, VirtualGroup
 
-__all__ = ["Extent", "extents"]
+__all__ = ["Extent", "extents", "way_of_degrees"]
 
 type ReadEnds = Callable[[VirtualArray], tuple[Any, Any]]
 """Reads the first and the last element of an array of one dimension."""
@@ -70,14 +70,19 @@ def _label(value: Any, attrs: Mapping[str, Any]) -> str | None:
     if " since " in units:
         return _date(value, units, str(attrs.get("calendar", "standard")))
     number = f"{float(value):.{_DIGITS}g}"
-    direction = _DEGREES.fullmatch(units.strip())
-    if direction is not None:
-        side = direction[1].upper()
+    side = way_of_degrees(attrs)
+    if side is not None:
         if number.startswith("-"):
             number, side = number[1:], {"N": "S", "E": "W"}[side]
         return f"{number}\N{DEGREE SIGN} {side}"
     in_plane = str(attrs.get("standard_name", "")).startswith("projection_")
     return f"{number} {units}".strip() if in_plane else None
+
+
+def way_of_degrees(attrs: Mapping[str, Any]) -> str | None:
+    """Where degrees of a coordinate count to, ``"N"`` or ``"E"``; None where it has others."""
+    found = _DEGREES.fullmatch(str(attrs.get("units", "")).strip())
+    return found[1].upper() if found else None
 
 
 def _date(value: Any, units: str, calendar: str) -> str | None:

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["GRIDLOOK", "NEUROGLANCER", "Snippet", "snippets"]
+from gridref.adapters.web.extent import way_of_degrees
+from gridref.adapters.web.levels import Level
+from gridref.model.array import VirtualArray, VirtualGroup
+
+__all__ = ["GRIDLOOK", "NEUROGLANCER", "Snippet", "opened_by", "snippets"]
 
 GRIDLOOK = "https://gridlook.pages.dev"
 NEUROGLANCER = "https://neuroglancer-demo.appspot.com"
+_TYPES_OF_NEUROGLANCER = frozenset(
+    {"int8", "int16", "int32", "uint8", "uint16", "uint32", "uint64", "float32"}
+)
+"""Source: the documentation of its data source ``zarr``."""
 
 
 @dataclass(frozen=True)
@@ -23,14 +32,35 @@ class Snippet:
         The lines.
     note
         What to know about them; empty for nothing.
+    links
+        Names and addresses of pages that open the array.
     """
 
     language: str
     code: str
     note: str = ""
+    links: tuple[tuple[str, str], ...] = ()
 
 
-def snippets(view: str, path: str) -> tuple[Snippet, ...]:
+def opened_by(group: VirtualGroup, path: str) -> tuple[str, ...]:
+    """Those of `GRIDLOOK` and `NEUROGLANCER` that read an array, by what they say themselves.
+
+    Parameters
+    ----------
+    group
+        The catalog's root group.
+    path
+        Path of the array.
+    """
+    array = group[path]
+    assert isinstance(array, VirtualArray)
+    labels = [group[label] for label in Level.of(group, path).coordinates if label is not None]
+    is_on_earth = {"N", "E"} <= {way_of_degrees(label.attrs) for label in labels}
+    is_image = array.ndim > 1 and array.dtype.name in _TYPES_OF_NEUROGLANCER
+    return (GRIDLOOK,) * is_on_earth + (NEUROGLANCER,) * is_image
+
+
+def snippets(view: str, path: str, linked: Sequence[str] = ()) -> tuple[Snippet, ...]:
     """Lines that open an array of a portable view.
 
     Parameters
@@ -39,6 +69,8 @@ def snippets(view: str, path: str) -> tuple[Snippet, ...]:
         Address of the view, like ``http://host/cube/portable``.
     path
         Path of the array.
+    linked
+        Viewers that have a link, of `GRIDLOOK` and `NEUROGLANCER`.
 
     Sources: the documentation of zarrita.js, of Zarr.jl, and of the package ``zarr`` on CRAN.
     """
@@ -69,22 +101,25 @@ def snippets(view: str, path: str) -> tuple[Snippet, ...]:
             "Needs a Zarr.jl that reads Zarr v3.",
         ),
         Snippet("R", f"library(zarr)\n\nstore <- open_zarr({array})", "Package zarr of CRAN."),
-        _viewers(view, path),
+        _viewers(view, path, linked),
     )
 
 
-def _viewers(view: str, path: str) -> Snippet:
+def _viewers(view: str, path: str, linked: Sequence[str]) -> Snippet:
     """Addresses that open an array in viewers of others, which run in the browser.
 
     Sources: the README of GridLook; the documentation of Neuroglancer, "URL pipeline".
     """
     state = {"layers": [{"type": "image", "name": path, "source": f"{view}/{path}/|zarr3:"}]}
     layers = json.dumps(state, ensure_ascii=False, separators=(",", ":"))
+    names = {GRIDLOOK: "GridLook", NEUROGLANCER: "Neuroglancer"}
+    addresses = {GRIDLOOK: f"{GRIDLOOK}/#{view}", NEUROGLANCER: f"{NEUROGLANCER}/#!{layers}"}
     return Snippet(
         "Other viewers",
-        f"{GRIDLOOK}/#{view}\n{NEUROGLANCER}/#!{layers}",
+        "\n".join(addresses.values()),
         f"To open in a browser. The server has to let them read: --allow-origin {GRIDLOOK}"
         f" --allow-origin {NEUROGLANCER}.",
+        tuple((names[each], addresses[each]) for each in linked),
     )
 
 

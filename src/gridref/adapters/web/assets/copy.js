@@ -5,6 +5,10 @@ for (const code of document.querySelectorAll("[data-origin] code")) {
   const written = code.closest("[data-origin]").dataset.origin;
   code.textContent = code.textContent.replaceAll(`${written}/`, root);
 }
+for (const link of document.querySelectorAll("[data-origin] a")) {
+  const written = link.closest("[data-origin]").dataset.origin;
+  link.href = link.getAttribute("href").replaceAll(`${written}/`, root);
+}
 for (const button of document.querySelectorAll(".copy")) {
   button.addEventListener("click", async () => {
     const code = button.parentElement.querySelector("code");
