@@ -34,6 +34,7 @@ from gridref.workflows.partitions import combine_elsewhere
 from gridref.workflows.reading import Sources, readable
 from gridref.workflows.scanning import Address, Files, Progress, scan_each
 from gridref.workflows.units import with_converter
+from gridref.workflows.variable_names import Joining, NamePattern, split_labels
 
 __all__ = ["BUILD_OPTIONS", "Job", "build", "explain", "plan", "with_drifts"]
 
@@ -193,7 +194,7 @@ def explain(
 
 @dataclass(frozen=True)
 class Job:
-    """All options of a call, sorted by what they are for."""
+    """All options of a call, sorted by what they are for; `names` is of the layout's labels."""
 
     layout: Layout
     rules: CombineOptions
@@ -201,11 +202,13 @@ class Job:
     scanning: ScanOptions
     options: RunOptions
     recipe: Mapping[str, Any] = field(default_factory=dict)
+    names: tuple[NamePattern, ...] = ()
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Job:
         """Options by name, of any of the kinds."""
-        layout = Layout(**options_of(Layout, options))
+        labels, names = split_labels(options.get("labels"))
+        layout = Layout(**{**options_of(Layout, options), "labels": labels})
         mosaic_options = options_of(MosaicOptions, options)
         if mosaic_options and not layout.mosaic:
             raise InvalidRequestError(
@@ -218,6 +221,7 @@ class Job:
             ScanOptions(**options_of(ScanOptions, options)),
             RunOptions(**options_of(RunOptions, options)),
             _recipe(options),
+            names,
         )
 
     def run(self, files: Files, progress: Progress | None) -> tuple[Job, Combination]:
@@ -235,6 +239,8 @@ class Job:
             ordered, self.scanning, self.options, failures=failures, progress=progress
         )
         read = reader_for(storage_options).read
+        joining = self.joining(read)
+        joined = joining.each(scanned)
         job = self
         if self._travels(len(ordered)):
             done = combine_elsewhere(
@@ -248,17 +254,27 @@ class Job:
             )
         elif len(ordered) > 1 and not (self.layout.is_asked_for or self.layout.in_groups):
             take_first = self.layout.yes
-            found, done = laid_out_by_itself(list(scanned), read, self.rules, take_first=take_first)
+            found, done = laid_out_by_itself(list(joined), read, self.rules, take_first=take_first)
             job = replace(
                 self,
                 layout=Layout(**options_of(Layout, found)),
                 mosaic=MosaicOptions(**options_of(MosaicOptions, found)),
-                recipe={**self.recipe, **found},
+                recipe=self._recipe_with(found),
             )
         else:
-            done = self.laid_out(scanned, read, tree)
+            done = self.laid_out(joined, read, tree)
         failures.warn()
+        done = replace(done, report=joining.told(done.report))
         return job, _with_failed(done, failures.findings)
+
+    def joining(self, read: Read) -> Joining:
+        """What joins variables of scanned files by their names, before files are laid out."""
+        return Joining(self.names, read, self.rules)
+
+    def _recipe_with(self, found: Mapping[str, Any]) -> dict[str, Any]:
+        """The recipe with a layout that was found; labels in variables' names stay in it."""
+        both = {**self.recipe.get("labels", {}), **found.get("labels", {})}
+        return {**self.recipe, **found, **({"labels": both} if both else {})}
 
     def laid_out(
         self,
@@ -273,7 +289,8 @@ class Job:
 
     def _travels(self, n_files: int) -> bool:
         """Whether files are combined where they are scanned: in a row, by rules without calls."""
-        along = self.layout.grows_along is not None and self.rules.convert_units is None
+        plain = self.rules.convert_units is None and not self.names
+        along = self.layout.grows_along is not None and plain
         return along and self.options.is_elsewhere(n_files)
 
 

@@ -334,7 +334,8 @@ class _Scans:
         scanned = scan_each(
             wanted, job.scanning, job.options, failures=failures, progress=self._progress
         )
-        self._groups.update((address, self._as_in(base.group, group)) for address, group in scanned)
+        joined = job.joining(reader_for(self.sources.storage_options).read).each(scanned)
+        self._groups.update((address, self._as_in(base.group, group)) for address, group in joined)
         failures.warn()
         self._failed = (*self._failed, *failures.findings)
         return [(each, self._groups[each]) for each in addresses if each in self._groups]

@@ -17,7 +17,7 @@ __all__ = ["LabelSource", "Labels", "check_labels", "labelled_files", "without_a
 
 LabelSource = str | Callable[[str], Any]
 """``"attribute:NAME"``, ``"variable:NAME"``, ``"constant:VALUE"``, ``"column:NAME"`` of a table,
-or a function of the address."""
+``"name:PATTERN"`` of variables or a function of the address."""
 Labels = Mapping[str, LabelSource] | Callable[[str], Mapping[str, Any]]
 """A source for each dimension, or one function of the address that gives labels by dimension."""
 
@@ -40,7 +40,7 @@ def check_labels(labels: Labels | None) -> None:
             continue
         kind, separator, name = str(source).partition(":")
         if kind not in _SOURCES or not separator or not name:
-            known = ", ".join(f"{kind}:..." for kind in _SOURCES)
+            known = ", ".join(f"{kind}:..." for kind in (*_SOURCES, "name"))
             raise InvalidRequestError(
                 f"labels of {dim!r} are from {known} or a function of the address, got {source!r}"
             )

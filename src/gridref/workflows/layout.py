@@ -66,8 +66,9 @@ class Layout:
         Where labels come from that do not stand in names: for each dimension
         ``"attribute:NAME"``, ``"variable:NAME"`` (a scalar), ``"constant:VALUE"``,
         ``"column:NAME"`` of the inventory or a function of the address; or one function that gives
-        a label for each dimension. Numbers, times and durations of ISO 8601 in texts are read as
-        such.
+        a label for each dimension. ``"name:{variable}_p{percentile:d}"`` finds them in the names of
+        variables, which become one along the dimension before files are laid out. Numbers, times
+        and durations of ISO 8601 in texts are read as such.
     inventory
         A table that lists the files, which need no naming then, and says labels of them: a data
         frame, a CSV file, a Parquet file like stac-geoparquet's, or the JSON document of an

@@ -116,7 +116,8 @@ BUILD_OPTIONS: Mapping[str, Any] = {
     ),
     "labels": _text(
         "Where other labels come from: member=attribute:realization_index,run=variable:init,"
-        "scenario=constant:historical.",
+        "scenario=constant:historical; of variables' names, which become one variable:"
+        " 'percentile=name:{variable}_p{percentile:d}'.",
         _LAYOUT,
         metavar="DIM=SOURCE,...",
     ),

@@ -33,6 +33,7 @@ from gridref.workflows.opened_data import open_data
 from gridref.workflows.opening import reader_for, subgroup
 from gridref.workflows.scanning import scan_each
 from gridref.workflows.units import with_converter
+from gridref.workflows.variable_names import Joining
 
 __all__ = ["open_virtual_dataset", "open_virtual_datatree", "open_virtual_mfdataset"]
 
@@ -40,6 +41,7 @@ _COMPARISONS = (
     "equals", "no_conflicts", "override", "identical", "broadcast_equals", "minimal"
 )  # fmt: skip
 """What xarray's ``compat`` can be."""
+_OVERLAP = {"by_coords": "error", "nested": "keep"}
 
 
 class CombiningError(CombineError, xr.MergeError, xr.AlignmentError):
@@ -162,8 +164,7 @@ def open_virtual_mfdataset(
     check_choice("combine", combine, ("by_coords", "nested"))
     reader = reader_for(storage_options)
     loading = Loading(**options_of(Loading, options))
-    overlap = overlap or ("error" if combine == "by_coords" else "keep")
-    rules = _rules(data_vars, coords, compat, {**options, "overlap": overlap})
+    rules = _rules(data_vars, coords, compat, {**options, "overlap": overlap or _OVERLAP[combine]})
     scanning = ScanOptions(**options_of(ScanOptions, options), storage_options=storage_options)
     asked = {"stack": stack, "mosaic": mosaic, "layout": layout}
 
@@ -174,10 +175,11 @@ def open_virtual_mfdataset(
         return part.replace(report=root.report)
 
     tree = nested_urls(files, storage_options)
-    scanned = scan_each(flat(tree), scanning)
-    parts = {url: Part(prepared(url, root), url) for url, root in scanned}
+    joining, labels = Joining.of(labels, reader.read, rules.options)
+    joined = joining.each((u, prepared(u, root)) for u, root in scan_each(flat(tree), scanning))
     dims = [concat_dim] if concat_dim is None or isinstance(concat_dim, str) else list(concat_dim)
     try:
+        parts = {url: Part(part, url) for url, part in joined}
         if any(asked.values()):
             way = Layout(concat_dim, pattern=pattern, labels=labels, **asked)  # type: ignore[arg-type]
             result = _laid_out(way, parts, reader, rules, options)
@@ -188,7 +190,7 @@ def open_virtual_mfdataset(
     except CombineError as error:
         raise CombiningError(error.problems) from None
     dataset = group_to_dataset(result.group, reader, loading)
-    dataset.encoding["drift"] = result.report
+    dataset.encoding["drift"] = joining.told(result.report)
     return dataset
 
 
