@@ -19,7 +19,8 @@ import zarr
 import gridref
 from gridref.adapters.http import create_app
 from gridref.errors import CatalogError, InvalidRequestError
-from tests.integration.test_appending import built, month, run
+from tests.command import run_command
+from tests.integration.test_appending import built, month
 from tests.uvicorn_server import running
 
 
@@ -129,7 +130,7 @@ def test_commands_read_former_snapshots(
     url = grown.info.url
 
     def lines(*command: str) -> list[str]:
-        done = run(*command)
+        done = run_command(*command)
         assert done.returncode == 0, done.stderr
         return done.stdout.splitlines()
 
@@ -143,7 +144,7 @@ def test_commands_read_former_snapshots(
     lines("export", url, str(references), "--snapshot", "two")
     mapper = fsspec.filesystem("reference", fo=str(references)).get_mapper("")
     assert xr.open_zarr(mapper, consolidated=False, zarr_format=2)["tas"].shape[0] == 10
-    changes = run("diff", url, "--snapshot", "two")
+    changes = run_command("diff", url, "--snapshot", "two")
     assert (changes.returncode, months[2].name in changes.stdout) == (1, True)
-    assert run("diff", url).returncode == 2
-    assert run("diff", url, "--snapshot", "none").returncode == 2
+    assert run_command("diff", url).returncode == 2
+    assert run_command("diff", url, "--snapshot", "none").returncode == 2

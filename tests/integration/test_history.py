@@ -10,7 +10,8 @@ import pytest
 
 import gridref
 from gridref.errors import CatalogConflictError, CatalogCorruptError, InvalidRequestError
-from tests.integration.test_appending import assert_shows, built, month, run
+from tests.command import run_command
+from tests.integration.test_appending import assert_shows, built, month
 
 
 @pytest.fixture(scope="module")
@@ -127,23 +128,23 @@ def test_what_others_are_writing_stays(grown: gridref.CatalogGroup) -> None:
 
 def test_on_the_command_line(grown: gridref.CatalogGroup, months: list[Path]) -> None:
     url = grown.info.url
-    listed = run("history", url)
+    listed = run_command("history", url)
     assert [line[:16] for line in listed.stdout.splitlines()] == [c.id for c in grown.history()]
-    assert run("tag", url, "v1").returncode == 0
-    assert "[v1]" in run("history", url).stdout
-    back = run("rollback", url)
+    assert run_command("tag", url, "v1").returncode == 0
+    assert "[v1]" in run_command("history", url).stdout
+    back = run_command("rollback", url)
     assert back.returncode == 0, back.stderr
     assert_shows(url, months[:4])
-    assert run("rollback", url, "--to", "v1").returncode == 0
+    assert run_command("rollback", url, "--to", "v1").returncode == 0
     assert_shows(url, months[:5])
-    assert "no tag" in run("tag", url, "v1", "--delete").stdout
+    assert "no tag" in run_command("tag", url, "v1", "--delete").stdout
     age(Path(url))
-    dry = run("prune", url, "--dry-run", "--grace", "1h")
-    done = run("prune", url, "--grace", "1h")
+    dry = run_command("prune", url, "--dry-run", "--grace", "1h")
+    done = run_command("prune", url, "--grace", "1h")
     assert dry.stdout.replace("would remove", "removed") == done.stdout
     assert_shows(url, months[:5])
-    assert "grace" in run("prune", url, "--grace", "soon").stderr
-    shown = run("info", url, "--snapshot", gridref.open_catalog(url).info.snapshot)
+    assert "grace" in run_command("prune", url, "--grace", "soon").stderr
+    shown = run_command("info", url, "--snapshot", gridref.open_catalog(url).info.snapshot)
     assert shown.returncode == 0, shown.stderr
 
 
@@ -163,7 +164,7 @@ def test_the_last_snapshot_is_amended(months: list[Path], tmp_path: Path) -> Non
     assert [commit.operation for commit in catalog.history()] == ["append", "append", "write"]
     catalog.prune(grace_seconds=0)
     assert_shows(tmp_path / "cube", [*months[:3], *months[4:6]])
-    done = run("append", tmp_path / "cube", months[3], "--amend")
+    done = run_command("append", tmp_path / "cube", months[3], "--amend")
     assert done.returncode == 0, done.stderr
     assert_shows(tmp_path / "cube", months[:6])
     with pytest.raises(InvalidRequestError, match="pruned"):

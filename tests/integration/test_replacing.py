@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from gridref.errors import CombineError, InvalidRequestError, SourceUnavailableError
-from tests.integration.test_appending import assert_shows, built, files_in, month, run
+from tests.command import run_command
+from tests.integration.test_appending import assert_shows, built, files_in, month
 
 
 @pytest.fixture
@@ -88,15 +89,15 @@ def test_on_the_command_line(months: list[Path], tmp_path: Path) -> None:
     catalog = tmp_path / "cube"
     built(months, catalog)
     rewritten(months[1])
-    done = run("replace", catalog, months[1])
+    done = run_command("replace", catalog, months[1])
     assert done.returncode == 0, done.stderr
     assert_shows(catalog, months)
-    assert run("remove", catalog, months[3]).returncode == 0
+    assert run_command("remove", catalog, months[3]).returncode == 0
     assert_shows(catalog, months[:3])
     os.utime(months[0], (2e9, 2e9))
-    assert "refresh" in run("refresh", catalog).stderr
+    assert "refresh" in run_command("refresh", catalog).stderr
     assert_shows(catalog, months[:3])
-    assert "nothing changed" in run("refresh", catalog).stderr
+    assert "nothing changed" in run_command("refresh", catalog).stderr
 
 
 def test_what_a_catalog_says_of_itself_is_what_it_has(months: list[Path], tmp_path: Path) -> None:

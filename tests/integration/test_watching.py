@@ -15,7 +15,8 @@ import pytest
 
 import gridref
 from gridref.errors import CatalogNotFoundError, InvalidRequestError
-from tests.integration.test_appending import assert_shows, built, month, run
+from tests.command import run_command
+from tests.integration.test_appending import assert_shows, built, month
 
 
 @pytest.fixture(scope="module")
@@ -50,14 +51,14 @@ def test_files_that_do_not_fit_are_told_and_tried_again(
     shutil.copy2(months[1], incoming)
     month(incoming, 2, shift=1)
     (incoming / "half.nc").write_bytes(months[3].read_bytes()[:5000])  # is still being written
-    done = run("watch", cube, incoming, "--once")
+    done = run_command("watch", cube, incoming, "--once")
     assert done.returncode == 1
     assert done.stdout == f"appended {incoming / months[1].name}\n"
     assert "002.nc: CombineError" in done.stderr
     assert "half.nc: " in done.stderr
     shutil.copy2(months[3], incoming / "half.nc")
     month(incoming, 2)
-    done = run("watch", cube, incoming, "--once")
+    done = run_command("watch", cube, incoming, "--once")
     assert (done.returncode, done.stderr) == (0, "")
     assert_shows(cube, months[:4])
 
@@ -121,7 +122,7 @@ def test_it_goes_on_after_it_was_killed(months: list[Path], incoming: Path, tmp_
             process.stdout.close()
             assert process.returncode == (-9 if number == 3 else 130)
         assert time.monotonic() < deadline
-    assert run("watch", cube, incoming, "--once").returncode == 0
+    assert run_command("watch", cube, incoming, "--once").returncode == 0
     assert_shows(cube, months)
 
 
@@ -130,5 +131,5 @@ def test_bad_calls(months: list[Path], tmp_path: Path) -> None:
         gridref.watch(tmp_path / "none", tmp_path, once=True)
     with pytest.raises(InvalidRequestError, match="name files to watch"):
         gridref.watch(tmp_path / "none", once=True)
-    assert run("watch", tmp_path / "none", tmp_path, "--once").returncode == 1
-    assert run("watch", tmp_path / "none", tmp_path, "--every", "often").returncode == 1
+    assert run_command("watch", tmp_path / "none", tmp_path, "--once").returncode == 1
+    assert run_command("watch", tmp_path / "none", tmp_path, "--every", "often").returncode == 1
