@@ -154,6 +154,17 @@ def test_files_that_are_there_are_not_read(tmp_path: Path, falls: bool) -> None:
     assert catalog["v"][...].tolist() == [10 * label for label in expected]
 
 
+def test_a_new_dimension_without_labels_grows(tmp_path: Path) -> None:
+    files = [tmp_path / f"{number}.nc" for number in range(3)]
+    for number, file in enumerate(files):
+        xr.Dataset({"t": ("x", np.array([number, 7]))}, {"x": [5, 6]}).to_netcdf(file)
+    gridref.build(files[:2], tmp_path / "c.gridref", "run")
+    gridref.open_catalog(tmp_path / "c.gridref").append(files[2])
+    with xr.open_dataset(tmp_path / "c.gridref", engine="gridref") as shown:
+        assert shown["t"].dims == ("run", "x")
+        assert shown["t"].values.tolist() == [[0, 7], [1, 7], [2, 7]]
+
+
 def test_labels_that_are_stored_otherwise_are_looked_at(tmp_path: Path) -> None:
     (folder := tmp_path / "files").mkdir()
     files = [steps(folder, [float(n)], units="days since 2000-01-01") for n in range(4)]

@@ -117,9 +117,10 @@ def arranged(
         _place(theirs, group, dim, at, read, end) for group, end in zip(groups, cuts, strict=True)
     ]
     inputs = _interleaved(left, _by_cut(groups, places), known)
-    labels = [known[dim][each.start : each.stop] for each in inputs if isinstance(each, Span)]
-    only = dim in known and len(known) == 1
-    after = _ends_after(inputs, labels, dim, base.arrays[dim], read) if only else {}
+    after: LabelEnds = {}
+    if known.keys() == {dim}:
+        labels = [known[dim][each.start : each.stop] for each in inputs if isinstance(each, Span)]
+        after = _ends_after(inputs, labels, dim, base.arrays[dim], read)
     return Arrangement(inputs, all(place.in_order for place in places), after)
 
 
