@@ -139,14 +139,23 @@ def _is_one(value: Any, hint: Any) -> bool:
 def _said(hint: Any) -> str:
     kind, members = get_origin(hint) or hint, get_args(hint)
     if kind in (Sequence, Iterable):
-        return f"a list of {'those' if len(_alternatives(members[0])) > 1 else members[0].__name__}"
+        several = len(_alternatives(members[0])) > 1
+        return f"a list of {'those' if several else _MANY.get(members[0], members[0].__name__)}"
     if kind is Mapping:
         return "a mapping"
     if kind is Callable:
         return "a function"
-    return "None" if kind is type(None) else getattr(kind, "__name__", str(kind))
+    return _IN_WORDS.get(kind, getattr(kind, "__name__", str(kind)))
 
 
+_MANY: Mapping[Any, str] = {str: "strings"}
+_IN_WORDS: Mapping[Any, str] = {
+    str: "a string",
+    bool: "True or False",
+    int: "an integer",
+    float: "a number",
+    type(None): "None",
+}
 _SHOWN = 100
 """Characters of a value that an error shows."""
 _PLAIN: Mapping[Any, type] = {

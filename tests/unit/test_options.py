@@ -195,8 +195,8 @@ def one_file(tmp_path_factory: pytest.TempPathFactory) -> gridref.CatalogGroup:
 @pytest.mark.parametrize(
     ("call", "arguments", "message"),
     [
-        (gridref.build, ([], ["a.gridref"]), "catalog must be str or PathLike, got "),
-        (gridref.build, (5, "a.gridref"), "files must be str or PathLike or a list of those"),
+        (gridref.build, ([], ["a.gridref"]), "catalog must be a string or PathLike, got "),
+        (gridref.build, (5, "a.gridref"), "files must be a string or PathLike or a list of those"),
         (gridref.plan, (None,), "files must be"),
         (gridref.open_catalog, (["a"],), "catalog must be"),
     ],
