@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import boto3
+from moto.s3.models import s3_backends
 from moto.server import ThreadedMotoServer
 
 BUCKET = "archive"
@@ -65,5 +66,6 @@ def s3_bucket() -> Iterator[Bucket]:
             yield bucket
         finally:
             bucket.client.close()
+            s3_backends.reset()  # what moto keeps is the process's, not the server's
     finally:
         server.stop()
