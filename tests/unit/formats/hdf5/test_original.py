@@ -96,4 +96,6 @@ def test_an_error_that_is_kept_until_the_end_does_no_harm(program: str) -> None:
 def test_an_error_that_nothing_catches_ends_with_its_message() -> None:
     done = ended(UNHANDLED)
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].endswith("SourceUnavailableError: the cable was cut")
+    *_, message, advice = done.stderr.splitlines()
+    assert message.endswith("SourceUnavailableError: the cable was cut")
+    assert advice == "Cause and remedy: gridref explain source-unavailable"
