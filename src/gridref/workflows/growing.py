@@ -24,6 +24,7 @@ from gridref.catalog.standing import (
 )
 from gridref.combine import Combination, combine
 from gridref.combine.options import Read
+from gridref.combine.values import Values
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.indexing import isel_group
@@ -95,23 +96,11 @@ def added(
         named = job.layout.tiles if job.layout.mosaic else job.layout.labelled
         labelled = list(named(new))
         return combined_whole(base, before, labelled, job, read)
-    read = _reading_once(read)
+    read = Values(read).of  # labels are looked at for their places, and by the rules
     groups = with_dim(new, dim, job, read)
     without = claimed(base.group, groups, dim, base.root.snapshot.pending.get(dim, ()), read)
     laid = arranged(base.group, groups, dim, at, read, base.root.snapshot.ends, without)
     return combined(base, base.group, laid, dim, job, read)
-
-
-def _reading_once(read: Read) -> Read:
-    """Labels of files are looked at for their places, and by the rules."""
-    known: dict[int, tuple[VirtualArray, NDArray[Any]]] = {}
-
-    def values(array: VirtualArray) -> NDArray[Any]:
-        if id(array) not in known:
-            known[id(array)] = array, read(array)
-        return known[id(array)][1]
-
-    return values
 
 
 def _cube(base: Base, new: Sequence[tuple[str, VirtualGroup]], job: Job, read: Read) -> Grown:
