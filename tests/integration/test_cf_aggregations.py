@@ -177,6 +177,15 @@ def test_unique_values_are_repeated(tmp_path: Path) -> None:
     assert group["word"][...].tolist() == [["first"] * 4] * 3 + [["second"] * 4] * 5
 
 
+@pytest.mark.parametrize("dtype", ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"])
+def test_unique_values_that_were_never_written_are_missing(tmp_path: Path, dtype: str) -> None:
+    numbers = np.ma.array([[7, 0, 9]], mask=[[0, 1, 0]], dtype=dtype)
+    given: dict[str, Any] = {"identifiers": None, "attrs": {}, "edges": ((2,), (1, 2, 1))}
+    file = aggregated(tmp_path, name="n", unique_values=numbers, dtype=dtype, **given)
+    found = xr.open_dataset(file, engine="gridref")["n"].values
+    np.testing.assert_array_equal(found, [[7, np.nan, np.nan, 9]] * 2)
+
+
 def test_a_scalar_is_one_fragment(tmp_path: Path) -> None:
     write_netcdf(tmp_path / "one.nc", {"height": Variable((), np.float64(2.0), {"units": "m"})})
     uris = np.array("one.nc", object)

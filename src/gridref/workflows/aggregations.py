@@ -16,6 +16,7 @@ import re
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -45,8 +46,11 @@ type _Scanned = dict[str, VirtualGroup | UnsupportedFeatureError]
 
 _DIMENSIONS, _DATA = "aggregated_dimensions", "aggregated_data"
 _TERMS = {"map", "uris", "identifiers", "unique_values"}
-_DEFAULT_FILLS = {1: -127, 2: -32767, 4: -2147483647, 8: -9223372036854775806}
-"""What netCDF reads of integers that were never written, by their size (``netcdf.h``)."""
+_DEFAULT_FILLS = {
+    "int8": -127, "int16": -32767, "int32": -(2**31) + 1, "int64": -(2**63) + 2,
+    "uint8": 2**8 - 1, "uint16": 2**16 - 1, "uint32": 2**32 - 1, "uint64": 2**64 - 2,
+}  # fmt: skip
+"""What netCDF reads of integers that were never written (``netcdf.h``)."""
 _SCALED = ("scale_factor", "add_offset")
 
 
@@ -147,7 +151,12 @@ class _AggregationFile:
     group: VirtualGroup
     options: ScanOptions
 
-    @property
+    @cached_property
+    def arrays(self) -> Mapping[str, VirtualArray]:
+        """All of its arrays by path."""
+        return self.group.all_arrays()
+
+    @cached_property
     def read(self) -> Read:
         """Reads all values of an array."""
         return reader_for(self.options.storage_options).read
@@ -169,28 +178,26 @@ class _AggregationFile:
         paths = {term: self._resolved(name, path, place) for term, name in known.items()}
         words = str(array.attrs.get(_DIMENSIONS, "")).split()
         dims = tuple(word.rpartition("/")[2] for word in words)
-        arrays = self.group.all_arrays()
-        edges = _edges(self.read(arrays[paths["map"]]), arrays[paths["map"]], len(dims), place)
+        lengths = self.arrays[paths["map"]]
+        edges = _edges(self.read(lengths), lengths, len(dims), place)
         counts = tuple(map(len, edges))
         held: dict[str, NDArray[Any]] = {}
         for term in ("uris", "identifiers"):
             if term in paths:
-                texts = _texts(self.read(arrays[paths[term]]), counts, place)
-                held[term] = texts
-        if "unique_values" in paths and arrays[paths["unique_values"]].shape != counts:
-            raise _misfit("unique_values", arrays[paths["unique_values"]].shape, counts, place)
+                held[term] = _texts(self.read(self.arrays[paths[term]]), counts, place)
+        if "unique_values" in paths and self.arrays[paths["unique_values"]].shape != counts:
+            raise _misfit("unique_values", self.arrays[paths["unique_values"]].shape, counts, place)
         return _Aggregation(path, array.attrs, dims, edges, paths, held)
 
     def _resolved(self, name: str, path: str, place: Place) -> str:
         """The path of a variable that is named in a group: there, or in one above (CF 2.7)."""
-        arrays = self.group.all_arrays()
         if name.startswith("/"):
             candidates = [name.strip("/")]
         else:
             above = path.split("/")[:-1]
             candidates = ["/".join([*above[:n], name]) for n in range(len(above), -1, -1)]
         for candidate in candidates:
-            if candidate in arrays:
+            if candidate in self.arrays:
                 return candidate
         raise SourceFormatError(f"{_DATA} names {name!r}, which is not there", place)
 
@@ -325,7 +332,7 @@ class _Aggregation:
 
     def _of_values(self, file: _AggregationFile) -> Iterator[Fragment]:
         """A part of the variable of values for each fragment, repeated to its shape."""
-        values = file.group.all_arrays()[self.terms["unique_values"]]
+        values = file.arrays[self.terms["unique_values"]]
         missing = _is_missing(file.read(values), values)
         bare = {k: v for k, v in values.attrs.items() if k not in ("_FillValue", "missing_value")}
         values = values.replace(dims=self.dims, attrs=bare)
@@ -415,20 +422,14 @@ def _is_missing(values: NDArray[Any], array: VirtualArray) -> NDArray[np.bool_]:
     declared = [array.attrs.get(name) for name in ("_FillValue", "missing_value")]
     fills = [item for fill in declared if fill is not None for item in np.ravel(fill).tolist()]
     if values.dtype.kind in "iu" and not fills:
-        unsigned = values.dtype.kind == "u"
-        fills = [2 ** (8 * values.dtype.itemsize) - 1 if unsigned else 0] if unsigned else []
-        fills += [] if unsigned else [_DEFAULT_FILLS[values.dtype.itemsize]]
+        fills = [_DEFAULT_FILLS[values.dtype.name]]
     missing = np.isin(values, fills) if fills else np.zeros(values.shape, bool)
     return missing | (values != values) if values.dtype.kind == "f" else missing
 
 
 def _texts(values: NDArray[Any], counts: tuple[int, ...], place: Place) -> NDArray[Any]:
     """Texts for each fragment, also out of arrays of characters; or one for all of them."""
-    if (
-        values.dtype.kind == "S"
-        and values.dtype.itemsize == 1
-        and values.ndim in (1, len(counts) + 1)
-    ):
+    if values.dtype == np.dtype("S1") and values.ndim in (1, len(counts) + 1):
         joined = [b"".join(row.tolist()) for row in values.reshape(-1, values.shape[-1])]
         values = np.array(joined, object).reshape(values.shape[:-1])
     texts = [
