@@ -26,8 +26,8 @@ from pathlib import Path
 LASTING = {"demo", "serve", "watch"}
 # What commands import sooner or later.
 IMPORTS = (
-    "gridref.adapters.cli.app", "gridref.workflows.keeping", "gridref.workflows.statistics",
-    "gridref.workflows.verifying", "gridref.adapters.kerchunk", "gridref.adapters.stac",
+    "gridref.adapters.cli.app", "gridref.workflows.growing.keeping", "gridref.workflows.statistics",
+    "gridref.workflows.verifying.arrays", "gridref.adapters.kerchunk", "gridref.adapters.stac",
     "gridref.codecs.own", "gridref.formats.hdf5.groups", "h5py", "pandas", "pyarrow.parquet",
     "tifffile", "typer._adapters", "xarray",
 )  # fmt: skip

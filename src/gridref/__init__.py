@@ -43,16 +43,16 @@ if TYPE_CHECKING:
     from gridref.workflows.combining import mosaic as mosaic
     from gridref.workflows.combining import stack as stack
     from gridref.workflows.comparing import diff as diff
-    from gridref.workflows.forecasts import forecast as forecast
-    from gridref.workflows.inspecting import Inspection as Inspection
-    from gridref.workflows.inspecting import inspect as inspect
-    from gridref.workflows.inventory import files_from as files_from
-    from gridref.workflows.layout import Layout as Layout
-    from gridref.workflows.outcomes import RunOptions as RunOptions
-    from gridref.workflows.scanning import scan as scan
-    from gridref.workflows.scanning import scan_many as scan_many
-    from gridref.workflows.verifying import Verification as Verification
-    from gridref.workflows.verifying import verify as verify
+    from gridref.workflows.layout.forecasts import forecast as forecast
+    from gridref.workflows.layout.inventory import files_from as files_from
+    from gridref.workflows.layout.layouts import Layout as Layout
+    from gridref.workflows.scanning.files import scan as scan
+    from gridref.workflows.scanning.files import scan_many as scan_many
+    from gridref.workflows.scanning.inspecting import Inspection as Inspection
+    from gridref.workflows.scanning.inspecting import inspect as inspect
+    from gridref.workflows.scanning.outcomes import RunOptions as RunOptions
+    from gridref.workflows.verifying.arrays import Verification as Verification
+    from gridref.workflows.verifying.arrays import verify as verify
     from gridref.workflows.watching import watch as watch
 
     __version__: str
@@ -62,13 +62,13 @@ _HOMES = {
     "Combination": "gridref.combine",
     "CombineOptions": "gridref.combine",
     "GridrefStore": "gridref.adapters.zarr.store",
-    "Inspection": "gridref.workflows.inspecting",
-    "Layout": "gridref.workflows.layout",
+    "Inspection": "gridref.workflows.scanning.inspecting",
+    "Layout": "gridref.workflows.layout.layouts",
     "Loading": "gridref.adapters.xarray.virtual_dataset",
     "MosaicOptions": "gridref.combine",
-    "RunOptions": "gridref.workflows.outcomes",
+    "RunOptions": "gridref.workflows.scanning.outcomes",
     "ScanOptions": "gridref.formats",
-    "Verification": "gridref.workflows.verifying",
+    "Verification": "gridref.workflows.verifying.arrays",
     "ViewOptions": "gridref.serve.views",
     "VirtualArray": "gridref.model.array",
     "VirtualGroup": "gridref.model.array",
@@ -76,9 +76,9 @@ _HOMES = {
     "concat": "gridref.workflows.combining",
     "diff": "gridref.workflows.comparing",
     "explain": "gridref.workflows.building",
-    "files_from": "gridref.workflows.inventory",
-    "forecast": "gridref.workflows.forecasts",
-    "inspect": "gridref.workflows.inspecting",
+    "files_from": "gridref.workflows.layout.inventory",
+    "forecast": "gridref.workflows.layout.forecasts",
+    "inspect": "gridref.workflows.scanning.inspecting",
     "mosaic": "gridref.workflows.combining",
     "open_catalog": "gridref.workflows.catalogs",
     "open_store": "gridref.adapters.zarr.store",
@@ -88,13 +88,13 @@ _HOMES = {
     "plan": "gridref.workflows.building",
     "publish": "gridref.adapters.publishing",
     "relocate": "gridref.workflows.catalogs",
-    "scan": "gridref.workflows.scanning",
-    "scan_many": "gridref.workflows.scanning",
+    "scan": "gridref.workflows.scanning.files",
+    "scan_many": "gridref.workflows.scanning.files",
     "sql": "gridref.adapters.duckdb",
     "stack": "gridref.workflows.combining",
     "to_cf_aggregation": "gridref.adapters.cf_aggregation",
     "to_stac": "gridref.adapters.stac",
-    "verify": "gridref.workflows.verifying",
+    "verify": "gridref.workflows.verifying.arrays",
     "watch": "gridref.workflows.watching",
     "write_catalog": "gridref.workflows.catalogs",
     # Need packages that may be missing, so ``from gridref import *`` leaves them out.

@@ -45,7 +45,7 @@ from gridref.serve.presence import native_references
 from gridref.serve.views import ArrayView, View, ViewOptions
 from gridref.workflows.opening import reader_for
 from gridref.workflows.reading import Sources, readable
-from gridref.workflows.scanning import scan
+from gridref.workflows.scanning.files import scan
 
 try:
     from virtualizarr.manifests import (

@@ -11,7 +11,7 @@ import xarray as xr
 
 import gridref
 from gridref.errors import CombineError, InvalidRequestError
-from gridref.workflows.labels import LabelPattern
+from gridref.workflows.layout.labels import LabelPattern
 
 RAW = {"mask_and_scale": False, "decode_times": True, "chunks": None}
 

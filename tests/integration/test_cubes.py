@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import gridref
 from gridref.adapters.cli import app
 from gridref.errors import CombineError, InvalidRequestError
-from gridref.workflows.labels import LabelPattern
+from gridref.workflows.layout.labels import LabelPattern
 
 DAYS = {"units": "days since 2001-01-01", "calendar": "standard"}
 

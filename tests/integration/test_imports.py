@@ -85,7 +85,7 @@ def test_no_package_hides_behind_a_call_of_its_name(folder: Path) -> None:
         "import gridref.formats.hdf5.scanner, gridref.catalog, gridref.combine.mosaic\n"
         "import gridref\n"
         "assert gridref.scan('a.h5')['v'][2] == 2\n"
-        "import gridref.formats.hdf5, gridref.workflows.scanning\n"
+        "import gridref.formats.hdf5, gridref.workflows.scanning.files\n"
         "for name in gridref.__all__:\n"
         "    if name not in ('errors', '__version__'):\n"
         "        assert callable(getattr(gridref, name)), name"

@@ -14,7 +14,7 @@ import gridref
 from gridref.adapters.cli import app
 from gridref.adapters.cli.spelling import as_on_the_command_line
 from gridref.errors import InvalidRequestError
-from gridref.workflows.name_fields import name_parts
+from gridref.workflows.layout.name_fields import name_parts
 
 DAYS = {"units": "days since 2001-01-01", "calendar": "standard"}
 

@@ -66,7 +66,7 @@ def client() -> Iterator[Any]:
 
 @pytest.fixture(autouse=True)
 def few_files_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gridref.workflows.outcomes.FILES_PER_TASK", 3)
+    monkeypatch.setattr("gridref.workflows.scanning.outcomes.FILES_PER_TASK", 3)
 
 
 class Elsewhere(ThreadPoolExecutor):
@@ -118,7 +118,7 @@ def test_columns_come_back_and_no_object_for_each_file(
 ) -> None:
     n_bytes = {}
     for n_files in (10, 30):
-        monkeypatch.setattr("gridref.workflows.outcomes.FILES_PER_TASK", n_files)
+        monkeypatch.setattr("gridref.workflows.scanning.outcomes.FILES_PER_TASK", n_files)
         with Elsewhere() as executor:
             files = sorted(archive.iterdir())[:n_files]
             gridref.plan(files, "time", executor=executor)

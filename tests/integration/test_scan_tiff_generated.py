@@ -27,7 +27,7 @@ from gridref.formats.registry import scan
 from gridref.model.array import VirtualGroup
 from gridref.testing.reference_reader import read_slowly
 from gridref.workflows.opening import reader_for
-from gridref.workflows.verifying import verify
+from gridref.workflows.verifying.arrays import verify
 from tests.http_server import Site, serving
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gridref.formats.registry import scan
-from gridref.workflows.verifying import verify
+from gridref.workflows.verifying.arrays import verify
 from tests.shared_data import shared_files
 
 pytest.importorskip("hdf5plugin", reason="reads the files' filters for h5py")

@@ -20,7 +20,7 @@ from gridref.combine.report import DriftReport
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.scan_report import Finding, ScanReport
 from gridref.secrets import without_secrets
-from gridref.workflows.verifying import Verification
+from gridref.workflows.verifying.arrays import Verification
 
 __all__ = ["html_of"]
 

@@ -20,21 +20,21 @@ from gridref.model.manifest import IDENTITIES, Identity
 from gridref.model.scan_report import Finding, ScanReport
 from gridref.options import check_choice, options_of, verb, warn_of_old_name
 from gridref.secrets import without_secrets
-from gridref.workflows.choosing import laid_out_by_itself, laid_out_by_kind
 from gridref.workflows.chunk_checksums import with_checksums
-from gridref.workflows.cubes import flat, nested_urls
 from gridref.workflows.expecting import Expected, as_expected
-from gridref.workflows.failures import Failures
 from gridref.workflows.identity import with_identity
-from gridref.workflows.inventory import with_inventory
-from gridref.workflows.layout import Layout
+from gridref.workflows.layout.choosing import laid_out_by_itself, laid_out_by_kind
+from gridref.workflows.layout.cubes import flat, nested_urls
+from gridref.workflows.layout.inventory import with_inventory
+from gridref.workflows.layout.layouts import Layout
+from gridref.workflows.layout.variable_names import Joining, NamePattern, split_labels
 from gridref.workflows.opening import reader_for
-from gridref.workflows.outcomes import RunOptions
 from gridref.workflows.partitions import combine_elsewhere
 from gridref.workflows.reading import Sources, readable
-from gridref.workflows.scanning import Address, Files, Progress, scan_each
+from gridref.workflows.scanning.failures import Failures
+from gridref.workflows.scanning.files import Address, Files, Progress, scan_each
+from gridref.workflows.scanning.outcomes import RunOptions
 from gridref.workflows.units import with_converter
-from gridref.workflows.variable_names import Joining, NamePattern, split_labels
 
 __all__ = ["BUILD_OPTIONS", "Job", "build", "explain", "plan", "with_drifts"]
 

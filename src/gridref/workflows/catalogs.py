@@ -21,7 +21,7 @@ from gridref.model.array import VirtualGroup
 from gridref.model.manifest import Identity
 from gridref.options import verb
 from gridref.secrets import without_secrets
-from gridref.workflows.keeping import Keeper
+from gridref.workflows.growing.keeping import Keeper
 from gridref.workflows.reading import Sources, readable
 
 __all__ = ["open_catalog", "relocate", "write_catalog"]

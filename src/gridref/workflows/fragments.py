@@ -23,7 +23,7 @@ from gridref.model.listing import ChunkListing
 from gridref.model.manifest import ChunkState, Source
 from gridref.typing import Int64Array
 from gridref.workflows.aggregations import as_part
-from gridref.workflows.outcomes import RunOptions, outcomes
+from gridref.workflows.scanning.outcomes import RunOptions, outcomes
 
 __all__ = ["Fragmented", "whole_fragments"]
 

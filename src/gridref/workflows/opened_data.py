@@ -15,7 +15,7 @@ from gridref.model.array import VirtualGroup
 from gridref.options import options_of
 from gridref.workflows.building import Job, with_drifts
 from gridref.workflows.opening import open_group
-from gridref.workflows.outcomes import scan_described
+from gridref.workflows.scanning.outcomes import scan_described
 
 __all__ = ["DataAddress", "open_data"]
 

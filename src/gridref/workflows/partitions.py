@@ -16,10 +16,10 @@ from gridref.combine import (
 )
 from gridref.errors import GridrefError
 from gridref.formats import ScanOptions
-from gridref.workflows.failures import Failures
 from gridref.workflows.opening import reader_for
-from gridref.workflows.outcomes import RunOptions, each_part, scan_here
-from gridref.workflows.scanning import Progress
+from gridref.workflows.scanning.failures import Failures
+from gridref.workflows.scanning.files import Progress
+from gridref.workflows.scanning.outcomes import RunOptions, each_part, scan_here
 
 __all__ = ["combine_elsewhere"]
 
@@ -64,7 +64,7 @@ def combine_elsewhere(
     Raises
     ------
     GridrefError
-        As `gridref.workflows.scanning.scan_each` does.
+        As `gridref.workflows.scanning.files.scan_each` does.
     """
     task = partial(_combine_here, dim=dim, scanning=scanning, rules=rules, run=run.on_worker())
     found = each_part(addresses, run, task, BATCH_GROUPS)

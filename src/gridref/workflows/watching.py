@@ -17,7 +17,7 @@ from gridref.formats import expand_files
 from gridref.io import absolute_url, is_local
 from gridref.options import verb
 from gridref.workflows.catalogs import open_catalog
-from gridref.workflows.scanning import Files
+from gridref.workflows.scanning.files import Files
 
 __all__ = ["Watch", "watch"]
 

@@ -16,7 +16,7 @@ from gridref.errors import Place, Problem
 from gridref.model.array import VirtualGroup
 from gridref.model.scan_report import Fate, Finding, ScanReport
 from gridref.testing.builders import chunked_array
-from gridref.workflows.verifying import Difference, Verification
+from gridref.workflows.verifying.arrays import Difference, Verification
 
 NASTY = "<script>alert('&')</script>"
 

@@ -25,7 +25,7 @@ from gridref.model.array import BlockTable, VirtualArray, VirtualGroup
 from gridref.model.encoding import Codec, Encoding
 from gridref.model.grid import ChunkGrid
 from gridref.model.manifest import ChunkManifest, Source
-from gridref.workflows.verifying import verify
+from gridref.workflows.verifying.arrays import verify
 
 
 def group_of(value: float, n: int = 4, source: str = "/data/a.nc") -> VirtualGroup:

@@ -99,7 +99,7 @@ def declare_command(
 
         gridref declare run.gridref step 0 240 --step 6
     """
-    from gridref.workflows.declaring import labels_between
+    from gridref.workflows.growing.declaring import labels_between
 
     opened = _opened(catalog, storage_options)
     labels = labels_between(opened, dim, first, last, step, lambda array: array[...])
@@ -245,7 +245,7 @@ def prune_command(
 
         gridref prune cube.gridref --grace 7d
     """
-    from gridref.workflows.labels import duration_seconds
+    from gridref.workflows.layout.labels import duration_seconds
 
     opened = _opened(catalog, storage_options)
     youngest = duration_seconds(grace, "grace")

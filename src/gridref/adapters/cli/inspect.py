@@ -15,7 +15,7 @@ from gridref.adapters.cli.options import StorageOptions, parse_options
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gridref.workflows.inspecting import Inspection
+    from gridref.workflows.scanning.inspecting import Inspection
 
 __all__ = ["inspect_command"]
 
@@ -38,7 +38,7 @@ def inspect_command(
 
         gridref inspect https://example.org/scene.tif --json
     """
-    from gridref.workflows.inspecting import inspect
+    from gridref.workflows.scanning.inspecting import inspect
 
     found = inspect(file, storage_options=parse_options(storage_options))
     if as_json:

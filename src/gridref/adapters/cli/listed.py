@@ -64,7 +64,7 @@ def all_files(
 def _listed(
     listing: str, asset: list[str] | None, match: str | None, storage_options: Any
 ) -> list[str]:
-    from gridref.workflows.inventory import files_from
+    from gridref.workflows.layout.inventory import files_from
 
     try:
         if listing != "-":

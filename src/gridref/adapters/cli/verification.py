@@ -31,7 +31,7 @@ def print_verification(
     typer.Exit
         With status 1 for any difference.
     """
-    from gridref.workflows.verifying import verify as verify_catalog
+    from gridref.workflows.verifying.arrays import verify as verify_catalog
 
     console = Console()
 

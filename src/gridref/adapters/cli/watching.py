@@ -47,7 +47,7 @@ def watch_command(
 
         gridref watch cube.gridref --events arrived.txt
     """
-    from gridref.workflows.labels import duration_seconds
+    from gridref.workflows.layout.labels import duration_seconds
     from gridref.workflows.watching import watch
 
     told: dict[str, str] = {}

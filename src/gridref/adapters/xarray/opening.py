@@ -24,16 +24,16 @@ from gridref.formats import ScanOptions, expand_files
 from gridref.model.array import VirtualGroup
 from gridref.options import check_choice, options_of, verb
 from gridref.serve.reader import Reader
-from gridref.workflows.cubes import flat, nested_urls
-from gridref.workflows.file_order import Part, Rules, by_coords, by_labels, nested
-from gridref.workflows.label_sources import Labels, check_labels, labelled_files
-from gridref.workflows.labels import LabelPattern
-from gridref.workflows.layout import Layout
+from gridref.workflows.layout.cubes import flat, nested_urls
+from gridref.workflows.layout.file_order import Part, Rules, by_coords, by_labels, nested
+from gridref.workflows.layout.label_sources import Labels, check_labels, labelled_files
+from gridref.workflows.layout.labels import LabelPattern
+from gridref.workflows.layout.layouts import Layout
+from gridref.workflows.layout.variable_names import Joining
 from gridref.workflows.opened_data import open_data
 from gridref.workflows.opening import reader_for, subgroup
-from gridref.workflows.scanning import scan_each
+from gridref.workflows.scanning.files import scan_each
 from gridref.workflows.units import with_converter
-from gridref.workflows.variable_names import Joining
 
 __all__ = ["open_virtual_dataset", "open_virtual_datatree", "open_virtual_mfdataset"]
 

@@ -17,7 +17,7 @@ from gridref.compat.kerchunk.selectors import coordinate_of, first_label, variab
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.workflows.combining import concat
-from gridref.workflows.layout import in_one_chunk
+from gridref.workflows.layout.layouts import in_one_chunk
 from gridref.workflows.reading import readable
 
 __all__ = ["MultiZarrToZarr", "drop"]

@@ -16,7 +16,7 @@ from gridref.compat.kerchunk.output import filled
 from gridref.errors import InvalidRequestError
 from gridref.io import absolute_url
 from gridref.workflows.opening import reader_for
-from gridref.workflows.scanning import scan
+from gridref.workflows.scanning.files import scan
 
 __all__ = ["SingleHdf5ToZarr"]
 

@@ -9,7 +9,7 @@ from gridref.combine.labelled import label_values, with_label
 from gridref.errors import InvalidRequestError, Place
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.reshaping import squeeze
-from gridref.workflows.labels import LabelPattern
+from gridref.workflows.layout.labels import LabelPattern
 
 __all__ = ["VARIABLE", "labelled_tiles"]
 

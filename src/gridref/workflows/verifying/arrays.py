@@ -22,11 +22,11 @@ from gridref.model.display import html_of
 from gridref.options import verb
 from gridref.serve.plan import plan_read
 from gridref.serve.reader import Reader
-from gridref.workflows.ahead import daemon_threads, run_ahead
-from gridref.workflows.keeping import Keeper
+from gridref.workflows.growing.keeping import Keeper
 from gridref.workflows.opening import open_group, reader_for
-from gridref.workflows.originals import Originals
-from gridref.workflows.verified_pieces import (
+from gridref.workflows.scanning.ahead import daemon_threads, run_ahead
+from gridref.workflows.verifying.originals import Originals
+from gridref.workflows.verifying.pieces import (
     Choice,
     Piece,
     Share,

@@ -30,10 +30,10 @@ from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.indexing import isel_group
 from gridref.model.scan_report import Fate, Finding, ScanReport
 from gridref.workflows.building import Job, with_drifts
-from gridref.workflows.declaring import claimed, declared_groups, pending_after
-from gridref.workflows.inventory import with_inventory
-from gridref.workflows.layout import in_one_chunk
-from gridref.workflows.places import Arrangement, At, arranged
+from gridref.workflows.growing.declaring import claimed, declared_groups, pending_after
+from gridref.workflows.growing.places import Arrangement, At, arranged
+from gridref.workflows.layout.inventory import with_inventory
+from gridref.workflows.layout.layouts import in_one_chunk
 
 __all__ = ["Grown", "added", "combined", "declared", "with_dim"]
 

@@ -14,8 +14,8 @@ from gridref.combine.options import Read
 from gridref.errors import InvalidRequestError, Place
 from gridref.model.array import VirtualGroup
 from gridref.workflows.building import Job
-from gridref.workflows.growing import Grown, combined, with_dim
-from gridref.workflows.places import arranged
+from gridref.workflows.growing.appending import Grown, combined, with_dim
+from gridref.workflows.growing.places import arranged
 
 __all__ = ["changed"]
 

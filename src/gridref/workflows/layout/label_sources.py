@@ -11,7 +11,7 @@ import numpy as np
 from gridref.combine.labelled import label_values, with_label
 from gridref.errors import InvalidRequestError, Place
 from gridref.model.array import VirtualGroup
-from gridref.workflows.labels import LabelPattern, duration_seconds
+from gridref.workflows.layout.labels import LabelPattern, duration_seconds
 
 __all__ = ["LabelSource", "Labels", "check_labels", "labelled_files", "without_attribute"]
 

@@ -14,9 +14,9 @@ from gridref.combine.report import Drift
 from gridref.errors import InvalidRequestError
 from gridref.model.array import MISSING_BLOCK, VirtualArray, VirtualGroup
 from gridref.options import options_of
-from gridref.workflows.discovery import Proposal, proposals, proposals_by_kind
-from gridref.workflows.grouping import laid_out_in_groups
-from gridref.workflows.layout import Layout
+from gridref.workflows.layout.discovery import Proposal, proposals, proposals_by_kind
+from gridref.workflows.layout.grouping import laid_out_in_groups
+from gridref.workflows.layout.layouts import Layout
 
 __all__ = ["laid_out_by_itself", "laid_out_by_kind"]
 

@@ -41,16 +41,16 @@ from gridref.model.manifest import Source
 from gridref.model.scan_report import Fate, Finding, ScanReport
 from gridref.options import check_choice, check_names
 from gridref.workflows.building import ACCESS, BUILD_OPTIONS, Job
-from gridref.workflows.changing import changed
 from gridref.workflows.chunk_checksums import ChecksumScan, with_checksums
-from gridref.workflows.failures import Failures
-from gridref.workflows.growing import Grown, added, declared
+from gridref.workflows.growing.appending import Grown, added, declared
+from gridref.workflows.growing.changing import changed
+from gridref.workflows.growing.places import At
+from gridref.workflows.growing.rebuilding import is_rebuilt, rebuilt
 from gridref.workflows.identity import told_as
 from gridref.workflows.opening import reader_for
-from gridref.workflows.places import At
 from gridref.workflows.reading import Sources, readable
-from gridref.workflows.rebuilding import is_rebuilt, rebuilt
-from gridref.workflows.scanning import Address, Files, Progress, scan_each
+from gridref.workflows.scanning.failures import Failures
+from gridref.workflows.scanning.files import Address, Files, Progress, scan_each
 from gridref.workflows.statistics import ValueScan
 
 __all__ = ["Keeper"]

@@ -11,8 +11,8 @@ from typing import Any, Self
 
 from gridref.errors import InvalidRequestError, Place
 from gridref.io import absolute_url, beside, options_for
-from gridref.workflows.layout import Layout
-from gridref.workflows.listings import is_table, read_lines, read_listing
+from gridref.workflows.layout.layouts import Layout
+from gridref.workflows.layout.listings import is_table, read_lines, read_listing
 
 __all__ = ["Inventory", "files_from", "with_inventory"]
 

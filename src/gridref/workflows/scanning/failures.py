@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from gridref.errors import FilesFailedError, GridrefError, Place, SkippedFilesWarning
 from gridref.model.scan_report import Fate, Finding
-from gridref.workflows.outcomes import RunOptions
+from gridref.workflows.scanning.outcomes import RunOptions
 
 __all__ = ["Failures"]
 

@@ -10,9 +10,9 @@ from gridref.errors import GridrefError
 from gridref.formats import ScanOptions, expand_files
 from gridref.model.array import VirtualGroup
 from gridref.options import options_of, verb
-from gridref.workflows.failures import Failures
-from gridref.workflows.outcomes import RunOptions, outcomes, scan_described
 from gridref.workflows.reading import Sources, readable
+from gridref.workflows.scanning.failures import Failures
+from gridref.workflows.scanning.outcomes import RunOptions, outcomes, scan_described
 
 __all__ = ["Address", "Files", "Progress", "scan", "scan_each", "scan_many"]
 

@@ -31,9 +31,9 @@ from gridref.io import (
 from gridref.model.array import VirtualGroup
 from gridref.options import check_choices, refuses_unknown
 from gridref.workflows.aggregations import with_aggregations
-from gridref.workflows.ahead import daemon_threads, run_ahead
-from gridref.workflows.kept_scans import KeptScans
-from gridref.workflows.workers import unlike_versions, workers
+from gridref.workflows.scanning.ahead import daemon_threads, run_ahead
+from gridref.workflows.scanning.kept_scans import KeptScans
+from gridref.workflows.scanning.workers import unlike_versions, workers
 
 __version__ = version("gridref")
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from gridref.errors import InvalidRequestError
-from gridref.workflows.labels import LabelPattern
+from gridref.workflows.layout.labels import LabelPattern
 
 __all__ = ["NameField", "NameParts", "finds_all", "name_parts"]
 

@@ -17,10 +17,10 @@ from gridref.combine.calendars import TimeBase, is_time_like
 from gridref.combine.georeference import Raster, read_raster
 from gridref.combine.options import Read
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.workflows.cubes import is_ragged, varying_dims
-from gridref.workflows.name_fields import NameField, NameParts, finds_all, name_parts
-from gridref.workflows.plates import wells_in_names
-from gridref.workflows.tiles import VARIABLE
+from gridref.workflows.layout.cubes import is_ragged, varying_dims
+from gridref.workflows.layout.name_fields import NameField, NameParts, finds_all, name_parts
+from gridref.workflows.layout.plates import wells_in_names
+from gridref.workflows.layout.tiles import VARIABLE
 
 __all__ = ["Proposal", "proposals", "proposals_by_kind"]
 

@@ -14,7 +14,7 @@ from gridref.combine.plates import PlateImage, combine_plate
 from gridref.errors import InvalidRequestError, Place
 from gridref.model.array import VirtualGroup
 from gridref.model.ome_zarr import axes_order
-from gridref.workflows.labels import LabelPattern
+from gridref.workflows.layout.labels import LabelPattern
 
 __all__ = ["combine_plate_files", "wells_in_names"]
 

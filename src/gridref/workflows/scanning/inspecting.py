@@ -17,7 +17,7 @@ from gridref.io import Layouts, absolute_url, learning_layouts, noted_files, not
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.manifest import ChunkState
 from gridref.secrets import without_secrets
-from gridref.workflows.scanning import Address
+from gridref.workflows.scanning.files import Address
 
 __all__ = ["ArrayChunks", "Inspection", "inspect"]
 

@@ -26,13 +26,23 @@ from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.manifest import ChunkManifest, ChunkState
 from gridref.options import check_choice, refuses_unknown
-from gridref.workflows.cubes import combine_by_coords, combine_nested, is_ragged, nested_alike
-from gridref.workflows.forecasts import with_valid_times, without_valid_times
-from gridref.workflows.frequencies import spacing_problem
-from gridref.workflows.label_sources import Labels, check_labels, labelled_files, without_attribute
-from gridref.workflows.labels import LabelPattern
-from gridref.workflows.plates import combine_plate_files
-from gridref.workflows.tiles import VARIABLE, labelled_tiles
+from gridref.workflows.layout.cubes import (
+    combine_by_coords,
+    combine_nested,
+    is_ragged,
+    nested_alike,
+)
+from gridref.workflows.layout.forecasts import with_valid_times, without_valid_times
+from gridref.workflows.layout.frequencies import spacing_problem
+from gridref.workflows.layout.label_sources import (
+    Labels,
+    check_labels,
+    labelled_files,
+    without_attribute,
+)
+from gridref.workflows.layout.labels import LabelPattern
+from gridref.workflows.layout.plates import combine_plate_files
+from gridref.workflows.layout.tiles import VARIABLE, labelled_tiles
 
 __all__ = ["Layout", "in_one_chunk"]
 
@@ -57,8 +67,9 @@ class Layout:
         New dimension to stack the files along; with `mosaic`, the first of the pattern's fields.
     pattern
         Where labels stand in the file names, like ``{time:%Y%m%d}`` or
-        ``{model}_{member:d}_{time:%Y%m}.nc``; see `gridref.workflows.labels.LabelPattern`. The
-        fields are dimensions that the files lie along; a coordinate that they have goes before.
+        ``{model}_{member:d}_{time:%Y%m}.nc``; see
+        `gridref.workflows.layout.labels.LabelPattern`. The fields are dimensions
+        that the files lie along; a coordinate that they have goes before.
     pattern_of
         Attribute of the files to find the labels in instead of their names, like
         ``TIFFTAG_DATETIME``.

@@ -16,7 +16,7 @@ from gridref.combine.options import Read
 from gridref.errors import CombineError, InvalidRequestError, Place
 from gridref.model.array import VirtualGroup
 from gridref.workflows.building import Job, with_drifts
-from gridref.workflows.growing import Grown
+from gridref.workflows.growing.appending import Grown
 
 __all__ = ["is_rebuilt", "rebuilt"]
 

@@ -16,7 +16,7 @@ from gridref.errors import InvalidRequestError
 from gridref.io import Allow
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.typing import Int64Array
-from gridref.workflows.labels import duration_seconds
+from gridref.workflows.layout.labels import duration_seconds
 from gridref.workflows.opening import open_group, reader_for
 from gridref.workflows.reading import Sources, readable
 

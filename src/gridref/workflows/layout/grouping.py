@@ -11,9 +11,9 @@ from gridref.combine.options import Read
 from gridref.combine.report import DriftReport
 from gridref.errors import InvalidRequestError, Place
 from gridref.model.array import VirtualGroup
-from gridref.workflows.frequencies import frequency
-from gridref.workflows.labels import LabelPattern
-from gridref.workflows.layout import Layout
+from gridref.workflows.layout.frequencies import frequency
+from gridref.workflows.layout.labels import LabelPattern
+from gridref.workflows.layout.layouts import Layout
 
 __all__ = ["laid_out_in_groups"]
 

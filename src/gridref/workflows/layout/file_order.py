@@ -18,8 +18,8 @@ from gridref.errors import CombineError, InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.options import check_choice, check_names
 from gridref.serve.reader import Reader
-from gridref.workflows.cubes import combine_by_coords
 from gridref.workflows.decoding import coordinate_names, decoded_values
+from gridref.workflows.layout.cubes import combine_by_coords
 
 __all__ = ["Part", "Rules", "by_coords", "by_labels", "nested"]
 

@@ -16,8 +16,8 @@ from gridref.errors import InvalidRequestError, Place
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.reshaping import expand_dims
 from gridref.model.scan_report import Fate, Finding, ScanReport
-from gridref.workflows.label_sources import Labels
-from gridref.workflows.labels import LabelPattern
+from gridref.workflows.layout.label_sources import Labels
+from gridref.workflows.layout.labels import LabelPattern
 
 __all__ = ["Joining", "NamePattern", "split_labels"]
 

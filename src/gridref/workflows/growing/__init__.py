@@ -1,0 +1,1 @@
+"""Catalogs that change: files appended, replaced, removed, declared."""

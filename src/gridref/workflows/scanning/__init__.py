@@ -1,0 +1,1 @@
+"""Many files scanned: at once, kept, and what failed."""

@@ -1,0 +1,1 @@
+"""What is read, held against what the original readers read."""
