@@ -55,8 +55,7 @@ def human_bytes(n_bytes: float) -> str:
 
 def sizes_in_words(array: VirtualArray) -> str:
     """Dimensions with their lengths, and the data type."""
-    sizes = ", ".join(f"{dim}: {n}" for dim, n in zip(array.dims, array.shape, strict=True))
-    return f"({sizes}) {array.dtype}"
+    return f"{array.sizes_text} {array.dtype}"
 
 
 def shortened(text: str, most: int = MAX_NAMES) -> str:

@@ -343,9 +343,14 @@ class VirtualArray:
             )
         return self.access
 
-    def __repr__(self) -> str:
+    @property
+    def sizes_text(self) -> str:
+        """Dimensions with their lengths, as xarray shows them: ``(time: 31, lat: 10)``."""
         sizes = ", ".join(f"{dim}: {n}" for dim, n in zip(self.dims, self.shape, strict=True))
-        return f"<VirtualArray ({sizes}) {self.dtype} in {self.n_blocks} blocks>"
+        return f"({sizes})"
+
+    def __repr__(self) -> str:
+        return f"<VirtualArray {self.sizes_text} {self.dtype} in {self.n_blocks} blocks>"
 
     def _repr_html_(self) -> str | None:
         return html_of(self)

@@ -24,9 +24,8 @@ def draw_tree(group: VirtualGroup, name: str) -> Tree:
     """Groups and arrays with shapes and dtypes."""
     tree = Tree(Text(name, style="bold"))
     for array_name, array in group.arrays.items():
-        sizes = ", ".join(f"{dim}: {n}" for dim, n in zip(array.dims, array.shape, strict=True))
         label = Text(array_name, style="bold green")
-        label.append(f"  ({sizes})  {array.dtype}", style="default")
+        label.append(f"  {array.sizes_text}  {array.dtype}", style="default")
         label.append(f"  {_blocks(array)}", style="dim")
         tree.add(label)
     for group_name, member in group.groups.items():

@@ -132,9 +132,8 @@ def _outcome(done: Combination) -> str:
         return f"{len(done.problems)} problems, as {first.variable}: {first.message}"
     arrays = done.group.all_arrays()
     path, largest = max(arrays.items(), key=lambda item: item[1].size)
-    sizes = ", ".join(f"{d}: {n}" for d, n in zip(largest.dims, largest.shape, strict=True))
     missing = _share_missing(largest)
-    return f"{path} ({sizes})" + (f", {missing:.0%} of it missing" if missing else "")
+    return f"{path} {largest.sizes_text}" + (f", {missing:.0%} of it missing" if missing else "")
 
 
 def _share_missing(array: VirtualArray) -> float:

@@ -226,7 +226,7 @@ def _check_fit(
     for name, (together, label) in found.items():
         twin = labelled.setdefault((together, label), name)
         like = first.setdefault(together, name)
-        one, other = _sizes(arrays[like]), _sizes(arrays[name])
+        one, other = arrays[like].sizes_text, arrays[name].sizes_text
         reason = ""
         if twin != name:
             reason = f"{twin!r} and {name!r} both are {together!r} of {by.dim} {label}"
@@ -239,7 +239,3 @@ def _check_fit(
             reason = f"{like!r} has {one} and {name!r} has {other}, which cannot be one variable"
         if reason:
             raise InvalidRequestError(reason, Place(file, path + name))
-
-
-def _sizes(array: VirtualArray) -> str:
-    return f"({', '.join(f'{d}: {n}' for d, n in zip(array.dims, array.shape, strict=True))})"
