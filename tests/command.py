@@ -3,6 +3,7 @@
 A new interpreter takes a second or two to import what most commands need, and the tests run
 hundreds of them. So one process imports it once, and forks for each command: arguments, folder,
 environment and standard streams are the caller's, and the process ends as an interpreter does.
+Scripts that need the same can be run so, too.
 
 ``python tests/command.py SOCKET ARGUMENTS...`` is the command for a shell, see `shell_folder`.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import runpy
 import shutil
 import signal
 import socket
@@ -24,12 +26,13 @@ from pathlib import Path
 
 # Those that go on until they are told to end get an interpreter of their own.
 LASTING = {"demo", "serve", "watch"}
+SCRIPT = "--script"
 # What commands import sooner or later.
 IMPORTS = (
     "gridref.adapters.cli.app", "gridref.workflows.growing.keeping", "gridref.workflows.statistics",
     "gridref.workflows.verifying.arrays", "gridref.adapters.kerchunk", "gridref.adapters.stac",
     "gridref.codecs.own", "gridref.formats.hdf5.groups", "h5py", "pandas", "pyarrow.parquet",
-    "tifffile", "typer._adapters", "xarray",
+    "tifffile", "typer._adapters", "xarray", "zarr",
 )  # fmt: skip
 
 
@@ -56,6 +59,18 @@ def run_command(
             stream.seek(0)
             told.append(stream.read().decode())
     return subprocess.CompletedProcess(["gridref", *words], code, *told)
+
+
+def run_script(
+    script: str, *arguments: object, cwd: Path, env: Mapping[str, str], seconds: int
+) -> subprocess.CompletedProcess[str]:
+    """Run a Python script that may take some seconds; all that it writes is its output."""
+    words = [SCRIPT, str(seconds), script, *map(str, arguments)]
+    with tempfile.TemporaryFile() as out, open(os.devnull, "rb") as given:
+        streams = [stream.fileno() for stream in (given, out, out)]
+        code = _ask(_server(), words, os.fspath(cwd), dict(env), streams)
+        out.seek(0)
+        return subprocess.CompletedProcess(words[2:], code, out.read().decode())
 
 
 @cache
@@ -150,6 +165,11 @@ def _answer(connection: socket.socket) -> None:
     os.environ.clear()
     os.environ.update(env)
     os.chdir(cwd)
+    if words[0] == SCRIPT:
+        signal.alarm(int(words[1]))
+        sys.argv = words[2:]
+        runpy.run_path(sys.argv[0], run_name="__main__")
+        return
     sys.argv = ["gridref", *words]
     from gridref.adapters.cli import main
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command import shell_folder
+from tests.command import run_script, shell_folder
 from tests.docs import code_blocks
 from tests.docs.code_blocks import CodeBlock, find_blocks, shell_commands
 from tests.shared_data import ROOT
@@ -39,17 +39,8 @@ MOST_NOT_RUN = 4
 )
 def test_the_blocks_of_a_page_run(page: str, tmp_path: Path):
     shutil.copytree(ROOT / "sample_data", tmp_path / "sample_data")
-    done = subprocess.run(
-        [sys.executable, code_blocks.__file__, ROOT / page],
-        cwd=tmp_path,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=240,
-        check=False,
-        env={**os.environ, code_blocks.COMMAND_FOLDER: str(shell_folder())},
-    )
+    env = {**os.environ, code_blocks.COMMAND_FOLDER: str(shell_folder())}
+    done = run_script(code_blocks.__file__, ROOT / page, cwd=tmp_path, env=env, seconds=240)
     if done.returncode:
         pytest.fail(f"a block of {page} failed:\n{done.stdout}", pytrace=False)
 
