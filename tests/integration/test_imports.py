@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 import tifffile
 
-import gridref
-
 HEAVY = {
     "dask", "fsspec", "h5py", "imagecodecs", "numcodecs", "pandas", "pyarrow", "tifffile",
     "xarray", "zarr",
@@ -55,11 +53,13 @@ def test_help_loads_nothing_heavy(folder: Path) -> None:
         assert not loaded_by(code, folder) & {*HEAVY, "numpy"}
 
 
-def test_opening_and_asking_a_catalog_loads_no_xarray(folder: Path) -> None:
-    gridref.build(folder / "a.h5", folder / "a.gridref")
-    ask = "opened['v'][...], opened.chunks('v'), opened.sources(), opened.history()"
-    code = f"import gridref; opened = gridref.open_catalog('a.gridref'); {ask}"
-    assert not loaded_by(code, folder) & {"dask", "h5py", "tifffile", "xarray", "zarr"}
+def test_building_and_asking_a_catalog_loads_no_xarray_and_no_pandas(folder: Path) -> None:
+    ask = "opened['v'][...], opened.chunks('v'), opened.sources(), opened.report()"
+    code = (
+        "import gridref; gridref.build('a.h5', 'a.gridref');"
+        f"opened = gridref.open_catalog('a.gridref'); {ask}, opened.history()"
+    )
+    assert not loaded_by(code, folder) & {"dask", "h5py", "pandas", "tifffile", "xarray", "zarr"}
 
 
 def test_readers_of_a_format_are_loaded_with_a_file_of_it(folder: Path) -> None:

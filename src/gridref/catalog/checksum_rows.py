@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.cache import LRU, nbytes_of
+from gridref.catalog.arrow_columns import numbers_of
 from gridref.catalog.chunk_rows import ChunkBatch, SourceIndex
 from gridref.catalog.columns import offsets_from_steps, steps_of_offsets
 from gridref.catalog.damage import refusing_damage
@@ -177,7 +178,7 @@ class ChecksumTable:
 
     def _rows(self, group: int, number: int) -> tuple[Int64Array, Int64Array, NDArray[np.uint32]]:
         rows = self.table.read_row_group(group, CHECKSUM_SCHEMA.names)
-        source, steps, length, crc32c = (column.to_numpy() for column in rows.columns)
+        source, steps, length, crc32c = (numbers_of(column) for column in rows.columns)
         offset = offsets_from_steps(source, steps, length)
         mine = source == number
         offset, length = offset[mine], length[mine]

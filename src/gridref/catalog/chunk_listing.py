@@ -11,9 +11,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from gridref.catalog.arrow_columns import column_of
 from gridref.catalog.pending import Pending, is_pending
 from gridref.catalog.statistics import ChunkStatistics, statistics_of
-from gridref.catalog.tables import PER_AXIS, ROW_GROUP_ROWS, STATISTICS_SCHEMA, per_axis_column
+from gridref.catalog.tables import (
+    PER_AXIS,
+    ROW_GROUP_ROWS,
+    STATISTICS_SCHEMA,
+    names_column,
+    per_axis_column,
+)
 from gridref.model.array import VirtualArray
 from gridref.model.listing import NO_ROW, ChunkListing, ListedChunks
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
@@ -128,9 +135,9 @@ class _Batch:
         """Some of the rows."""
         return replace(self, listed=self.listed.take(rows), rows=self.rows.take(rows))
 
-    def of_ranges(self, column: NDArray[Any]) -> pa.Array:
+    def of_ranges(self, column: NDArray[Any], type_: pa.DataType) -> pa.Array:
         """Null but for byte ranges."""
-        return pa.array(column, mask=self.rows.state != ChunkState.RANGE)
+        return column_of(column, type_, is_null=self.rows.state != ChunkState.RANGE)
 
     @cached_property
     def statistics(self) -> Mapping[str, pa.Array]:
@@ -148,19 +155,19 @@ class _Batch:
 _STORED = (ChunkState.RANGE, ChunkState.INLINE)
 
 _COLUMNS: dict[str, Callable[[_Batch], pa.Array]] = {
-    "path": lambda batch: _words(np.zeros(len(batch.listed), np.int32), [batch.path]),
+    "path": lambda batch: names_column([batch.path], np.zeros(len(batch.listed), np.int64)),
     "chunk": lambda batch: per_axis_column(batch.listed.chunk),
     "block": lambda batch: per_axis_column(batch.block),
     "start": lambda batch: per_axis_column(batch.listed.bounds[0]),
     "stop": lambda batch: per_axis_column(batch.listed.bounds[1]),
-    "state": lambda batch: _words(batch.rows.state.astype(np.int32), CHUNK_STATES),
+    "state": lambda batch: names_column(CHUNK_STATES, batch.rows.state),
     "source": lambda batch: pa.DictionaryArray.from_arrays(
-        batch.of_ranges(batch.rows.source), batch.urls.of(batch.rows.sources)
+        batch.of_ranges(batch.rows.source, pa.int32()), batch.urls.of(batch.rows.sources)
     ),
-    "offset": lambda batch: batch.of_ranges(batch.rows.offset),
-    "length": lambda batch: batch.of_ranges(batch.rows.length),
-    "stored_bytes": lambda batch: pa.array(
-        np.where(np.isin(batch.rows.state, _STORED), batch.rows.length, 0)
+    "offset": lambda batch: batch.of_ranges(batch.rows.offset, pa.int64()),
+    "length": lambda batch: batch.of_ranges(batch.rows.length, pa.int64()),
+    "stored_bytes": lambda batch: column_of(
+        np.where(np.isin(batch.rows.state, _STORED), batch.rows.length, 0), pa.int64()
     ),
     "decoded_bytes": lambda batch: _decoded_bytes(batch.array, batch.listed),
     "n_valid": lambda batch: batch.statistics["n_valid"],
@@ -221,7 +228,8 @@ def _decoded_bytes(array: VirtualArray, listed: ListedChunks) -> pa.Array:
     sizes = np.array([dtype.itemsize for dtype in dtypes])[encoding]
     is_open = np.array([dtype.kind in "OT" for dtype in dtypes])[encoding]
     shapes = array.decoded_shapes(listed.block, listed.stored)
-    return pa.array(sizes * shapes.prod(axis=1, dtype=np.int64), mask=is_open)
+    decoded = sizes * shapes.prod(axis=1, dtype=np.int64)
+    return column_of(decoded, pa.int64(), is_null=is_open)
 
 
 def listed_sources(sources: Sequence[Source]) -> pa.Table:
@@ -235,14 +243,14 @@ def listed_sources(sources: Sequence[Source]) -> pa.Table:
     return pa.table(
         {"url": urls}
         | {
-            name: pa.array([getattr(source, name) for source in sources], type_)
+            name: column_of([getattr(source, name) for source in sources], type_)
             for name, type_ in names.items()
         }
     )
 
 
 def _shown_urls(sources: Sequence[Source]) -> pa.Array:
-    return pa.array([without_signature(source.url) for source in sources], pa.string())
+    return column_of([without_signature(source.url) for source in sources], pa.string())
 
 
 class _Urls:
@@ -250,7 +258,7 @@ class _Urls:
 
     def __init__(self) -> None:
         self._sources: tuple[Source, ...] = ()
-        self._urls = pa.array([], pa.string())
+        self._urls = column_of((), pa.string())
 
     def of(self, sources: tuple[Source, ...]) -> pa.Array:
         """The addresses."""
@@ -258,7 +266,3 @@ class _Urls:
             self._sources = sources
             self._urls = _shown_urls(sources)
         return self._urls
-
-
-def _words(number: NDArray[np.int32], words: Any) -> pa.Array:
-    return pa.DictionaryArray.from_arrays(pa.array(number), pa.array(words, pa.string()))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from gridref.catalog.tables import table_of
 from gridref.model.scan_report import ScanReport
 
 __all__ = ["MOST_VALUES", "CatalogReport", "checked_drifts", "merged_drifts"]
@@ -44,7 +45,8 @@ class CatalogReport(ScanReport):
             it. Files that were in the catalog before, when a file was appended that differs, are
             not counted.
         """
-        return pa.Table.from_pylist([dict(row) for row in self.drifts], schema=_SCHEMA)
+        columns = [[row.get(name) for row in self.drifts] for name in _SCHEMA.names]
+        return table_of(columns, _SCHEMA)
 
     @classmethod
     def of(cls, report: ScanReport, drifts: Iterable[Mapping[str, Any]]) -> CatalogReport:

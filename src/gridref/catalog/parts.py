@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from gridref.catalog.arrow_columns import numbers_of
 from gridref.catalog.checksum_rows import ChecksumTable
 from gridref.catalog.damage import refusing_damage
 from gridref.catalog.entries import ArrayRows, PartEntry, TableEntry
@@ -97,14 +98,14 @@ class Part:
     def block_rows(self, path: str, n_encodings: int) -> BlockTable:
         """The blocks of an array in this part, in C order; their manifest is number 0."""
         rows, table = self.rows(path), self.read_blocks(path)
-        encoding = table.column("encoding").to_numpy().astype(np.int32, copy=False)
+        encoding = numbers_of(table.column("encoding")).astype(np.int32, copy=False)
         if encoding.size and not -1 <= encoding.min() <= encoding.max() < n_encodings:
             raise self.blocks.corrupt(f"a block has encoding {encoding.max()} of {n_encodings}")
         names = ("row_stride", "stored_shape", "origin", "step")
         return BlockTable(
             encoding,
             np.zeros(rows.n_blocks, np.int32),
-            table.column("first_row").to_numpy(),
+            numbers_of(table.column("first_row")),
             *(self._per_axis(table.column(name), rows) for name in names),
         )
 
@@ -123,7 +124,7 @@ class Part:
 
     def _per_axis(self, column: pa.ChunkedArray, rows: ArrayRows) -> NDArray[np.int64]:
         ndim = len(rows.grid_shape)
-        flat = column.combine_chunks().flatten().to_numpy()
+        flat = numbers_of(column.combine_chunks().flatten())
         if flat.size != rows.n_blocks * ndim:
             raise self.blocks.corrupt(f"blocks of rank {ndim} have {flat.size} numbers")
         return np.asarray(flat.reshape(rows.n_blocks, ndim))

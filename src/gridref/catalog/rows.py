@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from gridref.cache import LRU, nbytes_of
+from gridref.catalog.arrow_columns import numbers_of
 from gridref.catalog.checksum_rows import ChecksumTable, SourceChecksums
 from gridref.catalog.columns import gather_bytes, offsets_from_steps
 from gridref.catalog.relative import resolved_url
@@ -201,7 +202,9 @@ class ChunkTable:
 
     def _load(self, number: int) -> _Rows:
         table = self.table.read_row_group(number, _ROW_COLUMNS)
-        source, step, length, state, mask = (table.column(name).to_numpy() for name in _ROW_COLUMNS)
+        source, step, length, state, mask = (
+            numbers_of(table.column(name)) for name in _ROW_COLUMNS
+        )
         ranges = np.flatnonzero(state == ChunkState.RANGE)
         offset = np.zeros(state.size, np.int64)
         offset[ranges] = offsets_from_steps(source[ranges], step[ranges], length[ranges])

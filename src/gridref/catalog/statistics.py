@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from gridref.catalog.arrow_columns import column_of, numbers_of
 from gridref.catalog.entries import TableEntry
 from gridref.catalog.storage import Folder
 from gridref.catalog.table_file import TableFile
@@ -79,9 +80,9 @@ class ChunkStatistics:
         """The columns of `STATISTICS_SCHEMA`; null where nothing is known, or valid."""
         none = self.n_valid <= 0
         return [
-            pa.array(self.n_valid, mask=~self.is_known),
-            pa.array(self.least, mask=none),
-            pa.array(self.greatest, mask=none),
+            column_of(self.n_valid, pa.int64(), is_null=~self.is_known),
+            column_of(self.least, pa.float64(), is_null=none),
+            column_of(self.greatest, pa.float64(), is_null=none),
         ]
 
 
@@ -132,7 +133,9 @@ class StatisticsTable:
         table = self.table.read_row_group(number, STATISTICS_SCHEMA.names)
         n_valid, least, greatest = (table.column(name) for name in STATISTICS_SCHEMA.names)
         read = ChunkStatistics(
-            n_valid.fill_null(UNKNOWN).to_numpy(), least.to_numpy(), greatest.to_numpy()
+            numbers_of(n_valid.fill_null(UNKNOWN)),
+            numbers_of(least.fill_null(np.nan)),
+            numbers_of(greatest.fill_null(np.nan)),
         )
         has_bounds = read.least <= read.greatest
         if ((read.n_valid < UNKNOWN) | (has_bounds != (read.n_valid > 0))).any():

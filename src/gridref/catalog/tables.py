@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from gridref.catalog.arrow_columns import column_of
 from gridref.catalog.entries import TableEntry
 from gridref.catalog.storage import WritableFile
 from gridref.model.array import BlockTable
@@ -240,10 +241,10 @@ def sources_table(
     return table_of(columns, SOURCE_SCHEMA)
 
 
-def names_column(names: Sequence[str], numbers: Int64Array) -> pa.Array:
+def names_column(names: Sequence[str], numbers: NDArray[np.integer[Any]]) -> pa.Array:
     """For each number the name that it stands for."""
     return pa.DictionaryArray.from_arrays(
-        pa.array(numbers.astype(np.int32)), pa.array(names, pa.string())
+        column_of(numbers, pa.int32()), column_of(names, pa.string())
     )
 
 
@@ -261,15 +262,15 @@ def blocks_table(path: str, blocks: BlockTable, first_row: Int64Array) -> pa.Tab
 def per_axis_column(values: NDArray[Any]) -> pa.Array:
     """A column of lists, one number an axis, of int64 (n_rows, ndim)."""
     n_rows, ndim = values.shape
-    starts = pa.array(np.arange(n_rows + 1, dtype=np.int32) * ndim)
-    flat = pa.array(np.ascontiguousarray(values, np.int64).reshape(-1))
+    starts = column_of(np.arange(n_rows + 1) * ndim, pa.int32())
+    flat = column_of(values.reshape(-1), pa.int64())
     return pa.ListArray.from_arrays(starts, flat).cast(PER_AXIS)
 
 
 def table_of(columns: Sequence[Any], schema: pa.Schema) -> pa.Table:
     """A table of Arrow arrays, numpy arrays or lists, in the order of the schema."""
     arrays = [
-        column if isinstance(column, pa.Array) else pa.array(column, field.type)
+        column if isinstance(column, pa.Array) else column_of(column, field.type)
         for column, field in zip(columns, schema, strict=True)
     ]
     return pa.Table.from_arrays(arrays, schema=schema)
