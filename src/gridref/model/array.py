@@ -10,7 +10,7 @@ these few numbers a block, so concatenating and slicing never walk chunk rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, Protocol, Self
@@ -309,7 +309,7 @@ class VirtualArray:
         if by_dim and selection is not None:
             raise InvalidRequestError("select by place or by dimension name, not both")
         if by_dim:
-            self._check_dims(by_dim)
+            check_names("the array", by_dim, self.dims, kind="dimension")
             selection = tuple(by_dim.get(dim, slice(None)) for dim in self.dims)
         return self._opened().read(self, selection)
 
@@ -329,11 +329,8 @@ class VirtualArray:
         NotRepresentableError
             For integers that fall into very many runs.
         """
-        self._check_dims(by_dim)
+        check_names("the array", by_dim, self.dims, kind="dimension")
         return self._opened().isel(self, by_dim)
-
-    def _check_dims(self, names: Iterable[str]) -> None:
-        check_names("the array", names, self.dims, kind="dimension")
 
     def _opened(self) -> ArrayAccess:
         if self.access is None:
@@ -346,8 +343,7 @@ class VirtualArray:
     @property
     def sizes_text(self) -> str:
         """Dimensions with their lengths, as xarray shows them: ``(time: 31, lat: 10)``."""
-        sizes = ", ".join(f"{dim}: {n}" for dim, n in zip(self.dims, self.shape, strict=True))
-        return f"({sizes})"
+        return f"({', '.join(map('{}: {}'.format, self.dims, self.shape))})"
 
     def __repr__(self) -> str:
         return f"<VirtualArray {self.sizes_text} {self.dtype} in {self.n_blocks} blocks>"
