@@ -325,10 +325,14 @@ def project_progressions(
     low = start + np.minimum(span, 0)
     high = start + np.maximum(span, 0)
     first = low // chunk_length
+    last = high // chunk_length
+    if (first == last).all():  # each in one chunk
+        pieces = SliceProjection(first, start - first * chunk_length, step, count, 0 * first)
+        return np.arange(len(start)), pieces
     stride = np.abs(step)
     # Strides up to the chunk length hit every chunk on the way; longer ones hit one element each.
     sparse = stride > chunk_length
-    n_pieces = np.where(sparse, count, high // chunk_length - first + 1)
+    n_pieces = np.where(sparse, count, last - first + 1)
     owner = np.repeat(np.arange(len(start)), n_pieces)
     nth = np.arange(len(owner)) - np.repeat(np.cumsum(n_pieces) - n_pieces, n_pieces)
     low, stride, length, total = low[owner], stride[owner], chunk_length[owner], count[owner]

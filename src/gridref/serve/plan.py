@@ -12,6 +12,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -156,17 +157,19 @@ class CrossProduct:
 
     def in_chunk(self, piece: Int64Array) -> tuple[Any, ...]:
         """Index of a piece's elements inside its decoded chunk."""
-        return _index(
-            [axis.pieces for axis in self.axes],
-            [axis.pieces.in_chunk(int(p)) for axis, p in zip(self.axes, piece, strict=True)],
-        )
+        parts = [axis.pieces.in_chunk(p) for axis, p in zip(self.axes, piece.tolist(), strict=True)]
+        return tuple(parts) if self._has_only_slices else _open_mesh(parts)
 
     def in_output(self, piece: Int64Array) -> tuple[Any, ...]:
         """Index of a piece's elements in the output."""
-        return _index(
-            [axis.pieces for axis in self.axes],
-            [axis.pieces.in_output(int(p)) for axis, p in zip(self.axes, piece, strict=True)],
-        )
+        parts = [
+            axis.pieces.in_output(p) for axis, p in zip(self.axes, piece.tolist(), strict=True)
+        ]
+        return tuple(parts) if self._has_only_slices else _open_mesh(parts)
+
+    @cached_property
+    def _has_only_slices(self) -> bool:
+        return all(isinstance(axis.pieces, SliceProjection) for axis in self.axes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -338,10 +341,8 @@ def _columns(values: Sequence[Any], n_rows: int) -> Int64Array:
     return np.stack([np.asarray(value, np.int64) for value in values], axis=1)
 
 
-def _index(projections: Sequence[Projection], parts: Sequence[Any]) -> tuple[Any, ...]:
-    """Index tuple of slices; with index arrays among them, an open mesh."""
-    if all(isinstance(projection, SliceProjection) for projection in projections):
-        return tuple(parts)
+def _open_mesh(parts: Sequence[Any]) -> tuple[Any, ...]:
+    """Slices and index arrays, each along its own axis, as an open mesh."""
     arrays = [
         np.arange(part.start, part.stop if part.stop is not None else -1, part.step or 1)
         if isinstance(part, slice)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,11 +15,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from gridref.cache import LRU, Load
 from gridref.codecs import decode_chunk
-from gridref.errors import GridrefError, Place, ReadError
+from gridref.errors import GridrefError, Place, ReadError, ShortReadError
 from gridref.forks import tell_in_children
 from gridref.io import MAX_REQUESTS, is_local
 from gridref.model.array import VirtualArray
-from gridref.model.manifest import Source
+from gridref.model.manifest import ChunkState, Source
 from gridref.serve.absence import never_absent
 from gridref.serve.lookup import LookedUp, look_up
 from gridref.serve.plan import PieceSet, plan_read
@@ -177,34 +178,34 @@ class Reader:
             raise error.located(Place(variable=name)) from error.__cause__
 
     def _run_all(self, looked_up: Iterable[LookedUp[PieceSet]], out: NDArray[Any]) -> None:
-        tasks = (
-            task
-            for part in looked_up
-            for task in tasks_of(part, out, TASKS_PER_THREAD * self.n_threads)
-        )
-        run = partial(self._run, out=out)
-        first = next(tasks, None)
+        parts = iter(looked_up)
+        first = next(parts, None)
         if first is None:
             return
-        second = next(tasks, None)
-        if second is None:
-            run(first)
-            return
+        run = partial(self._run, out=out)
         this_read = object()
         self._reading.add(this_read)
         try:
-            if len(self._reading) > _N_CORES and not _waits(first):
-                # The callers' threads keep all cores busy.
-                for task in _chain(first, second, tasks):
+            # Where callers' threads keep all cores busy, each does its own work, in few tasks.
+            alone = len(self._reading) > _N_CORES and not _waits(first)
+            n_tasks = 1 if alone else TASKS_PER_THREAD * self.n_threads
+            tasks = (
+                task
+                for part in itertools.chain((first,), parts)
+                for task in tasks_of(part, out, n_tasks, self.cache)
+            )
+            if alone:
+                for task in tasks:
                     run(task)
             else:
-                self._run_in_threads(run, _chain(first, second, tasks))
+                self._run_in_threads(run, tasks)
         finally:
             self._reading.discard(this_read)
 
     def _threads_for(self, task: Task) -> ThreadPoolExecutor:
         """Threads for decoding; more of them where most wait for a server."""
-        n_threads = max(MAX_REQUESTS, self.n_threads) if _waits(task) else self.n_threads
+        waits = task.source is not None and not is_local(task.source.url)
+        n_threads = max(MAX_REQUESTS, self.n_threads) if waits else self.n_threads
         threads = self._threads.get(n_threads)
         if threads is None:
             threads = ThreadPoolExecutor(n_threads, thread_name_prefix="gridref-read")
@@ -212,10 +213,20 @@ class Reader:
         return threads
 
     def _run_in_threads(self, run: Any, tasks: Iterator[Task]) -> None:
-        """Keep all threads busy, but never plan far ahead of them. The first error wins."""
+        """Keep all threads busy, but never plan far ahead of them. The first error wins.
+
+        A single task needs none of them.
+        """
+        first = next(tasks, None)
+        second = next(tasks, None)
+        if first is None:
+            return
+        if second is None:
+            run(first)
+            return
         pending: list[Future[None]] = []
         try:
-            for task in tasks:
+            for task in itertools.chain((first, second), tasks):
                 pending.append(self._threads_for(task).submit(run, task))
                 if len(pending) >= 2 * max(self._threads):
                     pending.pop(0).result()
@@ -227,7 +238,7 @@ class Reader:
 
     def _run(self, task: Task, out: NDArray[Any]) -> None:
         if can_stack(task.pieces, task.batch, task.members, task.rows):
-            stored = self._fetch(task)
+            stored = self._fetch_together(task)
             deliver_stacked(task.pieces, task.batch, task.members, stored, out)
             return
         claimed: set[Hashable] = set()
@@ -290,8 +301,10 @@ class Reader:
 
     def _read_runs(self, chunk: Chunk, out: NDArray[Any]) -> bool:
         """Read no more of a large uncompressed chunk than is wanted; False if that is not so."""
+        if chunk.n_bytes < LEAST_BYTES or chunk.filter_mask:
+            return False
         source = chunk.task.source
-        if chunk.n_bytes < LEAST_BYTES or source is None or chunk.filter_mask:
+        if source is None:
             return False
         runs = runs_of(chunk.encoding, chunk.shape, chunk.n_bytes, chunk.inside)
         if runs is None:
@@ -312,25 +325,40 @@ class Reader:
         chunk.put(decode_chunk(b"".join(parts), whole, runs.shape), out)
         return True
 
+    def _fetch_together(self, task: Task) -> Sequence[Buffer]:
+        """The bytes of all chunks back to back; those side by side in a file in one buffer."""
+        if task.source is None:
+            return self._fetch(task)
+        offset, length = task.rows.offset, task.rows.length
+        begins = np.flatnonzero(np.append(True, offset[1:] != offset[:-1] + length[:-1]))
+        try:
+            return self._read_ranges(task, offset[begins], np.add.reduceat(length, begins))
+        except ShortReadError:
+            return self._fetch(task)  # which says of which chunk bytes are missing
+
     def _fetch(self, task: Task, wanted: Sequence[int] | None = None) -> Sequence[Buffer]:
         rows = task.rows if wanted is None else task.rows.take(np.array(wanted))
         if task.source is None:
             return [rows.inline_bytes(row) for row in range(rows.n_rows)]
+        return self._read_ranges(task, rows.offset, rows.length)
+
+    def _read_ranges(
+        self, task: Task, offset: NDArray[np.int64], length: NDArray[np.int64]
+    ) -> Sequence[Buffer]:
+        assert task.source is not None
         try:
-            return self.ranges.read_ranges(task.source, rows.offset, rows.length)
+            return self.ranges.read_ranges(task.source, offset, length)
         except ReadError as error:
             raise error.located(task.place_at(error.place.start)) from error.__cause__
 
 
-def _waits(task: Task) -> bool:
-    """Whether a server has to be waited for."""
-    return task.source is not None and not is_local(task.source.url)
-
-
-def _chain(first: Task, second: Task, rest: Iterator[Task]) -> Iterator[Task]:
-    yield first
-    yield second
-    yield from rest
+def _waits(part: LookedUp[PieceSet]) -> bool:
+    """Whether a server has to be waited for, going by one chunk of each manifest."""
+    for each in part.references:
+        (held,) = np.nonzero(each.rows.state == ChunkState.RANGE)
+        if len(held) and not is_local(each.rows.sources[int(each.rows.source[held[0]])].url):
+            return True
+    return False
 
 
 def _looked_up(parts: Iterable[PieceSet]) -> Iterator[LookedUp[PieceSet]]:

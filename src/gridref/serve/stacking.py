@@ -65,7 +65,13 @@ def deliver_stacked(
     data: Sequence[bytes | memoryview],
     out: NDArray[Any],
 ) -> None:
-    """Decode chunks as one array with an axis in front, and copy their elements to the output."""
+    """Decode chunks as one array with an axis in front, and copy their elements to the output.
+
+    Parameters
+    ----------
+    data
+        The chunks' bytes back to back, in any number of buffers.
+    """
     encoding = cross.array.encodings[int(batch.encoding[members[0]])]
     shape = (len(members), *batch.shape[members[0]].tolist())
     stacked = decode_chunk(b"".join(data), replace(encoding, chunk_shape=shape), shape)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gridref.cache import LRU
 from gridref.codecs import decode_chunk, unpack
 from gridref.errors import Place, ReadError
 from gridref.model.array import VirtualArray
@@ -27,6 +28,10 @@ TASK_PIECES = 4096
 TASK_BYTES = (256 * 2**10, 16 * 2**20)
 """Stored bytes that one thread fetches at a time: at least, where there is work for all threads,
 and at most; the last chunk comes on top."""
+KEPT_SHARE = 16
+"""Times faster a chunk in the cache is copied than others are fetched and decoded."""
+MOST_LOOKED_FOR = 1024
+"""Pieces that are looked for in the cache: with more of them, that takes time itself."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,12 +114,9 @@ class Chunk:
         self.target = task.pieces.in_output(piece)
 
     @property
-    def key(self) -> tuple[Any, ...]:
+    def key(self) -> Hashable:
         """What tells it from all other chunks, for a cache."""
-        batch, member = self.task.batch, self.member
-        # The manifest itself stands in the key, so that its identity cannot be reused while cached.
-        manifest = self.task.pieces.array.manifests[int(batch.manifest[member])]
-        return _Identity(manifest), int(batch.row[member]), self.encoding
+        return _key(self.task.pieces, self.task.batch, self.member)
 
     @property
     def offset(self) -> int:
@@ -200,8 +202,26 @@ class _Identity:
         return isinstance(other, _Identity) and other.held is self.held
 
 
-def tasks_of(part: LookedUp[PieceSet], out: NDArray[Any], n_tasks: int) -> Iterator[Task]:
-    """Cut a batch into tasks, ordered by source and offset; what is missing is filled at once."""
+def _key(pieces: PieceSet, batch: PieceBatch, member: int) -> Hashable:
+    array = pieces.array
+    # The manifest itself stands in the key, so that its identity cannot be reused while cached.
+    manifest = array.manifests[int(batch.manifest[member])]
+    encoding = array.encodings[int(batch.encoding[member])]
+    return _Identity(manifest), int(batch.row[member]), encoding
+
+
+def tasks_of(
+    part: LookedUp[PieceSet], out: NDArray[Any], n_tasks: int, kept: LRU[NDArray[Any]]
+) -> Iterator[Task]:
+    """Cut a batch into tasks, ordered by source and offset; what is missing is filled at once.
+
+    Parameters
+    ----------
+    n_tasks
+        How many there should be, if they do not get too small or too large.
+    kept
+        Decoded chunks by their `Chunk.key`.
+    """
     pieces, batch, array = part.pieces, part.batch, part.pieces.array
     for member in np.flatnonzero(is_missing_block(batch)).tolist():
         out[pieces.in_output(batch.piece[member])] = array.fill_value
@@ -209,33 +229,43 @@ def tasks_of(part: LookedUp[PieceSet], out: NDArray[Any], n_tasks: int) -> Itera
         for member in each.members[each.rows.state == ChunkState.MISSING].tolist():
             encoding = array.encodings[int(batch.encoding[member])]
             out[pieces.in_output(batch.piece[member])] = absent_value(array, encoding)
-        yield from _sorted_tasks(pieces, batch, each.members, each.rows, n_tasks)
+        held = np.flatnonzero(each.rows.state != ChunkState.MISSING)
+        rows = each.rows
+        order = held[np.lexsort((rows.offset[held], rows.source[held], rows.state[held]))]
+        if len(order):
+            whole = Task(pieces, batch, each.members[order], rows.take(order))
+            yield from _cut(whole, n_tasks, kept)
 
 
-def _sorted_tasks(
-    pieces: PieceSet,
-    batch: PieceBatch,
-    members: NDArray[np.int64],
-    rows: ChunkManifest,
-    n_tasks: int,
-) -> Iterator[Task]:
-    held = np.flatnonzero(rows.state != ChunkState.MISSING)
-    order = held[np.lexsort((rows.offset[held], rows.source[held], rows.state[held]))]
-    if not len(order):
-        return
-    rows = rows.take(order)
-    members = members[order]
+def _cut(whole: Task, n_tasks: int, kept: LRU[NDArray[Any]]) -> Iterator[Task]:
+    """Cut what is to be done into tasks of one source each."""
+    rows = whole.rows
     group = rows.source.astype(np.int64) * 4 + rows.state
     group[rows.state == ChunkState.INLINE] = -1
+    work = _work(whole, kept)
     least, most = TASK_BYTES
-    task_bytes = min(max(int(rows.length.sum()) // n_tasks, least), most)
-    volume = (np.cumsum(rows.length) - rows.length) // task_bytes
-    number = np.arange(len(order)) // TASK_PIECES
-    cut = np.zeros(len(order) - 1, bool)
+    task_bytes = min(max(int(work.sum()) // n_tasks, least), most)
+    volume = (np.cumsum(work) - work) // task_bytes
+    number = np.arange(rows.n_rows) // TASK_PIECES
+    cut = np.zeros(rows.n_rows - 1, bool)
     for key in (group, volume, number):
         cut |= key[1:] != key[:-1]
-    for part in np.split(np.arange(len(order)), np.flatnonzero(cut) + 1):
-        yield Task(pieces, batch, members[part], rows.take(part))
+    cuts = np.flatnonzero(cut) + 1
+    if not len(cuts):
+        yield whole
+        return
+    for part in np.split(np.arange(rows.n_rows), cuts):
+        yield Task(whole.pieces, whole.batch, whole.members[part], rows.take(part))
+
+
+def _work(whole: Task, kept: LRU[NDArray[Any]]) -> NDArray[np.int64]:
+    """Stored bytes of every chunk; fewer of those in the cache, for what copying them takes."""
+    length = whole.rows.length
+    if not len(kept) or len(length) > MOST_LOOKED_FOR:
+        return length
+    members = whole.members.tolist()
+    is_kept = [_key(whole.pieces, whole.batch, member) in kept for member in members]
+    return np.where(is_kept, length // KEPT_SHARE, length)
 
 
 def absent_value(array: VirtualArray, encoding: Encoding) -> Any:

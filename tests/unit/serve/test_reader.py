@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 import gridref
 from gridref.codecs import decode_chunk
-from gridref.errors import ReadError
+from gridref.errors import ReadError, ShortReadError
 from gridref.io import SourcePool
 from gridref.serve.reader import Reader
+from gridref.serve.tasks import Chunk
 
 
 class Decodes:
@@ -68,6 +69,26 @@ def test_a_chunk_that_threads_need_parts_of_is_decoded_once(
     assert decodes.n == 4
     reader.read(array, (0, 0, 0))
     assert decodes.n == (4 if cache_bytes else 5)
+
+
+def test_what_is_kept_is_copied_without_threads(
+    array: gridref.VirtualArray, values: NDArray[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gridref.serve.tasks.TASK_BYTES", (2000, 2000))
+    used: set[str] = set()
+    deliver = Chunk.deliver
+
+    def noting(*arguments: Any) -> bool:
+        used.add(threading.current_thread().name)
+        return deliver(*arguments)
+
+    monkeypatch.setattr("gridref.serve.tasks.Chunk.deliver", noting)
+    reader = Reader(SourcePool(), cache_bytes=10**7)
+    assert np.array_equal(reader.read(array, (..., slice(0, 50))), values[..., :50])
+    assert all(name.startswith("gridref-read") for name in used)
+    used.clear()
+    assert np.array_equal(reader.read(array, (..., slice(9, 60))), values[..., 9:])
+    assert used == {threading.current_thread().name}
 
 
 def test_a_chunk_of_which_all_is_wanted_is_not_kept(
@@ -149,3 +170,25 @@ def test_whole_chunks_in_any_place_of_the_output(
     array: gridref.VirtualArray, values: NDArray[Any], index: tuple[Any, ...]
 ) -> None:
     assert np.array_equal(Reader(SourcePool()).read(array, index), values[index])
+
+
+def test_tiny_chunks_read_together_still_say_which_one_is_cut_short(tmp_path: Path) -> None:
+    path = tmp_path / "tiny.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("v", data=np.arange(200), chunks=(2,))
+    array = gridref.scan(path)["v"]
+    reader = Reader(SourcePool(identity="skip"))
+    assert np.array_equal(reader.read(array), np.arange(200))
+    offset = array.manifests[0].offset
+    last = int(np.argmax(offset))
+    start = int(offset[last])
+    path.open("r+b").truncate(start + 5)
+    with pytest.raises(ShortReadError) as raised:
+        reader.read(array, name="v")
+    place = raised.value.place
+    assert (place.variable, place.chunk, place.start, place.stop) == (
+        "v",
+        (last,),
+        start,
+        start + 16,
+    )
