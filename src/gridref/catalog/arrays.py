@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -107,6 +108,8 @@ class ParquetBlocks:
         Number of blocks along each dimension.
     n_encodings
         Number of its encodings, which rows count into.
+    loading
+        Held while blocks are read; the arrays of a catalog share one, as there can be many.
     """
 
     def __init__(
@@ -116,13 +119,14 @@ class ParquetBlocks:
         path: str,
         grid_shape: tuple[int, ...],
         n_encodings: int,
+        loading: Lock | None = None,
     ) -> None:
         self._parts = parts
         self._layout = layout
         self._path = path
         self._grid_shape = grid_shape
         self._n_encodings = n_encodings
-        self._loading = new_lock()
+        self._loading = loading or new_lock()
         self._loaded: BlockTable | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -242,7 +242,7 @@ class ArrayEntry:
     def described(self, shared: Interned) -> dict[str, Any]:
         """What a `VirtualArray` is made of, but its manifests and blocks."""
         dtype = dtype_from_json(self.document["data_type"])
-        grid = ChunkGrid(tuple(shared.axes[i] for i in self.document["axes"]))
+        grid = shared.grid(self.document["axes"])
         if list(grid.shape) != self.document["shape"]:
             raise ValueError(f"axes of {grid.shape} for the shape {self.document['shape']}")
         return {
@@ -251,7 +251,7 @@ class ArrayEntry:
             "fill_value": scalar_from_json(self.document["fill_value"], dtype),
             "dims": tuple(self.document["dimension_names"]),
             "attrs": attributes_from_json(self.document["attributes"]),
-            "encodings": tuple(shared.encodings[i] for i in self.document["encodings"]),
+            "encodings": shared.encodings_of(self.document["encodings"]),
             "enumeration": _enumeration_from_json(self.document.get("enumeration")),
         }
 
@@ -319,6 +319,22 @@ class Interned:
     encodings: list[Encoding] = field(default_factory=list)
     layouts: list[Layout] = field(default_factory=list)
     _numbers: dict[Any, int] = field(default_factory=dict)
+    _grids: dict[tuple[int, ...], ChunkGrid] = field(default_factory=dict)
+    _together: dict[tuple[int, ...], tuple[Encoding, ...]] = field(default_factory=dict)
+
+    def grid(self, axes: Sequence[int]) -> ChunkGrid:
+        """The grid of some axes: one object for all arrays that have it."""
+        grid = self._grids.get(tuple(axes))
+        return grid or self._grids.setdefault(
+            tuple(axes), ChunkGrid(tuple(self.axes[i] for i in axes))
+        )
+
+    def encodings_of(self, numbers: Sequence[int]) -> tuple[Encoding, ...]:
+        """Some of the encodings: one tuple for all arrays that have these."""
+        found = self._together.get(tuple(numbers))
+        return found or self._together.setdefault(
+            tuple(numbers), tuple(self.encodings[i] for i in numbers)
+        )
 
     def axis(self, axis: GridAxis) -> int:
         """Number of an axis, added if it is new."""

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from threading import Lock
 from typing import Any, Literal, override
 
 from gridref.catalog.arrays import ParquetBlocks, ParquetManifest
@@ -24,6 +25,7 @@ from gridref.catalog.storage import Folder, open_folder
 from gridref.catalog.trust import Trust
 from gridref.catalog.values import attributes_from_json
 from gridref.errors import Place
+from gridref.forks import new_lock
 from gridref.io import Allow, absolute_url, catalog_options
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.manifest import Identity
@@ -133,7 +135,11 @@ class _Contents:
     parts: tuple[Part, ...]
     address: str
     refuses_pending: bool
+    loading: Lock = field(default_factory=new_lock)
     _layouts: dict[int, tuple[tuple[Part, ...], Layout]] = field(default_factory=dict)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Contents, (self.snapshot, self.parts, self.address, self.refuses_pending)
 
     def layout(self, number: int) -> tuple[tuple[Part, ...], Layout]:
         """The parts that a layout uses, and the layout counting into these."""
@@ -194,7 +200,8 @@ def _array(entry: ArrayEntry, contents: _Contents, path: str) -> VirtualArray:
         described = entry.described(contents.snapshot.shared)
         parts, layout = contents.layout(entry.layout)
         grid_shape = described["grid"].grid_shape
-        blocks = ParquetBlocks(parts, layout, path, grid_shape, len(described["encodings"]))
+        n_encodings = len(described["encodings"])
+        blocks = ParquetBlocks(parts, layout, path, grid_shape, n_encodings, contents.loading)
         masks = entry.counts.has_filter_masks
         manifests = tuple(ParquetManifest(part, path, masks) for part in parts)
         array = VirtualArray(**described, manifests=manifests, block_source=blocks)

@@ -15,20 +15,22 @@ Source: zarr-python, ``ArrayBytesCodecPartialDecodeMixin``; the entry-point grou
 from __future__ import annotations
 
 import asyncio
+import json
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from zarr.abc.codec import ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin, Codec
 from zarr.codecs import ShardingCodec, TransposeCodec
-from zarr.core.array_spec import ArraySpec
-from zarr.core.buffer import Buffer, NDBuffer
+from zarr.core.array_spec import ArrayConfig, ArraySpec
+from zarr.core.buffer import Buffer, NDBuffer, default_buffer_prototype
 from zarr.core.common import JSON, parse_named_configuration
 from zarr.core.metadata.v3 import parse_codecs
+from zarr.dtype import ZDType
 from zarr.storage import FsspecStore, StorePath
 
 from gridref.adapters.fsspec import GridrefFileSystem
@@ -59,14 +61,14 @@ class DirectCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
     stage
         Whether this was just opened, belongs to the metadata of an array that is read (metadata
         adapt their codecs once), or to that of another array, which is a copy.
-    spec
-        The array, or chunk of it, that a copy's codec is adapted to.
+    dtype
+        Zarr's data type of what a copy's codec is adapted to.
     """
 
     chunk_shape: tuple[int, ...]
     codecs: tuple[dict[str, JSON], ...]
     stage: int = field(default=_OPENED, compare=False, repr=False)
-    spec: ArraySpec | None = field(default=None, compare=False, repr=False)
+    dtype: ZDType[Any, Any] | None = field(default=None, compare=False, repr=False)
 
     is_fixed_size = False
 
@@ -79,7 +81,12 @@ class DirectCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
         _, configuration = parse_named_configuration(data, DIRECT_CODEC)
         chunk_shape: Any = configuration["chunk_shape"]
         codecs: Any = configuration["codecs"]
-        return cls(tuple(map(operator.index, chunk_shape)), tuple(codecs))
+        return cls._opened(tuple(map(operator.index, chunk_shape)), json.dumps(codecs))
+
+    @classmethod
+    @lru_cache(maxsize=256)  # most arrays of a dataset have the same
+    def _opened(cls, chunk_shape: tuple[int, ...], codecs: str) -> Self:
+        return cls(chunk_shape, tuple(json.loads(codecs)))
 
     def to_dict(self) -> dict[str, JSON]:
         """The codec entry of a ``zarr.json``: of a copy's, that of a sharding codec."""
@@ -92,14 +99,23 @@ class DirectCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
     def _sharding(self) -> ShardingCodec:
         codecs = _fitting(parse_codecs(self.codecs), len(self.chunk_shape))
         sharding = ShardingCodec(chunk_shape=self.chunk_shape, codecs=codecs)
-        return sharding if self.spec is None else sharding.evolve_from_array_spec(self.spec)
+        if self.dtype is None:
+            return sharding
+        zero, config = self.dtype.default_scalar(), ArrayConfig.from_dict({})
+        prototype = default_buffer_prototype()
+        spec = ArraySpec(self.chunk_shape, self.dtype, zero, config, prototype)
+        return sharding.evolve_from_array_spec(spec)
+
+    @cached_property
+    def _read(self) -> Self:
+        return type(self)(self.chunk_shape, self.codecs, _READ)
 
     def evolve_from_array_spec(self, array_spec: ArraySpec) -> Self:
         """Adapt to an array's chunks."""
         if self.stage == _OPENED:
-            return type(self)(self.chunk_shape, self.codecs, _READ)
+            return self._read
         shape = _dividing(self.chunk_shape, array_spec.shape)
-        return type(self)(shape, self.codecs, _COPIED, array_spec)
+        return type(self)(shape, self.codecs, _COPIED, array_spec.dtype)
 
     def validate(self, *, shape: Any, dtype: Any, chunk_grid: Any) -> None:
         """Take the chunks of a copy; only here does zarr say what they are.
