@@ -19,7 +19,8 @@ from pathlib import Path
 import pytest
 
 from tests.mutation.mutants import Mutant, mutants_of
-from tests.mutation.runner import SOURCE, Runner, source_of
+from tests.mutation.runner import Runner, source_of
+from tests.mutation.tracing import SOURCE
 
 EQUIVALENT = Path(__file__).with_name("equivalent.toml")
 TESTS = [
@@ -58,9 +59,8 @@ TESTS = [
 def main() -> int:
     options = arguments()
     os.environ["HYPOTHESIS_PROFILE"] = "mutation"
-    chosen = {package: choose(package, options) for package in options.packages}
-    every = [mutant for mutants in chosen.values() for mutant in mutants]
-    runner = Runner(lambda: every, options.seconds)
+    every = [mutant for package in options.packages for mutant in choose(package, options)]
+    runner = Runner(lambda: every, options.seconds, options.jobs)
     with tempfile.TemporaryDirectory() as folder:
         quiet = [
             "-q",
@@ -85,6 +85,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--least", type=float, default=92, help="percent to be killed of each")
     parser.add_argument("--seconds", type=float, default=60, help="of tests for each mutant")
+    parser.add_argument("--jobs", type=int, default=2, help="mutants tried at a time")
     parser.add_argument("--tests", nargs="+", default=TESTS)
     return parser.parse_args()
 
@@ -96,8 +97,12 @@ def choose(package: str, options: argparse.Namespace) -> list[Mutant]:
         name = repr((options.seed, mutant.path, mutant.function, mutant.before, mutant.after))
         return blake2b(name.encode()).digest()
 
-    left_out = known()
-    mutants = [each for each in all_mutants(package) if text_of(each) not in left_out]
+    left_out, counted = known(), costs()
+    mutants = [
+        each
+        for each in all_mutants(package)
+        if text_of(each) not in left_out and (each.path, each.function) not in counted
+    ]
     return sorted(mutants, key=lot)[: options.mutants]
 
 
@@ -111,6 +116,12 @@ def known() -> set[tuple[str, str, str]]:
     """Path, statement and changed statement of the mutants that nobody could notice."""
     listed = tomllib.loads(EQUIVALENT.read_text())["mutant"]
     return {(each["path"], each["before"], each["after"]) for each in listed}
+
+
+def costs() -> set[tuple[str, str]]:
+    """Path and name of functions that only estimate what something costs."""
+    listed = tomllib.loads(EQUIVALENT.read_text())["cost"]
+    return {(each["path"], each["function"]) for each in listed}
 
 
 def text_of(mutant: Mutant) -> tuple[str, str, str]:

@@ -198,7 +198,7 @@ def _changes(statement: ast.stmt) -> Iterator[Change]:
             yield _deleted(statement)
         case ast.Assign(targets=[ast.Attribute() | ast.Subscript()]):
             yield _deleted(statement)
-        case ast.Return(value=value) if not (value is None or _is_none(value)):
+        case ast.Return(value=value) if not (value is None or _is_false(value)):
             yield _with(statement, value=ast.Constant(None))
         case ast.If(test=ast.Name() | ast.Attribute() | ast.Call() as test):
             yield _with(statement, test=ast.UnaryOp(ast.Not(), test))
@@ -283,5 +283,6 @@ def _deleted(statement: ast.stmt) -> Change:
     return _becoming(statement, ast.Pass())
 
 
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
+def _is_false(node: ast.expr) -> bool:
+    """Whether it is None, or is taken as None is."""
+    return isinstance(node, ast.Constant) and (node.value is None or node.value is False)
