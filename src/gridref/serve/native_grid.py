@@ -125,8 +125,6 @@ def _native_axis(
     axis: int,
 ) -> GridAxis:
     extents = outer.edges()
-    if not len(extents):
-        return GridAxis.uniform(0, int(length[0]) if len(length) else 1)
     if (origin % length).any():
         raise NotRepresentableError(f"a block begins inside a stored chunk (dimension {axis})")
     n_chunks = -(-extents // length)
