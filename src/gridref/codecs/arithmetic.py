@@ -155,7 +155,8 @@ def _cast(
     if stored.dtype.kind == "f":
         if np.isnan(stored).any():
             raise ValueError(f"NaN is no value of {target}")
-        stored = rounded(stored)
+        # As float64, which has all values of the others, and none of the limits is infinite.
+        stored = rounded(stored.astype(np.float64, copy=False))
     limits = np.iinfo(target)
     # As float64 the largest of 64 bits rounds up to one too many, so the ends are compared apart.
     below = stored < limits.min

@@ -1,0 +1,394 @@
+"""Decoders against plain arithmetic, for every small number and at every boundary."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gridref.codecs import decode_chunk, why_not
+from gridref.codecs.arithmetic import _packbits_stored_bytes
+from gridref.codecs.core import _zstd_content_bytes
+from gridref.codecs.hdf5_filters import _check_size, _too_few
+from gridref.codecs.stage import MAX_UNKNOWN_BYTES, ArraySpec
+from gridref.codecs.zfp import ZfpHeader
+from gridref.errors import DecodeError
+from gridref.model.encoding import Codec, Encoding, bytes_codec
+
+NAMES = {
+    np.dtype(code): np.dtype(code).name
+    for code in ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8")
+}
+
+
+def decoded(stored: np.ndarray, dtype: Any, *codecs: Codec) -> np.ndarray:
+    chain = (*codecs, bytes_codec(stored.dtype))
+    return decode_chunk(stored.tobytes(), Encoding(stored.shape, np.dtype(dtype), chain))
+
+
+# scale_offset of integers
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u1"])
+@pytest.mark.parametrize("scale", [1, 2, 3, 127, -1, -2])
+@pytest.mark.parametrize("offset", [0, 1, -1, 100, -100])
+def test_integers_are_unscaled_one_by_one(dtype: str, scale: int, offset: int) -> None:
+    limits = np.iinfo(dtype)
+    if not all(limits.min <= n <= limits.max for n in (scale, offset)):
+        return
+    codec = Codec.of("scale_offset", scale=scale, offset=offset)
+    for stored in range(limits.min, limits.max + 1):
+        exact = Fraction(stored, scale) + offset
+        fits = exact.denominator == 1 and limits.min <= exact <= limits.max
+        fits &= limits.min <= exact - offset <= limits.max
+        try:
+            found = decoded(np.array([stored], dtype), dtype, codec)
+        except DecodeError:
+            assert not fits, stored
+        else:
+            assert fits, stored
+            assert found.tolist() == [exact]
+
+
+# cast_value
+
+
+def boundaries(dtype: np.dtype[Any]) -> list[Any]:
+    """Numbers where conversions change, as far as the dtype has them."""
+    numbers = {0, 1, -1}
+    for bits in (7, 8, 15, 16, 31, 32, 63, 64):
+        for near in (-1, 0, 1):
+            numbers |= {2**bits + near, -(2**bits) + near}
+    if dtype.kind == "f":
+        extra = [0.5, 1.5, 2.5, -0.5, -1.5, 0.49, 255.5, -128.5, math.inf, -math.inf]
+        with np.errstate(over="ignore"):
+            return np.unique(np.array([*map(float, numbers), *extra], dtype)).tolist()
+    limits = np.iinfo(dtype)
+    return [n for n in sorted(numbers) if limits.min <= n <= limits.max]
+
+
+@pytest.mark.parametrize("target", ["i1", "u1", "i2", "i4", "u4", "i8", "u8"])
+@pytest.mark.parametrize("source", [dtype.str for dtype in NAMES])
+def test_casts_to_integers_keep_the_value_or_say_so(source: str, target: str) -> None:
+    dtype, limits = np.dtype(source), np.iinfo(target)
+    for value in boundaries(dtype):
+        stored = np.array([0, value, 1], dtype)
+        rounded = round(value) if math.isfinite(value) else value  # half to even
+        inside = limits.min <= rounded <= limits.max
+
+        def cast(stored: np.ndarray = stored, **options: str) -> list[Any]:
+            codec = Codec.of("cast_value", data_type=NAMES[dtype], **options)
+            return decoded(stored, target, codec).tolist()
+
+        clamped = min(max(rounded, limits.min), limits.max)
+        assert cast(out_of_range="clamp") == [0, clamped, 1]
+        if inside:
+            assert cast() == cast(out_of_range="wrap") == [0, rounded, 1]
+            continue
+        with pytest.raises(DecodeError, match="outside of"):
+            cast()
+        if dtype.kind == "f":
+            with pytest.raises(DecodeError, match="outside of"):
+                cast(out_of_range="wrap")
+        else:
+            span = limits.max - limits.min + 1
+            wrapped = (rounded - limits.min) % span + limits.min
+            assert cast(out_of_range="wrap") == [0, wrapped, 1]
+
+
+@pytest.mark.parametrize(
+    ("rounding", "expected"),
+    [
+        ("nearest-even", [0, 0, 1, 2, 2, 4, 0, 0, -1, -2, -2, -4]),
+        ("nearest-away", [0, 1, 1, 2, 3, 4, 0, -1, -1, -2, -3, -4]),
+        ("towards-zero", [0, 0, 0, 1, 2, 3, 0, 0, 0, -1, -2, -3]),
+        ("towards-positive", [1, 1, 1, 2, 3, 4, 0, 0, 0, -1, -2, -3]),
+        ("towards-negative", [0, 0, 0, 1, 2, 3, -1, -1, -1, -2, -3, -4]),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_every_way_of_rounding(rounding: str, expected: list[int], dtype: str) -> None:
+    positive = [0.25, 0.5, 0.75, 1.5, 2.5, 3.75]
+    stored = np.array([*positive, *(-n for n in positive)], dtype)
+    codec = Codec.of("cast_value", data_type=NAMES[np.dtype(dtype)], rounding=rounding)
+    assert decoded(stored, "i2", codec).tolist() == expected
+
+
+def test_casts_to_floats() -> None:
+    large = np.array([1.0, 65504.0, 65536.0, -65536.0, np.inf, -np.inf], "f8")
+    clamp = Codec.of("cast_value", data_type="float64", out_of_range="clamp")
+    expected = [1.0, 65504.0, 65504.0, -65504.0, np.inf, -np.inf]
+    assert decoded(large, "f2", clamp).tolist() == expected
+    with pytest.raises(DecodeError, match="outside of float16"):
+        decoded(large, "f2", Codec.of("cast_value", data_type="float64"))
+    nan = decoded(np.array([np.nan]), "f4", Codec.of("cast_value", data_type="float64"))
+    assert np.isnan(nan).all()
+    exact = Codec.of("cast_value", data_type="uint8", rounding="towards-zero")
+    assert decoded(np.array([7], "u1"), "f4", exact).tolist() == [7.0]
+    with pytest.raises(DecodeError, match="rounding towards-zero"):
+        decoded(
+            np.array([7], "i4"),
+            "f4",
+            Codec.of("cast_value", data_type="int32", rounding="towards-zero"),
+        )
+
+
+def test_values_that_stand_for_others() -> None:
+    table = {"decode": [[255, "NaN"], [254, "-Infinity"], [254, 3], [0, 9.5]]}
+    codec = Codec.of("cast_value", data_type="uint8", scalar_map=table)
+    found = decoded(np.array([255, 254, 0, 1], "u1"), "f8", codec)
+    np.testing.assert_array_equal(found, [np.nan, -np.inf, 9.5, 1.0])
+    none = Codec.of("cast_value", data_type="uint8", scalar_map={"encode": [[1, 2]]})
+    assert decoded(np.array([1], "u1"), "f8", none).tolist() == [1.0]
+    outside = Codec.of("cast_value", data_type="int16", scalar_map={"decode": [[-999, 255]]})
+    assert decoded(np.array([-999, 254], "i2"), "u1", outside).tolist() == [255, 254]
+
+
+# packbits
+
+
+def bits_of(word: int, first: int, last: int) -> list[int]:
+    return [word >> place & 1 for place in range(first, last + 1)]
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i1"])
+def test_every_range_of_bits_of_a_byte(dtype: str) -> None:
+    for first, last in itertools.combinations_with_replacement(range(8), 2):
+        words = range(256)
+        bits = [bit for word in words for bit in bits_of(word, first, last)]
+        raw = np.packbits(np.array(bits, "u1"), bitorder="little").tobytes()
+        codec = Codec.of("packbits", first_bit=first, last_bit=last)
+        found = decode_chunk(raw, Encoding((256,), np.dtype(dtype), (codec,)))
+        kept = (np.arange(256) >> first & ((1 << last - first + 1) - 1)) << first
+        if dtype == "i1":  # the highest kept bit is the sign
+            kept = kept - ((kept >> last & 1) << last + 1)
+        assert found.tolist() == kept.tolist()
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "dtype"), [(5, 4, "u1"), (-1, 3, "u1"), (0, 8, "u1"), (0, 1, "b1")]
+)
+def test_bits_that_an_element_does_not_have(first: int, last: int, dtype: str) -> None:
+    codec = Codec.of("packbits", first_bit=first, last_bit=last)
+    with pytest.raises(DecodeError, match="do not lie in an element"):
+        decode_chunk(bytes(8), Encoding((8,), np.dtype(dtype), (codec,)))
+
+
+@pytest.mark.parametrize(
+    ("config", "dtype", "n_bytes"),
+    [
+        ({}, "b1", 2),
+        ({"padding_encoding": "first_byte"}, "b1", 3),
+        ({"padding_encoding": "last_byte"}, "b1", 3),
+        ({"padding_encoding": "none"}, "b1", 2),
+        ({}, "u2", 18),
+        ({"first_bit": 3, "last_bit": 3}, "u2", 2),
+        ({"first_bit": 3}, "u2", 15),
+        ({"last_bit": 3}, "u2", 5),
+        ({}, "c8", 72),
+    ],
+)
+def test_how_many_bytes_bits_take(config: dict[str, Any], dtype: str, n_bytes: int) -> None:
+    assert _packbits_stored_bytes(config, ArraySpec((3, 3), np.dtype(dtype))) == n_bytes
+
+
+# Headers
+
+
+@pytest.mark.parametrize("single", [False, True])
+@pytest.mark.parametrize("dictionary", range(4))
+@pytest.mark.parametrize("code", range(4))
+def test_where_zstd_frames_say_their_size(single: bool, dictionary: int, code: int) -> None:
+    """RFC 8878, 3.1.1.1: window descriptor, dictionary and content size."""
+    width = (int(single), 2, 4, 8)[code]
+    size = 1000 if width > 1 else 200
+    frame = b"\x28\xb5\x2f\xfd" + bytes([code << 6 | single << 5 | dictionary])
+    frame += b"" if single else b"\x50"
+    frame += b"\xee" * (0, 1, 2, 4)[dictionary]
+    frame += (size - 256 if width == 2 else size).to_bytes(width, "little") if width else b""
+    assert _zstd_content_bytes(frame + b"\xaa" * 9) == (size if width else None)
+    assert _zstd_content_bytes(b"\x29" + frame[1:] + bytes(9)) is None
+    assert _zstd_content_bytes(frame[:5]) is None
+
+
+def test_zstd_frames_of_the_least_size() -> None:
+    assert _zstd_content_bytes(b"\x28\xb5\x2f\xfd\x20\x07") == 7
+    assert _zstd_content_bytes(b"\x28\xb5\x2f\xfd\x20") is None
+
+
+def test_sizes_in_headers() -> None:
+    assert _check_size(7, 7) == _check_size(7, None) == 7
+    assert _check_size(MAX_UNKNOWN_BYTES, None) == MAX_UNKNOWN_BYTES
+    for said, wanted in ((7, 8), (8, 7), (MAX_UNKNOWN_BYTES + 1, None), (2**40, 2**40)):
+        with pytest.raises(ValueError, match="header says"):
+            _check_size(said, wanted)
+    assert _too_few(4, {"cd_values": [1] * 4}) is None
+    assert _too_few(4, {"cd_values": [1] * 3}) is not None
+
+
+def zfp_header(lengths: tuple[int, ...], kind: int, mode: int, mode_bits: int) -> bytes:
+    """zfp's `zfp_write_header`: magic, type and shape, and mode; the lowest bit comes first."""
+    width = 48 // len(lengths)
+    shape = sum(length - 1 << width * axis for axis, length in enumerate(lengths))
+    meta = kind | len(lengths) - 1 << 2 | shape << 4
+    bits = int.from_bytes(b"zfp\x05", "little") | meta << 32 | mode << 84
+    return bits.to_bytes(-(-(84 + mode_bits) // 8), "little")
+
+
+@pytest.mark.parametrize("kind", range(4))
+@pytest.mark.parametrize("lengths", [(1,), (5,), (5, 4), (9, 1, 2), (3, 8, 2, 6)])
+def test_headers_of_zfp(lengths: tuple[int, ...], kind: int) -> None:
+    for mode, mode_bits, n_bits in ((7, 12, 96), (0xFFE, 12, 96), (0xFFF | 5 << 12, 64, 148)):
+        data = zfp_header(lengths, kind, mode, mode_bits)
+        header = ZfpHeader.from_bytes(data + b"behind")
+        assert (header.lengths, header.n_bits) == (lengths, n_bits)
+        assert header.decoded_bytes == math.prod(lengths) * (4, 8, 4, 8)[kind]
+        assert header.data == data
+        assert ZfpHeader.from_bytes(data) == header
+        with pytest.raises(ValueError, match="is no zfp stream"):
+            ZfpHeader.from_bytes(data[:-1])
+        with pytest.raises(ValueError, match="is no zfp stream"):
+            ZfpHeader.from_bytes(b"zfq" + data[3:])
+        padded = data + bytes(-len(data) % 4)
+        for order in "<>":
+            words = np.frombuffer(padded, f"{order}u4").tolist()
+            read = ZfpHeader.from_words(words)
+            assert (read.lengths, read.big_endian) == (lengths, order == ">")
+
+
+# Integers of some bits
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i1"])
+def test_integers_of_some_bits_of_a_byte(dtype: str) -> None:
+    words = np.arange(256, dtype="u1")
+    for precision in range(1, 9):
+        for offset in range(9 - precision):
+            codec = Codec.of("gridref.hdf5_integer", precision=precision, offset=offset)
+            found = decoded(words.view(dtype), dtype, codec)
+            kept = (np.arange(256) >> offset) & ((1 << precision) - 1)
+            if dtype == "i1":
+                kept = kept - ((kept >> precision - 1) << precision)
+            assert found.tolist() == kept.tolist()
+
+
+@pytest.mark.parametrize(
+    ("precision", "offset", "dtype"),
+    [(0, 0, "u1"), (9, 0, "u1"), (8, 1, "u1"), (1, 8, "u1"), (4, -1, "u1"), (8, 0, "f4")],
+)
+def test_bits_that_an_integer_does_not_have(precision: int, offset: int, dtype: str) -> None:
+    codec = Codec.of("gridref.hdf5_integer", precision=precision, offset=offset)
+    with pytest.raises(DecodeError, match="hdf5_integer"):
+        decoded(np.zeros(2, dtype), dtype, codec)
+
+
+def float_of(word: int, exponent_bits: int, mantissa_bits: int, bias: int, implied: bool) -> float:
+    """A number by its bits, exactly: sign, exponent, mantissa (IEEE 754-2008, 3.4)."""
+    mantissa = word & (1 << mantissa_bits) - 1
+    exponent = word >> mantissa_bits & (1 << exponent_bits) - 1
+    sign = -1.0 if word >> mantissa_bits + exponent_bits & 1 else 1.0
+    if exponent == (1 << exponent_bits) - 1:
+        return math.nan if mantissa else math.copysign(math.inf, sign)
+    if not implied:
+        return math.ldexp(sign * mantissa, exponent - bias - mantissa_bits + 1)
+    if exponent == 0:
+        return math.ldexp(sign * mantissa, 1 - bias - mantissa_bits)
+    return math.ldexp(sign * (mantissa | 1 << mantissa_bits), exponent - bias - mantissa_bits)
+
+
+@pytest.mark.parametrize("implied", [True, False])
+@pytest.mark.parametrize(("exponent_bits", "bias"), [(4, 7), (5, 15), (3, 0), (2, 4)])
+def test_every_float_of_a_byte(exponent_bits: int, bias: int, implied: bool) -> None:
+    mantissa_bits = 7 - exponent_bits
+    codec = Codec.of(
+        "gridref.hdf5_float",
+        size=1,
+        sign_position=7,
+        exponent_position=mantissa_bits,
+        exponent_bits=exponent_bits,
+        exponent_bias=bias,
+        mantissa_position=0,
+        mantissa_bits=mantissa_bits,
+        normalization="implied" if implied else "set",
+    )
+    found = decoded(np.arange(256, dtype="u1"), "f8", codec)
+    expected = np.array(
+        [float_of(word, exponent_bits, mantissa_bits, bias, implied) for word in range(256)]
+    )
+    np.testing.assert_array_equal(found, expected)
+    assert (np.signbit(found) == (np.arange(256) > 127)).all()
+
+
+# TIFF
+
+
+@pytest.mark.parametrize("endian", ["little", "big"])
+@pytest.mark.parametrize("dtype", ["u2", "u4"])
+@pytest.mark.parametrize("bits", [[1], [4, 4], [5, 6, 5], [1, 7, 3], [10, 11, 11]])
+def test_samples_are_stretched_by_repeating_their_bits(
+    bits: list[int], dtype: str, endian: str
+) -> None:
+    total, target = sum(bits), 8 * np.dtype(dtype).itemsize
+    size = next(size for size in (1, 2, 4) if 8 * size >= total)
+    rng = np.random.default_rng(0)
+    pixels = [0, (1 << total) - 1, *(int(n) % (1 << total) for n in rng.integers(0, 2**32, 30))]
+    raw = b"".join(pixel.to_bytes(size, endian) for pixel in pixels)
+    codec = Codec.of("gridref.tiff_rgb_bits", bits=bits, dtype=dtype, endian=endian)
+    shape = (len(pixels), len(bits))
+    chain = (bytes_codec(np.dtype(dtype)), codec)
+    found = decode_chunk(raw, Encoding(shape, np.dtype(dtype), chain))
+    expected = []
+    for pixel in pixels:
+        text, samples = f"{pixel:0{total}b}", []
+        for width in bits:
+            sample, text = text[:width], text[width:]
+            samples.append(int((sample * target)[:target], 2))
+        expected.append(samples)
+    assert found.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("codec", "problem"),
+    [
+        (Codec.of("gridref.tiff_rgb_bits", bits=[16, 16], dtype="u2"), None),
+        (Codec.of("gridref.tiff_rgb_bits", bits=[16, 17], dtype="u4"), "do not become"),
+        (Codec.of("gridref.tiff_rgb_bits", bits=[9, 3], dtype="u1"), "do not become"),
+        (Codec.of("gridref.tiff_rgb_bits", bits=[8, 3], dtype="u1"), None),
+        (Codec.of("gridref.tiff_rgb_bits", bits=[8, 3], dtype="i2"), "do not become"),
+        (Codec.of("gridref.tiff_rgb_bits", bits=[8, 3], dtype="u1", endian="big"), "disagree"),
+        (Codec.of("gridref.tiff_rgb_bits", bits=[8, 3], dtype="u2", endian="big"), None),
+        (Codec.of("gridref.tiff_packints", bits=31, dtype="u4", run_length=1), None),
+        (Codec.of("gridref.tiff_packints", bits=32, dtype="u4", run_length=1), "not supported"),
+        (Codec.of("gridref.tiff_packints", bits=33, dtype="u4", run_length=1), "do not become"),
+        (Codec.of("gridref.tiff_packints", bits=0, dtype="u1", run_length=1), "do not become"),
+        (Codec.of("gridref.tiff_packints", bits=1, dtype="bool", run_length=1), None),
+        (Codec.of("gridref.tiff_packints", bits=1, dtype="i1", run_length=1), "do not become"),
+        (Codec.of("gridref.tiff_packints", bits=1, dtype="u1", run_length=0), "run_length"),
+        (Codec.of("gridref.tiff_complex_integers", bits=8), None),
+        (Codec.of("gridref.tiff_complex_integers", bits=12), "parts of 12 bits"),
+        (Codec.of("gridref.tiff_complex_integers", bits=8, endian="x"), "endian"),
+        (Codec.of("gridref.tiff_predictor", predictor=1, axis=0), "predictor 1 is unknown"),
+        (Codec.of("gridref.tiff_predictor", predictor=2, axis=0, distance=2), "distance 2"),
+        (Codec.of("gridref.tiff_predictor", predictor=3, axis=0, distance=2), None),
+        (Codec.of("gridref.tiff_predictor", predictor=3, axis=0, distance=3), "distance 3"),
+        (Codec.of("gridref.tiff_png", width=0, samples=1), "must be >= 1"),
+        (Codec.of("gridref.tiff_png", width=1, samples=0), "must be >= 1"),
+        (Codec.of("gridref.tiff_png", width=1, samples=1), None),
+        (Codec.of("gridref.tiff_ccitt", scheme="fax5", width=1, samples=1), "fax5 is unknown"),
+        (Codec.of("gridref.tiff_ccitt", scheme="fax4", width=1, samples=2), "2 samples"),
+        (Codec.of("gridref.tiff_ccitt", scheme="fax4", width=0, samples=1), "must be >= 1"),
+        (Codec.of("numcodecs.shuffle", elementsize=0), "must be >= 1"),
+        (Codec.of("numcodecs.shuffle", elementsize=1), None),
+        (Codec.of("bytes", endian="middle"), "neither big nor little"),
+        (Codec.of("cast_value", data_type="int8", out_of_range=None), None),
+    ],
+    ids=str,
+)
+def test_settings_at_their_bounds(codec: Codec, problem: str | None) -> None:
+    found = why_not(codec)
+    assert (found is None) == (problem is None), found
+    assert problem is None or problem in str(found)
