@@ -13,7 +13,7 @@ import zarr
 from xarray.backends.zarr import FillValueCoder
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
-from gridref.errors import InvalidRequestError
+from gridref.errors import InvalidRequestError, NotRepresentableError
 from gridref.model.encoding import Codec, bytes_codec
 from gridref.model.grid import ChunkGrid
 from gridref.model.zarr_attributes import attributes_to_json
@@ -23,6 +23,10 @@ from gridref.model.zarr_metadata import (
     data_type_to_json,
     fill_value_from_json,
     fill_value_to_json,
+    group_document,
+    is_struct,
+    packed_dtype,
+    scalar_of,
 )
 
 PAYLOAD_NAN = np.array([0x7FF8_0000_0000_0001], "u8").view("f8")[0]
@@ -199,3 +203,147 @@ def test_fill_values_have_the_sign_that_is_said(
     found = attributes_to_json(attrs, np.dtype(code))
     assert found["_FillValue"] == expected
     assert type(found["_FillValue"]) is int
+
+
+GAP = np.dtype({"names": ["a", "b"], "formats": ["u1", "f8"], "offsets": [0, 8]})
+TURNED = np.dtype({"names": ["a", "b"], "formats": ["u1", "u1"], "offsets": [1, 0]})
+PACKED = np.dtype([("a", "u1"), ("b", "<f8")])
+STRUCTS: list[tuple[Any, bool, Any]] = [
+    (PACKED, True, PACKED),
+    (GAP, False, PACKED),
+    (TURNED, False, np.dtype([("a", "u1"), ("b", "u1")])),
+    (np.dtype([("a", "u1", (2,))]), False, np.dtype([("a", "u1", (2,))])),
+    (np.dtype([("a", PACKED), ("b", "u1")]), True, np.dtype([("a", PACKED), ("b", "u1")])),
+    (np.dtype([("a", GAP), ("b", "u1")]), False, np.dtype([("a", PACKED), ("b", "u1")])),
+    (np.dtype([("a", GAP, (2, 3))]), False, np.dtype([("a", PACKED, (2, 3))])),
+    (np.dtype([("a", "S0")]), False, np.dtype([("a", "S0")])),
+    (np.dtype("i4"), False, np.dtype("i4")),
+    (np.dtype("V3"), False, np.dtype("V3")),
+]
+
+
+@pytest.mark.parametrize(("dtype", "is_one", "packed"), STRUCTS, ids=range(len(STRUCTS)))
+def test_compounds_without_gaps(dtype: Any, is_one: bool, packed: Any) -> None:
+    assert is_struct(dtype) == is_one
+    assert packed_dtype(dtype) == packed
+    assert (packed_dtype(dtype) is dtype) == (packed == dtype)
+
+
+@pytest.mark.parametrize(
+    ("code", "document"),
+    [
+        ("S0", None),
+        ("U0", None),
+        ("O", None),
+        ("S5", {"name": "null_terminated_bytes", "configuration": {"length_bytes": 5}}),
+        ("U2", {"name": "fixed_length_utf32", "configuration": {"length_bytes": 8}}),
+        ("V7", {"name": "raw_bytes", "configuration": {"length_bytes": 7}}),
+        ("?", "bool"),
+        (">i4", "int32"),
+        ("c8", "complex64"),
+        (
+            "m8[3h]",
+            {
+                "name": "numpy.timedelta64",
+                "configuration": {"unit": "h", "scale_factor": 3},
+            },
+        ),
+    ],
+)
+def test_data_types(code: str, document: Any) -> None:
+    dtype = np.dtype(code)
+    if document is None:
+        with pytest.raises(NotRepresentableError):
+            data_type_to_json(dtype)
+        return
+    assert data_type_to_json(dtype) == document
+    assert data_type_from_json(document) == dtype.newbyteorder("=")
+
+
+def test_compounds_as_lists_or_tables() -> None:
+    table = [{"name": "a", "data_type": "int16"}, {"name": "b", "data_type": "float32"}]
+    for name in ("struct", "structured"):
+        for fields in (table, [["a", "int16"], ["b", "float32"]]):
+            document = {"name": name, "configuration": {"fields": fields}}
+            assert data_type_from_json(document) == np.dtype([("a", "i2"), ("b", "f4")])
+
+
+@pytest.mark.parametrize("code", ["?", "i2", "f4", "c8", "S2", "M8[s]"])
+def test_no_fill_value_is_zero(code: str) -> None:
+    dtype = np.dtype(code)
+    assert raw(fill_value_from_json(None, dtype), dtype) == bytes(dtype.itemsize)
+
+
+def test_fill_values_of_other_forms() -> None:
+    assert fill_value_from_json(None, np.dtype(np.dtypes.StringDType())) == ""
+    assert fill_value_from_json("0x7f800000", np.dtype("f4")) == np.inf
+    assert raw(fill_value_from_json([1, 2, 3], np.dtype("V3")), np.dtype("V3")) == b"\1\2\3"
+    assert fill_value_to_json(np.datetime64("NaT", "s"), np.dtype("M8[s]")) == "NaT"
+    assert fill_value_to_json(np.timedelta64(5, "s"), np.dtype("m8[s]")) == 5
+    assert np.isnat(fill_value_from_json("NaT", np.dtype("M8[s]")))
+    with pytest.raises(ValueError, match="is no scalar"):
+        scalar_of([1], np.dtype("i4"))
+
+
+@pytest.mark.parametrize("consolidated", [None, {}, {"a": {"k": 1}}])
+def test_documents_of_groups(consolidated: Any) -> None:
+    document = group_document({"n": 1}, consolidated)
+    assert (document["zarr_format"], document["node_type"]) == (3, "group")
+    assert document["attributes"] == {"n": 1}
+    if consolidated is None:
+        assert "consolidated_metadata" not in document
+    else:
+        assert document["consolidated_metadata"] == {
+            "kind": "inline",
+            "must_understand": False,
+            "metadata": consolidated,
+        }
+
+
+def test_what_documents_may_leave_out() -> None:
+    full = ArrayMetadata(
+        np.dtype("f4"), ChunkGrid.regular((4,), (2,)), (Codec("bytes"),), 0, None, {}
+    ).to_json()
+    assert "dimension_names" not in full
+    left_out = ("attributes", "chunk_key_encoding", "storage_transformers")
+    short = {key: value for key, value in full.items() if key not in left_out}
+    for document in (full, short, {**short, "chunk_key_encoding": "default"}):
+        read = ArrayMetadata.from_json(document)
+        assert (read.dims, read.attrs, read.key_prefix, read.key_separator) == (None, {}, "c", "/")
+    v2 = ArrayMetadata.from_json({**short, "chunk_key_encoding": "v2"})
+    assert (v2.key_prefix, v2.key_separator, v2.chunk_key((1,))) == ("", ".", "1")
+    assert v2.to_json()["chunk_key_encoding"]["name"] == "v2"
+    dots = {"name": "default", "configuration": {"separator": "."}}
+    assert ArrayMetadata.from_json({**short, "chunk_key_encoding": dots}).chunk_key((1,)) == "c.1"
+    for wrong in ({"node_type": "group"}, {"chunk_key_encoding": "v4"}, {"fill_value": [1]}):
+        with pytest.raises(InvalidRequestError):
+            ArrayMetadata.from_json({**short, **wrong})
+
+
+ATTRIBUTES: list[tuple[Any, str | None, Any]] = [
+    ({"_FillValue": 7}, None, {"_FillValue": 7}),
+    ({"_FillValue": np.int16(7)}, "i2", {"_FillValue": 7}),
+    ({"_FillValue": 7.0}, "i2", {"_FillValue": 7}),
+    ({"_FillValue": 7.5}, "i2", {}),
+    ({"_FillValue": "x"}, "i2", {}),
+    ({"_FillValue": []}, "i2", {}),
+    ({"_FillValue": "x"}, "U1", {"missing_value": "x"}),
+    ({"_FillValue": "x", "missing_value": "y"}, "U1", {"missing_value": "y"}),
+    ({"_FillValue": b"x"}, "S1", {}),
+    ({"missing_value": np.nan}, "f4", {}),
+    ({"missing_value": np.array([np.nan, 1.0])}, "f4", {"missing_value": ["NaN", 1.0]}),
+    ({"missing_value": "NaN"}, "f4", {"missing_value": "NaN"}),
+    ({"_FillValue": np.bool_(True)}, "?", {"_FillValue": True}),
+    ({"a": 1 + 2j}, None, {"a": [1.0, 2.0]}),
+    ({"a": {"b": np.int8(1)}}, None, {"a": {"b": 1}}),
+    ({"a": b"caf\xc3\xa9"}, None, {"a": "café"}),
+    ({"a": None}, None, {"a": None}),
+    ({"a": np.float64("-inf")}, None, {"a": "-Infinity"}),
+]
+
+
+@pytest.mark.parametrize(("attrs", "code", "shown"), ATTRIBUTES, ids=range(len(ATTRIBUTES)))
+def test_how_attributes_are_shown(attrs: Any, code: str | None, shown: Any) -> None:
+    found = attributes_to_json(attrs, None if code is None else np.dtype(code))
+    assert found == shown
+    assert all(type(found[name]) is type(shown[name]) for name in shown)
