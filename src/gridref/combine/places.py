@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -58,7 +59,7 @@ class Places:
         falls = n > 1 and places[0] > places[-1]
         ordered = places[::-1] if falls else places
         heads = [0, *(np.flatnonzero(np.diff(ordered) != 1) + 1).tolist()] if n else []
-        for start, stop in zip(heads, [*heads[1:], n], strict=True):
+        for start, stop in itertools.pairwise([*heads, n]):
             last = n - 1 - stop
             own = slice(n - 1 - start, last if last >= 0 else None, -1)
             yield (own if falls else slice(start, stop)), int(ordered[start])

@@ -1,0 +1,220 @@
+"""Labels of several files brought in one order, against a slow way of doing it."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gridref.combine import CombineOptions, combine, combine_hypercube
+from gridref.combine.alignment import reindex
+from gridref.combine.overlaps import LabelOrder, Piece, fall
+from gridref.combine.places import Places, label_text
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.testing.builders import chunked_array
+from gridref.testing.reference_reader import read_slowly
+
+FILES = (7, 3, 5)
+"""Numbers of files, in no order."""
+CASES: list[tuple[list[int], ...]] = [
+    ([0, 1, 2], [1, 2, 3]),
+    ([0, 1, 2], [1]),
+    ([1], [0, 1, 2]),
+    ([2, 1, 0], [3, 2, 1]),
+    ([0, 2, 4], [1, 3]),
+    ([0], [0], [0]),
+    ([0, 1], [4, 5], [1, 4]),
+    ([3, 2], [1], [2, 1]),
+    ([2, 0, 1], [1, 2]),
+    ([5], [4], [5]),
+]
+
+
+def shown(
+    labels: tuple[list[int], ...], lacks: dict[int, list[bool]], keep_last: bool
+) -> list[tuple[int, int]]:
+    """File and place of one element of each label, in order."""
+    best: dict[int, tuple[Any, int, int]] = {}
+    for number, part in enumerate(labels):
+        for place, label in enumerate(part):
+            missing = lacks.get(FILES[number], [False] * len(part))[place]
+            rank = (missing, -number if keep_last else number, place)
+            if label not in best or rank < best[label][0]:
+                best[label] = (rank, FILES[number], place)
+    order = sorted(best, reverse=fall([np.array(part) for part in labels]))
+    return [best[label][1:] for label in order]
+
+
+@pytest.mark.parametrize("keep_last", [False, True])
+@pytest.mark.parametrize("labels", CASES, ids=str)
+def test_each_label_is_shown_once(labels: tuple[list[int], ...], keep_last: bool) -> None:
+    extra = (Piece(9, 0, 4),)
+    arrays = [np.array(part) for part in labels]
+    order = LabelOrder(arrays, FILES[: len(labels)], keep_last, extra)
+    holes: list[dict[int, list[bool]]] = [{}, {7: [False] * len(labels[0])}]
+    for number, part in enumerate(labels):
+        holes += [
+            {FILES[number]: list(mask)} for mask in itertools.product([0, 1], repeat=len(part))
+        ]
+    for lacks in holes:
+        masks = {file: np.array(mask, bool) for file, mask in lacks.items()}
+        pieces = order.pieces(masks)
+        assert pieces[-1] == extra[0]
+        found = [(each.file, k) for each in pieces[:-1] for k in range(each.start, each.stop)]
+        assert found == shown(labels, lacks, keep_last)
+        for one, other in itertools.pairwise(pieces[:-1]):  # as few as can be
+            assert (one.file, one.stop) != (other.file, other.start)
+
+
+@pytest.mark.parametrize("falls", [False, True])
+def test_runs_are_neighbours_in_the_labels_and_in_the_file(falls: bool) -> None:
+    coordinate = VirtualArray.from_numpy(np.arange(6), ["x"])
+    for n in range(6):
+        for chosen in itertools.combinations(range(6), n):
+            places = np.array(chosen[::-1] if falls else chosen, np.int64)
+            laid = Places(coordinate, {0: places}, np.arange(6))
+            got = np.full(6, -1)
+            runs = laid.runs(0)
+            for own, first in runs:
+                values = np.arange(n)[own]
+                got[first : first + len(values)] = values
+            expected = np.full(6, -1)
+            expected[places] = np.arange(n)
+            assert got.tolist() == expected.tolist()
+            n_runs = sum(k - 1 not in chosen for k in chosen)
+            assert len(runs) == n_runs
+    assert laid.extent == 6
+
+
+@pytest.mark.parametrize(
+    ("label", "attrs", "text"),
+    [
+        (np.float64(1.5), {"units": "K"}, "1.5"),
+        (np.int32(31), {"units": "days since 2000-01-01"}, "2000-02-01"),
+        (np.float64(0.5), {"units": "days since 2000-01-01"}, "2000-01-01T12:00:00"),
+        (np.int64(-1), {"units": "hours since 1970-01-01"}, "1969-12-31T23:00:00"),
+        (np.int32(3), {"units": "days since 2000-01-01", "calendar": "noleap"}, None),
+        (np.float64("nan"), {"units": "days since 2000-01-01"}, None),
+        (np.int64(10**9), {"units": "days since 2000-01-01"}, "1000000000"),
+        (np.str_("a"), {"units": "days since 2000-01-01"}, "a days since 2000-01-01"),
+        (np.str_("a"), {}, "a"),
+    ],
+)
+def test_labels_in_words(label: Any, attrs: dict[str, str], text: str | None) -> None:
+    assert label_text(label, attrs) == (f"{label} {attrs['units']}" if text is None else text)
+
+
+def test_spans_of_labels_in_words() -> None:
+    attrs = {"units": "days since 2000-01-01"}
+    coordinate = VirtualArray.from_numpy(np.arange(6), ["time"], attrs)
+    places = Places(coordinate, {}, np.arange(6))
+    assert places.text(0, 1) == "time 2000-01-01"
+    assert places.text(0, 2) == "time 2000-01-01 to 2000-01-02"
+    assert places.text(3, 6) == "time 2000-01-04 to 2000-01-06"
+
+
+INDICES = [
+    [0, 1, 2, 3],
+    [3, 1],
+    [-1, -1],
+    [-1, 0, -1, 3, 2, -1],
+    [0, 0, -1, 0],
+    [],
+    [2, -1],
+    [-1, 2],
+]
+
+
+@pytest.mark.parametrize("indices", INDICES, ids=str)
+@pytest.mark.parametrize("dim", ["x", "y"])
+def test_places_that_a_file_lacks_are_missing(indices: list[int], dim: str) -> None:
+    values = np.arange(16, dtype="i4").reshape(4, 4)
+    array = chunked_array(values, (2, 3), ("x", "y"), attrs={"k": 1}, fill_value=-9)
+    found = reindex(array, dim, np.array(indices, np.int64), -7)
+    expected = np.take(values, np.maximum(indices, 0).astype(int), "xy".index(dim))
+    moved = np.moveaxis(expected, "xy".index(dim), 0)
+    moved[np.array(indices, int) < 0] = -7
+    assert read_slowly(found).tolist() == expected.tolist()
+    assert (found.dims, found.attrs["k"]) == (("x", "y"), 1)
+
+
+def series(labels: Any, first: int = 0) -> VirtualGroup:
+    places = np.asarray(labels)
+    values = first + np.arange(len(places), dtype="i2")
+    arrays = {"x": places, "v": values}
+    return VirtualGroup(
+        {name: chunked_array(a, (max(1, len(a)),), ("x",)) for name, a in arrays.items()}
+    )
+
+
+def reports(*labels: Any, **options: Any) -> list[str]:
+    groups = [series(part, 10 * number) for number, part in enumerate(labels)]
+    done = combine(groups, "x", read=read_slowly, options=CombineOptions(**options))
+    if done.group is None:
+        return [problem.cause for problem in done.problems]
+    return [drift.cause for drift in done.report]
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        (([0, 1], [2, 3]), []),
+        (([0, 1], [1, 2]), ["overlap"]),
+        (([3, 2], [1, 0]), []),
+        (([3, 2], [2, 1]), ["overlap"]),
+        (([2, 3], [0, 1]), ["order"]),
+        (([0, 1], [3, 2]), ["order"]),
+        (([1, 0], [2, 3]), ["order"]),
+        (([0, 2], [1, 3]), ["order"]),
+        (([0], [0]), ["overlap"]),
+        (([1], [0]), []),
+        (([0, 0], [1, 2]), ["overlap"]),
+        (([0, 1], [2, 3], [1.5, 9]), ["order"]),
+        (([0, 1], [2.6, 3.6]), ["gap"]),
+        (([0, 1], [2.5, 3.5]), []),
+        (([1, 0], [-1.6, -2.6]), ["gap"]),
+        ((["a", "b"], ["x", "y"]), []),
+        ((["a", "c"], ["b", "d"]), ["order"]),
+    ],
+    ids=str,
+)
+def test_what_is_said_of_the_order_of_labels(labels: Any, expected: list[str]) -> None:
+    kind = "S1" if isinstance(labels[0][0], str) else "f8"
+    assert reports(*(np.array(part, kind) for part in labels)) == expected
+
+
+def test_labels_that_repeat_may_be_kept() -> None:
+    groups = [series([0, 1]), series([1, 2], 10)]
+    for rule, expected in (("keep", [0, 1, 10, 11]), ("first", [0, 1, 11]), ("last", [0, 10, 11])):
+        done = combine(groups, "x", read=read_slowly, options=CombineOptions(overlap=rule))
+        assert done.group is not None
+        assert read_slowly(done.group.arrays["v"]).tolist() == expected
+
+
+def test_labels_that_interleave_too_often_are_not_cut_into_pieces() -> None:
+    """Four pieces a file, and a thousand, are as many as may be."""
+    for n, fits in ((504, True), (505, False)):
+        even, odd = 2 * np.arange(n), np.append(2 * np.arange(n) + 1, 0)
+        labels = [np.sort(even), odd]
+        groups = [series(part) for part in labels]
+        done = combine(groups, "x", read=read_slowly, options=CombineOptions(overlap="first"))
+        assert (done.group is not None) == fits
+
+
+def test_inputs_without_labels_add_nothing_to_a_cube() -> None:
+    def field(t: list[int]) -> VirtualGroup:
+        values = np.array(t, "i4")[:, np.newaxis] * 10 + np.arange(2, dtype="i4")
+        chunks = (max(1, len(t)), 2)
+        return VirtualGroup(
+            {
+                "t": chunked_array(np.array(t, "i4"), chunks[:1], ("t",)),
+                "x": chunked_array(np.arange(2, dtype="i4"), chunks[1:], ("x",)),
+                "v": chunked_array(values, chunks, ("t", "x")),
+            }
+        )
+
+    done = combine_hypercube([field([]), field([1]), field([0])], ["t", "x"], read=read_slowly)
+    assert done.group is not None
+    assert read_slowly(done.group.arrays["v"]).tolist() == [[0, 1], [10, 11]]
