@@ -52,6 +52,26 @@ def test_any_selection_of_chunks_in_files(
     assert np.array_equal(got, select(expected, selection))
 
 
+@given(st.data())
+def test_any_points(data: st.DataObject) -> None:
+    array, expected = data.draw(
+        arrays_with_values(min_rank=1).filter(lambda case: case[0].size > 0)
+    )
+    n_points = data.draw(st.integers(0, 7))
+    coords = tuple(
+        np.array(data.draw(st.lists(st.integers(0, n - 1), min_size=n_points, max_size=n_points)))
+        for n in array.shape
+    )
+    got = Reader(SourcePool()).read_points(array, coords)
+    assert np.array_equal(got, expected[tuple(along.astype(int) for along in coords)])
+    for axis, n in enumerate(array.shape):
+        for outside in (-1, n):
+            wrong = [np.zeros(1, int)] * array.ndim
+            wrong[axis] = np.array([outside])
+            with pytest.raises(InvalidRequestError, match="out of bounds"):
+                Reader(SourcePool()).read_points(array, wrong)
+
+
 def _in_a_file(array: VirtualArray, path: Path) -> VirtualArray:
     """The same array, its inline chunks as ranges of a file."""
     manifests, payload = [], b""

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gridref.errors import InvalidRequestError
-from gridref.model.grid import ChunkGrid, GridAxis
+from gridref.errors import InvalidRequestError, NotRepresentableError
+from gridref.model.grid import MAX_RANK, ChunkGrid, GridAxis, chunk_counts, chunk_runs
 from gridref.model.joining import joined_axis
 
 
@@ -35,6 +35,16 @@ def test_every_chunk_is_where_a_loop_finds_it(case: tuple[GridAxis, list[int]]) 
     owners = [k for k, length in enumerate(lengths) for _ in range(length)]
     assert axis.locate(np.arange(axis.extent)).tolist() == owners
     assert axis.edges().tolist() == lengths
+    for first in range(len(lengths)):
+        for last in range(first, len(lengths)):
+            assert axis.starts_between(first, last).tolist() == starts[first : last + 1]
+    for chunk in (-1, len(lengths)):
+        for of_chunk in (axis.starts, axis.chunk_lengths, axis.data_lengths):
+            with pytest.raises(InvalidRequestError, match="chunk"):
+                of_chunk(chunk)
+    for element in (-1, axis.extent):
+        with pytest.raises(InvalidRequestError, match="element"):
+            axis.locate(element)
 
 
 @given(axes())
@@ -147,3 +157,104 @@ def test_zarr_python_cuts_the_same() -> None:
 def test_an_axis_of_nothing_has_a_length_of_chunks(lengths, counts, length):
     axis = GridAxis.from_runs(lengths, counts, 0)
     assert (axis.extent, axis.n_chunks, axis.uniform_length) == (0, 0, length)
+
+
+UNEVEN = GridAxis.from_edges([3, 3, 5, 5, 2])
+
+
+def test_axes_differ_in_extent_lengths_and_counts() -> None:
+    alike = GridAxis.from_runs([3, 5, 2], [2, 2, 1])
+    assert alike == UNEVEN
+    assert hash(alike) == hash(UNEVEN)
+    others = [
+        GridAxis.from_edges([3, 3, 5, 5, 2], 17),
+        GridAxis.from_edges([3, 3, 5, 5, 1]),
+        GridAxis.from_edges([3, 5, 5, 3, 2]),
+        GridAxis.from_runs([3, 5, 2], [1, 2, 1]),
+    ]
+    for other in others:
+        assert other != UNEVEN
+        assert hash(other) != hash(UNEVEN)
+    assert UNEVEN != [3, 3, 5, 5, 2]
+    assert UNEVEN != 18
+    assert len({*others, alike, UNEVEN}) == 5
+
+
+def test_how_axes_are_written() -> None:
+    assert UNEVEN.to_json() == [[3, 2], [5, 2], 2]
+    assert GridAxis.uniform(7, 3).to_json() == 3
+    assert repr(GridAxis.uniform(7, 3)) == "GridAxis(extent=7, edges=3)"
+    grid = ChunkGrid((UNEVEN, GridAxis.uniform(7, 3), GridAxis.uniform(0, 4)))
+    assert grid.to_json()["configuration"] == {
+        "kind": "inline",
+        "chunk_shapes": [[[3, 2], [5, 2], 2], [[3, 3]], 4],
+    }
+    with pytest.raises(NotRepresentableError, match="lengths differ"):
+        _ = UNEVEN.uniform_length
+
+
+def test_where_the_last_chunk_ends() -> None:
+    exact = {n: GridAxis.uniform(n, 3).is_exact for n in range(7)}
+    assert exact == {n: n % 3 == 0 for n in range(7)}
+    assert UNEVEN.is_exact
+    assert not GridAxis.from_edges([3, 3, 5], 10).is_exact
+
+
+def test_grids_have_a_place_for_each_chunk() -> None:
+    grid = ChunkGrid((UNEVEN, GridAxis.uniform(7, 3)))
+    assert (grid.shape, grid.ndim, grid.grid_shape, grid.n_chunks) == ((18, 7), 2, (5, 3), 15)
+    assert grid.start((3, 2)) == (11, 6)
+    assert (grid.chunk_shape((3, 2)), grid.data_shape((3, 2))) == ((5, 3), (5, 1))
+    assert not grid.is_regular
+    assert ChunkGrid.from_edges([[3, 3], [2]]) == ChunkGrid.regular((6, 2), (3, 2))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: GridAxis.uniform(-1, 3),
+        lambda: GridAxis.uniform(3, 0),
+        lambda: GridAxis.from_edges([3], -1),
+        lambda: GridAxis.from_edges([3, -1]),
+        lambda: GridAxis.from_runs([3], [-1]),
+        lambda: GridAxis.from_runs([3], [1, 1]),
+        lambda: GridAxis.from_edges([], 1),
+        lambda: ChunkGrid.regular((3,), (3, 3)),
+        lambda: ChunkGrid((GridAxis.uniform(1, 1),) * (MAX_RANK + 1)),
+        lambda: ChunkGrid.from_json(
+            {"name": "rectilinear", "configuration": {"kind": "url", "chunk_shapes": [3]}}, (3,)
+        ),
+        lambda: ChunkGrid.from_json(
+            {"name": "rectilinear", "configuration": {"kind": "inline", "chunk_shapes": [3]}},
+            (3, 3),
+        ),
+    ],
+    ids=range(11),
+)
+def test_grids_that_cannot_be(make) -> None:
+    with pytest.raises(InvalidRequestError):
+        make()
+
+
+def test_the_least_of_everything_can_be() -> None:
+    assert GridAxis.uniform(0, 1).n_chunks == 0
+    assert GridAxis.from_edges([1]).n_chunks == 1
+    assert GridAxis.from_edges([]).extent == 0
+    assert GridAxis.from_runs([4, 2, 4], [1, 0, 1]) == GridAxis.uniform(8, 4)
+    assert ChunkGrid((GridAxis.uniform(1, 1),) * MAX_RANK).n_chunks == 1
+
+
+@pytest.mark.parametrize(
+    ("shape", "chunk_shape"),
+    [((), ()), ((7,), (3,)), ((4, 5), (3, 2)), ((2, 3, 4), (1, 3, 3)), ((0, 2), (2, 2))],
+)
+def test_runs_of_chunks_are_those_of_a_loop(shape, chunk_shape) -> None:
+    counts = chunk_counts(shape, chunk_shape)
+    flat = np.arange(int(np.prod(shape))).reshape(shape)
+    start, count = chunk_runs(shape, chunk_shape)
+    expected = [
+        flat[tuple(slice(k * n, (k + 1) * n) for k, n in zip(coords, chunk_shape, strict=True))]
+        for coords in np.ndindex(*counts)
+    ]
+    assert start.tolist() == [int(part.flat[0]) for part in expected]
+    assert count.tolist() == [part.size for part in expected]
