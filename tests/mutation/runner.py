@@ -91,8 +91,8 @@ class Runner:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        say = session.config.pluginmanager.getplugin("terminalreporter").write_line
         session.config.pluginmanager.unregister(name="terminalreporter")
+        say = partial(print, flush=True)
         reached = reached_lines(session.items, self.jobs)
         broken = [item.nodeid for item in session.items if item.nodeid not in reached]
         for name in broken:

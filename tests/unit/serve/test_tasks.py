@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gridref.cache import LRU
 from gridref.model.array import VirtualArray
 from gridref.model.encoding import Encoding, bytes_codec
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
@@ -18,6 +19,7 @@ from gridref.serve.tasks import Task, tasks_of
 
 I4 = np.dtype("<i4")
 SOURCES = (Source("/a"), Source("/b"))
+NONE_KEPT = LRU[Any](0)
 
 
 def array_of(rows: list[tuple[int, int, int, int]], **options: Any) -> VirtualArray:
@@ -38,7 +40,7 @@ def cut(array: VirtualArray, n_tasks: int = 1) -> tuple[list[Task], np.ndarray]:
         task
         for cross in plan_read(array).crosses
         for batch in cross.batches(10**6)
-        for task in tasks_of(look_up(cross, batch), out, n_tasks)
+        for task in tasks_of(look_up(cross, batch), out, n_tasks, NONE_KEPT)
     ]
     return found, out
 
@@ -137,7 +139,7 @@ def chunk_of(selection: Any, values: np.ndarray | None = None) -> tuple[module.C
     (cross,) = plan.crosses
     (batch,) = cross.batches(10)
     out = np.zeros(plan.shape, I4)
-    task = next(iter(tasks_of(look_up(cross, batch), out, 1)))
+    task = next(iter(tasks_of(look_up(cross, batch), out, 1, NONE_KEPT)))
     return next(task.chunks()), out
 
 
