@@ -66,9 +66,13 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
 
+class Server(ThreadingHTTPServer):
+    request_queue_size = 128  # others come again a second later
+
+
 def main() -> None:
     Handler.folder, Handler.seconds = Path(sys.argv[1]), float(sys.argv[2])
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = Server(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     print(server.server_address[1], flush=True)
     server.serve_forever(0.05)

@@ -160,6 +160,9 @@ class Site:
 
 
 class _Server(ThreadingHTTPServer):
+    request_queue_size = 128
+    """With five, the default, connections that come together are tried again a second later."""
+
     @override
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing: clients may go whenever they like."""

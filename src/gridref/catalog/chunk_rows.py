@@ -178,9 +178,10 @@ def _grouped(runs: Iterable[_Run]) -> Iterator[list[_Run]]:
 
 def _batch(runs: list[_Run], sources: SourceIndex) -> ChunkBatch:
     counts = np.fromiter(map(len, runs), np.int64, len(runs))
+    parts = [run.manifest.take(slice(run.start, run.stop)) for run in runs]
 
     def column(name: str) -> Any:
-        return np.concatenate([getattr(run.manifest, name)[run.start : run.stop] for run in runs])
+        return np.concatenate([getattr(part, name) for part in parts])
 
     state = column("state")
     is_range, is_inline = state == ChunkState.RANGE, state == ChunkState.INLINE
@@ -191,10 +192,8 @@ def _batch(runs: list[_Run], sources: SourceIndex) -> ChunkBatch:
     if int(length.min()) < 0 or int(np.where(is_range, offset, 0).min()) < 0:
         raise InvalidRequestError("a chunk has a negative offset or length")
     mask = [
-        np.zeros(len(run), np.uint32)
-        if run.manifest.filter_mask is None
-        else run.manifest.filter_mask[run.start : run.stop]
-        for run in runs
+        np.zeros(part.n_rows, np.uint32) if part.filter_mask is None else part.filter_mask
+        for part in parts
     ]
     return ChunkBatch(
         np.repeat(np.fromiter((run.array for run in runs), np.int64, len(runs)), counts),

@@ -24,12 +24,13 @@ from gridref.combine.options import CombineOptions, Read
 from gridref.combine.packing import Packing, unpack_all
 from gridref.combine.places import Places, find_places
 from gridref.combine.report import Combination
-from gridref.combine.stacking import referred_names, repeated_along
+from gridref.combine.stacking import repeated_along
 from gridref.combine.values import Values, same_values
 from gridref.errors import InvalidRequestError
 from gridref.model.array import MISSING_BLOCK, VirtualArray, VirtualGroup
 from gridref.model.indexing import isel, pruned
 from gridref.model.placing import lay_out
+from gridref.model.referring import referred_names
 
 __all__ = ["combine_hypercube"]
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gridref.combine.options import CombineOptions
-from gridref.combine.stacking import referred_names
 from gridref.combine.values import Values
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.indexing import isel_group
+from gridref.model.referring import referred_names
 from gridref.model.reshaping import broadcast_axis, expand_dims, squeeze
 
 __all__ = ["Instances", "find_instances"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from gridref.combine.columns import Column, Notes
@@ -10,24 +10,15 @@ from gridref.combine.packing import Packing, unpack_all
 from gridref.combine.values import Values, content_key, same_values
 from gridref.model.array import VirtualArray
 from gridref.model.ome_zarr import axis_type
+from gridref.model.referring import referred_names
 from gridref.model.reshaping import broadcast_axis, expand_dims
 
 __all__ = [
-    "referred_names",
     "repeated_along",
     "stack_columns",
     "stacked_attributes",
     "static_array",
 ]
-
-_REFERRING = (
-    "coordinates",
-    "bounds",
-    "climatology",
-    "grid_mapping",
-    "cell_measures",
-    "ancillary_variables",
-)
 
 
 def stack_columns(columns: Mapping[str, Column], dim: str, notes: Notes) -> dict[str, Column]:
@@ -113,17 +104,6 @@ def _with_leading_axis(transformation: Mapping[str, Any]) -> dict[str, Any]:
         name: [neutral[name], *value] if name in neutral else value
         for name, value in transformation.items()
     }
-
-
-def referred_names(arrays: Iterable[VirtualArray]) -> set[str]:
-    """Names of the variables that others call coordinates, bounds or grid mappings."""
-    names: set[str] = set()
-    for array in arrays:
-        for attribute in _REFERRING[:4]:
-            text = array.attrs.get(attribute)
-            if isinstance(text, str):
-                names.update(word.rstrip(":") for word in text.split())
-    return names
 
 
 def repeated_along(column: Column, dim: str, lengths: Mapping[int, int], axis: int = 0) -> Column:

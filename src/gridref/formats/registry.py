@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from gridref.errors import SourceFormatError
+from gridref.formats.coordinates_ahead import keep_coordinates
 from gridref.formats.location import Location, describe, open_location
 from gridref.formats.options import OnUnsupported, ScanOptions
 from gridref.formats.organisation import MetadataPieces, Organisation
@@ -40,6 +41,7 @@ __all__ = [
     "expand_files",
     "organisation",
     "scan",
+    "scan_with",
     "scanner_of",
     "scanners",
 ]
@@ -168,15 +170,22 @@ def scan(
     options = ScanOptions(
         on_unsupported=on_unsupported, storage_options=storage_options, **settings
     )
+    return scan_with(url, options)
+
+
+def scan_with(url: str | os.PathLike[str], options: ScanOptions) -> VirtualGroup:
+    """Describe a file by options that are checked once for very many files; as `scan` does."""
     if options.parser is not None:
         from gridref.formats.kerchunk.parsers import scan_with_parser
 
         return scan_with_parser(absolute_url(url), options)
     with (
         counted_traffic() as traffic,
-        open_location(url, storage_options, _folder_names(url)) as location,
+        open_location(url, options.storage_options, _folder_names(url)) as location,
     ):
         group = scanner_of(location).scan(location, options)
+        if location.file is not None:
+            keep_coordinates(group, location.file)
     report = replace(group.report, n_requests=traffic.n_requests, n_bytes=traffic.n_bytes)
     return group.replace(report=report)
 

@@ -12,6 +12,7 @@ from gridref.io.address import (
     real_path,
 )
 from gridref.io.allowed import Allow, policy_for
+from gridref.io.at_hand import bytes_at_hand, current_at_hand
 from gridref.io.checksums import Coverage, checksum_of, coverage_of
 from gridref.io.chunk_checks import crc32c_of
 from gridref.io.coalesce import MergedReads, Merging, plan_reads
@@ -44,12 +45,14 @@ __all__ = [
     "Traffic",
     "absolute_url",
     "beside",
+    "bytes_at_hand",
     "catalog_options",
     "checksum_of",
     "collector_paused",
     "counted_traffic",
     "coverage_of",
     "crc32c_of",
+    "current_at_hand",
     "current_traffic",
     "describe_source",
     "expand_urls",

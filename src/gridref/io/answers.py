@@ -47,14 +47,17 @@ def ask_described(
     ask = _ASKERS[type(filesystem).__name__]
     limit = seconds_for(sum(stops) - sum(starts))
 
+    async def ask_one(start: int, stop: int) -> Answer | BaseException:
+        try:
+            async with asyncio.timeout(limit):
+                return await ask(filesystem, path, url, start, stop)
+        except Exception as error:  # noqa: BLE001 - handed on as the result of the range
+            return error
+
     async def ask_all() -> list[Answer | BaseException]:
-        return await asyncio.gather(
-            *(
-                asyncio.wait_for(ask(filesystem, path, url, a, b), limit)
-                for a, b in zip(starts, stops, strict=True)
-            ),
-            return_exceptions=True,
-        )
+        if len(starts) == 1:  # the usual case, without a task of its own
+            return [await ask_one(starts[0], stops[0])]
+        return await asyncio.gather(*map(ask_one, starts, stops))
 
     answers: list[Answer | BaseException] = sync(filesystem.loop, ask_all)
     return answers

@@ -90,6 +90,9 @@ def plan_reads(offsets: ArrayLike, lengths: ArrayLike, merging: Merging) -> Merg
     if offset.size and (int(offset.min()) < 0 or int(length.min()) < 0):
         bad = int(np.flatnonzero((offset < 0) | (length < 0))[0])
         raise InvalidRequestError(f"byte range of {length[bad]} bytes at {offset[bad]}")
+    if offset.size == 1 and length[0]:
+        only = np.zeros(1, np.int64)
+        return MergedReads(offset, offset + length, only, only)
     filled = np.flatnonzero(length)
     # Of ranges that start together the longest comes first, and holds the others.
     order = filled[np.lexsort((-length[filled], offset[filled]))]

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from gridref.errors import InvalidRequestError, Place, ShortReadError, SourceChangedError
 from gridref.forks import new_lock
 from gridref.io.address import is_local
+from gridref.io.at_hand import current_at_hand
 from gridref.io.checksums import ReadRanges
 from gridref.io.chunk_checks import read_checked
 from gridref.io.coalesce import LOCAL_MERGING, REMOTE_MERGING, MergedReads, Merging, plan_reads
@@ -77,6 +78,7 @@ class SourcePool:
         self._local_traffic = current_traffic()
         self._local = LocalFiles(max_open_files)
         self._remote = RemoteFiles(storage_options, retry)
+        self._at_hand = current_at_hand()
         self._checked: set[Source] = set()
         self._agreed: dict[Source, Source] = {}
         self._agreeing: dict[Source, Any] = {}
@@ -158,6 +160,10 @@ class SourcePool:
             if whole is not None:
                 return [whole]
         local = is_local(source.url)
+        if self._at_hand is not None and not local:
+            kept = self._at_hand.parts(source, offset.tolist(), length.tolist())
+            if kept is not None:
+                return [*kept]
         plan = plan_reads(offset, length, self._local_merging if local else self._remote_merging)
         if len(plan) == 0:
             return [b""] * offset.size

@@ -2,7 +2,8 @@
 
 Most columns of very many alike files have equal rows. Such a column is a read-only view that
 repeats its row (its first stride is 0); whatever reads an array reads it, and a copy of it is a
-plain array again. Other columns are the same for all variables of these files: one object.
+plain array again. Other columns are the same for all variables of these files: one object. Numbers
+of bytes mostly fit in 32 bits, and are kept so; whoever asks for them gets 64 bits.
 """
 
 from __future__ import annotations
@@ -15,14 +16,35 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["condensed", "joined_columns", "taken"]
+__all__ = ["WideColumn", "condensed", "joined_columns", "narrowed", "taken", "wide"]
 
 _FEWEST_ROWS = 64
 _in_use = WeakValueDictionary[tuple[bytes, str, tuple[int, ...]], NDArray[Any]]()
 """Columns by what is in them, as long as somebody holds them."""
 
 
-def joined_columns(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+class WideColumn:
+    """An attribute of a class: int64 numbers, whatever number of bits its objects keep them in.
+
+    What they keep is in their ``vars``. To read the attribute of kept 32 bits makes a new array.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else wide(vars(instance)[self._name])
+
+    def __set__(self, instance: object, column: NDArray[Any]) -> None:
+        vars(instance)[self._name] = column
+
+
+def wide(column: NDArray[Any]) -> NDArray[np.int64]:
+    """The numbers of a column in 64 bits."""
+    return column.astype(np.int64, copy=False)
+
+
+def joined_columns(parts: Sequence[NDArray[Any]], *, narrow: bool = False) -> NDArray[Any]:
     """The rows of all parts, one after the other; condensed."""
     if len(parts) == 1:
         return parts[0]
@@ -30,22 +52,32 @@ def joined_columns(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
         rows = np.stack([part[0] for part in parts])
         if (rows == rows[0]).all():
             return _repeated(rows[0], sum(map(len, parts)))
-    return condensed(np.concatenate(parts))
+    return condensed(np.concatenate(parts), narrow=narrow)
 
 
-def condensed(column: NDArray[Any]) -> NDArray[Any]:
+def condensed(column: NDArray[Any], *, narrow: bool = False) -> NDArray[Any]:
     """The column in little memory; it is read-only from then on where that is another object.
 
     Parameters
     ----------
     column
         Of which nobody else changes the rows.
+    narrow
+        Whether whoever reads it expects 32 bits as well, where its numbers fit.
     """
     if len(column) < _FEWEST_ROWS or _is_one_row(column):
         return column
     if not (column[-1] != column[0]).any() and (column == column[0]).all():
         return _repeated(column[0], len(column))
-    return _the_one(np.ascontiguousarray(column))
+    return _the_one(np.ascontiguousarray(narrowed(column) if narrow else column))
+
+
+def narrowed(column: NDArray[Any]) -> NDArray[Any]:
+    """The numbers in 32 bits, if there are many and they fit."""
+    if len(column) < _FEWEST_ROWS or column.dtype != np.int64:
+        return column
+    fits = column.min() >= 0 and column.max() <= np.iinfo(np.uint32).max
+    return column.astype(np.uint32) if fits else column
 
 
 def _the_one(column: NDArray[Any]) -> NDArray[Any]:

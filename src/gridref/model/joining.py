@@ -297,7 +297,7 @@ def pooled(arrays: Sequence[VirtualArray]) -> Pool:
 
 def _joined_tables(tables: Sequence[BlockTable]) -> BlockTable:
     """The rows of all tables; tables of one row that many arrays share are read once."""
-    distinct = distinct_objects(tables)
+    distinct, number = identity_numbers(tables)
     shared = 4 * len(distinct) <= len(tables) and all(
         len(table.encoding) == 1 for table in distinct
     )
@@ -310,7 +310,7 @@ def _joined_tables(tables: Sequence[BlockTable]) -> BlockTable:
     )
     if not shared:
         return joined
-    rows = np.array(identity_numbers(tables)[1], np.int64)
+    rows = np.array(number, np.int64)
     return BlockTable(*(condensed(column[rows]) for column in vars(joined).values()))
 
 
@@ -361,10 +361,12 @@ def _interned_manifests(
     held = [array.manifests for array in arrays]
     n_held = list(map(len, held))
     listed = list(itertools.chain.from_iterable(held))
-    sizes = [len(array.blocks.encoding) for array in arrays]
-    if len(set(map(id, listed))) == len(arrays) == n_held.count(1):
-        return tuple(listed), np.repeat(np.arange(len(listed), dtype=np.int32), sizes)
     distinct, known = identity_numbers(listed)
+    if len(joined) == len(distinct) == len(arrays) == n_held.count(1):
+        return tuple(listed), np.arange(len(listed), dtype=np.int32)
+    sizes = [len(array.blocks.encoding) for array in arrays]
+    if len(distinct) == len(arrays) == n_held.count(1):
+        return tuple(listed), np.repeat(np.arange(len(listed), dtype=np.int32), sizes)
     column = _renumbered(joined.manifest, sizes, n_held, known)
     return tuple(distinct), np.maximum(column, 0)
 
@@ -420,6 +422,10 @@ def _small_manifests(
     manifests: Sequence[Manifest],
 ) -> tuple[list[ChunkManifest], dict[int, Manifest]]:
     """Small manifests, and the others by their number."""
+    if set(map(type, manifests)) == {ChunkManifest}:
+        every = [each for each in manifests if isinstance(each, ChunkManifest)]
+        if max(len(each.state) for each in every) <= SMALL_MANIFEST_ROWS:
+            return every, {}
     small: list[ChunkManifest] = []
     kept: dict[int, Manifest] = {}
     for number, manifest in enumerate(manifests):

@@ -14,7 +14,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from gridref.errors import InvalidRequestError
 from gridref.model.chunk_checksums import KnownChecksums
-from gridref.model.columns import condensed, joined_columns, taken
+from gridref.model.columns import (
+    WideColumn,
+    condensed,
+    joined_columns,
+    narrowed,
+    taken,
+    wide,
+)
 from gridref.model.source_policy import SourcePolicy
 from gridref.secrets import without_secrets
 
@@ -125,9 +132,10 @@ class ChunkManifest:
     source
         int32, index of the source; meaningless unless the state is ``RANGE``.
     offset
-        int64, first byte of the chunk in its source (or in `inline`).
+        int64, first byte of the chunk in its source (or in `inline`). Manifests that were put
+        together keep 32 bits where these are enough, and each look at all rows makes them wide.
     length
-        int64, stored size of the chunk in bytes.
+        int64, stored size of the chunk in bytes; kept like `offset`.
     state
         uint8, a `ChunkState`.
     filter_mask
@@ -152,7 +160,8 @@ class ChunkManifest:
     inline: bytes = field(default=b"", repr=False)
 
     def __post_init__(self) -> None:
-        columns: list[NDArray[Any]] = [self.source, self.offset, self.length, self.state]
+        kept = vars(self)
+        columns = [kept[name] for name in ("source", "offset", "length", "state")]
         if self.filter_mask is not None:
             columns.append(self.filter_mask)
         sizes = {column.shape for column in columns}
@@ -229,11 +238,16 @@ class ChunkManifest:
         """
         if not manifests:
             return cls.missing(0)
-        n_rows = np.fromiter((manifest.n_rows for manifest in manifests), np.int64, len(manifests))
-        state = joined_columns([manifest.state for manifest in manifests])
-        sources, source = _joined_sources(manifests, n_rows, state)
-        offset = np.concatenate([manifest.offset for manifest in manifests])
-        inline = [manifest.inline for manifest in manifests]
+        held = [vars(manifest) for manifest in manifests]
+
+        def parts(name: str) -> list[Any]:
+            return [each[name] for each in held]
+
+        states, inline = parts("state"), parts("inline")
+        n_rows = np.fromiter(map(len, states), np.int64, len(states))
+        state = joined_columns(states)
+        sources, source = _joined_sources(parts("sources"), parts("source"), n_rows, state)
+        offset = np.concatenate(parts("offset"))
         if any(inline):
             # After a manifest with 3 inline bytes, offsets of inline rows of the next grow by 3.
             n_inline = np.fromiter(map(len, inline), np.int64, len(inline))
@@ -242,10 +256,10 @@ class ChunkManifest:
         return cls(
             sources,
             source,
-            offset,
-            joined_columns([manifest.length for manifest in manifests]),
+            narrowed(offset),
+            joined_columns(parts("length"), narrow=True),
             state,
-            _joined_masks(manifests),
+            _joined_masks(parts("filter_mask"), n_rows),
             b"".join(inline),
         )
 
@@ -264,23 +278,31 @@ class ChunkManifest:
         """Sum of the stored sizes of all chunks, in bytes."""
         return int(self.length[self.state != ChunkState.MISSING].sum())
 
-    def take(self, rows: NDArray[np.int64]) -> ChunkManifest:
+    def take(self, rows: NDArray[np.int64] | slice) -> ChunkManifest:
         """The given rows, in the given order. `sources` and `inline` are shared."""
-        mask = self.filter_mask
+        kept, mask = vars(self), self.filter_mask
         return ChunkManifest(
             self.sources,
             self.source[rows],
-            self.offset[rows],
-            taken(self.length, rows),
+            wide(kept["offset"][rows]),
+            wide(taken(kept["length"], rows)),
             taken(self.state, rows),
             None if mask is None else mask[rows],
             self.inline,
         )
 
+    def with_sources(self, sources: tuple[Source, ...]) -> ChunkManifest:
+        """The same rows, of other sources."""
+        return ChunkManifest(**{**vars(self), "sources": sources})
+
     def inline_bytes(self, row: int) -> bytes:
         """The bytes of an inline row."""
-        start = int(self.offset[row])
-        return self.inline[start : start + int(self.length[row])]
+        start = int(vars(self)["offset"][row])
+        return self.inline[start : start + int(vars(self)["length"][row])]
+
+
+for _name in ("offset", "length"):
+    setattr(ChunkManifest, _name, WideColumn(_name))
 
 
 _MOST_SHARED_ROWS = 1024
@@ -310,33 +332,35 @@ def _one_inline_row(
 
 
 def _joined_sources(
-    manifests: Sequence[ChunkManifest], n_rows: NDArray[np.int64], state: NDArray[np.uint8]
+    held: Sequence[tuple[Source, ...]],
+    numbers: Sequence[NDArray[np.int32]],
+    n_rows: NDArray[np.int64],
+    state: NDArray[np.uint8],
 ) -> tuple[tuple[Source, ...], NDArray[np.int32]]:
     """The distinct sources of all manifests, and the source of every row.
 
     Sources [a], [b, c] and [a] listed together are [a, b, c, a]: row 1 of the second manifest, of
     its source 1, is of number 1 + 1 = 2 there, and numbers 0 and 3 both become source 0.
     """
-    held = [manifest.sources for manifest in manifests]
     listed = list(itertools.chain.from_iterable(held))
     n_sources = np.fromiter(map(len, held), np.int64, len(held))
-    own = np.concatenate([manifest.source for manifest in manifests])
-    in_list = own + np.repeat(np.cumsum(n_sources) - n_sources, n_rows)
+    in_list = np.concatenate(numbers) + np.repeat(np.cumsum(n_sources) - n_sources, n_rows)
     in_list[state != ChunkState.RANGE] = 0
-    distinct, numbers = identity_numbers(listed)
+    distinct, known = identity_numbers(listed)
     if len(distinct) == len(listed):
         return tuple(listed), condensed(in_list.astype(np.int32))
-    return tuple(distinct), condensed(np.array(numbers, np.int32)[in_list])
+    return tuple(distinct), condensed(np.array(known, np.int32)[in_list])
 
 
-def _joined_masks(manifests: Sequence[ChunkManifest]) -> NDArray[np.uint32] | None:
-    masks = [manifest.filter_mask for manifest in manifests]
+def _joined_masks(
+    masks: Sequence[NDArray[np.uint32] | None], n_rows: NDArray[np.int64]
+) -> NDArray[np.uint32] | None:
     if all(mask is None for mask in masks):
         return None
     return np.concatenate(
         [
-            np.zeros(manifest.n_rows, np.uint32) if mask is None else mask
-            for manifest, mask in zip(manifests, masks, strict=True)
+            np.zeros(n, np.uint32) if mask is None else mask
+            for mask, n in zip(masks, n_rows.tolist(), strict=True)
         ]
     )
 
@@ -348,6 +372,8 @@ def distinct_objects[T](items: Sequence[T]) -> list[T]:
 
 def identity_numbers[T](items: Sequence[T]) -> tuple[list[T], list[int]]:
     """The distinct objects, and for each item the number of its object among them."""
+    if len(set(map(id, items))) == len(items):
+        return list(items), list(range(len(items)))
     distinct = distinct_objects(items)
     numbers = dict(zip(map(id, distinct), range(len(distinct)), strict=True))
     return distinct, list(map(numbers.__getitem__, map(id, items)))

@@ -143,8 +143,11 @@ class ScanReport:
 
     def __post_init__(self) -> None:
         if not isinstance(self.findings, FindingRuns):  # those are of other reports
-            shown = tuple(f._replace(source=without_secrets(f.source)) for f in self.findings)
-            object.__setattr__(self, "findings", shown)
+            sources = {finding.source for finding in self.findings}
+            shown = {source: without_secrets(source) for source in sources}
+            changed = any(source != text for source, text in shown.items())
+            findings = (f._replace(source=shown[f.source]) if changed else f for f in self.findings)
+            object.__setattr__(self, "findings", tuple(findings))
 
     @classmethod
     def joined(cls, reports: Sequence[ScanReport]) -> ScanReport:

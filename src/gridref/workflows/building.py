@@ -14,7 +14,7 @@ from gridref.combine import Combination, CombineOptions, MosaicOptions
 from gridref.combine.options import Read
 from gridref.errors import InvalidRequestError
 from gridref.formats import ScanOptions, expand_files
-from gridref.io import Coverage
+from gridref.io import Coverage, bytes_at_hand
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import IDENTITIES, Identity
 from gridref.model.scan_report import Finding, ScanReport
@@ -226,12 +226,15 @@ class Job:
 
     def run(self, files: Files, progress: Progress | None) -> tuple[Job, Combination]:
         """Scan files and combine them; of a layout that was found, the job says which it is."""
+        with bytes_at_hand():
+            return self._run(files, progress)
+
+    def _run(self, files: Files, progress: Progress | None) -> tuple[Job, Combination]:
         storage_options = self.scanning.storage_options
         layout, files = with_inventory(self.layout, files, storage_options)
         if layout is not self.layout:
-            return replace(self, layout=replace(layout, inventory=None, asset=None)).run(
-                files, progress
-            )
+            listed = replace(self, layout=replace(layout, inventory=None, asset=None))
+            return listed._run(files, progress)  # noqa: SLF001
         tree = nested_urls(files, storage_options) if self.layout.combine == "nested" else []
         ordered = flat(tree) or self.layout.ordered(expand_files(files, storage_options))
         failures = Failures(self.options)

@@ -143,12 +143,13 @@ def _ranges_of(manifests: Iterable[ChunkManifest]) -> _Ranges:
     columns: dict[Source, list[tuple[Int64Array, Int64Array]]] = {}
     for manifest in manifests:
         held = np.flatnonzero((manifest.state == ChunkState.RANGE) & (manifest.length > 0))
-        order = held[np.argsort(manifest.source[held], kind="stable")]
-        for rows in np.split(order, np.flatnonzero(np.diff(manifest.source[order])) + 1):
-            if rows.size:
-                source = manifest.sources[int(manifest.source[rows[0]])]
-                pair = manifest.offset[rows], manifest.length[rows]
-                columns.setdefault(source, []).append(pair)
+        rows = manifest.take(held[np.argsort(manifest.source[held], kind="stable")])
+        offset, length = rows.offset, rows.length
+        cuts = np.flatnonzero(np.diff(rows.source)) + 1
+        for own in np.split(np.arange(rows.n_rows), cuts):
+            if own.size:
+                source = manifest.sources[int(rows.source[own[0]])]
+                columns.setdefault(source, []).append((offset[own], length[own]))
     return {source: _distinct(pairs) for source, pairs in columns.items()}
 
 

@@ -84,7 +84,7 @@ def with_renamed_sources(array: VirtualArray, new: str | Callable[[str], str]) -
 
     def read(manifest: Manifest) -> ChunkManifest:
         rows = manifest.take(np.arange(manifest.n_rows))
-        return replace(rows, sources=tuple(map(renamed, rows.sources)))
+        return rows.with_sources(tuple(map(renamed, rows.sources)))
 
     return array.replace(manifests=tuple(map(read, array.manifests)))
 
@@ -132,7 +132,7 @@ class _Telling:
                 sources = tuple(self._told.get(source, source) for source in manifest.sources)
                 self._tuples[id(manifest.sources)] = sources
             # The old one is kept so that its id stays its own.
-            self._manifests[id(manifest)] = (manifest, replace(manifest, sources=sources))
+            self._manifests[id(manifest)] = (manifest, manifest.with_sources(sources))
         return self._manifests[id(manifest)][1]
 
 

@@ -16,6 +16,7 @@ from gridref.combine import (
 )
 from gridref.errors import GridrefError
 from gridref.formats import ScanOptions
+from gridref.io import bytes_at_hand
 from gridref.workflows.opening import reader_for
 from gridref.workflows.scanning.failures import Failures
 from gridref.workflows.scanning.files import Progress
@@ -89,6 +90,18 @@ def _combine_here(
     addresses: tuple[str, ...],
     max_in_flight: int,
     *,
+    dim: str,
+    scanning: ScanOptions,
+    rules: CombineOptions,
+    run: RunOptions,
+) -> _Partition:
+    with bytes_at_hand():
+        return _combined_here(addresses, max_in_flight, dim, scanning, rules, run)
+
+
+def _combined_here(
+    addresses: tuple[str, ...],
+    max_in_flight: int,
     dim: str,
     scanning: ScanOptions,
     rules: CombineOptions,

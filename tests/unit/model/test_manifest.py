@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
@@ -53,3 +55,18 @@ def test_masks_of_some() -> None:
 def test_nothing_and_one() -> None:
     assert ChunkManifest.concatenate([]).n_rows == 0
     assert located(ChunkManifest.concatenate([ranges((A, B), [1], [3])])) == [(B.url, 3)]
+
+
+def test_joined_manifests_count_beyond_32_bits() -> None:
+    """Offsets kept in 32 bits are added to as 64 bits, and larger ones stay as they are."""
+    edge = 2**32 - 1
+    low, high = (
+        ChunkManifest.from_columns([Source(name)], offset=offset + np.arange(100), length=edge)
+        for name, offset in (("low", edge - 99), ("high", 2**40))
+    )
+    for parts in ([low, low], [low, high]):
+        joined = ChunkManifest.concatenate(parts)
+        expected = np.concatenate([part.offset for part in parts])
+        for rows in (joined, joined.take(np.arange(200)), pickle.loads(pickle.dumps(joined))):
+            assert rows.offset.dtype == rows.length.dtype == np.int64
+            np.testing.assert_array_equal(rows.offset + rows.length, expected + edge)

@@ -11,9 +11,9 @@ from gridref.combine import CombineOptions, combine
 from gridref.combine.labelled import label_values, with_label
 from gridref.combine.options import Read
 from gridref.combine.report import Drift, DriftReport
-from gridref.combine.stacking import referred_names
 from gridref.errors import InvalidRequestError, Place
 from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.referring import referred_names
 from gridref.model.reshaping import expand_dims
 from gridref.model.scan_report import Fate, Finding, ScanReport
 from gridref.workflows.layout.label_sources import Labels

@@ -6,13 +6,14 @@ import os
 import warnings
 from dataclasses import replace
 
+from gridref import errors
 from gridref.errors import FilesFailedError, GridrefError, Place, SkippedFilesWarning
 from gridref.model.scan_report import Fate, Finding
 from gridref.workflows.scanning.outcomes import RunOptions
 
 __all__ = ["Failures"]
 
-_OURS = os.path.dirname(os.path.dirname(__file__))
+_OURS = os.path.dirname(errors.__file__)
 """Where a warning must not point at."""
 
 

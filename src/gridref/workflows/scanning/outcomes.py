@@ -16,8 +16,7 @@ from itertools import batched
 from typing import Any, Literal
 
 from gridref.errors import GridrefError, InvalidRequestError
-from gridref.formats import ScanOptions
-from gridref.formats import scan as scan_file
+from gridref.formats import ScanOptions, scan_with
 from gridref.io import (
     MAX_REQUESTS,
     Layouts,
@@ -143,17 +142,13 @@ def outcomes(
 
 def scan_described(address: str | os.PathLike[str], options: ScanOptions) -> VirtualGroup:
     """Describe a file, and those that its aggregation variables name; raises as `scan` does."""
-    group = scan_file(address, **vars(options))
+    group = scan_with(address, options)
     return with_aggregations(group, os.fspath(address), options, _scan_fragments)
 
 
 def _scan_fragments(addresses: Sequence[str], options: ScanOptions) -> Iterator[Outcome]:
     """The files of fragments, of which none is taken for an aggregation itself."""
-    return _in_threads(addresses, options, MAX_REQUESTS, None, _scan_alone)
-
-
-def _scan_alone(address: str, options: ScanOptions) -> VirtualGroup:
-    return scan_file(address, **vars(options))
+    return _in_threads(addresses, options, MAX_REQUESTS, None, scan_with)
 
 
 def _in_threads(

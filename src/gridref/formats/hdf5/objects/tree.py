@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -58,7 +59,10 @@ class DatasetNode:
     @property
     def is_scale(self) -> bool:
         """Whether it is a dimension scale."""
-        said = np.asarray(self.attributes.records.get("CLASS", ""))  # a compound, in bad files
+        said: Any = self.attributes.records.get("CLASS", "")
+        if isinstance(said, str):
+            return said == "DIMENSION_SCALE"
+        said = np.asarray(said)  # a compound, in bad files
         is_text = said.size == 1 and said.dtype.kind in "OTU"
         return is_text and str(said.reshape(-1)[0]) == "DIMENSION_SCALE"
 

@@ -28,8 +28,10 @@ _BATCH_BYTES = 1 << 20
 _WHAT = "a node of the chunk B-tree"
 _HIDDEN = "keys of the chunk B-tree do not enclose the chunks below them"
 _LEAF_HEAD = b"TREE" + bytes([_CHUNK_NODE_TYPE, 0])
-_numbers_of_leaves = LRU[NDArray[np.int64]](1 << 22, lambda number: 300 + 5 * number.nbytes)
-"""Numbers of the chunks of only leaves, by what their keys say."""
+_numbers_of_leaves = LRU[tuple[NDArray[np.int64], bool]](
+    1 << 22, lambda known: 300 + 5 * known[0].nbytes
+)
+"""Numbers of the chunks of only leaves, and whether all are of the grid, by what their keys say."""
 
 
 def walk_btree_v1(request: IndexRequest) -> StoredChunks:
@@ -78,20 +80,22 @@ def _only_leaf(request: IndexRequest) -> StoredChunks | None:
     request.budget.spend(stop, "nodes of the chunk B-tree")
     entries = np.frombuffer(data, entry, count, head)
     end = data[stop - 8 * (len(request.shape) + 1) : stop]
-    number = _known_numbers(entries["origin"].tobytes() + end, request)
+    number, is_checked = _known_numbers(entries["origin"].tobytes() + end, request)
     mask = np.ascontiguousarray(entries["filter_mask"]) if request.is_filtered else None
-    is_checked = not len(number) or int(number.min()) >= 0
     return StoredChunks(
         number, entries["child"].astype(np.uint64), entries["length"], mask, is_checked
     )
 
 
-def _known_numbers(origins: bytes, request: IndexRequest) -> NDArray[np.int64]:
-    """Numbers of the chunks of an only leaf, out of the origins in its keys and the one behind."""
+def _known_numbers(origins: bytes, request: IndexRequest) -> tuple[NDArray[np.int64], bool]:
+    """Numbers of the chunks of an only leaf, out of the origins in its keys and the one behind.
+
+    And whether all of them are of the grid.
+    """
     layout = request.layout
     key = origins, request.shape, layout.chunk_shape, layout.element_bytes
 
-    def work_out() -> NDArray[np.int64]:
+    def work_out() -> tuple[NDArray[np.int64], bool]:
         rows = np.frombuffer(origins, "<u8").reshape(-1, len(request.shape) + 1)
         scale = np.array([*layout.chunk_shape, layout.element_bytes], np.uint64)
         last, end = rows[:-1][-1:], rows[-1:] - rows[-1:] % scale
@@ -100,7 +104,7 @@ def _known_numbers(origins: bytes, request: IndexRequest) -> NDArray[np.int64]:
         number = _numbers(request, rows[:-1])
         _check_order(number)
         number.flags.writeable = False
-        return number
+        return number, bool((number >= 0).all())
 
     return _numbers_of_leaves.get_or_load(key, work_out)
 
