@@ -32,6 +32,8 @@ settings.register_profile(
     database=None,
     phases=[Phase.explicit, Phase.generate],
 )
+# No machine loses its power in a test: what is written need not be on the disk before it goes on.
+os.fsync = lambda descriptor: None
 # What this user built is remembered in a folder of the tests, not in that of whoever runs them.
 _STATE = tempfile.TemporaryDirectory(prefix="gridref-tests-")
 os.environ["GRIDREF_STATE"] = _STATE.name
