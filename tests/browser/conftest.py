@@ -15,7 +15,7 @@ from tests.browser.visits import Visit, build_viewer, chromium
 from tests.uvicorn_server import running
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Any]:
     """Chromium. With its driver an event loop runs: no longer than these tests do."""
     build_viewer()
@@ -23,15 +23,22 @@ def browser() -> Iterator[Any]:
         yield started
 
 
-@pytest.fixture
-def visit(browser: Any) -> Iterator[Visit]:
-    """A tab on which nothing may go wrong."""
+@pytest.fixture(scope="package")
+def tab(browser: Any) -> Iterator[Visit]:
+    """A tab for one test after the other: a new one is a new process."""
     opened = Visit(browser)
     yield opened
-    violations = opened.violations()
     opened.close()
+
+
+@pytest.fixture
+def visit(tab: Visit) -> Iterator[Visit]:
+    """A tab on which nothing may go wrong."""
+    tab.begin()
+    yield tab
+    violations = tab.violations()
     assert not violations
-    assert not opened.problems
+    assert not tab.problems
 
 
 @pytest.fixture(scope="session")

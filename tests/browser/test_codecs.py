@@ -78,15 +78,30 @@ def test_every_buffer_comes_back() -> None:
     assert not wrong, [(cases[n][0], len(expected[n]), found[n][:60]) for n in wrong[:9]]
 
 
-@pytest.mark.parametrize("codec", ["blosc", "numcodecs.lz4", "zstd", "numcodecs.fletcher32"])
-def test_what_is_cut_off_is_no_value(codec: str) -> None:
-    data = (np.arange(9_000) // 7).astype("u2").tobytes()
-    encode = {
-        "blosc": Blosc("lz4"),
-        "numcodecs.lz4": LZ4(),
-        "zstd": Zstd(),
-        "numcodecs.fletcher32": Fletcher32(),
-    }[codec].encode
-    whole = bytes(encode(data))
-    found = decoded([(codec, {}, whole[:n]) for n in (len(whole) - 1, len(whole) // 2, 20)])
-    assert all(isinstance(each, str) or len(each) != len(data) for each in found), found
+DATA = (np.arange(9_000) // 7).astype("u2").tobytes()
+ENCODERS = {
+    "blosc": Blosc("lz4"),
+    "numcodecs.lz4": LZ4(),
+    "zstd": Zstd(),
+    "numcodecs.fletcher32": Fletcher32(),
+}
+
+
+@pytest.fixture(scope="module")
+def of_cut_off() -> dict[str, list[bytes | str]]:
+    """What is made of bytes that end too early, by codec: one process of Node for all."""
+    cases = [
+        (name, {}, whole[:n])
+        for name, encoder in ENCODERS.items()
+        for whole in [bytes(encoder.encode(DATA))]
+        for n in (len(whole) - 1, len(whole) // 2, 20)
+    ]
+    found = decoded(cases)
+    return {name: found[3 * i : 3 * i + 3] for i, name in enumerate(ENCODERS)}
+
+
+@pytest.mark.parametrize("codec", ENCODERS)
+def test_what_is_cut_off_is_no_value(codec: str, of_cut_off: dict[str, list[bytes | str]]) -> None:
+    found = of_cut_off[codec]
+    assert len(found) == 3
+    assert all(isinstance(each, str) or len(each) != len(DATA) for each in found), found

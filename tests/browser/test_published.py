@@ -141,6 +141,7 @@ def test_codecs_are_decoded_in_the_browser(in_many_codecs: str, visit: Visit, na
 
 def test_the_chunk_map_is_drawn_from_files(in_many_codecs: str, visit: Visit) -> None:
     visit.page.goto(f"{in_many_codecs}/array/sparse.html")
+    visit.page.locator("#chunk-map").scroll_into_view_if_needed()
     visit.wait("document.getElementById('chunk-map').dataset.ready == '54'")
     visit.page.evaluate("new Promise(requestAnimationFrame)")
     box = visit.page.locator("#chunk-map").bounding_box()

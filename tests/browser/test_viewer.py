@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -208,6 +209,8 @@ def test_a_closer_look(visit: Visit) -> None:
         page.mouse.move(0, 0)
         shown = cells(visit, (4, 4), None)
         np.testing.assert_array_equal(shown, expected)
+        page.get_by_label("Zoom into the picture").click()
+        np.testing.assert_array_equal(cells(visit, (2, 2), None), expected[1:3, 1:3])
         page.goto("about:blank")
 
 
@@ -356,6 +359,74 @@ def test_single_values_and_other_planes(visit: Visit) -> None:
         expected = rendered(values, values.min(), values.max())
         np.testing.assert_array_equal(cells(visit, (4, 2), None), expected)
         page.goto("about:blank")
+
+
+def test_labels_that_cannot_be_read_are_numbers(
+    visit: Visit, sample_data: Path, tmp_path: Path
+) -> None:
+    file = shutil.copy(sample_data / "daily_2023-01.nc", tmp_path / "gone.nc")
+    values = np.arange(31 * 4.0).reshape(31, 4)
+    group = VirtualGroup(
+        {
+            "time": gridref.scan(file).arrays["time"],
+            "x": VirtualArray.from_numpy(np.arange(4) * 0.5, ("x",)),
+            "a": VirtualArray.from_numpy(values, ("time", "x")),
+        }
+    )
+    Path(file).unlink()
+    with running(create_app({"m": group}, access_log=False)) as url:
+        page = opened(visit, f"{url}/m/array/a")
+        np.testing.assert_array_equal(cells(visit, values.shape, None), rendered(values, 0, 123))
+        page.locator("#viewer-canvas").focus()
+        for _ in range(2):
+            page.keyboard.press("ArrowRight")
+        assert page.evaluate(TOLD).startswith("1 at time 0, x 0.5")
+        (note,) = page.locator("#viewer .problem").all_text_contents()
+        assert "Labels of time" in note
+        assert "gone.nc" in note
+        page.goto("about:blank")
+    assert all("502" in problem for problem in visit.problems)
+    visit.problems.clear()
+
+
+def test_colours_are_those_of_finite_values(visit: Visit) -> None:
+    values = np.full((2, 3, 3), np.nan)
+    values[1] = [[1, 2, np.inf], [3, -np.inf, 4], [5, 6, np.nan]]
+    group = VirtualGroup({"a": VirtualArray.from_numpy(values, ("t", "y", "x"))})
+    with running(create_app({"m": group}, access_log=False)) as url:
+        page = opened(visit, f"{url}/m/array/a")
+        assert page.locator("#viewer-legend").text_content() == "No values here."
+        page.locator("input[name=t]").focus()
+        page.keyboard.press("ArrowRight")
+        visit.wait(f"{READY} == '2'")
+        np.testing.assert_array_equal(cells(visit, (3, 3), None), rendered(values[1], 1, 6))
+        page.goto("about:blank")
+
+
+def test_much_is_read_when_asked_for(visit: Visit, tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "large.h5", "w") as file:
+        file.create_dataset("line", (30_000_000,), "f8", chunks=(1_000_000,))
+        file.create_dataset("cube", (3_000, 100, 150), "f4", chunks=(1, 100, 150))
+        file.create_dataset("none", (0, 5), "f4")
+    group = gridref.scan(tmp_path / "large.h5")
+    first, *_ = group.arrays["cube"].dims
+    app = create_app({"m": group}, access_log=False, chunks={first: 1})
+    with running(app) as url:
+        page = opened(visit, f"{url}/m/array/line")
+        assert page.locator("#viewer button").text_content() == "Show values (reads up to 240 MB)"
+        assert not [each for each in visit.asked if "/line/c/" in each]
+        page = opened(visit, f"{url}/m/array/cube")
+        asked = len(visit.asked)
+        page.locator("#viewer-canvas").focus()
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("Enter")
+        page.locator("#viewer-series button").wait_for()
+        assert not [each for each in visit.asked[asked:] if "/cube/c/" in each]
+        page = opened(visit, f"{url}/m/array/none")
+        assert re.fullmatch(r"There are no values: \w+ has length 0\.", page.evaluate(TOLD))
+        page.goto("about:blank")
+    assert all("404" in problem for problem in visit.problems)  # of a missing chunk
+    visit.problems.clear()
 
 
 def test_a_source_that_is_gone_is_told_in_words(

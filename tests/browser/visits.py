@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,19 @@ _NOTES_VIOLATIONS = """
     window.violations = [];
     document.addEventListener("securitypolicyviolation", (event) =>
         window.violations.push(`${event.violatedDirective}: ${event.blockedURI}`));
+"""
+_WAITS = """
+    async (most) => {
+        for (const start = performance.now(); ; await new Promise((go) => setTimeout(go, 5))) {
+            const value = (%s);
+            if (value || performance.now() - start > most) return value;
+        }
+    }
+"""
+_SETTLED = """
+    [...document.querySelectorAll(".extent, #viewer, #chunk-map, #sizes, .preview")]
+        .filter((each) => each.getBoundingClientRect().top < innerHeight)
+        .every((each) => (each.matches(".extent, #sizes") ? each.textContent : each.dataset.ready))
 """
 
 
@@ -48,7 +60,7 @@ def build_viewer() -> None:
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
         npm_package("zarrita")
-        inputs = [WEB / "build.mjs", *WEB.glob("viewer/*.js")]
+        inputs = [WEB / "build.mjs", *WEB.glob("viewer/**/*.js")]
         if not BUILT.exists() or BUILT.stat().st_mtime < max(p.stat().st_mtime for p in inputs):
             subprocess.run(["npm", "run", "build"], cwd=WEB, check=True, capture_output=True)
     finally:
@@ -101,12 +113,24 @@ class Visit:
             self.problems.append(f"{message.type}: {message.text}")
 
     def wait(self, expression: str, seconds: float = 15) -> Any:
-        """Wait until a JavaScript expression is true; gives its value."""
-        give_up = time.monotonic() + seconds
-        while not (value := self.page.evaluate(expression)):  # wait_for_function needs eval
-            assert time.monotonic() < give_up, f"not so after {seconds} s: {expression}"
-            self.page.wait_for_timeout(20)
+        """Wait until a JavaScript expression is true of the page that is open; gives its value."""
+        value = self.page.evaluate(
+            _WAITS % expression, 1000 * seconds
+        )  # wait_for_function needs eval
+        assert value, f"not so after {seconds} s: {expression}"
         return value
+
+    def settle(self) -> None:
+        """Wait until all that is in sight, or above, is there; the chunk map comes into sight."""
+        self.page.evaluate("document.getElementById('chunk-map')?.scrollIntoView()")
+        self.wait(_SETTLED)
+
+    def begin(self) -> None:
+        """Forget what was: for the next test in this tab."""
+        self.page.goto("about:blank")
+        self.page.mouse.move(0, 0)
+        self.problems.clear()
+        self.asked.clear()
 
     def violations(self) -> list[str]:
         """What the Content-Security-Policy of the page kept from happening."""

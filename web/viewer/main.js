@@ -21,11 +21,11 @@ class Viewer {
     this.place = place;
     this.levels = JSON.parse(place.dataset.levels);
     this.told = element("p", { role: "status", id: "viewer-told" });
-    this.number = 0;
+    this.pictures = 0;
   }
 
   // One of the array's levels of detail, of which most have one only; `labels` is done when the values of
-  // its coordinates are there, which are read beside its own.
+  // its coordinates are there, which are read beside its own, or are known not to come.
   async open(number) {
     const { path, dims, coordinates: paths } = this.levels[number];
     const [array, ...coordinates] = await Promise.all([
@@ -33,8 +33,18 @@ class Viewer {
       ...paths.map((each) => (each ? coordinateOf(this.store, each, MOST_LABELS) : null)),
     ]);
     Object.assign(this, { array, coordinates, path, dims, shape: array.shape, level: number });
-    this.labels = Promise.all(coordinates.map((each) => each?.reading));
-    this.labels.catch(() => {});
+    this.unlabelled = [];
+    this.labels = Promise.all(coordinates.map((each, axis) => each?.reading.catch((error) => this.number(axis, error))));
+  }
+
+  // Labels that cannot be read are no reason to show nothing: numbers stand for them.
+  number(axis, error) {
+    this.coordinates[axis] = null;
+    this.unlabelled.push(`Labels of ${this.dims[axis]} could not be read, so that it is numbered: ${error.message}`);
+  }
+
+  notes() {
+    return this.unlabelled.map((words) => element("p", { class: "problem" }, words));
   }
 
   // The finest level that is shown as a whole.
@@ -44,27 +54,37 @@ class Viewer {
   }
 
   async start() {
-    const { view, chunks } = this.place.dataset;
-    this.store = chunks ? new PublishedStore(chunks) : new Store(view);
+    const { view, chunks, documents } = this.place.dataset;
+    this.store = chunks ? new PublishedStore(chunks) : new Store(view, JSON.parse(documents));
     const asked = readState();
     const number = this.levels.length > 1 ? this.wholeLevel() : 0;
     await this.open(asked.level in this.levels ? Number(asked.level) : number);
+    if (this.shape.includes(0)) return this.showNothing();
     if (this.shape.length === 0) return this.showScalar();
     if (this.shape.length === 1 || this.array.isText) return this.showSeriesOnly();
     this.begin(asked);
-    const n_bytes = this.array.bytesOf([this.rows, this.columns], MOST_ALONG);
-    if (n_bytes > MOST_BYTES) await this.askWhether(n_bytes);
+    await this.askWhether(this.array.bytesOf([this.rows, this.columns], MOST_ALONG), this.place);
     await Promise.all([this.labels, this.readPlanes().catch(() => {})]); // load() tells what failed
     this.build();
     await this.load();
   }
 
-  askWhether(n_bytes) {
+  // Much is read only when a button is pressed, which stands where the values will.
+  async askWhether(n_bytes, where) {
+    if (n_bytes <= MOST_BYTES) return;
     const words = `Show values (reads up to ${Math.round(n_bytes / 1e6)} MB)`;
-    return new Promise((go) => {
-      this.place.replaceChildren(element("button", { type: "button", onclick: go }, words));
-      this.place.dataset.ready = "asks";
+    await new Promise((go) => {
+      where.replaceChildren(element("button", { type: "button", onclick: go }, words));
+      where.dataset.ready = "asks";
     });
+    where.replaceChildren(element("p", { role: "status" }, "Reading …"));
+  }
+
+  showNothing() {
+    const empty = this.dims.filter((_, axis) => this.shape[axis] === 0);
+    this.place.replaceChildren(this.told);
+    this.say(`There are no values: ${empty.join(", ")} has length 0.`);
+    this.place.dataset.ready = "empty";
   }
 
   async showScalar() {
@@ -76,12 +96,13 @@ class Viewer {
 
   async showSeriesOnly() {
     const axis = this.shape.length - 1;
+    await this.askWhether(this.array.bytesOf([axis], Infinity), this.place);
     await this.labels;
     const { values, words } = await this.array.series(axis, this.shape.map(() => 0));
     const shown = this.array.isText
       ? element("ol", {}, ...values.slice(0, 200).map((text) => element("li", {}, text)))
       : plotted({ values, words }, (i) => this.label(axis, i), this.array.meaning, this.path);
-    this.place.replaceChildren(shown);
+    this.place.replaceChildren(...this.notes(), shown);
     this.place.dataset.ready = "series";
   }
 
@@ -163,7 +184,7 @@ class Viewer {
     this.legend = element("div", { id: "viewer-legend" });
     this.plotted = element("div", { id: "viewer-series" });
     this.place.replaceChildren(
-      this.controls, element("div", { class: "canvas" }, this.canvas), this.legend, this.told, this.plotted,
+      ...this.notes(), this.controls, element("div", { class: "canvas" }, this.canvas), this.legend, this.told, this.plotted,
     );
     this.canvas.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     new ResizeObserver(() => this.draw()).observe(this.canvas);
@@ -192,6 +213,7 @@ class Viewer {
       ...[this.rows, this.columns]
         .filter((axis) => this.shape[axis] > MOST_ALONG)
         .map((axis) => this.slider(axis, this.windows[axis] ?? 0, this.shape[axis] - MOST_ALONG, (value) => { this.windows[axis] = value; }, "from ")),
+      ...this.zoomControls(),
       choice("Series along", axes, this.seriesAxis(), (event) => { this.series = Number(event.target.value); this.plot(); }),
     ];
     this.controls.replaceChildren(...parts);
@@ -224,6 +246,13 @@ class Viewer {
     }
     if (this.isMap()) parts.push(this.tick("Coastlines", this.coasts, (on) => { this.coasts = on; this.draw(); this.keep(); }));
     return parts;
+  }
+
+  zoomControls() {
+    const ways = [["+", 2, "Zoom into the picture"], ["−", 0.5, "Zoom out of the picture"], ["⤢", 0, "All of the picture"]];
+    return ways.map(([sign, factor, words]) =>
+      element("button", { type: "button", "aria-label": words, onclick: () => this.planes && this.look(factor) }, sign),
+    );
   }
 
   tick(words, checked, act) {
@@ -318,8 +347,8 @@ class Viewer {
     this.picture.width = width;
     this.picture.height = height;
     this.paint();
-    this.number += 1;
-    this.place.dataset.ready = String(this.number);
+    this.pictures += 1;
+    this.place.dataset.ready = String(this.pictures);
     if (this.cursor !== undefined) this.tell();
   }
 
@@ -329,22 +358,23 @@ class Viewer {
     const [plane] = this.planes;
     let pixels;
     if (this.inColour) {
-      const top = this.array.isByte ? 255 : Math.max(...this.planes.map((each) => rangeOf(each)[1]));
+      const top = this.array.isByte ? 255 : Math.max(...this.planes.map((each) => rangeOf(each)?.[1] ?? 1));
       pixels = mixed(this.planes, top);
       this.legend.replaceChildren();
     } else if (flags) {
       pixels = categorised(plane, flags);
       this.showCategories(flags);
     } else {
-      // The first picture's range stays while sliders move: colours mean the same then.
-      if (this.low === undefined || this.high === undefined) {
-        const [low, high] = rangeOf(plane);
-        this.low ??= low;
-        this.high ??= high;
+      // The first values' range stays while sliders move: colours mean the same then.
+      const range = rangeOf(plane);
+      if (range && (this.low === undefined || this.high === undefined)) {
+        this.low ??= range[0];
+        this.high ??= range[1];
         this.control();
       }
-      pixels = scaled(plane, this.scale, this.low, this.high);
-      this.showScale();
+      pixels = scaled(plane, this.scale, this.low ?? 0, this.high ?? 1);
+      if (range) this.showScale();
+      else this.legend.replaceChildren(element("p", {}, "No values here."));
     }
     const image = new ImageData(new Uint8ClampedArray(pixels.buffer), this.width, this.height);
     this.picture.getContext("2d").putImageData(image, 0, 0);
@@ -450,6 +480,7 @@ class Viewer {
   shift(x, y, zoom = this.glass.zoom) {
     const inside = (at, length) => Math.min(Math.max(0, at), length * (1 - 1 / zoom));
     this.glass = { zoom, x: inside(x, this.canvas.clientWidth), y: inside(y, this.canvas.clientHeight) };
+    this.canvas.classList.toggle("closer", zoom > 1);
     this.draw();
   }
 
@@ -541,6 +572,7 @@ class Viewer {
     if (this.cursor === undefined) return;
     const [axis, at] = [this.seriesAxis(), this.elementAt()];
     try {
+      await this.askWhether(this.array.bytesOf([axis], Infinity), this.plotted);
       const series = await this.array.series(axis, at);
       const place = this.dims.filter((_, other) => other !== axis).map((dim) => `${dim} ${this.label(this.dims.indexOf(dim), at[this.dims.indexOf(dim)])}`);
       const title = `${this.path} along ${this.dims[axis]} at ${place.join(", ")}`;
@@ -568,7 +600,10 @@ const sight = new IntersectionObserver((entries) => {
   for (const { isIntersecting, target } of entries) {
     if (!isIntersecting) continue;
     sight.unobserve(target);
-    preview(target).catch(() => (target.dataset.ready = "failed")); // the extent says why
+    preview(target).catch(() => { // its page says why
+      target.hidden = true;
+      target.dataset.ready = "failed";
+    });
   }
 });
 for (const canvas of document.querySelectorAll(".preview")) sight.observe(canvas);

@@ -32,7 +32,7 @@ export class Meaning {
     this.isSingle = dtype === "float32";
     this.scale = listed(attributes.scale_factor)[0] ?? 1;
     this.offset = listed(attributes.add_offset)[0] ?? 0;
-    this.missing = new Set([...fillOf(attributes._FillValue), ...listed(attributes.missing_value)]);
+    this.missing = [...new Set([...fillOf(attributes._FillValue), ...listed(attributes.missing_value)])];
     [this.low, this.high] = validRange(attributes);
     this.flags = flagsOf(attributes);
     this.isPacked = this.scale !== 1 || this.offset !== 0;
@@ -42,7 +42,9 @@ export class Meaning {
   // A stored number as people count it; NaN where there is none.
   of(stored) {
     const number = Number(stored);
-    if (this.missing.has(number) || number < this.low || number > this.high) return NaN;
+    const { missing } = this;
+    for (let i = 0; i < missing.length; i++) if (number === missing[i]) return NaN; // a set takes longer
+    if (number < this.low || number > this.high) return NaN;
     return number * this.scale + this.offset;
   }
 

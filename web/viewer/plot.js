@@ -8,7 +8,7 @@ const MOST_POINTS = 2_000;
 const MOST_ROWS = 200;
 
 export function plotted({ values, words }, label, meaning, title) {
-  const [low, high] = rangeOf(values);
+  const [low, high] = rangeOf(values) ?? [0, 1];
   const x = (i) => LEFT + (values.length < 2 ? 0 : (i / (values.length - 1)) * (WIDTH - LEFT - 10));
   const y = (value) => 10 + (1 - (value - low) / (high - low || 1)) * (HEIGHT - BOTTOM - 20);
   const last = values.length - 1;
@@ -33,7 +33,7 @@ function pathOf(values, x, y) {
   let joined = false;
   for (let start = 0; start < values.length; start += step) {
     const part = Array.from({ length: Math.min(step, values.length - start) }, (_, i) => start + i);
-    const known = part.filter((i) => !Number.isNaN(values[i]));
+    const known = part.filter((i) => Number.isFinite(values[i]));
     if (!known.length) {
       joined = false;
       continue;

@@ -12,6 +12,7 @@ export async function preview(canvas) {
   const axes = [shape.length - 2, shape.length - 1];
   const array = await ShownArray.open(store, path);
   if (axes.some((axis) => shape[axis] > MOST_ALONG) || array.bytesOf(axes, MOST_ALONG) > MOST_BYTES) {
+    canvas.hidden = true;
     canvas.dataset.ready = "left out";
     return;
   }
@@ -20,7 +21,7 @@ export async function preview(canvas) {
   await up?.reading;
   const { values, height, width } = await array.plane(...axes, shape.map(() => 0), {});
   const { flags } = array.meaning;
-  const pixels = flags ? categorised(values, flags) : scaled(values, "steady", ...rangeOf(values));
+  const pixels = flags ? categorised(values, flags) : scaled(values, "steady", ...(rangeOf(values) ?? [0, 1]));
   const isTurned = Boolean(up?.isVertical && up.ascends);
   const rows = Array.from({ length: height }, (_, row) => (isTurned ? height - 1 - row : row));
   const image = new ImageData(width, height);

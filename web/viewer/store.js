@@ -3,8 +3,10 @@
 const KEPT_BYTES = 128 * 2 ** 20;
 
 export class Store {
-  constructor(address) {
+  // `documents`: the zarr.json of arrays by path, as far as they are known already.
+  constructor(address, documents = {}) {
     this.address = address.replace(/\/$/, "");
+    this.documents = documents;
     this.kept = new Map();
     this.keptBytes = 0;
   }
@@ -12,10 +14,13 @@ export class Store {
   // The store of one array or group. zarrita.js itself takes paths for parts of an address: it would
   // lose what follows a "#" in a name, and find fill values where the chunks are not.
   under(path) {
-    return new Store(`${this.address}/${path.split("/").map(encodeURIComponent).join("/")}`);
+    const store = new Store(`${this.address}/${path.split("/").map(encodeURIComponent).join("/")}`);
+    store.document = this.documents[path];
+    return store;
   }
 
   async get(key, options = {}) {
+    if (key === "/zarr.json" && this.document) return new TextEncoder().encode(JSON.stringify(this.document));
     return this.asked(key, {}, options);
   }
 

@@ -49,7 +49,14 @@ def test_links_are_of_viewers_that_read_the_array() -> None:
 @pytest.mark.skipif(shutil.which("Rscript") is None, reason="R is not installed")
 def test_r_takes_the_lines_apart() -> None:
     lines = {each.language: each.code for each in snippets("https://host/cube/portable", 'a$ "b"')}
-    script = 'cat(eval(parse(file("stdin"))[[2]][[3]][[2]]))'
+    script = 'cat(eval(parse(file("stdin"))[[2]][[3]][[2]][[2]]))'
     command = ["Rscript", "-e", script]
     told = subprocess.run(command, input=lines["R"], capture_output=True, text=True, check=True)
-    assert told.stdout == 'https://host/cube/portable/a$ "b"'
+    assert told.stdout == "https://host/cube/portable/a%24%20%22b%22"
+
+
+def test_addresses_hold_for_clients_that_send_them_as_they_are() -> None:
+    lines = {each.language: each.code for each in snippets("https://host/cube/portable", "a#b/ä ö")}
+    address = '"https://host/cube/portable/a%23b/%C3%A4%20%C3%B6"'
+    assert f"zopen({address})" in lines["Julia"]
+    assert f"open_zarr({address})$root" in lines["R"]

@@ -19,7 +19,7 @@ from gridref.adapters.http.metrics import Metrics
 from gridref.adapters.http.objects import Answer, answer, representation
 from gridref.adapters.http.pages import as_json, folder_page
 from gridref.adapters.http.policy import public_text
-from gridref.adapters.http.routes import Asked, answer_for, problem
+from gridref.adapters.http.routes import Asked, answer_for, pack_viewer, problem
 from gridref.adapters.http.site import VIEWS, ServedCatalog, Site, SiteOptions
 from gridref.adapters.http.visitors import Visitors
 from gridref.codecs import codec_named
@@ -155,8 +155,7 @@ class GridrefApp:
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
         watcher = asyncio.create_task(self._watch()) if self._reload_seconds else None
-        # Decoders load for a moment: before the first chunk is asked for.
-        self._threads.submit(codec_named, "numcodecs.zlib")
+        self._threads.submit(_prepare)
         await send({"type": "lifespan.startup.complete"})
         await receive()
         if watcher is not None:
@@ -392,6 +391,12 @@ class _Sender:
     async def plain(self, status: int, text: str, *headers: tuple[bytes, bytes]) -> None:
         """A line of text."""
         await self.page(status, text.encode(), b"text/plain; charset=utf-8", *headers)
+
+
+def _prepare() -> None:
+    """Load and compress what takes a moment, before a first visitor waits for it."""
+    codec_named("numcodecs.zlib")
+    pack_viewer()
 
 
 def _ranges(response: Answer) -> list[tuple[int, int]]:

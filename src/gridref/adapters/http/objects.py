@@ -12,7 +12,15 @@ from gridref.adapters.http.requests import Preconditions, UnsatisfiableError, pa
 from gridref.cache import LRU
 from gridref.serve.objects import LiteralSegment, VirtualObject
 
-__all__ = ["MIN_GZIP_BYTES", "Answer", "Representation", "answer", "representation", "takes_gzip"]
+__all__ = [
+    "MIN_GZIP_BYTES",
+    "Answer",
+    "Representation",
+    "answer",
+    "gzipped",
+    "representation",
+    "takes_gzip",
+]
 
 METADATA_TYPE = "application/json"
 CHUNK_TYPE = "application/octet-stream"
@@ -75,7 +83,7 @@ def representation(
         return plain
     (segment,) = virtual_object.segments
     assert isinstance(segment, LiteralSegment)
-    data = _gzipped(virtual_object.etag, segment.data)
+    data = gzipped(virtual_object.etag, segment.data)
     packed = VirtualObject((LiteralSegment(data),), f"{virtual_object.etag}-gzip")
     return replace(plain, virtual_object=packed, size=len(data), coding="gzip")
 
@@ -84,7 +92,8 @@ _GZIPPED = LRU[bytes](16 * 2**20, len)
 """Documents by their ETag: compressed once for all requests."""
 
 
-def _gzipped(etag: str, data: bytes) -> bytes:
+def gzipped(etag: str, data: bytes) -> bytes:
+    """A document compressed, once for all requests; `etag` tells it from all others."""
     return _GZIPPED.get_or_load(etag, lambda: gzip.compress(data, 6, mtime=0))
 
 

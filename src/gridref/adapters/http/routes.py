@@ -17,26 +17,27 @@ from __future__ import annotations
 import gzip
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qs
 
-from gridref.adapters.http.objects import MIN_GZIP_BYTES, takes_gzip
+from gridref.adapters.http.objects import MIN_GZIP_BYTES, gzipped, takes_gzip
 from gridref.adapters.http.pages import as_json, catalog_document, index_document
 from gridref.adapters.http.site import ServedCatalog, Site
 from gridref.adapters.web.array_page import array_page
-from gridref.adapters.web.assets import asset
+from gridref.adapters.web.assets import VIEWER, asset, asset_version
 from gridref.adapters.web.catalog_page import catalog_page
 from gridref.adapters.web.chunk_map import chunk_at, chunk_map, count_sizes
 from gridref.adapters.web.extent import ends_with, extents
 from gridref.adapters.web.frame import problem_page
-from gridref.adapters.web.front_page import Listed, front_page
+from gridref.adapters.web.front_page import front_page
 from gridref.adapters.web.links import ASSETS, Links
 from gridref.adapters.web.source_names import SourceNames
 from gridref.errors import GridrefError, InvalidRequestError
 from gridref.model.array import VirtualArray
 from gridref.serve.views import ArrayView
 
-__all__ = ["Asked", "Page", "answer_for", "page_for", "problem"]
+__all__ = ["Asked", "Page", "answer_for", "pack_viewer", "page_for", "problem"]
 
 type Fields = tuple[tuple[bytes, bytes], ...]
 
@@ -124,18 +125,22 @@ class Asked:
 
 @dataclass(frozen=True)
 class Page:
-    """A response whose body is at hand."""
+    """A response whose body is at hand; with an `etag`, it is compressed once for all requests."""
 
     body: bytes
     content_type: bytes
     headers: Fields = ()
     status: int = 200
+    etag: str = ""
 
     def packed(self) -> Page:
         """The same, compressed if that is worth it."""
         if len(self.body) < MIN_GZIP_BYTES:
             return self
-        body = gzip.compress(self.body, 6 if len(self.body) < _LARGE_BYTES else 1, mtime=0)
+        level = 6 if len(self.body) < _LARGE_BYTES else 1
+        body = (
+            gzipped(self.etag, self.body) if self.etag else gzip.compress(self.body, level, mtime=0)
+        )
         fields = (*self.headers, (b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding"))
         return replace(self, body=body, headers=fields)
 
@@ -192,7 +197,7 @@ def problem(asked: Asked, status: int, title: str, text: str) -> Page:
 def _front(site: Site, asked: Asked) -> Page:
     if not asked.by_browser:
         return _json(index_document(site.catalogs, site.problems), _BY_KIND)
-    listed = [Listed.of(name, each.group) for name, each in sorted(site.catalogs.items())]
+    listed = [each.listed for _, each in sorted(site.catalogs.items())]
     return _html(front_page(asked.links, listed, site.problems))
 
 
@@ -200,7 +205,15 @@ def _asset(name: str) -> Page | None:
     found = asset(name)
     if found is None:
         return None
-    return Page(found.content, found.content_type.encode(), (_FOR_EVER,))
+    kind = found.content_type.encode()
+    return Page(found.content, kind, (_FOR_EVER,), etag=f"{name} {asset_version(name)}")
+
+
+def pack_viewer() -> None:
+    """Compress the viewer before it is asked for."""
+    page = _asset(VIEWER)
+    if page is not None:
+        page.packed()
 
 
 def _catalog(catalog: ServedCatalog, asked: Asked) -> Page:
@@ -223,7 +236,13 @@ def _array(catalog: ServedCatalog, path: str) -> VirtualArray | None:
 
 def _array_page(catalog: ServedCatalog, path: str, array: VirtualArray, asked: Asked) -> Page:
     views = {name: _view(catalog, name, path) for name in catalog.spaces}
-    return _html(array_page(asked.links, catalog.name, path, catalog.group, views, asked.origin))
+    name, group, document = catalog.name, catalog.group, partial(_document, catalog)
+    return _html(array_page(asked.links, name, path, group, views, document, asked.origin))
+
+
+def _document(catalog: ServedCatalog, path: str) -> dict[str, Any] | None:
+    view = _view(catalog, "portable", path)
+    return None if isinstance(view, GridrefError) else view.metadata.to_json()
 
 
 def _view(catalog: ServedCatalog, name: str, path: str) -> ArrayView | GridrefError:

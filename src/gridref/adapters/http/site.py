@@ -6,11 +6,14 @@ import os
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import pandas as pd
+from pyarrow import parquet
 
 from gridref.adapters.http.policy import public_text
+from gridref.adapters.web.front_page import Listed
 from gridref.catalog import ROOT_FILE, CatalogGroup, open_catalog
 from gridref.errors import InvalidRequestError
 from gridref.io import Allow, SourcePool, absolute_url, describe_source, is_local
@@ -25,7 +28,7 @@ from gridref.workflows.opening import CACHE_BYTES, view_options
 
 __all__ = ["VIEWS", "ServedCatalog", "Site", "SiteOptions"]
 
-_IMPORTED_EARLY = (pd,)
+_IMPORTED_EARLY = (pd, parquet)
 """pyarrow imports pandas at its first conversion, which takes seconds: not in the first request."""
 
 VIEWS: Mapping[str, View] = {"native": View.AUTO, "portable": View.PORTABLE}
@@ -100,6 +103,11 @@ class ServedCatalog:
     kept: CatalogGroup | None = None
     pinned: str = ""
     shown_as: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def listed(self) -> Listed:
+        """What the list of catalogs says of it."""
+        return Listed.of(self.name, self.group)
 
     def asked_key(self, key: str) -> str:
         """The key that a request means by its path."""

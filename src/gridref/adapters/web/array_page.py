@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import asdict
+from typing import Any
 
 from gridref.adapters.describing import human_bytes, sizes_in_words
 from gridref.adapters.picture import (
@@ -18,7 +19,7 @@ from gridref.adapters.web.assets import VIEWER, asset
 from gridref.adapters.web.chunk_files import ChunkFiles
 from gridref.adapters.web.chunk_map import MapAxes
 from gridref.adapters.web.frame import attributes_section, page, pairs, section, table
-from gridref.adapters.web.levels import levels
+from gridref.adapters.web.levels import Level, levels
 from gridref.adapters.web.links import Links
 from gridref.adapters.web.map_files import MapFiles
 from gridref.adapters.web.markup import Content, Markup, tag
@@ -30,6 +31,8 @@ from gridref.typing import Int64Array
 
 __all__ = ["array_page", "opening", "static_array_page"]
 
+type Document = Callable[[str], dict[str, Any] | None]
+
 MOST_ENCODINGS = 50
 
 
@@ -39,6 +42,7 @@ def array_page(
     path: str,
     group: VirtualGroup,
     views: dict[str, ArrayView | GridrefError],
+    document: Document,
     origin: str,
 ) -> bytes:
     """The page of an array.
@@ -53,6 +57,8 @@ def array_page(
         The catalog's root group, under the names of addresses.
     views
         How it is shown, by the name of the view; or why it cannot be.
+    document
+        The ``zarr.json`` in the portable view of the array at a path; None if it cannot be shown.
     origin
         The server's address, for lines to copy.
     """
@@ -64,7 +70,7 @@ def array_page(
         tag(
             "p", tag("code", sizes_in_words(array)), ", ", human_bytes(array.nbytes), class_="lead"
         ),
-        _served_viewer(links, name, path, group, views["portable"]),
+        _served_viewer(links, name, path, group, views["portable"], document),
         _dimensions(array),
         attributes_section(array.attrs),
         _grid(array),
@@ -137,12 +143,21 @@ def _published_viewer(
 
 
 def _served_viewer(
-    links: Links, name: str, path: str, group: VirtualGroup, view: ArrayView | GridrefError
+    links: Links,
+    name: str,
+    path: str,
+    group: VirtualGroup,
+    view: ArrayView | GridrefError,
+    document: Document,
 ) -> Content:
     if isinstance(view, GridrefError):
         return section("Values", tag("p", f"Zarr cannot show them: {view}", class_="problem"))
     home = links.catalog(name)
-    return _viewer(group, path, data_view=f"{home}/portable", data_places=f"{home}/place")
+    # What the first picture needs to know is on the page: that saves it one way to the server.
+    needed = filter(None, (path, *Level.of(group, path).coordinates))
+    documents = json.dumps({each: document(each) for each in needed})
+    where = {"data_view": f"{home}/portable", "data_places": f"{home}/place"}
+    return _viewer(group, path, data_documents=documents, **where)
 
 
 def _viewer(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from gridref.adapters.web.extent import way_of_degrees
 from gridref.adapters.web.levels import Level
@@ -72,11 +73,11 @@ def snippets(view: str, path: str, linked: Sequence[str] = ()) -> tuple[Snippet,
     linked
         Viewers that have a link, of `GRIDLOOK` and `NEUROGLANCER`.
 
-    Sources: the documentation of zarrita.js, of Zarr.jl, and of the package ``zarr`` on CRAN.
+    Sources: the documentation of zarrita.js; of Zarr.jl 0.10, whose arrays have their dimensions in
+    reverse order (test/http_sharded.jl); and of the package ``zarr`` on CRAN (R/store_http.R).
     """
-    # JSON's texts are those of all four languages, but for the dollar that Julia interpolates.
-    store, name, array = (_quoted(text) for text in (view, path, f"{view}/{path}"))
-    julia = array.replace("$", "\\$")
+    # JSON's texts are those of all four languages: no address has the dollar that Julia would take.
+    store, name, array = (_quoted(text) for text in (view, path, f"{view}/{quote(path)}"))
     group, _, variable = path.rpartition("/")
     group_option = f", group={_quoted(group)}" if group else ""
     return (
@@ -97,10 +98,14 @@ def snippets(view: str, path: str, linked: Sequence[str] = ()) -> tuple[Snippet,
         ),
         Snippet(
             "Julia",
-            f"using Zarr\n\narray = zopen({julia})",
-            "Needs a Zarr.jl that reads Zarr v3.",
+            f"using Zarr\n\narray = zopen({array})",
+            "Needs Zarr.jl 0.10 or later. Dimensions come in reverse order.",
         ),
-        Snippet("R", f"library(zarr)\n\nstore <- open_zarr({array})", "Package zarr of CRAN."),
+        Snippet(
+            "R",
+            f"library(zarr)\n\narray <- open_zarr({array})$root",
+            "Needs the packages zarr and curl of CRAN. Values that equal the fill value become NA.",
+        ),
         _viewers(view, path, linked),
     )
 

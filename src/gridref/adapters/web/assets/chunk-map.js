@@ -185,9 +185,12 @@ function swatch(colour) {
   return made;
 }
 
+function fitted() {
+  return Math.min(canvas.clientWidth / map.across, canvas.clientHeight / map.down, 40);
+}
+
 function fit() {
-  const scale = Math.min(canvas.clientWidth / map.across, canvas.clientHeight / map.down, 40);
-  at = { scale, x: 0, y: 0 };
+  at = { scale: fitted(), x: 0, y: 0 };
 }
 
 let waiting = false;
@@ -238,6 +241,7 @@ function zoom(factor, x = canvas.clientWidth / 2, y = canvas.clientHeight / 2) {
     at.y += y / at.scale - y / scale;
     at.scale = scale;
   }
+  canvas.classList.toggle("closer", at.scale > fitted()); // fingers move the map then, not the page
   draw();
 }
 
@@ -370,8 +374,17 @@ function failed(error) {
 }
 
 if (canvas) {
-  load().catch(failed);
-  sizes().catch(failed);
+  // A million chunks take the server a while, as does the first picture: first what is in sight.
+  const sight = new IntersectionObserver(
+    (entries) => {
+      if (!entries.some(({ isIntersecting }) => isIntersecting)) return;
+      sight.disconnect();
+      load().catch(failed);
+      sizes().catch(failed);
+    },
+    { rootMargin: "100%" },
+  );
+  sight.observe(canvas);
   colours.addEventListener("change", () => {
     if (!map) return;
     paint();
