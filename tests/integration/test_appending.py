@@ -133,16 +133,19 @@ def days(catalog: gridref.CatalogGroup) -> list[str]:
     return [str(time)[8:10] for time in times]
 
 
-@pytest.mark.parametrize("falls", [False, True])
-def test_files_that_are_there_are_not_read(tmp_path: Path, falls: bool) -> None:
+@pytest.mark.parametrize(("falls", "batch"), [(False, 1024), (True, 1024), (False, 3)])
+def test_files_that_are_there_are_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, falls: bool, batch: int
+) -> None:
+    monkeypatch.setattr("gridref.combine.folding.BATCH_GROUPS", batch)
     since = {"units": "days since 2000-01-01"}
     sign = -1 if falls else 1
     (old := tmp_path / "old").mkdir()
     (new := tmp_path / "new").mkdir()
     files = [steps(old, [10.0 + sign * n], **since) for n in range(4)]
-    catalog = built(files, tmp_path / "cube").append(steps(new, [10.0 + sign * 4], **since))
+    catalog = built(files, tmp_path / "cube")
     old.rename(tmp_path / "tape")
-    for n in (5, 6, -1, 7, -2):
+    for n in (4, 5, 6, -1, 7, -2):
         catalog = gridref.open_catalog(tmp_path / "cube").append(
             steps(new, [10.0 + sign * n], **since)
         )

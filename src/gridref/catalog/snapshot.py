@@ -12,14 +12,11 @@ from typing import Any, Literal
 from gridref.catalog.entries import ArrayEntry, GroupEntry, Interned, PartEntry
 from gridref.catalog.kept_report import checked_drifts
 from gridref.catalog.pending import Pending, checked_pending
+from gridref.model.label_ends import ENDS, LabelEnds
 from gridref.model.manifest import IDENTITIES, Identity
 
-__all__ = ["ENDS", "Commit", "LabelEnds", "Pruned", "Snapshot", "SourceUrls", "digest_of", "dumped"]
+__all__ = ["Commit", "Pruned", "Snapshot", "SourceUrls", "digest_of", "dumped"]
 
-type LabelEnds = Mapping[str, tuple[float, ...]]
-"""By index coordinate labels as they are stored, at `ENDS`."""
-ENDS = [0, 1, -2, -1]
-"""The elements of which labels are kept."""
 type SourceUrls = Literal["absolute", "relative"]
 
 

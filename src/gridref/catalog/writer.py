@@ -7,6 +7,7 @@ import os
 import re
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -34,6 +35,7 @@ from gridref.errors import (
 )
 from gridref.io import catalog_options
 from gridref.model.array import VirtualGroup
+from gridref.model.label_ends import LabelEnds
 from gridref.model.names import MAX_GROUP_DEPTH
 
 __all__ = ["write_catalog", "write_to_folder"]
@@ -55,6 +57,7 @@ def write_catalog(
     sources: SourceUrls = "absolute",
     recipe: Mapping[str, Any] | None = None,
     keep_secrets: bool = False,
+    ends: LabelEnds | None = None,
 ) -> str:
     """Write a catalog, or replace one in one step: see `gridref.write_catalog`.
 
@@ -68,7 +71,9 @@ def write_catalog(
     storage_options = catalog_options(storage_options)
     folder = open_folder(url, storage_options)
     try:
-        return write_to_folder(group, folder, dict(extra or {}), sources, recipe, keep_secrets)
+        return write_to_folder(
+            group, folder, dict(extra or {}), sources, recipe, keep_secrets, ends
+        )
     except OSError as error:
         if isinstance(error, GridrefError):
             raise
@@ -84,6 +89,7 @@ def write_to_folder(
     sources: SourceUrls,
     recipe: Mapping[str, Any] | None = None,
     keep_secrets: bool = False,
+    ends: LabelEnds | None = None,
 ) -> str:
     """Write a catalog into a folder: see `write_catalog`."""
     _check_extra(extra)
@@ -93,6 +99,7 @@ def write_to_folder(
     try:
         commit = Commit(name, None, now(), "write", f"{len(group.all_arrays())} arrays written")
         snapshot = _snapshot(group, written, commit, sources, extra, recipe)
+        snapshot = replace(snapshot, ends=ends or {})
         folder.publish(ROOT_FILE, Root(snapshot, {}, created_by()).to_bytes())
     except BaseException:
         for file in part_files(name):

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gridref.combine.options import CombineOptions
 from gridref.combine.report import LEFT_OUT, Drift, DriftReport
@@ -127,6 +128,10 @@ class Notes:
         What was found so far.
     failed
         Paths of variables with a problem, or left out: no more rules are tried on them.
+    names
+        Names of inputs, as far as they were asked for.
+    in_order
+        By path the labels of index coordinates all of which follow each other in order.
     """
 
     options: CombineOptions
@@ -136,6 +141,7 @@ class Notes:
     problems: list[Problem] = field(default_factory=list)
     failed: set[str] = field(default_factory=set)
     names: dict[int, str] = field(default_factory=dict)
+    in_order: dict[str, NDArray[Any]] = field(default_factory=dict)
 
     def name(self, file: int) -> str:
         """Name of an input."""

@@ -16,6 +16,7 @@ from gridref.combine.stacking import stack_columns, stacked_attributes
 from gridref.combine.values import Values
 from gridref.errors import InvalidRequestError, Problem
 from gridref.model.array import VirtualGroup
+from gridref.model.label_ends import LabelEnds, label_ends
 from gridref.model.scan_report import ScanReport
 
 __all__ = ["combine_batch", "group_attributes", "is_new", "no_such_dimension"]
@@ -50,7 +51,17 @@ def combine_batch(
     if notes.problems:
         return Combination(None, report, grouped(notes.problems))
     scans = ScanReport.joined([item.report for item in groups])
-    return Combination(group.replace(report=scans), report)
+    return Combination(group.replace(report=scans), report, ends=_ends(group, notes))
+
+
+def _ends(group: VirtualGroup, notes: Notes) -> LabelEnds:
+    """Labels at the ends of those index coordinates that came out as they were looked at."""
+    found = {}
+    for path, labels in notes.in_order.items():
+        array = group.arrays.get(path)
+        if array is not None and (array.shape, array.dtype) == (labels.shape, labels.dtype):
+            found[path] = label_ends(labels)
+    return {path: ends for path, ends in found.items() if ends is not None}
 
 
 def is_new(groups: Sequence[VirtualGroup], growing: Sequence[str]) -> bool:

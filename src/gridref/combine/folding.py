@@ -190,7 +190,8 @@ def _joined_parts(results: Sequence[Combination], again: CombineSome) -> Combina
     names = [f"{report.files[0]} and following" for report in reports]
     last = again(parts, names)
     problems = _united(itertools.chain(problems, last.problems))
-    return Combination(last.group, merged_reports(reports, last.report), problems)
+    report = merged_reports(reports, last.report)
+    return Combination(last.group, report, problems, ends=last.ends)
 
 
 def _united(problems: Iterable[Problem]) -> tuple[Problem, ...]:

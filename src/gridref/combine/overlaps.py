@@ -115,6 +115,7 @@ def order_labels(
     firsts = np.array([part[0] for part in labels])
     lasts = np.array([part[-1] for part in labels])
     if _in_order(labels, firsts, lasts):
+        notes.in_order[column.path] = np.concatenate(labels)
         _note_gaps(column, labels, files, notes)
         return None
     everything = np.concatenate(labels)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gridref.errors import CombineError, Problem
 from gridref.model.array import VirtualGroup
 from gridref.model.display import html_of
+from gridref.model.label_ends import LabelEnds
 from gridref.model.scan_report import Fate, Finding, ScanReport
 from gridref.secrets import without_secrets
 
@@ -211,12 +212,16 @@ class Combination:
         What could not be resolved.
     failed
         Files that were left out because they could not be scanned, with the reasons.
+    ends
+        Labels at the ends of index coordinates of the dimension that grows, where they are known to
+        rise, or fall, all along.
     """
 
     group: VirtualGroup | None
     report: DriftReport
     problems: tuple[Problem, ...] = ()
     failed: tuple[Finding, ...] = ()
+    ends: LabelEnds = field(default_factory=dict)
 
     @property
     def summary(self) -> str:

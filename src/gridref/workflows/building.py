@@ -132,6 +132,7 @@ def build(
         extra=_skipped(done.failed),
         recipe=job.recipe,
         keep_secrets=keep_secrets,
+        ends=done.ends,
     )
     return readable(group, Sources(storage_options))
 

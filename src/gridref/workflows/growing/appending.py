@@ -14,7 +14,6 @@ from gridref.catalog.commits import Base
 from gridref.catalog.growth import BEFORE, NEW, GrownArray, grown, written
 from gridref.catalog.pending import Pending
 from gridref.catalog.reuse import reused
-from gridref.catalog.snapshot import LabelEnds
 from gridref.catalog.standing import (
     Span,
     WholeNeededError,
@@ -28,6 +27,7 @@ from gridref.combine.values import Values
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.indexing import isel_group
+from gridref.model.label_ends import LabelEnds
 from gridref.model.scan_report import Fate, Finding, ScanReport
 from gridref.workflows.building import Job, with_drifts
 from gridref.workflows.growing.declaring import claimed, declared_groups, pending_after
@@ -196,9 +196,10 @@ def _reusing(done: Combination, base: Base) -> Grown:
     group = with_drifts(done, base.group.info.url)
     arrays = group.all_arrays().items()
     if base.root.format_version == 1:
-        return Grown(group, {path: written(array) for path, array in arrays})
+        return Grown(group, {path: written(array) for path, array in arrays}, ends=done.ends)
     before = base.group.all_arrays()
-    return Grown(group, {path: reused(array, before.get(path)) for path, array in arrays})
+    found = {path: reused(array, before.get(path)) for path, array in arrays}
+    return Grown(group, found, ends=done.ends)
 
 
 def combined_whole(

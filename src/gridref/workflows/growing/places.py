@@ -11,12 +11,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.catalog.snapshot import ENDS, LabelEnds
 from gridref.catalog.standing import Span
 from gridref.combine.options import Read
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.indexing import isel
+from gridref.model.label_ends import ENDS, LabelEnds, label_ends
 from gridref.options import check_choice
 from gridref.workflows.decoding import decoded_values
 
@@ -189,12 +189,8 @@ def _ends_after(
             return {}
         pieces.append(read(new))
     every = np.concatenate([*pieces, np.zeros(0, index.dtype)])
-    if every.dtype.kind not in "iuf" or every.size < len(ENDS) or not np.isfinite(every).all():
-        return {}
-    later, earlier = every[1:], every[:-1]
-    if not ((later > earlier).all() or (later < earlier).all()):
-        return {}
-    return {dim: tuple(every[ENDS].tolist())}
+    found = label_ends(every)
+    return {} if found is None else {dim: found}
 
 
 def _stored_as(array: VirtualArray) -> list[str]:

@@ -58,8 +58,10 @@ def rebuilt(base: Base, held: Scanned, new: Scanned, job: Job, read: Read) -> Gr
         )
     every = {**dict(held), **dict(new)}
     ordered = [(file, every[file]) for file in job.layout.ordered([*every])]
-    group = with_drifts(job.laid_out(ordered, read))
-    return Grown(group, {path: written(array) for path, array in group.all_arrays().items()})
+    done = job.laid_out(ordered, read)
+    group = with_drifts(done)
+    arrays = {path: written(array) for path, array in group.all_arrays().items()}
+    return Grown(group, arrays, ends=done.ends)
 
 
 def _makes(done: Combination, base: Base) -> bool:
