@@ -241,8 +241,6 @@ def test_ragged_archives_grow(drifters: list[Path], tmp_path: Path) -> None:
             np.testing.assert_array_equal(shown[name], np.concatenate(stored(drifters, name)))
         np.testing.assert_array_equal(shown.row_size, LENGTHS)
         np.testing.assert_array_equal(shown.trajectory, [100, 101, 102, 103])
-    with pytest.raises(InvalidRequestError, match="not replaced or removed one by one"):
-        gridref.open_catalog(tmp_path / "all.gridref").remove(drifters[0])
     gridref.build(drifters[:2], tmp_path / "rows.gridref", layout="padded")
     grown = gridref.open_catalog(tmp_path / "rows.gridref").append(drifters[2:])
     gridref.build(drifters, tmp_path / "whole.gridref", layout="padded")

@@ -138,6 +138,12 @@ class ParquetBlocks:
         """Number of blocks."""
         return math.prod(self._grid_shape)
 
+    def within(self, box: Segment) -> ParquetBlocks:
+        """The blocks in a box of them; tables of others are not read."""
+        zeros = (0,) * len(box.shape)
+        layout = replace(box, first=box.start, start=zeros).through(self._layout)
+        return ParquetBlocks(self._parts, layout, self._path, box.shape, self._n_encodings)
+
     def load(self) -> BlockTable:
         """The blocks in memory.
 

@@ -16,7 +16,7 @@ from gridref.catalog.chunk_rows import ChunkBatch, SourceIndex
 from gridref.catalog.columns import offsets_from_steps, steps_of_offsets
 from gridref.catalog.damage import refusing_damage
 from gridref.catalog.entries import TableEntry
-from gridref.catalog.storage import Folder
+from gridref.catalog.storage import TablePlace
 from gridref.catalog.table_file import TableFile
 from gridref.catalog.tables import (
     CHECKSUM_SCHEMA,
@@ -98,7 +98,10 @@ def _looked_up(
 
 
 def write_checksums(
-    folder: Folder, file: str, known: Mapping[int, ChunkChecksums], unchecked: Sequence[int] = ()
+    folder: TablePlace,
+    file: str,
+    known: Mapping[int, ChunkChecksums],
+    unchecked: Sequence[int] = (),
 ) -> TableEntry:
     """Write a table of checksums by number of the source, in ascending order."""
     source = np.repeat(list(known), [each.offset.size for each in known.values()]).astype(np.int32)

@@ -12,6 +12,7 @@ from typing import Any
 from gridref.catalog.compaction import compacted, parts_to_merge
 from gridref.catalog.content import Hash, joined
 from gridref.catalog.document import FORMAT_VERSIONS, ROOT_FILE, Root
+from gridref.catalog.drafts import Drafts
 from gridref.catalog.entries import (
     ArrayEntry,
     ArrayRows,
@@ -23,12 +24,7 @@ from gridref.catalog.entries import (
 from gridref.catalog.former import snapshot_file
 from gridref.catalog.group import CatalogGroup
 from gridref.catalog.growth import BEFORE, NEW, GrownArray
-from gridref.catalog.part_writer import (
-    WrittenPart,
-    part_files,
-    recounted,
-    write_part,
-)
+from gridref.catalog.part_writer import WrittenPart, recounted, write_part
 from gridref.catalog.parts import Part
 from gridref.catalog.reader import group_of
 from gridref.catalog.segments import Layout, whole
@@ -78,9 +74,11 @@ class Access:
     storage_options: Mapping[str, Any] | None
     trust: Trust
 
-    def opened(self, root: Root, known: Sequence[Part] = ()) -> CatalogGroup:
-        """What a snapshot holds."""
-        return group_of(root, self.folder, self.storage_options, self.trust, known=known)
+    def opened(
+        self, root: Root, known: Sequence[Part] = (), held: Mapping[str, bytes] | None = None
+    ) -> CatalogGroup:
+        """What a snapshot holds; tables in memory are not read."""
+        return group_of(root, self.folder, self.storage_options, self.trust, known=known, held=held)
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,13 +224,14 @@ def _conflict(folder: Folder, between: list[Commit], why: str) -> CatalogConflic
 def _commit_once(base: Base, change: Change) -> Base:
     name = new_id()
     sweep(base.folder, base.root)
+    drafts = Drafts(base.folder)
     with lease(base.folder, name):
         snapshot = base.root.snapshot
         new = {path: grown.new for path, grown in change.arrays.items() if grown.new is not None}
         part = None
         if new:
             part = write_part(
-                base.folder,
+                drafts,
                 name,
                 new,
                 snapshot.source_urls,
@@ -248,16 +247,17 @@ def _commit_once(base: Base, change: Change) -> Base:
                 created_by=created_by(),
                 format_version=FORMAT_VERSIONS[-1],
             )
-            root = _compacted(base, _with_content(base, root, change), f"{name}c")
-            done = publish_root(base, root)
+            root = _with_content(base, root, change, drafts)
+            root = _compacted(base, root, f"{name}c", drafts)
+            drafts.publish(tables_of(root))
+            done = publish_root(base, root, drafts.held)
         except BaseException as error:
             if isinstance(error, OvertakenError) or not may_be_current(base.folder, name):
-                for file in (*part_files(name), *part_files(f"{name}c")):
+                for file in drafts.written:
                     base.folder.remove(file)
             raise
-        if part:  # what was written as one with others right away is in no snapshot
-            for file in {table.file for table in part.entry.tables} - tables_of(root):
-                base.folder.remove(file)
+        for file in drafts.written - tables_of(root):
+            base.folder.remove(file)  # written as one with others right away: in no snapshot
         return done
 
 
@@ -378,13 +378,13 @@ def _without_unused(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, shared=shared, parts=tuple(snapshot.parts[i] for i in used))
 
 
-def _with_content(base: Base, root: Root, change: Change) -> Root:
+def _with_content(base: Base, root: Root, change: Change, drafts: Drafts) -> Root:
     """The root with counts and content of those arrays whose rows have to be read for them."""
     entries = root.snapshot.root.all_arrays()
     unknown = [path for path, entry in entries.items() if not entry.content]
     if not unknown:
         return root
-    opened = base.access.opened(root, base.group.parts).all_arrays()
+    opened = base.access.opened(root, base.group.parts, drafts.held).all_arrays()
     arrays = {path: opened[path] for path in unknown}
     found = recounted(base.folder, arrays, root.snapshot.source_urls)
     counted = {
@@ -395,17 +395,22 @@ def _with_content(base: Base, root: Root, change: Change) -> Root:
     return replace(root, snapshot=replace(root.snapshot, root=tree))
 
 
-def _compacted(base: Base, root: Root, name: str) -> Root:
+def _compacted(base: Base, root: Root, name: str, drafts: Drafts) -> Root:
     """The root with some small parts written as one, where there are many."""
     if not parts_to_merge(root.snapshot.parts):
         return root
-    arrays = base.access.opened(root, base.group.parts).all_arrays()
-    snapshot = compacted(root.snapshot, arrays, base.folder, name)
+    arrays = base.access.opened(root, base.group.parts, drafts.held).all_arrays()
+    snapshot = compacted(root.snapshot, arrays, drafts, name)
     return replace(root, snapshot=_without_unused(snapshot))
 
 
-def publish_root(base: Base, root: Root) -> Base:
+def publish_root(base: Base, root: Root, held: Mapping[str, bytes] | None = None) -> Base:
     """Put a root file in the place of another one.
+
+    Parameters
+    ----------
+    held
+        Content of those of its tables that are in memory.
 
     Raises
     ------
@@ -425,7 +430,7 @@ def publish_root(base: Base, root: Root) -> Base:
         content, version = folder.read_version(ROOT_FILE)
         if content != written:
             raise
-    return Base(base.access, root, version, base.access.opened(root, base.group.parts))
+    return Base(base.access, root, version, base.access.opened(root, base.group.parts, held))
 
 
 @contextmanager

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from gridref.catalog.arrays import ParquetBlocks
 from gridref.catalog.entries import ArrayEntry, GroupEntry, Interned, PartEntry
 from gridref.catalog.part_writer import write_part
 from gridref.catalog.segments import Layout, Segment
 from gridref.catalog.snapshot import Snapshot
-from gridref.catalog.storage import Folder
+from gridref.catalog.storage import TablePlace
 from gridref.model.array import VirtualArray
 from gridref.model.grid import ChunkGrid, GridAxis
 
@@ -37,7 +38,7 @@ def parts_to_merge(parts: Sequence[PartEntry]) -> frozenset[int]:
 
 
 def compacted(
-    snapshot: Snapshot, arrays: Mapping[str, VirtualArray], folder: Folder, name: str
+    snapshot: Snapshot, arrays: Mapping[str, VirtualArray], folder: TablePlace, name: str
 ) -> Snapshot:
     """The same content, with some parts written as one under the name of a commit."""
     merged = parts_to_merge(snapshot.parts)
@@ -85,13 +86,13 @@ def _box(layout: Layout, merged: frozenset[int], part: int) -> Segment | None:
 
 def _in_box(array: VirtualArray, box: Segment) -> VirtualArray:
     """The blocks of an array in a box, as an array of their own."""
-    numbers = np.arange(array.n_blocks).reshape(array.grid.grid_shape)[box.box]
+    held = array.block_source
+    assert isinstance(held, ParquetBlocks)  # an array of a catalog, as it was opened
     axes = [
         GridAxis.from_edges(axis.edges()[blocks])
         for axis, blocks in zip(array.grid.axes, box.box, strict=True)
     ]
-    blocks = array.blocks.take(numbers.reshape(-1))
-    return array.replace(grid=ChunkGrid(tuple(axes)), blocks=blocks)
+    return array.replace(grid=ChunkGrid(tuple(axes)), blocks=held.within(box))
 
 
 def _with_entries(group: GroupEntry, entries: Mapping[str, ArrayEntry], prefix: str) -> GroupEntry:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.catalog.chunk_rows import ChunkBatch
-from gridref.catalog.layout import RowLayout, rows_of_blocks
+from gridref.catalog.layout import RowLayout
 from gridref.catalog.values import encoding_to_json
 from gridref.model.array import MISSING_BLOCK, VirtualArray
 from gridref.model.encoding import Encoding
@@ -118,7 +118,7 @@ class ContentDigest:
         for array, layout in arrays:
             present = array.blocks.encoding != MISSING_BLOCK
             shift = layout.first_row - array.blocks.first_row
-            start, stop = (np.where(present, bound + shift, 0) for bound in rows_of_blocks(array))
+            start, stop = (np.where(present, bound + shift, 0) for bound in layout.touched)
             self._starts.append(layout.first_row - start)
             self._running.append(_RunningHash(start, stop))
         self._sources = np.zeros((2, 0), np.uint64)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.catalog.segments import Layout, Segment, whole
-from gridref.catalog.standing import Span, Standing, WholeNeededError, standing_blocks
+from gridref.catalog.standing import Span, Standing, WholeNeededError
 from gridref.model.array import MISSING_BLOCK, BlockTable, VirtualArray
 from gridref.model.encoding import Encoding
 from gridref.model.grid import ChunkGrid, GridAxis
@@ -206,9 +206,7 @@ def _check_unchanged(
         if not isinstance(manifest, Standing):
             continue
         rows = blocks.take(np.flatnonzero(blocks.manifest == number))
-        axes = list(before.grid.axes)
-        axes[axis] = GridAxis.from_edges([manifest.span.n_shown])
-        expected = standing_blocks(ChunkGrid(tuple(axes)))
+        expected = manifest.blocks
         encodings = {combined.encodings[i] for i in rows.encoding.tolist() if i != MISSING_BLOCK}
         windows = all(
             np.array_equal(getattr(rows, name), getattr(expected, name))
@@ -283,7 +281,7 @@ def on_axes(
     numbers = np.arange(combined.n_blocks).reshape(combined.grid.grid_shape)
     blocks = combined.blocks.take(numbers[np.ix_(*places)].reshape(-1))
     axes = [
-        GridAxis.from_edges(axis.edges()[own])
+        axis if len(own) == axis.n_chunks else GridAxis.from_edges(axis.edges()[own])
         for axis, own in zip(combined.grid.axes, places, strict=True)
     ]
     number = {encoding: i for i, encoding in enumerate(encodings)}

@@ -17,7 +17,7 @@ from gridref.model.array import MISSING_BLOCK, VirtualArray
 from gridref.model.listing import touched_chunks
 from gridref.typing import Int64Array
 
-__all__ = ["RowLayout", "layout_rows", "rows_of_blocks"]
+__all__ = ["RowLayout", "layout_rows"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,12 +33,15 @@ class RowLayout:
     first_row
         int64 (n_blocks,), the blocks' new first rows, counted in the stored rows. It may lie before
         them where a window leaves out the first stored chunks.
+    touched
+        As `_rows_of_blocks` gives them: rows of the array's own manifests.
     """
 
     manifest: Int64Array
     start: Int64Array
     stop: Int64Array
     first_row: Int64Array
+    touched: tuple[Int64Array, Int64Array]
 
     @property
     def n_rows(self) -> int:
@@ -46,7 +49,7 @@ class RowLayout:
         return int((self.stop - self.start).sum())
 
 
-def rows_of_blocks(array: VirtualArray) -> tuple[Int64Array, Int64Array]:
+def _rows_of_blocks(array: VirtualArray) -> tuple[Int64Array, Int64Array]:
     """int64 (n_blocks,) each: half-open range of manifest rows that the window of a block touches.
 
     Meaningless for missing blocks.
@@ -71,8 +74,10 @@ def layout_rows(array: VirtualArray) -> RowLayout:
     present = np.flatnonzero(blocks.encoding != MISSING_BLOCK)
     if present.size == 0:
         empty = np.zeros(0, np.int64)
-        return RowLayout(empty, empty, empty, np.zeros(len(blocks), np.int64))
-    start, stop = (column[present] for column in rows_of_blocks(array))
+        zeros = np.zeros(len(blocks), np.int64)
+        return RowLayout(empty, empty, empty, zeros, (zeros, zeros))
+    touched = _rows_of_blocks(array)
+    start, stop = (column[present] for column in touched)
     used, first_use, of_block = np.unique(
         blocks.manifest[present], return_index=True, return_inverse=True
     )
@@ -104,6 +109,7 @@ def layout_rows(array: VirtualArray) -> RowLayout:
         run_low - base[run_manifest],
         run_high - base[run_manifest],
         first_row,
+        touched,
     )
 
 

@@ -21,7 +21,7 @@ from gridref.catalog.prefixes import split
 from gridref.catalog.relative import relative_url
 from gridref.catalog.snapshot import SourceUrls
 from gridref.catalog.statistics import ChunkStatistics, HasStatistics, write_statistics
-from gridref.catalog.storage import Folder
+from gridref.catalog.storage import TablePlace
 from gridref.catalog.tables import (
     BLOCK_SCHEMA,
     CHUNK_SCHEMA,
@@ -78,7 +78,7 @@ PART_FILE = re.compile(rf"(?:{'|'.join(_TABLES)})-([0-9a-f]{{16}})(?:c|-\d+)?\.p
 
 
 def write_part(
-    folder: Folder,
+    folder: TablePlace,
     commit: str,
     arrays: Mapping[str, VirtualArray],
     source_urls: SourceUrls = "absolute",
@@ -148,7 +148,7 @@ def _known_values(described: Sequence[tuple[VirtualArray, RowLayout]]) -> ChunkS
 
 
 def recounted(
-    folder: Folder, arrays: Mapping[str, VirtualArray], source_urls: SourceUrls
+    folder: TablePlace, arrays: Mapping[str, VirtualArray], source_urls: SourceUrls
 ) -> Mapping[str, ArrayRows]:
     """What `write_part` would say of the rows of arrays; nothing is written."""
     described = list(zip(arrays.values(), _layouts(arrays), strict=True))
@@ -163,7 +163,7 @@ class _Rows:
 
     def __init__(
         self,
-        folder: Folder,
+        folder: TablePlace,
         arrays: list[tuple[VirtualArray, RowLayout]],
         names: list[str],
         source_urls: SourceUrls,
@@ -221,7 +221,7 @@ def _layouts(arrays: Mapping[str, VirtualArray]) -> list[RowLayout]:
 
 
 @contextmanager
-def _removed_on_failure(folder: Folder, names: Sequence[str]) -> Iterator[None]:
+def _removed_on_failure(folder: TablePlace, names: Sequence[str]) -> Iterator[None]:
     """Remove the tables of an attempt that fails."""
     try:
         yield
@@ -234,7 +234,7 @@ def _removed_on_failure(folder: Folder, names: Sequence[str]) -> Iterator[None]:
 class _Table:
     """A table that is being written, and what became of it."""
 
-    def __init__(self, folder: Folder, name: str, schema: pa.Schema) -> None:
+    def __init__(self, folder: TablePlace, name: str, schema: pa.Schema) -> None:
         self.index = ""
         self._name = name
         self._writer = TableWriter(folder.create(name), schema)
@@ -255,7 +255,7 @@ class _Table:
 
 
 @contextmanager
-def _table(folder: Folder, name: str, schema: pa.Schema) -> Iterator[_Table]:
+def _table(folder: TablePlace, name: str, schema: pa.Schema) -> Iterator[_Table]:
     """A table to write, which is complete afterwards."""
     table = _Table(folder, name, schema)
     try:

@@ -70,9 +70,13 @@ def group_of(
     rules: SourceRules | None = None,
     *,
     known: Sequence[Part] = (),
+    held: Mapping[str, bytes] | None = None,
     pending: PendingPolicy = "fill",
 ) -> CatalogGroup:
-    """The group that a snapshot of a catalog holds; parts that are open already are used again."""
+    """The group that a snapshot of a catalog holds.
+
+    Parts that are `known` are used again, and tables that are `held` in memory are not read.
+    """
     snapshot = root.snapshot
     rules = rules or SourceRules(snapshot.identity)
     if snapshot.prefixes:
@@ -83,7 +87,7 @@ def group_of(
         part = is_open.get(folder.address(entry.blocks.file))
         if part is not None and part.fits(entry, snapshot.prefixes):
             return part
-        return open_part(folder, entry, snapshot.prefixes, storage_options, trust, rules)
+        return open_part(folder, entry, snapshot.prefixes, storage_options, trust, rules, held)
 
     parts = tuple(map(opened, snapshot.parts))
     contents = _Contents(snapshot, parts, folder.address(ROOT_FILE), pending == "raise")

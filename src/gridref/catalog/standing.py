@@ -48,11 +48,24 @@ class Span:
 
 @dataclass(frozen=True, eq=False)
 class Standing:
-    """A `Manifest` that stands for the rows of an array of a catalog."""
+    """A `Manifest` that stands for the rows of an array of a catalog.
+
+    Attributes
+    ----------
+    path, array
+        The array.
+    span
+        Its elements that are stood for.
+    blocks
+        The blocks that show it.
+    has_filter_masks
+        As of the array.
+    """
 
     path: str
-    span: Span
     array: VirtualArray
+    span: Span
+    blocks: BlockTable
     has_filter_masks: bool
 
     @property
@@ -103,11 +116,12 @@ def _standing(array: VirtualArray, dim: str, span: Span, path: str) -> VirtualAr
     axes = list(array.grid.axes)
     axes[axis] = GridAxis.from_edges([span.n_shown])
     grid = ChunkGrid(tuple(axes))
-    manifest = Standing(path, span, array, array.has_filter_masks)
-    return array.replace(grid=grid, manifests=(manifest,), blocks=standing_blocks(grid))
+    blocks = _standing_blocks(grid)
+    manifest = Standing(path, array, span, blocks, array.has_filter_masks)
+    return array.replace(grid=grid, manifests=(manifest,), blocks=blocks)
 
 
-def standing_blocks(grid: ChunkGrid) -> BlockTable:
+def _standing_blocks(grid: ChunkGrid) -> BlockTable:
     """Blocks that show a stored array of the shape of the grid."""
     starts = np.meshgrid(*(a.starts(np.arange(a.n_chunks)) for a in grid.axes), indexing="ij")
     origin = np.stack([start.reshape(-1) for start in starts], axis=-1)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gridref.catalog.arrow_columns import column_of, numbers_of
 from gridref.catalog.entries import TableEntry
-from gridref.catalog.storage import Folder
+from gridref.catalog.storage import TablePlace
 from gridref.catalog.table_file import TableFile
 from gridref.catalog.tables import STATISTICS_SCHEMA, TableWriter, table_of
 from gridref.model.listing import NO_ROW, ListedChunks
@@ -143,7 +143,7 @@ class StatisticsTable:
         return read
 
 
-def write_statistics(folder: Folder, file: str, statistics: ChunkStatistics) -> TableEntry:
+def write_statistics(folder: TablePlace, file: str, statistics: ChunkStatistics) -> TableEntry:
     """Write the statistics of all chunk rows of a part as a table."""
     writer = TableWriter(folder.create(file), STATISTICS_SCHEMA)
     try:

@@ -30,6 +30,7 @@ __all__ = [
     "LocalFolder",
     "OvertakenError",
     "RemoteFolder",
+    "TablePlace",
     "WritableFile",
     "open_folder",
 ]
@@ -47,13 +48,25 @@ class WritableFile(Protocol):
         ...
 
 
-class Folder(Protocol):
-    """What writing and reading a catalog asks of the place where it lies."""
+class TablePlace(Protocol):
+    """What writing tables asks of the place where they come to lie."""
 
     @property
     def url(self) -> str:
         """Address of the directory, without a slash at the end."""
         ...
+
+    def create(self, name: str) -> WritableFile:
+        """A new file to write; the directory is made first."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        ...
+
+
+class Folder(TablePlace, Protocol):
+    """What writing and reading a catalog asks of the place where it lies."""
 
     def address(self, name: str) -> str:
         """Address of a file in it."""
@@ -65,10 +78,6 @@ class Folder(Protocol):
 
     def read(self, name: str) -> bytes:
         """Content of a file. Raises CatalogNotFoundError if there is none."""
-        ...
-
-    def create(self, name: str) -> WritableFile:
-        """A new file to write; the directory is made first."""
         ...
 
     def publish(self, name: str, content: bytes) -> None:
@@ -99,10 +108,6 @@ class Folder(Protocol):
 
     def abandoned(self, name: str) -> bool:
         """Whether a file that some process held is held no more; False where nobody can know."""
-        ...
-
-    def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
         ...
 
     def age(self, name: str) -> float | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -42,6 +44,8 @@ class TableFile:
         Names of the columns it must have.
     storage_options
         fsspec options, or a mapping of protocol to options.
+    content
+        The file, where it is in memory. A pickle does not hold it.
     """
 
     def __init__(
@@ -50,11 +54,13 @@ class TableFile:
         entry: TableEntry,
         columns: Sequence[str],
         storage_options: Mapping[str, Any] | None = None,
+        content: bytes | None = None,
     ) -> None:
         self.address = address
         self.entry = entry
         self._columns = tuple(columns)
         self._storage_options = dict(storage_options or {})
+        self._content = content
         self._lock = new_lock()
         self._parquet: BoundedParquet | None = None
         self._starts = np.zeros(0, np.int64)
@@ -91,16 +97,28 @@ class TableFile:
 
     def read_rows(self, first: int, n_rows: int) -> pa.Table:
         """All columns of some rows; only the row groups that hold them are read."""
-        starts = self.row_group_starts
-        if first < 0 or n_rows < 0 or first + n_rows > self.n_rows:
-            raise self.corrupt(f"rows {first}-{first + n_rows} are needed of {self.n_rows}")
-        if n_rows == 0:
+        pieces = [
+            self.read_row_group(number, self._columns)[rows]
+            for number, rows in self.row_groups(first, n_rows)
+        ]
+        if not pieces:
             with self._lock, self._corruption():
                 return self._open().parquet.schema_arrow.empty_table()
+        return pa.concat_tables(pieces)
+
+    def row_groups(self, first: int, n_rows: int) -> list[tuple[int, slice]]:
+        """The row groups that hold some rows, by number, and which of their rows these are."""
+        starts = self.row_group_starts
+        stop = first + n_rows
+        if first < 0 or n_rows < 0 or stop > self.n_rows:
+            raise self.corrupt(f"rows {first}-{stop} are needed of {self.n_rows}")
         head = int(np.searchsorted(starts, first, side="right")) - 1
-        last = int(np.searchsorted(starts, first + n_rows, side="left"))
-        parts = [self.read_row_group(number, self._columns) for number in range(head, last)]
-        return pa.concat_tables(parts).slice(first - int(starts[head]), n_rows)
+        last = int(np.searchsorted(starts, stop, side="left")) if n_rows else head
+        bounds = starts[head : last + 1].tolist()
+        return [
+            (head + i, slice(max(first, low) - low, min(stop, high) - low))
+            for i, (low, high) in enumerate(itertools.pairwise(bounds))
+        ]
 
     def corrupt(self, reason: str) -> CatalogCorruptError:
         """The error for a table that is not as it should be."""
@@ -111,13 +129,19 @@ class TableFile:
 
     def _open(self) -> BoundedParquet:
         if self._parquet is None:
-            file = open_for_scan(self.address, self._storage_options, block_bytes=_BLOCK_BYTES)
-            if file.size != self.entry.n_bytes:
-                raise self.corrupt(f"it has {file.size} bytes instead of {self.entry.n_bytes}")
-            parquet = BoundedParquet(file, file.size)
+            parquet = BoundedParquet(self._file(), self.entry.n_bytes)
             self._starts = self._checked_starts(parquet.parquet)
             self._parquet = parquet
         return self._parquet
+
+    def _file(self) -> Any:
+        """The file, which is as large as is stated."""
+        if self._content is not None:
+            return io.BytesIO(self._content)
+        file = open_for_scan(self.address, self._storage_options, block_bytes=_BLOCK_BYTES)
+        if file.size != self.entry.n_bytes:
+            raise self.corrupt(f"it has {file.size} bytes instead of {self.entry.n_bytes}")
+        return file
 
     def _checked_starts(self, parquet: Any) -> NDArray[np.int64]:
         metadata = parquet.metadata

@@ -96,6 +96,8 @@ class GridAxis:
             raise InvalidRequestError(f"extent must be >= 0, got {extent}")
         if covered < extent:
             raise InvalidRequestError(f"edges cover {covered} of {extent} elements")
+        if length.size == 1:
+            return cls.uniform(extent, int(length[0]))
         if extent == 0:
             return cls(0, _frozen(length[:1] if length.size else [1]), _frozen([0]))
         length, count = length[count > 0], count[count > 0]
@@ -240,7 +242,10 @@ class GridAxis:
 
     def edges(self) -> Int64Array:
         """Data lengths of all chunks; memory grows with their number."""
-        return self.data_lengths(np.arange(self.n_chunks))
+        lengths = np.repeat(self.run_lengths, self.run_counts)
+        if lengths.size:
+            lengths[-1] -= int(self._run_stops[-1]) - self.extent
+        return lengths
 
     def _run_of(self, chunk: Int64Array) -> Int64Array:
         if self.is_uniform:

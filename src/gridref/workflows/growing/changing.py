@@ -49,17 +49,6 @@ def changed(
         With every problem, where what comes instead does not fit.
     """
     dim = job.layout.stack or job.layout.concat_dim
-    if job.layout.is_cube(base.group):
-        raise InvalidRequestError(
-            "files that lie along several dimensions are not replaced or removed one by one: build"
-            " the catalog again"
-        )
-    if job.layout.layout is not None or job.layout.mosaic:
-        kinds = {None: "tiles of a mosaic", "plate": "images of a plate"}
-        kind = kinds.get(job.layout.layout, "files of differing length")
-        raise InvalidRequestError(
-            f"{kind} are not replaced or removed one by one: build the catalog again"
-        )
     if not isinstance(dim, str):
         raise InvalidRequestError(
             "files are replaced and removed along the dimension that they were laid along, and the"

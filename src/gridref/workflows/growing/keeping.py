@@ -45,7 +45,12 @@ from gridref.workflows.chunk_checksums import ChecksumScan, with_checksums
 from gridref.workflows.growing.appending import Grown, added, declared
 from gridref.workflows.growing.changing import changed
 from gridref.workflows.growing.places import At
-from gridref.workflows.growing.rebuilding import is_rebuilt, rebuilt
+from gridref.workflows.growing.rebuilding import (
+    is_made_of_all,
+    is_rebuilt,
+    rebuilt,
+    rebuilt_with,
+)
 from gridref.workflows.identity import told_as
 from gridref.workflows.opening import reader_for
 from gridref.workflows.reading import Sources, readable
@@ -134,9 +139,31 @@ class Keeper:
         held = scans.of([source.url for source in base.group.source_list], job, base)
         read = scans.sources.reader.read
         grown = rebuilt(base, held, scans.of(new, job, base), job, read)
-        change = _change("append", _counted(new), base, grown, {})
-        drifts = merged_drifts((), grown.group.report.drifts)  # those of all files, found again
-        return replace(change, changes={**change.changes, "drifts": drifts})
+        return _change("append", _counted(new), base, grown, _drifts_found_again(grown))
+
+    def _rebuilt_with(
+        self,
+        operation: str,
+        base: Base,
+        files: Mapping[str, str | None],
+        job: Job,
+        scans: _Scans,
+    ) -> Change:
+        """The commit of a catalog that is built anew with others in the places of some files."""
+        sources = {source.url: source for source in base.group.source_list}
+        for file in files:
+            if file not in sources:
+                reason = "it is not in the catalog, so that it cannot be replaced or removed"
+                raise InvalidRequestError(reason, Place(source=file))
+        self._check_unchanged([source for url, source in sources.items() if url not in files])
+        gone = stale_sources([sources[file] for file in files], self.storage_options)
+        was = scans.of([*sources], job, base) if not any(gone) else None
+        after = [new for url in sources if (new := files.get(url, url)) is not None]
+        stay = [url for url in sources if url not in files]
+        read = scans.sources.reader.read
+        grown = rebuilt_with(base, scans.of(after, job, base), stay, was, job, read)
+        message = _counted(list(files))
+        return _change(operation, message, base, grown, _drifts_found_again(grown))
 
     def declare(self, dim: str, labels: ArrayLike) -> CatalogGroup:
         """Declare labels whose files are still to come."""
@@ -193,6 +220,8 @@ class Keeper:
             if not files:
                 return None
             job = self._job(base, {})
+            if is_made_of_all(job, base.group):
+                return self._rebuilt_with(operation, base, files, job, scans)
             scanned = dict(scans.of([new for new in files.values() if new is not None], job, base))
             groups = {old: None if new is None else scanned[new] for old, new in files.items()}
             stay = [each.url for each in base.group.source_list if each.url not in files]
@@ -314,8 +343,13 @@ def _change(
 ) -> Change:
     """The commit of what a catalog becomes; it keeps the drift of its files, new ones included."""
     drifts = merged_drifts(base.root.snapshot.drifts, grown.group.report.drifts)
-    own = {**changes, "drifts": drifts, "pending": grown.pending, "ends": grown.ends}
+    own = {"drifts": drifts, "pending": grown.pending, "ends": grown.ends, **changes}
     return Change(operation, message, grown.group, grown.arrays, own)
+
+
+def _drifts_found_again(grown: Grown) -> dict[str, Any]:
+    """The drifts of a catalog that was built anew: those of all its files."""
+    return {"drifts": merged_drifts((), grown.group.report.drifts)}
 
 
 class _Scans:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any, Literal
 
+from gridref.catalog.arrays import ParquetManifest
 from gridref.combine import (
     Combination,
     CombineOptions,
@@ -24,7 +25,7 @@ from gridref.combine.labelled import with_label
 from gridref.combine.options import Read
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.manifest import ChunkManifest, ChunkState
+from gridref.model.manifest import ChunkManifest, ChunkState, Manifest
 from gridref.options import check_choice, refuses_unknown
 from gridref.workflows.layout.cubes import (
     combine_by_coords,
@@ -395,10 +396,13 @@ def _inline_joined(group: VirtualGroup, read: Read) -> VirtualGroup:
 
 def _is_inline(array: VirtualArray) -> bool:
     """Whether no element lies in a file, and none is missing."""
-    return all(
-        isinstance(manifest, ChunkManifest) and bool((manifest.state == ChunkState.INLINE).all())
-        for manifest in array.manifests
-    )
+    return all(map(_holds_all_inline, array.manifests))
+
+
+def _holds_all_inline(manifest: Manifest) -> bool:
+    if isinstance(manifest, ParquetManifest):  # of a catalog: rows need not be read
+        return manifest.counts.n_inline == manifest.n_rows
+    return isinstance(manifest, ChunkManifest) and bool((manifest.state == ChunkState.INLINE).all())
 
 
 def in_one_chunk(group: VirtualGroup, name: str, read: Read) -> VirtualGroup:
