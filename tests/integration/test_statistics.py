@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import h5py
@@ -15,7 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gridref
-from gridref.errors import CatalogVersionError, InvalidRequestError, SourceChangedError
+from gridref.errors import (
+    CatalogVersionError,
+    InvalidRequestError,
+    ReadError,
+    SourceChangedError,
+)
 from tests.command import run_command
 from tests.integration.test_appending import built, files_in, month
 
@@ -123,6 +129,56 @@ def test_nothing_is_passed_over(
     for box in catalog.find("v", f"{operator} {number!r}"):
         found[box[dim]] = True
     assert not (eval(f"data {operator} number") & ~found).any()
+
+
+def test_xarray_reads_only_what_may_hold_such_values(tmp_path: Path) -> None:
+    """Other chunks are made unreadable: whoever reads one ends in an error."""
+    rng = np.random.default_rng(1)
+    path = tmp_path / "a.nc"
+    values = rng.normal(280, 5, (12, 8)).astype("f4")
+    values[values > 285] = 285
+    values[5, 3:7], values[9, 0], values[0, 0] = 300, 290, np.nan
+    data = xr.DataArray(values, dims=("y", "x"), attrs={"units": "K"})
+    data.assign_coords(y=np.arange(12)).to_dataset(name="v").to_netcdf(
+        path, engine="h5netcdf", encoding={"v": {"chunksizes": (3, 4), "zlib": True}}
+    )
+    gridref.build(path, tmp_path / "cube")
+    catalog = gridref.open_catalog(tmp_path / "cube").scan_values()
+    whole = xr.open_dataset(path, engine="netcdf4").load()
+    before = path.stat()
+    with path.open("r+b") as file:
+        for row in catalog.chunks("v").to_pylist():
+            if row["max"] <= 285:
+                file.seek(row["offset"])
+                file.write(bytes(row["length"]))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    dataset = xr.open_dataset(catalog, engine="gridref")
+    for shown, expected in ((dataset, whole.v), (dataset.isel(y=slice(4, 11)), whole.v[4:11])):
+        found = shown.gridref.where("v", "> 285")
+        xr.testing.assert_identical(found, expected.where(expected > 285))
+        assert int(found.notnull().sum()) == 5
+        both = shown.gridref.where("v", "> 285 and <= 290")
+        xr.testing.assert_identical(both, expected.where((expected > 285) & (expected <= 290)))
+    with pytest.raises(ReadError):
+        dataset["v"].load()
+
+
+def test_where_asks_for_what_is_known(tmp_path: Path) -> None:
+    packed = {"dtype": "i2", "scale_factor": 0.1, "_FillValue": -1, "chunksizes": (4,)}
+    data = {"v": ("x", np.arange(8) / 10), "t": ("x", np.arange(8).astype("M8[ns]"))}
+    xr.Dataset(data).to_netcdf(tmp_path / "a.nc", engine="h5netcdf", encoding={"v": packed})
+    gridref.build(tmp_path / "a.nc", tmp_path / "cube")
+    catalog = gridref.open_catalog(tmp_path / "cube").scan_values()
+    raw = xr.open_dataset(catalog, engine="gridref", mask_and_scale=False)
+    shown = xr.open_dataset(catalog, engine="gridref")
+    xr.testing.assert_identical(shown.gridref.where("v", "> 0.45"), shown.v.where(shown.v > 0.45))
+    for dataset, name, message in (
+        (raw, "v", "has _FillValue, scale_factor as attributes"),
+        (shown, "t", "is shown as datetime64"),
+        (shown.copy().compute(), "v", "is loaded, not virtual"),
+    ):
+        with pytest.raises(InvalidRequestError, match=message):
+            dataset.gridref.where(name, "> 1")
 
 
 def test_bad_questions(months: list[Path], tmp_path: Path) -> None:

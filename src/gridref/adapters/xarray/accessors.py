@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, override
 import xarray as xr
 
 from gridref.adapters.picture import ChunkMap
+from gridref.adapters.xarray.searching import values_where
 from gridref.adapters.xarray.written_groups import (
     dataset_to_group,
     tree_to_group,
@@ -106,6 +107,32 @@ class GridrefAccessor(_Written):
             no file holds; `n_bytes`, what the others take in the files; `n_files` that hold them.
         """
         return reading_costs(self._virtual())
+
+    def where(self, name: str, condition: str) -> xr.DataArray:
+        """``ds[name].where(ds[name] > 310)``, for which only chunks are read that may hold any.
+
+        Which those are is known where `gridref.CatalogGroup.scan_values` has looked at them; others
+        are read as well. What is not read becomes missing.
+
+        Parameters
+        ----------
+        name
+            A virtual variable of numbers, as xarray shows it by default; it may be selected from.
+        condition
+            As for `gridref.CatalogGroup.find`: ``"> 310"``, or several as ``">= 0 and < 1"``.
+
+        Returns
+        -------
+        xarray.DataArray
+            In memory, as large as the variable.
+
+        Raises
+        ------
+        InvalidRequestError
+            For a condition of another form, if nothing is known of any chunk, or if the variable is
+            loaded, holds no numbers, or is shown packed.
+        """
+        return values_where(self._dataset[name], condition)
 
     def chunk_map(self, name: str, width: int = 720) -> ChunkMap:
         """A drawing of the blocks and stored chunks of a virtual variable.
