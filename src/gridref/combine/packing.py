@@ -122,7 +122,7 @@ def float_dtype(array: VirtualArray, packing: Packing) -> np.dtype[Any]:
     dtype, attrs = array.dtype, array.attrs
     if packing.scale is None and packing.offset is None:
         if dtype.kind == "f":
-            return np.dtype("f4") if dtype.itemsize <= 4 and packing.fills else dtype
+            return dtype
         return np.dtype("f4" if dtype.itemsize <= 2 else "f8")
     scale, offset = (
         None if attrs.get(name) is None else np.asarray(attrs[name]).dtype

@@ -1,0 +1,226 @@
+"""What attributes say about stored numbers, and which floats they become; xarray is the oracle."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from gridref.combine import CombineOptions, combine
+from gridref.combine.packing import Packing, float_dtype, without_packing
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.testing.builders import chunked_array
+from gridref.testing.reference_reader import read_slowly
+
+f4, f8 = np.float32, np.float64
+
+
+def array(code: str, values: Any = (0, 1, 2), **attrs: Any) -> VirtualArray:
+    data = np.array(values).astype(code)
+    return chunked_array(data, data.shape, ("x",), attrs=attrs)
+
+
+PACKINGS: list[tuple[str, dict[str, Any], Packing]] = [
+    ("i2", {}, Packing()),
+    ("i2", {"scale_factor": 0.5}, Packing(scale=0.5)),
+    ("i2", {"scale_factor": np.array([0.5])}, Packing(scale=0.5)),
+    ("i2", {"add_offset": f4(3)}, Packing(offset=3.0)),
+    ("i2", {"_FillValue": np.int16(-9)}, Packing(fills=frozenset({-9}))),
+    ("i2", {"missing_value": [1, 2]}, Packing(fills=frozenset({1, 2}))),
+    ("i2", {"_FillValue": "x"}, Packing()),
+    ("f4", {"_FillValue": np.nan, "missing_value": 1e20}, Packing(fills=frozenset({1e20}))),
+    ("i1", {"_Unsigned": "true"}, Packing(unsigned=True)),
+    ("i1", {"_Unsigned": "false"}, Packing()),
+    ("u1", {"_Unsigned": "false"}, Packing(unsigned=False)),
+    ("u1", {"_Unsigned": "true"}, Packing()),
+    ("f4", {"_Unsigned": "true"}, Packing()),
+    (
+        "i1",
+        {"_Unsigned": "TRUE", "_FillValue": np.int8(-1)},
+        Packing(None, None, frozenset({255}), True),
+    ),
+    ("u1", {"_Unsigned": "false", "_FillValue": 255}, Packing(None, None, frozenset({-1}), False)),
+    ("i1", {"_Unsigned": "true", "missing_value": -1}, Packing(unsigned=True)),
+    ("i1", {"_Unsigned": "true", "missing_value": 0}, Packing(None, None, frozenset({0}), True)),
+    (
+        "i1",
+        {"_Unsigned": "true", "missing_value": 255},
+        Packing(None, None, frozenset({255}), True),
+    ),
+    ("i1", {"_Unsigned": "true", "missing_value": 256}, Packing(unsigned=True)),
+    (
+        "u1",
+        {"_Unsigned": "false", "missing_value": -128},
+        Packing(None, None, frozenset({-128}), False),
+    ),
+    ("u1", {"_Unsigned": "false", "missing_value": 128}, Packing(unsigned=False)),
+]
+
+
+@pytest.mark.parametrize(("code", "attrs", "expected"), PACKINGS, ids=range(len(PACKINGS)))
+def test_what_attributes_say(code: str, attrs: dict[str, Any], expected: Packing) -> None:
+    found = Packing.of(array(code, **attrs))
+    assert found == expected
+    assert found.is_trivial == (expected == Packing())
+    assert found.is_exact == (found.scale is None and found.offset is None)
+
+
+@pytest.mark.parametrize(
+    ("packing", "text"),
+    [
+        (Packing(), "not packed"),
+        (
+            Packing(0.5, 3.0, frozenset({7, -1}), True),
+            "scale_factor 0.5, add_offset 3, fill -1, 7, unsigned",
+        ),
+        (Packing(unsigned=False), "signed"),
+        (Packing(0.0), "scale_factor 0"),
+        (Packing(None, 0.0), "add_offset 0"),
+    ],
+)
+def test_packings_in_words(packing: Packing, text: str) -> None:
+    assert str(packing) == text
+
+
+NUMBERS = [None, f4(0.5), f8(0.1), np.int16(2), 2, 0.5]
+
+
+@pytest.mark.parametrize("code", ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "f2", "f4", "f8"])
+@pytest.mark.parametrize("fill", [None, 1])
+@pytest.mark.filterwarnings("ignore")
+def test_floats_are_those_that_xarray_decodes_to(code: str, fill: int | None) -> None:
+    for scale in NUMBERS:
+        for offset in NUMBERS:
+            attrs: dict[str, Any] = {}
+            if fill is not None:
+                attrs["_FillValue"] = np.dtype(code).type(fill)
+            attrs |= {} if scale is None else {"scale_factor": scale}
+            attrs |= {} if offset is None else {"add_offset": offset}
+            if not attrs:
+                continue
+            stored = array(code, **attrs)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                variable = xr.Variable(("x",), read_slowly(stored), attrs)
+                wanted = xr.conventions.decode_cf_variable("v", variable).dtype
+            if wanted.kind != "f":  # which has no NaN, for what is missing
+                wanted = np.dtype("f8")
+            assert float_dtype(stored, Packing.of(stored)) == wanted, attrs
+
+
+def test_attributes_of_what_is_unpacked() -> None:
+    attrs = {"scale_factor": 2, "add_offset": 1, "missing_value": 3, "_Unsigned": "true", "k": 1}
+    found = without_packing({**attrs, "_FillValue": 7}, np.dtype("f4"))
+    assert found.keys() == {"k", "_FillValue"}
+    assert found["k"] == 1
+    assert np.isnan(found["_FillValue"])
+    assert found["_FillValue"].dtype == "f4"
+
+
+def group(labels: list[int], stored: VirtualArray) -> VirtualGroup:
+    x = np.array(labels)
+    return VirtualGroup({"x": chunked_array(x, x.shape, ("x",)), "v": stored})
+
+
+def joined(one: VirtualArray, other: VirtualArray, **options: Any) -> Any:
+    groups = [group([0, 1, 2], one), group([3, 4, 5], other)]
+    return combine(groups, "x", read=read_slowly, options=CombineOptions(**options))
+
+
+DRIFTS: list[tuple[VirtualArray, VirtualArray, bool]] = [
+    (array("i2", scale_factor=0.5), array("i2", scale_factor=0.5), False),
+    (array("i2", scale_factor=0.5), array("i2", scale_factor=0.25), True),
+    (array("i2", scale_factor=0.5), array("i2", scale_factor=f4(0.5)), True),
+    (array("i2", add_offset=1.0), array("i2"), True),
+    (array("i2", _FillValue=np.int16(1)), array("i2", _FillValue=np.int16(2)), True),
+    (array("i2", _FillValue=np.int16(1)), array("i2", missing_value=np.int16(1)), False),
+    (array("i1", _Unsigned="true"), array("i2", _Unsigned="true"), True),
+    (array("i1", _Unsigned="true"), array("i1", _Unsigned="true"), False),
+    (array("i1", (0, 1, -1), _Unsigned="true"), array("u1", (0, 1, 255)), True),
+    (array("i1"), array("i2"), False),
+]
+
+
+@pytest.mark.parametrize(("one", "other", "drifts"), DRIFTS, ids=range(len(DRIFTS)))
+@pytest.mark.filterwarnings("ignore")
+def test_each_file_is_unpacked_with_its_own_numbers(
+    one: VirtualArray, other: VirtualArray, drifts: bool
+) -> None:
+    done = joined(one, other)
+    assert done.group is not None, done.problems
+    assert ("packing" in [drift.cause for drift in done.report]) == drifts
+    values = done.group.arrays["v"]
+
+    def decoded(stored: VirtualArray) -> Any:
+        variable = xr.Variable(("x",), read_slowly(stored), dict(stored.attrs))
+        return xr.conventions.decode_cf_variable("v", variable).values.astype("f8")
+
+    np.testing.assert_array_equal(decoded(values), np.concatenate([decoded(one), decoded(other)]))
+
+
+@pytest.mark.parametrize("name", ["scales", "offsets"])
+def test_numbers_of_single_bands_are_not_unpacked(name: str) -> None:
+    one, other = array("i2", **{name: [1.0, 2.0]}), array("i2", **{name: [1.0, 3.0]})
+    done = joined(one, other)
+    assert [problem.cause for problem in done.problems] == ["packing-differs"]
+    assert joined(one, one).group is not None
+
+
+UNITS = {"m": 1.0, "km": 1000.0}
+
+
+def convert(unit: str, target: str) -> tuple[float, float] | None:
+    if {unit, target} == {"K", "degC"}:
+        return (1.0, 273.15) if target == "K" else (1.0, -273.15)
+    if unit in UNITS and target in UNITS:
+        return UNITS[unit] / UNITS[target], 0.0
+    return (1.0, 0.0) if {unit, target} == {"1", "none"} else None
+
+
+CONVERSIONS: list[tuple[dict[str, Any], dict[str, Any], Any]] = [
+    ({"units": "km"}, {"units": "m"}, [0.0, 1.0, 2.0, 0.0, 0.001, 0.002]),
+    ({"units": "m"}, {"units": "km"}, [0.0, 1.0, 2.0, 0.0, 1000.0, 2000.0]),
+    (
+        {"units": "m", "scale_factor": 2.0},
+        {"units": "km", "add_offset": 1.0},
+        [0, 2, 4, 1000, 2000, 3000],
+    ),
+    ({"units": "K"}, {"units": "degC"}, [0, 1, 2, 273.15, 274.15, 275.15]),
+    ({"units": "1"}, {"units": "none"}, [0, 1, 2, 0, 1, 2]),
+    ({"units": "m"}, {"units": "m"}, [0, 1, 2, 0, 1, 2]),
+    ({"units": "m"}, {"units": "K"}, "cannot be converted"),
+    ({"units": "m"}, {}, [0, 1, 2, 0, 1, 2]),
+    ({"units": "K", "cell_methods": "time: range"}, {"units": "degC"}, "no zero to shift"),
+    ({"units": "K", "units_metadata": "temperature: difference"}, {"units": "degC"}, "no zero"),
+    ({"units": "km", "cell_methods": "time: range"}, {"units": "m"}, [0, 1, 2, 0, 0.001, 0.002]),
+]
+
+
+@pytest.mark.parametrize(("one", "other", "expected"), CONVERSIONS, ids=range(len(CONVERSIONS)))
+def test_units_are_brought_on_the_first_ones(one: Any, other: Any, expected: Any) -> None:
+    done = joined(array("i4", **one), array("i4", **other), convert_units=convert)
+    if isinstance(expected, str):
+        assert [problem.cause for problem in done.problems] == ["units-differ"]
+        assert expected in str(done.problems[0])
+        return
+    assert done.group is not None, done.problems
+    found = done.group.arrays["v"]
+    np.testing.assert_allclose(read_slowly(found), expected, rtol=1e-15)
+    assert found.attrs["units"] == one["units"]
+    if one != other and "units" in other:
+        assert [p.cause for p in joined(array("i4", **one), array("i4", **other)).problems] == [
+            "units-differ"
+        ]
+
+
+def test_files_without_units_are_not_converted_with_others() -> None:
+    groups = [
+        group([2 * n, 2 * n + 1], array("i4", (1, 2), **attrs))
+        for n, attrs in enumerate([{"units": "m"}, {"units": "km"}, {}])
+    ]
+    options = CombineOptions(convert_units=convert)
+    done = combine(groups, "x", read=read_slowly, options=options)
+    assert "without units" in str(done.problems[0])
