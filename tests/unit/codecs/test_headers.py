@@ -1,0 +1,378 @@
+"""Headers byte by byte: what they say is believed where it can be, and nothing else."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import imagecodecs
+import numcodecs
+import numpy as np
+import pytest
+
+from gridref.codecs import decode_chunk, encode_chunk
+from gridref.codecs.blosc2 import Blosc2Frame, _one_chunk
+from gridref.codecs.checksums import _BLOCK_BYTES, unshuffle
+from gridref.codecs.core import _blosc_bytes
+from gridref.codecs.hdf5_filters import _without_leading_ones, _without_ones
+from gridref.codecs.stage import MAX_UNKNOWN_BYTES, ArraySpec, decompressed, most_bytes
+from gridref.codecs.tiff import _padded
+from gridref.codecs.tiff_images import _jpegxr_bytes, _segment, split_jpeg_tables
+from gridref.codecs.unpacking import _factor, _wrapped
+from gridref.errors import DecodeError, InvalidRequestError
+from gridref.model.encoding import Codec, Encoding
+from tests.unit.codecs.support import encoding, image_like
+
+U1 = np.dtype("u1")
+
+
+# JPEG tables and JPEG XR directories
+
+
+SOI, EOI, SCAN = b"\xff\xd8", b"\xff\xd9", b"\xff\xda"
+
+
+def marker(n_bytes: int, kind: int = 0xDB) -> bytes:
+    return (
+        bytes([0xFF, kind])
+        + (n_bytes + 2).to_bytes(2, "big")
+        + b"\xff\xd9"[:n_bytes].ljust(n_bytes, b"\0")
+    )
+
+
+@pytest.mark.parametrize(
+    "segments", [b"", marker(5), marker(2), marker(300) + marker(0, 0xC4)], ids=range(4)
+)
+@pytest.mark.parametrize("image", [SOI + marker(3) + SCAN + b"..." + EOI, SOI])
+def test_tables_end_at_their_end_of_image(segments: bytes, image: bytes) -> None:
+    tables = SOI + segments + EOI
+    assert split_jpeg_tables(tables + image) == (tables, image)
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        SOI + marker(5) + SCAN + b"\0\2" + EOI + SOI,
+        marker(5) + EOI + SOI,
+        SOI + b"\0" + EOI,
+        SOI + marker(5),
+        b"",
+    ],
+)
+def test_a_stream_without_tables_is_an_image(stream: bytes) -> None:
+    assert split_jpeg_tables(stream) == (None, stream)
+
+
+def jpegxr(entries: dict[int, int], start: int = 8, magic: bytes = b"II\xbc\x01") -> bytes:
+    listed = b"".join(struct.pack("<HHII", tag, 4, 1, at) for tag, at in entries.items())
+    head = magic + struct.pack("<I", start) + bytes(start - 8)
+    return head + struct.pack("<H", len(entries)) + listed
+
+
+@pytest.mark.parametrize(
+    ("entries", "size"),
+    [
+        ({0xBCC0: 100, 0xBCC1: 50}, 150),
+        ({0xBCC0: 100, 0xBCC1: 50, 0xBCC2: 120, 0xBCC3: 140}, 150),
+        ({0xBCC0: 100, 0xBCC1: 50, 0xBCC2: 150, 0xBCC3: 170}, 170),
+        ({0xBCC0: 100, 0xBCC1: 50, 0xBCC2: 190, 0xBCC3: 170}, 190),
+        ({0xBC01: 7}, 0),
+    ],
+)
+def test_how_many_bytes_a_jpeg_xr_file_has(entries: dict[int, int], size: int) -> None:
+    for start in (8, 20):
+        assert _jpegxr_bytes(jpegxr(entries, start)) == size
+        assert _jpegxr_bytes(jpegxr(entries, start) + b"more") == size
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        jpegxr({}),
+        jpegxr({0xBCC0: 1}, magic=b"II\xbb\x01"),
+        jpegxr({0xBCC0: 1})[:-1],
+        b"",
+        b"II\xbc\x01",
+    ],
+)
+def test_what_is_no_jpeg_xr_file(data: bytes) -> None:
+    with pytest.raises(ValueError, match="is no JPEG XR file"):
+        _jpegxr_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("shape", "of_jpeg", "of_jpegls"),
+    [
+        ((1, 4, 5), (4, 5), (4, 5)),
+        ((1, 1, 5), (5,), (1, 5)),
+        ((3, 4, 5), (3, 4, 5), (3, 4, 5)),
+        ((1, 3, 4, 5), (3, 4, 5), (3, 4, 5)),
+        ((4, 5, 1), (4, 5), (4, 5, 1)),
+        ((1, 1), (), (1, 1)),
+    ],
+)
+def test_which_axes_are_those_of_an_image(
+    shape: tuple[int, ...], of_jpeg: tuple[int, ...], of_jpegls: tuple[int, ...]
+) -> None:
+    assert _without_ones(shape) == of_jpeg
+    assert _without_leading_ones(shape) == of_jpegls
+
+
+@pytest.mark.parametrize("dtype", ["u1", "<u2"])
+def test_rows_of_a_segment_follow_from_its_bytes(dtype: str) -> None:
+    config = {"width": 4, "samples": 3}
+    item = np.dtype(dtype).itemsize
+    assert _segment(config, 24 * item, ArraySpec((9, 9), np.dtype(dtype))) == (2, 4, 3)
+    assert _segment(config, None, ArraySpec((5, 4, 3), np.dtype(dtype))) == (5, 4, 3)
+    with pytest.raises(ValueError, match="are no rows of 4 pixels of 3 samples"):
+        _segment(config, 24 * item + 1, ArraySpec((9, 9), np.dtype(dtype)))
+
+
+@pytest.mark.parametrize(
+    ("data", "short", "decoded_bytes", "expected"),
+    [
+        (b"abc", 3, 5, b"abc\0\0"),
+        (b"abc", 3, 3, b"abc"),
+        (b"abc", 4, 5, b"abc"),
+        (b"abc", None, 5, b"abc"),
+        (b"abc", 3, None, b"abc"),
+    ],
+)
+def test_only_what_is_short_by_its_rows_is_padded(
+    data: bytes, short: int | None, decoded_bytes: int | None, expected: bytes
+) -> None:
+    assert _padded(data, short, decoded_bytes) == expected
+
+
+# Blosc and Blosc2
+
+
+def test_headers_of_blosc_are_right_about_both_sizes() -> None:
+    stored = bytes(numcodecs.Blosc().encode(np.arange(50, dtype="u1")))
+    assert _blosc_bytes(stored, 50) == _blosc_bytes(stored, None) == 50
+    for wrong in (49, 51, 0):
+        with pytest.raises(ValueError, match=f"expected {wrong}"):
+            _blosc_bytes(stored, wrong)
+    for cut in (stored[:-1], stored + b"\0"):
+        with pytest.raises(ValueError, match="bytes are stored"):
+            _blosc_bytes(cut, 50)
+    for size in (0, 15):
+        with pytest.raises(ValueError, match="too few for a header"):
+            _blosc_bytes(stored[:size], 50)
+    with pytest.raises(ValueError, match="bytes are stored, got 16"):
+        _blosc_bytes(stored[:16], 50)
+    huge = stored[:4] + (MAX_UNKNOWN_BYTES + 1).to_bytes(4, "little") + stored[8:]
+    with pytest.raises(ValueError, match="bytes are decoded"):
+        _blosc_bytes(huge, None)
+
+
+@pytest.mark.parametrize(
+    ("size", "n_bytes", "fits"),
+    [
+        (16, 16, True),
+        (16, 20, True),
+        (20, 20, True),
+        (21, 20, False),
+        (15, 20, False),
+        (0, 20, False),
+    ],
+)
+def test_chunks_of_a_frame_lie_inside_of_it(size: int, n_bytes: int, fits: bool) -> None:
+    data = bytes(12) + size.to_bytes(4, "little") + bytes(range(100, 100 + n_bytes - 16))
+    if fits:
+        assert _one_chunk(data) == data[:size]
+    else:
+        with pytest.raises(ValueError, match=f"a chunk of {size} bytes"):
+            _one_chunk(data)
+
+
+def frame(chunk_bytes: int = 8, stored: int = 0, n_bytes: int = 100) -> bytes:
+    """The head of a frame: its sizes at their places."""
+    data = bytearray(n_bytes)
+    data[1:10] = b"\xa8b2frame\0"
+    data[11:15] = (87).to_bytes(4, "big")
+    data[16:24] = (n_bytes + stored).to_bytes(8, "big")
+    data[30:38] = (16).to_bytes(8, "big")
+    data[48:52] = (4).to_bytes(4, "big")
+    data[58:62] = chunk_bytes.to_bytes(4, "big", signed=True)
+    return bytes(data)
+
+
+def test_frames_say_their_sizes() -> None:
+    assert Blosc2Frame(frame()).decoded_bytes == 16
+    assert Blosc2Frame(frame(n_bytes=87)).decoded_bytes == 16
+    for wrong in (frame(stored=1), frame(stored=-1)):
+        with pytest.raises(ValueError, match="bytes are stored, got 100"):
+            Blosc2Frame(wrong)
+    for wrong in (frame()[:86], b"", b"\0" + frame()[1:5] + b"x" + frame()[6:]):
+        with pytest.raises(ValueError, match="is no Blosc2 frame"):
+            Blosc2Frame(wrong)
+    for chunk_bytes in (0, -1):
+        with pytest.raises(ValueError, match="chunks have"):
+            Blosc2Frame(frame(chunk_bytes)).decode()
+
+
+@pytest.mark.parametrize(("kind", "expected"), [(1, 0.0), (2, np.nan)])
+def test_chunks_of_one_value_are_told_by_their_offset(kind: int, expected: float) -> None:
+    held = Blosc2Frame(frame())
+    out = np.full(8, 7, "u1")
+    held._decode_chunk(kind - 128 << 56, out)  # noqa: SLF001
+    np.testing.assert_array_equal(out.view("<f4"), [expected] * 2)
+    with pytest.raises(ValueError, match="kind 3 is not supported"):
+        held._decode_chunk(3 - 128 << 56, out)  # noqa: SLF001
+
+
+# Shuffle
+
+
+@pytest.mark.parametrize("element_bytes", [1, 2, 3, 4, 8, 255, 256])
+@pytest.mark.parametrize("n_behind", [0, 1])
+def test_shuffled_bytes_of_every_number_of_elements(element_bytes: int, n_behind: int) -> None:
+    step = _BLOCK_BYTES // element_bytes
+    for n in (0, 1, 2, 9, step - 1, step, step + 1):
+        values = np.arange(n * element_bytes + n_behind * (element_bytes > 1)).astype("u1")
+        whole = values[: n * element_bytes].reshape(n, element_bytes).T.reshape(-1)
+        stored = np.concatenate([whole, values[n * element_bytes :]])
+        found = np.frombuffer(unshuffle(stored, element_bytes), "u1")
+        assert np.array_equal(found, values)
+        out = np.full(len(values), 9, "u1")
+        assert unshuffle(stored, element_bytes, out) is out
+        assert np.array_equal(out, values)
+
+
+# Bounded decompression
+
+
+class Stream:
+    """Gives what it is given, two bytes to a stream."""
+
+    def __init__(self) -> None:
+        self.eof, self.unused_data = False, b""
+
+    def decompress(self, data: Any, max_length: int = -1) -> bytes:
+        data = bytes(data)
+        self.eof, self.unused_data = len(data) >= 2, data[2:]
+        return data[:2][:max_length]
+
+
+def test_streams_one_behind_the_other() -> None:
+    assert decompressed(Stream, b"abcd", 4) == b"abcd"
+    assert decompressed(Stream, b"abcd", 5) == b"abcd"
+    assert decompressed(Stream, b"abcd", 9, lambda rest: False) == b"ab"
+    with pytest.raises(ValueError, match="more than 3 bytes"):
+        decompressed(Stream, b"abcd", 3)
+    for cut in (b"abc", b"", b"a"):
+        with pytest.raises(ValueError, match="cut short"):
+            decompressed(Stream, cut, 9)
+    assert most_bytes(None) == MAX_UNKNOWN_BYTES
+    assert most_bytes(0) == 0
+
+
+# Texts
+
+
+def items(*texts: bytes, n: int | None = None) -> bytes:
+    parts = [struct.pack("<I", len(texts) if n is None else n)]
+    return b"".join([*parts, *(struct.pack("<I", len(text)) + text for text in texts)])
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (items(b"a"), "holds 1 items, expected 2"),
+        (b"", "holds no items"),
+        (b"\2\0\0", "holds no items"),
+        (items(b"a", n=2), "end behind the data"),
+        (items(b"a", b"bc")[:-1], "end behind the data"),
+        (items(b"a").replace(b"\1", b"\2", 1) + b"\1\0\0", "end behind the data"),
+        (items(b"a", b"bc") + b"x", "1 bytes are left over"),
+    ],
+)
+@pytest.mark.parametrize("name", ["vlen-utf8", "vlen-bytes"])
+def test_items_that_do_not_fit(data: bytes, message: str, name: str) -> None:
+    dtype = np.dtype(object) if name == "vlen-bytes" else np.dtype(np.dtypes.StringDType())
+    with pytest.raises(DecodeError, match=message):
+        decode_chunk(data, Encoding((2,), dtype, (Codec(name),)))
+
+
+def test_items_that_fit() -> None:
+    texts = Encoding((2, 1), np.dtype(np.dtypes.StringDType()), (Codec("vlen-utf8"),))
+    assert decode_chunk(items(b"", "é".encode()), texts).tolist() == [[""], ["é"]]
+    raw = Encoding((2,), np.dtype(object), (Codec("vlen-bytes"),))
+    assert decode_chunk(items(b"\xff", b""), raw).tolist() == [b"\xff", b""]
+    assert encode_chunk(np.array(["", "é"]), (Codec("vlen-utf8"),)) == items(b"", "é".encode())
+
+
+# Numbers of packings
+
+
+@pytest.mark.parametrize(
+    ("fill", "stored", "dtype", "expected"),
+    [
+        (-1, "i1", "u1", 255),
+        (127, "i1", "u1", 127),
+        (-128, "i1", "u1", 128),
+        (255, "u1", "i1", -1),
+        (128, "u1", "i1", -128),
+        (-129, "i1", "u1", -129),
+        (128, "i1", "u1", 128),
+        (256, "u1", "i1", 256),
+        (-1, "u1", "i1", -1),
+        (0.5, "i1", "u1", 0.5),
+        (-1, "i2", "u2", 65535),
+    ],
+)
+def test_fill_values_of_the_other_sign(
+    fill: float, stored: str, dtype: str, expected: float
+) -> None:
+    assert _wrapped(fill, np.dtype(stored), np.dtype(dtype)) == expected
+
+
+def test_factors_are_narrow_where_they_lose_nothing() -> None:
+    assert _factor(0.5, np.dtype("f4")).dtype == "f4"
+    assert _factor(0.1, np.dtype("f4")).dtype == "f8"
+    assert _factor(0.1, np.dtype("f8")).dtype == "f8"
+
+
+# Chains
+
+
+@pytest.mark.parametrize("mask", range(8))
+def test_each_bit_of_a_mask_switches_off_a_codec(mask: int) -> None:
+    values = image_like((6,), "i4")
+    chain = [
+        (Codec.of("numcodecs.shuffle", elementsize=4), numcodecs.Shuffle(4)),
+        (Codec("numcodecs.zlib"), numcodecs.Zlib()),
+        (Codec("numcodecs.crc32"), numcodecs.CRC32()),
+    ]
+    stored = values.tobytes()
+    for bit, (_, codec) in enumerate(chain):
+        if not mask >> bit & 1:
+            stored = bytes(codec.encode(stored))
+    form = encoding(values, *(codec for codec, _ in chain))
+    np.testing.assert_array_equal(decode_chunk(stored, form, None, mask), values)
+    out = np.zeros(6, "i4")
+    found = decode_chunk(stored, form, (6,), mask, out)
+    np.testing.assert_array_equal(found, values)
+
+
+def test_what_cannot_be_encoded() -> None:
+    values = np.zeros(2, "i4")
+    for codecs in ((), (Codec("numcodecs.delta"),), (Codec("bytes"), Codec("blosc"))):
+        with pytest.raises(InvalidRequestError):
+            encode_chunk(values, codecs)
+    with pytest.raises(InvalidRequestError, match="have no size"):
+        encode_chunk(np.array([None]), (Codec("bytes"),))
+
+
+@pytest.mark.parametrize("level", [1, 9])
+def test_levels_are_those_asked_for(level: int) -> None:
+    values = image_like((3000,), "f4")
+    for name in ("gzip", "zstd"):
+        sizes = {
+            n: len(encode_chunk(values, (Codec("bytes"), Codec.of(name, level=n))))
+            for n in (1, level)
+        }
+        assert (sizes[level] < sizes[1]) == (level > 1)
+    deflated = imagecodecs.deflate_encode(values.tobytes(), level=5, raw=True)
+    assert deflated in encode_chunk(values, (Codec("bytes"), Codec("gzip")))
