@@ -77,6 +77,8 @@ def test_pieces_are_near_one_size_and_no_larger_than_may_be(unit: int, most: int
         (96, 5, 12, 6, 5),  # chunks that straddle files: those count
         (99, 1, 11, 6, 6),  # nothing cuts a file of 11 into equal parts near 6
         (22, 1, 11, 1, 1),
+        (26, 1, 13, 4, 1),  # parts of a quarter of what may be
+        (26, 1, 13, 5, 5),  # and no smaller ones
     ],
 )
 def test_files_are_kept_or_cut_into_equal_parts(
