@@ -8,6 +8,7 @@ and 3); HDF5 library documentation of H5Pset_shuffle and H5Pset_fletcher32; C-Bl
 from __future__ import annotations
 
 import struct
+import threading
 
 import imagecodecs
 import numpy as np
@@ -38,6 +39,36 @@ _BLOSC_FORM = 2, 1, 0x01 | 0x10 | 0x20
 """The versions; shuffled by bytes, blocks are not split, LZ4."""
 
 
+_ROOM_BYTES = 2**20
+"""Size up to which shuffled bytes are decoded to where they need not be copied from."""
+
+
+class _Room(threading.local):
+    """A thread's memory for a header of Blosc's and what is shuffled, used again and again."""
+
+    def __init__(self) -> None:
+        self.memory = np.empty(0, np.uint8)
+
+    def of(self, n_bytes: int) -> memoryview:
+        """Memory for shuffled bytes; it is good until the thread asks again."""
+        if n_bytes > _ROOM_BYTES:
+            return np.empty(n_bytes, np.uint8).data
+        if len(self.memory) < _BLOSC.size + n_bytes:
+            self.memory = np.empty(_BLOSC.size + n_bytes, np.uint8)
+        return self.memory[_BLOSC.size : _BLOSC.size + n_bytes].data
+
+    def around(self, planes: NDArray[np.uint8]) -> NDArray[np.uint8] | None:
+        """The memory from the header to the end of bytes that lie there; else None."""
+        end = _BLOSC.size + len(planes)
+        if not len(planes) or len(self.memory) < end:
+            return None
+        start, first = (array.__array_interface__["data"][0] for array in (self.memory, planes))
+        return self.memory[:end] if first == start + _BLOSC.size else None
+
+
+_room = _Room()
+
+
 def unshuffle(raw: Raw, element_bytes: int, out: NDArray[np.uint8] | None = None) -> Raw:
     """Put the bytes of each element side by side again, in `out` where that is given.
 
@@ -46,7 +77,7 @@ def unshuffle(raw: Raw, element_bytes: int, out: NDArray[np.uint8] | None = None
     planes = as_u1(raw)
     if out is None:
         if element_bytes == 1 or len(planes) < 2 * element_bytes:
-            return raw
+            return raw if _room.around(planes) is None else bytes(raw)
         out = np.empty(len(planes), np.uint8)
     n_elements, rest = divmod(len(planes), element_bytes)
     whole = len(planes) - rest
@@ -65,16 +96,26 @@ def _unshuffle_whole(planes: NDArray[np.uint8], out: NDArray[np.uint8]) -> None:
     if not 1 < element_bytes <= _MOST_ELEMENT_BYTES:
         out.reshape(n_elements, element_bytes)[...] = planes.T
         return
+    room = _room.around(planes.reshape(-1))
+    if room is not None:
+        _unshuffle_block(room, element_bytes, out)
+        return
     step = _BLOCK_BYTES // element_bytes
     buffer = np.empty(_BLOSC.size + min(n_elements, step) * element_bytes, np.uint8)
     for start in range(0, n_elements, step):
         part = planes[:, start : start + step]
         block = buffer[: _BLOSC.size + part.size]
-        sizes = part.size, part.size, len(block), _BLOSC.size - 4, part.size
-        _BLOSC.pack_into(block, 0, *_BLOSC_FORM, element_bytes, *sizes)
         block[_BLOSC.size :].reshape(part.shape)[...] = part
         first = start * element_bytes
-        imagecodecs.blosc_decode(block, numthreads=1, out=out[first : first + part.size].data)
+        _unshuffle_block(block, element_bytes, out[first : first + part.size])
+
+
+def _unshuffle_block(block: NDArray[np.uint8], element_bytes: int, out: NDArray[np.uint8]) -> None:
+    """Transpose what lies behind the place of a header, which is written."""
+    n_bytes = len(block) - _BLOSC.size
+    sizes = n_bytes, n_bytes, len(block), _BLOSC.size - 4, n_bytes
+    _BLOSC.pack_into(block, 0, *_BLOSC_FORM, element_bytes, *sizes)
+    imagecodecs.blosc_decode(block, numthreads=1, out=out.data)
 
 
 def _shuffle_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> BytesDecode:
@@ -108,7 +149,11 @@ def _check_fletcher32(raw: Raw) -> Raw:
 
 BYTES_CODECS = {
     "numcodecs.shuffle": BytesCodec(
-        _shuffle_decoder, same_bytes, problem=_shuffle_problem, filler=_shuffle_filler
+        _shuffle_decoder,
+        same_bytes,
+        problem=_shuffle_problem,
+        filler=_shuffle_filler,
+        room=_room.of,
     ),
     "numcodecs.fletcher32": BytesCodec(
         lambda config, decoded_bytes, spec: _check_fletcher32, four_more_bytes

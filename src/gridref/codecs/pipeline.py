@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -145,7 +145,7 @@ def _resolve(encoding: Encoding, shape: tuple[int, ...], filter_mask: int) -> _P
         to_array = serial.decoder(serial_codec.configuration, spec)
         n_bytes = serial.stored_bytes(serial_codec.configuration, spec)
         bytes_stages: list[_BytesStage] = []
-        fill = None
+        fill = room = None
         for position, codec in enumerate(bytes_codecs):
             if filter_mask >> position & 1:
                 continue
@@ -154,6 +154,9 @@ def _resolve(encoding: Encoding, shape: tuple[int, ...], filter_mask: int) -> _P
             decode = step.decoder(codec.configuration, n_bytes, spec)
             if not bytes_stages and step.filler is not None and _lies_as_decoded(encoding, n_bytes):
                 fill = step.filler(codec.configuration, spec)
+            if room is not None and step.filler is not None and n_bytes:
+                decode = _into(room, step.filler(codec.configuration, spec), n_bytes)
+            room = step.room
             bytes_stages.append((name, decode, n_bytes))
             n_bytes = step.stored_bytes(codec.configuration, n_bytes, spec)
     except KeyError as error:
@@ -169,6 +172,11 @@ def _resolve(encoding: Encoding, shape: tuple[int, ...], filter_mask: int) -> _P
         ArraySpec(shape, encoding.dtype),
         fill,
     )
+
+
+def _into(room: Callable[[int], memoryview], fill: Fill, n_bytes: int) -> BytesDecode:
+    """Decode into memory that the next codec gives."""
+    return lambda raw: fill(raw, room(n_bytes))
 
 
 def _lies_as_decoded(encoding: Encoding, n_bytes: int | None) -> bool:

@@ -132,6 +132,11 @@ class BytesStage(CodecContract, Protocol):
         """Make the function that decodes a chunk into memory that is there; None if it cannot."""
         ...
 
+    @property
+    def room(self) -> Callable[[int], memoryview] | None:
+        """Give memory to decode this codec's input into; None where any is as good."""
+        ...
+
     def decoder(self, config: Config, decoded_bytes: int | None, spec: ArraySpec, /) -> BytesDecode:
         """Make the function that decodes a chunk."""
         ...
@@ -192,6 +197,9 @@ class BytesCodec:
     filler
         Makes the function that decodes into memory that is there, which spares a copy into the
         output; None for a codec that cannot.
+    room
+        Gives memory of a size in bytes to decode this codec's input into, which spares a copy too;
+        None where any memory is as good.
     """
 
     decoder: Callable[[Config, int | None, ArraySpec], BytesDecode]
@@ -199,6 +207,7 @@ class BytesCodec:
     required: tuple[str, ...] = ()
     problem: Callable[[Config], str | None] = _no_problem
     filler: Callable[[Config, ArraySpec], Fill] | None = None
+    room: Callable[[int], memoryview] | None = None
 
 
 @dataclass(frozen=True)

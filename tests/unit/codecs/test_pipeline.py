@@ -175,3 +175,38 @@ def test_threads_decode_at_the_same_time():
             decoded = list(pool.map(lambda data: decode_chunk(data, encoded), stored))
             for found, wanted in zip(decoded, chunks, strict=True):
                 np.testing.assert_array_equal(found, wanted)
+
+
+COMPRESSORS = {
+    "zlib": (Codec.of("numcodecs.zlib", level=1), numcodecs.Zlib(1).encode),
+    "zstd": (Codec.of("zstd", level=1, checksum=False), numcodecs.Zstd(1).encode),
+    "blosc": (Codec.of("numcodecs.blosc"), numcodecs.Blosc("lz4", shuffle=0).encode),
+    "none": (None, bytes),
+}
+
+
+@pytest.mark.parametrize("compressor", COMPRESSORS)
+@pytest.mark.parametrize("dtype", ["u1", "<i2", "<f4", ">f8", "S7", "S300"])
+def test_shuffled_chunks_of_any_size_one_after_the_other(compressor: str, dtype: str) -> None:
+    """What a chunk was decoded to stays when the thread decodes the next one."""
+    codec, encode = COMPRESSORS[compressor]
+    random = np.random.default_rng(0)
+    size = np.dtype(dtype).itemsize
+    expected, found = [], []
+    for n in (1, 2, 5, 1000, 70_000 // size, 3, 2**20 // size + 3, 999):
+        values = random.integers(0, 200, n * size, "u1").view(dtype)
+        native = values.astype(values.dtype.newbyteorder("="))
+        chain = [
+            bytes_codec(native.dtype, big_endian=dtype[0] == ">"),
+            Codec.of("numcodecs.shuffle", elementsize=size),
+            *([] if codec is None else [codec]),
+        ]
+        encoding = Encoding((n,), native.dtype, tuple(chain))
+        stored = encode(numcodecs.Shuffle(size).encode(values.tobytes()))
+        for out in (None, np.empty(n, native.dtype)):
+            expected.append(native.tobytes())
+            found.append(decode_chunk(stored, encoding, out=out))
+        cut = stored[: len(stored) // 2]
+        with pytest.raises(DecodeError):
+            decode_chunk(cut, encoding)
+    assert [values.tobytes() for values in found] == expected
