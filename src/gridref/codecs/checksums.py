@@ -62,8 +62,8 @@ class _Room(threading.local):
         end = _BLOSC.size + len(planes)
         if not len(planes) or len(self.memory) < end:
             return None
-        start, first = (array.__array_interface__["data"][0] for array in (self.memory, planes))
-        return self.memory[:end] if first == start + _BLOSC.size else None
+        start = self.memory.__array_interface__["data"][0] + _BLOSC.size
+        return self.memory[:end] if planes.__array_interface__["data"][0] == start else None
 
 
 _room = _Room()

@@ -220,6 +220,13 @@ class GridAxis:
         """Number of elements inside the array, of each of the given chunks."""
         return np.minimum(self.chunk_lengths(chunks), self.extent - self.starts(chunks))
 
+    def span(self, chunk: int) -> tuple[int, int]:
+        """First element of one chunk, and how many of its elements lie inside the array."""
+        if self.is_uniform and 0 <= chunk < self.n_chunks:  # without arrays of one number
+            length = int(self.run_lengths[0])
+            return chunk * length, min(length, self.extent - chunk * length)
+        return int(self.starts(chunk)), int(self.data_lengths(chunk))
+
     def locate(self, elements: ArrayLike) -> Int64Array:
         """Chunk that holds each of the given elements.
 
@@ -370,7 +377,7 @@ class ChunkGrid:
 
     def start(self, coords: Sequence[int]) -> tuple[int, ...]:
         """First element of a chunk."""
-        return tuple(int(axis.starts(k)) for axis, k in zip(self.axes, coords, strict=True))
+        return tuple([axis.span(k)[0] for axis, k in zip(self.axes, coords, strict=True)])
 
     def chunk_shape(self, coords: Sequence[int]) -> tuple[int, ...]:
         """Shape that the codecs of a chunk work on."""
@@ -378,7 +385,7 @@ class ChunkGrid:
 
     def data_shape(self, coords: Sequence[int]) -> tuple[int, ...]:
         """Shape of what of a chunk lies inside the array."""
-        return tuple(int(axis.data_lengths(k)) for axis, k in zip(self.axes, coords, strict=True))
+        return tuple([axis.span(k)[1] for axis, k in zip(self.axes, coords, strict=True)])
 
 
 def chunk_counts(shape: Sequence[int], chunk_shape: Sequence[int]) -> tuple[int, ...]:

@@ -109,9 +109,9 @@ class SliceProjection:
         start = int(self.out_start[piece])
         return slice(start, start + int(self.count[piece]))
 
-    def take(self, pieces: NDArray[np.int64] | NDArray[np.bool_]) -> SliceProjection:
+    def take(self, pieces: NDArray[np.int64] | NDArray[np.bool_] | slice) -> SliceProjection:
         """Some of the pieces."""
-        return SliceProjection(*(column[pieces] for column in vars(self).values()))
+        return SliceProjection(*[column[pieces] for column in vars(self).values()])
 
 
 @dataclass(frozen=True, eq=False)

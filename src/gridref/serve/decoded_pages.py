@@ -187,8 +187,9 @@ def _shifted(axis: AxisPieces, part: slice, start: int) -> AxisPieces:
     """Some of an axis' pieces, their output counted from another element."""
     pieces = axis.pieces
     assert isinstance(pieces, SliceProjection)
-    cut = pieces.take(np.arange(part.start, part.stop))
-    return AxisPieces(axis.block[part], replace(cut, out_start=cut.out_start - start))
+    cut = pieces.take(part)
+    moved = cut if not start else replace(cut, out_start=cut.out_start - start)
+    return AxisPieces(axis.block[part], moved)
 
 
 def decoded_page(view: ArrayView, first: Sequence[int], counts: Sequence[int]) -> DecodedPage:

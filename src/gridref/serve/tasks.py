@@ -229,10 +229,12 @@ def tasks_of(
         for member in each.members[each.rows.state == ChunkState.MISSING].tolist():
             encoding = array.encodings[int(batch.encoding[member])]
             out[pieces.in_output(batch.piece[member])] = absent_value(array, encoding)
-        held = np.flatnonzero(each.rows.state != ChunkState.MISSING)
         rows = each.rows
-        order = held[np.lexsort((rows.offset[held], rows.source[held], rows.state[held]))]
-        if len(order):
+        held = np.flatnonzero(rows.state != ChunkState.MISSING)
+        if rows.n_rows == len(held) == 1:
+            yield Task(pieces, batch, each.members, rows)
+        elif len(held):
+            order = held[np.lexsort((rows.offset[held], rows.source[held], rows.state[held]))]
             whole = Task(pieces, batch, each.members[order], rows.take(order))
             yield from _cut(whole, n_tasks, kept)
 

@@ -197,10 +197,7 @@ class _Target:
         self.reader = reader
         self.path = path
         self.array = view.array
-        grid = view.metadata.grid  # the direct view's is regular
-        self.origin = tuple(
-            k * axis.uniform_length for k, axis in zip(coords, grid.axes, strict=True)
-        )
+        self.origin = view.metadata.grid.start(coords)
 
     @classmethod
     def of(cls, byte_getter: Any) -> Self | None:
