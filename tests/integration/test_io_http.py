@@ -97,10 +97,14 @@ def test_a_broken_transfer_is_repeated(site: Site) -> None:
     assert bytes(SourcePool(retry=FAST).read(source, 10, 50_000)) == DATA[10:50_010]
 
 
-def test_a_server_that_never_recovers(site: Site) -> None:
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [(503, "503.*max_in_flight"), (429, "429.*max_in_flight"), (500, "failed each time.*500")],
+)
+def test_a_server_that_never_recovers(site: Site, status: int, message: str) -> None:
     source = describe_source(f"{site.url}/a.bin")
-    site.statuses = [503] * 50
-    with pytest.raises(SourceUnavailableError, match="503"):
+    site.statuses = [status] * 50
+    with pytest.raises(SourceUnavailableError, match=message):
         SourcePool(retry=FAST).read(source, 0, 10)
 
 

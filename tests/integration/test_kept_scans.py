@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
+import resource
 import signal
 import subprocess
 import sys
@@ -173,6 +174,21 @@ def test_a_work_folder_that_is_a_file_is_told(archive: Path, tmp_path: Path) -> 
     (tmp_path / "work").write_text("")
     with pytest.raises(InvalidRequestError, match="work="):
         built(archive, tmp_path / "work")
+
+
+def test_a_full_disk_ends_the_job_and_leaves_out_no_file(archive: Path, tmp_path: Path) -> None:
+    """It is no fault of the file that was scanned, so that nothing is skipped for it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, hard))
+    try:
+        with pytest.raises(InvalidRequestError, match="cannot be kept there: File too large"):
+            built(archive, tmp_path / "work", on_error="skip")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not entries(tmp_path / "work")
+    assert not (tmp_path / "cube.gridref").exists()
+    values, _ = built(archive, tmp_path / "work")
+    assert_is_the_archive(values)
 
 
 def test_an_executor_of_ones_own_scans(archive: Path, tmp_path: Path) -> None:

@@ -193,6 +193,13 @@ def unavailable(
         )
     elif isinstance(error, IsADirectoryError):
         reason = "a directory, not a file"
+    elif status in _THROTTLED:
+        reason = (
+            f"the server answered {status} (too many requests) each time: ask for fewer files at a"
+            " time (max_in_flight=8), or later"
+        )
+    elif status in _TRANSIENT_STATUS:
+        reason = f"the server failed each time (status {status}): ask again later"
     else:
         text = str(error) or repr(error)
         reason = f"the file cannot be read: {type(error).__name__}: {text}"

@@ -18,7 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, override
 
-from gridref.errors import GridrefError, InvalidRequestError, SourceUnavailableError
+from gridref.errors import GridrefError, InvalidRequestError
 from gridref.formats import ScanOptions
 from gridref.io import absolute_url, describe_source
 from gridref.model.array import VirtualGroup
@@ -92,8 +92,9 @@ class KeptScans:
 
         Raises
         ------
-        SourceUnavailableError
-            If it cannot be written: the disk may be full.
+        InvalidRequestError
+            If it cannot be written, as when the disk is full: that is no fault of the file's, and
+            ends the job.
         """
         url = absolute_url(address)
         source = opened.get(url)
@@ -104,12 +105,11 @@ class KeptScans:
         path = self._path(address)
         try:
             path.parent.mkdir(exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-                file.write(_packed(source, group))
-            os.replace(file.name, path)
+            _write(path, _packed(source, group))
         except OSError as error:
-            raise SourceUnavailableError(
-                f"the result of a scan cannot be kept in {self.folder}: {error}"
+            raise InvalidRequestError(
+                f"work={self.folder!r}: results of scans cannot be kept there: {error.strerror}."
+                " Make room, or name another folder; what was kept is not scanned again"
             ) from error
 
     def _path(self, address: str) -> Path:
@@ -118,6 +118,18 @@ class KeptScans:
         digest = hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=20)
         text = digest.hexdigest()
         return Path(self.folder, text[:2], text[2:])
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Put a file in its place all at once; of one that fails nothing stays."""
+    temporary = tempfile.NamedTemporaryFile(dir=path.parent, delete=False)  # noqa: SIM115
+    try:
+        with temporary as file:
+            file.write(content)
+        os.replace(temporary.name, path)
+    except OSError:
+        os.unlink(temporary.name)
+        raise
 
 
 def _packed(source: Source, group: VirtualGroup) -> bytes:
