@@ -223,7 +223,7 @@ def _expressions(node: ast.AST) -> Iterator[ast.expr | ast.Slice]:
                 yield from _expressions(child)
 
 
-_UNSEEN = ("strict=True", "strict=False", "copy=False")
+_UNSEEN = ("strict=True", "strict=False", "copy=False", "numthreads=1")
 """Arguments that assert what always holds, or only save time."""
 
 

@@ -33,6 +33,9 @@ from gridref.codecs.stage import (
 
 __all__ = ["ARRAY_CODECS", "BYTES_CODECS", "SERIAL_CODECS", "inflate"]
 
+_FIRST_GUESS_BYTES = 1 << 18
+"""Size of the first buffer that is tried where nothing says how large the decoded bytes are."""
+
 
 def _bytes_dtype(config: Config, dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Dtype of the stored elements; without ``endian`` it is taken as it stands."""
@@ -142,7 +145,7 @@ def _zstd_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) ->
         if declared is not None and declared > MAX_UNKNOWN_BYTES:
             raise ValueError(f"decompresses to more than {MAX_UNKNOWN_BYTES} bytes")
         # Several frames, or no declared size: try ever larger buffers.
-        size = max(declared or 0, 4 * len(raw), 1 << 16)
+        size = max(declared or 0, _FIRST_GUESS_BYTES)
         while True:
             try:
                 return imagecodecs.zstd_decode(raw, out=size)

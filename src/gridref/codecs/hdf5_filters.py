@@ -137,8 +137,6 @@ def _decode_bitshuffle(
     position = 12
     for start in range(0, compressed, block_bytes):
         stop = min(start + block_bytes, compressed)
-        if position + 4 > len(data):
-            raise ValueError("blocks end behind the data")
         n_bytes = int.from_bytes(data[position : position + 4], "big")
         position += 4
         if position + n_bytes > len(data):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import zlib
 from typing import Any
 
 import imagecodecs
@@ -10,15 +11,17 @@ import numcodecs
 import numpy as np
 import pytest
 
-from gridref.codecs import decode_chunk, encode_chunk
+from gridref.codecs import decode_chunk, encode_chunk, why_not
 from gridref.codecs.blosc2 import Blosc2Frame, _one_chunk
 from gridref.codecs.checksums import _BLOCK_BYTES, unshuffle
 from gridref.codecs.core import _blosc_bytes
 from gridref.codecs.hdf5_filters import _without_leading_ones, _without_ones
+from gridref.codecs.hdf5_scaleoffset import _scaling
 from gridref.codecs.stage import MAX_UNKNOWN_BYTES, ArraySpec, decompressed, most_bytes
 from gridref.codecs.tiff import _padded
 from gridref.codecs.tiff_images import _jpegxr_bytes, _segment, split_jpeg_tables
 from gridref.codecs.unpacking import _factor, _wrapped
+from gridref.codecs.zfp import ZfpHeader
 from gridref.errors import DecodeError, InvalidRequestError
 from gridref.model.encoding import Codec, Encoding
 from tests.unit.codecs.support import encoding, image_like
@@ -220,6 +223,97 @@ def test_chunks_of_one_value_are_told_by_their_offset(kind: int, expected: float
     np.testing.assert_array_equal(out.view("<f4"), [expected] * 2)
     with pytest.raises(ValueError, match="kind 3 is not supported"):
         held._decode_chunk(3 - 128 << 56, out)  # noqa: SLF001
+
+
+# Bitshuffle
+
+
+@pytest.mark.parametrize(
+    ("compression", "encode"), [(2, imagecodecs.lz4_encode), (3, imagecodecs.zstd_encode)]
+)
+@pytest.mark.parametrize("more", [-4, 0, 4])
+def test_blocks_decode_to_what_they_are_to_hold(compression: int, encode: Any, more: int) -> None:
+    """Blocks of 8 elements of 4 bytes, whose transposed bits are the same as bytes of 0."""
+    codec = Codec.of("gridref.hdf5_bitshuffle", cd_values=[0, 3, 4, 8, compression])
+    form = Encoding((19,), np.dtype("<i4"), (Codec.of("bytes", endian="little"), codec))
+    blocks = [bytes(encode(bytes(32))), bytes(encode(bytes(32 + more)))]
+    raw = (76).to_bytes(8, "big") + (32).to_bytes(4, "big")
+    raw += b"".join(len(block).to_bytes(4, "big") + block for block in blocks)
+    raw += np.arange(3, dtype="<i4").tobytes()
+    if more == 0:
+        assert decode_chunk(raw, form).tolist() == [0] * 16 + [0, 1, 2]
+        for size in (28, 0, 36):  # of blocks of 7, no and 9 elements
+            wrong = raw[:8] + size.to_bytes(4, "big") + raw[12:]
+            with pytest.raises(DecodeError, match=f"blocks of {size} bytes"):
+                decode_chunk(wrong, form)
+    else:
+        with pytest.raises(DecodeError):
+            decode_chunk(raw, form)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "i8"])
+@pytest.mark.parametrize("rank", [1, 2, 3, 4])
+def test_streams_of_zfp_are_never_longer_than_what_is_kept_for_them(dtype: str, rank: int) -> None:
+    """Noise of all bits, which no stream can hold in fewer."""
+    noise = np.random.default_rng(0).integers(0, 256, (4**rank * 8, 8), np.uint8)
+    values = np.nan_to_num(noise.view(dtype).reshape(-1)[: 8 * 4**rank], posinf=1, neginf=1)
+    values = values.reshape((32, *[4] * (rank - 1)))
+    stream = imagecodecs.zfp_encode(np.ascontiguousarray(values))
+    header = ZfpHeader.from_bytes(stream)
+    assert len(stream) <= header._max_stream_bytes  # noqa: SLF001
+    for behind in (b"", bytes(4096)):
+        found = header.decode(stream + behind)
+        np.testing.assert_array_equal(found.reshape(values.shape), values)
+
+
+@pytest.mark.parametrize("n_bytes", [1000, 300_000, 3_000_000])
+def test_frames_of_zstd_that_hold_more_than_the_first_says(n_bytes: int) -> None:
+    """Behind another codec, nothing says how large what they hold is."""
+    values = np.zeros(n_bytes, "u1")
+    inner = zlib.compress(values.tobytes(), 0)
+    frames = [numcodecs.Zstd().encode(part) for part in (inner[:9], inner[9:])]
+    form = encoding(values, Codec("numcodecs.zlib"), Codec("zstd"))
+    np.testing.assert_array_equal(decode_chunk(b"".join(frames), form), values)
+
+
+# N-Bit and Scale-Offset
+
+
+@pytest.mark.parametrize(("offset", "fits"), [(0, True), (4, True), (5, False), (8, False)])
+def test_members_lie_inside_of_their_compound(offset: int, fits: bool) -> None:
+    member = [offset, 1, 4, 0, 32, 0]
+    codec = Codec.of("gridref.hdf5_nbit", cd_values=[12, 0, 1, 3, 8, 1, *member])
+    assert (why_not(codec) is None) == fits
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 8, 12])
+def test_numbers_of_any_size_lose_no_bits(size: int) -> None:
+    """Little-endian, all bits but the highest kept."""
+    numbers = [0, 1, (1 << 8 * size - 1) - 1, 3 << 8 * size - 3]
+    bits = "".join(f"{n:0{8 * size - 1}b}" for n in numbers)
+    raw = int(bits.ljust(-(-len(bits) // 8) * 8, "0"), 2).to_bytes(-(-len(bits) // 8), "big")
+    values = [8, 0, 4, 1, size, 0, 8 * size - 1, 0]
+    codec = Codec.of("gridref.hdf5_nbit", cd_values=values)
+    form = Encoding((4, size), U1, (Codec("bytes"), codec))
+    found = decode_chunk(raw, form)
+    assert found.tobytes() == b"".join(n.to_bytes(size, "little") for n in numbers)
+
+
+@pytest.mark.parametrize(
+    ("factor", "decimals"),
+    [(0, 0), (7, 7), ((1 << 31) - 1, (1 << 31) - 1), (1 << 31, -(1 << 31)), ((1 << 32) - 2, -2)],
+)
+def test_scale_factors_have_a_sign(factor: int, decimals: int) -> None:
+    assert _scaling([0, factor, 6, 1, 4, 0, 0, 0]).decimals == decimals
+    assert _scaling([2, factor, 6, 0, 4, 0, 0, 0]).width == decimals
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, -1, -2, -3])
+def test_differences_are_taken_along_any_axis(axis: int) -> None:
+    values = image_like((4, 5, 3), "i2")
+    stored = np.diff(values, axis=axis, prepend=0 * np.take(values, [0], axis))
+    form = encoding(values, before=(Codec.of("gridref.tiff_predictor", predictor=2, axis=axis),))
+    np.testing.assert_array_equal(decode_chunk(stored.astype("i2").tobytes(), form), values)
 
 
 # Shuffle

@@ -69,6 +69,21 @@ def test_what_is_unpacked_is_not_packed_once_more() -> None:
     both = rescaled(encoding, Unpacking(10.0, 3.0, (), None, "f8")).unpacking
     assert both is not None
     assert (both.scale, both.offset) == (20.0, 13.0)
+    for outer, expected in (
+        ((None, None), (2.0, 1.0)),
+        ((None, 3.0), (2.0, 4.0)),
+        ((10.0, None), (20.0, 10.0)),
+        ((0.0, 3.0), (0.0, 3.0)),
+    ):
+        found = rescaled(encoding, Unpacking(*outer, (), None, "f4")).unpacking
+        assert found is not None
+        assert ((found.scale, found.offset), found.dtype) == (expected, "f4")
+    plain = Encoding((3,), dtype, (bytes_codec(dtype),))
+    assert rescaled(plain, inner).unpacking == inner
+    bare = Encoding((3,), dtype, (bytes_codec(dtype),), unpacking=Unpacking(dtype="f8"))
+    shifted = rescaled(bare, Unpacking(10.0, 3.0, (), None, "f8")).unpacking
+    assert shifted is not None
+    assert (shifted.scale, shifted.offset) == (10.0, 3.0)
 
 
 @pytest.mark.parametrize(
