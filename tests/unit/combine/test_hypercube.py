@@ -1,0 +1,211 @@
+"""Variables that lack some of a cube's dimensions, and labels that only some files have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gridref.combine import Combination, CombineOptions, combine_hypercube, combine_stack
+from gridref.combine.labelled import label_values, with_label
+from gridref.errors import InvalidRequestError
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.testing.builders import chunked_array
+from gridref.testing.reference_reader import read_slowly
+
+
+def array(values: Any, dims: str = "", **attrs: Any) -> VirtualArray:
+    data = np.asarray(values)
+    return chunked_array(data, [max(1, n) for n in data.shape], tuple(dims), attrs=attrs)
+
+
+def field(t: list[int], x: list[int], **more: VirtualArray) -> VirtualGroup:
+    values = 100 * np.array(t)[:, np.newaxis] + np.array(x)
+    arrays = {"t": array(t, "t"), "x": array(x, "x"), "v": array(values, "tx")}
+    return VirtualGroup({**arrays, **more})
+
+
+def cube(*groups: VirtualGroup, **options: Any) -> Combination:
+    return combine_hypercube(
+        list(groups), ["t", "x"], read=read_slowly, options=CombineOptions(**options)
+    )
+
+
+def values_of(done: Combination, name: str) -> list[Any]:
+    assert done.group is not None, done.problems
+    found: list[Any] = read_slowly(done.group.arrays[name]).tolist()
+    return found
+
+
+PLACES = [([0], [0]), ([0], [1]), ([1], [0]), ([1], [1])]
+
+
+@pytest.mark.parametrize(
+    ("per_file", "options", "expected", "cause"),
+    [
+        ([5, 5, 5, 5], {}, 5, None),
+        ([5, 6, 7, 8], {}, [[5, 6], [7, 8]], "repeated"),
+        ([5, 5, 5, 6], {}, [[5, 5], [5, 6]], "repeated"),
+        ([5, 6, 7, 8], {"compat": "override"}, 5, None),
+        ([5, 5, 5, 5], {"variables": "all"}, [[5, 5], [5, 5]], "repeated"),
+    ],
+)
+def test_single_values_are_labels_where_they_differ(
+    per_file: list[int], options: dict[str, Any], expected: Any, cause: str | None
+) -> None:
+    groups = [field(t, x, s=array(value)) for (t, x), value in zip(PLACES, per_file, strict=True)]
+    done = cube(*groups, **options)
+    assert values_of(done, "s") == expected
+    assert [drift.cause for drift in done.report] == ([cause] if cause else [])
+    assert values_of(done, "v") == [[0, 1], [100, 101]]
+
+
+def test_packed_single_values_are_no_labels() -> None:
+    groups = [
+        field(t, x, s=array(np.int16(n), scale_factor=2.0)) for n, (t, x) in enumerate(PLACES)
+    ]
+    done = cube(*groups)
+    assert "repeated" not in [drift.cause for drift in done.report]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, None),
+        ({"compat": "override"}, [10, 11]),
+        ({"variables": "different"}, [[10, 11], [10, 12]]),
+        ({"variables": "all"}, [[10, 11], [10, 12]]),
+        ({"repeated": {"w": "different"}}, [[10, 11], [10, 12]]),
+        ({"repeated": {"u": "different"}}, None),
+        ({"conflicts": "drop"}, "dropped"),
+    ],
+)
+def test_what_lacks_a_dimension_agrees_or_is_repeated(
+    options: dict[str, Any], expected: Any
+) -> None:
+    per_file = [10, 11, 10, 12]
+    groups = [
+        field(t, x, w=array([value], "x")) for (t, x), value in zip(PLACES, per_file, strict=True)
+    ]
+    done = cube(*groups, **options)
+    if expected is None:
+        assert [problem.cause for problem in done.problems] == ["values-differ"]
+        assert "no dimension t" in done.problems[0].message
+    elif expected == "dropped":
+        assert done.group is not None
+        assert "w" not in done.group.arrays
+    else:
+        assert values_of(done, "w") == expected
+
+
+def test_what_agrees_is_kept_once() -> None:
+    groups = [field(t, x, w=array([7 + x[0]], "x")) for t, x in PLACES]
+    assert values_of(cube(*groups), "w") == [7, 8]
+    assert values_of(cube(*groups, variables="different"), "w") == [7, 8]
+    packed = [
+        field(t, x, w=array(np.array([8 // scale], "i2"), "x", scale_factor=float(scale)))
+        for (t, x), scale in zip(PLACES, (1, 2, 2, 4), strict=True)
+    ]
+    assert values_of(cube(*packed), "w") == [8.0, 8.0]
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_coordinates_may_be_in_several_files(same: bool) -> None:
+    """The same label of x in two files of one t, with coordinates beside it."""
+    one = field([0], [0, 1], lon=array([[5.0, 6.0]], "tx"))
+    two = field(
+        [0], [1, 2], lon=array([[6.0 if same else 7.0, 8.0]], "tx"), w=array([[1, 2]], "tx")
+    )
+    one = VirtualGroup({name: one.arrays[name] for name in ("t", "x", "lon")}, attrs={})
+    v = two.arrays["w"].replace(attrs={"coordinates": "lon"})
+    two = VirtualGroup(
+        {"t": two.arrays["t"], "x": two.arrays["x"], "lon": two.arrays["lon"], "w": v}
+    )
+    done = cube(one, two)
+    if same:
+        assert values_of(done, "lon") == [[5.0, 6.0, 8.0]]
+        assert done.group is not None
+    else:
+        assert [problem.cause for problem in done.problems] == ["overlap"]
+
+
+@pytest.mark.parametrize("call", [cube, lambda: cube(field([0], [0]), overlap="keep")])
+def test_calls_that_mean_nothing(call: Any) -> None:
+    with pytest.raises(InvalidRequestError):
+        call()
+
+
+def test_files_of_other_dimensions_are_told() -> None:
+    short = VirtualGroup({"t": array(1), "x": array([0, 1], "x"), "v": array([100, 101], "x")})
+    done = cube(field([0], [0, 1]), short)
+    assert values_of(done, "v") == [[0, 1], [100, 101]]
+    assert "dimensions" in [drift.cause for drift in done.report]
+
+
+def test_labels_that_no_file_says() -> None:
+    done = cube(field([0], [0]), VirtualGroup({"x": array([1], "x"), "v": array([9], "x")}))
+    assert done.group is None
+    assert [problem.cause for problem in done.problems] == ["labels-missing"]
+    assert "no labels along t" in done.problems[0].message
+
+
+# Labels for stacking
+
+
+@pytest.mark.parametrize(
+    ("labels", "values", "units"),
+    [
+        ([1, 2], [1, 2], None),
+        (["a", "b"], ["a", "b"], None),
+        (np.array(["2000-01-01", "2000-01-03"], "M8[D]"), [10957, 10959], "days"),
+        (np.array(["2000-01", "2000-02"], "M8[M]"), [10957, 10988], "days"),
+        (np.array([0, 7], "M8[W]"), [0, 49], "days"),
+        (np.array([0, 7], "M8[s]"), [0, 7], "seconds"),
+        (np.array([0, 1], "M8[10s]"), [0, 10 * 10**9], "nanoseconds"),
+    ],
+)
+def test_labels_are_kept_as_cf_says(labels: Any, values: list[Any], units: str | None) -> None:
+    found, attrs = label_values(labels)
+    assert found.tolist() == values
+    if units is None:
+        assert attrs == {}
+    else:
+        assert attrs["units"] == f"{units} since 1970-01-01"
+        assert attrs["calendar"] == "proleptic_gregorian"
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [5, [[1, 2]], [None, 1], np.array(["NaT", 0], "M8[s]"), [1j, 2j], [object(), 2]],
+    ids=range(6),
+)
+def test_what_are_no_labels(labels: Any) -> None:
+    with pytest.raises(InvalidRequestError):
+        label_values(labels)
+
+
+def test_a_label_is_a_coordinate() -> None:
+    group = VirtualGroup({"v": array([[1, 2]], "tx"), "w": array([3, 4], "x")})
+    assert with_label(group, "t", 5).arrays["t"].dims == ("t",)
+    assert with_label(group, "z", 5).arrays["z"].dims == ()
+    with pytest.raises(InvalidRequestError, match="length 2"):
+        with_label(group, "x", 5)
+
+
+@pytest.mark.parametrize("n_labels", [1, 2, 3])
+def test_one_label_for_each_input(n_labels: int) -> None:
+    groups = [VirtualGroup({"v": array([1, 2], "x")}) for _ in range(2)]
+    if n_labels == 2:
+        done = combine_stack(groups, "t", labels=[3, 4], read=read_slowly)
+        assert values_of(done, "t") == [3, 4]
+        assert values_of(done, "v") == [[1, 2], [1, 2]]
+        return
+    message = "1 for more inputs" if n_labels == 1 else "3 for 2"
+    with pytest.raises(InvalidRequestError, match=message):
+        combine_stack(groups, "t", labels=[*range(n_labels)], read=read_slowly)
+
+
+def test_stacking_takes_one_dimension() -> None:
+    with pytest.raises(InvalidRequestError, match="name of one dimension"):
+        combine_stack([VirtualGroup()], ["t"], read=read_slowly)  # type: ignore[arg-type]
