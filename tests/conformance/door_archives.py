@@ -219,6 +219,8 @@ def _hdf5_dtypes(path: Path) -> None:
             )
         file.create_dataset("text", data=["a", "", "ä"], dtype=h5py.string_dtype(), chunks=(2,))
         file.create_dataset("one text", data="ä", dtype=h5py.string_dtype())
+        people = np.dtype([("n", "i4"), ("name", h5py.string_dtype())])
+        file.create_dataset("text in compounds", data=np.array([(1, "ä"), (2, "")], people))
         colours = h5py.enum_dtype({"red": 1, "blue": 2}, "i2")
         file.create_dataset("enum", data=np.array([1, 2, 1], "i2"), dtype=colours)
 
