@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gridref
-from gridref.errors import CombineError
+from gridref.errors import CombineError, SourceChangedError
 from tests.http_server import Site, serving
 
 pytest.importorskip("aiohttp", reason="HTTP needs aiohttp: install gridref[remote]")
@@ -60,6 +60,31 @@ def test_files_take_few_requests(site: Site, paths: list[Path], tmp_path: Path) 
                 values.append(file[name][...].filled())
         expected = values[0] if name == "lat" else np.concatenate(values)
         np.testing.assert_array_equal(built[name][...], expected)
+
+
+def test_opening_and_appending_take_few_requests(
+    site: Site, paths: list[Path], tmp_path: Path
+) -> None:
+    urls = [f"{site.url}/{path.name}" for path in paths]
+    opened = gridref.open_virtual_mfdataset(
+        urls[:-1], concat_dim="time", combine="nested", data_vars="minimal"
+    )
+    assert len(site.requests) <= 4 * (N_FILES - 1)  # all at a time, so that none learns
+    assert opened["lat"][7] == 7.0
+    gridref.build(urls[:-1], tmp_path / "c.gridref", "time")
+    site.requests.clear()
+    gridref.open_catalog(tmp_path / "c.gridref").append(urls[-1])
+    of_the_new = [path for _, path, _ in site.requests if path == f"/{paths[-1].name}"]
+    assert len(of_the_new) == 4  # three places of metadata, and all coordinates at once
+
+
+def test_values_are_read_anew_after_the_work(site: Site, paths: list[Path], tmp_path: Path) -> None:
+    """Bytes of a scan serve the call that scans; a file that changes later is noticed."""
+    urls = [f"{site.url}/{path.name}" for path in paths]
+    built = gridref.build(urls, tmp_path / "c.gridref", "time")
+    site.etags["/0.nc"] = '"other"'
+    with pytest.raises(SourceChangedError):
+        built["lat"][...]
 
 
 def test_coordinates_are_compared(site: Site, paths: list[Path], tmp_path: Path) -> None:

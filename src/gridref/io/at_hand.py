@@ -46,7 +46,7 @@ _current: ContextVar[AtHand | None] = ContextVar("gridref_at_hand", default=None
 
 @contextmanager
 def bytes_at_hand() -> Iterator[None]:
-    """Let scans in the ``with`` block keep what readers that are made in it will ask for.
+    """Let scans in the ``with`` block keep what reading in it will ask for.
 
     That is for one piece of work that scans and then reads: later, files may be others.
     """

@@ -78,7 +78,6 @@ class SourcePool:
         self._local_traffic = current_traffic()
         self._local = LocalFiles(max_open_files)
         self._remote = RemoteFiles(storage_options, retry)
-        self._at_hand = current_at_hand()
         self._checked: set[Source] = set()
         self._agreed: dict[Source, Source] = {}
         self._agreeing: dict[Source, Any] = {}
@@ -160,8 +159,9 @@ class SourcePool:
             if whole is not None:
                 return [whole]
         local = is_local(source.url)
-        if self._at_hand is not None and not local:
-            kept = self._at_hand.parts(source, offset.tolist(), length.tolist())
+        at_hand = None if local else current_at_hand()
+        if at_hand is not None:
+            kept = at_hand.parts(source, offset.tolist(), length.tolist())
             if kept is not None:
                 return [*kept]
         plan = plan_reads(offset, length, self._local_merging if local else self._remote_merging)

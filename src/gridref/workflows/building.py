@@ -225,17 +225,14 @@ class Job:
             names,
         )
 
+    @bytes_at_hand()
     def run(self, files: Files, progress: Progress | None) -> tuple[Job, Combination]:
         """Scan files and combine them; of a layout that was found, the job says which it is."""
-        with bytes_at_hand():
-            return self._run(files, progress)
-
-    def _run(self, files: Files, progress: Progress | None) -> tuple[Job, Combination]:
         storage_options = self.scanning.storage_options
         layout, files = with_inventory(self.layout, files, storage_options)
         if layout is not self.layout:
             listed = replace(self, layout=replace(layout, inventory=None, asset=None))
-            return listed._run(files, progress)  # noqa: SLF001
+            return listed.run(files, progress)
         tree = nested_urls(files, storage_options) if self.layout.combine == "nested" else []
         ordered = flat(tree) or self.layout.ordered(expand_files(files, storage_options))
         failures = Failures(self.options)

@@ -86,22 +86,11 @@ def combine_elsewhere(
     return combine_parts(parts(), dim, read=read, options=rules)
 
 
+@bytes_at_hand()
 def _combine_here(
     addresses: tuple[str, ...],
     max_in_flight: int,
     *,
-    dim: str,
-    scanning: ScanOptions,
-    rules: CombineOptions,
-    run: RunOptions,
-) -> _Partition:
-    with bytes_at_hand():
-        return _combined_here(addresses, max_in_flight, dim, scanning, rules, run)
-
-
-def _combined_here(
-    addresses: tuple[str, ...],
-    max_in_flight: int,
     dim: str,
     scanning: ScanOptions,
     rules: CombineOptions,

@@ -35,7 +35,14 @@ from gridref.errors import (
     SourceUnavailableError,
 )
 from gridref.formats import expand_files
-from gridref.io import Allow, SourcePool, absolute_url, catalog_options, is_absent
+from gridref.io import (
+    Allow,
+    SourcePool,
+    absolute_url,
+    bytes_at_hand,
+    catalog_options,
+    is_absent,
+)
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import Source
 from gridref.model.scan_report import Fate, Finding, ScanReport
@@ -99,6 +106,7 @@ class Keeper:
         keeper.sources = self.sources
         return keeper
 
+    @bytes_at_hand()
     def append(
         self,
         files: Files,
@@ -206,6 +214,7 @@ class Keeper:
 
         return self._exchanged("refresh", stale, progress)
 
+    @bytes_at_hand()
     def _exchanged(
         self,
         operation: str,
