@@ -12,7 +12,7 @@ from gridref.io.address import (
     real_path,
 )
 from gridref.io.allowed import Allow, policy_for
-from gridref.io.at_hand import bytes_at_hand, current_at_hand
+from gridref.io.at_hand import current_at_hand, keeps_at_hand
 from gridref.io.checksums import Coverage, checksum_of, coverage_of
 from gridref.io.chunk_checks import crc32c_of
 from gridref.io.coalesce import MergedReads, Merging, plan_reads
@@ -45,7 +45,6 @@ __all__ = [
     "Traffic",
     "absolute_url",
     "beside",
-    "bytes_at_hand",
     "catalog_options",
     "checksum_of",
     "collector_paused",
@@ -58,6 +57,7 @@ __all__ = [
     "expand_urls",
     "is_absent",
     "is_local",
+    "keeps_at_hand",
     "learning_layouts",
     "note_opened",
     "noted_files",

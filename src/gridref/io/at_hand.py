@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import functools
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 
 from gridref.cache import LRU
 from gridref.model.manifest import Source
 
-__all__ = ["AtHand", "bytes_at_hand", "current_at_hand"]
+__all__ = ["AtHand", "current_at_hand", "keeps_at_hand"]
 
 _KEPT_BYTES = 64 * 2**20
 
@@ -44,17 +44,21 @@ class AtHand:
 _current: ContextVar[AtHand | None] = ContextVar("gridref_at_hand", default=None)
 
 
-@contextmanager
-def bytes_at_hand() -> Iterator[None]:
-    """Let scans in the ``with`` block keep what reading in it will ask for.
+def keeps_at_hand[**P, R](work: Callable[P, R]) -> Callable[P, R]:
+    """Let scans in a call keep what reading in it will ask for.
 
     That is for one piece of work that scans and then reads: later, files may be others.
     """
-    token = _current.set(AtHand())
-    try:
-        yield
-    finally:
-        _current.reset(token)
+
+    @functools.wraps(work)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        token = _current.set(AtHand())
+        try:
+            return work(*args, **kwargs)
+        finally:
+            _current.reset(token)
+
+    return call
 
 
 def current_at_hand() -> AtHand | None:

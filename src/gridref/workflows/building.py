@@ -14,7 +14,7 @@ from gridref.combine import Combination, CombineOptions, MosaicOptions
 from gridref.combine.options import Read
 from gridref.errors import InvalidRequestError
 from gridref.formats import ScanOptions, expand_files
-from gridref.io import Coverage, bytes_at_hand
+from gridref.io import Coverage, keeps_at_hand
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import IDENTITIES, Identity
 from gridref.model.scan_report import Finding, ScanReport
@@ -225,7 +225,7 @@ class Job:
             names,
         )
 
-    @bytes_at_hand()
+    @keeps_at_hand
     def run(self, files: Files, progress: Progress | None) -> tuple[Job, Combination]:
         """Scan files and combine them; of a layout that was found, the job says which it is."""
         storage_options = self.scanning.storage_options

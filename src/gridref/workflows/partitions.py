@@ -16,7 +16,7 @@ from gridref.combine import (
 )
 from gridref.errors import GridrefError
 from gridref.formats import ScanOptions
-from gridref.io import bytes_at_hand
+from gridref.io import keeps_at_hand
 from gridref.workflows.opening import reader_for
 from gridref.workflows.scanning.failures import Failures
 from gridref.workflows.scanning.files import Progress
@@ -86,7 +86,7 @@ def combine_elsewhere(
     return combine_parts(parts(), dim, read=read, options=rules)
 
 
-@bytes_at_hand()
+@keeps_at_hand
 def _combine_here(
     addresses: tuple[str, ...],
     max_in_flight: int,

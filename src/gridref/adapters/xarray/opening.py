@@ -21,7 +21,7 @@ from gridref.adapters.xarray.written_groups import dataset_to_group, tree_to_gro
 from gridref.combine import CombineOptions, DriftReport, MosaicOptions, combine
 from gridref.errors import CombineError, InvalidRequestError
 from gridref.formats import ScanOptions, expand_files
-from gridref.io import bytes_at_hand
+from gridref.io import keeps_at_hand
 from gridref.model.array import VirtualGroup
 from gridref.options import check_choice, options_of, verb
 from gridref.serve.reader import Reader
@@ -91,7 +91,7 @@ def open_virtual_dataset(
     renamed={"urls": "files"},
     hidden=("variables", "repeated", "grids"),
 )
-@bytes_at_hand()
+@keeps_at_hand
 def open_virtual_mfdataset(
     files: Url | Iterable[Url] | Sequence[Any],
     concat_dim: str | Sequence[str | None] | None = None,
@@ -203,7 +203,7 @@ def open_virtual_mfdataset(
     renamed={"urls": "files"},
     hidden=("variables", "repeated"),
 )
-@bytes_at_hand()
+@keeps_at_hand
 def open_virtual_datatree(
     files: Url | Iterable[Url],
     concat_dim: str | Sequence[str] | None = None,

@@ -39,9 +39,9 @@ from gridref.io import (
     Allow,
     SourcePool,
     absolute_url,
-    bytes_at_hand,
     catalog_options,
     is_absent,
+    keeps_at_hand,
 )
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import Source
@@ -106,7 +106,7 @@ class Keeper:
         keeper.sources = self.sources
         return keeper
 
-    @bytes_at_hand()
+    @keeps_at_hand
     def append(
         self,
         files: Files,
@@ -214,7 +214,7 @@ class Keeper:
 
         return self._exchanged("refresh", stale, progress)
 
-    @bytes_at_hand()
+    @keeps_at_hand
     def _exchanged(
         self,
         operation: str,
