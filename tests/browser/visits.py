@@ -78,7 +78,13 @@ def chromium() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        options = ["--no-sandbox", "--enable-unsafe-swiftshader"]  # WebGL without a graphics card
+        # WebGL without a graphics card, and one process for the pages of all tests.
+        options = [
+            "--no-sandbox",
+            "--enable-unsafe-swiftshader",
+            "--renderer-process-limit=1",
+            "--disable-site-isolation-trials",
+        ]
         browser = playwright.chromium.launch(executable_path=program, args=options)
         try:
             yield browser
@@ -127,7 +133,8 @@ class Visit:
 
     def begin(self) -> None:
         """Forget what was: for the next test in this tab."""
-        self.page.goto("about:blank")
+        if self.page.url != "about:blank":
+            self.page.goto("about:blank")
         self.page.mouse.move(0, 0)
         self.problems.clear()
         self.asked.clear()

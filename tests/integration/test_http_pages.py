@@ -122,6 +122,23 @@ def test_arrays_that_zarr_cannot_show_have_a_page():
         assert "Zarr cannot show them" in page.text
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.array([1 + 2j], "c8"),
+        np.array([b"ab", b"c"]),
+        np.zeros(2, [("a", "i4"), ("b", "f8")]),
+    ],
+    ids=["complex", "bytes", "compound"],
+)
+def test_values_that_the_viewer_does_not_show_are_told(values):
+    group = VirtualGroup({"a": VirtualArray.from_numpy(values, ("x",))})
+    with running(create_app({"m": group}, access_log=False)) as url:
+        page = httpx.get(f"{url}/m/array/a", headers=BROWSER).text
+    assert "The viewer shows numbers and texts" in page
+    assert 'id="viewer"' not in page
+
+
 def test_no_page_says_where_files_lie(served, catalog, sample_data):
     for path in ("/", "/cube", "/cube/array/tas", "/cube/place/tas?at=0,0,0", "/cube/extent"):
         text = httpx.get(served["cube"] + path, headers=BROWSER).text

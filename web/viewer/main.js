@@ -12,8 +12,10 @@ import { Store } from "./store.js";
 const MOST_ALONG = 2048; // of larger planes a window is shown
 const MOST_LABELS = 1_000_000;
 const MOST_BYTES = 128e6; // more is read when asked to
+const MOST_EVER = 4e9; // more is not read: it would not fit into a page
 const ASK_MS = 150;
 const MOST_ZOOM = 64;
+const MOST_TEXTS = 200;
 const ZOOMS = { "+": 2, "=": 2, "-": 0.5, 0: 0 };
 
 class Viewer {
@@ -72,7 +74,10 @@ class Viewer {
   // Much is read only when a button is pressed, which stands where the values will.
   async askWhether(n_bytes, where) {
     if (n_bytes <= MOST_BYTES) return;
-    const words = `Show values (reads up to ${Math.round(n_bytes / 1e6)} MB)`;
+    if (n_bytes > MOST_EVER) {
+      throw new Error(`its chunks take ${sizeInWords(n_bytes)}, more than a page holds (gridref serve --chunks makes smaller ones)`);
+    }
+    const words = `Show values (reads up to ${sizeInWords(n_bytes)})`;
     await new Promise((go) => {
       where.replaceChildren(element("button", { type: "button", onclick: go }, words));
       where.dataset.ready = "asks";
@@ -100,9 +105,10 @@ class Viewer {
     await this.labels;
     const { values, words } = await this.array.series(axis, this.shape.map(() => 0));
     const shown = this.array.isText
-      ? element("ol", {}, ...values.slice(0, 200).map((text) => element("li", {}, text)))
+      ? element("ol", { class: "texts" }, ...values.slice(0, MOST_TEXTS).map((text) => element("li", {}, text)))
       : plotted({ values, words }, (i) => this.label(axis, i), this.array.meaning, this.path);
-    this.place.replaceChildren(...this.notes(), shown);
+    const part = this.array.isText && values.length > MOST_TEXTS ? `The first ${MOST_TEXTS} of ${values.length} texts` : "";
+    this.place.replaceChildren(...this.notes(), shown, part);
     this.place.dataset.ready = "series";
   }
 
@@ -594,6 +600,11 @@ class Viewer {
     if (this.series !== undefined) state.series = this.dims[this.series];
     writeState(state);
   }
+}
+
+function sizeInWords(n_bytes) {
+  const power = Math.min(8, Math.floor(Math.log10(n_bytes) / 3));
+  return `${Math.round(n_bytes / 1000 ** power)} ${["B", "kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB"][power]}`;
 }
 
 const sight = new IntersectionObserver((entries) => {

@@ -18,12 +18,17 @@ export function plotted({ values, words }, label, meaning, title) {
     "svg",
     { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": told, class: "plot" },
     drawn("path", { d: pathOf(values, x, y), fill: "none", stroke: "currentColor", "stroke-width": 1.4 }),
-    text(inWords(high), { x: LEFT - 6, y: 16, "text-anchor": "end" }),
-    text(inWords(low), { x: LEFT - 6, y: HEIGHT - BOTTOM - 6, "text-anchor": "end" }),
+    text(shortly(high), { x: LEFT - 6, y: 16, "text-anchor": "end" }),
+    text(shortly(low), { x: LEFT - 6, y: HEIGHT - BOTTOM - 6, "text-anchor": "end" }),
     text(label(0), { x: LEFT, y: HEIGHT - 8 }),
     text(label(last), { x: WIDTH - 10, y: HEIGHT - 8, "text-anchor": "end" }),
   );
   return element("figure", { class: "series" }, svg, element("figcaption", {}, told), rows(values.length, words, label));
+}
+
+// What fits beside the plot.
+function shortly(value) {
+  return inWords(Number(value.toPrecision(6)));
 }
 
 // Of many points the lowest and the highest of each few, so that no peak is lost.

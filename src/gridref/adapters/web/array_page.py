@@ -31,6 +31,15 @@ from gridref.typing import Int64Array
 
 __all__ = ["array_page", "opening", "static_array_page"]
 
+_SIZES = ("8", "16", "32", "64")
+_VIEWED_TYPES = [
+    "bool",
+    "string",
+    *(f"{sign}int{size}" for sign in ("", "u") for size in _SIZES),
+    *(f"float{size}" for size in _SIZES[1:]),
+]
+"""Those of Zarr that zarrita.js reads, and pictures, plots and lists are made of."""
+
 type Document = Callable[[str], dict[str, Any] | None]
 
 MOST_ENCODINGS = 50
@@ -152,6 +161,10 @@ def _served_viewer(
 ) -> Content:
     if isinstance(view, GridrefError):
         return section("Values", tag("p", f"Zarr cannot show them: {view}", class_="problem"))
+    data_type = view.metadata.to_json()["data_type"]
+    if data_type not in _VIEWED_TYPES:
+        told = f"The viewer shows numbers and texts; values of this array are {view.array.dtype}."
+        return section("Values", tag("p", told))
     home = links.catalog(name)
     # What the first picture needs to know is on the page: that saves it one way to the server.
     needed = filter(None, (path, *Level.of(group, path).coordinates))
