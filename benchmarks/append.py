@@ -1,9 +1,10 @@
-"""What appending costs: ``python -m benchmarks.append [n_commits [n_arrays [n_late]]]``.
+"""What appending costs: ``python -m benchmarks.append [n_commits [n_arrays [n_late [n_peer]]]]``.
 
 A catalog of one file and `n_arrays` arrays, to which `n_commits` files are added one by one: on a
 local disk, and `n_late` of them in a bucket of an S3 server that answers 25 ms late, where the
 files lie too. Each runs in a process of its own. Said are times and processor times of the commits,
-parts, requests, and the greatest memory.
+parts, requests, and the greatest memory; what questions to the catalog take that has grown so,
+opened anew; and what `n_peer` of the files cost Icechunk and kerchunk.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ import h5py
 import numpy as np
 
 import gridref
+from benchmarks.append_peers import peers, queries
 
 LATE_SECONDS = 0.025
 
@@ -67,6 +69,8 @@ def commits(catalog: str, files: list[str], options: Any, server: str | None) ->
     print(f"{len(opened.parts)} parts, at most {memory:.0f} MB of memory")
     for kind, count in sorted(requests.items()):
         print(f"{count / len(wall):.2f} requests a commit: {kind}")
+    for said in queries(gridref.open_catalog(catalog, storage_options=options)):
+        print(said)
 
 
 def requests_since(server: str | None) -> Counter[str]:
@@ -97,23 +101,24 @@ def late_bucket(files: list[Path]) -> Iterator[tuple[str, dict[str, Any]]]:
         server.wait()
 
 
-def in_own_process(*arguments: Any) -> None:
-    process = multiprocessing.get_context("spawn").Process(target=commits, args=arguments)
+def in_own_process(work: Callable[..., None], *arguments: Any) -> None:
+    process = multiprocessing.get_context("spawn").Process(target=work, args=arguments)
     process.start()
     process.join()
 
 
-def main(n_commits: int = 1000, n_arrays: int = 150, n_late: int = 200) -> None:
+def main(n_commits: int = 1000, n_arrays: int = 150, n_late: int = 200, n_peer: int = 20) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         files = [write_file(folder / f"{i:05}.h5", i, n_arrays) for i in range(n_commits + 2)]
         print(f"local, {n_arrays} arrays", flush=True)
-        in_own_process(str(folder / "cube.gridref"), [*map(str, files)], None, None)
+        in_own_process(commits, str(folder / "cube.gridref"), [*map(str, files)], None, None)
+        in_own_process(peers, [*map(str, files[: n_peer + 1])])
         late = files[: n_late + 2]
         with late_bucket(late) as (server, options):
             print(f"S3, {LATE_SECONDS * 1e3:.0f} ms late, {n_arrays} arrays", flush=True)
             there = [f"s3://archive/data/{file.name}" for file in late]
-            in_own_process("s3://archive/cube.gridref", there, options, server)
+            in_own_process(commits, "s3://archive/cube.gridref", there, options, server)
 
 
 if __name__ == "__main__":
