@@ -9,7 +9,7 @@ import pytest
 
 from gridref.errors import CombineError, InvalidRequestError, SourceUnavailableError
 from tests.command import run_command
-from tests.integration.test_appending import assert_shows, built, files_in, month
+from tests.integration.test_appending import assert_shows, built, files_in, month, steps
 
 
 @pytest.fixture
@@ -69,6 +69,14 @@ def test_files_left_out(months: list[Path], tmp_path: Path, gone: list[int]) -> 
         after.remove(left)
 
 
+def test_something_is_left_in_every_calendar(tmp_path: Path) -> None:
+    since = {"units": "days since 2000-01-01", "calendar": "360_day"}
+    (folder := tmp_path / "files").mkdir()
+    files = [steps(folder, [float(n)], **since) for n in range(2)]
+    with pytest.raises(InvalidRequestError, match="nothing would be left"):
+        built(files, tmp_path / "cube").remove(files)
+
+
 def test_what_has_changed_is_found(months: list[Path], tmp_path: Path) -> None:
     catalog = built(months, tmp_path / "cube")
     assert catalog.refresh().info.snapshot == catalog.info.snapshot
@@ -79,9 +87,11 @@ def test_what_has_changed_is_found(months: list[Path], tmp_path: Path) -> None:
     assert_shows(tmp_path / "cube", months)
     months[1].unlink()
     rewritten(months[3])
-    with pytest.raises(SourceUnavailableError, match="1 files of the catalog are gone"):
+    with pytest.raises(SourceUnavailableError, match=f"{months[1]} of the catalog is gone"):
         after.refresh()
-    after.refresh(vanished="remove")
+    left = after.refresh(vanished="remove")
+    said = left.history()[0].message
+    assert said == f"{months[3]}, without {months[1]}"
     assert_shows(tmp_path / "cube", [months[0], months[2], months[3]])
 
 

@@ -186,7 +186,10 @@ def unavailable(
         return error.located(Place(source=url, start=start, stop=stop))
     status = status_of(error)
     if isinstance(error, FileNotFoundError) or status in (404, 410):
-        reason = "the file does not exist: restore it, or rebuild the catalog if it has moved"
+        reason = (
+            "the file does not exist: restore it; where it has moved, gridref relocate tells the"
+            " catalog, and gridref refresh --vanished remove leaves it out"
+        )
     elif isinstance(error, PermissionError) or status in (401, 403):
         reason = (
             "no permission to read the file: check its mode or the credentials in storage_options"

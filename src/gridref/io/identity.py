@@ -74,12 +74,14 @@ def check_identity(recorded: Source, current: Source) -> None:
     if changes:
         same_size = not _differ(recorded.size_bytes, current.size_bytes)
         raise SourceChangedError(
-            f"the file changed since it was scanned: {'; '.join(changes)}. Scan it again to rebuild"
-            " the catalog, or restore the file" + (_IF_IT_WAS_COPIED if same_size else ""),
+            f"the file changed since it was scanned: {'; '.join(changes)}. {SCAN_AGAIN}"
+            + (_IF_IT_WAS_COPIED if same_size else ""),
             Place(source=recorded.url),
         )
 
 
+SCAN_AGAIN = "Scan it again (gridref refresh does, for a catalog), or restore the file"
+"""What to do about a file that is not what it was."""
 _IF_IT_WAS_COPIED = '; if it was copied and is the same, open the catalog with identity="size"'
 
 
@@ -116,7 +118,7 @@ def check_content(recorded: Source, current: Source, read: ReadRanges) -> None:
     if now != recorded.checksum:
         raise SourceChangedError(
             f"the file changed since it was scanned: its checksum was {recorded.checksum}, now"
-            f" {now}. Scan it again to rebuild the catalog, or restore the file",
+            f" {now}. {SCAN_AGAIN}",
             Place(source=recorded.url),
         )
 

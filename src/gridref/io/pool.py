@@ -18,7 +18,7 @@ from gridref.io.checksums import ReadRanges
 from gridref.io.chunk_checks import read_checked
 from gridref.io.coalesce import LOCAL_MERGING, REMOTE_MERGING, MergedReads, Merging, plan_reads
 from gridref.io.faults import RetryPolicy
-from gridref.io.identity import check_content, check_identity, same_version
+from gridref.io.identity import SCAN_AGAIN, check_content, check_identity, same_version
 from gridref.io.local import LocalFiles, OpenFile, read_cached, read_fully, read_into
 from gridref.io.protocols import Buffer
 from gridref.io.remote import RemoteFiles
@@ -362,7 +362,7 @@ def _check_complete(
     came = max(0, int(ends[plan.read_of[i]] - offset[i]))
     raise ShortReadError(
         f"{came} of {int(length[i])} bytes came: the file is shorter than its references say."
-        " Scan it again to rebuild the catalog, or restore the file",
+        f" {SCAN_AGAIN}",
         _place(source, offset, length, i),
     )
 

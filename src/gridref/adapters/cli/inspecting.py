@@ -48,15 +48,15 @@ def source_summary(group: VirtualGroup) -> list[str]:
 
 
 def skipped_summary(report: ScanReport) -> list[str]:
-    """What a scan left out, alike findings of several files in one line."""
+    """What a scan left out, alike findings of several files in one line; of whole files these."""
     files: dict[tuple[str, str], list[str]] = {}
     for finding in report.skipped:
         files.setdefault((finding.path, finding.reason), []).append(finding.source)
-    return [
-        f"{path}: {reason} [{sources[0]}"
-        + (f" and {len(sources) - 1} more]" if len(sources) > 1 else "]")
-        for (path, reason), sources in files.items()
-    ]
+    lines = []
+    for (path, reason), sources in files.items():
+        named = sources[0] + (f" and {len(sources) - 1} more" if len(sources) > 1 else "")
+        lines.append(f"{named}: {reason}" if path == "/" else f"{path}: {reason} [{named}]")
+    return lines
 
 
 def layout_found(report: ScanReport) -> list[str]:

@@ -170,8 +170,9 @@ class Keeper:
         stay = [url for url in sources if url not in files]
         read = scans.sources.reader.read
         grown = rebuilt_with(base, scans.of(after, job, base), stay, was, job, read)
-        message = _counted(list(files))
-        return _change(operation, message, base, grown, _drifts_found_again(grown))
+        return _change(
+            operation, _exchanges(operation, files), base, grown, _drifts_found_again(grown)
+        )
 
     def declare(self, dim: str, labels: ArrayLike) -> CatalogGroup:
         """Declare labels whose files are still to come."""
@@ -206,8 +207,8 @@ class Keeper:
             changed, gone = stale_sources(base.group.source_list, self.storage_options)
             if gone and vanished == "raise":
                 raise SourceUnavailableError(
-                    f"{len(gone)} files of the catalog are gone; vanished='remove' leaves them out:"
-                    f" {', '.join(gone[:5])}",
+                    f"{_counted(gone)} of the catalog {'are' if gone[1:] else 'is'} gone;"
+                    " vanished='remove' (--vanished remove) leaves out what is",
                     Place(source=gone[0]),
                 )
             return {**{url: url for url in changed}, **dict.fromkeys(gone)}
@@ -239,7 +240,7 @@ class Keeper:
                 return scans.of(stay[:1], job, base)[0][1] if stay else None
 
             grown = changed(base, groups, spare, job, scans.sources.reader.read)
-            done = _change(operation, _counted(list(files)), base, grown, {})
+            done = _change(operation, _exchanges(operation, files), base, grown, {})
             return replace(done, gone=frozenset(files))
 
         after = self._changed(change)
@@ -316,7 +317,7 @@ class Keeper:
                     pool.check(source)
                 except SourceChangedError as error:
                     raise SourceChangedError(
-                        f"{error.reason}. It is in the catalog: refresh scans it again", error.place
+                        f"{error.reason}. It is in the catalog already", error.place
                     ) from error
 
     def _changed(self, change: Callable[[Base], Change | Root | None]) -> CatalogGroup:
@@ -423,6 +424,21 @@ def _names() -> set[str]:
     from dataclasses import fields
 
     return {option.name for kind in BUILD_OPTIONS for option in fields(kind)} - {"storage_options"}
+
+
+def _exchanges(operation: str, files: Mapping[str, str | None]) -> str:
+    """Which files are exchanged, and by what, for people."""
+    gone = [file for file, new in files.items() if new is None]
+    if operation == "remove":
+        return _counted(gone)
+    stay = [file for file in files if file not in gone]
+    others = [new for file, new in files.items() if new not in (None, file)]
+    parts = [
+        f"{word}{_counted(some)}"
+        for word, some in (("", stay), ("by ", others), ("without ", gone))
+        if some
+    ]
+    return ", ".join(parts)
 
 
 def _counted(files: Sequence[str]) -> str:

@@ -108,7 +108,7 @@ def arranged(
         if _is_index(path, array, dim)
     }
     theirs = None
-    if dim in known:
+    if dim in known and left.size:
         theirs = decoded_values(dim, known[dim][left], base.arrays[dim])
     cuts = [0 if at == "start" else left.size] * len(groups)
     for i, (start, _) in enumerate(without[: len(groups)]):

@@ -243,13 +243,15 @@ def _time(text: str, time_format: str, url: str) -> int:
 
 
 def duration_seconds(text: str, option: str = "") -> int | float:
-    """Seconds of a duration like ``6h``, or of ISO 8601 like ``P1DT6H``.
+    """Seconds of a duration like ``6h``, or of ISO 8601 like ``P1DT6H``; ``0`` is none.
 
     Raises
     ------
     InvalidRequestError
         For another text, naming the option: months and years are of no fixed length.
     """
+    if text == "0":
+        return 0
     short = _SHORT_DURATION.fullmatch(text)
     amounts = [(short[1], short[2][0].upper())] if short else _AMOUNTS.findall(text)
     if not amounts or not (short or re.fullmatch(_DURATION, text)):
