@@ -154,7 +154,8 @@ def _resolve(encoding: Encoding, shape: tuple[int, ...], filter_mask: int) -> _P
             decode = step.decoder(codec.configuration, n_bytes, spec)
             if not bytes_stages and step.filler is not None and _lies_as_decoded(encoding, n_bytes):
                 fill = step.filler(codec.configuration, spec)
-            if room is not None and step.filler is not None and n_bytes:
+            # Of two codecs that give room, the outer one would read what it writes.
+            if room and step.filler and not step.room and n_bytes:
                 decode = _into(room, step.filler(codec.configuration, spec), n_bytes)
             room = step.room
             bytes_stages.append((name, decode, n_bytes))

@@ -210,3 +210,13 @@ def test_shuffled_chunks_of_any_size_one_after_the_other(compressor: str, dtype:
         with pytest.raises(DecodeError):
             decode_chunk(cut, encoding)
     assert [values.tobytes() for values in found] == expected
+
+
+def test_chunks_that_are_shuffled_twice() -> None:
+    values = np.random.default_rng(0).integers(0, 200, 4000).astype("<f4")
+    chain = (bytes_codec(values.dtype), SHUFFLE, Codec.of("numcodecs.shuffle", elementsize=2), ZLIB)
+    twice = numcodecs.Shuffle(2).encode(numcodecs.Shuffle(4).encode(values.tobytes()))
+    stored = zlib.compress(bytes(twice))
+    for out in (None, np.empty_like(values)):
+        decoded = decode_chunk(stored, Encoding(values.shape, values.dtype, chain), out=out)
+        assert np.array_equal(decoded, values)
