@@ -382,7 +382,7 @@ if (canvas) {
       load().catch(failed);
       sizes().catch(failed);
     },
-    { rootMargin: "100%" },
+    { rootMargin: "50%" },
   );
   sight.observe(canvas);
   colours.addEventListener("change", () => {
