@@ -19,7 +19,12 @@ from gridref.codecs.hdf5_filters import _without_leading_ones, _without_ones
 from gridref.codecs.hdf5_scaleoffset import _scaling
 from gridref.codecs.stage import MAX_UNKNOWN_BYTES, ArraySpec, decompressed, most_bytes
 from gridref.codecs.tiff import _padded
-from gridref.codecs.tiff_images import _jpegxr_bytes, _segment, split_jpeg_tables
+from gridref.codecs.tiff_images import (
+    _begun_at_each_bit,
+    _jpegxr_bytes,
+    _segment,
+    split_jpeg_tables,
+)
 from gridref.codecs.unpacking import _factor, _wrapped
 from gridref.codecs.zfp import ZfpHeader
 from gridref.errors import DecodeError, InvalidRequestError
@@ -332,6 +337,30 @@ def test_shuffled_bytes_of_every_number_of_elements(element_bytes: int, n_behind
         out = np.full(len(values), 9, "u1")
         assert unshuffle(stored, element_bytes, out) is out
         assert np.array_equal(out, values)
+
+
+@pytest.mark.parametrize("n_bytes", range(14))
+@pytest.mark.parametrize(
+    ("name", "values", "n_header"),
+    [
+        ("szip", [141, 4, 32, 10], 4),
+        ("lz4", [], 12),
+        ("bitshuffle", [0, 3, 4, 0, 2], 12),
+        ("bitshuffle", [0, 3, 4, 0, 3], 12),
+    ],
+)
+def test_headers_are_whole(n_bytes: int, name: str, values: list[int], n_header: int) -> None:
+    codec = Codec.of(f"gridref.hdf5_{name}", cd_values=values)
+    with pytest.raises(DecodeError) as caught:
+        decode_chunk(b"\1" * n_bytes, encoding(np.zeros(9, "i4"), codec))
+    assert ("too few for a header" in str(caught.value)) == (n_bytes < n_header)
+
+
+@pytest.mark.parametrize("code", ["00110101010", "00100110101010", "00000000000100110101010"])
+def test_codes_are_repeated_from_each_of_their_bits(code: str) -> None:
+    found = [f"{int.from_bytes(pixels, 'big'):0256b}" for pixels in _begun_at_each_bit(code)]
+    assert [len(bits) for bits in found] == [256] * len(code)
+    assert found == [((code[start:] + code * 256)[:256]) for start in range(len(code))]
 
 
 # Bounded decompression

@@ -28,6 +28,29 @@ def test_each_stored_chunk_is_one_piece() -> None:
     assert Reader(SourcePool()).read_points(array, (t, x)).tolist() == values[t, x].tolist()
 
 
+@pytest.mark.parametrize(
+    ("t", "x", "n_pieces"),
+    [
+        ([0, 2, 0, 2], [0, 0, 0, 0], 2),
+        ([0, 0, 0, 0], [0, 3, 0, 3], 2),
+        ([0, 5, 0, 5], [0, 0, 0, 0], 2),
+        ([0, 2, 5, 7, 0, 2, 5, 7], [0, 3, 0, 3, 3, 0, 3, 0], 8),
+        ([4, 4, 1], [6, 5, 6], 3),
+    ],
+)
+def test_points_of_one_chunk_are_together_in_whatever_order(
+    t: list[int], x: list[int], n_pieces: int
+) -> None:
+    array, values = two_files()
+    plan = plan_points(array, (np.array(t), np.array(x)))
+    assert len(plan.block) == len(plan.chunk) == n_pieces
+    assert plan.splits[-1] == len(t)
+    assert (np.diff(plan.splits) > 0).all()
+    assert sorted(plan.out_index.tolist()) == [*range(len(t))]
+    found = Reader(SourcePool()).read_points(array, (t, x))
+    assert found.tolist() == values[t, x].tolist()
+
+
 def test_no_points() -> None:
     array, _ = two_files()
     assert Reader(SourcePool()).read_points(array, ([], [])).shape == (0,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,11 @@ import pytest
 from gridref.errors import NotRepresentableError
 from gridref.model.array import VirtualArray
 from gridref.model.encoding import Codec, EdgePolicy, Encoding, Unpacking, bytes_codec
+from gridref.model.grid import ChunkGrid
 from gridref.model.indexing import getitem
 from gridref.model.joining import concatenate
 from gridref.model.manifest import ChunkManifest
+from gridref.model.placing import lay_out
 from gridref.serve import views
 from gridref.serve.native_grid import has_uneven_shuffle, native_grid, one_encoding
 from gridref.serve.views import View, ViewOptions, show, why_not_zarr
@@ -120,6 +123,20 @@ def test_keys_lie_inside_the_grid() -> None:
     assert inside == {(t, x) for t in range(4) for x in range(2)}
     assert not shown.chunk_exists_at((0,))
     assert not shown.chunk_exists_at((0, 0, 0))
+
+
+def test_where_the_chunks_of_a_box_are_referenced() -> None:
+    tiles = [chunked_array(np.full((4, 3), n, "i4"), (2, 3), ("t", "x")) for n in range(2)]
+    laid = lay_out(tiles, [[0, 0], [4, 3]], [8, 6])
+    shown = show(laid, ViewOptions(View.NATIVE))
+    block, row = shown.locate((0, 0), (4, 2))
+    assert block.tolist() == [0, 1, 0, 1, 2, 3, 2, 3]
+    assert row.tolist() == [0, -1, 1, -1, -1, 0, -1, 1]
+    block, row = shown.locate((1, 0), (2, 1))
+    assert (block.tolist(), row.tolist()) == ([0, 2], [1, -1])
+    direct = show(laid, ViewOptions(View.DIRECT))
+    assert direct.chunk_codecs == (bytes_codec(np.dtype("i4")),)
+    assert show(laid, ViewOptions(View.PORTABLE)).chunk_codecs == (bytes_codec(np.dtype("i4")),)
 
 
 def shards_of(array: VirtualArray, **options: Any) -> tuple[list[list[int]], str]:
@@ -232,6 +249,15 @@ def test_the_grid_of_the_stored_chunks() -> None:
     assert native_edges(getitem(part(8, 4), np.s_[4:])) == [4]
     assert native_edges(getitem(part(10, 4), np.s_[4:])) == [4, 2]
     assert native_edges(getitem(part(10, 4), np.s_[:8])) == [4, 4]
+
+
+def test_a_window_that_begins_behind_chunks_ends_where_they_end() -> None:
+    array = part(10, 4, edge=EdgePolicy.TRUNCATED)
+    window = array.replace(
+        grid=ChunkGrid.regular((6,), (6,)), blocks=replace(array.blocks, origin=np.array([[4]]))
+    )
+    (axis,) = native_grid(window, one_encoding(window)).axes
+    assert axis.chunk_lengths([0, 1]).tolist() == [4, 2]
 
 
 SHUFFLE = Codec.of("numcodecs.shuffle", elementsize=4)

@@ -1,0 +1,141 @@
+"""Mosaics of several labels: where inputs lie along them, and where they are cut."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gridref.combine import CombineOptions, combine, combine_mosaic
+from gridref.combine.series import Series, _runs, labels_of
+from gridref.combine.values import Values
+from gridref.errors import InvalidRequestError
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.testing.builders import chunked_array
+from gridref.testing.reference_reader import read_slowly
+
+
+@pytest.mark.parametrize(
+    ("places", "runs"),
+    [
+        ([], [(0, 0)]),
+        ([3], [(0, 1)]),
+        ([3, 4, 5], [(0, 3)]),
+        ([3, 5], [(0, 1), (1, 2)]),
+        ([0, 1, 3, 4, 6], [(0, 2), (2, 4), (4, 5)]),
+        ([2, 1], [(0, 1), (1, 2)]),
+    ],
+)
+def test_neighbours_are_one_run(places: list[int], runs: list[tuple[int, int]]) -> None:
+    assert _runs(places) == runs
+
+
+def test_labels_have_places_along_each_dimension() -> None:
+    series = Series(("t", "z"), [((5, 9), ("b",)), ((7,), ("a",))])
+    assert series.places == {"t": {5: 0, 7: 1, 9: 2}, "z": {"a": 0, "b": 1}}
+    assert (series.starts("t"), series.starts("z")) == ([0, 1], [1, 0])
+    assert series.of(1) == {"t": (7,), "z": ("a",)}
+
+
+def tile(labels: Any, column: int, value: int, **attrs: Any) -> VirtualGroup:
+    own = np.asarray(labels)
+    dims = ("t",) * own.ndim
+    data = np.full((*own.shape, 2, 2), value, "u1")
+    mapping = {"GeoTransform": f"{column * 20} 10 0 0 0 -10"}
+    return VirtualGroup(
+        {
+            "t": VirtualArray.from_numpy(own, dims, attrs),
+            "v": chunked_array(data, data.shape, (*dims, "y", "x"), attrs={"grid_mapping": "m"}),
+            "m": VirtualArray.from_numpy(np.array(0), [], mapping),
+        }
+    )
+
+
+def laid(*tiles: VirtualGroup) -> Any:
+    done = combine_mosaic(tiles, stack=["t"], read=read_slowly)
+    assert done.group is not None, done.problems
+    values = read_slowly(done.group.arrays["v"])
+    assert done.group.arrays["v"].dims == ("t", "y", "x")
+    return read_slowly(done.group.arrays["t"]).tolist(), values[:, 0].astype(float).tolist()
+
+
+def test_inputs_of_one_label_lie_beside_each_other() -> None:
+    labels, rows = laid(tile(7, 1, 4), tile(5, 0, 1), tile(5, 1, 2), tile(7, 0, 3))
+    assert labels == [5, 7]
+    assert rows == [[1, 1, 2, 2], [3, 3, 4, 4]]
+
+
+def test_inputs_of_several_labels_are_cut_where_others_come_between() -> None:
+    labels, rows = laid(tile([5, 9], 0, 1), tile([7], 0, 2))
+    assert labels == [5, 7, 9]
+    assert rows == [[1, 1], [2, 2], [1, 1]]
+    groups, names, series = labels_of(
+        [tile([5, 9], 0, 1), tile([7], 0, 2)], ["a", "b"], ("t",), Values(read_slowly)
+    )
+    assert [group.arrays["v"].shape[0] for group in groups] == [1, 1, 1]
+    assert (names, series.labels) == (["a", "a", "b"], [((5,),), ((9,),), ((7,),)])
+    whole, names, _ = labels_of([tile([5, 9], 0, 1)], ["a"], ("t",), Values(read_slowly))
+    assert (len(whole), names) == (1, ["a"])
+
+
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [
+        (VirtualGroup(), "no label along 't'"),
+        (tile(np.array([[1]]), 0, 1), "no label along 't'"),
+        (tile(5, 0, 1, units="days since 2000-01-01"), "its units are 'days since 2000-01-01'"),
+        (tile(5, 0, 1, calendar="noleap"), "its calendar are 'noleap'"),
+    ],
+    ids=range(4),
+)
+def test_labels_that_cannot_be_compared(second: VirtualGroup, message: str) -> None:
+    if "t" in second.arrays and second.arrays["t"].ndim == 2:
+        second = VirtualGroup({"t": chunked_array(np.array([[1]]), (1, 1), ("t", "s"))})
+    with pytest.raises(InvalidRequestError, match=message):
+        labels_of([tile(5, 0, 1), second], ["a", "b"], ("t",), Values(read_slowly))
+
+
+# Times and units that come out as they were
+
+
+def column(values: Any, units: str, dtype: str, **attrs: Any) -> VirtualGroup:
+    data = np.array(values, dtype)
+    return VirtualGroup(
+        {"t": chunked_array(data, data.shape, ("t",), attrs={"units": units, **attrs})}
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "dtype"),
+    [
+        ([0.0, np.nan], [0.5, np.nan], "f4"),
+        ([0.0, 1.0], [0.5, np.nan], "f4"),
+        ([0.0, 1.0], [1e9 + 0.5, 2.0], "f8"),
+        ([0.0, np.nan], [1e9 + 0.5, 2.0], "f8"),
+    ],
+)
+def test_times_keep_the_first_dtype_where_it_holds_them(
+    first: Any, second: Any, dtype: str
+) -> None:
+    parts = [
+        column(first, "hours since 2000-01-01", "f4"),
+        column(second, "hours since 2000-01-02", "f8"),
+    ]
+    done = combine(parts, "t", read=read_slowly, options=CombineOptions(overlap="keep"))
+    assert done.group is not None, done.problems
+    found = done.group.arrays["t"]
+    np.testing.assert_array_equal(read_slowly(found), [*first, *(np.array(second) + 24)])
+
+
+def test_units_that_mean_the_same_are_told() -> None:
+    parts = [
+        VirtualGroup({"v": chunked_array(np.arange(2), (2,), ("t",), attrs={"units": units})})
+        for units in ("1", "none")
+    ]
+    options = CombineOptions(convert_units=lambda unit, target: (1.0, 0.0))
+    done = combine(parts, "t", read=read_slowly, options=options)
+    assert done.group is not None
+    (drift,) = done.report.of_cause("units")
+    assert drift.resolution == "they mean the same; the first file's"
+    assert done.group.arrays["v"].dtype == np.dtype("i8")
