@@ -149,10 +149,16 @@ class _Site:
 
 def _sites(tree: ast.Module) -> Iterator[_Site]:
     for name, function in _functions(tree):
+        if function.name in _SHOWN_ONLY:
+            continue
         first_line = min([function.lineno, *(node.lineno for node in function.decorator_list)])
         for statement in _statements(function.body):
             for node, change in _changes(statement):
                 yield _Site(name, first_line, statement, node, change)
+
+
+_SHOWN_ONLY = ("__repr__", "_repr_html_")
+"""Methods that people look at while they work, and nothing depends on."""
 
 
 def _functions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, Function]]:

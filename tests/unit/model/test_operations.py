@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from gridref.errors import InvalidRequestError, NotRepresentableError
 from gridref.model import indexing, joining
 from gridref.model.array import MISSING_BLOCK, VirtualArray
 from gridref.model.encoding import EdgePolicy
+from gridref.model.grid import ChunkGrid
 from gridref.model.indexing import arithmetic_runs, getitem, isel, split_blocks
 from gridref.model.joining import (
     cast_scalar,
@@ -156,6 +158,28 @@ def test_inputs_of_nothing_add_nothing() -> None:
     assert joined.n_blocks == 1
     assert read_slowly(joined).tolist() == [0, 1, 2]
     assert concatenate([line(3, 2)], 0).shape == (3,)
+
+
+def test_of_inputs_of_nothing_not_even_the_encoding_stays() -> None:
+    odd = chunked_array(np.zeros(0, "i4"), (2,), ("x",), big_endian=True)
+    part = line(3, 2)
+    joined = concatenate([odd, part, odd], 0)
+    assert joined.encodings == part.encodings
+    assert joined.manifests == part.manifests
+    assert concatenate([odd, odd], 0).encodings == odd.encodings
+
+
+@pytest.mark.parametrize("edge", EdgePolicy)
+@pytest.mark.parametrize("place", range(5))
+def test_one_place_of_a_window_is_taken_out_of_its_chunk(place: int, edge: EdgePolicy) -> None:
+    """The last chunk is short where edges are truncated."""
+    array = chunked_array(np.arange(10, dtype="i4").reshape(5, 2), (2, 2), ("y", "x"), edge=edge)
+    window = array.replace(
+        grid=ChunkGrid.regular((1, 2), (1, 2)),
+        blocks=replace(array.blocks, origin=np.array([[place, 0]])),
+    )
+    assert read_slowly(window).tolist() == [[2 * place, 2 * place + 1]]
+    assert read_slowly(squeeze(window, [0])).tolist() == [2 * place, 2 * place + 1]
 
 
 def test_arrays_that_no_file_holds() -> None:
