@@ -54,10 +54,12 @@ def main() -> None:
             urls = [f"{root}/{number:05}.tif" for number in range(asked.files)]
             each = {}
             for some, run in ((urls[: asked.peer_files], by_virtual_tiff), (urls, by_gridref)):
-                each[run], requests, most = measure(run, some, pipe)
+                found = measure(run, some, pipe)
+                each[run] = found.wall
                 print(
-                    f"{run.__name__:16} {len(some):5} files {each[run]:7.1f} ms a file,"
-                    f" {requests:.1f} requests a file, {most} at once",
+                    f"{run.__name__:16} {len(some):5} files {found.wall:7.1f} ms a file"
+                    f" ({found.cpu:.1f} of the processor), {found.n_requests:.1f} requests a file,"
+                    f" {found.most_at_once} at once",
                     flush=True,
                 )
     print(f"  gridref is {each[by_virtual_tiff] / each[by_gridref]:.1f} times as fast (target: 5)")
