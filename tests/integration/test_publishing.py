@@ -214,3 +214,35 @@ def test_the_command(place: tuple[Path, str]) -> None:
     own = [p for p in written if "months.gridref" not in p.parts[-2:-1]]
     assert done.stdout.startswith(f"out: {len(own)} files and the catalog")
     assert httpx.get(f"{url}/out/index.html").status_code == 200
+
+
+def test_files_with_anything_in_their_names(place: tuple[Path, str]) -> None:
+    folder, url = place
+    name = "ä #1 50%?.nc"
+    shutil.copy(JANUARY, folder / "data" / name)
+    catalog = folder.parent / "odd.gridref"
+    gridref.build([folder / "data" / name], catalog)
+    moved = {f"{folder}/data/": f"{url}/data/"}
+    gridref.publish(catalog, folder / "site", base_url=f"{url}/site", prefixes=moved)
+    shown = gridref.open_catalog(f"{url}/site/odd.gridref", allow=[f"{url}/data/"])
+    (source,) = shown.source_list
+    assert source.url == f"{url}/data/%C3%A4%20%231%2050%25%3F.nc"
+    np.testing.assert_array_equal(shown["tas"][...], expected(JANUARY, "tas"))
+    back = gridref.open_catalog(
+        f"{url}/site/odd.gridref", prefixes={f"{url}/data": str(folder / "data")}
+    )
+    assert back.source_list[0].url.endswith(f"/data/{name}")
+
+
+def test_what_nobody_decodes_is_left_out_or_told(place: tuple[Path, str]) -> None:
+    folder, url = place
+    with h5py.File(folder / "data" / "odd.h5", "w") as file:
+        file["compound"] = np.zeros(300_000, [("a", "i4"), ("b", "f8")])
+        file["time"] = np.arange(3.0)
+        file["time"].attrs["units"] = "bananas since yesterday"
+        file["time"].make_scale()
+    site = published(folder, url, "odd.h5", concat_dim=None)
+    assert "gridref serve gives programs them" in (site / "array/compound.html").read_text()
+    assert "xarray does not decode it: unable to decode time units" in html.unescape(
+        (site / "index.html").read_text()
+    )

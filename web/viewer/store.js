@@ -73,7 +73,12 @@ async function reason(response) {
 }
 
 export function nameOf(url) {
-  return url.split(/[?#]/)[0].split("/").at(-1);
+  const name = url.split(/[?#]/)[0].split("/").at(-1);
+  try {
+    return decodeURIComponent(name);
+  } catch {
+    return name;
+  }
 }
 
 // Bytes of a file on any server that lets this page read.

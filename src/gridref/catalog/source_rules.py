@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from urllib.parse import quote, unquote
 
 from gridref.errors import InvalidRequestError
 from gridref.io import absolute_url
@@ -11,6 +12,9 @@ from gridref.model.manifest import IDENTITIES, Identity
 from gridref.options import check_choice
 
 __all__ = ["SourceRules"]
+
+_PLAIN_IN_PATHS = "/!$&'()*+,;=:@"
+"""Source: RFC 3986, section 3.3 (``pchar``)."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,7 @@ class SourceRules:
         """The address that a file has now."""
         for old, new in self.prefixes:
             if url.startswith(f"{old}/"):
-                return new + url[len(old) :]
+                return new + _escaped_as(new, old, url[len(old) :])
         return url
 
     def check_used(self, known: Iterable[str]) -> None:
@@ -81,6 +85,16 @@ class SourceRules:
                 raise InvalidRequestError(
                     f"no source begins with {old!r}; they begin with {', '.join(starts[:5])}"
                 )
+
+
+def _escaped_as(new: str, old: str, path: str) -> str:
+    """A path below `old` as it is written below `new`: names are escaped in addresses of HTTP."""
+    schemes = ("http://", "https://")
+    if new.startswith(schemes) and not old.startswith(schemes):
+        return quote(path, safe=_PLAIN_IN_PATHS)
+    if old.startswith(schemes) and not new.startswith(schemes):
+        return unquote(path)
+    return path
 
 
 def _folder(prefix: str) -> str:

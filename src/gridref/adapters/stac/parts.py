@@ -11,6 +11,7 @@ import xarray as xr
 
 from gridref.adapters.stac.axes import Axis, axes_of
 from gridref.adapters.stac.space import Space, space_of
+from gridref.errors import GridrefError, NotRepresentableError, Place
 from gridref.model.array import VirtualArray, VirtualGroup
 
 __all__ = ["Part", "parts_of", "space_of_all"]
@@ -47,16 +48,28 @@ class Part:
 
 
 def parts_of(catalog: VirtualGroup, storage_options: Mapping[str, Any] | None) -> list[Part]:
-    """The root, and every group with arrays."""
+    """The root, and every group with arrays.
+
+    Raises
+    ------
+    NotRepresentableError
+        If xarray cannot decode a group, as units of time say nothing.
+    """
     parts: list[Part] = []
     known: dict[str, Axis] = {}
     for path, group in catalog.walk():
         if path and not group.arrays:
             continue
         opened: Any = catalog
-        dataset = xr.open_dataset(
-            opened, engine="gridref", group=path or None, storage_options=storage_options
-        )
+        try:
+            dataset = xr.open_dataset(
+                opened, engine="gridref", group=path or None, storage_options=storage_options
+            )
+        except GridrefError:
+            raise
+        except (ValueError, OverflowError) as error:  # units of a stranger
+            reason = f"xarray does not decode it: {str(error).partition('\n')[0]}"
+            raise NotRepresentableError(reason, Place(variable=path or None)) from error
         axes = axes_of(dataset)
         dims = {name: _dimension(path, axis, known) for name, axis in axes.items()}
         for name, key in dims.items():

@@ -26,6 +26,7 @@ from gridref.adapters.web.markup import Content, Markup, tag
 from gridref.adapters.web.snippets import Snippet, opened_by, snippets
 from gridref.errors import GridrefError, InvalidRequestError, NotRepresentableError
 from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.zarr_metadata import data_type_to_json
 from gridref.serve.views import ArrayView
 from gridref.typing import Int64Array
 
@@ -141,14 +142,24 @@ def _published_viewer(
 ) -> Content:
     table = tables[path]
     if not isinstance(table, ChunkFiles):
-        told = (
-            f"Browsers cannot read them from the files: {table.reason}. gridref serve shows them."
-        )
+        array = group[path]
+        assert isinstance(array, VirtualArray)
+        does = "shows" if _is_viewed(array) else "gives programs"
+        told = f"Browsers cannot read them from the files: {table.reason}."
+        told += f" gridref serve {does} them."
         return section("Values", tag("p", told))
     there = [name for name, each in tables.items() if isinstance(each, ChunkFiles)]
     viewer = _viewer(group, path, there, data_chunks=f"{links.root}chunks")
     told = "Your browser decodes the JPEG images itself: values may be off by a level or two."
     return viewer if table.is_exact else [viewer, tag("p", told)]
+
+
+def _is_viewed(array: VirtualArray) -> bool:
+    """Whether the viewer shows values of this type."""
+    try:
+        return data_type_to_json(array.dtype) in _VIEWED_TYPES
+    except NotRepresentableError:
+        return False
 
 
 def _served_viewer(
@@ -161,8 +172,7 @@ def _served_viewer(
 ) -> Content:
     if isinstance(view, GridrefError):
         return section("Values", tag("p", f"Zarr cannot show them: {view}", class_="problem"))
-    data_type = view.metadata.to_json()["data_type"]
-    if data_type not in _VIEWED_TYPES:
+    if not _is_viewed(view.array):
         told = f"The viewer shows numbers and texts; values of this array are {view.array.dtype}."
         return section("Values", tag("p", told))
     home = links.catalog(name)

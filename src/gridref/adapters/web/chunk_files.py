@@ -118,7 +118,7 @@ def chunk_files(array: VirtualArray, read: Callable[[VirtualArray], NDArray[Any]
 def _why_not(array: VirtualArray) -> str | None:
     """Why a browser cannot read an array from its sources; None if it can."""
     name = data_type_to_json(array.dtype)
-    if name not in _TYPES:
+    if not isinstance(name, str) or name not in _TYPES:
         return f"its elements are {array.dtype}"
     if array.has_filter_masks:
         return "some of its chunks were stored without some of its filters"
