@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import struct
 import zlib
 from typing import Any
@@ -269,6 +270,31 @@ def test_streams_of_zfp_are_never_longer_than_what_is_kept_for_them(dtype: str, 
     for behind in (b"", bytes(4096)):
         found = header.decode(stream + behind)
         np.testing.assert_array_equal(found.reshape(values.shape), values)
+
+
+@pytest.mark.parametrize(
+    ("name", "compress", "behind", "fits"),
+    [
+        ("numcodecs.zlib", zlib.compress, b"", True),
+        ("numcodecs.zlib", zlib.compress, b"junk", True),
+        ("gzip", gzip.compress, b"", True),
+        ("gzip", gzip.compress, bytes(5), True),
+        ("gzip", gzip.compress, gzip.compress(b"more"), True),
+        ("gzip", gzip.compress, b"junk", False),
+    ],
+    ids=range(6),
+)
+def test_what_lies_behind_a_stream_of_unknown_size(
+    name: str, compress: Any, behind: bytes, fits: bool
+) -> None:
+    values = image_like((9,), "i4")
+    stored = compress(zlib.compress(values.tobytes())) + behind
+    form = encoding(values, Codec("numcodecs.zlib"), Codec(name))
+    if fits:
+        np.testing.assert_array_equal(decode_chunk(stored, form), values)
+    else:
+        with pytest.raises(DecodeError):
+            decode_chunk(stored, form)
 
 
 @pytest.mark.parametrize("n_bytes", [1000, 300_000, 3_000_000])

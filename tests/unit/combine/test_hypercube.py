@@ -150,6 +150,27 @@ def test_labels_that_no_file_says() -> None:
     assert "no labels along t" in done.problems[0].message
 
 
+@pytest.mark.parametrize(
+    ("second", "cause", "words"),
+    [
+        ([np.nan, 1.0], "labels-differ", "cannot be compared"),
+        ([2.0, 2.0], "overlap", "labels repeat within a file"),
+        (["a", "b"], "dtype-differs", "no common one"),
+        ([2.0, 3.0], None, ""),
+    ],
+    ids=range(4),
+)
+def test_labels_that_place_nothing(second: list[Any], cause: str | None, words: str) -> None:
+    def part(labels: list[Any]) -> VirtualGroup:
+        arrays = {"t": array([0], "t"), "x": array(np.array(labels), "x")}
+        return VirtualGroup({**arrays, "v": array([[1, 2]], "tx")})
+
+    done = cube(part([0.0, 1.0]), part(second))
+    assert [problem.cause for problem in done.problems] == ([cause] if cause else [])
+    assert (done.group is None) == (cause is not None)
+    assert not cause or words in done.problems[0].message
+
+
 # Labels for stacking
 
 

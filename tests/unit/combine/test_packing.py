@@ -161,6 +161,16 @@ def test_each_file_is_unpacked_with_its_own_numbers(
     np.testing.assert_array_equal(decoded(values), np.concatenate([decoded(one), decoded(other)]))
 
 
+def test_texts_beside_packed_numbers_are_another_type() -> None:
+    parts = [
+        group([0, 1, 2], array("i2", scale_factor=0.5)),
+        group([3, 4, 5], array("i2", scale_factor=0.25)),
+        group([6, 7, 8], array("S1")),
+    ]
+    done = combine(parts, "x", read=read_slowly)
+    assert [problem.cause for problem in done.problems] == ["dtype-differs"]
+
+
 @pytest.mark.parametrize("name", ["scales", "offsets"])
 def test_numbers_of_single_bands_are_not_unpacked(name: str) -> None:
     one, other = array("i2", **{name: [1.0, 2.0]}), array("i2", **{name: [1.0, 3.0]})
