@@ -389,6 +389,24 @@ def test_codes_are_repeated_from_each_of_their_bits(code: str) -> None:
     assert found == [((code[start:] + code * 256)[:256]) for start in range(len(code))]
 
 
+@pytest.mark.parametrize("name", ["crc32", "adler32", "jenkins_lookup3", "fletcher32"])
+def test_checksums_of_nothing(name: str) -> None:
+    codec = numcodecs.get_codec({"id": name})
+    form = encoding(np.zeros(1, "u1"), Codec(f"numcodecs.{name}"))
+    stored = bytes(4) if name == "fletcher32" else bytes(codec.encode(b""))
+    assert decode_chunk(stored, form, (0,)).shape == (0,)
+    with pytest.raises(DecodeError):
+        decode_chunk(stored[:3], form, (0,))
+
+
+def test_crc32c_of_nothing() -> None:
+    form = encoding(np.zeros(1, "u1"), Codec("crc32c"))
+    assert decode_chunk(bytes(4), form, (0,)).shape == (0,)
+    for wrong in (bytes(3), b"\1\0\0\0"):
+        with pytest.raises(DecodeError, match="crc32c"):
+            decode_chunk(wrong, form, (0,))
+
+
 # Bounded decompression
 
 

@@ -218,6 +218,10 @@ def test_another_dtype_keeps_what_is_absent() -> None:
     laid = lay_out([array], [[2]], [10])
     other = recast(laid, np.dtype("i8"), np.int64(7))
     assert read_slowly(other).tolist() == [-9, -9, 0, 1, -9, -9, 4, 5, -9, -9]
+    assert other.blocks.encoding.tolist() == [1, 0, 1]
+    assert other.blocks.step.tolist() == [[1], [1], [1]]
+    assert other.blocks.origin.tolist() == [[0], [0], [0]]
+    assert other.blocks.stored_shape.tolist() == [[2], [6], [2]]
     assert read_slowly(missing_like(other, 0, 1, other.fill_value)).tolist() == [7]
     text = VirtualArray.from_numpy(np.array(["a"]), ["x"])
     with pytest.raises(NotRepresentableError):
