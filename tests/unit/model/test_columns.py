@@ -38,6 +38,16 @@ def test_values_stay_what_they_are(column: NDArray[Any]) -> None:
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(kept)), column)
 
 
+@pytest.mark.parametrize("shape", [(100,), (100, 3), (64, 2)])
+def test_rows_of_equal_rows_are_kept_as_one(shape: tuple[int, ...]) -> None:
+    kept = condensed(np.full(shape, 7))
+    assert kept.strides[0] == 0
+    for some in (taken(kept, np.arange(5)), joined_columns([kept, kept]), condensed(kept)):
+        assert some.strides[0] == 0
+    assert condensed(kept) is kept
+    assert condensed(np.full((63, *shape[1:]), 7)).strides[0] != 0
+
+
 def test_a_row_that_is_not_there_is_an_error() -> None:
     with pytest.raises(IndexError):
         taken(condensed(np.full(100, 7)), np.array([100]))

@@ -251,6 +251,18 @@ def test_one_small_manifest_stays() -> None:
     assert compacted(array) is array
 
 
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_a_new_axis_changes_no_codecs_of_plain_elements(axis: int) -> None:
+    values = np.arange(6, dtype="i4").reshape(2, 3)
+    plain = chunked_array(values, (2, 2), ("y", "x"), compressed=True)
+    wide = expand_dims(plain, axis, "t")
+    assert wide.encodings[0].codecs == plain.encodings[0].codecs
+    assert wide.encodings[0].chunk_shape[axis] == 1
+    assert squeeze(wide, [axis]).encodings == plain.encodings
+    turned = expand_dims(transpose(plain, (1, 0)), axis, "t")
+    assert read_slowly(turned).tolist() == np.expand_dims(values.T, axis).tolist()
+
+
 @pytest.mark.parametrize("n_rows", [1, 2, 3, 100])
 def test_listings_in_pieces_are_the_whole_one(n_rows: int) -> None:
     laid = lay_out([line(5, 2), getitem(line(9, 2), np.s_[::-4])], [[0], [7]], [12])
