@@ -37,9 +37,6 @@ from gridref.workflows.layout.layouts import in_one_chunk
 
 __all__ = ["Grown", "added", "combined", "declared", "with_dim"]
 
-N_SHOWN = 2
-"""Elements at an end of a catalog that rules see: how far apart labels are takes two."""
-
 
 @dataclass(frozen=True, eq=False)
 class Grown:
