@@ -36,9 +36,9 @@ def values_where(array: xr.DataArray, condition: str) -> xr.DataArray:
             f"{array.name} {why}: what is known of values is of numbers, unpacked"
             " (mask_and_scale=True), and not of times"
         )
-    nothing = array.isel(dict.fromkeys(array.dims, slice(0)))
+    nothing = xr.DataArray(np.zeros(0, array.dtype))
     filled = np.full(array.shape, np.nan, _kept(nothing, bounds).dtype)
-    for box in boxes(virtual, bounds):
+    for box in boxes(virtual, bounds) if array.size else ():
         filled[tuple(box[str(dim)] for dim in array.dims)] = _kept(array.isel(box), bounds).values
     return array.copy(data=filled)
 
