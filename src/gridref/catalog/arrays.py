@@ -17,6 +17,7 @@ from gridref.catalog.entries import ChunkCounts
 from gridref.catalog.parts import Part
 from gridref.catalog.segments import Layout, Segment, whole
 from gridref.catalog.statistics import ChunkStatistics
+from gridref.catalog.table_file import open_at_once
 from gridref.errors import CatalogCorruptError, InvalidRequestError, Place
 from gridref.forks import new_lock
 from gridref.model.array import BlockTable
@@ -167,6 +168,8 @@ class ParquetBlocks:
                 return self._parts[0].block_rows(self._path, self._n_encodings)
         missing = BlockTable.missing(self.n_blocks, len(self._grid_shape))
         table = BlockTable(*(column.copy() for column in vars(missing).values()))
+        used = [self._parts[number] for number in {segment.part for segment in self._layout}]
+        open_at_once(part.blocks for part in used)
         read: dict[int, _Rows] = {}
         for segment in self._layout:
             if segment.part not in read:

@@ -14,6 +14,7 @@ from gridref.catalog.keeper import CatalogKeeper
 from gridref.catalog.kept_report import CatalogReport
 from gridref.catalog.parts import Part
 from gridref.catalog.snapshot import Commit, Pruned, Snapshot
+from gridref.catalog.table_file import open_at_once
 from gridref.catalog.trust import Trust
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
@@ -408,6 +409,7 @@ class CatalogGroup(VirtualGroup):
     @property
     def source_list(self) -> Sequence[Source]:
         """The same files as `sources`, each once."""
+        open_at_once(part.sources.table for part in self.parts)
         listed: dict[Source, None] = {}
         for entry, part in zip(self.snapshot.parts, self.parts, strict=True):
             unused = set(entry.unused)

@@ -53,7 +53,7 @@ class SourceTable:
         rules: SourceRules,
         checksums: ChecksumTable | None = None,
     ) -> None:
-        self._table = table
+        self.table = table
         self.checksums = checksums
         self._folder_url = folder_url
         self.prefixes = prefixes
@@ -63,11 +63,11 @@ class SourceTable:
     def __reduce__(self) -> tuple[Any, ...]:
         # Another machine may not know what this user built.
         trust = self._trust if self._trust.own is not None else self._trust.decided([self.stored])
-        own = (self._table, self._folder_url, self.prefixes, trust, self._rules, self.checksums)
+        own = (self.table, self._folder_url, self.prefixes, trust, self._rules, self.checksums)
         return SourceTable, own
 
     def __len__(self) -> int:
-        return self._table.n_rows
+        return self.table.n_rows
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -87,7 +87,7 @@ class SourceTable:
 
     @cached_property
     def _read(self) -> tuple[list[str], tuple[Source, ...]]:
-        columns = self._table.read_rows(0, len(self)).to_pydict()
+        columns = self.table.read_rows(0, len(self)).to_pydict()
         stored = self._urls(columns)
         urls = [self._rules.moved(resolved_url(url, self._folder_url)) for url in stored]
         policy = self._trust.policy_for(stored, urls)
@@ -114,7 +114,7 @@ class SourceTable:
             return columns["url"]
         known = len(self.prefixes)
         if any(not 0 <= number < known for number in columns["prefix"]):
-            raise self._table.corrupt(f"a source has a prefix that is none of {known}")
+            raise self.table.corrupt(f"a source has a prefix that is none of {known}")
         pairs = zip(columns["prefix"], columns["path"], strict=True)
         return [self.prefixes[number] + path for number, path in pairs]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -23,14 +24,29 @@ from gridref.errors import (
     SourceUnavailableError,
 )
 from gridref.forks import new_lock
-from gridref.io import is_absent, open_for_scan
+from gridref.io import is_absent, is_local, open_for_scan
 from gridref.io.parquet import BoundedParquet, TooMuchError
 
-__all__ = ["TableFile"]
+__all__ = ["TableFile", "open_at_once"]
 
 _BLOCK_BYTES = 128 * 2**10
+_OPENED_AT_ONCE = 32
 _LARGE = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 """What other writers may call texts and bytes."""
+
+
+def open_at_once(tables: Iterable[TableFile]) -> None:
+    """Open tables that are far side by side: each waits for an answer.
+
+    One that cannot be opened says so where its rows are read.
+    """
+    far = [table for table in tables if table.is_far]
+    if len(far) < 2:
+        return
+    with ThreadPoolExecutor(min(len(far), _OPENED_AT_ONCE)) as threads:
+        for opened in [threads.submit(lambda each: each.row_group_starts, each) for each in far]:
+            with suppress(GridrefError):
+                opened.result()
 
 
 class TableFile:
@@ -67,6 +83,12 @@ class TableFile:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return TableFile, (self.address, self.entry, self._columns, self._storage_options)
+
+    @property
+    def is_far(self) -> bool:
+        """Whether it has to be opened yet, on a server."""
+        is_near = self._parquet is not None or self._content is not None
+        return not (is_near or is_local(self.address))
 
     @property
     def n_rows(self) -> int:
