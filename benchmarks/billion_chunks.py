@@ -1,0 +1,140 @@
+"""A catalog of 1,000,000,000 chunks: ``python -m benchmarks.billion_chunks [n_parts [n_chunks]]``.
+
+One part of `n_chunks` is written, and linked under the names of `n_parts`: the root file then names
+tables of a thousand million rows. They are of one file, whose chunks are of one size, so that tables
+are smaller than real ones, which take 2 bytes a chunk. Said are what opening takes, and the first
+chunk of the last part, in a process that has read a small catalog before, and so has loaded all
+modules: on the local disk, and over HTTP with each answer 25 ms late.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+import gridref
+from benchmarks.append import LATE_SECONDS, in_own_process
+from gridref.catalog.content import Hash, joined
+from gridref.catalog.document import Root
+from gridref.catalog.entries import ChunkCounts, Interned, PartEntry, array_entry
+from gridref.catalog.growth import NoBlocks
+from gridref.catalog.segments import Segment
+from gridref.catalog.writer import group_entry, new_id
+from gridref.io import describe_source
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.encoding import Encoding, bytes_codec
+from gridref.model.grid import ChunkGrid, GridAxis
+from gridref.model.manifest import ChunkManifest, Source
+
+N_ELEMENTS = 250
+DTYPE = np.dtype("f4")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A `Manifest` of chunks of one size, back to back in one file, made as they are asked for."""
+
+    source: Source
+    n_rows: int
+    has_filter_masks: bool = False
+
+    def take(self, rows: NDArray[np.int64]) -> ChunkManifest:
+        length = N_ELEMENTS * DTYPE.itemsize
+        return ChunkManifest.from_columns([self.source], offset=rows * length, length=length)
+
+
+def write(folder: Path, n_parts: int, n_chunks: int) -> None:
+    """A catalog and the file that its chunks lie in."""
+    folder.mkdir(exist_ok=True)
+    data = folder / "data.bin"
+    data.touch()
+    os.truncate(data, n_chunks * N_ELEMENTS * DTYPE.itemsize)
+    array = VirtualArray.of_one_block(
+        (n_chunks, N_ELEMENTS),
+        DTYPE,
+        encoding=Encoding((1, N_ELEMENTS), DTYPE, (bytes_codec(DTYPE),)),
+        manifest=Rows(describe_source(str(data)), n_chunks),
+        dims=("time", "x"),
+    )
+    began = time.perf_counter()
+    gridref.write_catalog(VirtualGroup({"v": array}), folder / "cube.gridref", sources="relative")
+    print(f"{n_chunks} rows written in {time.perf_counter() - began:.0f} s")
+    repeat(folder / "cube.gridref", array, n_parts, n_chunks)
+
+
+def repeat(catalog: Path, array: VirtualArray, n_parts: int, n_chunks: int) -> None:
+    """Make a catalog of one part one of many, all of which hold the same rows."""
+    file = catalog / "gridref.json"
+    root = Root.from_bytes(file.read_bytes(), str(file))
+    snapshot = root.snapshot
+    (part,), entry = snapshot.parts, snapshot.root.arrays["v"]
+    axis = GridAxis.from_edges([n_chunks] * n_parts)
+    grid = ChunkGrid((axis, *array.grid.axes[1:]))
+    shared = Interned()
+    content = joined([Hash.parse(entry.content, 1)] * n_parts)
+    counts = ChunkCounts(n_parts * n_chunks, 0, 0, n_parts * entry.counts.stored_bytes)
+    layout = tuple(Segment(i, (0, 0), (i, 0), (1, 1)) for i in range(n_parts))
+    shown = array.replace(grid=grid, blocks=NoBlocks(n_parts))
+    described = array_entry(shown, "v", shared, layout, counts, str(content))
+    group = group_entry(VirtualGroup({"v": shown}), "", {"v": described})
+    parts = (part, *(linked(catalog, part) for _ in range(n_parts - 1)))
+    many = replace(snapshot, root=group, shared=shared, parts=parts)
+    vars(many).pop("digest", None)
+    file.write_bytes(replace(root, snapshot=many).to_bytes())
+
+
+def linked(catalog: Path, part: PartEntry) -> PartEntry:
+    """The same tables under other names."""
+    name = new_id()
+    tables = {}
+    for kind in ("sources", "blocks", "chunks"):
+        entry = getattr(part, kind)
+        tables[kind] = replace(entry, file=f"{kind}-{name}.parquet")
+        os.link(catalog / entry.file, catalog / tables[kind].file)
+    return PartEntry(**tables)
+
+
+def opened(*urls: str) -> None:
+    """Open catalogs and read a chunk of the last part of each."""
+    for url in urls:
+        open_one(url)
+
+
+def open_one(url: str) -> None:
+    began, began_cpu = time.perf_counter(), time.process_time()
+    catalog = gridref.open_catalog(url, allow="http://127.0.0.1/*" if "://" in url else None)
+    done = time.perf_counter()
+    array = catalog["v"]
+    assert array[array.shape[0] - 1].shape == (N_ELEMENTS,)
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(
+        f"{catalog.info.n_chunks} chunks: open {done - began:.3f} s, with the first chunk"
+        f" {time.perf_counter() - began:.3f} s, of the processor"
+        f" {time.process_time() - began_cpu:.3f} s; {memory:.0f} MB"
+    )
+
+
+def main(n_parts: int = 40, n_chunks: int = 25_000_000) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        write(Path(name) / "small", 1, 10)
+        write(Path(name) / "large", n_parts, n_chunks)
+        in_own_process(opened, f"{name}/small/cube.gridref", f"{name}/large/cube.gridref")
+        command = [sys.executable, "-m", "benchmarks._slow_server", name, str(LATE_SECONDS)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+            assert server.stdout is not None
+            site = f"http://127.0.0.1:{server.stdout.readline().strip()}"
+            in_own_process(opened, f"{site}/small/cube.gridref", f"{site}/large/cube.gridref")
+            server.terminate()
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
