@@ -1,10 +1,10 @@
 """A catalog of 1,000,000,000 chunks: ``python -m benchmarks.billion_chunks [n_parts [n_chunks]]``.
 
-One part of `n_chunks` is written, and linked under the names of `n_parts`: the root file then names
-tables of a thousand million rows. They are of one file, whose chunks are of one size, so that tables
-are smaller than real ones, which take 2 bytes a chunk. Said are what opening takes, and the first
-chunk of the last part, in a process that has read a small catalog before, and so has loaded all
-modules: on the local disk, and over HTTP with each answer 25 ms late.
+One part of `n_chunks` is written, and linked under the names of `n_parts`: the root file then
+names tables of a thousand million rows. They are of one file, whose chunks are of one size, so that
+tables are smaller than real ones, which take 2 bytes a chunk. Said are what opening takes, and the
+first chunk of the last part, in a process that has read a small catalog before, and so has loaded
+all modules: on the local disk, and over HTTP with each answer 25 ms late.
 """
 
 from __future__ import annotations
