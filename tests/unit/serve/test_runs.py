@@ -86,6 +86,8 @@ def test_parts_of_a_contiguous_variable_of_a_file(tmp_path: Path, dtype: str) ->
         ...,
         (slice(3, 40),),
         (7, slice(2, 9)),
+        (slice(None), slice(0, 12)),
+        (slice(5, 20), slice(30, 40), slice(None)),
         (slice(None), slice(1, None, 2), 5),
         (slice(None, None, -1),),
         (np.array([1, 1, 30]), slice(None), slice(90, 95)),
