@@ -148,7 +148,7 @@ def _cast(
     out_of_range: str,
 ) -> NDArray[Any]:
     """Convert values, not bits."""
-    if np.can_cast(stored.dtype, target) or stored.size == 0:
+    if np.can_cast(stored.dtype, target):
         return stored.astype(target)
     if target.kind == "f":
         return _cast_to_float(stored, target, out_of_range)

@@ -35,6 +35,8 @@ __all__ = ["ARRAY_CODECS", "BYTES_CODECS", "SERIAL_CODECS", "inflate"]
 
 _FIRST_GUESS_BYTES = 1 << 18
 """Size of the first buffer that is tried where nothing says how large the decoded bytes are."""
+_GROWTH = 4
+"""How much larger the next one is."""
 
 
 def _bytes_dtype(config: Config, dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -152,7 +154,7 @@ def _zstd_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) ->
             except imagecodecs.ZstdError as error:
                 if "too small" not in str(error) or size >= MAX_UNKNOWN_BYTES:
                     raise
-            size = min(4 * size, MAX_UNKNOWN_BYTES)
+            size = min(_GROWTH * size, MAX_UNKNOWN_BYTES)
 
     return decode
 

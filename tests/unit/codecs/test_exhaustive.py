@@ -137,6 +137,14 @@ def test_casts_to_floats() -> None:
         )
 
 
+@pytest.mark.parametrize(("source", "target"), [("i8", "u1"), ("f8", "i2"), ("f8", "f4")])
+def test_casts_of_nothing(source: str, target: str) -> None:
+    codec = Codec.of("cast_value", data_type=NAMES[np.dtype(source)])
+    chain = (codec, bytes_codec(np.dtype(source)))
+    found = decode_chunk(b"", Encoding((1,), np.dtype(target), chain), (0,))
+    assert (found.shape, found.dtype) == ((0,), np.dtype(target))
+
+
 def test_values_that_stand_for_others() -> None:
     table = {"decode": [[255, "NaN"], [254, "-Infinity"], [254, 3], [0, 9.5]]}
     codec = Codec.of("cast_value", data_type="uint8", scalar_map=table)

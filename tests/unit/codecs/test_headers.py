@@ -317,6 +317,16 @@ def test_members_lie_inside_of_their_compound(offset: int, fits: bool) -> None:
     assert (why_not(codec) is None) == fits
 
 
+@pytest.mark.parametrize("offset", [0, 2, 4])
+def test_one_number_in_a_larger_compound(offset: int) -> None:
+    member = [offset, 1, 4, 0, 31, 0]
+    codec = Codec.of("gridref.hdf5_nbit", cd_values=[12, 0, 2, 3, 8, 1, *member])
+    form = Encoding((2, 8), U1, (Codec("bytes"), codec))
+    raw = (5 << 33 | 7 << 2).to_bytes(8, "big")  # two numbers of 31 bits
+    found = decode_chunk(raw, form)[:, offset : offset + 4].tobytes()
+    assert np.frombuffer(found, "<u4").tolist() == [5, 7]
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 8, 12])
 def test_numbers_of_any_size_lose_no_bits(size: int) -> None:
     """Little-endian, all bits but the highest kept."""
