@@ -170,6 +170,16 @@ def test_headers_of_blosc_are_right_about_both_sizes() -> None:
             _blosc_bytes(stored[:size], 50)
     with pytest.raises(ValueError, match="bytes are stored, got 16"):
         _blosc_bytes(stored[:16], 50)
+    for byte in range(12, 16):
+        wrong = bytearray(stored)
+        wrong[byte] ^= 1
+        with pytest.raises(ValueError, match="bytes are stored"):
+            _blosc_bytes(bytes(wrong), 50)
+    for byte in range(4, 8):
+        wrong = bytearray(stored)
+        wrong[byte] ^= 1
+        with pytest.raises(ValueError, match="bytes are decoded"):
+            _blosc_bytes(bytes(wrong), 50)
     huge = stored[:4] + (MAX_UNKNOWN_BYTES + 1).to_bytes(4, "little") + stored[8:]
     with pytest.raises(ValueError, match="bytes are decoded"):
         _blosc_bytes(huge, None)
@@ -531,6 +541,44 @@ def test_each_bit_of_a_mask_switches_off_a_codec(mask: int) -> None:
     out = np.zeros(6, "i4")
     found = decode_chunk(stored, form, (6,), mask, out)
     np.testing.assert_array_equal(found, values)
+
+
+PNG = Codec.of("gridref.tiff_png", width=3, samples=1)
+CCITT = Codec.of("gridref.tiff_ccitt", scheme="rle", width=8, samples=1)
+MISFITS: list[tuple[str, tuple[Codec, ...], tuple[Codec, ...], str]] = [
+    ("?", (Codec.of("scale_offset", scale=1, offset=0),), (), "does not apply to dtype bool"),
+    ("S2", (Codec("packbits"),), (), "does not apply"),
+    ("i4", (Codec.of("reshape", shape=[5]),), (), "does not hold 4 elements"),
+    ("i4", (Codec.of("gridref.tiff_predictor", predictor=3, axis=0),), (), "predictor 3 does not"),
+    ("f4", (), (Codec.of("gridref.tiff_complex_integers", bits=8),), "decodes to complex numbers"),
+    (
+        "u1",
+        (),
+        (Codec.of("gridref.tiff_packints", bits=4, dtype="u1", run_length=3),),
+        "4 values are no rows of 3",
+    ),
+    ("u1", (), (PNG,), "are no rows of 3 pixels"),
+    ("u1", (), (CCITT,), "are no rows of 8 pixels"),
+    ("O", (), (), "have no fixed size"),
+]
+
+
+@pytest.mark.parametrize(("dtype", "before", "behind", "message"), MISFITS, ids=range(len(MISFITS)))
+def test_settings_that_do_not_fit_the_array(
+    dtype: str, before: tuple[Codec, ...], behind: tuple[Codec, ...], message: str
+) -> None:
+    serial = (
+        () if before and before[0].name == "packbits" else (Codec.of("bytes", endian="little"),)
+    )
+    form = Encoding((4,), np.dtype(dtype), (*before, *serial, *behind))
+    with pytest.raises(DecodeError, match=message):
+        decode_chunk(bytes(64), form)
+
+
+def test_black_and_white_images_are_of_bools() -> None:
+    form = Encoding((1, 8), U1, (Codec("bytes"), CCITT))
+    with pytest.raises(DecodeError, match="decodes to bool, not uint8"):
+        decode_chunk(b"\x35", form)
 
 
 def test_what_cannot_be_encoded() -> None:
