@@ -24,10 +24,13 @@ class Failures:
     ----------
     options
         Whether they end the job, and how many are too many.
+    can_skip
+        Whether the call has these options, so that an error may name them.
     """
 
-    def __init__(self, options: RunOptions) -> None:
+    def __init__(self, options: RunOptions, *, can_skip: bool = True) -> None:
         self._options = options
+        self._can_skip = can_skip
         self._found: list[tuple[str, GridrefError]] = []
 
     @property
@@ -56,7 +59,8 @@ class Failures:
             The failure, or a `FilesFailedError` with all, if they end the job or nothing is left.
         """
         if self._found and (self.fatal or len(self._found) == n_files):
-            self._raise(f"of {n_files} files")
+            others_are_fine = len(self._found) < n_files
+            self._raise(f"of {n_files} files", hint=others_are_fine and self._can_skip)
 
     def warn(self) -> None:
         """Warn the caller of a public call which files were left out, if any were."""
@@ -76,11 +80,14 @@ class Failures:
             for address, error in self._found
         )
 
-    def _raise(self, why: str) -> None:
+    def _raise(self, why: str, *, hint: bool = False) -> None:
         errors = [error.located(Place(source=address)) for address, error in self._found]
-        if len(errors) == 1:
-            raise errors[0]
-        raise FilesFailedError(errors, why)
+        if len(errors) > 1:
+            remedy = "; on_error='skip' leaves them out and says so" if hint else ""
+            raise FilesFailedError(errors, why + remedy)
+        if hint:
+            errors[0].reason += f"; on_error='skip' leaves it out {why} and says so"
+        raise errors[0]
 
 
 def _reason(error: GridrefError, address: str) -> str:

@@ -125,7 +125,7 @@ def scan_each(
         As `Failures.add` and `Failures.close` do.
     """
     run = run or RunOptions()
-    failures = failures or Failures(run)
+    failures = failures or Failures(run, can_skip=False)
     done = 0
     for done, (address, outcome) in enumerate(outcomes(addresses, options, run), start=1):
         if isinstance(outcome, GridrefError):
