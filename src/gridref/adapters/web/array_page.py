@@ -7,7 +7,9 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from gridref.adapters.describing import human_bytes, sizes_in_words
+import numpy as np
+
+from gridref.adapters.describing import human_bytes, shortened, sizes_in_words
 from gridref.adapters.picture import (
     MOST_ALONG,
     ChunkMap,
@@ -44,6 +46,8 @@ _VIEWED_TYPES = [
 type Document = Callable[[str], dict[str, Any] | None]
 
 MOST_ENCODINGS = 50
+MOST_NAMES = 200
+_KINDS = {"c": "complex", "S": "bytes", "V": "bytes", "M": "dates", "m": "durations"}
 
 
 def array_page(
@@ -162,6 +166,12 @@ def _is_viewed(array: VirtualArray) -> bool:
         return False
 
 
+def _kind(dtype: np.dtype[Any]) -> str:
+    if dtype.names:
+        return shortened(f"compounds of {', '.join(dtype.names)}", MOST_NAMES)
+    return _KINDS.get(dtype.kind, str(dtype))
+
+
 def _served_viewer(
     links: Links,
     name: str,
@@ -173,7 +183,7 @@ def _served_viewer(
     if isinstance(view, GridrefError):
         return section("Values", tag("p", f"Zarr cannot show them: {view}", class_="problem"))
     if not _is_viewed(view.array):
-        told = f"The viewer shows numbers and texts; values of this array are {view.array.dtype}."
+        told = f"The viewer shows numbers and texts; values here are {_kind(view.array.dtype)}."
         return section("Values", tag("p", told))
     home = links.catalog(name)
     # What the first picture needs to know is on the page: that saves it one way to the server.
