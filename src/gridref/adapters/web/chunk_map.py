@@ -160,7 +160,10 @@ def _along(listed: ListedChunks, axis: int | None) -> tuple[Int64Array, NDArray[
         return np.zeros(len(listed), np.int64), np.zeros(1)
     place = listed.chunk[:, axis]
     starts = np.zeros(int(place.max(initial=-1)) + 1)
-    starts[place] = listed.bounds[0][:, axis]
+    chunk_there = np.full(len(starts), -1)  # one for each place: bounds of all would take long
+    chunk_there[place] = np.arange(len(listed))
+    has_chunk = chunk_there >= 0
+    starts[has_chunk] = listed.take(chunk_there[has_chunk]).bounds[0][:, axis]
     return place, starts
 
 
