@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
 
@@ -190,13 +190,12 @@ class ParquetBlocks:
             segment = replace(segment, first=(0,) * len(segment.shape))
         shape, source = rows
         segment.check_inside(shape, self._grid_shape)
-        for field in fields(BlockTable):
-            column, target = getattr(source, field.name), getattr(table, field.name)
+        taken, box = segment.source_box, segment.box
+        for name, column in vars(source).items():
             rest = column.shape[1:]
-            boxed = column.reshape(*shape, *rest)[segment.source_box]
-            target.reshape(*self._grid_shape, *rest)[segment.box] = boxed
-        manifest = table.manifest.reshape(self._grid_shape)
-        manifest[segment.box] = segment.part
+            boxed = column.reshape(*shape, *rest)[taken]
+            getattr(table, name).reshape(*self._grid_shape, *rest)[box] = boxed
+        table.manifest.reshape(self._grid_shape)[box] = segment.part
 
     def _lost(self, n_blocks: int) -> BlockTable:
         """Blocks of which nothing is known but where they are. An array without encodings has none.
