@@ -12,6 +12,7 @@ from gridref.combine import CombineOptions, combine, combine_hypercube
 from gridref.combine.alignment import reindex
 from gridref.combine.overlaps import LabelOrder, Piece, fall
 from gridref.combine.places import Places, label_text
+from gridref.combine.values import same_values
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.testing.builders import chunked_array
 from gridref.testing.reference_reader import read_slowly
@@ -218,3 +219,51 @@ def test_inputs_without_labels_add_nothing_to_a_cube() -> None:
     done = combine_hypercube([field([]), field([1]), field([0])], ["t", "x"], read=read_slowly)
     assert done.group is not None
     assert read_slowly(done.group.arrays["v"]).tolist() == [[0, 1], [10, 11]]
+
+
+@pytest.mark.parametrize(
+    ("second", "expected"),
+    [([20, 30], [10, 20, 30]), ([21, 30], None)],
+)
+def test_what_does_not_grow_is_put_together_by_its_labels(
+    second: list[int], expected: list[int] | None
+) -> None:
+    def part(t: int, x: list[int], w: list[int]) -> VirtualGroup:
+        values = np.array([x], "f4") + 100 * t
+        return VirtualGroup(
+            {
+                "x": chunked_array(np.array(x, "i4"), (2,), ("x",)),
+                "w": chunked_array(np.array(w, "f8"), (2,), ("x",)),
+                "v": chunked_array(values, (1, 2), ("t", "x")),
+            }
+        )
+
+    groups = [part(0, [1, 2], [10, 20]), part(1, [2, 3], second)]
+    done = combine(groups, "t", read=read_slowly, options=CombineOptions(join="outer"))
+    if expected is None:
+        assert [problem.cause for problem in done.problems] == ["values-differ"]
+        return
+    assert done.group is not None, done.problems
+    assert read_slowly(done.group.arrays["w"]).tolist() == expected
+    np.testing.assert_array_equal(
+        read_slowly(done.group.arrays["v"]), [[1, 2, np.nan], [np.nan, 102, 103]]
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ([1.0, np.nan], [1.0, np.nan], True),
+        ([1.0, np.nan], [1.0, 2.0], False),
+        ([1.0], [1], True),
+        ([1.0], ["a"], False),
+        (["a"], [1.0], False),
+        (["a"], ["a"], True),
+        ([1], [[1]], False),
+        ([1j, np.nan], [1j, np.nan], True),
+        ([], [], True),
+    ],
+    ids=range(9),
+)
+def test_values_that_are_the_same(one: Any, other: Any, same: bool) -> None:
+    assert same_values(np.array(one), np.array(other)) is same
