@@ -402,6 +402,24 @@ def test_headers_are_whole(n_bytes: int, name: str, values: list[int], n_header:
     assert ("too few for a header" in str(caught.value)) == (n_bytes < n_header)
 
 
+@pytest.mark.parametrize(
+    ("name", "values", "order", "n_size"),
+    [
+        ("szip", [141, 4, 32, 10], "little", 4),
+        ("lz4", [], "big", 8),
+        ("bitshuffle", [0, 3, 4, 0, 2], "big", 8),
+    ],
+)
+def test_every_byte_of_a_size_counts(name: str, values: list[int], order: Any, n_size: int) -> None:
+    codec = Codec.of(f"gridref.hdf5_{name}", cd_values=values)
+    form = encoding(np.zeros(100, "i4"), codec)
+    for byte in range(n_size):
+        size = 400 ^ 1 << 8 * byte
+        raw = size.to_bytes(n_size, order) + (32).to_bytes(4, "big") + bytes(500)
+        with pytest.raises(DecodeError, match=f"header says {size} bytes are decoded"):
+            decode_chunk(raw, form)
+
+
 @pytest.mark.parametrize("code", ["00110101010", "00100110101010", "00000000000100110101010"])
 def test_codes_are_repeated_from_each_of_their_bits(code: str) -> None:
     found = [f"{int.from_bytes(pixels, 'big'):0256b}" for pixels in _begun_at_each_bit(code)]

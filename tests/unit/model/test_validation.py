@@ -20,7 +20,7 @@ from gridref.model.indexing import getitem
 from gridref.model.manifest import ChunkManifest, Source
 from gridref.model.names import check_name
 from gridref.model.placing import lay_out
-from gridref.model.shard import boxes_of_interval
+from gridref.model.shard import MISSING_CHUNK, IndexLocation, PackedShard, boxes_of_interval
 from gridref.testing.builders import chunked_array
 from gridref.testing.reference_reader import read_slowly
 
@@ -179,3 +179,31 @@ def test_arrays_at_places_as_numpy_lays_them(keep_last: bool) -> None:
         assert read_slowly(laid).tolist() == whole.tolist()
     scalar = chunked_array(np.array(5, "i4"), (), ())
     assert read_slowly(lay_out([scalar], [[]], [])).tolist() == 5
+
+
+def test_numpy_gets_values_that_are_read() -> None:
+    class Access:
+        def read(self, array: VirtualArray, selection: Any = None) -> Any:
+            assert selection is None
+            return read_slowly(array)
+
+    array = line().replace(access=Access())
+    assert np.asarray(array).tolist() == [0, 1, 2, 3]
+    assert np.asarray(array, "f8").dtype == "f8"
+    assert np.array(array, copy=True).tolist() == [0, 1, 2, 3]
+    with pytest.raises(InvalidRequestError, match="without a copy"):
+        array.__array__(copy=False)
+
+
+@pytest.mark.parametrize("location", IndexLocation)
+@pytest.mark.parametrize("sizes", [[], [5], [3, 0, 4]])
+def test_payloads_lie_back_to_back(location: IndexLocation, sizes: list[int]) -> None:
+    numbers = np.arange(len(sizes))[::-1].copy()
+    packed = PackedShard.pack(numbers, np.array(sizes, np.int64), 4, location)
+    assert packed.payload_bytes == sum(sizes)
+    before = packed.index_bytes if location is IndexLocation.START else 0
+    index = packed.index()
+    for number, start, size in zip(numbers, np.cumsum([0, *sizes]), sizes, strict=False):
+        assert index[number].tolist() == [before + start, size]
+    missing = sorted(set(range(4)) - set(numbers.tolist()))
+    assert (index[missing] == MISSING_CHUNK).all()

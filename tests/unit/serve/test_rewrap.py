@@ -117,6 +117,13 @@ def test_other_chunks_are_encoded(array, key):
     assert isinstance(segment_of(array, key), DecodedSegment)
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_whole_chunks_that_are_turned_round_are_encoded(axis):
+    whole = chunked_array(VALUES[:8, :6], (4, 3), ("t", "x"), compressed=True)
+    assert isinstance(segment_of(whole, "0/0"), RewrappedSegment)
+    assert isinstance(segment_of(flip(whole, axis), "0/0"), DecodedSegment)
+
+
 def test_other_chunk_shapes_and_compressors_are_encoded():
     array = chunked_array(VALUES, (4, 3), ("t", "x"), compressed=True)
     for options in (
