@@ -53,7 +53,7 @@ def _bytes_decoder(config: Config, spec: ArraySpec) -> SerialDecode:
         raise ValueError(f"elements of dtype {dtype} have no fixed size")
     stored = _bytes_dtype(config, dtype)
     if dtype.itemsize == 0:
-        return lambda raw: np.zeros(shape, dtype)
+        return lambda raw: np.ndarray(shape, dtype)  # numpy.zeros gives such text a byte
     if stored == dtype:
         return lambda raw: np.frombuffer(raw, dtype).reshape(shape)
     return lambda raw: np.frombuffer(raw, stored).reshape(shape).astype(dtype)

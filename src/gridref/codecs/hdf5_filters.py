@@ -85,7 +85,6 @@ def _lz4_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> 
 
 
 _BITSHUFFLE_NONE, _BITSHUFFLE_LZ4, _BITSHUFFLE_ZSTD = 0, 2, 3
-_BITSHUFFLE_TARGET_BYTES, _BITSHUFFLE_MIN_BLOCK = 8192, 128
 
 
 def _bitshuffle_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> BytesDecode:
@@ -95,8 +94,6 @@ def _bitshuffle_decoder(config: Config, decoded_bytes: int | None, spec: ArraySp
     block = values[3] if len(values) > 3 else 0
     compression = values[4] if len(values) > 4 else _BITSHUFFLE_NONE
     if compression == _BITSHUFFLE_NONE:
-        if block == 0:
-            block = max(_BITSHUFFLE_TARGET_BYTES // item_bytes // 8 * 8, _BITSHUFFLE_MIN_BLOCK)
         return lambda raw: _unshuffle_bits(raw, item_bytes, block)
     inner = imagecodecs.lz4_decode if compression == _BITSHUFFLE_LZ4 else imagecodecs.zstd_decode
     return partial(_decode_bitshuffle, item_bytes, inner, decoded_bytes)

@@ -19,7 +19,13 @@ from gridref.codecs.core import _blosc_bytes
 from gridref.codecs.hdf5_filters import _without_leading_ones, _without_ones
 from gridref.codecs.hdf5_scaleoffset import _scaling
 from gridref.codecs.stage import MAX_UNKNOWN_BYTES, ArraySpec, decompressed, most_bytes
-from gridref.codecs.tiff import _padded
+from gridref.codecs.tiff import (
+    _complex_stored_bytes,
+    _float24_stored_bytes,
+    _packints_stored_bytes,
+    _padded,
+    _rgb_bits_stored_bytes,
+)
 from gridref.codecs.tiff_images import (
     _begun_at_each_bit,
     _jpegxr_bytes,
@@ -435,6 +441,40 @@ def test_checksums_of_nothing(name: str) -> None:
     assert decode_chunk(stored, form, (0,)).shape == (0,)
     with pytest.raises(DecodeError):
         decode_chunk(stored[:3], form, (0,))
+
+
+@pytest.mark.parametrize("dtype", ["S0", "U0", "V0"])
+def test_elements_without_bytes(dtype: str) -> None:
+    form = Encoding((2, 3), np.dtype(dtype), (Codec("bytes"),))
+    found = decode_chunk(b"", form)
+    assert (found.shape, found.dtype) == ((2, 3), np.dtype(dtype))
+    with pytest.raises(DecodeError, match="1 bytes are stored, expected 0"):
+        decode_chunk(b"x", form)
+
+
+@pytest.mark.parametrize(
+    ("stored_bytes", "config", "dtype", "decoded", "stored"),
+    [
+        (_float24_stored_bytes, {}, "f4", 8, 6),
+        (_complex_stored_bytes, {"bits": 8}, "c8", 16, 4),
+        (_complex_stored_bytes, {"bits": 16}, "c8", 16, 8),
+        (_rgb_bits_stored_bytes, {"bits": [5, 6, 5], "dtype": "u1"}, "u1", 12, 8),
+        (_packints_stored_bytes, {"bits": 4, "dtype": "u1", "run_length": 3}, "u1", 9, 6),
+        (_packints_stored_bytes, {"bits": 12, "dtype": "u2", "run_length": 2}, "u2", 8, 6),
+    ],
+    ids=range(6),
+)
+def test_how_many_bytes_packed_elements_take(
+    stored_bytes: Any, config: dict[str, Any], dtype: str, decoded: int, stored: int
+) -> None:
+    spec = ArraySpec((9,), np.dtype(dtype))
+    assert stored_bytes(config, decoded, spec) == stored
+    assert stored_bytes(config, None, spec) is None
+
+
+def test_the_smallest_block_of_lz4() -> None:
+    form = encoding(np.zeros(1, "u1"), Codec("numcodecs.lz4"))
+    assert decode_chunk(bytes(5), form, (0,)).shape == (0,)
 
 
 def test_crc32c_of_nothing() -> None:
