@@ -34,7 +34,7 @@ class Viewer {
       ShownArray.open(this.store, path),
       ...paths.map((each) => (each ? coordinateOf(this.store, each, MOST_LABELS) : null)),
     ]);
-    Object.assign(this, { array, coordinates, path, dims, shape: array.shape, level: number });
+    Object.assign(this, { array, coordinates, path, dims, shape: array.shape, level: number, planes: undefined });
     this.unlabelled = [];
     this.labels = Promise.all(coordinates.map((each, axis) => each?.reading.catch((error) => this.number(axis, error))));
   }
@@ -311,6 +311,7 @@ class Viewer {
   // Reads what is asked for now; of sliders that move on meanwhile, the last place only.
   async load() {
     this.wanted = true;
+    this.isStale = true;
     if (this.loading) return;
     this.loading = true;
     try {
@@ -349,6 +350,7 @@ class Viewer {
     this.planes = planes.map(({ values }) => values);
     this.words = planes.map(({ words }) => words);
     this.origin = [windows[rows][0], windows[columns][0]];
+    this.isStale = this.wanted;
     Object.assign(this, { height, width });
     this.picture.width = width;
     this.picture.height = height;
@@ -548,7 +550,9 @@ class Viewer {
     return at;
   }
 
+  // Nothing while other values are on their way: those shown are not of the place that is asked for.
   tell() {
+    if (this.isStale) return;
     const [row, column] = this.cursor;
     const at = this.elementAt();
     const values = this.words.map((words) => words(row, column));
