@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import tempfile
 from pathlib import Path
@@ -40,6 +41,12 @@ os.environ["GRIDREF_STATE"] = _STATE.name
 os.environ.pop("GRIDREF_ALLOW", None)
 
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_collection_finish() -> None:
+    """Have no collection of garbage look at all tests and modules again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -86,7 +86,9 @@ def test_events(months: list[Path], tmp_path: Path) -> None:
     record = {"s3": {"bucket": {"name": "b"}, "object": {"key": "a+run%2B1/x.nc"}}}
     removed = {**record, "eventName": "ObjectRemoved:Delete"}
     events.write_text(json.dumps({"Records": [record, removed]}) + "\n")
-    options = {"s3": {"endpoint_url": "http://127.0.0.1:9", "anon": True}}
+    at_once = {"retries": {"total_max_attempts": 1}}
+    s3 = {"endpoint_url": "http://127.0.0.1:9", "anon": True, "config_kwargs": at_once}
+    options = {"s3": s3}
     failed = gridref.watch(cube, events=events, once=True, storage_options=options).failed
     assert list(failed) == ["s3://b/a run+1/x.nc"]
     events.write_text("{no json}\n")
