@@ -20,6 +20,7 @@ from gridref.catalog.tables import (
     STATISTICS_SCHEMA,
     names_column,
     per_axis_column,
+    table_of_rows,
 )
 from gridref.model.array import VirtualArray
 from gridref.model.listing import NO_ROW, ChunkListing, ListedChunks
@@ -195,7 +196,7 @@ def summed_statistics(arrays: Mapping[str, VirtualArray]) -> pa.Table:
         if len(valid):
             row |= {"min": valid.least.min(), "max": valid.greatest.max()}
         rows.append(row)
-    return pa.Table.from_pylist(rows, schema=_SUMMARY)
+    return table_of_rows(rows, _SUMMARY)
 
 
 def referenced_chunks(array: VirtualArray) -> Iterator[tuple[ListedChunks, ChunkManifest]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from gridref.catalog.tables import table_of
+from gridref.catalog.tables import table_of_rows
 from gridref.model.scan_report import ScanReport
 
 __all__ = ["MOST_VALUES", "CatalogReport", "checked_drifts", "merged_drifts"]
@@ -45,8 +45,7 @@ class CatalogReport(ScanReport):
             it. Files that were in the catalog before, when a file was appended that differs, are
             not counted.
         """
-        columns = [[row.get(name) for row in self.drifts] for name in _SCHEMA.names]
-        return table_of(columns, _SCHEMA)
+        return table_of_rows(self.drifts, _SCHEMA)
 
     @classmethod
     def of(cls, report: ScanReport, drifts: Iterable[Mapping[str, Any]]) -> CatalogReport:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ __all__ = [
     "per_axis_column",
     "sources_table",
     "table_of",
+    "table_of_rows",
 ]
 
 ROW_GROUP_ROWS = 65536
@@ -265,6 +266,12 @@ def per_axis_column(values: NDArray[Any]) -> pa.Array:
     starts = column_of(np.arange(n_rows + 1) * ndim, pa.int32())
     flat = column_of(values.reshape(-1), pa.int64())
     return pa.ListArray.from_arrays(starts, flat).cast(PER_AXIS)
+
+
+def table_of_rows(rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
+    """A table of rows, null where one lacks a name of the schema."""
+    kept = list(rows)
+    return table_of([[row.get(name) for row in kept] for name in schema.names], schema)
 
 
 def table_of(columns: Sequence[Any], schema: pa.Schema) -> pa.Table:

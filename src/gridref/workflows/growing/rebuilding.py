@@ -37,8 +37,8 @@ def is_rebuilt(job: Job) -> bool:
 
 def is_made_of_all(job: Job, group: VirtualGroup) -> bool:
     """Whether more than its place along one dimension says where a file of a catalog lies."""
-    one_way = not (job.layout.mosaic or job.layout.layout or job.layout.is_cube(group))
-    return is_rebuilt(job) or not one_way
+    several_ways = job.layout.mosaic or job.layout.layout or job.layout.is_cube(group)
+    return is_rebuilt(job) or bool(several_ways)
 
 
 def rebuilt(base: Base, held: Scanned, new: Scanned, job: Job, read: Read) -> Grown:
