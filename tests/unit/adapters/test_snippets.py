@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
@@ -14,12 +15,13 @@ from gridref.model.array import VirtualArray, VirtualGroup
 
 
 def test_addresses_of_viewers() -> None:
-    *_, viewers = snippets("https://host/cube/portable", 'a "b"/tas')
+    *_, viewers = snippets("https://host/cube/portable", 'a "b"#100%|/tas')
     gridlook, neuroglancer = viewers.code.splitlines()
     assert gridlook == f"{GRIDLOOK}/#https://host/cube/portable"
-    state = json.loads(neuroglancer.removeprefix(f"{NEUROGLANCER}/#!"))
+    state = json.loads(unquote(neuroglancer.removeprefix(f"{NEUROGLANCER}/#!")))
     (layer,) = state["layers"]
-    assert layer["source"] == 'https://host/cube/portable/a "b"/tas/|zarr3:'
+    assert layer["name"] == 'a "b"#100%|/tas'
+    assert layer["source"] == ("https://host/cube/portable/a%20%22b%22%23100%25%7C/tas/|zarr3:")
     for origin in (GRIDLOOK, NEUROGLANCER):
         assert f"--allow-origin {origin}" in viewers.note
 

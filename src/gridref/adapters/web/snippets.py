@@ -115,8 +115,9 @@ def _viewers(view: str, path: str, linked: Sequence[str]) -> Snippet:
 
     Sources: the README of GridLook; the documentation of Neuroglancer, "URL pipeline".
     """
-    state = {"layers": [{"type": "image", "name": path, "source": f"{view}/{path}/|zarr3:"}]}
-    layers = json.dumps(state, ensure_ascii=False, separators=(",", ":"))
+    source = f"{view}/{quote(path)}/|zarr3:"
+    state = {"layers": [{"type": "image", "name": path, "source": source}]}
+    layers = quote(json.dumps(state, ensure_ascii=False, separators=(",", ":")), safe='{}[]":,/|')
     names = {GRIDLOOK: "GridLook", NEUROGLANCER: "Neuroglancer"}
     addresses = {GRIDLOOK: f"{GRIDLOOK}/#{view}", NEUROGLANCER: f"{NEUROGLANCER}/#!{layers}"}
     return Snippet(

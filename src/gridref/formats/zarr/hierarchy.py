@@ -27,6 +27,8 @@ from gridref.model.zarr_metadata import ArrayMetadata
 
 __all__ = ["folders_of", "scan_files"]
 
+_NO_METADATA = "no group and no array: it has no zarr.json, .zgroup or .zarray of its own"
+
 
 def scan_files(files: ChunkFiles, options: ScanOptions) -> VirtualGroup:
     """Describe a Zarr v3 or v2 hierarchy, wherever its keys are kept.
@@ -123,7 +125,11 @@ class _Scan:
             child = self.node(below)
             if isinstance(child, _ArrayNode):
                 arrays[name] = child
-            elif child is not None and self._may_go_down(below):
+            elif child is None:
+                self.findings.append(
+                    Finding(f"/{below}", Fate.SKIPPED, _NO_METADATA, self.files.url)
+                )
+            elif self._may_go_down(below):
                 groups[name] = self.group(child, below)
         return self.group_of(arrays, groups, node.attrs, path)
 

@@ -322,6 +322,17 @@ def test_unknown_codecs_are_skipped_or_refused(tmp_path):
     assert "acme.secret" in group.report.skipped[0].reason
 
 
+def test_what_has_no_metadata_of_its_own_is_told(tmp_path):
+    folder = make(tmp_path / "s.zarr")
+    zarr.open_group(str(folder)).create_group("lost").create_array("b", shape=(2,), dtype="i4")
+    (folder / "lost" / "zarr.json").unlink()
+    group = gridref.scan(folder)
+    with pytest.warns(UserWarning, match="lost is not recognized"):
+        assert [*zarr.open_group(str(folder)).keys()] == ["a"]
+    assert [*group.all_arrays()] == ["a"]
+    assert [(each.path, each.fate) for each in group.report.skipped] == [("/lost", "skipped")]
+
+
 @pytest.mark.parametrize("name", ["zarrita_fixture/data.zarr"])
 def test_real_stores(shared_data, name):
     folder = shared_data / "zarr_v3_sharded" / name
