@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import netCDF4
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -88,6 +89,27 @@ def test_sources_of_virtual_datasets_have_other_names(tmp_path: Path) -> None:
     result = gridref.verify(gridref.scan(tmp_path / "whole.h5"), everything=True)
     assert result.ok
     assert result.n_values == 48
+
+
+def test_variables_joined_by_their_names_keep_their_axes_of_length_1(tmp_path: Path) -> None:
+    values = np.arange(24, dtype="f4").reshape(2, 2, 6)
+    for number, parts in enumerate(values):
+        with netCDF4.Dataset(tmp_path / f"{number}.nc", "w") as file:
+            for name, extent in {"time": 1, "height": 1, "x": 6}.items():
+                file.createDimension(name, extent)
+            file.createVariable("time", "f8", ("time",))[:] = number
+            for level, part in zip((500, 850), parts, strict=True):
+                one = file.createVariable(f"t_p{level}", "f4", ("time", "height", "x"), zlib=True)
+                one[:] = part
+    labels = {"p": "name:{variable}_p{p:d}"}
+    group = gridref.build(
+        sorted(tmp_path.glob("*.nc")), tmp_path / "cube.gridref", "time", labels=labels
+    )
+    assert group["t"].shape == (2, 2, 1, 6)
+    result = gridref.verify(tmp_path / "cube.gridref", everything=True)
+    assert result.ok
+    assert result.n_values == values.size + 2
+    assert result.not_compared == (("p", "its values are inline and name no file"),)
 
 
 def test_external_data_that_begins_like_tiff_is_not_compared(tmp_path: Path) -> None:

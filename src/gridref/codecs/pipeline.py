@@ -90,8 +90,6 @@ class _Pipeline:
                 raise ValueError(f"decodes to shape {values.shape}, expected {self.spec.shape}")
             if values.dtype != self.spec.dtype:
                 raise ValueError(f"decodes to dtype {values.dtype}, expected {self.spec.dtype}")
-        except DecodeError:
-            raise
         except Exception as error:  # decoders are many, and each has exceptions of its own
             text = str(error) or type(error).__name__
             raise DecodeError(f"codec {name}: {text}") from error

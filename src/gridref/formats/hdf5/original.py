@@ -167,11 +167,14 @@ class OriginalFile:
         return None
 
     def shape_of(self, path: str) -> tuple[int, ...]:
-        """Shape of a dataset, the axes of an array datatype included."""
+        """Shape of what `read` gives of a dataset."""
         place = Place(self._url, variable=path)
         with self._reading(place, "read it with h5py"):
             dataset = _open(self._file, path, place)
-            shape: tuple[int, ...] = dataset.shape + _element(dataset.id).subshape
+            element = _element(dataset.id)
+            if element.form is Form.RAGGED:
+                return self.read(path).shape
+            shape: tuple[int, ...] = dataset.shape + element.subshape
             return shape
 
     @cached_property

@@ -58,58 +58,55 @@ class _HDF5Original:
         offset: int | None,
     ) -> NDArray[Any]:
         try:
-            if offset is not None:
-                path, region = self._located(path, region, stored_shape, offset)
-            return self.file.read(path, region)
+            path, own = self._located(path, region, stored_shape, offset)
+            values = self.file.read(path, own)
         except (SourceFormatError, ValueError) as error:
-            if 1 in stored_shape:  # perhaps of another rank: axes may have been added
-                return self._without_unit_axes(path, array, region, stored_shape, offset)
             reason = error.reason if isinstance(error, GridrefError) else str(error)
             raise UnsupportedFeatureError(reason) from error
+        return values.reshape([along.stop - along.start for along in region])
 
     def _located(
-        self, path: str, region: Region, stored_shape: Shape, offset: int
+        self, path: str, region: Region, stored_shape: Shape, offset: int | None
     ) -> tuple[str, Region]:
         """Dataset and region of a chunk in the file, where references moved it to another array.
 
         That is so where the file has no dataset like the stored array. Where it has one, a chunk is
         compared with what is at its own place: that it is found there is to be verified.
         """
+        own = region
         with suppress(InvalidRequestError):
-            if self.file.shape_of(path) == stored_shape:
-                return path, region
-        start = tuple(along.start for along in region)
-        original = self.file.element_at(path, start, offset)
+            shape = self.file.shape_of(path)
+            own = _lined_up(region, stored_shape, shape)
+            if offset is None or _without_unit_axes(shape) == _without_unit_axes(stored_shape):
+                return path, own
+        start = tuple(along.start for along in own)
+        original = None if offset is None else self.file.element_at(path, start, offset)
         shape = self.file.shape_of(path if original is None else original[0])
-        if len(shape) != len(region):
-            raise ValueError(f"its dataset has {len(shape)} axes, not {len(region)}")
+        own = _lined_up(region, stored_shape, shape)
         if original is None:
             raise UnsupportedFeatureError("its dataset has another shape")
-        own = (*original[1], *start[len(original[1]) :])
-        lengths = [along.stop - along.start for along in region]
-        return original[0], tuple(slice(at, at + n) for at, n in zip(own, lengths, strict=True))
-
-    def _without_unit_axes(
-        self,
-        path: str,
-        array: VirtualArray,
-        region: Region,
-        stored_shape: Shape,
-        offset: int | None,
-    ) -> NDArray[Any]:
-        """Read a dataset that has no axes of length 1, as before its files were stacked."""
-        kept = [axis for axis, extent in enumerate(stored_shape) if extent != 1]
-        values = self.read(
-            path,
-            array,
-            tuple(region[axis] for axis in kept),
-            tuple(stored_shape[axis] for axis in kept),
-            offset,
-        )
-        return values.reshape([along.stop - along.start for along in region])
+        name, first = original
+        first = (*first, *(along.start for along in own[len(first) :]))
+        lengths = [along.stop - along.start for along in own]
+        return name, tuple(slice(at, at + n) for at, n in zip(first, lengths, strict=True))
 
     def close(self) -> None:
         self.file.close()
+
+
+def _without_unit_axes(shape: Shape) -> Shape:
+    return tuple(extent for extent in shape if extent != 1)
+
+
+def _lined_up(region: Region, stored_shape: Shape, shape: Shape) -> Region:
+    """A region along the axes of a dataset: those of length 1 come and go when files are joined."""
+    if len(shape) == len(stored_shape):
+        return region
+    kept = [along for along, extent in zip(region, stored_shape, strict=True) if extent != 1]
+    if len(kept) != len(_without_unit_axes(shape)):
+        raise ValueError(f"its dataset has {len(shape)} axes, not {len(region)}")
+    rest = iter(kept)
+    return tuple(slice(0, 1) if extent == 1 else next(rest) for extent in shape)
 
 
 class _TIFFOriginal:
@@ -136,7 +133,7 @@ class _TIFFOriginal:
             raise UnsupportedFeatureError("it is not an image of the file")
         image = self._image(int(array.attrs["tiff_series"]), int(array.attrs.get("tiff_level", 0)))
         # Axes of length 1 come and go when files are stacked; the others keep their order.
-        if [n for n in image.shape if n != 1] != [n for n in stored_shape if n != 1]:
+        if _without_unit_axes(image.shape) != _without_unit_axes(stored_shape):
             raise UnsupportedFeatureError(f"its image has shape {image.shape}")
         return image.reshape(stored_shape)[region]
 
