@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.errors import Place, SourceFormatError
+from gridref.formats.tiff.tags import Tag
 from gridref.io import ScanFile
 
 __all__ = [
@@ -22,7 +23,7 @@ __all__ = [
     "Entry",
     "TiffHead",
     "Window",
-    "check_chain",
+    "check_directories",
     "is_ndpi",
     "read_directories",
     "read_head",
@@ -62,6 +63,9 @@ _FORMATS = {
 """How `struct` writes the integer types."""
 
 _UNSIGNED = frozenset({1, 3, 4, 13, 16, 18})
+_NO_NUMBERS = frozenset({2, 5, 7, 10})
+"""Texts, fractions and bytes."""
+_SIZES = frozenset({Tag.IMAGE_WIDTH, Tag.IMAGE_LENGTH, Tag.SAMPLES_PER_PIXEL, Tag.IMAGE_DEPTH})
 _FEW = 64
 _ITEM_BYTES = {code: np.dtype(name).itemsize for code, name in _DTYPES.items()} | {5: 8, 10: 8}
 _MAX_ENTRIES = 4096
@@ -296,17 +300,17 @@ def read_directories(
     return list(directories.values()), True
 
 
-def check_chain(window: Window, head: TiffHead, max_directories: int) -> None:
-    """Refuse a chain of directories that never ends, which tifffile would follow for ever.
+def check_directories(window: Window, head: TiffHead, max_directories: int) -> None:
+    """Refuse directories that tifffile would follow for ever, or make gigabytes of.
 
     Raises
     ------
     SourceFormatError
-        If the chain comes back to itself, or is longer than `max_directories`.
+        If the chain of directories comes back to itself, or is longer than `max_directories`; or if
+        a size in one of these, or in a directory below them, is no number.
     """
-    count_format, count_bytes, entry_bytes = ("Q", 8, 20) if head.big else ("H", 2, 12)
-    pointer, width = ("Q", 8) if head.big or head.ndpi else ("I", 4)
     seen: set[int] = set()
+    below: list[int] = []
     offset = head.first
     while offset:
         if offset in seen:
@@ -314,13 +318,43 @@ def check_chain(window: Window, head: TiffHead, max_directories: int) -> None:
         if len(seen) >= max_directories:
             raise SourceFormatError(f"the file has more than {max_directories} directories")
         seen.add(offset)
-        try:
-            raw = window.read(offset, count_bytes)
-            n_bytes = struct.unpack(head.order + count_format, raw)[0] * entry_bytes
-            raw = window.read(offset + count_bytes + n_bytes, width)
-        except SourceFormatError:
-            return
-        offset = int(struct.unpack(head.order + pointer, raw)[0])
+        offset = _check_directory(window, head, offset, below)
+    while below and len(seen) < max_directories:
+        offset = below.pop()
+        if offset not in seen:
+            seen.add(offset)
+            below.append(_check_directory(window, head, offset, below))
+
+
+def _check_directory(window: Window, head: TiffHead, offset: int, below: list[int]) -> int:
+    """The offset of the next directory, 0 where the file ends; adds those below this one.
+
+    tifffile multiplies sizes with each other, whatever they are: a text, or a list of two numbers,
+    times a length of 2**31 takes gigabytes.
+
+    Raises
+    ------
+    SourceFormatError
+        If a size is no number.
+    """
+    count_format, count_bytes, entry_bytes = ("Q", 8, 20) if head.big else ("H", 2, 12)
+    pointer, width = ("Q", 8) if head.big or head.ndpi else ("I", 4)
+    try:
+        raw = window.read(offset, count_bytes)
+        n_entries = int(struct.unpack(head.order + count_format, raw)[0])
+        raw = window.read(offset + count_bytes + n_entries * entry_bytes, width)
+    except SourceFormatError:
+        return 0
+    if 0 < n_entries <= _MAX_ENTRIES:
+        directory, _ = _read_directory(window, head, offset)
+        for code, entry in directory.entries.items():
+            if code in _SIZES and (entry.n_values != 1 or entry.kind in _NO_NUMBERS):
+                raise SourceFormatError(
+                    f"tag {code}, a size, has {entry.n_values} values of type {entry.kind}"
+                )
+            if code == Tag.SUB_IFDS and entry.kind in _UNSIGNED:
+                below += directory.integers(code)
+    return int(struct.unpack(head.order + pointer, raw)[0])
 
 
 def _read_directory(window: Window, head: TiffHead, offset: int) -> tuple[Directory, int]:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from gridref.errors import GridrefError, Place, SourceFormatError, SourceUnavailableError
 from gridref.formats.damage import refusing_damage
-from gridref.formats.tiff.directory import Window, check_chain, is_ndpi, read_head
+from gridref.formats.tiff.directory import Window, check_directories, is_ndpi, read_head
 from gridref.formats.tiff.file_set import FileSet, MemberFile
 from gridref.formats.tiff.image import Image, Level, TiffStructure
 from gridref.formats.tiff.ome_xml import pixels_of
@@ -122,7 +122,7 @@ class _ScannedFile(tifffile.TiffFile):  # type: ignore[misc]
         # tifffile tells some flavours by the end of the name.
         url = stream.source.url.partition("?")[0]
         window = Window(file)
-        check_chain(window, read_head(window, ndpi=is_ndpi(url)), max_directories)
+        check_directories(window, read_head(window, ndpi=is_ndpi(url)), max_directories)
         super().__init__(cast(IO[bytes], stream), name=os.path.basename(url), **options)
 
     @property

@@ -58,6 +58,15 @@ def test_the_builder_builds_files(tmp_path: Path) -> None:
             np.testing.assert_array_equal(read_slowly(group.arrays["image"]), expected)
 
 
+@pytest.mark.parametrize("depth", [(2, b"a depth\0"), (4, [1, 1]), (7, b"12")])
+def test_sizes_that_are_no_numbers(tmp_path: Path, depth: Any) -> None:
+    """tifffile multiplies them: 2**31 times a text of 8 letters."""
+    sizes = {"t257": (4, [2**31]), "t278": (4, [1]), "t32997": depth, "t270": (2, b"some text\0")}
+    page = gray_page(20, 10, [16], [200], **sizes)
+    with pytest.raises(SourceFormatError, match="tag 32997, a size, has"):
+        scanned(tmp_path, tiff_bytes([page], PIXELS))
+
+
 @pytest.mark.parametrize("extra", [{}, {"t270": (2, b"some text\0")}], ids=["plain", "described"])
 class TestRefused:
     """Each file is tried as an ordinary one, and as one that tifffile has to parse."""
