@@ -35,6 +35,9 @@ from tests.http_server import RANGE_FAULTS, Site, serving
 SECONDS = 30
 """Longest time of an attempt, its making included; steps have limits of their own."""
 
+MOST_MIB = 300
+"""Most memory that an attempt may take beyond what the process took before."""
+
 _MEMORY = Path("/dev/shm")
 """A folder that is no disk, where there is one: attempts write a file each."""
 
@@ -103,6 +106,24 @@ def _is_ours(error: Exception) -> bool:
     return isinstance(error, GridrefError) or is_told_by_http(error)
 
 
+class Peak:
+    """The most memory that this process took, watched for attempts that raise it by much."""
+
+    def __init__(self) -> None:
+        self._before = peak_mib()
+
+    def risen(self) -> str | None:
+        """What to say if it has risen by more than it may since the last call."""
+        before, self._before = self._before, peak_mib()
+        rise = self._before - before
+        return f"it took {rise:.0f} MiB more" if rise > MOST_MIB else None
+
+
+def peak_mib() -> float:
+    """The most memory that this process took so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+
+
 def run(
     attacks: dict[str, Try], minutes: float, seed: int
 ) -> dict[str, tuple[Counter[str | None], float]]:
@@ -110,6 +131,7 @@ def run(
     end = time.monotonic() + 60 * minutes
     found = {name: Counter[str | None]() for name in attacks}
     spent, longest = dict.fromkeys(attacks, 0.0), dict.fromkeys(attacks, 0.0)
+    peak = Peak()
     while time.monotonic() < end:
         name = min(attacks, key=lambda name: spent[name])
         number = seed * 100_000_000 + found[name].total()
@@ -118,6 +140,7 @@ def run(
         took = time.monotonic() - began
         if broke is None and took > SECONDS:
             broke = f"it took {took:.0f} s"
+        broke = broke or peak.risen()
         spent[name] += took
         longest[name] = max(longest[name], took)
         found[name][broke] += 1
@@ -132,8 +155,8 @@ def show(found: dict[str, tuple[Counter[str | None], float]]) -> None:
     for title, (counts, longest) in found.items():
         tried, held = counts.total(), counts[None]
         print(f"{title:32} {tried:8} {held:8} {tried - held:8} {longest:7.1f} s")
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
-    print(f"most memory of the process: {peak:.0f} MiB")
+    print(f"most memory of the process: {peak_mib():.0f} MiB")
+    print(f"processor time: {time.process_time() / 60:.1f} minutes")
 
 
 def main() -> int:

@@ -24,7 +24,7 @@ import gridref
 from gridref.errors import GridrefError
 from gridref.workflows.opening import reader_for
 
-__all__ = ["ATTACKS", "attack", "make_catalog", "read_all", "sign"]
+__all__ = ["ATTACKS", "attack", "change_member", "make_catalog", "read_all", "sign"]
 
 STRANGE = (
     None, True, -1, 0, 2**31, 2**63, 10**400, 0.5, "", "a/b", "\ud800", "\0", [], {}, [[]], [-1],
@@ -124,6 +124,14 @@ def _flip(content: bytes, rng: random.Random) -> bytes:
 
 def _change_member(content: bytes, rng: random.Random) -> bytes:
     document = json.loads(content)
+    change_member(document, rng)
+    with suppress(KeyError, TypeError, AttributeError):  # what is signed may not be there any more
+        sign(document)
+    return json.dumps(document).encode()
+
+
+def change_member(document: Any, rng: random.Random) -> None:
+    """Drop, rename, copy or overwrite one member of a document."""
     members = list(_members(document))
     holder, key = rng.choice(members)
     change = rng.randrange(4)
@@ -136,9 +144,6 @@ def _change_member(content: bytes, rng: random.Random) -> bytes:
         holder[key] = copy.deepcopy(other[name])
     else:
         holder[key] = rng.choice(STRANGE)
-    with suppress(KeyError, TypeError, AttributeError):  # what is signed may not be there any more
-        sign(document)
-    return json.dumps(document).encode()
 
 
 def _members(value: Any) -> Iterator[tuple[Any, Any]]:

@@ -77,18 +77,32 @@ def direct_block(data: bytes, start: int) -> list[Span]:
     return [span for span in possible if span.holds(data)][:1]
 
 
-def mend(data: bytearray, spans: tuple[Span, ...]) -> None:
-    """Write the right checksum behind each structure that is still there."""
+def mend(data: bytearray, spans: tuple[Span, ...], before: bytes = b"") -> None:
+    """Write the right checksum behind each structure that is still there, and was changed."""
     for span in spans:
-        if max(span.stop, span.checksum + 4) <= len(data):
+        stop = max(span.stop, span.checksum + 4)
+        if stop <= len(data) and data[span.start : stop] != before[span.start : stop]:
             data[span.checksum : span.checksum + 4] = span.computed(data)
 
 
+@dataclass(frozen=True)
+class Anatomy:
+    """Where structures of a file begin, and those with a checksum."""
+
+    starts: tuple[int, ...]
+    spans: tuple[Span, ...]
+
+    @classmethod
+    def of(cls, data: bytes) -> Anatomy:
+        """Found by their signatures."""
+        return cls(tuple(match.start() for match in SIGNATURES.finditer(data)), checked_spans(data))
+
+
 class Mutator:
-    """Changes files, and remembers where the checksums of what it made lie."""
+    """Changes files, and remembers where the structures of what it made lie."""
 
     def __init__(self) -> None:
-        self._spans: OrderedDict[int, tuple[Span, ...]] = OrderedDict()
+        self._known: OrderedDict[int, Anatomy] = OrderedDict()
 
     def __call__(self, data: bytes, max_size: int, seed: int) -> bytes:
         """A changed copy of a file, of at most `max_size` bytes."""
@@ -96,20 +110,18 @@ class Mutator:
         data = bytes(data)
         if len(data) < 16:
             return bytes(data + chance.randbytes(16))[:max_size]
-        spans = self.spans(data)
+        anatomy = self.anatomy(data)
         changed = bytearray(data)
         for _ in range(chance.choice((1, 1, 1, 2, 3, 6))):
-            change(changed, chance)
+            change(changed, anatomy.starts, chance)
         if chance.random() < 0.05:
             del changed[chance.randint(min(16, len(changed)), len(changed)) :]
         elif chance.random() < 0.03:
-            shift(changed, chance)
+            shift(changed, anatomy.starts, chance)
         del changed[max_size:]
         if chance.random() < 0.9:
-            mend(changed, spans)
-        result = bytes(changed)
-        self._remember(result, spans)
-        return result
+            mend(changed, anatomy.spans, data)
+        return self._remembered(bytes(changed), anatomy)
 
     def crossed(self, one: bytes, other: bytes, max_size: int, seed: int) -> bytes:
         """One file with a piece of another at the same place or at a structure's."""
@@ -117,43 +129,40 @@ class Mutator:
         one, other = bytes(one), bytes(other)
         if len(one) < 16 or len(other) < 16:
             return one[:max_size]
-        spans = self.spans(one)
+        anatomy = self.anatomy(one)
         changed = bytearray(one)
-        source, target = place(other, chance), place(one, chance)
+        source = place(other, self.anatomy(other).starts, chance)
+        target = place(one, anatomy.starts, chance)
         length = min(chance.choice((8, 24, 64, 256)), len(one) - target, len(other) - source)
         changed[target : target + length] = other[source : source + length]
-        mend(changed, spans)
-        result = bytes(changed[:max_size])
-        self._remember(result, spans)
-        return result
+        mend(changed, anatomy.spans, one)
+        return self._remembered(bytes(changed[:max_size]), anatomy)
 
-    def spans(self, data: bytes) -> tuple[Span, ...]:
-        """Where the checksums of a file lie."""
-        found = self._spans.get(hash(data))
+    def anatomy(self, data: bytes) -> Anatomy:
+        """Where the structures of a file lie."""
+        found = self._known.get(hash(data))
         if found is None:
-            found = checked_spans(data)
-            self._remember(data, found)
+            found = Anatomy.of(data)
+            self._remembered(data, found)
         return found
 
-    def _remember(self, data: bytes, spans: tuple[Span, ...]) -> None:
-        self._spans[hash(data)] = spans
-        if len(self._spans) > _MAX_REMEMBERED:
-            self._spans.popitem(last=False)
+    def _remembered(self, data: bytes, anatomy: Anatomy) -> bytes:
+        self._known[hash(data)] = anatomy
+        if len(self._known) > _MAX_REMEMBERED:
+            self._known.popitem(last=False)
+        return data
 
 
-def place(data: bytes | bytearray, chance: random.Random) -> int:
+def place(data: bytes | bytearray, starts: tuple[int, ...], chance: random.Random) -> int:
     """Some place in a file: mostly in a structure or a header, where the meaning is."""
-    if chance.random() < 0.7:
-        starts = [match.start() for match in SIGNATURES.finditer(data)]
-        if starts:
-            near = chance.choice(starts) + chance.randrange(_NEAR)
-            return min(near, len(data) - 1)
+    if starts and chance.random() < 0.7:
+        return min(chance.choice(starts) + chance.randrange(_NEAR), len(data) - 1)
     return chance.randrange(len(data))
 
 
-def change(data: bytearray, chance: random.Random) -> None:
+def change(data: bytearray, starts: tuple[int, ...], chance: random.Random) -> None:
     """One small change that keeps the length."""
-    where = place(data, chance)
+    where = place(data, starts, chance)
     kind = chance.randrange(5)
     if kind == 0:
         data[where] ^= 1 << chance.randrange(8)
@@ -168,14 +177,14 @@ def change(data: bytearray, chance: random.Random) -> None:
         data[where : where + width] = new[: len(data) - where]
     else:  # an address, size or whole piece from elsewhere: makes cycles
         width = chance.choice((4, 8, 8, 8, 16, 40))
-        start = place(data, chance)
+        start = place(data, starts, chance)
         width = min(width, len(data) - where, len(data) - start)
         data[where : where + width] = data[start : start + width]
 
 
-def shift(data: bytearray, chance: random.Random) -> None:
+def shift(data: bytearray, starts: tuple[int, ...], chance: random.Random) -> None:
     """Move all that lies behind some place by a few bytes."""
-    where = place(data, chance)
+    where = place(data, starts, chance)
     if chance.random() < 0.5:
         del data[where : where + chance.randrange(1, 9)]
     else:

@@ -2,93 +2,139 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
+import h5py
 import numpy as np
 import tifffile
-import zarr
 
 from gridref.errors import GridrefError
-from tests.fuzz.catalog_attack import STRANGE, make_catalog
+from tests.fuzz.catalog_attack import change_member, make_catalog
 from tests.fuzz.hdf5_mutations import Mutator as HDF5Mutator
 from tests.fuzz.reference_attack import SECONDS
+from tests.fuzz.small_hdf5 import EXTERNAL, hdf5_files
+from tests.fuzz.small_tiff import tiff_files
+from tests.fuzz.small_zarr import write_stores
 from tests.fuzz.tiff_mutations import Mutator as TIFFMutator
 from tests.fuzz.timed_scan import WrongDataError, scan_in_time
+from tests.shared_data import shared_data_folder
 
 __all__ = ["scanner_attacks"]
 
 type Try = Callable[[int], str | None]
-type Mutate = Callable[[bytes, int, int], bytes]
 
 MOST_BYTES = 24_000
+_SMALL = 13_000
+_EACH = 24
+"""One of so many attempts is with a file of many structures."""
+
+
+class Mutate(Protocol):
+    """What changes files."""
+
+    def __call__(self, data: bytes, max_size: int, seed: int) -> bytes:
+        """A changed copy."""
+        ...
+
+    def crossed(self, one: bytes, other: bytes, max_size: int, seed: int) -> bytes:
+        """A copy with a piece of another file."""
+        ...
 
 
 def scanner_attacks(folder: Path) -> dict[str, Try]:
     """Attempts by name of the scanner."""
     folder.mkdir()
     make_catalog(folder)
-    image = np.arange(64 * 64, dtype="u2").reshape(64, 64)
-    tifffile.imwrite(folder / "a.tif", image, tile=(16, 16), compression="zlib", metadata={})
-    tifffile.imwrite(folder / "b.ome.tif", np.stack([image, image]), metadata={"axes": "CYX"})
-    hdf5 = [path.read_bytes() for path in (folder / "0.nc", folder / "1.nc")]
-    tiff = [path.read_bytes() for path in (folder / "a.tif", folder / "b.ome.tif")]
+    (folder / EXTERNAL).write_bytes(bytes(16))
+    with h5py.File(folder / "elsewhere.h5", "w") as file:
+        file["a"] = file["s"] = np.zeros((4, 4), "i4")
+    hdf5 = [*hdf5_files().values(), *(path.read_bytes() for path in folder.glob("*.nc"))]
+    tiff = [*tiff_files().values(), *_large_tiff()]
+    (folder / "zarr").mkdir()
     return {
-        "scanner: HDF5": _of(HDF5Mutator(), hdf5, folder / "fuzzed.h5"),
-        "scanner: TIFF": _of(TIFFMutator(), tiff, folder / "fuzzed.tif"),
-        "scanner: Zarr": _of_zarr(folder / "fuzzed.zarr"),
+        "scanner: HDF5": _of(HDF5Mutator(), hdf5 + _real("HDF"), folder / "fuzzed.h5"),
+        "scanner: TIFF": _of(TIFFMutator(), tiff + _real("TIFF"), folder / "fuzzed.tif"),
+        "scanner: Zarr": _of_zarr(write_stores(folder / "zarr")),
     }
 
 
+def _large_tiff() -> list[bytes]:
+    image = np.arange(64 * 64, dtype="u2").reshape(64, 64)
+    buffers = [io.BytesIO(), io.BytesIO()]
+    tifffile.imwrite(buffers[0], image, tile=(16, 16), compression="zlib", metadata={})
+    tifffile.imwrite(buffers[1], np.stack([image, image]), ome=True, metadata={"axes": "CYX"})
+    return [buffer.getvalue() for buffer in buffers]
+
+
+def _real(kind: str) -> list[bytes]:
+    """The small files of the shared test data, where that is there."""
+    parts = {"HDF": ("hdf5", "netcdf4", "families", "bad_input/hdf5"), "TIFF": ("tiff", "ome_tiff")}
+    paths = (path for part in parts[kind] for path in (shared_data_folder() / part).rglob("*"))
+    files = sorted(path for path in paths if path.is_file() and path.stat().st_size <= MOST_BYTES)
+    return [path.read_bytes() for path in files]
+
+
 def _of(mutate: Mutate, seeds: list[bytes], path: Path) -> Try:
+    """Changes of files: mostly of small ones, as what is changed there matters more often."""
+    small = [data for data in dict.fromkeys(seeds) if len(data) <= _SMALL]
+    large = [data for data in dict.fromkeys(seeds) if len(data) > _SMALL]
+
     def attempt(seed: int) -> str | None:
-        data = mutate(seeds[seed % len(seeds)], MOST_BYTES, seed)
-        if seed % 3 == 0:
-            data = mutate(data, MOST_BYTES, seed + 1)
-        path.write_bytes(data)
+        number, rest = divmod(seed, _EACH)
+        data = large[number % len(large)] if rest == 0 else small[seed % len(small)]
+        if seed % 5 == 0:
+            other = small[hash((seed, 1)) % len(small)]
+            data = mutate.crossed(data, other, MOST_BYTES, seed + 1)
+        path.write_bytes(mutate(data, MOST_BYTES, seed))
         return _scanned(path)
 
     return attempt
 
 
-def _of_zarr(path: Path) -> Try:
-    group = zarr.open_group(path, mode="w")
-    group.create_array("a", shape=(8, 8), chunks=(4, 4), shards=(8, 8), dtype="i4")[...] = 1
-    group.create_array("s", shape=(4,), dtype="U3")[...] = "abc"
-    files = sorted(each for each in path.rglob("*") if each.is_file())
-    contents = [file.read_bytes() for file in files]
+def _of_zarr(stores: list[Path]) -> Try:
+    """Changes of a file of a store, and files that are missing or of another store."""
+    files = [
+        (store, path, path.read_bytes())
+        for store in stores
+        for path in sorted(store.rglob("*"))
+        if path.is_file()
+    ]
 
     def attempt(seed: int) -> str | None:
         rng = random.Random(seed)
-        number = rng.randrange(len(files))
-        files[number].write_bytes(_changed(contents[number], rng))
+        store, path, content = files[seed % len(files)]
+        if rng.random() < 0.02:
+            path.unlink()
+        else:
+            other = rng.choice(files)[2] if rng.random() < 0.03 else content
+            path.write_bytes(_changed(other, rng))
         try:
-            return _scanned(path)
+            return _scanned(store)
         finally:
-            files[number].write_bytes(contents[number])
+            path.write_bytes(content)
 
     return attempt
 
 
 def _changed(content: bytes, rng: random.Random) -> bytes:
-    """A bit, or a member of JSON."""
-    if content[:1] != b"{" or rng.random() < 0.2:
-        changed = bytearray(content)
+    """A bit or the length, or members of JSON."""
+    if content[:1] == b"{" and rng.random() < 0.85:
+        document = json.loads(content)
+        for _ in range(rng.choice((1, 1, 1, 2, 3))):
+            if document:
+                change_member(document, rng)
+        return json.dumps(document).encode()
+    changed = bytearray(content)
+    if changed and rng.random() < 0.9:
         changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
-        return bytes(changed)
-    holder = document = json.loads(content)
-    while True:
-        key = rng.choice(list(holder) if isinstance(holder, dict) else range(len(holder)))
-        if not isinstance(holder[key], dict | list) or not holder[key] or rng.random() < 0.3:
-            break
-        holder = holder[key]
-    if rng.random() < 0.3:
-        del holder[key]
     else:
-        holder[key] = rng.choice(STRANGE)
-    return json.dumps(document).encode()
+        del changed[rng.randrange(len(changed) + 1) :]
+    return bytes(changed)
 
 
 def _scanned(path: Path) -> str | None:

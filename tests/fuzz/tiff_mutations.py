@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 _MAX_DIRECTORIES = 40
@@ -42,6 +43,7 @@ class Layout:
     values: tuple[tuple[int, int], ...]
 
 
+@lru_cache(maxsize=512)
 def layout_of(data: bytes) -> Layout:
     """Find the directories of a file, as far as they can be followed."""
     order: Literal["little", "big"] = "big" if data[:2] == b"MM" else "little"

@@ -6,10 +6,14 @@ import time
 from pathlib import Path
 
 from gridref.errors import GridrefError
-from gridref.formats.registry import scan
+from gridref.formats.options import ScanOptions
+from gridref.formats.registry import scan_with
 from gridref.model.array import VirtualGroup
 
 __all__ = ["WrongDataError", "scan_in_time"]
+
+
+_OPTIONS = ScanOptions(on_unsupported="skip", max_objects=2000)
 
 
 class WrongDataError(AssertionError):
@@ -26,7 +30,7 @@ def scan_in_time(path: Path, max_seconds: float) -> VirtualGroup | None:
     """
     started = time.monotonic()
     try:
-        group = scan(path, on_unsupported="skip", max_objects=2000)
+        group = scan_with(path, _OPTIONS)
     except GridrefError:
         group = None
     spent = time.monotonic() - started
