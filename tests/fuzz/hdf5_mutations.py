@@ -143,11 +143,12 @@ class Mutator:
         found = self._known.get(hash(data))
         if found is None:
             found = Anatomy.of(data)
-            self._remembered(data, found)
+        self._remembered(data, found)
         return found
 
     def _remembered(self, data: bytes, anatomy: Anatomy) -> bytes:
         self._known[hash(data)] = anatomy
+        self._known.move_to_end(hash(data))
         if len(self._known) > _MAX_REMEMBERED:
             self._known.popitem(last=False)
         return data
