@@ -111,7 +111,16 @@ def _alternatives(hint: Any) -> tuple[Any, ...]:
 
 
 def _is_of(value: Any, hint: Any) -> bool:
+    kind: Any = type(value)
+    if kind in _PLAIN:
+        return _are_of(kind, hint)
     return any(_is_one(value, each) for each in _alternatives(hint))
+
+
+@functools.cache
+def _are_of(kind: type, hint: Any) -> bool:
+    """Whether values of a plain type are of another; told once, as options are checked often."""
+    return any(_is_one(kind(), each) for each in _alternatives(hint))
 
 
 def _is_one(value: Any, hint: Any) -> bool:

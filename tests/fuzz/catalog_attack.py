@@ -143,7 +143,7 @@ def change_member(document: Any, rng: random.Random) -> None:
         other, name = rng.choice(members)
         holder[key] = copy.deepcopy(other[name])
     else:
-        holder[key] = rng.choice(STRANGE)
+        holder[key] = copy.deepcopy(rng.choice(STRANGE))
 
 
 def _members(value: Any) -> Iterator[tuple[Any, Any]]:

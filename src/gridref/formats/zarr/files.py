@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
@@ -153,8 +153,7 @@ class StoreFiles:
                 for key in keys
                 if f"{self._path}/{key}" in listed
             }
-        with ThreadPoolExecutor(N_THREADS) as threads:
-            return _found(keys, threads.map(self._remote_source, keys))
+        return _found(keys, _each(self._remote_source, keys))
 
     def _listed(self, below: str) -> dict[str, Mapping[str, Any]] | None:
         """What a listing says of each file; None where that leaves out what tells versions."""
@@ -207,13 +206,18 @@ class StoreFiles:
             return self.pool.read_ranges(source, start[members], length[members])
 
         parts: list[bytes] = [b""] * len(sources)
-        with ThreadPoolExecutor(N_THREADS) as threads:
-            for members, buffers in zip(
-                groups.values(), threads.map(read, groups.items()), strict=True
-            ):
-                for number, buffer in zip(members, buffers, strict=True):
-                    parts[number] = bytes(buffer)
+        for members, buffers in zip(groups.values(), _each(read, groups.items()), strict=True):
+            for number, buffer in zip(members, buffers, strict=True):
+                parts[number] = bytes(buffer)
         return parts
+
+
+def _each[T, R](call: Callable[[T], R], items: Collection[T]) -> list[R]:
+    """What a function makes of each item, several at once; no threads are made for one."""
+    if len(items) < 2:
+        return [call(item) for item in items]
+    with ThreadPoolExecutor(N_THREADS) as threads:
+        return list(threads.map(call, items))
 
 
 def _folders_in(path: str) -> list[str]:

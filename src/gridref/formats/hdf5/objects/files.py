@@ -41,7 +41,8 @@ class OpenFile:
     Parameters
     ----------
     files
-        All files that are open in this scan, by their true names; this one is added.
+        All files that are open in this scan, by their true names, and the first by the name that it
+        was asked for; this one is added.
 
     Attributes
     ----------
@@ -77,7 +78,7 @@ class OpenFile:
         self.reader = BlockReader(scan_file)
         self.bytes: Hdf5Bytes = _with_extension(read_superblock(self.reader))
         self.shared = SharedMessages(self.bytes)
-        self._files[_true_name(scan_file.name)] = self
+        self._files[self.true_name if self._files else scan_file.name] = self
 
     @property
     def source(self) -> Source:
@@ -85,10 +86,18 @@ class OpenFile:
         return self.scan_file.source
 
     @cached_property
+    def true_name(self) -> str:
+        """The same for all names of the file, as far as that can be known."""
+        return _true_name(self.scan_file.name)
+
+    @property
+    def _first(self) -> OpenFile:
+        return next(iter(self._files.values()))
+
+    @cached_property
     def policy(self) -> SourcePolicy:
         """Which files may be read on behalf of the one that was named first, and of this one."""
-        first = next(iter(self._files.values()))
-        return policy_of(first.source.url, first.options)
+        return policy_of(self._first.source.url, self._first.options)
 
     @cached_property
     def heap(self) -> GlobalHeap:
@@ -175,7 +184,8 @@ class OpenFile:
         UnsupportedFeatureError
             If it may not be read.
         """
-        linked_file = self._files.get(_true_name(url))
+        name = _true_name(url)
+        linked_file = self._first if name == self._first.true_name else self._files.get(name)
         if linked_file is None:
             require_allowed(self.policy, url)
             scan_file = open_for_scan(url, self.options.storage_options)
