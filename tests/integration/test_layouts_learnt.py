@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import gridref
+from gridref.errors import FilesFailedError
 from gridref.io.layouts import MAX_BLOCKS, MAX_MISSES, Layouts
 from tests.http_server import Site, serving
 
@@ -68,3 +69,32 @@ def test_a_hint_stays_small() -> None:
     layouts = Layouts()
     layouts.learn("http://a/f.nc", set(range(10 * MAX_BLOCKS)))
     assert layouts.expected("http://a/g.nc") == list(range(MAX_BLOCKS))
+
+
+def test_siblings_in_flight_together_take_one_request(tmp_path: Path) -> None:
+    """What is asked for ahead counts once, and is what the server saw."""
+    data = content(tmp_path, 30)
+    files = {f"/f{n:02}.h5": data for n in range(40)}
+    with serving(Site(files, {path: f'"{path}"' for path in files})) as site:
+        groups = gridref.scan_many([f"{site.url}{path}" for path in files], max_in_flight=8)
+        n_requests = Counter(path for _, path, _ in site.requests)
+    assert [group.report.n_requests for group in groups] == [n_requests[path] for path in files]
+    assert {n_requests[path] for path in list(files)[20:]} == {1}
+    assert {group.report.n_bytes for group in groups[20:]} == {groups[-1].report.n_bytes}
+
+
+def test_files_of_several_servers_are_asked_for_together(tmp_path: Path) -> None:
+    data = content(tmp_path, 3)
+    files = {f"/f{n:02}.h5": data for n in range(12)}
+    with serving(Site(dict(files))) as one, serving(Site(dict(files))) as other:
+        urls = [f"{site.url}{path}" for path in files for site in (one, other)]
+        groups = gridref.scan_many(urls, max_in_flight=4)
+    assert [group["x0"].manifests[0].sources[0].url for group in groups] == urls
+
+
+def test_a_remote_store_is_not_asked_for_as_a_file() -> None:
+    with serving(Site()) as site:
+        urls = [f"{site.url}/{n}.zarr" for n in range(3)]
+        with pytest.raises(FilesFailedError):
+            gridref.scan_many(urls)
+        assert not {f"/{n}.zarr" for n in range(3)} & {path for _, path, _ in site.requests}

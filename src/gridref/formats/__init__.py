@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
-from gridref.formats.registry import expand_files, scan, scan_with
+from gridref.formats.registry import data_names, expand_files, scan, scan_with
 from gridref.formats.scanner import Scanner
 
-__all__ = ["Location", "ScanOptions", "Scanner", "expand_files", "scan", "scan_with"]
+__all__ = [
+    "Location",
+    "ScanOptions",
+    "Scanner",
+    "data_names",
+    "expand_files",
+    "scan",
+    "scan_with",
+]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -98,7 +98,11 @@ def scanners() -> Iterator[Scanner]:
 
 def data_names() -> DataNames:
     """What files and folders of all formats are called. Raises as `scanners` does."""
-    known = list(scanners())
+    return _names_of(tuple(scanners()))
+
+
+@lru_cache(maxsize=4)
+def _names_of(known: tuple[Scanner, ...]) -> DataNames:
     return DataNames(
         *(
             tuple(dict.fromkeys(name for scanner in known for name in getattr(scanner, field)))

@@ -13,13 +13,14 @@ from gridref.io.address import (
 )
 from gridref.io.allowed import Allow, policy_for
 from gridref.io.at_hand import current_at_hand, keeps_at_hand
+from gridref.io.beginnings import Beginnings, using_beginnings
 from gridref.io.checksums import Coverage, checksum_of, coverage_of
 from gridref.io.chunk_checks import crc32c_of
 from gridref.io.coalesce import MergedReads, Merging, plan_reads
 from gridref.io.collector import collector_paused
 from gridref.io.faults import RetryPolicy, is_absent, status_of
 from gridref.io.layouts import Layouts, learning_layouts
-from gridref.io.limit import MAX_REQUESTS, within_limit
+from gridref.io.limit import MAX_REQUESTS, tell_waits, within_limit
 from gridref.io.local import read_file
 from gridref.io.opened import note_opened, noted_files
 from gridref.io.pool import IdentityCheck, SourcePool
@@ -31,6 +32,7 @@ from gridref.io.traffic import Traffic, counted_traffic, current_traffic
 __all__ = [
     "MAX_REQUESTS",
     "Allow",
+    "Beginnings",
     "Buffer",
     "Coverage",
     "DataNames",
@@ -70,5 +72,7 @@ __all__ = [
     "read_file",
     "real_path",
     "status_of",
+    "tell_waits",
+    "using_beginnings",
     "within_limit",
 ]

@@ -20,7 +20,7 @@ from gridref.io.identity import source_of_info
 from gridref.io.limit import seconds_for
 from gridref.model.manifest import Source
 
-__all__ = ["Answer", "ask_described", "describes_answers"]
+__all__ = ["Answer", "ask_described", "asked", "describes_answers"]
 
 type Answer = tuple[bytes, Source]
 """The bytes of a range, and the file as it is now."""
@@ -37,13 +37,23 @@ def describes_answers(filesystem: Any) -> bool:
 def ask_described(
     filesystem: Any, path: str, url: str, starts: Sequence[int], stops: Sequence[int]
 ) -> list[Answer | BaseException]:
-    """Ask for half-open ranges, all at once; each gives an answer, or the error it raised.
-
-    Each has the time that `seconds_for` gives all of them: a server that sends a byte now and then
-    is as bad as one that sends none.
-    """
+    """Ask for half-open ranges, all at once; each gives an answer, or the error it raised."""
     from fsspec.asyn import sync
 
+    answers: list[Answer | BaseException] = sync(
+        filesystem.loop, asked, filesystem, path, url, starts, stops
+    )
+    return answers
+
+
+async def asked(
+    filesystem: Any, path: str, url: str, starts: Sequence[int], stops: Sequence[int]
+) -> list[Answer | BaseException]:
+    """What `ask_described` returns, for who is on the event loop of the filesystem.
+
+    Each range has the time that `seconds_for` gives all of them: a server that sends a byte now
+    and then is as bad as one that sends none.
+    """
     ask = _ASKERS[type(filesystem).__name__]
     limit = seconds_for(sum(stops) - sum(starts))
 
@@ -54,13 +64,9 @@ def ask_described(
         except Exception as error:  # noqa: BLE001 - handed on as the result of the range
             return error
 
-    async def ask_all() -> list[Answer | BaseException]:
-        if len(starts) == 1:  # the usual case, without a task of its own
-            return [await ask_one(starts[0], stops[0])]
-        return await asyncio.gather(*map(ask_one, starts, stops))
-
-    answers: list[Answer | BaseException] = sync(filesystem.loop, ask_all)
-    return answers
+    if len(starts) == 1:  # the usual case, without a task of its own
+        return [await ask_one(starts[0], stops[0])]
+    return await asyncio.gather(*map(ask_one, starts, stops))
 
 
 async def _ask_http(filesystem: Any, path: str, url: str, start: int, stop: int) -> Answer:

@@ -9,10 +9,17 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import lru_cache
 
 from gridref.forks import new_lock
+from gridref.io.coalesce import REMOTE_MERGING, plan_reads
 
-__all__ = ["Layouts", "current_layouts", "learning_layouts"]
+__all__ = ["BLOCK_BYTES", "Layouts", "current_layouts", "learning_layouts"]
+
+BLOCK_BYTES = 16 * 2**10
+"""Size of a block, unless someone scans in others."""
+MAX_FIRST_RANGES = 4
+"""Ranges of a file that are asked for before anything of it is known."""
 
 MAX_BLOCKS = 256
 """Most blocks of a hint: what a scan reads beyond them is asked for when it is needed."""
@@ -46,6 +53,12 @@ class Layouts:
         hint = self._hints.get(_kind_of(url))
         return sorted({0} if hint is None else hint.blocks | {0})
 
+    def ranges(
+        self, url: str, block_bytes: int = BLOCK_BYTES
+    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Starts and stops of byte ranges to ask for first; the first range starts at 0."""
+        return _runs(tuple(self.expected(url)), block_bytes)
+
     def learn(self, url: str, used: Collection[int]) -> None:
         """Take note of the blocks that a scan used."""
         kind, blocks = _kind_of(url), frozenset(used)
@@ -57,6 +70,15 @@ class Layouts:
 def _kind_of(url: str) -> tuple[str, str]:
     folder, _, name = url.partition("?")[0].rpartition("/")
     return folder, name.rpartition(".")[2]
+
+
+@lru_cache(maxsize=64)
+def _runs(blocks: tuple[int, ...], block_bytes: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Byte ranges that cover blocks; near blocks are joined with what lies between them."""
+    offsets = [number * block_bytes for number in blocks]
+    plan = plan_reads(offsets, [block_bytes] * len(blocks), REMOTE_MERGING)
+    starts, stops = plan.start.tolist(), plan.stop.tolist()
+    return tuple(starts[:MAX_FIRST_RANGES]), tuple(stops[:MAX_FIRST_RANGES])
 
 
 _current: ContextVar[Layouts | None] = ContextVar("gridref_layouts", default=None)

@@ -14,7 +14,7 @@ from fsspec.archive import AbstractArchiveFileSystem
 from gridref.cache import LRU
 from gridref.errors import GridrefError, Place, SourceUnavailableError
 from gridref.forks import new_lock, tell_in_children
-from gridref.io.address import open_filesystem
+from gridref.io.address import open_filesystem, real_path
 from gridref.io.answers import ask_described, describes_answers
 from gridref.io.faults import RetryPolicy, is_transient, shown, status_of, unavailable
 from gridref.io.identity import check_identity, source_of_info
@@ -51,17 +51,34 @@ class RemoteFiles:
         self._traffic = current_traffic()
         tell_in_children(self)
         self._located = LRU[tuple[Any, str]](_KEPT_BYTES, lambda located: 200 + 2 * len(located[1]))
+        self._servers: dict[tuple[str, SourcePolicy | None], Any] = {}
+        self._by_address = any("://" in name for name in self._storage_options)
 
     def after_fork(self) -> None:
         """Open filesystems anew: their connections belong to the parent's event loop."""
         self._located.clear()
+        self._servers.clear()
 
     def locate(self, url: str, policy: SourcePolicy | None = None) -> tuple[Any, str]:
         """Filesystem, and path in it, of a URL that a policy allows."""
         note_opened(url)
-        return self._located.get_or_load(
-            (url, policy), lambda: open_filesystem(url, self._storage_options, policy)
-        )
+        return self._located.get_or_load((url, policy), lambda: self._located_anew(url, policy))
+
+    def _located_anew(self, url: str, policy: SourcePolicy | None) -> tuple[Any, str]:
+        """Files of one HTTP server have one filesystem, which takes long to find."""
+        server = None if self._by_address else _http_server(url)
+        if server is None:
+            return open_filesystem(url, self._storage_options, policy)
+        if policy is not None:
+            policy.require(real_path(url))
+        if (server, policy) not in self._servers:
+            filesystem, _ = open_filesystem(url, self._storage_options, policy)
+            self._servers[server, policy] = filesystem
+        return self._servers[server, policy], url
+
+    def keep_located(self, url: str, located: tuple[Any, str]) -> None:
+        """Take what another reader with the same options has located."""
+        self._located.put((url, None), located)
 
     def describe(self, url: str, policy: SourcePolicy | None = None) -> Source:
         """Size and version of a file, asked of the server and not of a kept listing."""
@@ -78,16 +95,23 @@ class RemoteFiles:
         return self._retry.call(ask, url)
 
     def begin(
-        self, url: str, starts: Sequence[int], stops: Sequence[int]
+        self,
+        url: str,
+        starts: Sequence[int],
+        stops: Sequence[int],
+        came: list[Any] | None = None,
     ) -> tuple[Source, list[bytes]]:
         """Describe a file and read bytes of it, with one request where the answer tells both.
 
-        The first range starts at 0. Bytes of ranges that did not come whole are empty.
+        The first range starts at 0. Bytes of ranges that did not come whole are empty. What `came`
+        of a first attempt was asked for ahead of time, and is counted now.
         """
         if self.checks(url):
+            attempts = [] if came is None else [came]
+            self._traffic.add(len(starts) * len(attempts))
 
             def ask() -> list[Any]:
-                results = self._ask(url, starts, stops)
+                results = _told(attempts.pop()) if attempts else self._ask(url, starts, stops)
                 if isinstance(results[0], BaseException):
                     raise results[0]
                 return results
@@ -175,12 +199,24 @@ class RemoteFiles:
                     results = _plain(filesystem, path, starts, stops)
             except Exception as error:  # noqa: BLE001 - handed on as the result of every range
                 return [error] * len(starts)
-        return [
-            (b"", None)
-            if isinstance(result, Exception) and status_of(result) == _RANGE_NOT_SATISFIABLE
-            else result
-            for result in results
-        ]
+        return _told(results)
+
+
+def _told(results: list[Any]) -> list[Any]:
+    """Results of which a range behind the end of its file is no bytes and no failure."""
+    return [
+        (b"", None)
+        if isinstance(result, Exception) and status_of(result) == _RANGE_NOT_SATISFIABLE
+        else result
+        for result in results
+    ]
+
+
+def _http_server(url: str) -> str | None:
+    """Protocol, name and port of the server of an HTTP address; None for others, and for chains."""
+    if not url.startswith(("http://", "https://")) or "::" in url:
+        return None
+    return url[: url.find("/", 8)] if "/" in url[8:] else None
 
 
 def _plain(filesystem: Any, path: str, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:

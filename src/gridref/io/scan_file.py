@@ -27,9 +27,10 @@ from gridref.errors import (
 )
 from gridref.forks import new_rlock
 from gridref.io.address import absolute_url, is_local
+from gridref.io.beginnings import current_beginnings
 from gridref.io.coalesce import LOCAL_MERGING, REMOTE_MERGING, Merging, plan_reads
 from gridref.io.faults import RetryPolicy
-from gridref.io.layouts import Layouts, current_layouts
+from gridref.io.layouts import BLOCK_BYTES, Layouts, current_layouts
 from gridref.io.local import OpenFile
 from gridref.io.opened import note_opened
 from gridref.io.protocols import RangeFetcher
@@ -46,8 +47,6 @@ __all__ = ["LocalScanFile", "RemoteScanFile", "ScanFile", "describe_source", "op
 
 _FEW_REQUESTS, _BYTES_A_REQUEST = 3, 2 * 2**20
 """So many bytes come in the time that an answer takes to begin, about."""
-MAX_FIRST_RANGES = 4
-"""Ranges of a file that are asked for before anything of it is known."""
 
 
 def describe_source(
@@ -72,7 +71,7 @@ def open_for_scan(
     url: str | os.PathLike[str],
     storage_options: Mapping[str, Any] | None = None,
     *,
-    block_bytes: int = 16 * 2**10,
+    block_bytes: int = BLOCK_BYTES,
     max_readahead_bytes: int = 2**20,
     max_cached_bytes: int = 64 * 2**20,
     retry: RetryPolicy | None = None,
@@ -101,8 +100,15 @@ def open_for_scan(
         return LocalScanFile(address)
     files = AsOnAServer(address) if local else _Unchanged(storage_options, retry)
     layouts = current_layouts()
-    starts, stops = _runs(layouts.expected(address), block_bytes)
-    source, parts = files.begin(address, starts, stops)
+    ahead = current_beginnings() if block_bytes == BLOCK_BYTES else None
+    came = None if ahead is None else ahead.take(address)
+    if came is not None and isinstance(files, _Unchanged):
+        starts = came.starts
+        files.keep_located(address, came.located)
+        source, parts = files.begin(address, starts, came.stops, came.results)
+    else:
+        starts, stops = layouts.ranges(address, block_bytes)
+        source, parts = files.begin(address, starts, stops)
     file = RemoteScanFile(
         files,
         source,
@@ -113,13 +119,6 @@ def open_for_scan(
     )
     file.begin_with(starts, parts)
     return file
-
-
-def _runs(blocks: list[int], block_bytes: int) -> tuple[list[int], list[int]]:
-    """Byte ranges that cover blocks; near blocks are joined with what lies between them."""
-    offsets = [number * block_bytes for number in blocks]
-    plan = plan_reads(offsets, [block_bytes] * len(blocks), REMOTE_MERGING)
-    return plan.start.tolist()[:MAX_FIRST_RANGES], plan.stop.tolist()[:MAX_FIRST_RANGES]
 
 
 class ScanFile(io.RawIOBase):
@@ -304,9 +303,13 @@ class _Unchanged(RemoteFiles):
 
     @override
     def begin(
-        self, url: str, starts: Sequence[int], stops: Sequence[int]
+        self,
+        url: str,
+        starts: Sequence[int],
+        stops: Sequence[int],
+        came: list[Any] | None = None,
     ) -> tuple[Source, list[bytes]]:
-        self._source, parts = super().begin(url, starts, stops)
+        self._source, parts = super().begin(url, starts, stops, came)
         return self._source, parts
 
     @override

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import atexit
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import copy_context
 from functools import partial
-from queue import SimpleQueue
-from typing import Any, ClassVar
+from typing import Any
+
+from gridref.io import tell_waits
+from gridref.workflows.scanning.crew import Crew
 
 __all__ = ["daemon_threads", "run_ahead"]
-
-type _Task = tuple[Future[Any], Callable[[], Any]]
 
 
 def run_ahead[T, R](
@@ -47,67 +45,40 @@ def run_ahead[T, R](
 
 
 @contextmanager
-def daemon_threads[T, R](call: Callable[[T], R], n_threads: int) -> Iterator[Callable[[T], Any]]:
+def daemon_threads[T, R](
+    call: Callable[[T], R],
+    n_threads: int,
+    n_busy: int | None = None,
+    begin: Callable[[T, Callable[[], None]], None] | None = None,
+) -> Iterator[Callable[[T], Any]]:
     """Threads that call a function on each submitted item, with the submitter's context variables.
 
     They are daemons, unlike those of `concurrent.futures`: a program that is interrupted ends
     without waiting for the servers that they wait for. Leaving the ``with`` block does not wait
     either.
+
+    Parameters
+    ----------
+    call
+        Called with an item.
+    n_threads
+        Most items that are begun and not done.
+    n_busy
+        Most threads that do not wait for a server; more only where they take long. By default all.
+    begin
+        Called with an item and with what it calls when the item can be worked on.
     """
-    crew = _Crew(n_threads)
+    crew = Crew(n_threads, n_busy or n_threads)
 
     def submit(item: T) -> Future[R]:
+        context = copy_context()
+        tell_waits(context, crew.aside)
         future: Future[R] = Future()
-        crew.tasks.put((future, partial(copy_context().run, call, item)))
+        started = None if begin is None else partial(begin, item)
+        crew.submit(future, partial(context.run, call, item), started)
         return future
 
     try:
         yield submit
     finally:
         crew.stop()
-
-
-class _Crew:
-    """Worker threads, and the queue of their tasks."""
-
-    live: ClassVar[set[_Crew]] = set()
-
-    def __init__(self, n_threads: int) -> None:
-        self.tasks: SimpleQueue[_Task | None] = SimpleQueue()
-        self.stopped = False
-        self.threads = [
-            threading.Thread(target=self._work, name=f"gridref-scan-{number}", daemon=True)
-            for number in range(n_threads)
-        ]
-        self.live.add(self)
-        for thread in self.threads:
-            thread.start()
-
-    def stop(self) -> None:
-        """Let no thread begin another task."""
-        self.live.discard(self)
-        self.stopped = True
-        for _ in self.threads:
-            self.tasks.put(None)
-
-    def _work(self) -> None:
-        while (task := self.tasks.get()) is not None and not self.stopped:
-            future, call = task
-            if future.set_running_or_notify_cancel():
-                try:
-                    future.set_result(call())
-                except BaseException as error:  # noqa: BLE001 - raised where it is asked for
-                    future.set_exception(error)
-            del task, future, call  # results are not kept while the thread waits
-
-
-def _stop_all() -> None:
-    """End idle threads at exit: they must not wake up while the interpreter shuts down."""
-    for crew in list(_Crew.live):
-        crew.stop()
-        for thread in crew.threads:
-            thread.join(_PATIENCE_SECONDS / len(crew.threads))
-
-
-_PATIENCE_SECONDS = 0.5
-atexit.register(_stop_all)

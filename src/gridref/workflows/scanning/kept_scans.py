@@ -78,6 +78,10 @@ class KeptScans:
             return None
         return group.replace(report=replace(group.report, n_requests=0, n_bytes=0))
 
+    def may_have(self, address: str) -> bool:
+        """Whether a scan of the file has been kept, when it was perhaps another one."""
+        return self._path(address).exists()
+
     def put(self, address: str, opened: dict[str, Source | None], group: VirtualGroup) -> None:
         """Keep what a scan found, if the file alone tells it, and its address holds no secret.
 

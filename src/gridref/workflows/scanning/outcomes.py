@@ -16,9 +16,11 @@ from itertools import batched
 from typing import Any, Literal
 
 from gridref.errors import GridrefError, InvalidRequestError
-from gridref.formats import ScanOptions, scan_with
+from gridref.formats import ScanOptions, data_names, scan_with
 from gridref.io import (
     MAX_REQUESTS,
+    Beginnings,
+    DataNames,
     Layouts,
     absolute_url,
     counted_traffic,
@@ -26,6 +28,7 @@ from gridref.io import (
     is_local,
     learning_layouts,
     noted_files,
+    using_beginnings,
 )
 from gridref.model.array import VirtualGroup
 from gridref.options import check_choices, refuses_unknown
@@ -160,20 +163,44 @@ def _in_threads(
 ) -> Iterator[Outcome]:
     """Remote files in threads; where all are local, one after the other."""
     kept = None if work is None else KeptScans(os.fspath(work), options)
-    scan_one = partial(_outcome, options=options, layouts=Layouts(), kept=kept, scan=scan)
+    layouts = Layouts()
+    ahead = Beginnings(options.storage_options, layouts)
+    scan_one = partial(
+        _outcome, options=options, layouts=layouts, ahead=ahead, kept=kept, scan=scan
+    )
     n_remote = sum(not is_local(absolute_url(address)) for address in addresses)
     n_threads = min(max_in_flight, n_remote)
     if n_threads < 2:
         yield from map(scan_one, addresses)
         return
-    with daemon_threads(scan_one, n_threads) as submit:
+    if options.parser is not None:  # nobody knows what it reads, and when it waits
+        n_busy, begin = n_threads, None
+    else:
+        n_busy, begin = 1, partial(_ask_ahead, ahead=ahead, kept=kept, names=data_names())
+    with daemon_threads(scan_one, n_threads, n_busy, begin) as submit:
         yield from run_ahead(submit, addresses, 2 * n_threads)
+
+
+def _ask_ahead(
+    address: str,
+    then: Callable[[], None],
+    *,
+    ahead: Beginnings,
+    kept: KeptScans | None,
+    names: DataNames,
+) -> None:
+    """Ask for the beginning of a file that will surely be opened."""
+    if names.is_folder(absolute_url(address)) or (kept is not None and kept.may_have(address)):
+        then()
+    else:
+        ahead.ask(address, then)
 
 
 def _outcome(
     address: str,
     options: ScanOptions,
     layouts: Layouts,
+    ahead: Beginnings,
     kept: KeptScans | None,
     scan: Callable[[str, ScanOptions], VirtualGroup],
 ) -> Outcome:
@@ -181,7 +208,7 @@ def _outcome(
         known = None if kept is None else kept.get(address)
         if known is not None:
             return known
-        with learning_layouts(layouts), noted_files() as opened:
+        with learning_layouts(layouts), using_beginnings(ahead), noted_files() as opened:
             group = scan(address, options)
         if kept is not None:
             kept.put(address, opened, group)

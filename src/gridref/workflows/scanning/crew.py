@@ -1,0 +1,167 @@
+"""Threads that work on what is ready, as few at a time as keep the processor busy.
+
+Many threads that compute take it from each other, which costs more than what they compute: only
+those that wait for servers are worth having.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+__all__ = ["Crew"]
+
+_LONG_SECONDS = 0.05
+"""A thread that works for so long may be waiting for something, and nobody knows."""
+_PATIENCE_SECONDS = 0.5
+
+type _Begin = Callable[[Callable[[], None]], None]
+
+
+@dataclass(eq=False)
+class _Task:
+    future: Future[Any]
+    call: Callable[[], Any]
+    begin: _Begin | None
+
+    def run(self) -> None:
+        if self.future.set_running_or_notify_cancel():
+            try:
+                self.future.set_result(self.call())
+            except BaseException as error:  # noqa: BLE001 - raised where it is asked for
+                self.future.set_exception(error)
+
+
+class Crew:
+    """Threads, started when there is work for them. Thread-safe.
+
+    Parameters
+    ----------
+    n_threads
+        Most threads, and most tasks that are begun and not done.
+    n_busy
+        Most threads that work at a time, without those that wait for a server or take long.
+    """
+
+    _live: ClassVar[set[Crew]] = set()
+
+    def __init__(self, n_threads: int, n_busy: int) -> None:
+        self._n_threads, self._most_busy = n_threads, n_busy
+        self._threads: set[threading.Thread] = set()
+        self._changed = threading.Condition()
+        self._submitted: deque[_Task] = deque()
+        self._ready: deque[_Task] = deque()
+        self._n_begun = self._n_busy = self._n_idle = 0
+        self._taken_at = 0.0
+        self._fills, self._stopped = True, False
+        self._live.add(self)
+
+    def submit(
+        self, future: Future[Any], call: Callable[[], Any], begin: _Begin | None = None
+    ) -> None:
+        """Set a future by a call; by `begin` is found out first when that can be done."""
+        with self._changed:
+            self._submitted.append(_Task(future, call, begin))
+        self._begin_more()
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Let another thread work while this one waits for a server."""
+        with self._changed:
+            self._n_busy -= 1
+            self._call_one()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._n_busy += 1
+
+    def stop(self) -> None:
+        """Let no thread begin another task."""
+        self._live.discard(self)
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+    def _begin_more(self) -> None:
+        """Begin tasks, several together: what begins them on the event loop is woken up once.
+
+        Not under the lock: to begin may wait for the event loop, which takes it.
+        """
+        begun = []
+        with self._changed:
+            self._fills |= self._n_begun <= 3 * self._n_threads // 4
+            while self._submitted and self._fills:
+                begun.append(self._submitted.popleft())
+                self._n_begun += 1
+                self._fills = self._n_begun < self._n_threads
+        for task in begun:
+            is_ready = partial(self._is_ready, task)
+            is_ready() if task.begin is None else task.begin(is_ready)
+
+    def _is_ready(self, task: _Task) -> None:
+        with self._changed:
+            self._ready.append(task)
+            self._call_one()
+
+    def _call_one(self) -> None:
+        """Have one more thread work, if there is work for it."""
+        if self._stopped or not self._ready:
+            return
+        if self._n_idle:
+            if self._n_busy < self._most_busy:
+                self._changed.notify()
+        elif len(self._threads) < self._n_threads:
+            thread = threading.Thread(target=self._work, name="gridref-scan", daemon=True)
+            self._threads.add(thread)
+            thread.start()
+
+    def _work(self) -> None:
+        while (task := self._taken()) is not None:
+            task.run()
+            del task  # results are not kept while the thread waits
+            with self._changed:
+                self._n_busy -= 1
+                self._n_begun -= 1
+            self._begin_more()
+
+    def _taken(self) -> _Task | None:
+        """A task to work on, once there is one; None where the thread is to end."""
+        with self._changed:
+            while not self._may_take():
+                self._n_idle += 1
+                was_called = self._changed.wait(_LONG_SECONDS)
+                self._n_idle -= 1
+                if self._stopped or (not was_called and self._n_idle and not self._may_take()):
+                    self._threads.discard(threading.current_thread())
+                    return None
+            self._n_busy += 1
+            self._taken_at = time.monotonic()
+            task = self._ready.popleft()
+            self._call_one()
+            return task
+
+    def _may_take(self) -> bool:
+        if self._stopped or not self._ready:
+            return False
+        is_long = time.monotonic() - self._taken_at > _LONG_SECONDS
+        return is_long or self._n_busy < self._most_busy
+
+
+def _stop_all() -> None:
+    """End idle threads at exit: they must not wake up while the interpreter shuts down."""
+    for crew in list(Crew._live):  # noqa: SLF001
+        crew.stop()
+        for thread in list(crew._threads):  # noqa: SLF001
+            thread.join(_PATIENCE_SECONDS / crew._n_threads)  # noqa: SLF001
+
+
+atexit.register(_stop_all)
