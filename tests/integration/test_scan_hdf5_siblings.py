@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,12 @@ import numpy as np
 import pytest
 
 import gridref
+from gridref.cache import LRU
+from gridref.errors import GridrefError
+from gridref.formats.hdf5.format.checksum import lookup3
+from gridref.formats.hdf5.objects.files import open_file
+from gridref.formats.options import ScanOptions
+from gridref.io import open_for_scan
 
 ROOT = Path(__file__).parents[2]
 
@@ -95,6 +103,89 @@ def test_what_is_equal_is_one_object_and_cannot_be_changed(tmp_path: Path) -> No
         mine.state[0] = 1
     one["a"].attrs["units"] = "changed"
     assert other["a"].attrs["units"] == gridref.scan(tmp_path / "0.h5")["a"].attrs["units"] == "K"
+
+
+def series(path: Path, libver: str) -> None:
+    """A small file with what the files of series have: a dimension scale, chunks, attributes."""
+    with h5py.File(path, "w", libver=libver) as file:
+        file.create_dataset("x", data=np.arange(6)).make_scale("x")
+        values = np.arange(6).astype("<i2")
+        variable = file.create_dataset("a", data=values, chunks=(3,), shuffle=True, fillvalue=7)
+        variable.attrs["units"] = np.bytes_("K")
+        variable.attrs["range"] = np.array([1, 2], "<i2")
+        variable.dims[0].attach_scale(file["x"])
+
+
+def described(path: Path) -> str:
+    """All that a scan tells of a file, or its error."""
+    try:
+        group = gridref.scan(path, on_unsupported="skip")
+    except GridrefError as error:
+        return f"{type(error).__name__}: {error}"
+    arrays = [
+        (name, a.dtype, a.dims, a.shape, a.fill_value, a.attrs, a.encodings, a.blocks.origin)
+        for name, a in group.arrays.items()
+    ]
+    rows = [
+        vars(manifest.take(np.arange(manifest.n_rows)))
+        for array in group.arrays.values()
+        for manifest in array.manifests
+    ]
+    return repr([arrays, rows, group.attrs, group.unlimited_dims, list(group.report)])
+
+
+def all_caches() -> list[Callable[[], None]]:
+    """What empties each cache, so that the next scan is as in a process of its own."""
+    modules = [module for name, module in sys.modules.items() if name.startswith("gridref.")]
+    kept = [value for module in modules for value in vars(module).values()]
+    caches = [value.clear for value in kept if isinstance(value, LRU)]
+    return caches + [value.cache_clear for value in kept if hasattr(value, "cache_clear")]
+
+
+def header_blocks(path: Path, name: bytes) -> list[tuple[int, int]]:
+    """Byte ranges of the blocks of an object's header, with their checksums."""
+    with open_file(open_for_scan(path), ScanOptions()) as file:
+        header = file.header(file.members(file.bytes.root)[name].address)
+    later = header.blocks[1:]
+    is_old = path.read_bytes()[header.address :][:4] != b"OHDR"
+    n_head, n_checksum = (0, 0) if is_old else (4, 4)
+    starts = [header.address, *(block.address - n_head for block in later)]
+    stops = [block.address + len(block.data) + n_checksum for block in header.blocks]
+    return list(zip(starts, stops, strict=True))
+
+
+def each_changed(path: Path, changed: Path) -> Iterator[int]:
+    """Write the file with each byte of a header changed in turn, under a checksum that is right."""
+    data = path.read_bytes()
+    for start, stop in header_blocks(path, b"a"):
+        n_checksum = 4 if data[start : start + 4] in (b"OHDR", b"OCHK") else 0
+        for at in range(start, stop - n_checksum):
+            flawed = bytearray(data)
+            flawed[at] ^= 1 << at % 8
+            if n_checksum:
+                checksum = lookup3(bytes(flawed[start : stop - 4]))
+                flawed[stop - 4 : stop] = checksum.to_bytes(4, "little")
+            changed.write_bytes(flawed)
+            os.utime(changed, ns=(0, 0))
+            yield at
+
+
+@pytest.mark.parametrize("libver", ["earliest", "latest"])
+def test_siblings_that_differ_in_one_byte_are_told_apart(tmp_path: Path, libver: str) -> None:
+    original, changed = tmp_path / "original.h5", tmp_path / "changed.h5"
+    series(original, libver)
+    expected = described(original)
+    caches = all_caches()
+    alone = {}
+    for at in each_changed(original, changed):
+        for clear in caches:
+            clear()
+        alone[at] = described(changed)
+    assert len(set(alone.values())) > 50
+    assert described(original) == expected
+    for at in each_changed(original, changed):
+        assert described(changed) == alone[at], f"byte {at}, after the other files"
+        assert at % 16 or described(original) == expected
 
 
 def test_a_sibling_takes_less_work(tmp_path: Path) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from gridref.errors import ScanError, UnsupportedFeatureError
 from gridref.formats.hdf5.objects.dimensions import (
-    DimensionNames,
     is_not_a_variable,
     name_dimensions,
 )
 from gridref.formats.hdf5.objects.files import OpenFile, open_file
 from gridref.formats.hdf5.objects.tree import DatasetNode, GroupNode, read_tree
+from gridref.formats.hdf5.storage.alike import NamedDataset, alike_arrays, remember_array
 from gridref.formats.hdf5.storage.arrays import ScannedArray, plain_name, scan_array
 from gridref.formats.hdf5.storage.ragged import ROW_SIZE, sample_dimension
 from gridref.formats.options import ScanOptions
@@ -24,7 +24,7 @@ def scan_hdf5(file: ScanFile, options: ScanOptions) -> VirtualGroup:
     """Describe a file; raises as `gridref.formats.scan` does."""
     with open_file(file, options) as opened:
         root = read_tree(opened, options.max_objects)
-        scan = _Scan(opened, options, name_dimensions(root, options.phony_dims))
+        scan = _Scan(opened, options, root)
         group = scan.group(root)
         scan.raise_refused()
         return group.replace(report=ScanReport(tuple(scan.findings)))
@@ -33,10 +33,13 @@ def scan_hdf5(file: ScanFile, options: ScanOptions) -> VirtualGroup:
 class _Scan:
     """One file being turned into groups; collects findings and what is refused."""
 
-    def __init__(self, file: OpenFile, options: ScanOptions, dimensions: DimensionNames) -> None:
+    def __init__(self, file: OpenFile, options: ScanOptions, root: GroupNode) -> None:
         self.file = file
         self.options = options
-        self.dimensions = dimensions
+        self.dimensions = name_dimensions(root, options.phony_dims)
+        everything = (node for group in root.walk() for node in group.datasets.values())
+        shown = (node for node in everything if node.shape is not None)
+        self.alike = alike_arrays(file, map(self.named, shown), options)
         self.findings: list[Finding] = []
         self.refused: list[ScanError] = []
 
@@ -61,6 +64,21 @@ class _Scan:
         unlimited = self.dimensions.unlimited.get(node.path, frozenset())
         return VirtualGroup(arrays, groups, node.attributes.public, unlimited_dims=unlimited)
 
+    def named(self, dataset: DatasetNode) -> NamedDataset:
+        path, dimensions = dataset.path, self.dimensions
+        return NamedDataset(dataset, dimensions.names[path], dimensions.sizes[path])
+
+    def scanned(self, dataset: DatasetNode) -> ScannedArray:
+        """The array of a dataset: alike one of another file, or described from the beginning."""
+        array = self.alike.get(dataset.path)
+        if array is not None:
+            return ScannedArray(array)
+        named = self.named(dataset)
+        scanned = scan_array(dataset, named.dims, named.sizes, self.options)
+        if scanned.fate is Fate.TAKEN and scanned.row_sizes is None:
+            remember_array(named, scanned.array, self.options)
+        return scanned
+
     def dataset(self, dataset: DatasetNode, group: GroupNode) -> ScannedArray | None:
         path = dataset.path
         self.unreadable(path, dataset.attributes.unreadable)
@@ -70,10 +88,9 @@ class _Scan:
         if is_not_a_variable(dataset):
             self.note(path, Fate.NAMED, "a dimension without a variable")
             return None
-        names, sizes = self.dimensions.names[path], self.dimensions.sizes[path]
         try:
             self.check_plain(dataset.name, group)
-            scanned = scan_array(dataset, names, sizes, self.options)
+            scanned = self.scanned(dataset)
             if scanned.row_sizes is not None:
                 self.check_names(plain_name(dataset.name), group)
         except ScanError as error:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.format.dense_attributes import attribute_info, dense_attribute_messages
-from gridref.formats.hdf5.format.known_messages import says_all
+from gridref.formats.hdf5.format.header_forms import attribute_head_bytes, says_all
 from gridref.formats.hdf5.format.object_header import HeaderMessage
 from gridref.formats.hdf5.format.shared_messages import SharedMessages
 
@@ -68,7 +68,8 @@ def attribute_messages(
     for message in messages:
         if message.kind == _ATTRIBUTE:
             original = shared.resolved(message) if message.is_shared else message
-            yield original.data, message.address, message.is_common
+            is_whole = not message.is_shared and says_all(message.data)
+            yield original.data, message.address, is_whole
         elif message.kind == _ATTRIBUTE_INFO:
             info = attribute_info(shared.file, message.data)
             if info.heap_address is not None:
@@ -91,10 +92,7 @@ def cut_attribute(data: bytes) -> StoredAttribute:
     version = data[0]
     if version not in (1, 2, 3):
         raise UnsupportedFeatureError(f"an attribute message has the unknown version {version}")
-    sizes: tuple[int, ...] = _SIZES.unpack_from(data, 2)
-    if version == 1:
-        sizes = tuple([-(-size // 8) * 8 for size in sizes])
-    stop = (9 if version == 3 else 8) + sum(sizes)
+    stop = attribute_head_bytes(data)
     if stop > len(data):
         raise SourceFormatError("an attribute message is cut off")
     return StoredAttribute(*_cut_head(data[:stop]), data[stop:])

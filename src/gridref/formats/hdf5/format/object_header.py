@@ -7,17 +7,19 @@ from functools import cached_property
 from typing import NamedTuple
 
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
-from gridref.formats.hdf5.format.known_messages import (
-    MessageForm,
+from gridref.formats.hdf5.format.header_forms import (
+    BlockForm,
+    BlockKind,
+    HeaderForm,
     MessagePlace,
-    known_places,
-    remember_places,
+    form_of_blocks,
+    known_form,
+    remember_form,
 )
 from gridref.formats.hdf5.format.superblock import FieldCursor, Hdf5Bytes
 
 __all__ = ["HeaderMessage", "ObjectHeader", "read_header"]
 
-CONTINUATION_MESSAGE = 0x10
 _FIRST_READ_BYTES = 512
 _WHAT = "the object header"
 _LAST_KNOWN_MESSAGE = 0x18
@@ -39,15 +41,20 @@ class HeaderMessage(NamedTuple):
     is_shared
         The body only says where the message really is: see
         `gridref.formats.hdf5.format.shared_messages.SharedMessages`.
-    is_common
-        The body is the same object for all files that have it, and points to nothing else in them.
     """
 
     kind: int
     data: bytes
     address: int
     is_shared: bool
-    is_common: bool = False
+
+
+class HeaderBlock(NamedTuple):
+    """A piece of a header that holds nothing but messages, perhaps with a gap at its end."""
+
+    data: bytes
+    address: int
+    form: BlockForm
 
 
 @dataclass(frozen=True)
@@ -58,8 +65,8 @@ class ObjectHeader:
     ----------
     address
         Where it lies.
-    messages
-        Its messages, those in continuation blocks included.
+    blocks
+        Its pieces.
     tracks_attribute_order
         Whether attributes are listed in the order of their creation, not of their names.
     n_bytes
@@ -67,29 +74,43 @@ class ObjectHeader:
     """
 
     address: int
-    messages: tuple[HeaderMessage, ...]
-    tracks_attribute_order: bool = False
-    n_bytes: int = 0
+    blocks: tuple[HeaderBlock, ...]
+    tracks_attribute_order: bool
+    n_bytes: int
 
     @cached_property
+    def form(self) -> HeaderForm:
+        """What it has in common with those of other files."""
+        return form_of_blocks(tuple([block.form for block in self.blocks]))
+
+    @cached_property
+    def messages(self) -> tuple[HeaderMessage, ...]:
+        """Its messages, those in continuation blocks included."""
+        return tuple([self._message(*place) for place in self.form.places])
+
+    @property
     def kinds(self) -> frozenset[int]:
         """The types of its messages."""
-        return frozenset([message.kind for message in self.messages])
+        return self.form.kinds
+
+    @property
+    def values(self) -> bytes:
+        """Values of all attributes that point to nothing else, one after the other."""
+        return b"".join([block.form.values(block.data) for block in self.blocks])
 
     def first(self, kind: int) -> HeaderMessage | None:
         """The first message of a kind, if there is one."""
-        for message in self.messages:
-            if message.kind == kind:
-                return message
-        return None
+        place = self.form.first.get(kind)
+        return None if place is None else self._message(*place)
 
+    def differing(self, block: int, place: MessagePlace) -> bytes:
+        """What a message says that alike headers do not have in common."""
+        return self.blocks[block].data[place.differs]
 
-@dataclass(frozen=True, slots=True)
-class _Block:
-    """A piece of a header that holds nothing but messages, perhaps with a gap at its end."""
-
-    data: bytes
-    address: int
+    def _message(self, number: int, place: MessagePlace) -> HeaderMessage:
+        block, start = self.blocks[number], place.start
+        body = block.data[start : place.stop]
+        return HeaderMessage(place.kind, body, block.address + start, place.is_shared)
 
 
 def read_header(file: Hdf5Bytes, address: int) -> ObjectHeader:
@@ -105,29 +126,26 @@ def read_header(file: Hdf5Bytes, address: int) -> ObjectHeader:
     UnsupportedFeatureError
         If it has a message that must be understood and is not known.
     """
-    block, form = _first_block(file, address)
-    pending = [block]
-    messages: list[HeaderMessage] = []
+    data, start, kind = _first_block(file, address)
+    blocks = [_block(file, data, start, kind)]
     seen = {address}
-    budget = file.end_address - len(block.data)
-    while pending:
-        found = _messages_of(file, pending.pop(0), form)
-        continuations = [message for message in found if message[0] == CONTINUATION_MESSAGE]
-        messages += [m for m in found if m[0] != CONTINUATION_MESSAGE] if continuations else found
-        for message in continuations:
-            start, length = _continuation(file, message)
+    budget = file.end_address - len(data)
+    for block in blocks:  # which grow meanwhile
+        for place in block.form.continuations:
+            start, length = _continuation(file, block, place)
             budget -= length
             if start in seen or budget < 0:
                 raise SourceFormatError(
                     "the object header continues in a circle", file.place(start, length)
                 )
             seen.add(start)
-            pending.append(_next_block(file, form, start, length))
+            blocks.append(_block(file, *_next_block(file, kind, start, length), kind))
     n_bytes = file.end_address - budget
-    return ObjectHeader(address, tuple(messages), bool(form.flags & 0x04), n_bytes)
+    return ObjectHeader(address, tuple(blocks), bool(kind.flags & 0x04), n_bytes)
 
 
-def _first_block(file: Hdf5Bytes, address: int) -> tuple[_Block, MessageForm]:
+def _first_block(file: Hdf5Bytes, address: int) -> tuple[bytes, int, BlockKind]:
+    """Messages of the first block, where they lie, and what all blocks look like."""
     head = file.read_start(address, _FIRST_READ_BYTES, _WHAT)
     if head[:4] == b"OHDR":
         return _first_block_v2(file, address, head)
@@ -139,10 +157,10 @@ def _first_block(file: Hdf5Bytes, address: int) -> tuple[_Block, MessageForm]:
     cursor.take_bytes(1 + 2 + 4)
     size = cursor.take(4)
     body = _extended(file, address, head, 16 + size)[16:]
-    return _Block(body, address + 16), MessageForm(1)
+    return body, address + 16, BlockKind(1, 0, file.offset_bytes, file.length_bytes)
 
 
-def _first_block_v2(file: Hdf5Bytes, address: int, head: bytes) -> tuple[_Block, MessageForm]:
+def _first_block_v2(file: Hdf5Bytes, address: int, head: bytes) -> tuple[bytes, int, BlockKind]:
     version, flags = head[4:6].ljust(2, b"\0")
     # Access, modification, change and birth time; when attributes change between compact and dense.
     at = 6 + (16 if flags & 0x20 else 0) + (4 if flags & 0x10 else 0)
@@ -153,7 +171,8 @@ def _first_block_v2(file: Hdf5Bytes, address: int, head: bytes) -> tuple[_Block,
     size = int.from_bytes(head[at:start], "little")
     whole = _extended(file, address, head, start + size + _CHECKSUM_BYTES)
     body = file.verified(whole, address, _WHAT)
-    return _Block(body[start:], address + start), MessageForm(2, flags)
+    kind = BlockKind(2, flags, file.offset_bytes, file.length_bytes)
+    return body[start:], address + start, kind
 
 
 def _extended(file: Hdf5Bytes, address: int, head: bytes, length: int) -> bytes:
@@ -164,32 +183,27 @@ def _extended(file: Hdf5Bytes, address: int, head: bytes, length: int) -> bytes:
     return head + rest
 
 
-def _next_block(file: Hdf5Bytes, form: MessageForm, address: int, length: int) -> _Block:
+def _next_block(file: Hdf5Bytes, kind: BlockKind, address: int, length: int) -> tuple[bytes, int]:
     structure = "a continuation of the object header"
-    if form.version == 1:
-        return _Block(file.read(address, length, structure), address)
-    cursor = file.read_checked(address, length, structure)
-    cursor.expect(b"OCHK", "signature")
-    return _Block(cursor.data[cursor.position :], address + cursor.position)
+    if kind.version == 1:
+        return file.read(address, length, structure), address
+    data = file.verified(file.read(address, length, structure), address, structure)
+    if data[:4] != b"OCHK":
+        cursor = FieldCursor(data, structure, file.place(address, length))
+        cursor.expect(b"OCHK", "signature")
+    return data[4:], address + 4
 
 
-def _messages_of(file: Hdf5Bytes, block: _Block, form: MessageForm) -> list[HeaderMessage]:
-    data, address = block.data, block.address
-    places = known_places(data, form)
-    if places is None:
-        places = remember_places(data, form, _divided(file, block, form))
-    return [
-        HeaderMessage(kind, data[start:stop], address + start, is_shared)
-        if body is None
-        else HeaderMessage(kind, body, address + start, is_shared, True)
-        for kind, start, stop, is_shared, body in places
-    ]
+def _block(file: Hdf5Bytes, data: bytes, address: int, kind: BlockKind) -> HeaderBlock:
+    form = known_form(data, kind)
+    if form is None:
+        form = remember_form(data, kind, _divided(file, data, address, kind))
+    return HeaderBlock(data, address, form)
 
 
-def _divided(file: Hdf5Bytes, block: _Block, form: MessageForm) -> list[MessagePlace]:
-    data, position = block.data, 0
+def _divided(file: Hdf5Bytes, data: bytes, address: int, form: BlockKind) -> list[MessagePlace]:
+    position, places = 0, []
     prefix_bytes, kind_bytes = form.prefix_bytes, form.kind_bytes
-    places = []
     # What is left at the end, and too short for a message, is a gap.
     while position + prefix_bytes <= len(data):
         at = position + kind_bytes
@@ -200,21 +214,21 @@ def _divided(file: Hdf5Bytes, block: _Block, form: MessageForm) -> list[MessageP
         if position > len(data):
             raise SourceFormatError(
                 f"a message of type {kind} is longer than its object header",
-                file.place(block.address + start, size),
+                file.place(address + start, size),
             )
         if kind > _LAST_KNOWN_MESSAGE and flags & _MUST_BE_KNOWN_FLAG:
             raise UnsupportedFeatureError(
                 f"the object header has a message of the unknown type {kind}",
-                file.place(block.address + start, size),
+                file.place(address + start, size),
             )
         places.append(MessagePlace(kind, start, position, bool(flags & _SHARED_FLAG)))
     return places
 
 
-def _continuation(file: Hdf5Bytes, message: HeaderMessage) -> tuple[int, int]:
-    data, width = message.data, file.offset_bytes
+def _continuation(file: Hdf5Bytes, block: HeaderBlock, place: MessagePlace) -> tuple[int, int]:
+    data, width = block.data[place.start : place.stop], file.offset_bytes
     if len(data) < width + file.length_bytes:
-        place = file.place(message.address, len(data))
-        raise SourceFormatError("a continuation message is cut off", place)
+        at = file.place(block.address + place.start, len(data))
+        raise SourceFormatError("a continuation message is cut off", at)
     length = data[width : width + file.length_bytes]
     return int.from_bytes(data[:width], "little"), int.from_bytes(length, "little")

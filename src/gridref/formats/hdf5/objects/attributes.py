@@ -15,16 +15,23 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gridref.cache import LRU
 from gridref.errors import ScanError, SourceFormatError
 from gridref.formats.hdf5.format.attribute_messages import (
-    StoredAttribute,
     attribute_messages,
     cut_attribute,
     dataspace_of,
     datatype_of,
 )
 from gridref.formats.hdf5.format.dataspace import read_dataspace
+from gridref.formats.hdf5.format.header_forms import (
+    ATTRIBUTE,
+    ATTRIBUTE_INFO,
+    MessagePlace,
+    says_all,
+)
 from gridref.formats.hdf5.format.object_header import ObjectHeader
+from gridref.formats.hdf5.format.superblock import Hdf5Bytes
 from gridref.formats.hdf5.objects.conversion import converted
 from gridref.formats.hdf5.objects.dtypes import ElementType, Form, element_type
 from gridref.formats.hdf5.objects.files import OpenFile
@@ -47,8 +54,10 @@ _RECORDS = frozenset(
 
 _UNREAD = frozenset({b"REFERENCE_LIST", b"_nc3_strict", b"_NCProperties"})
 _KEPT_AS_BYTES = frozenset({b"_FillValue", b"missing_value"})
+_TOLD = _RECORDS - _UNREAD - {b"DIMENSION_LIST"}
 _WITHOUT_HEAP = (Form.STORED, Form.CONVERTED)
 _CACHED_ATTRIBUTES, _MAX_CACHED_BYTES = 1 << 14, 512
+_KEPT_BYTES = 1 << 23
 
 
 @dataclass(frozen=True)
@@ -64,11 +73,15 @@ class ObjectAttributes:
         references to objects are.
     unreadable
         Names of attributes that have no value here, and why.
+    told
+        Stored messages of netCDF4's records other than ``DIMENSION_LIST``, which equal ones follow
+        from; None if they point elsewhere.
     """
 
     public: dict[str, Any] = field(default_factory=dict)
     records: dict[str, Any] = field(default_factory=dict)
     unreadable: dict[str, str] = field(default_factory=dict)
+    told: tuple[bytes, ...] | None = None
 
 
 def read_attributes(file: OpenFile, header: ObjectHeader) -> ObjectAttributes:
@@ -90,26 +103,6 @@ def read_attributes(file: OpenFile, header: ObjectHeader) -> ObjectAttributes:
         raise error.located(file.place()) from error.__cause__
 
 
-def _read(file: OpenFile, header: ObjectHeader) -> ObjectAttributes:
-    result = ObjectAttributes()
-    width = file.bytes.length_bytes
-    attributes = []
-    for body, address, says_all in attribute_messages(file.shared, header.messages):
-        is_cached = says_all and len(body) <= _MAX_CACHED_BYTES
-        known = _constant(body, width) if is_cached else None
-        attributes.append(known or _found(file, body, address))
-    if not header.tracks_attribute_order:
-        attributes.sort(key=itemgetter(0))
-    for name, text, value, error in attributes:
-        if error:
-            result.unreadable[text] = error
-        elif name not in _RECORDS:
-            result.public[text] = value
-        elif name not in _UNREAD:
-            result.records[text] = value
-    return result
-
-
 class _Found(NamedTuple):
     """An attribute, or why it has no value."""
 
@@ -117,6 +110,115 @@ class _Found(NamedTuple):
     text: str
     value: Any
     error: str = ""
+
+
+class _Open(NamedTuple):
+    """An attribute whose value is not known yet, and where its elements lie in its header."""
+
+    name: bytes
+    element: ElementType
+    shape: tuple[int, ...] | None
+    block: int
+    data: slice
+
+
+class _Outline(NamedTuple):
+    """The attributes of headers that are alike, in the order in which they are shown."""
+
+    attributes: tuple[_Found | _Open, ...]
+    told: tuple[bytes, ...] | None
+
+
+_outlines = LRU[_Outline](_KEPT_BYTES, lambda outline: 500 + 500 * len(outline.attributes))
+
+
+def _read(file: OpenFile, header: ObjectHeader) -> ObjectAttributes:
+    key = header.form, header.values
+    outline = _outlines.get(key)
+    if outline is None:
+        outline = _outline(header, file.bytes)
+        if outline is None:
+            return _each_read(file, header)
+        _outlines.put(key, outline)
+    result = ObjectAttributes(told=outline.told)
+    for attribute in outline.attributes:
+        if isinstance(attribute, _Open):
+            data = header.blocks[attribute.block].data[attribute.data]
+            _add(result, _evaluated(file, attribute, data))
+        else:
+            _add(result, attribute)
+    return result
+
+
+def _each_read(file: OpenFile, header: ObjectHeader) -> ObjectAttributes:
+    """Attributes of which some lie elsewhere, or cannot be read."""
+    width = file.bytes.length_bytes
+    attributes, told = [], []
+    for body, address, is_whole in attribute_messages(file.shared, header.messages):
+        is_cached = is_whole and len(body) <= _MAX_CACHED_BYTES
+        known = _constant(body, width) if is_cached else None
+        attributes.append(known or _found(file, body, address))
+        told.append((attributes[-1].name, body if known else None))
+    if not header.tracks_attribute_order:
+        attributes.sort(key=itemgetter(0))
+    result = ObjectAttributes(told=_told(told))
+    for attribute in attributes:
+        _add(result, attribute)
+    return result
+
+
+def _add(result: ObjectAttributes, attribute: _Found) -> None:
+    name, text, value, error = attribute
+    if error:
+        result.unreadable[text] = error
+    elif name not in _RECORDS:
+        result.public[text] = value
+    elif name not in _UNREAD:
+        result.records[text] = value
+
+
+def _outline(header: ObjectHeader, file: Hdf5Bytes) -> _Outline | None:
+    """What headers of this form, and with these values, have; None if any part lies elsewhere."""
+    form, width = header.form, file.length_bytes
+    info = form.first.get(ATTRIBUTE_INFO)
+    if not form.is_plain or (info and header.differing(*info)):
+        return None
+    attributes, told = [], []
+    for number, place in form.places:
+        if place.kind == ATTRIBUTE:
+            body = header.blocks[number].data[place.start : place.stop]
+            attribute = _outlined(body, width, number, place)
+            if attribute is None:
+                return None
+            attributes.append(attribute)
+            told.append((attribute.name, body if isinstance(attribute, _Found) else None))
+    if not header.tracks_attribute_order:
+        attributes.sort(key=itemgetter(0))
+    return _Outline(tuple(attributes), _told(told))
+
+
+def _outlined(body: bytes, width: int, block: int, place: MessagePlace) -> _Found | _Open | None:
+    known = _constant(body, width) if says_all(body) and len(body) <= _MAX_CACHED_BYTES else None
+    if known is not None:
+        return known
+    try:
+        attribute = cut_attribute(body)
+        if any(attribute.is_shared):
+            return None
+        shape = read_dataspace(attribute.dataspace, width).shape
+        element = element_type(attribute.datatype)
+    except ScanError:
+        return None
+    if attribute.name in _UNREAD:
+        return _named(attribute.name, None)
+    data = slice(place.stop - len(attribute.data), place.stop)
+    return _Open(attribute.name, element, shape, block, data)
+
+
+def _told(messages: list[tuple[bytes, bytes | None]]) -> tuple[bytes, ...] | None:
+    """The messages of netCDF4's records."""
+    told = tuple(body for name, body in messages if name in _TOLD and body is not None)
+    return told if len(told) == sum(name in _TOLD for name, _ in messages) else None
 
 
 def _named(name: bytes, value: Any, error: str = "") -> _Found:
@@ -134,11 +236,20 @@ def _found(file: OpenFile, body: bytes, address: int) -> _Found:
         return _named(attribute.name, None)
     try:
         element = element_type(datatype_of(file.shared, attribute, address))
-        if element.form in _WITHOUT_HEAP:
-            return _named(attribute.name, _value(attribute, element, shape))
-        return _named(attribute.name, _heap_value(attribute, element, shape, file))
     except ScanError as error:
         return _named(attribute.name, None, str(error.located(file.place())))
+    nowhere = slice(0, 0)
+    return _evaluated(file, _Open(attribute.name, element, shape, 0, nowhere), attribute.data)
+
+
+def _evaluated(file: OpenFile, attribute: _Open, data: bytes) -> _Found:
+    name, element = attribute.name, attribute.element
+    try:
+        if element.form in _WITHOUT_HEAP:
+            return _named(name, _value(name, data, element, attribute.shape))
+        return _named(name, _heap_value(name, data, element, attribute.shape, file))
+    except ScanError as error:
+        return _named(name, None, str(error.located(file.place())))
 
 
 @lru_cache(_CACHED_ATTRIBUTES)
@@ -155,7 +266,7 @@ def _constant(body: bytes, length_bytes: int) -> _Found | None:
         if element.form not in _WITHOUT_HEAP:
             return None
         shape = read_dataspace(attribute.dataspace, length_bytes).shape
-        value = _value(attribute, element, shape)
+        value = _value(attribute.name, attribute.data, element, shape)
     except ScanError:
         return None
     is_number = isinstance(value, np.generic) and not isinstance(value, np.void)
@@ -164,36 +275,37 @@ def _constant(body: bytes, length_bytes: int) -> _Found | None:
     return None
 
 
-def _n_elements(attribute: StoredAttribute, element: ElementType, shape: tuple[int, ...]) -> int:
+def _n_elements(data: bytes, element: ElementType, shape: tuple[int, ...]) -> int:
     count = math.prod(shape) * math.prod(element.subshape)
     n_bytes = count * element.itemsize
-    if n_bytes > len(attribute.data):
-        raise SourceFormatError(f"the attribute has {len(attribute.data)} of {n_bytes} bytes")
+    if n_bytes > len(data):
+        raise SourceFormatError(f"the attribute has {len(data)} of {n_bytes} bytes")
     return count
 
 
-def _value(attribute: StoredAttribute, element: ElementType, shape: tuple[int, ...] | None) -> Any:
+def _value(name: bytes, data: bytes, element: ElementType, shape: tuple[int, ...] | None) -> Any:
     """The value of an attribute that holds nothing of a heap."""
     if shape is None:
         return _empty(element)
-    count = _n_elements(attribute, element, shape)
+    count = _n_elements(data, element, shape)
     full = shape + element.subshape
     if element.text:
-        raw = np.frombuffer(attribute.data, element.dtype, count).reshape(full)
-        return _unwrapped(_fixed(raw, element, attribute.name))
-    return _unwrapped(converted(attribute.data, element, count).reshape(full)[()])
+        raw = np.frombuffer(data, element.dtype, count).reshape(full)
+        return _unwrapped(_fixed(raw, element, name))
+    return _unwrapped(converted(data, element, count).reshape(full)[()])
 
 
 def _heap_value(
-    attribute: StoredAttribute,
+    name: bytes,
+    data: bytes,
     element: ElementType,
     shape: tuple[int, ...] | None,
     file: OpenFile,
 ) -> Any:
     if shape is None:
         return _empty(element)
-    count, data = _n_elements(attribute, element, shape), attribute.data
-    if attribute.name == b"DIMENSION_LIST" and element.base is not None:
+    count = _n_elements(data, element, shape)
+    if name == b"DIMENSION_LIST" and element.base is not None:
         width = file.bytes.offset_bytes
         return [_addresses(item, width) for item in file.heap.items(data, count, width)]
     full = shape + element.subshape

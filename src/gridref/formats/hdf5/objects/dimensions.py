@@ -13,11 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from gridref.cache import LRU
 from gridref.formats.hdf5.objects.tree import Address, DatasetNode, GroupNode
 from gridref.formats.options import PhonyDims
 
 __all__ = ["Dimension", "DimensionNames", "is_not_a_variable", "name_dimensions"]
 
+_KEPT_BYTES = 1 << 23
 _NOT_A_VARIABLE = "This is a netCDF dimension but not a netCDF variable."
 
 
@@ -68,10 +70,45 @@ def is_not_a_variable(dataset: DatasetNode) -> bool:
 
 
 def name_dimensions(root: GroupNode, mode: PhonyDims) -> DimensionNames:
-    """Find names and sizes of the dimensions of every dataset."""
+    """Find names and sizes of the dimensions of every dataset; once for files that are alike."""
+    key = _all_that_is_told(root, mode)
+    known = None if key is None else _known.get(key)
+    if known is not None:
+        return known
     naming = _Naming(root, mode)
     naming.declare(root, {})
-    return DimensionNames(naming.names, naming.sizes, naming.unlimited)
+    named = DimensionNames(naming.names, naming.sizes, naming.unlimited)
+    return named if key is None else _known.put(key, named)
+
+
+_known = LRU[DimensionNames](_KEPT_BYTES, lambda named: 2000 * (1 + len(named.names)))
+
+
+def _all_that_is_told(root: GroupNode, mode: PhonyDims) -> tuple[Any, ...] | None:
+    """What names and sizes follow from, with places in the tree for addresses; None if unusual."""
+    groups = [(group, list(group.datasets.values())) for group in root.walk()]
+    everything = [dataset for _, datasets in groups for dataset in datasets]
+    places = {dataset.address: place for place, dataset in enumerate(everything)}
+    if len(places) < len(everything):
+        return None
+    told: list[Any] = [mode]
+    for group, datasets in groups:
+        told.append((group.path, len(group.groups), len(datasets)))
+        for dataset in datasets:
+            own, number = dataset.attributes, dataset.address[0]
+            listed = own.records.get("DIMENSION_LIST", [])
+            if own.told is None or not _is_addresses(listed):
+                return None
+            scales = [tuple([places.get((number, to), -1) for to in axis]) for axis in listed]
+            width = dataset.file.bytes.length_bytes
+            shapes = dataset.shape, dataset.maxshape
+            told.append((dataset.name, *shapes, width, own.told, *scales))
+    return tuple(told)
+
+
+def _is_addresses(listed: Any) -> bool:
+    """Whether a ``DIMENSION_LIST`` is what it should be."""
+    return isinstance(listed, list) and all(isinstance(axis, list) for axis in listed)
 
 
 class _Naming:

@@ -43,8 +43,8 @@ class DatasetNode:
         Extents now, and as they may grow (None: without limit). None for a null dataspace.
     attributes
         Its attributes.
-    messages
-        Messages of its header.
+    header
+        Its header.
     """
 
     name: str
@@ -54,7 +54,12 @@ class DatasetNode:
     shape: tuple[int, ...] | None
     maxshape: tuple[int | None, ...]
     attributes: ObjectAttributes
-    messages: tuple[HeaderMessage, ...]
+    header: ObjectHeader
+
+    @property
+    def messages(self) -> tuple[HeaderMessage, ...]:
+        """Messages of its header."""
+        return self.header.messages
 
     @property
     def is_scale(self) -> bool:
@@ -232,9 +237,7 @@ def dataset_node(here: Location, name: str, path: str) -> DatasetNode:
     address = file.number, here.address
     space = dataset_extents(file, header)
     attributes = read_attributes(file, header)
-    return DatasetNode(
-        name, path, file, address, space.shape, space.maxshape, attributes, header.messages
-    )
+    return DatasetNode(name, path, file, address, space.shape, space.maxshape, attributes, header)
 
 
 def read_tree(file: OpenFile, max_objects: int) -> GroupNode:

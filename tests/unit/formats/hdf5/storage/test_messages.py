@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import h5py
@@ -156,8 +157,8 @@ def node_with(kind: int, message: bytes) -> DatasetNode:
         bytes = FILE
         shared = SharedMessages(FILE)
 
-    messages = (HeaderMessage(kind, message, 0, is_shared=False),)
-    made: Any = DatasetNode("x", "/x", File(), (0, 0), (), (), None, messages)  # type: ignore[arg-type]
+    header = SimpleNamespace(messages=(HeaderMessage(kind, message, 0, is_shared=False),))
+    made: Any = DatasetNode("x", "/x", File(), (0, 0), (), (), None, header)  # type: ignore[arg-type]
     return made
 
 

@@ -21,13 +21,13 @@ from gridref.formats.hdf5.storage.chunk_index.request import (
     numbers_inside,
 )
 
-__all__ = ["walk_btree_v1"]
+__all__ = ["LEAF_HEAD", "node_dtype", "walk_btree_v1"]
 
 _CHUNK_NODE_TYPE = 1
 _BATCH_BYTES = 1 << 20
 _WHAT = "a node of the chunk B-tree"
 _HIDDEN = "keys of the chunk B-tree do not enclose the chunks below them"
-_LEAF_HEAD = b"TREE" + bytes([_CHUNK_NODE_TYPE, 0])
+LEAF_HEAD = b"TREE" + bytes([_CHUNK_NODE_TYPE, 0])
 _numbers_of_leaves = LRU[tuple[NDArray[np.int64], bool]](
     1 << 22, lambda known: 300 + 5 * known[0].nbytes
 )
@@ -70,12 +70,12 @@ def _only_leaf(request: IndexRequest) -> StoredChunks | None:
     series.
     """
     file = request.file
-    dtype = _node_dtype(file.offset_bytes, len(request.shape), 2 * file.chunk_btree_k)
+    dtype = node_dtype(file.offset_bytes, len(request.shape), 2 * file.chunk_btree_k)
     entry, head = dtype["entries"].base, dtype.fields["entries"][1]  # type: ignore[index]
     data = file.read_start(request.index_address, dtype.itemsize, _WHAT)
     count = int.from_bytes(data[6:8], "little")
     stop = head + count * entry.itemsize + (entry.itemsize - file.offset_bytes)
-    if data[:6] != _LEAF_HEAD or count > 2 * file.chunk_btree_k or stop > len(data):
+    if data[:6] != LEAF_HEAD or count > 2 * file.chunk_btree_k or stop > len(data):
         return None
     request.budget.spend(stop, "nodes of the chunk B-tree")
     entries = np.frombuffer(data, entry, count, head)
@@ -249,7 +249,7 @@ class _NodeReader:
         return rows.reshape(-1).view(dtype)
 
     def _dtype(self, capacity: int) -> np.dtype[np.void]:
-        return _node_dtype(self._request.file.offset_bytes, len(self._request.shape), capacity)
+        return node_dtype(self._request.file.offset_bytes, len(self._request.shape), capacity)
 
     def _error(self, addresses: NDArray[np.int64], reason: str) -> SourceFormatError:
         place = self._request.file.place(int(addresses[0]), self._dtype(0).itemsize)
@@ -257,8 +257,18 @@ class _NodeReader:
 
 
 @lru_cache(maxsize=64)
-def _node_dtype(offset_bytes: int, rank: int, capacity: int) -> np.dtype[np.void]:
-    """A node of so many entries: its head, then keys and children in turn, and a last key."""
+def node_dtype(offset_bytes: int, rank: int, capacity: int) -> np.dtype[np.void]:
+    """A node of so many entries: its head, then keys and children in turn, and a last key.
+
+    Parameters
+    ----------
+    offset_bytes
+        Width of an address.
+    rank
+        Number of dimensions.
+    capacity
+        Number of entries.
+    """
     address = f"<u{offset_bytes}"
     key = [("length", "<u4"), ("filter_mask", "<u4"), ("origin", "<u8", (rank + 1,))]
     entry = [*key, ("child", address)]
