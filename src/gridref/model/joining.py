@@ -7,7 +7,7 @@ are shared, never walked. Encodings are interned, so that any number of alike fi
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -297,7 +297,7 @@ def pooled(arrays: Sequence[VirtualArray]) -> Pool:
 
 def _joined_tables(tables: Sequence[BlockTable]) -> BlockTable:
     """The rows of all tables; tables of one row that many arrays share are read once."""
-    distinct, number = identity_numbers(tables)
+    distinct, rows = identity_numbers(tables)
     shared = 4 * len(distinct) <= len(tables) and all(
         len(table.encoding) == 1 for table in distinct
     )
@@ -310,7 +310,6 @@ def _joined_tables(tables: Sequence[BlockTable]) -> BlockTable:
     )
     if not shared:
         return joined
-    rows = np.array(number, np.int64)
     return BlockTable(*(condensed(column[rows]) for column in vars(joined).values()))
 
 
@@ -372,7 +371,7 @@ def _interned_manifests(
 
 
 def _renumbered(
-    joined: NDArray[np.int32], n_rows: list[int], n_known: list[int], known: list[int]
+    joined: NDArray[np.int32], n_rows: list[int], n_known: list[int], known: Iterable[int]
 ) -> NDArray[np.int32]:
     """Turn numbers that count into each array's own list into numbers of the common one.
 
@@ -412,8 +411,8 @@ def compacted(array: VirtualArray) -> VirtualArray:
         manifests=(*kept.values(), ChunkManifest.concatenate(small)),
         blocks=replace(
             blocks,
-            manifest=number[blocks.manifest],
-            first_row=blocks.first_row + shift[blocks.manifest],
+            manifest=condensed(number[blocks.manifest]),
+            first_row=condensed(blocks.first_row + shift[blocks.manifest]),
         ),
     )
 

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
+from hashlib import blake2b
 from typing import Any, Literal, Protocol, Self
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -253,8 +255,10 @@ class ChunkManifest:
             n_inline = np.fromiter(map(len, inline), np.int64, len(inline))
             before = np.repeat(np.cumsum(n_inline) - n_inline, n_rows)
             offset = offset + np.where(state == ChunkState.INLINE, before, 0)
-        return cls(
-            sources,
+        key = blake2b(np.fromiter(map(id, sources), np.int64, len(sources)).data).digest()
+        known = _of_sources.get(key)
+        joined = cls(
+            sources if known is None else known.sources,
             source,
             narrowed(offset),
             joined_columns(parts("length"), narrow=True),
@@ -262,6 +266,8 @@ class ChunkManifest:
             _joined_masks(parts("filter_mask"), n_rows),
             b"".join(inline),
         )
+        _of_sources.setdefault(key, joined)
+        return joined
 
     @property
     def n_rows(self) -> int:
@@ -305,6 +311,9 @@ for _name in ("offset", "length"):
     setattr(ChunkManifest, _name, WideColumn(_name))
 
 
+_of_sources = WeakValueDictionary[bytes, ChunkManifest]()
+"""Joined manifests by the sources in their table: those of the same files share one table."""
+
 _MOST_SHARED_ROWS = 1024
 
 
@@ -342,14 +351,17 @@ def _joined_sources(
     Sources [a], [b, c] and [a] listed together are [a, b, c, a]: row 1 of the second manifest, of
     its source 1, is of number 1 + 1 = 2 there, and numbers 0 and 3 both become source 0.
     """
-    listed = list(itertools.chain.from_iterable(held))
-    n_sources = np.fromiter(map(len, held), np.int64, len(held))
-    in_list = np.concatenate(numbers) + np.repeat(np.cumsum(n_sources) - n_sources, n_rows)
-    in_list[state != ChunkState.RANGE] = 0
+    listed = tuple(itertools.chain.from_iterable(held))
     distinct, known = identity_numbers(listed)
-    if len(distinct) == len(listed):
-        return tuple(listed), condensed(in_list.astype(np.int32))
-    return tuple(distinct), condensed(np.array(known, np.int32)[in_list])
+    if len(listed) == len(held) and min(map(len, held)) == 1:  # the usual case: a file each
+        number = np.repeat(known, n_rows)
+    else:
+        n_sources = np.fromiter(map(len, held), np.int64, len(held))
+        in_list = np.concatenate(numbers) + np.repeat(np.cumsum(n_sources) - n_sources, n_rows)
+        in_list[state != ChunkState.RANGE] = 0
+        number = known[in_list] if listed else np.zeros(len(state), np.int32)
+    number[state != ChunkState.RANGE] = 0
+    return distinct, condensed(number)
 
 
 def _joined_masks(
@@ -370,10 +382,15 @@ def distinct_objects[T](items: Sequence[T]) -> list[T]:
     return list(dict(zip(map(id, items), items, strict=True)).values())
 
 
-def identity_numbers[T](items: Sequence[T]) -> tuple[list[T], list[int]]:
+def identity_numbers[T](items: Sequence[T]) -> tuple[tuple[T, ...], NDArray[np.int32]]:
     """The distinct objects, and for each item the number of its object among them."""
-    if len(set(map(id, items))) == len(items):
-        return list(items), list(range(len(items)))
-    distinct = distinct_objects(items)
-    numbers = dict(zip(map(id, distinct), range(len(distinct)), strict=True))
-    return distinct, list(map(numbers.__getitem__, map(id, items)))
+    every = np.arange(len(items), dtype=np.int32)
+    held = np.fromiter(map(id, items), np.int64, len(items))
+    ordered = np.sort(held)
+    if (ordered[1:] != ordered[:-1]).all():
+        return tuple(items), every
+    _, first, number = np.unique(held, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    place = np.empty(len(first), np.int32)
+    place[order] = every[: len(first)]
+    return tuple(items[k] for k in first[order].tolist()), place[number]
