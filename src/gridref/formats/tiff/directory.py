@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -69,6 +70,11 @@ _SIZES = frozenset({Tag.IMAGE_WIDTH, Tag.IMAGE_LENGTH, Tag.SAMPLES_PER_PIXEL, Ta
 _FEW = 64
 _ITEM_BYTES = {code: np.dtype(name).itemsize for code, name in _DTYPES.items()} | {5: 8, 10: 8}
 _MAX_ENTRIES = 4096
+_ORDINARY_BYTES = 2048
+"""Of directories that are kept, parsed, for files that have the same."""
+_SEGMENT_TAGS = frozenset(
+    {Tag.STRIP_OFFSETS, Tag.STRIP_BYTE_COUNTS, Tag.TILE_OFFSETS, Tag.TILE_BYTE_COUNTS}
+)
 _WINDOW_BYTES = 16 << 10
 
 
@@ -169,12 +175,28 @@ class Directory:
         Where it lies in the file.
     entries
         Tags by code; where one stands twice, the first counts.
+    table
+        Its bytes, parsed.
     """
 
     offset: int
     entries: Mapping[int, Entry]
     head: TiffHead
     window: Window
+    table: _Table
+
+    def facts(self) -> tuple[bytes, ...]:
+        """All that it says, but for the numbers that tell where strips or tiles lie.
+
+        Raises
+        ------
+        SourceFormatError
+            If a value is not in the file.
+        """
+        return (
+            self.table.alike,
+            *(self.window.read(start, n_bytes) for start, n_bytes in self.table.outside),
+        )
 
     def check(self, codes: Iterable[int]) -> None:
         """Refuse tags whose values lie behind the end of the file, or are of an unknown type.
@@ -359,30 +381,64 @@ def _check_directory(window: Window, head: TiffHead, offset: int, below: list[in
 
 def _read_directory(window: Window, head: TiffHead, offset: int) -> tuple[Directory, int]:
     """One directory, and the offset of the next."""
-    count_format, entry_format, next_format = ("Q", "HHQ", "Q") if head.big else ("H", "HHI", "I")
-    width = 8 if head.big else 4
+    count_format, entry_format, width = ("Q", "HHQ", 8) if head.big else ("H", "HHI", 4)
     count_bytes = struct.calcsize("=" + count_format)
     n_entries = struct.unpack(head.order + count_format, window.read(offset, count_bytes))[0]
     if not 0 < n_entries <= _MAX_ENTRIES:
         raise SourceFormatError(f"a directory at byte {offset} claims to have {n_entries} tags")
     start = offset + count_bytes
     entry_bytes = struct.calcsize("=" + entry_format) + width
-    table = window.read(start, n_entries * entry_bytes + width)
+    raw = window.read(start, n_entries * entry_bytes + width)
+    parse = _parse_table if len(raw) <= _ORDINARY_BYTES else _parse_table.__wrapped__
+    table = parse(raw, start, head.big, head.big_endian)
+    return Directory(offset, table.entries, head, window, table), table.following
+
+
+class _Table(NamedTuple):
+    """A directory's bytes, parsed. Those of files that are alike are the same.
+
+    Attributes
+    ----------
+    entries
+        Tags by code; where one stands twice, the first counts.
+    following
+        Offset of the next directory.
+    alike
+        The bytes, without offsets and sizes of strips or tiles that stand in them.
+    outside
+        First byte and size of the values of all other tags that stand elsewhere.
+    """
+
+    entries: Mapping[int, Entry]
+    following: int
+    alike: bytes
+    outside: tuple[tuple[int, int], ...]
+
+
+@lru_cache(maxsize=256)
+def _parse_table(raw: bytes, start: int, big: bool, big_endian: bool) -> _Table:
+    order = ">" if big_endian else "<"
+    entry_format, next_format, width = ("HHQ", "Q", 8) if big else ("HHI", "I", 4)
+    entry_bytes = struct.calcsize("=" + entry_format) + width
     entries: dict[int, Entry] = {}
-    rows = struct.iter_unpack(
-        f"{head.order}{entry_format}{next_format}", table[: n_entries * entry_bytes]
-    )
-    inline_offset = start - width
-    for code, kind, count, value in rows:
-        inline_offset += entry_bytes
+    alike, outside = bytearray(raw), []
+    inline = -width
+    for code, kind, count, value in struct.iter_unpack(
+        f"{order}{entry_format}{next_format}", raw[:-width]
+    ):
+        inline += entry_bytes
         n_bytes = count * _ITEM_BYTES.get(kind, 1)
         values_offset, single = value, None
         if n_bytes <= width:
-            values_offset = inline_offset
+            values_offset = start + inline
             if count == 1 and kind in _UNSIGNED:
                 unused = 8 * (width - n_bytes)
-                single = value >> unused if head.big_endian else value & ((1 << 8 * n_bytes) - 1)
+                single = value >> unused if big_endian else value & ((1 << 8 * n_bytes) - 1)
         if code not in entries:
             entries[code] = Entry(kind, count, values_offset, n_bytes, single)
-    following = struct.unpack(head.order + next_format, table[-width:])[0]
-    return Directory(offset, entries, head, window), int(following)
+        if code in _SEGMENT_TAGS and n_bytes <= width:
+            alike[inline : inline + width] = bytes(width)
+        elif code not in _SEGMENT_TAGS and n_bytes > width:
+            outside.append((values_offset, n_bytes))
+    following = struct.unpack(order + next_format, raw[-width:])[0]
+    return _Table(entries, int(following), bytes(alike), tuple(outside))

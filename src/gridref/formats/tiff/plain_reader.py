@@ -25,7 +25,7 @@ from gridref.formats.tiff.page import MAX_SAMPLES, Page
 from gridref.formats.tiff.tags import METADATA_TAGS, Tag
 from gridref.io import ScanFile
 
-__all__ = ["read_plain_structure"]
+__all__ = ["NotOrdinaryError", "is_cog", "plain_directories", "read_plain_structure", "segments_of"]
 
 _ORDINARY_TAGS = frozenset(
     {
@@ -97,17 +97,42 @@ _MAX_UNREFERENCED = 7
 _SAMPLING_FACTORS = (2, 3, 4)
 
 
-class _NotOrdinaryError(Exception):
+class NotOrdinaryError(Exception):
     """The file has something that only tifffile knows."""
 
 
-def read_plain_structure(file: ScanFile, window: Window, head: TiffHead) -> TiffStructure | None:
+def is_cog(window: Window) -> bool:
+    """Whether a file says that it is a cloud-optimised GeoTIFF."""
+    return b"LAYOUT=IFDS_BEFORE_DATA" in window.read(0, min(window.size, 512))
+
+
+def plain_directories(window: Window, head: TiffHead) -> list[Directory]:
+    """The directories of a file that may be ordinary; of others none.
+
+    Raises
+    ------
+    SourceFormatError
+        As `read_plain_structure` does.
+    """
+    if head.ndpi:
+        return []
+    directories, complete = read_directories(window, head, _MAX_DIRECTORIES)
+    for directory in directories:
+        directory.check(_PIXEL_TAGS)
+    return directories if complete else []
+
+
+def read_plain_structure(
+    file: ScanFile, window: Window, directories: Sequence[Directory]
+) -> TiffStructure | None:
     """Parse an ordinary file.
 
     Parameters
     ----------
-    window, head
-        Its beginning, and what that says.
+    window
+        Its beginning.
+    directories
+        Those that `plain_directories` found.
 
     Returns
     -------
@@ -120,23 +145,17 @@ def read_plain_structure(file: ScanFile, window: Window, head: TiffHead) -> Tiff
         If tags that tell where pixels lie are themselves not in the file: tifffile would go on
         without them.
     """
-    if head.ndpi:
-        return None
-    directories, complete = read_directories(window, head, _MAX_DIRECTORIES)
-    for directory in directories:
-        directory.check(_PIXEL_TAGS)
-    if not directories or not complete:
+    if not directories:
         return None
     try:
         geo = Tag.GEO_KEY_DIRECTORY in directories[0].entries
         if len(directories) > _MAX_UNREFERENCED and not geo:
             return None
         pages = [_page(directory, number) for number, directory in enumerate(directories)]
-        is_cog = geo and b"LAYOUT=IFDS_BEFORE_DATA" in window.read(0, min(file.size, 512))
         kind = "geotiff" if geo else "uniform" if len(pages) == 1 else "generic"
-        images = _images(pages, kind, reduced_only=is_cog)
+        images = _images(pages, kind, reduced_only=geo and is_cog(window))
         return TiffStructure(images, (file.source,), _metadata(directories[0]))
-    except _NotOrdinaryError:
+    except NotOrdinaryError:
         return None
 
 
@@ -163,14 +182,14 @@ def _page(directory: Directory, number: int) -> Page:
     layout = _layout(directory, samples, planar, photometric)
     name = tifffile.TIFF.SAMPLE_DTYPES.get((sample_format, bits))
     dtype = None if name is None else np.dtype(name)
-    offsets, counts = _segments(directory, layout)
+    offsets, counts = segments_of(directory, layout.tiled, layout.n_chunks)
     predictor = directory.integer(Tag.PREDICTOR, 1)
     tables = directory.array(Tag.JPEG_TABLES)
     fill_order = directory.integer(Tag.FILL_ORDER, 1)
     subsampled = _is_subsampled(directory, photometric)
     plain = compression == 1 and predictor == 1 and fill_order == 1 and not subsampled
     if plain and len(counts) == 1 and bool(counts[0]) != bool(offsets[0]):
-        raise _NotOrdinaryError  # not missing, to most readers
+        raise NotOrdinaryError  # not missing, to most readers
     return Page(
         index=(number,),
         shape=layout.shape,
@@ -206,12 +225,12 @@ def _page(directory: Directory, number: int) -> Page:
 def _check_tags(directory: Directory) -> None:
     entries = directory.entries
     if not entries.keys() <= _ORDINARY_TAGS:
-        raise _NotOrdinaryError
+        raise NotOrdinaryError
     if directory.integer(Tag.COMPRESSION, 1) in _UNUSUAL_COMPRESSIONS:
-        raise _NotOrdinaryError
+        raise NotOrdinaryError
     single = [entries[code] for code in _SINGLE_INTEGERS if code in entries]
     if any(entry.n_values != 1 or entry.kind not in _INTEGER_KINDS for entry in single):
-        raise _NotOrdinaryError
+        raise NotOrdinaryError
 
 
 def _is_subsampled(directory: Directory, photometric: int) -> bool:
@@ -222,7 +241,7 @@ def _is_subsampled(directory: Directory, photometric: int) -> bool:
 def _is_planar(directory: Directory) -> bool:
     value = directory.integer(Tag.PLANAR_CONFIGURATION, 1)
     if value not in (1, 2):
-        raise _NotOrdinaryError
+        raise NotOrdinaryError
     return value == 2
 
 
@@ -230,7 +249,7 @@ def _uniform(directory: Directory, code: int, samples: int) -> int:
     """The value that a tag has for all samples."""
     values = directory.integers(code, (1,))[:samples]
     if len(set(values)) != 1:
-        raise _NotOrdinaryError
+        raise NotOrdinaryError
     return int(values[0])
 
 
@@ -259,7 +278,7 @@ def _layout(directory: Directory, samples: int, planar: bool, photometric: int) 
         rows = min(directory.integer(Tag.ROWS_PER_STRIP, length), length) if known else length
         columns = width
     if min(width, length, rows, columns, samples) < 1 or samples > MAX_SAMPLES:
-        raise _NotOrdinaryError
+        raise NotOrdinaryError
     n_chunks = -(-length // rows) * -(-width // columns) * (samples if planar else 1)
     axes = "YX"
     shape: tuple[int, ...] = (length, width)
@@ -272,22 +291,31 @@ def _layout(directory: Directory, samples: int, planar: bool, photometric: int) 
     return _Layout(axes, shape, chunk, tiled, n_chunks, in_row_order)
 
 
-def _segments(directory: Directory, layout: _Layout) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where the segments lie. Anything but one offset and count each is not ordinary."""
+def segments_of(
+    directory: Directory, tiled: bool, n_chunks: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where the segments lie, and how long they are.
+
+    Raises
+    ------
+    NotOrdinaryError
+        For anything but one offset and count each.
+    """
     strips = (Tag.STRIP_OFFSETS, Tag.STRIP_BYTE_COUNTS)
     tiles = (Tag.TILE_OFFSETS, Tag.TILE_BYTE_COUNTS)
-    codes, others = (tiles, strips) if layout.tiled else (strips, tiles)
+    codes, others = (tiles, strips) if tiled else (strips, tiles)
     if not directory.entries.keys().isdisjoint(others):
-        raise _NotOrdinaryError
+        raise NotOrdinaryError
     columns = []
     for code in codes:
         entry = directory.entries.get(code)
-        if entry is None or entry.n_values != layout.n_chunks or entry.kind not in _INTEGER_KINDS:
-            raise _NotOrdinaryError
+        if entry is None or entry.n_values != n_chunks or entry.kind not in _INTEGER_KINDS:
+            raise NotOrdinaryError
         values = directory.array(code)
-        assert values is not None
+        if values is None:
+            raise NotOrdinaryError
         if entry.kind == 16 and (values >> np.uint64(62)).any():
-            raise _NotOrdinaryError
+            raise NotOrdinaryError
         columns.append(values.astype(np.int64))
     return columns[0], columns[1]
 

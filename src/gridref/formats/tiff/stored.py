@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from gridref.model.encoding import EdgePolicy
 from gridref.model.grid import chunk_counts, chunk_runs
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
 
-__all__ = ["StoredImage", "locate_image"]
+__all__ = ["Segments", "StoredImage", "locate_image", "segment_manifest"]
 
 _MAX_CHUNKS = 1 << 31
 _MAX_OFFSET = 1 << 62
@@ -165,7 +166,60 @@ def _segments(level: Level, inner: tuple[int, ...], sources: Sequence[Source]) -
     if any(length < 1 for length in key.chunk_shape):
         raise SourceFormatError(f"strips or tiles of shape {key.chunk_shape} have no pixels")
     _check_n_chunks(len(level.pages) * key.n_chunks)
-    columns = [_page_columns(page, key) for page in level.pages]
+    manifest = segment_manifest(
+        key,
+        [None if page is None else Segments.of(page) for page in level.pages],
+        level.source_ids,
+        sources,
+        has_tables=_has_spliced_tables(level),
+    )
+    leading = (1,) * (len(level.shape) - len(inner))
+    edge = EdgePolicy.PADDED if key.tiled else EdgePolicy.TRUNCATED
+    return StoredImage(leading + inner, edge, manifest, False, key.n_chunks)
+
+
+def _has_spliced_tables(level: Level) -> bool:
+    if not is_jpeg(level.keyframe):
+        return False
+    spliced = {has_spliced_tables(page) for page in level.pages if page is not None}
+    if len(spliced) > 1:
+        raise UnsupportedFeatureError("JPEG tables are kept apart on some pages only")
+    return True in spliced
+
+
+class Segments(NamedTuple):
+    """Where the strips or tiles of a page lie: see `Page`."""
+
+    page: tuple[int, ...]
+    offsets: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, page: Page) -> Self:
+        """Those that a page was read with."""
+        return cls(page.index, page.offsets, page.counts)
+
+
+def segment_manifest(
+    key: Page,
+    pages: Sequence[Segments | None],
+    source_ids: Sequence[int],
+    sources: Sequence[Source],
+    *,
+    has_tables: bool,
+) -> ChunkManifest:
+    """One row a segment of each page; raises as `locate_image` does.
+
+    Parameters
+    ----------
+    key
+        The page that stands for all.
+    pages, source_ids
+        Those that the file holds, and which of `sources` each lies in.
+    has_tables
+        Whether JPEG tables are put before each segment, in place of its first marker.
+    """
+    columns = [_page_columns(page, key) for page in pages]
     offset, length = (
         columns[0]
         if len(columns) == 1
@@ -178,35 +232,30 @@ def _segments(level: Level, inner: tuple[int, ...], sources: Sequence[Source]) -
     all_held = bool(held.all())
     manifest = ChunkManifest(
         tuple(sources),
-        np.repeat(np.array(level.source_ids, np.int32), key.n_chunks),
+        np.repeat(np.array(source_ids, np.int32), key.n_chunks),
         offset if all_held else offset * held,
         length if all_held else length * held,
         held.view(np.uint8),  # 1 is ChunkState.RANGE, 0 is ChunkState.MISSING
     )
     _check_ends(manifest)
-    if is_jpeg(key):
-        spliced = {has_spliced_tables(page) for page in level.pages if page is not None}
-        if len(spliced) > 1:
-            raise UnsupportedFeatureError("JPEG tables are kept apart on some pages only")
-        manifest = _without_start_marker(manifest) if True in spliced else manifest
-    leading = (1,) * (len(level.shape) - len(inner))
-    edge = EdgePolicy.PADDED if key.tiled else EdgePolicy.TRUNCATED
-    return StoredImage(leading + inner, edge, manifest, False, key.n_chunks)
+    return _without_start_marker(manifest) if has_tables else manifest
 
 
-def _page_columns(page: Page | None, key: Page) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _page_columns(
+    segments: Segments | None, key: Page
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Offsets and lengths of one page's segments; zeros where the file has no such page."""
-    if page is None:
+    if segments is None:
         return np.zeros(key.n_chunks, np.int64), np.zeros(key.n_chunks, np.int64)
     n_chunks = key.n_chunks
-    if len(page.offsets) < n_chunks or len(page.counts) < n_chunks:
+    if len(segments.offsets) < n_chunks or len(segments.counts) < n_chunks:
         raise SourceFormatError(
-            f"an image of {n_chunks} strips or tiles has {len(page.offsets)} offsets and"
-            f" {len(page.counts)} byte counts (page {page.index})"
+            f"an image of {n_chunks} strips or tiles has {len(segments.offsets)} offsets and"
+            f" {len(segments.counts)} byte counts (page {segments.page})"
         )
-    offsets, counts = page.offsets[:n_chunks], page.counts[:n_chunks]
+    offsets, counts = segments.offsets[:n_chunks], segments.counts[:n_chunks]
     if (offsets < 0).any() or (counts < 0).any():
-        raise SourceFormatError(f"an offset or byte count is beyond 2**62 (page {page.index})")
+        raise SourceFormatError(f"an offset or byte count is beyond 2**62 (page {segments.page})")
     expected = segment_bytes(key)
     if expected is None:
         return offsets, counts
@@ -215,8 +264,8 @@ def _page_columns(page: Page | None, key: Page) -> tuple[NDArray[np.int64], NDAr
     if len(short):
         first = int(short[0])
         raise SourceFormatError(
-            f"strip or tile {first} of page {page.index} has {int(counts[first])} bytes; its pixels"
-            f" need {int(np.broadcast_to(expected, counts.shape)[first])}"
+            f"strip or tile {first} of page {segments.page} has {int(counts[first])} bytes; its"
+            f" pixels need {int(np.broadcast_to(expected, counts.shape)[first])}"
         )
     return offsets, np.where(counts > 0, expected, 0)
 

@@ -16,8 +16,13 @@ from gridref.formats.options import ScanOptions
 from gridref.formats.tiff.cube import build_group
 from gridref.formats.tiff.directory import Window, is_ndpi, read_head
 from gridref.formats.tiff.file_set import FileSet
-from gridref.formats.tiff.image import TiffStructure
-from gridref.formats.tiff.plain_reader import read_plain_structure
+from gridref.formats.tiff.plain_reader import plain_directories, read_plain_structure
+from gridref.formats.tiff.siblings import (
+    Described,
+    describe_as_sibling,
+    keep_for_siblings,
+    likeness,
+)
 from gridref.formats.tiff.tifffile_reader import read_companion, read_structure
 from gridref.model.array import VirtualGroup
 from gridref.model.scan_report import Fate, Finding, ScanReport
@@ -54,10 +59,7 @@ def scan_tiff(location: Location, options: ScanOptions) -> VirtualGroup:
     file = location.opened
     with FileSet(file, options) as files:
         try:
-            structure = _structure(files, location.head, options.max_objects)
-            group, findings = build_group(
-                structure, options.max_chunk_bytes, _refusal(file.name, options, skipped)
-            )
+            group, findings = _described(files, location.head, options, skipped)
         except GridrefError as error:
             raise error.located(Place(source=file.name)) from error.__cause__
         except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
@@ -67,16 +69,30 @@ def scan_tiff(location: Location, options: ScanOptions) -> VirtualGroup:
     return group.replace(report=ScanReport((*findings, *skipped)))
 
 
-def _structure(files: FileSet, head: bytes, max_directories: int) -> TiffStructure:
+def _described(
+    files: FileSet, head: bytes, options: ScanOptions, skipped: list[Finding]
+) -> Described:
+    """The group of a file, by one that is like it if there was one."""
     file = files.first
+    refuse = _refusal(file.name, options, skipped)
     if head.startswith(b"<"):
         if file.size > _MAX_COMPANION_BYTES:
             raise UnsupportedFeatureError(f"the companion file has {file.size} bytes")
         text = file.read_many([0], [file.size])[0].decode("utf-8", errors="replace")
-        return read_companion(text, files, max_directories)
+        structure = read_companion(text, files, options.max_objects)
+        return build_group(structure, options.max_chunk_bytes, refuse)
     window = Window(file, head)
-    plain = read_plain_structure(file, window, read_head(window, ndpi=is_ndpi(file.name)))
-    return read_structure(file, files, max_directories) if plain is None else plain
+    directories = plain_directories(window, read_head(window, ndpi=is_ndpi(file.name)))
+    alike = likeness(window, directories, options.max_chunk_bytes)
+    described = describe_as_sibling(alike, directories, file.source)
+    if described is not None:
+        return described
+    plain = read_plain_structure(file, window, directories)
+    structure = plain or read_structure(file, files, options.max_objects)
+    described = build_group(structure, options.max_chunk_bytes, refuse)
+    if plain is not None and not skipped:
+        keep_for_siblings(alike, directories, plain, described)
+    return described
 
 
 def _refusal(

@@ -1,0 +1,151 @@
+"""Files that differ from an earlier one only in where their strips or tiles lie, described by it.
+
+Of an archive of images on one grid, all directories say the same but for the offsets and sizes of
+segments. What is made of all else, from arrays to coordinates, is then the same, and is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gridref.cache import LRU
+from gridref.errors import GridrefError
+from gridref.formats.tiff.chain import has_spliced_tables
+from gridref.formats.tiff.directory import Directory, Window
+from gridref.formats.tiff.image import TiffStructure
+from gridref.formats.tiff.page import Page
+from gridref.formats.tiff.plain_reader import NotOrdinaryError, is_cog, segments_of
+from gridref.formats.tiff.stored import Segments, segment_manifest
+from gridref.model.array import VirtualGroup
+from gridref.model.manifest import ChunkManifest, Manifest, Source
+from gridref.model.scan_report import Finding
+
+__all__ = ["FIRSTS", "Described", "describe_as_sibling", "keep_for_siblings", "likeness"]
+
+_MAX_FACTS_BYTES = 32 << 10
+_KEPT_BYTES = 32 << 20
+
+Described = tuple[VirtualGroup, list[Finding]]
+"""The group of a file, and what is to be said about it."""
+
+
+@dataclass(frozen=True, eq=False)
+class _First:
+    """The first of files that are alike, and by path the page that each array's chunks are of."""
+
+    group: VirtualGroup
+    findings: list[Finding]
+    pages: Mapping[str, Page]
+
+    @property
+    def n_bytes(self) -> int:
+        """What it takes, about: coordinates are most of it."""
+        return 20_000 + sum(
+            array.nbytes
+            for path, array in self.group.all_arrays().items()
+            if path not in self.pages
+        )
+
+
+FIRSTS = LRU[_First](_KEPT_BYTES, lambda first: first.n_bytes)
+"""The first files of their kind, in this process."""
+
+
+def likeness(
+    window: Window, directories: Sequence[Directory], max_chunk_bytes: int
+) -> Hashable | None:
+    """What files have in common that are described alike; None for those that never are."""
+    n_bytes = sum(n for each in directories for _, n in each.table.outside)
+    if not directories or n_bytes > _MAX_FACTS_BYTES:
+        return None
+    head = directories[0].head
+    try:
+        facts = [each.facts() for each in directories]
+    except GridrefError:  # a value is not in the file: what that means is for others to say
+        return None
+    return head, is_cog(window), max_chunk_bytes, *facts
+
+
+def describe_as_sibling(
+    alike: Hashable, directories: Sequence[Directory], source: Source
+) -> Described | None:
+    """Describe a file by one that is like it; None if there was none, or it has a fault."""
+    first = None if alike is None else FIRSTS.get(alike)
+    if first is None:
+        return None
+    try:
+        manifests = {
+            path: _manifest(page, directories[page.index[0]], source)
+            for path, page in first.pages.items()
+        }
+    except (GridrefError, NotOrdinaryError):
+        return None
+    findings = [finding._replace(source=source.url) for finding in first.findings]
+    return _with_manifests(first.group, "", manifests), findings
+
+
+def keep_for_siblings(
+    alike: Hashable,
+    directories: Sequence[Directory],
+    structure: TiffStructure,
+    described: Described,
+) -> None:
+    """Keep what was made of a file, if the places of segments show in manifests only."""
+    levels = [level for image in structure.images for level in image.levels]
+    if alike is None or not all(
+        len(level.pages) == 1 and level.keyframe.compression != 1 and level.problem is None
+        for level in levels
+    ):
+        return
+    pages = {(level.series, level.level): level.keyframe for level in levels}
+    group, findings = described
+    arrays = {
+        path: (array, pages[array.attrs["tiff_series"], array.attrs["tiff_level"]])
+        for path, array in group.all_arrays().items()
+        if "tiff_series" in array.attrs
+    }
+    (source,) = structure.sources
+    if all(
+        _is_same(array.manifests, _manifest(page, directories[page.index[0]], source))
+        for array, page in arrays.values()
+    ):
+        FIRSTS.put(
+            alike, _First(group, findings, {path: page for path, (_, page) in arrays.items()})
+        )
+
+
+def _manifest(page: Page, directory: Directory, source: Source) -> ChunkManifest:
+    """Chunks in C order of the axes that the page has, of which samples are not split."""
+    offsets, counts = segments_of(directory, page.tiled, page.n_chunks)
+    segments = Segments(page.index, offsets, counts)
+    return segment_manifest(page, [segments], (0,), (source,), has_tables=has_spliced_tables(page))
+
+
+def _is_same(manifests: Sequence[Manifest], made: ChunkManifest) -> bool:
+    if len(manifests) != 1 or not isinstance(manifests[0], ChunkManifest):
+        return False
+    known = manifests[0]
+    return all(
+        np.array_equal(getattr(known, name), getattr(made, name))
+        for name in ("offset", "length", "state", "source")
+    )
+
+
+def _with_manifests(
+    group: VirtualGroup, path: str, manifests: Mapping[str, ChunkManifest]
+) -> VirtualGroup:
+    """The group with other manifests for the arrays at some paths."""
+    arrays = {
+        name: array.replace(manifests=(manifests[f"{path}{name}"],))
+        if f"{path}{name}" in manifests
+        else array
+        for name, array in group.arrays.items()
+    }
+    groups = {
+        name: _with_manifests(below, f"{path}{name}/", manifests)
+        for name, below in group.groups.items()
+    }
+    return VirtualGroup(arrays, groups, group.attrs)
