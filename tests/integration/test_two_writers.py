@@ -218,12 +218,25 @@ def test_on_an_object_store(months: list[Path], monkeypatch: pytest.MonkeyPatch)
         third = second.append(months[4])
         monkeypatch.undo()
         assert len(third.history()) == 4
+
+        # Nor is one that another writer has gone on from meanwhile.
+        def publish_and_be_followed(self: RemoteFolder, *args: Any) -> str:
+            original(self, *args)
+            monkeypatch.undo()
+            gridref.open_catalog(url, storage_options=options).append(months[6])
+            return original(self, *args)
+
+        monkeypatch.setattr(RemoteFolder, "publish_over", publish_and_be_followed)
+        fourth = third.append(months[5])
+        assert len(fourth.history()) == 6
+        expected = [gridref.scan(file)["tas"][...] for file in months[:7]]
+        assert np.array_equal(fourth["tas"][...], np.concatenate(expected))
         second.untag("two")
         back = third.rollback(first.info.snapshot)
         assert back.info.digest == first.info.digest
         assert back.prune(grace_seconds=3600).files == ()
         done = back.prune(grace_seconds=-1)
-        assert len(done.snapshots) == 4
+        assert len(done.snapshots) == 6
         again = gridref.open_catalog(url, storage_options=options)
         expected = [gridref.scan(file)["tas"][...] for file in months[:3]]
         assert np.array_equal(again["tas"][...], np.concatenate(expected))

@@ -32,7 +32,7 @@ from gridref.catalog.snapshot import Commit, Snapshot
 from gridref.catalog.storage import Folder, OvertakenError
 from gridref.catalog.sweeping import lease_file, sweep, tables_of
 from gridref.catalog.trust import Trust
-from gridref.catalog.writer import created_by, group_entry, new_id, now
+from gridref.catalog.writer import created_by, group_entry, has_commit, may_be_in_use, new_id, now
 from gridref.errors import CatalogConflictError, CatalogError, GridrefError, Place
 from gridref.model.array import VirtualGroup
 
@@ -43,7 +43,6 @@ __all__ = [
     "Change",
     "commit",
     "lease",
-    "may_be_current",
     "next_log",
     "publish_root",
     "read_base",
@@ -251,8 +250,8 @@ def _commit_once(base: Base, change: Change) -> Base:
             root = _compacted(base, root, f"{name}c", drafts)
             drafts.publish(tables_of(root))
             done = publish_root(base, root, drafts.held)
-        except BaseException as error:
-            if isinstance(error, OvertakenError) or not may_be_current(base.folder, name):
+        except BaseException:
+            if not may_be_in_use(base.folder, name):
                 for file in drafts.written:
                     base.folder.remove(file)
             raise
@@ -265,15 +264,6 @@ def _is_anew(change: Change) -> bool:
     """Whether all rows are written, so that no table of before is part of the next snapshot."""
     laid = [grown.laid for grown in change.arrays.values()]
     return all(own is not None and all(each.part == NEW for each in own) for own in laid)
-
-
-def may_be_current(folder: Folder, name: str) -> bool:
-    """Whether a snapshot may have become the current one, though its commit did not end well."""
-    try:
-        content = folder.read(ROOT_FILE)
-        return Root.from_bytes(content, folder.address(ROOT_FILE)).snapshot.id == name
-    except Exception:  # noqa: BLE001 - whatever it is, its files may be needed
-        return True
 
 
 def _following(base: Base, change: Change, part: WrittenPart | None, name: str) -> Snapshot:
@@ -429,7 +419,11 @@ def publish_root(base: Base, root: Root, held: Mapping[str, bytes] | None = None
         # Or it was ourselves: a put whose answer was lost has been repeated.
         content, version = folder.read_version(ROOT_FILE)
         if content != written:
-            raise
+            there = read_base(base.access)
+            is_new = root.snapshot.id != before.snapshot.id
+            if not (is_new and has_commit(there.root.snapshot, root.snapshot.id)):
+                raise
+            return there  # and others have committed since
     return Base(base.access, root, version, base.access.opened(root, base.group.parts, held))
 
 

@@ -11,7 +11,6 @@ from gridref.catalog.commits import (
     Base,
     commit,
     lease,
-    may_be_current,
     next_log,
     write_errors_told,
 )
@@ -19,7 +18,7 @@ from gridref.catalog.document import Root
 from gridref.catalog.entries import TableEntry
 from gridref.catalog.snapshot import Commit
 from gridref.catalog.storage import Folder
-from gridref.catalog.writer import created_by, new_id, now
+from gridref.catalog.writer import created_by, may_be_in_use, new_id, now
 
 __all__ = ["WriteTable", "record"]
 
@@ -71,6 +70,6 @@ def record(
         try:
             return commit(access, change, base)
         except BaseException:
-            if not may_be_current(access.folder, name):
+            if not may_be_in_use(access.folder, name):
                 remove()
             raise

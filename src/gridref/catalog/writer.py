@@ -102,12 +102,33 @@ def write_to_folder(
         snapshot = replace(snapshot, ends=ends or {})
         folder.publish(ROOT_FILE, Root(snapshot, {}, created_by()).to_bytes())
     except BaseException:
-        for file in part_files(name):
-            folder.remove(file)
+        if not may_be_in_use(folder, name):
+            for file in part_files(name):
+                folder.remove(file)
         raise
     for name in before:
         folder.remove(name)
     return snapshot.digest
+
+
+def may_be_in_use(folder: Folder, name: str) -> bool:
+    """Whether a snapshot may be the current one, or one before it, though its commit failed.
+
+    As when an interrupt, or the answer to a put that was lost, came after it was put in place.
+    """
+    try:
+        content = folder.read(ROOT_FILE)
+        root = Root.from_bytes(content, folder.address(ROOT_FILE))
+    except CatalogNotFoundError:
+        return False
+    except Exception:  # noqa: BLE001 - whatever it is, its files may be needed
+        return True
+    return has_commit(root.snapshot, name)
+
+
+def has_commit(snapshot: Snapshot, name: str) -> bool:
+    """Whether a commit is the one of a snapshot, or one before it."""
+    return any(commit.id == name for commit in snapshot.log)
 
 
 def _snapshot(

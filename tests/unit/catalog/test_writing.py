@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -363,6 +364,55 @@ def test_a_crash_at_any_moment_leaves_the_old_catalog_or_none(
     assert found == [before] * n_before + [2.0] * (len(found) - n_before)
     assert n_before > 10
     assert len(found) - n_before >= (1 if before is None else 4)
+
+
+def interrupt_at(step: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Let what changes the disk raise once, before it is done or after; counts both."""
+    done = [0]
+
+    def interrupted(action: Any) -> Any:
+        def act(*arguments: Any, **options: Any) -> Any:
+            done[0] += 1
+            if done[0] == step:
+                raise KeyboardInterrupt
+            result = action(*arguments, **options)
+            done[0] += 1
+            if done[0] == step:
+                raise KeyboardInterrupt
+            return result
+
+        return act
+
+    for name in ("fsync", "replace", "makedirs"):
+        monkeypatch.setattr(f"gridref.catalog.storage.os.{name}", interrupted(getattr(os, name)))
+    return done
+
+
+@pytest.mark.parametrize("before", [None, 1.0])
+def test_an_interrupt_at_any_moment_leaves_the_old_catalog_or_the_new(
+    tmp_path: Path, before: float | None
+) -> None:
+    found: list[float | None] = []
+    for step in range(1, 200):
+        folder = tmp_path / str(step)
+        if before is not None:
+            write_catalog(group_of(before), folder)
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            done = interrupt_at(step, monkeypatch)
+            with suppress(KeyboardInterrupt):
+                write_catalog(group_of(2.0), folder)
+        if done[0] < step:
+            break
+        try:
+            opened = open_catalog(folder)
+        except CatalogNotFoundError:
+            found.append(None)
+            assert not folder.exists() or not list(folder.iterdir())
+        else:
+            found.append(value_in(opened))
+            check_catalog(folder)
+    assert found.count(before) > 10
+    assert found.count(2.0) == len(found) - found.count(before) == 3  # replaced, and synchronized
 
 
 def test_a_killed_process_leaves_the_old_catalog(tmp_path: Path) -> None:
