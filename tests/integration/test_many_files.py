@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -26,6 +28,7 @@ from gridref.errors import (
     SourceFormatError,
     SourceUnavailableError,
 )
+from gridref.workflows.scanning.workers import workers
 from tests.command import run_command
 from tests.http_server import Site, serving
 
@@ -235,6 +238,17 @@ def test_an_interrupt_ends_the_command_and_leaves_nothing(
     assert not catalog.exists()
     while is_there(process.pid):  # no worker lives on: a test that hangs here has failed
         time.sleep(0.01)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_interrupts_are_held_back_in_processes_from_their_first_moment() -> None:
+    before = set(multiprocessing.active_children())
+    with workers(1):
+        (process,) = set(multiprocessing.active_children()) - before
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        held = int(re.search(r"SigBlk:\s*(\w+)", status)[1], 16)
+        assert held & 1 << signal.SIGINT - 1
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
 
 def is_there(process_group: int) -> bool:

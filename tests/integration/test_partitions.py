@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib.metadata
+import multiprocessing
 import os
 import pickle
 import signal
+import threading
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +154,71 @@ def damaged(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / f"{N_BAD:03}.h5").write_bytes(content[: len(content) // 2])
     (folder / "011.h5").write_bytes(b"<html>not found</html>")
     return folder
+
+
+class Blind(Elsewhere):
+    """An executor whose workers do not see a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        hidden = self.folder.rename(self.folder.with_name("hidden"))
+        try:
+            found = super().submit(fn, *args, **kwargs)
+            found.exception()
+        finally:
+            hidden.rename(self.folder)
+        return found
+
+
+def test_workers_that_do_not_see_the_files_are_told(archive: Path, tmp_path: Path) -> None:
+    (tmp_path / "seen").mkdir()
+    for path in sorted(archive.iterdir())[:2]:
+        (tmp_path / "seen" / path.name).write_bytes(path.read_bytes())
+    with Blind(tmp_path / "seen") as executor, pytest.raises(FilesFailedError) as raised:
+        gridref.build(tmp_path / "seen", tmp_path / "c", "time", executor=executor)
+    assert str(raised.value).count("workers must see the same files") == 2
+
+
+@pytest.mark.parametrize(
+    ("executor", "message"),
+    [(object(), "must be a pool"), (ThreadPoolExecutor, "must be a pool"), (None, "shut down")],
+    ids=["object", "class", "shut down"],
+)
+def test_executors_that_cannot_work(
+    executor: Any, message: str, archive: Path, tmp_path: Path
+) -> None:
+    if executor is None:
+        executor = ThreadPoolExecutor(1)
+        executor.shutdown()
+    with pytest.raises(InvalidRequestError, match=message):
+        gridref.build(archive, tmp_path / "cube.gridref", "time", executor=executor)
+
+
+def test_a_process_that_dies_is_told(archive: Path, tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context) as executor:
+        executor.submit(os._exit, 9)
+        with pytest.raises(SourceUnavailableError, match=r"process ended .*000\.h5.*with work="):
+            gridref.build(archive, tmp_path / "cube.gridref", "time", executor=executor)
+    assert not (tmp_path / "cube.gridref").exists()
+
+
+def test_a_cluster_without_workers_is_told_and_waited_for(
+    archive: Path, alone: Any, tmp_path: Path
+) -> None:
+    with distributed.LocalCluster(
+        n_workers=0, threads_per_worker=2, processes=False, dashboard_address=":0"
+    ) as cluster:
+        later = threading.Timer(0.5, cluster.scale, [1])
+        later.start()
+        with pytest.warns(UserWarning, match="has no workers yet"):
+            assert known(tmp_path / "cube.gridref", archive, scheduler=cluster) == alone
+        later.join()
+    with pytest.raises(InvalidRequestError, match="must be a Dask client or the address"):
+        gridref.build(archive, tmp_path / "cube.gridref", "time", scheduler=8786)
 
 
 def test_files_that_fail_elsewhere_are_told(damaged: Path, tmp_path: Path) -> None:

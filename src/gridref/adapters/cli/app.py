@@ -96,6 +96,9 @@ def main() -> None:
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     debug = len(arguments) < len(sys.argv) - 1
     warnings.simplefilter("ignore", SkippedFilesWarning)  # the commands tell it themselves
+    warnings.formatwarning = _one_line
+    if not debug:
+        os.environ.setdefault("DASK_DISTRIBUTED__LOGGING", _QUIET_DASK)
     try:
         status = app(args=arguments, prog_name="gridref", standalone_mode=False) or 0
         if status == _INTERRUPTED:  # what typer makes of a KeyboardInterrupt
@@ -115,6 +118,14 @@ def main() -> None:
 def _reference(error: GridrefError) -> str:
     """Where cause and remedy stand: behind one line, or below several."""
     return f"{'\n' if '\n' in str(error) else ' '}(see gridref explain {error.kind})"
+
+
+_QUIET_DASK = "{'distributed': 'critical', 'distributed.client': 'critical'}"
+"""What becomes of a cluster is told in our words, without tracebacks of Dask's."""
+
+
+def _one_line(message: Warning | str, *_place: Any, **_line: Any) -> str:
+    return f"warning: {message}\n"
 
 
 _INTERRUPTED = 128 + signal.SIGINT

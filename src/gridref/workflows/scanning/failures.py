@@ -7,7 +7,13 @@ import warnings
 from dataclasses import replace
 
 from gridref import errors
-from gridref.errors import FilesFailedError, GridrefError, Place, SkippedFilesWarning
+from gridref.errors import (
+    FilesFailedError,
+    GridrefError,
+    Place,
+    SkippedFilesWarning,
+    SourceUnavailableError,
+)
 from gridref.model.scan_report import Fate, Finding
 from gridref.workflows.scanning.outcomes import RunOptions
 
@@ -46,6 +52,8 @@ class Failures:
         GridrefError
             If there are ``max_errors`` by now: something is wrong with the job and not with a file.
         """
+        if self._options.is_elsewhere(1) and _is_about_workers(error, address):
+            error.reason += "; it is here: workers must see the same files under the same names"
         self._found.append((address, error))
         if len(self._found) >= self._options.max_errors:
             self._raise(f"the job ends after so many (max_errors={self._options.max_errors})")
@@ -88,6 +96,11 @@ class Failures:
         if hint:
             errors[0].reason += f"; on_error='skip' leaves it out {why} and says so"
         raise errors[0]
+
+
+def _is_about_workers(error: GridrefError, address: str) -> bool:
+    """Whether a worker does not read a local file that this process does."""
+    return isinstance(error, SourceUnavailableError) and os.access(address, os.R_OK)
 
 
 def _reason(error: GridrefError, address: str) -> str:

@@ -131,7 +131,7 @@ def _write(path: Path, content: bytes) -> None:
         with temporary as file:
             file.write(content)
         os.replace(temporary.name, path)
-    except OSError:
+    except BaseException:
         os.unlink(temporary.name)
         raise
 

@@ -35,7 +35,7 @@ from gridref.options import check_choices, refuses_unknown
 from gridref.workflows.aggregations import with_aggregations
 from gridref.workflows.scanning.ahead import daemon_threads, run_ahead
 from gridref.workflows.scanning.kept_scans import KeptScans
-from gridref.workflows.scanning.workers import unlike_versions, workers
+from gridref.workflows.scanning.workers import told, unlike_versions, workers
 
 __version__ = version("gridref")
 
@@ -86,7 +86,7 @@ class RunOptions:
         A `concurrent.futures.Executor` whose workers scan: also of Ray, Lithops or MPI pools with
         that interface. It is not shut down.
     scheduler
-        A `distributed.Client`, or the address of a Dask scheduler, whose workers scan.
+        A `distributed.Client`, a cluster, or the address of a Dask scheduler, whose workers scan.
 
     Raises
     ------
@@ -268,7 +268,9 @@ def each_part[T](
             return pool.submit(_counted, task, part, max_in_flight)
 
         done_ahead = run_ahead(submit, parts, 2 * n_workers)
-        for part, done in zip(parts, done_ahead, strict=True):
+        for part in parts:
+            with told(part):
+                done = next(done_ahead)
             if done.version != __version__:
                 raise unlike_versions([done.version])
             traffic.add(done.n_requests, done.n_bytes)

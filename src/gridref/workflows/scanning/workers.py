@@ -5,17 +5,20 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import threading
-from collections.abc import Iterator
-from concurrent.futures import CancelledError, Executor, ProcessPoolExecutor
+import warnings
+from collections.abc import Iterator, Sequence
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from gridref import errors
 from gridref.errors import InvalidRequestError, SourceUnavailableError
 from gridref.extras import missing_package
 
-__all__ = ["unlike_versions", "workers"]
+__all__ = ["told", "unlike_versions", "workers"]
 
 _UNKNOWN_WORKERS = 16
 _RETRIES = 3
@@ -35,22 +38,27 @@ def workers(
     executor
         Taken as it is; it is not shut down.
     scheduler
-        A `distributed.Client`, or the address of a scheduler. A task whose worker dies is done
-        again by another one.
+        A `distributed.Client`, a cluster, or the address of a scheduler. A task whose worker dies
+        is done again by another one.
 
     Raises
     ------
+    InvalidRequestError
+        For another executor or scheduler, and workers of another version of gridref.
     MissingPackageError
         If the package of Dask's schedulers is not installed.
     SourceUnavailableError
         If no scheduler answers.
     """
     if executor is not None:
+        if isinstance(executor, type) or not callable(getattr(executor, "submit", None)):
+            raise InvalidRequestError(f"executor must be a pool with submit(), got {executor!r}")
         yield getattr(executor, "_max_workers", None) or _UNKNOWN_WORKERS, executor
     elif scheduler is not None:
-        with _dask(scheduler) as client, _told(client):
-            _check_versions(client)
-            n_workers = sum(client.nthreads().values()) or _UNKNOWN_WORKERS
+        with _dask(scheduler) as client:
+            with told():
+                _check_versions(client)
+                n_workers = _n_workers(client)
             yield n_workers, client.get_executor(retries=_RETRIES, pure=False)
     else:
         with _processes(n_processes) as pool:
@@ -59,20 +67,36 @@ def workers(
 
 @contextmanager
 def _dask(scheduler: Any) -> Iterator[Any]:
-    """A client; one that was made for an address is closed."""
+    """A client; one that was made here is closed."""
     try:
         from distributed import Client
     except ImportError as error:
         raise missing_package("a Dask scheduler", error) from error
-    if not isinstance(scheduler, str):
+    if isinstance(scheduler, Client):
         yield scheduler
         return
+    address = getattr(scheduler, "scheduler_address", scheduler)
+    if not isinstance(address, str):
+        raise InvalidRequestError(
+            f"scheduler must be a Dask client or the address of a scheduler, got {scheduler!r}"
+        )
     try:
-        client: Any = Client(scheduler)  # type: ignore[no-untyped-call]
-    except (OSError, ValueError) as error:
-        raise SourceUnavailableError(f"no scheduler answers at {scheduler}: {error}") from error
+        client: Any = Client(scheduler, set_as_default=False)  # type: ignore[no-untyped-call]
+    except (OSError, ValueError, RuntimeError) as error:
+        raise SourceUnavailableError(f"no scheduler answers at {address}: {error}") from error
     with client:
         yield client
+
+
+def _n_workers(client: Any) -> int:
+    """Threads of all workers; where none are there yet, a guess, and a warning."""
+    n_threads = sum(client.nthreads().values())
+    if not n_threads:
+        warnings.warn(
+            "the scheduler has no workers yet: the files are scanned once there are some",
+            skip_file_prefixes=(os.path.dirname(errors.__file__),),
+        )
+    return n_threads or _UNKNOWN_WORKERS
 
 
 def _check_versions(client: Any) -> None:
@@ -96,24 +120,44 @@ def unlike_versions(others: list[str]) -> InvalidRequestError:
 
 
 @contextmanager
-def _told(client: Any) -> Iterator[None]:
-    """Say in our words what becomes of a cluster."""
-    from distributed import KilledWorker
-    from distributed.comm.core import CommClosedError
-
-    address = client.scheduler_info(n_workers=0).get("address", "")
+def told(files: Sequence[str] = ()) -> Iterator[None]:
+    """Say in our words what becomes of workers, over some files."""
+    which = f" ({files[0]} … {files[-1]})" if files else ""
     try:
         yield
-    except KilledWorker as error:
+    except BrokenExecutor as error:
         raise SourceUnavailableError(
-            f"workers died over the same files {_RETRIES + 1} times, as when memory runs out: give"
-            f" them more, or look at their logs ({error})"
+            f"a worker process ended while it scanned{which}, as when memory runs out. {_GO_ON}"
         ) from error
-    except (CancelledError, CommClosedError, TimeoutError) as error:
+    except _killed() as error:
         raise SourceUnavailableError(
-            f"the scheduler {address} went away: {str(error) or type(error).__name__}; start it"
-            " again and build again, with work= only what is new is scanned"
+            f"workers died over the same files {_RETRIES + 1} times{which}, as when memory runs"
+            " out: give them more, or look at their logs"
         ) from error
+    except _lost() as error:
+        raise SourceUnavailableError(
+            f"the scheduler or executor went away: start it again. {_GO_ON}"
+        ) from error
+    except RuntimeError as error:
+        if "after shutdown" not in str(error):
+            raise
+        raise InvalidRequestError("the executor was shut down before: give a new one") from error
+
+
+_GO_ON = "Build again, with work= only what is new is scanned"
+
+
+def _killed() -> tuple[type[Exception], ...]:
+    """What Dask raises of a task whose workers died; nothing where it is not in use."""
+    dask = sys.modules.get("distributed")
+    return () if dask is None else (dask.KilledWorker,)
+
+
+def _lost() -> tuple[type[BaseException], ...]:
+    """What is raised where an executor gives up its tasks, or Dask's scheduler is gone."""
+    dask = sys.modules.get("distributed")
+    own = () if dask is None else (dask.comm.core.CommClosedError, TimeoutError)
+    return (CancelledError, *own)
 
 
 @contextmanager
@@ -122,6 +166,8 @@ def _processes(n_processes: int) -> Iterator[ProcessPoolExecutor]:
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(n_processes, mp_context=context, initializer=_serve_parent)
     try:
+        with _interrupts_held():
+            pool.submit(os.getpid)  # starts them all
         yield pool
     except BaseException:
         _terminate(pool)
@@ -135,6 +181,22 @@ def _terminate(pool: ProcessPoolExecutor) -> None:
     processes = pool._processes or {}  # noqa: SLF001
     for process in list(processes.values()):
         process.terminate()
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Keep an interrupt back until the end; processes that are started are never interrupted.
+
+    They inherit what is held back, and would else end with a traceback while they still import.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _serve_parent() -> None:
