@@ -69,8 +69,12 @@ class LRU[Value]:
 
     def get(self, key: Hashable) -> Value | None:
         """The value under `key`; None if it is not kept (any more)."""
-        with self._lock:
-            return self._used(key)
+        with self._lock:  # written out: asked very often
+            kept = self._kept.get(key)
+            if kept is None:
+                return None
+            self._kept.move_to_end(key)
+            return kept[0]
 
     def put(self, key: Hashable, value: Value) -> Value:
         """Keep a value in place of the one under `key`; returns the value."""

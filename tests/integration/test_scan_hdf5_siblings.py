@@ -17,6 +17,7 @@ import pytest
 import gridref
 from gridref.cache import LRU
 from gridref.errors import GridrefError
+from gridref.formats.hdf5.format.alike_bytes import AlikeBytes
 from gridref.formats.hdf5.format.checksum import lookup3
 from gridref.formats.hdf5.objects.files import open_file
 from gridref.formats.options import ScanOptions
@@ -138,7 +139,7 @@ def all_caches() -> list[Callable[[], None]]:
     """What empties each cache, so that the next scan is as in a process of its own."""
     modules = [module for name, module in sys.modules.items() if name.startswith("gridref.")]
     kept = [value for module in modules for value in vars(module).values()]
-    caches = [value.clear for value in kept if isinstance(value, LRU)]
+    caches = [value.clear for value in kept if isinstance(value, LRU | AlikeBytes)]
     return caches + [value.cache_clear for value in kept if hasattr(value, "cache_clear")]
 
 

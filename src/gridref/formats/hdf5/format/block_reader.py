@@ -45,7 +45,9 @@ class BlockReader:
 
     def read(self, offset: int, length: int) -> bytes:
         """`length` bytes from `offset` on."""
-        self._spend(length)
+        self._n_left -= length
+        if self._n_left < 0:
+            self._spend(0)
         number, start = divmod(offset, self._unit)
         if start + length > self._unit or offset + length > self._file.size or offset < 0:
             return self._file.read_many([offset], [length])[0]
@@ -66,7 +68,12 @@ class BlockReader:
         return self._file.read_many(offsets, lengths)
 
     def prefetch(self, offsets: Iterable[int]) -> None:
-        """Read the blocks in which small pieces begin, and near ones between them, all at once."""
+        """Read the blocks in which small pieces begin, and near ones between them, all at once.
+
+        The few blocks of a small local file are read when they are needed.
+        """
+        if self._file.size <= _READ_WHOLE_BYTES and not self._file.is_remote:
+            return
         numbers = sorted({offset // self._unit for offset in offsets if self._is_inside(offset)})
         wanted = [number for number in numbers if number not in self._blocks]
         if len(wanted) < 2:

@@ -110,6 +110,9 @@ class FractalHeap:
         self._root, self._n_rows = cursor.take(file.offset_bytes), cursor.take(2)
         self._sizes = _Sizes(width, first_block, max_direct, max_bits)
         self._check(cursor)
+        self._head_bytes = 5 + file.offset_bytes + self._sizes.offset_bytes
+        self._head_bytes += _CHECKSUM_BYTES if self._has_checksums else 0
+        self._last = 0, b""  # where in the heap the block begins that was used last
         self._length_bytes = -(-min(max_direct, max_managed).bit_length() // 8)
         if n_filter_bytes:
             self._filtered[self._root] = cursor.take(length_bytes), cursor.take(_MASK_BYTES)
@@ -223,10 +226,12 @@ class FractalHeap:
 
     def _managed(self, offset: int, length: int) -> bytes:
         """An object in a direct block."""
-        block, inside = self._direct_block(offset)
-        head = 5 + self._file.offset_bytes + self._sizes.offset_bytes
-        head += _CHECKSUM_BYTES if self._has_checksums else 0
-        if not head <= inside <= inside + length <= len(block):
+        start, block = self._last
+        inside = offset - start
+        if not 0 <= inside < len(block):
+            block, inside = self._direct_block(offset)
+            self._last = offset - inside, block
+        if not self._head_bytes <= inside <= inside + length <= len(block):
             raise self._error(f"has no object of {length} bytes at {offset}")
         return block[inside : inside + length]
 

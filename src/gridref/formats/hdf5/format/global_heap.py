@@ -6,13 +6,13 @@ elements that point into it.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
 from gridref.cache import LRU
 from gridref.errors import SourceFormatError
+from gridref.formats.hdf5.format.alike_bytes import AlikeBytes
 from gridref.formats.hdf5.format.superblock import Hdf5Bytes
 
 __all__ = ["GlobalHeap"]
@@ -20,6 +20,7 @@ __all__ = ["GlobalHeap"]
 _FIRST_READ_BYTES = 4096
 _KEPT_BYTES = 1 << 26
 _MOST_USES_OF_A_BYTE, _MOST_USED_BYTES = 64, 1 << 26
+_INTEGERS = {2: "H", 4: "I", 8: "Q"}
 _WHAT = "a collection of the global heap"
 
 
@@ -40,13 +41,14 @@ class GlobalHeap:
             _KEPT_BYTES, lambda collection: len(collection.data), keeps_last=1
         )
         self._budget = _MOST_USED_BYTES + _MOST_USES_OF_A_BYTE * file.end_address
-        address = np.dtype(f"<u{file.offset_bytes}")
-        self._pointer = np.dtype([("length", "<u4"), ("address", address), ("index", "<u4")])
+        self._last: tuple[int, _Collection | None] = -1, None
+        # Number of elements, address of a collection, number of an object in it.
+        self._pointer = struct.Struct(f"<I{_INTEGERS[file.offset_bytes]}I")
 
     @property
     def pointer_bytes(self) -> int:
         """Size of a variable-length element."""
-        return self._pointer.itemsize
+        return self._pointer.size
 
     def items(self, data: bytes, count: int, itemsize: int) -> Iterator[bytes]:
         """The bytes that each of `count` variable-length elements points to.
@@ -66,7 +68,8 @@ class GlobalHeap:
                 f"{count} variable-length elements take {count * self.pointer_bytes} bytes, and"
                 f" {len(data)} are there"
             )
-        for length, address, index in np.frombuffer(data, self._pointer, count).tolist():
+        pointers = data[: count * self.pointer_bytes]
+        for length, address, index in self._pointer.iter_unpack(pointers):
             yield self._item(address, index, length * itemsize) if length and address else b""
 
     def texts(self, data: bytes, count: int) -> Iterator[bytes]:
@@ -111,7 +114,12 @@ class GlobalHeap:
             )
 
     def _collection(self, address: int) -> _Collection:
-        return self._collections.get_or_load(address, lambda: self._read(address))
+        last_address, last = self._last
+        if address == last_address and last is not None:
+            return last
+        collection = self._collections.get_or_load(address, lambda: self._read(address))
+        self._last = address, collection
+        return collection
 
     def _read(self, address: int) -> _Collection:
         file, width = self._file, self._file.length_bytes
@@ -123,12 +131,17 @@ class GlobalHeap:
         file.check_range(address, size, _WHAT)
         self._spend(max(size, len(head)), address)
         data = head[:size] if size <= len(head) else file.read(address, size, _WHAT)
-        return _Collection(data, _objects(data, 8 + width, width))
+        objects = _known_objects.get(width, data)
+        return _Collection(data, _objects(data, 8 + width, width) if objects is None else objects)
+
+
+_known_objects = AlikeBytes[dict[int, tuple[int, int]]](lambda objects: 200 * len(objects))
 
 
 def _objects(data: bytes, position: int, width: int) -> dict[int, tuple[int, int]]:
     """First byte and length of each object of a collection that lies inside of it."""
     objects: dict[int, tuple[int, int]] = {}
+    differing: list[slice] = []
     header_bytes = 8 + width
     while position + header_bytes <= len(data):
         index = int.from_bytes(data[position : position + 2], "little")
@@ -137,10 +150,12 @@ def _objects(data: bytes, position: int, width: int) -> dict[int, tuple[int, int
         if index == 0:  # free space, whose length includes its header
             if length < header_bytes:
                 break
+            differing.append(slice(start, min(position + length, len(data))))
             position += length
             continue
         if start + length > len(data):
             break
         objects[index] = start, length
         position = start + -(-length // 8) * 8
-    return objects
+        differing.append(slice(start, min(position, len(data))))
+    return _known_objects.put(width, data, differing, objects)

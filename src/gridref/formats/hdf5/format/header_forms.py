@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from operator import itemgetter
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from gridref.cache import LRU
+from gridref.formats.hdf5.format.alike_bytes import AlikeBytes, joined_parts
 
 __all__ = [
     "ATTRIBUTE",
@@ -29,6 +29,7 @@ __all__ = [
     "HeaderForm",
     "MessagePlace",
     "attribute_head_bytes",
+    "block_kind",
     "form_of_blocks",
     "known_form",
     "remember_form",
@@ -40,12 +41,12 @@ ATTRIBUTE, CONTINUATION, _SYMBOL_TABLE, ATTRIBUTE_INFO = 0x0C, 0x10, 0x11, 0x15
 _COMPACT, _CONTIGUOUS, _CHUNKED = 0, 1, 2
 _SELF_CONTAINED_CLASSES = frozenset({0, 1, 2, 3, 4, 5, 8})
 """Datatype classes whose elements point nowhere: not compounds, references, sequences, arrays."""
-_KEPT_BYTES = 1 << 23
-_MOST_CUTS = 8
+_KEPT_BYTES, _MOST_KINDS = 1 << 23, 1024
 
 
-class BlockKind(NamedTuple):
-    """What all blocks of one header look like.
+@dataclass(frozen=True, eq=False)
+class BlockKind:
+    """What all blocks of one header look like; `block_kind` gives one object for all alike ones.
 
     Attributes
     ----------
@@ -73,6 +74,12 @@ class BlockKind(NamedTuple):
         return 2 if self.version == 1 else 1
 
 
+@lru_cache(_MOST_KINDS)
+def block_kind(version: int, flags: int, offset_bytes: int, length_bytes: int) -> BlockKind:
+    """The kind of blocks with these attributes."""
+    return BlockKind(version, flags, offset_bytes, length_bytes)
+
+
 class MessagePlace(NamedTuple):
     """A message, and where its body lies in its block.
 
@@ -91,22 +98,6 @@ class MessagePlace(NamedTuple):
     stop: int
     is_shared: bool
     differs: slice = slice(0, 0)
-
-
-class _Cut:
-    """Which bytes blocks of one kind and size have in common if they are alike."""
-
-    def __init__(self, n_bytes: int, differing: tuple[slice, ...]) -> None:
-        self.differing = differing
-        stops = [0, *(part.stop for part in differing)]
-        starts = [*(part.start for part in differing), n_bytes]
-        self.common = _joined(list(map(slice, stops, starts)))
-
-
-def _joined(parts: list[slice]) -> Callable[[bytes], bytes]:
-    """What puts together parts of a block."""
-    take: Callable[[bytes], tuple[bytes, ...]] = itemgetter(slice(0, 0), slice(0, 0), *parts)
-    return lambda data: b"".join(take(data))
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,10 +159,7 @@ class HeaderForm:
         return not any(place.is_shared for _, place in self.places)
 
 
-_cuts = LRU[tuple[_Cut, ...]](
-    _KEPT_BYTES, lambda cuts: sum(500 + 200 * len(cut.differing) for cut in cuts)
-)
-_block_forms = LRU[BlockForm](_KEPT_BYTES, lambda form: 800 + 400 * len(form.places))
+_block_forms = AlikeBytes[BlockForm](lambda form: 400 * len(form.places))
 _header_forms = LRU[HeaderForm](_KEPT_BYTES, lambda form: 1000 + 1000 * len(form.blocks))
 
 
@@ -183,29 +171,19 @@ def known_form(data: bytes, kind: BlockKind) -> BlockForm | None:
     data
         The block: messages, and perhaps a gap.
     """
-    for cut in _cuts.get((kind, len(data))) or ():
-        form = _block_forms.get((cut, cut.common(data)))
-        if form is not None:
-            return form
-    return None
+    return _block_forms.get(kind, data)
 
 
 def remember_form(data: bytes, kind: BlockKind, places: list[MessagePlace]) -> BlockForm:
     """Remember the messages of a block."""
     places = [place._replace(differs=_differing(data, place, kind)) for place in places]
-    differing = tuple(p.differs for p in places if p.differs.start < p.differs.stop)
     values = [
         place.differs
         for place in places
         if place.kind == ATTRIBUTE and says_all(data[place.start : place.stop])
     ]
-    cuts = _cuts.get((kind, len(data))) or ()
-    cut = next((cut for cut in cuts if cut.differing == differing), None)
-    if cut is None:
-        cut = _Cut(len(data), differing)
-        _cuts.put((kind, len(data)), (cut, *cuts)[:_MOST_CUTS])
-    form = BlockForm(tuple(places), _joined(values))
-    return _block_forms.put((cut, cut.common(data)), form)
+    form = BlockForm(tuple(places), joined_parts(values))
+    return _block_forms.put(kind, data, [place.differs for place in places], form)
 
 
 def form_of_blocks(blocks: tuple[BlockForm, ...]) -> HeaderForm:

@@ -147,11 +147,17 @@ def _dense_links(file: Hdf5Bytes, heap_address: int, index: int) -> Iterator[Lin
     for record in records:
         link = _link(file, heap.get(record[_HASH_BYTES:]), heap_address)
         # HDF5 finds a link by the hash of its name.
-        stored = record[:_HASH_BYTES][::-1]
-        if lookup3(link.name) != int.from_bytes(stored, "big") or stored < last:
+        stored = record[_HASH_BYTES - 1 :: -1]
+        if _hash(link.name) != stored or stored < last:
             raise SourceFormatError("the index of links is not in order", file.place(index))
         last = stored
         yield link
+
+
+@lru_cache(_CACHED_LINKS)
+def _hash(name: bytes) -> bytes:
+    """The hash of a name, the highest byte first; files of a series have names in common."""
+    return lookup3(name).to_bytes(4, "big")
 
 
 def _link(file: Hdf5Bytes, data: bytes, address: int) -> Link:

@@ -12,6 +12,7 @@ from gridref.formats.hdf5.format.header_forms import (
     BlockKind,
     HeaderForm,
     MessagePlace,
+    block_kind,
     form_of_blocks,
     known_form,
     remember_form,
@@ -157,7 +158,7 @@ def _first_block(file: Hdf5Bytes, address: int) -> tuple[bytes, int, BlockKind]:
     cursor.take_bytes(1 + 2 + 4)
     size = cursor.take(4)
     body = _extended(file, address, head, 16 + size)[16:]
-    return body, address + 16, BlockKind(1, 0, file.offset_bytes, file.length_bytes)
+    return body, address + 16, block_kind(1, 0, file.offset_bytes, file.length_bytes)
 
 
 def _first_block_v2(file: Hdf5Bytes, address: int, head: bytes) -> tuple[bytes, int, BlockKind]:
@@ -171,7 +172,7 @@ def _first_block_v2(file: Hdf5Bytes, address: int, head: bytes) -> tuple[bytes, 
     size = int.from_bytes(head[at:start], "little")
     whole = _extended(file, address, head, start + size + _CHECKSUM_BYTES)
     body = file.verified(whole, address, _WHAT)
-    kind = BlockKind(2, flags, file.offset_bytes, file.length_bytes)
+    kind = block_kind(2, flags, file.offset_bytes, file.length_bytes)
     return body[start:], address + start, kind
 
 

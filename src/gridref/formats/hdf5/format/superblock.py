@@ -91,7 +91,8 @@ class Hdf5Bytes:
         SourceFormatError
             If they are not all inside the file.
         """
-        self.check_range(address, length, structure)
+        if not 0 <= length <= self.end_address - address or address < 0:  # asked very often
+            self.check_range(address, length, structure)
         data = self.reader.read(address + self.base_address, length)
         if len(data) != length:
             raise SourceFormatError(f"{structure} is cut off", self.place(address, length))

@@ -83,6 +83,11 @@ class ObjectAttributes:
     unreadable: dict[str, str] = field(default_factory=dict)
     told: tuple[bytes, ...] | None = None
 
+    @property
+    def n_attributes(self) -> int:
+        """Number of attributes that have a value."""
+        return len(self.public) + len(self.records)
+
 
 def read_attributes(file: OpenFile, header: ObjectHeader) -> ObjectAttributes:
     """Read all attributes of an object.
@@ -123,13 +128,13 @@ class _Open(NamedTuple):
 
 
 class _Outline(NamedTuple):
-    """The attributes of headers that are alike, in the order in which they are shown."""
+    """Attributes of headers that are alike, with None for those whose values are not known yet."""
 
-    attributes: tuple[_Found | _Open, ...]
-    told: tuple[bytes, ...] | None
+    known: ObjectAttributes
+    unknown: tuple[_Open, ...]
 
 
-_outlines = LRU[_Outline](_KEPT_BYTES, lambda outline: 500 + 500 * len(outline.attributes))
+_outlines = LRU[_Outline](_KEPT_BYTES, lambda outline: 1000 + 500 * outline.known.n_attributes)
 
 
 def _read(file: OpenFile, header: ObjectHeader) -> ObjectAttributes:
@@ -140,13 +145,11 @@ def _read(file: OpenFile, header: ObjectHeader) -> ObjectAttributes:
         if outline is None:
             return _each_read(file, header)
         _outlines.put(key, outline)
-    result = ObjectAttributes(told=outline.told)
-    for attribute in outline.attributes:
-        if isinstance(attribute, _Open):
-            data = header.blocks[attribute.block].data[attribute.data]
-            _add(result, _evaluated(file, attribute, data))
-        else:
-            _add(result, attribute)
+    known = outline.known
+    result = ObjectAttributes(dict(known.public), dict(known.records), {}, known.told)
+    for attribute in outline.unknown:
+        data = header.blocks[attribute.block].data[attribute.data]
+        _add(result, _evaluated(file, attribute, data))
     return result
 
 
@@ -171,6 +174,8 @@ def _add(result: ObjectAttributes, attribute: _Found) -> None:
     name, text, value, error = attribute
     if error:
         result.unreadable[text] = error
+        result.public.pop(text, None)
+        result.records.pop(text, None)
     elif name not in _RECORDS:
         result.public[text] = value
     elif name not in _UNREAD:
@@ -192,9 +197,18 @@ def _outline(header: ObjectHeader, file: Hdf5Bytes) -> _Outline | None:
                 return None
             attributes.append(attribute)
             told.append((attribute.name, body if isinstance(attribute, _Found) else None))
+    shown = {_named(attribute.name, None).text for attribute in attributes}
+    if len(shown) < len(attributes):
+        return None
     if not header.tracks_attribute_order:
         attributes.sort(key=itemgetter(0))
-    return _Outline(tuple(attributes), _told(told))
+    known = ObjectAttributes(told=_told(told))
+    for attribute in attributes:
+        _add(
+            known,
+            _named(attribute.name, attribute.value if isinstance(attribute, _Found) else None),
+        )
+    return _Outline(known, tuple(a for a in attributes if isinstance(a, _Open)))
 
 
 def _outlined(body: bytes, width: int, block: int, place: MessagePlace) -> _Found | _Open | None:

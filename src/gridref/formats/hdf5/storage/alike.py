@@ -6,16 +6,16 @@ indexes of all such arrays of a file are read and checked together.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gridref.cache import LRU
-from gridref.errors import ScanError
+from gridref.formats.hdf5.format.alike_bytes import but_for
 from gridref.formats.hdf5.format.data_layout import (
     ChunkedLayout,
     ChunkIndexKind,
@@ -25,7 +25,7 @@ from gridref.formats.hdf5.format.data_layout import (
 from gridref.formats.hdf5.format.header_forms import EXTERNAL_FILES, FILTERS, LAYOUT
 from gridref.formats.hdf5.objects.files import OpenFile
 from gridref.formats.hdf5.objects.tree import DatasetNode
-from gridref.formats.hdf5.storage.chunk_index.btree_v1 import LEAF_HEAD, node_dtype
+from gridref.formats.hdf5.storage.chunk_index.btree_v1 import node_dtype
 from gridref.formats.options import ScanOptions
 from gridref.model.array import VirtualArray
 from gridref.model.manifest import ChunkManifest, ChunkState
@@ -34,7 +34,7 @@ __all__ = ["NamedDataset", "alike_arrays", "remember_array"]
 
 _WHAT = "a node of the chunk B-tree"
 _MOST_CHUNKS = 1024
-_KEPT_BYTES = 1 << 24
+_KEPT_BYTES, _KEPT_LEAVES = 1 << 24, 4096
 
 
 class NamedDataset(NamedTuple):
@@ -49,42 +49,39 @@ class NamedDataset(NamedTuple):
         return self.node.header.form, self.dims, self.sizes, options.max_chunk_bytes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Leaf:
     """A chunk B-tree that is one leaf, which lists all chunks of the grid, in order.
 
     Attributes
     ----------
-    n_chunks, rank
-        Number of chunks and of dimensions.
-    offset_bytes
-        Width of an address.
-    chunk_bytes
-        Size of all chunks; None where they are compressed.
-    origins
-        What its keys say about where in the grid chunks lie.
+    dtype
+        All of the leaf that is used.
+    is_compressed
+        Whether sizes of chunks differ between files, too.
+    said
+        What else it says: where in the grid chunks lie, and that all filters were applied.
     """
 
-    n_chunks: int
-    rank: int
-    offset_bytes: int
-    chunk_bytes: int | None
-    origins: bytes = b""
+    dtype: np.dtype[np.void]
+    is_compressed: bool
+    said: bytes = b""
 
     @cached_property
-    def dtype(self) -> np.dtype[np.void]:
-        """All of the leaf that is used."""
-        return node_dtype(self.offset_bytes, self.rank, self.n_chunks)
-
-    @cached_property
-    def head(self) -> bytes:
-        """What it begins with."""
-        return LEAF_HEAD + self.n_chunks.to_bytes(2, "little")
-
-    @cached_property
-    def known_origins(self) -> NDArray[np.uint64]:
-        """(n_chunks + 1, rank + 1), as numbers."""
-        return np.frombuffer(self.origins, "<u8").reshape(-1, self.rank + 1)
+    def common(self) -> Callable[[bytes], bytes]:
+        """Takes what it says but for addresses and sizes out of the bytes of such a leaf."""
+        fields: Any = self.dtype.fields
+        (entries, first), (key, end) = fields["entries"][:2], fields["end"][:2]
+        names = ("length", "child") if self.is_compressed else ("child",)
+        starts = range(first, end, entries.base.itemsize)
+        places = [entries.base.fields[name][:2] for name in names]
+        differing = [
+            slice(start + at, start + at + dtype.itemsize)
+            for start in starts
+            for dtype, at in places
+        ]
+        n_unused = key.itemsize - key["origin"].itemsize  # size and filters of no chunk
+        return but_for(self.dtype.itemsize, [*differing, slice(end, end + n_unused)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,19 +98,16 @@ class _Pieces:
 
 
 class _Known(NamedTuple):
-    """An array without chunks, and how those of its like are stored."""
+    """An array with its chunks in the first file, and how those of its like are stored."""
 
     array: VirtualArray
+    chunks: ChunkManifest
     stored: _Leaf | _Pieces
 
 
 _arrays = LRU[_Known](
-    _KEPT_BYTES, lambda known: 6000 + 100 * known.array.ndim + 40 * _n_rows(known.stored)
+    _KEPT_BYTES, lambda known: 6000 + 100 * known.array.ndim + 60 * known.chunks.n_rows
 )
-
-
-def _n_rows(stored: _Leaf | _Pieces) -> int:
-    return stored.n_chunks if isinstance(stored, _Leaf) else len(stored.start)
 
 
 def remember_array(dataset: NamedDataset, array: VirtualArray, options: ScanOptions) -> None:
@@ -131,8 +125,9 @@ def remember_array(dataset: NamedDataset, array: VirtualArray, options: ScanOpti
         return
     stored = _stored(node, rows)
     if stored is not None:
-        empty = _of_other_chunks(array, ChunkManifest.missing(0), {})
-        _arrays.put(dataset.key(options), _Known(empty, stored))
+        chunks = rows.with_sources(())
+        known = _changed(array, manifests=(), attrs={})
+        _arrays.put(dataset.key(options), _Known(known, chunks, stored))
 
 
 def _stored(node: DatasetNode, rows: ChunkManifest) -> _Leaf | _Pieces | None:
@@ -144,12 +139,17 @@ def _stored(node: DatasetNode, rows: ChunkManifest) -> _Leaf | _Pieces | None:
         case ContiguousLayout(offset=int(offset)) if address + file.base_address == offset:
             return _Pieces(rows.offset - offset, rows.length)
         case ChunkedLayout(kind=ChunkIndexKind.BTREE_V1) if address == layout.index_address:
-            n_bytes = None if FILTERS in form.kinds else layout.chunk_bytes
-            rank = len(layout.chunk_shape)
-            leaf = _Leaf(rows.n_rows, rank, file.offset_bytes, n_bytes)
-            nodes = np.frombuffer(file.read(address, leaf.dtype.itemsize, _WHAT), leaf.dtype)
-            return replace(leaf, origins=_origins(nodes).tobytes())
+            dtype = node_dtype(file.offset_bytes, len(layout.chunk_shape), rows.n_rows)
+            data = file.read(address, dtype.itemsize, _WHAT)
+            (found,) = np.frombuffer(data, dtype)
+            places = found["entries"]["child"].astype(np.int64) + file.base_address
+            if found["n_entries"] == rows.n_rows and (places == rows.offset).all():
+                leaf = _Leaf(dtype, FILTERS in form.kinds)
+                return _shared_leaf(dtype, leaf.is_compressed, leaf.common(data))
     return None
+
+
+_shared_leaf = lru_cache(_KEPT_LEAVES)(_Leaf)
 
 
 def alike_arrays(
@@ -160,34 +160,47 @@ def alike_arrays(
     Others are not among them, nor those of which anything is as it should not be.
     """
     arrays: dict[str, VirtualArray] = {}
-    leaves: dict[_Leaf, list[tuple[DatasetNode, VirtualArray]]] = {}
+    leaves: dict[_Leaf, list[tuple[DatasetNode, _Known, bytes]]] = {}
     for dataset in datasets:
-        known = _arrays.get(dataset.key(options))
-        if known is None or dataset.node.file is not file:
+        node, known = dataset.node, _arrays.get(dataset.key(options))
+        if known is None or node.file is not file:
             continue
-        node, (array, stored) = dataset.node, known
-        if _address(node) == file.bytes.undefined_address:
+        address, stored = _address(node), known.stored
+        n_bytes = stored.dtype.itemsize if isinstance(stored, _Leaf) else stored.n_bytes
+        if address + n_bytes > file.bytes.end_address:
             continue
         if isinstance(stored, _Leaf):
-            leaves.setdefault(stored, []).append((node, array))
-            continue
-        manifest = _of_pieces(file, _address(node), stored)
-        if manifest is not None:
-            arrays[node.path] = _of_other_chunks(array, manifest, node.attributes.public)
+            data = file.bytes.read(address, n_bytes, _WHAT)
+            if stored.common(data) == stored.said:
+                leaves.setdefault(stored, []).append((node, known, data))
+        else:
+            start = stored.start + (address + file.bytes.base_address)
+            arrays[node.path] = _filled(node, known, start, stored.length)
     for leaf, alike in leaves.items():
-        manifests = _of_leaves(file, [_address(node) for node, _ in alike], leaf)
-        for (node, array), manifest in zip(alike, manifests, strict=False):
-            arrays[node.path] = _of_other_chunks(array, manifest, node.attributes.public)
+        nodes = np.frombuffer(b"".join([data for _, _, data in alike]), leaf.dtype)
+        offset = nodes["entries"]["child"].astype(np.int64) + file.bytes.base_address
+        length = nodes["entries"]["length"].astype(np.int64)
+        are_chunks = _are_chunks(file, offset, length)
+        for row, (node, known, _) in enumerate(alike):
+            if are_chunks[row]:
+                arrays[node.path] = _filled(node, known, offset[row], length[row])
     return arrays
 
 
-def _of_other_chunks(
-    array: VirtualArray, manifest: ChunkManifest, attrs: Mapping[str, Any]
+def _filled(
+    node: DatasetNode, known: _Known, offset: NDArray[np.int64], length: NDArray[np.int64]
 ) -> VirtualArray:
-    """The like of an array in another file; what was validated is not validated once more."""
-    alike = object.__new__(VirtualArray)
-    vars(alike).update(vars(array), manifests=(manifest,), attrs=attrs)
-    return alike
+    """A known array with its chunks in the file of a dataset."""
+    sources = (node.file.source,)
+    manifest = _changed(known.chunks, sources=sources, offset=offset, length=length)
+    return _changed(known.array, manifests=(manifest,), attrs=node.attributes.public)
+
+
+def _changed[T](known: T, **changes: Any) -> T:
+    """A copy with other values of the same kinds and sizes: they are not validated once more."""
+    changed = object.__new__(type(known))
+    vars(changed).update(vars(known), **changes)
+    return changed
 
 
 def _address(node: DatasetNode) -> int:
@@ -195,52 +208,12 @@ def _address(node: DatasetNode) -> int:
     return int.from_bytes(node.header.differing(*node.header.form.first[LAYOUT]), "little")
 
 
-def _of_pieces(file: OpenFile, address: int, pieces: _Pieces) -> ChunkManifest | None:
-    start = pieces.start + (address + file.bytes.base_address)
-    if address + pieces.n_bytes > file.bytes.end_address:
-        return None
-    return ChunkManifest.from_columns([file.source], offset=start, length=pieces.length)
-
-
-def _of_leaves(file: OpenFile, addresses: list[int], leaf: _Leaf) -> list[ChunkManifest]:
-    """The chunks of all leaves that are alike; none if anything is not as it should be."""
-    try:
-        data = [file.bytes.read(address, leaf.dtype.itemsize, _WHAT) for address in addresses]
-    except ScanError:
-        return []
-    nodes = np.frombuffer(b"".join(data), leaf.dtype)
-    entries = nodes["entries"]
-    offset = entries["child"].astype(np.int64) + file.bytes.base_address
-    length = entries["length"].astype(np.int64)
-    as_known = (
-        all(node.startswith(leaf.head) for node in data)
-        and bool((_origins(nodes) == leaf.known_origins).all())
-        and _are_chunks(file, offset, length)
-        and (not entries["filter_mask"].any() if leaf.chunk_bytes is None else True)
-        and (leaf.chunk_bytes is None or bool((length == leaf.chunk_bytes).all()))
-    )
-    if not as_known:
-        return []
-    sources = (file.source,)
-    return [
-        ChunkManifest.from_columns(sources, offset=offset[row], length=length[row])
-        for row in range(len(data))
-    ]
-
-
-def _origins(nodes: NDArray[np.void]) -> NDArray[np.uint64]:
-    """(n, n_chunks + 1, rank + 1) where in the grid chunks of leaves lie, and what is behind."""
-    return np.concatenate([nodes["entries"]["origin"], nodes["end"]["origin"][:, None]], axis=1)
-
-
-def _are_chunks(file: OpenFile, offset: NDArray[np.int64], length: NDArray[np.int64]) -> bool:
+def _are_chunks(file: OpenFile, offset: NDArray[np.int64], length: NDArray[np.int64]) -> list[bool]:
     """Whether those of each row lie in the file one after the other."""
     end = file.bytes.end_address + file.bytes.base_address
     stop = offset + length
-    return bool(
-        length.all()
-        and offset.min() >= file.bytes.base_address
-        and offset.max() <= end  # no sum has overflowed
-        and stop.max() <= end
-        and (offset[:, 1:] >= stop[:, :-1]).all()
-    )
+    # An offset within the file and 32 bits of a length do not overflow.
+    inside = (offset >= file.bytes.base_address) & (offset < stop) & (stop <= end)
+    inside[:, 1:] &= offset[:, 1:] >= stop[:, :-1]
+    are_chunks: list[bool] = inside.all(axis=1).tolist()
+    return are_chunks

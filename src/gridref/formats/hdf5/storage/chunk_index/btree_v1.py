@@ -21,13 +21,13 @@ from gridref.formats.hdf5.storage.chunk_index.request import (
     numbers_inside,
 )
 
-__all__ = ["LEAF_HEAD", "node_dtype", "walk_btree_v1"]
+__all__ = ["node_dtype", "walk_btree_v1"]
 
 _CHUNK_NODE_TYPE = 1
 _BATCH_BYTES = 1 << 20
 _WHAT = "a node of the chunk B-tree"
 _HIDDEN = "keys of the chunk B-tree do not enclose the chunks below them"
-LEAF_HEAD = b"TREE" + bytes([_CHUNK_NODE_TYPE, 0])
+_LEAF_HEAD = b"TREE" + bytes([_CHUNK_NODE_TYPE, 0])
 _numbers_of_leaves = LRU[tuple[NDArray[np.int64], bool]](
     1 << 22, lambda known: 300 + 5 * known[0].nbytes
 )
@@ -75,7 +75,7 @@ def _only_leaf(request: IndexRequest) -> StoredChunks | None:
     data = file.read_start(request.index_address, dtype.itemsize, _WHAT)
     count = int.from_bytes(data[6:8], "little")
     stop = head + count * entry.itemsize + (entry.itemsize - file.offset_bytes)
-    if data[:6] != LEAF_HEAD or count > 2 * file.chunk_btree_k or stop > len(data):
+    if data[:6] != _LEAF_HEAD or count > 2 * file.chunk_btree_k or stop > len(data):
         return None
     request.budget.spend(stop, "nodes of the chunk B-tree")
     entries = np.frombuffer(data, entry, count, head)

@@ -1,0 +1,83 @@
+"""What follows from some of the bytes of a piece of metadata, known again by these.
+
+Pieces of the files of a series are mostly alike: what differs are addresses and values, at the same
+places in all of them. Whatever follows from the other bytes alone is worked out once. It is found
+again by all of these bytes, so that no file can change what is read of another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from operator import itemgetter
+
+from gridref.cache import LRU
+
+__all__ = ["AlikeBytes", "but_for", "joined_parts"]
+
+_KEPT_BYTES = 1 << 23
+_MOST_CUTS = 8
+_MOST_KINDS, _MOST_DIFFERING = 4096, 512
+
+
+class AlikeBytes[Value]:
+    """Values by the bytes that they follow from. Safe for threads.
+
+    Parameters
+    ----------
+    size_of
+        Size of a value in bytes, about.
+    """
+
+    def __init__(self, size_of: Callable[[Value], int]) -> None:
+        self._cuts: dict[Hashable, tuple[_Cut, ...]] = {}
+        self._values = LRU[Value](_KEPT_BYTES, lambda value: 2000 + size_of(value))
+
+    def get(self, kind: Hashable, data: bytes) -> Value | None:
+        """The value that was remembered for alike bytes of this kind."""
+        for cut in self._cuts.get((kind, len(data)), ()):
+            value = self._values.get((cut, cut.common(data)))
+            if value is not None:
+                return value
+        return None
+
+    def put(self, kind: Hashable, data: bytes, differing: Sequence[slice], value: Value) -> Value:
+        """Remember what follows from the bytes of this kind outside of ascending ranges."""
+        parts = tuple(part for part in differing if part.start < part.stop)
+        if len(parts) > _MOST_DIFFERING:
+            return value
+        key = kind, len(data)
+        cuts = self._cuts.get(key, ())
+        cut = next((cut for cut in cuts if cut.differing == parts), None)
+        if cut is None:
+            cut = _Cut(len(data), parts)
+            if len(self._cuts) >= _MOST_KINDS:
+                self.clear()
+            self._cuts[key] = (cut, *cuts)[:_MOST_CUTS]
+        return self._values.put((cut, cut.common(data)), value)
+
+    def clear(self) -> None:
+        """Forget all values."""
+        self._cuts.clear()
+        self._values.clear()
+
+
+class _Cut:
+    """Which bytes alike pieces of one kind and size have in common."""
+
+    def __init__(self, n_bytes: int, differing: tuple[slice, ...]) -> None:
+        self.differing = differing
+        self.common = but_for(n_bytes, differing)
+
+
+def but_for(n_bytes: int, parts: Sequence[slice]) -> Callable[[bytes], bytes]:
+    """What takes all but ascending parts out of a piece of metadata of so many bytes."""
+    starts = [0, *(part.stop for part in parts)]
+    stops = [*(part.start for part in parts), n_bytes]
+    return joined_parts(list(map(slice, starts, stops)))
+
+
+def joined_parts(parts: Sequence[slice]) -> Callable[[bytes], bytes]:
+    """What puts together parts of a piece of metadata."""
+    nothing = slice(0, 0)  # so that there are at least two
+    take: Callable[[bytes], tuple[bytes, ...]] = itemgetter(nothing, nothing, *parts)
+    return lambda data: b"".join(take(data))
