@@ -98,3 +98,13 @@ def test_a_remote_store_is_not_asked_for_as_a_file() -> None:
         with pytest.raises(FilesFailedError):
             gridref.scan_many(urls)
         assert not {f"/{n}.zarr" for n in range(3)} & {path for _, path, _ in site.requests}
+
+
+def test_small_files_of_which_nothing_is_known_take_one_request(tmp_path: Path) -> None:
+    data = content(tmp_path, 20)
+    assert 100_000 < len(data) < 256 * 2**10
+    files = {f"/{n}/f.h5": data for n in range(3)}
+    with serving(Site(files, {path: f'"{path}"' for path in files})) as site:
+        groups = gridref.scan_many([f"{site.url}{path}" for path in files])
+        assert Counter(path for _, path, _ in site.requests) == dict.fromkeys(files, 1)
+    assert [group.report.n_bytes for group in groups] == [len(data)] * 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
-from gridref.formats.registry import data_names, expand_files, scan, scan_with
+from gridref.formats.registry import data_names, expand_files, first_bytes, scan, scan_with
 from gridref.formats.scanner import Scanner
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "Scanner",
     "data_names",
     "expand_files",
+    "first_bytes",
     "scan",
     "scan_with",
 ]

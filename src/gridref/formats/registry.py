@@ -39,6 +39,7 @@ __all__ = [
     "BUILT_IN",
     "data_names",
     "expand_files",
+    "first_bytes",
     "organisation",
     "scan",
     "scan_with",
@@ -117,6 +118,13 @@ def expand_files(files: Any, storage_options: Mapping[str, Any] | None = None) -
     See `gridref.io.expand_urls` for the rules and the errors.
     """
     return expand_urls(files, storage_options, data_names())
+
+
+def first_bytes(address: str) -> int:
+    """Bytes that a scan of a file of such a name probably needs at once; 0 where few do."""
+    name = address.partition("?")[0].lower()
+    fitting = (scanner for scanner in scanners() if name.endswith(scanner.suffixes))
+    return max((getattr(scanner, "first_bytes", 0) for scanner in fitting), default=0)
 
 
 def scanner_of(location: Location) -> Scanner:

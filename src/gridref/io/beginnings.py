@@ -58,8 +58,10 @@ class Beginnings:
         self._layouts = layouts
         self._came: dict[str, Beginning] = {}
 
-    def ask(self, address: str, then: Callable[[], None]) -> None:
+    def ask(self, address: str, then: Callable[[], None], first_bytes: int = 0) -> None:
         """Ask for the beginning of a file; `then` is called when it has come, or will not.
+
+        That is `first_bytes`, as long as nothing is known of files beside it.
 
         Nothing is asked for where answers do not describe the file, or too many requests are in
         flight: whoever scans it does it then. Failures are kept, too: they are its first attempt.
@@ -71,7 +73,7 @@ class Beginnings:
             located = None
         if located is None or not describes_answers(located[0]):
             return then()
-        starts, stops = self._layouts.ranges(url)
+        starts, stops = self._layouts.ranges(url, first_bytes=first_bytes)
         if not requests_in_flight.begin(len(starts)):
             return then()
 

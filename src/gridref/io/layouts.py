@@ -54,9 +54,14 @@ class Layouts:
         return sorted({0} if hint is None else hint.blocks | {0})
 
     def ranges(
-        self, url: str, block_bytes: int = BLOCK_BYTES
+        self, url: str, block_bytes: int = BLOCK_BYTES, first_bytes: int = 0
     ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Starts and stops of byte ranges to ask for first; the first range starts at 0."""
+        """Starts and stops of byte ranges to ask for first; the first range starts at 0.
+
+        Where nothing is known of files beside it, that is one block, or `first_bytes`.
+        """
+        if first_bytes > block_bytes and _kind_of(url) not in self._hints:
+            return (0,), (first_bytes,)
         return _runs(tuple(self.expected(url)), block_bytes)
 
     def learn(self, url: str, used: Collection[int]) -> None:

@@ -19,6 +19,8 @@ class HDF5Scanner:
     suffixes = (".nc", ".nc4", ".h5", ".hdf5", ".he5", ".hdf")
     markers: tuple[str, ...] = ()
     folder_suffixes: tuple[str, ...] = ()
+    first_bytes = 256 << 10
+    """Metadata lie all over a file, and one request more takes as long as so many bytes."""
     reach: Reach = "anywhere"  # external links, external raw data and virtual datasets
 
     def recognises(self, location: Location) -> bool:

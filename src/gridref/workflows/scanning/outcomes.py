@@ -16,7 +16,7 @@ from itertools import batched
 from typing import Any, Literal
 
 from gridref.errors import GridrefError, InvalidRequestError
-from gridref.formats import ScanOptions, data_names, scan_with
+from gridref.formats import ScanOptions, data_names, first_bytes, scan_with
 from gridref.io import (
     MAX_REQUESTS,
     Beginnings,
@@ -193,7 +193,7 @@ def _ask_ahead(
     if names.is_folder(absolute_url(address)) or (kept is not None and kept.may_have(address)):
         then()
     else:
-        ahead.ask(address, then)
+        ahead.ask(address, then, first_bytes(address))
 
 
 def _outcome(
