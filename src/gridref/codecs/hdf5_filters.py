@@ -48,22 +48,43 @@ def _need(raw: Raw, n_bytes: int) -> None:
 
 def _szip_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> BytesDecode:
     """The decoded size (little-endian uint32), then what szlib makes."""
-    options, pixels_per_block, bits_per_pixel, pixels_per_scanline = config["cd_values"][:4]
+    options, block, bits, scanline = config["cd_values"][:4]
+    is_padded = bool(block and scanline % block)
 
     def decode(raw: Raw) -> Raw:
         _need(raw, 4)
         size = _check_size(int.from_bytes(as_bytes(raw[:4]), "little"), decoded_bytes)
-        decoded: Raw = imagecodecs.szip_decode(
-            as_bytes(raw[4:]),
-            options,
-            pixels_per_block,
-            bits_per_pixel,
-            pixels_per_scanline,
-            out=size,
-        )
+        data = as_bytes(raw[4:])
+        if is_padded:
+            return _padded_szip(data, size, options, block, bits, scanline)
+        decoded: Raw = imagecodecs.szip_decode(data, options, block, bits, scanline, out=size)
         return decoded
 
     return decode
+
+
+def _padded_szip(
+    data: bytes, size: int, options: int, block: int, bits: int, scanline: int
+) -> NDArray[np.uint8]:
+    """Scanlines that are no whole number of blocks: stored padded, as the encoder of szlib does.
+
+    Its decoder removes the padding itself, but of data that end too soon it gives what memory held
+    before, and says nothing. As scanlines of whole blocks it tells how much there is.
+    """
+    is_interleaved = bits in (32, 64)  # the first bytes of all pixels, then the second ones
+    stored_bits = 8 if is_interleaved else bits
+    pixel_bytes = 1 if stored_bits <= 8 else 2 if stored_bits <= 16 else 4
+    whole = -(-scanline // block) * block
+    row_bytes, stored_bytes = scanline * pixel_bytes, whole * pixel_bytes
+    n_rows, rest = divmod(size, row_bytes)
+    padded = np.zeros((n_rows + bool(rest), stored_bytes), np.uint8)
+    decoded = imagecodecs.szip_decode(data, options, block, stored_bits, whole, out=padded.size)
+    needed = n_rows * stored_bytes + rest
+    if len(decoded) < needed:
+        raise ValueError(f"{len(decoded)} bytes with their padding, expected {needed}")
+    padded.reshape(-1)[: len(decoded)] = as_u1(decoded)
+    pixels = padded[:, :row_bytes].reshape(-1)[:size]
+    return pixels.reshape(bits // 8, -1).T.reshape(-1) if is_interleaved else pixels
 
 
 def _lzf_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> BytesDecode:

@@ -176,6 +176,20 @@ def test_headers_that_promise_too_much(n_bytes):
         decode_chunk(raw, encoding(values, codec))
 
 
+@pytest.mark.parametrize("bits", [8, 16, 32, 64])
+@pytest.mark.parametrize(("block", "scanline"), [(8, 41), (4, 7), (32, 33), (10, 99), (16, 100)])
+@pytest.mark.parametrize("options", [141, 169])
+def test_szip_of_scanlines_with_padding(bits, block, scanline, options):
+    values = image_like((60, 40), "f8")
+    stored = imagecodecs.szip_encode(values.tobytes(), options, block, bits, scanline)
+    codec = Codec.of("gridref.hdf5_szip", cd_values=[options, block, bits, scanline])
+    size = values.nbytes.to_bytes(4, "little")
+    np.testing.assert_array_equal(decode_chunk(size + stored, encoding(values, codec)), values)
+    for n_kept in (0, len(stored) // 3, len(stored) // 2):  # what memory held came for the rest
+        with pytest.raises(DecodeError, match="szip"):
+            decode_chunk(size + stored[:n_kept], encoding(values, codec))
+
+
 def test_quantized_floats_are_stored_as_they_are():
     values = image_like((10, 10), "f4")
     for name in ("bitgroom", "granularbr"):
