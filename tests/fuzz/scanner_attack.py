@@ -14,6 +14,7 @@ import numpy as np
 import tifffile
 
 from gridref.errors import GridrefError
+from tests.cold_scans import all_caches, described
 from tests.fuzz.catalog_attack import change_member, make_catalog
 from tests.fuzz.hdf5_mutations import Mutator as HDF5Mutator
 from tests.fuzz.reference_attack import SECONDS
@@ -56,10 +57,13 @@ def scanner_attacks(folder: Path) -> dict[str, Try]:
     hdf5 = [*hdf5_files().values(), *(path.read_bytes() for path in folder.glob("*.nc"))]
     tiff = [*tiff_files().values(), *_large_tiff()]
     (folder / "zarr").mkdir()
+    hdf5, tiff = hdf5 + _real("HDF"), tiff + _real("TIFF")
     return {
-        "scanner: HDF5": _of(HDF5Mutator(), hdf5 + _real("HDF"), folder / "fuzzed.h5"),
-        "scanner: TIFF": _of(TIFFMutator(), tiff + _real("TIFF"), folder / "fuzzed.tif"),
+        "scanner: HDF5": _of(HDF5Mutator(), hdf5, folder / "fuzzed.h5"),
+        "scanner: TIFF": _of(TIFFMutator(), tiff, folder / "fuzzed.tif"),
         "scanner: Zarr": _of_zarr(write_stores(folder / "zarr")),
+        "alike: HDF5": _beside_its_like(HDF5Mutator(), hdf5, folder / "alike.h5"),
+        "alike: TIFF": _beside_its_like(TIFFMutator(), tiff, folder / "alike.tif"),
     }
 
 
@@ -79,19 +83,52 @@ def _real(kind: str) -> list[bytes]:
     return [path.read_bytes() for path in files]
 
 
-def _of(mutate: Mutate, seeds: list[bytes], path: Path) -> Try:
-    """Changes of files: mostly of small ones, as what is changed there matters more often."""
+def _mutants(mutate: Mutate, seeds: list[bytes]) -> Callable[[int], tuple[bytes, bytes]]:
+    """Files, and changes of them: mostly small ones, where what is changed matters more often."""
     small = [data for data in dict.fromkeys(seeds) if len(data) <= _SMALL]
     large = [data for data in dict.fromkeys(seeds) if len(data) > _SMALL]
 
-    def attempt(seed: int) -> str | None:
+    def mutant(seed: int) -> tuple[bytes, bytes]:
         number, rest = divmod(seed, _EACH)
-        data = large[number % len(large)] if rest == 0 else small[seed % len(small)]
+        base = data = large[number % len(large)] if rest == 0 else small[seed % len(small)]
         if seed % 5 == 0:
             other = small[hash((seed, 1)) % len(small)]
             data = mutate.crossed(data, other, MOST_BYTES, seed + 1)
-        path.write_bytes(mutate(data, MOST_BYTES, seed))
+        return base, mutate(data, MOST_BYTES, seed)
+
+    return mutant
+
+
+def _of(mutate: Mutate, seeds: list[bytes], path: Path) -> Try:
+    mutant = _mutants(mutate, seeds)
+
+    def attempt(seed: int) -> str | None:
+        path.write_bytes(mutant(seed)[1])
         return _scanned(path)
+
+    return attempt
+
+
+def _beside_its_like(mutate: Mutate, seeds: list[bytes], path: Path) -> Try:
+    """A file and its change, each scanned after the other: neither alters what is read of it."""
+    mutant = _mutants(mutate, seeds)
+    path.write_bytes(seeds[0])
+    described(path)  # so that all modules are loaded
+    clear_all = all_caches()
+
+    def attempt(seed: int) -> str | None:
+        base, changed = mutant(seed)
+        alone = {}
+        for data in (base, changed):
+            for clear in clear_all:
+                clear()
+            path.write_bytes(data)
+            alone[data] = described(path)
+        for data in (base, changed):
+            path.write_bytes(data)
+            if described(path) != alone[data]:
+                return f"the {'file' if data == base else 'change'} scans otherwise after the other"
+        return None
 
     return attempt
 

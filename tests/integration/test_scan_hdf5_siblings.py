@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,11 @@ import numpy as np
 import pytest
 
 import gridref
-from gridref.cache import LRU
-from gridref.errors import GridrefError
-from gridref.formats.hdf5.format.alike_bytes import AlikeBytes
 from gridref.formats.hdf5.format.checksum import lookup3
 from gridref.formats.hdf5.objects.files import open_file
 from gridref.formats.options import ScanOptions
 from gridref.io import open_for_scan
+from tests.cold_scans import all_caches, described
 
 ROOT = Path(__file__).parents[2]
 
@@ -115,32 +113,6 @@ def series(path: Path, libver: str) -> None:
         variable.attrs["units"] = np.bytes_("K")
         variable.attrs["range"] = np.array([1, 2], "<i2")
         variable.dims[0].attach_scale(file["x"])
-
-
-def described(path: Path) -> str:
-    """All that a scan tells of a file, or its error."""
-    try:
-        group = gridref.scan(path, on_unsupported="skip")
-    except GridrefError as error:
-        return f"{type(error).__name__}: {error}"
-    arrays = [
-        (name, a.dtype, a.dims, a.shape, a.fill_value, a.attrs, a.encodings, a.blocks.origin)
-        for name, a in group.arrays.items()
-    ]
-    rows = [
-        vars(manifest.take(np.arange(manifest.n_rows)))
-        for array in group.arrays.values()
-        for manifest in array.manifests
-    ]
-    return repr([arrays, rows, group.attrs, group.unlimited_dims, list(group.report)])
-
-
-def all_caches() -> list[Callable[[], None]]:
-    """What empties each cache, so that the next scan is as in a process of its own."""
-    modules = [module for name, module in sys.modules.items() if name.startswith("gridref.")]
-    kept = [value for module in modules for value in vars(module).values()]
-    caches = [value.clear for value in kept if isinstance(value, LRU | AlikeBytes)]
-    return caches + [value.cache_clear for value in kept if hasattr(value, "cache_clear")]
 
 
 def header_blocks(path: Path, name: bytes) -> list[tuple[int, int]]:
