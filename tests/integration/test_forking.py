@@ -21,6 +21,7 @@ import gridref
 from gridref.cache import LRU
 from gridref.forks import new_lock
 from gridref.io import RetryPolicy, SourcePool, describe_source
+from gridref.workflows.scanning.workers import workers
 from tests.http_server import Site, serving
 
 pytestmark = [
@@ -131,3 +132,12 @@ def test_locks_and_loads_of_other_threads_are_not_taken_over() -> None:
     finally:
         go_on.set()
         thread.join()
+
+
+def test_a_child_of_a_process_that_used_workers_starts_its_own() -> None:
+    def answered() -> bool:
+        with workers(1) as (_, pool):
+            return pool.submit(abs, -3).result() == 3
+
+    assert answered()
+    assert in_child(answered)

