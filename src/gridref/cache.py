@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -9,12 +10,42 @@ from typing import Any
 
 from gridref.forks import new_lock, tell_in_children
 
-__all__ = ["LRU", "Load", "nbytes_of"]
+__all__ = ["LRU", "Load", "nbytes_of", "remembers_short"]
 
 
 def nbytes_of(values: Any) -> int:
     """Size of an array in bytes."""
     return int(values.nbytes)
+
+
+def remembers_short[**P, R](
+    most_kept: int, longest: int = 1024, length_of: Callable[[Any], int] = len
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Keep what a function made of the pieces of metadata that it was given last.
+
+    Long ones are not kept, as a number of them bounds no memory: what they take follows what files
+    of strangers say.
+
+    Parameters
+    ----------
+    most_kept
+        So many are kept.
+    longest, length_of
+        Length of the longest first argument whose outcome is kept, and what tells a length.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        kept: Any = functools.lru_cache(most_kept)(function)
+
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            is_short = length_of(args[0]) <= longest
+            outcome: R = (kept if is_short else function)(*args, **kwargs)
+            return outcome
+
+        return call
+
+    return decorate
 
 
 class LRU[Value]:

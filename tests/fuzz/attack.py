@@ -10,6 +10,7 @@ import argparse
 import itertools
 import logging
 import resource
+import signal
 import sys
 import tempfile
 import time
@@ -37,6 +38,9 @@ SECONDS = 30
 
 MOST_MIB = 300
 """Most memory that an attempt may take beyond what the process took before."""
+
+_TOLD_EVERY = 120
+"""Seconds after which is said how many attempts there were so far."""
 
 _MEMORY = Path("/dev/shm")
 """A folder that is no disk, where there is one: attempts write a file each."""
@@ -106,6 +110,26 @@ def _is_ours(error: Exception) -> bool:
     return isinstance(error, GridrefError) or is_told_by_http(error)
 
 
+class EndlessError(BaseException):
+    """An attempt that does not end: no exception that anything but the attack may catch."""
+
+
+def _in_time(attempt: Try, number: int) -> str | None:
+    """What broke in an attempt; one that never ends does not keep the others from being tried."""
+
+    def stop(*_: object) -> None:
+        raise EndlessError
+
+    signal.signal(signal.SIGALRM, stop)
+    signal.alarm(4 * SECONDS)
+    try:
+        return attempt(number)
+    except EndlessError:
+        return "it did not end"
+    finally:
+        signal.alarm(0)
+
+
 class Peak:
     """The most memory that this process took, watched for attempts that raise it by much."""
 
@@ -128,7 +152,7 @@ def run(
     attacks: dict[str, Try], minutes: float, seed: int
 ) -> dict[str, tuple[Counter[str | None], float]]:
     """Try all attacks until the time is over, each for as long; outcomes, and the longest one."""
-    end = time.monotonic() + 60 * minutes
+    end, told = time.monotonic() + 60 * minutes, time.monotonic()
     found = {name: Counter[str | None]() for name in attacks}
     spent, longest = dict.fromkeys(attacks, 0.0), dict.fromkeys(attacks, 0.0)
     peak = Peak()
@@ -136,7 +160,7 @@ def run(
         name = min(attacks, key=lambda name: spent[name])
         number = seed * 100_000_000 + found[name].total()
         began = time.monotonic()
-        broke = attacks[name](number)
+        broke = _in_time(attacks[name], number)
         took = time.monotonic() - began
         if broke is None and took > SECONDS:
             broke = f"it took {took:.0f} s"
@@ -146,6 +170,9 @@ def run(
         found[name][broke] += 1
         if broke is not None:
             print(f"BROKE {name}, attempt {number}: {broke}", flush=True)
+        if time.monotonic() > told + _TOLD_EVERY:
+            told = time.monotonic()
+            print(", ".join(f"{name} {found[name].total()}" for name in attacks), flush=True)
     return {name: (found[name], longest[name]) for name in attacks}
 
 

@@ -129,5 +129,6 @@ def _holds_no_value(array: VirtualArray) -> bool:
     fill = array.fill_value
     if array.dtype.kind == "f" and np.isnan(fill):
         return True
-    marks = [array.attrs.get(name) for name in ("_FillValue", "missing_value")]
-    return any(mark is not None and bool(np.any(np.asarray(mark) == fill)) for mark in marks)
+    named = (array.attrs.get(name) for name in ("_FillValue", "missing_value"))
+    marks = [np.asarray(mark) for mark in named if mark is not None]
+    return any(mark.dtype.kind != "V" and bool(np.any(mark == fill)) for mark in marks)

@@ -18,6 +18,7 @@ from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.placing import MAX_CELLS
 from gridref.model.reference_systems import geotransform, wkt_of
+from gridref.model.referring import text_of
 
 __all__ = [
     "GRID_MAPPING",
@@ -150,7 +151,10 @@ def plane_dims(group: VirtualGroup, x: str, y: str) -> tuple[str, str]:
                 name
                 for name, array in group.arrays.items()
                 if array.dims == (name,)
-                and (array.attrs.get("axis") == letter or array.attrs.get("standard_name") in names)
+                and (
+                    text_of(array.attrs, "axis") == letter
+                    or text_of(array.attrs, "standard_name") in names
+                )
             ),
             asked,
         )

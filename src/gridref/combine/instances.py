@@ -18,7 +18,7 @@ from gridref.combine.values import Values
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.indexing import isel_group
-from gridref.model.referring import referred_names
+from gridref.model.referring import referred_names, text_of
 from gridref.model.reshaping import broadcast_axis, expand_dims, squeeze
 
 __all__ = ["Instances", "find_instances"]
@@ -169,7 +169,7 @@ class Instances:
         return {
             array.dims[0]
             for array in group.arrays.values()
-            if array.ndim == 1 and array.attrs.get("instance_dimension") == self.instance
+            if array.ndim == 1 and text_of(array.attrs, "instance_dimension") == self.instance
         }
 
     def _renamed(self, array: VirtualArray, sample: str, group: VirtualGroup) -> VirtualArray:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gridref.combine.columns import Column, Kind, Notes, value_keys, value_text
-from gridref.errors import NotRepresentableError
+from gridref.errors import NotRepresentableError, UnsupportedFeatureError
 from gridref.model.array import VirtualArray
 from gridref.model.encoding import Encoding, Unpacking
 from gridref.model.joining import recast
@@ -46,14 +46,20 @@ class Packing:
 
     @classmethod
     def of(cls, array: VirtualArray) -> Packing:
-        """Read the attributes of an array."""
+        """Read the attributes of an array.
+
+        Raises
+        ------
+        UnsupportedFeatureError
+            If a factor or offset is no number.
+        """
         attrs, dtype = array.attrs, array.dtype
         unsigned = _unsigned(attrs.get("_Unsigned"), dtype)
         fills = _fills(attrs.get("_FillValue"), dtype, unsigned)
         fills |= _missing(attrs.get("missing_value"), dtype, unsigned)
         return cls(
-            _number(attrs.get("scale_factor")),
-            _number(attrs.get("add_offset")),
+            _number(attrs, "scale_factor"),
+            _number(attrs, "add_offset"),
             frozenset(fills),
             unsigned,
         )
@@ -81,8 +87,20 @@ class Packing:
         return ", ".join(parts) or "not packed"
 
 
-def _number(value: Any) -> float | None:
-    return None if value is None else float(np.asarray(value).reshape(-1)[0])
+def _number(attrs: Mapping[str, Any], name: str) -> float | None:
+    """A number of an attribute, the first of several; None without the attribute.
+
+    Raises
+    ------
+    UnsupportedFeatureError
+        If it is no number: nobody can say what the stored values mean.
+    """
+    if attrs.get(name) is None:
+        return None
+    numbers = np.asarray(attrs[name]).reshape(-1)
+    if numbers.dtype.kind not in "biuf" or not numbers.size:
+        raise UnsupportedFeatureError(f"{name} is {value_text(attrs[name])!r}, which is no number")
+    return float(numbers[0])
 
 
 def _unsigned(value: Any, dtype: np.dtype[Any]) -> bool | None:

@@ -125,7 +125,7 @@ def _labels(
             f"it has no label along {dim!r}: give a pattern that finds it in the file's name", place
         )
     for name in ("units", "calendar"):
-        if array.attrs.get(name) != first.attrs.get(name):
+        if str(array.attrs.get(name)) != str(first.attrs.get(name)):
             raise InvalidRequestError(
                 f"its {name} are {array.attrs.get(name)!r}, those of the first input's labels"
                 f" {first.attrs.get(name)!r}: give labels by a pattern",

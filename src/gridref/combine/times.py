@@ -37,6 +37,7 @@ from gridref.combine.values import Values
 from gridref.model.array import VirtualArray
 from gridref.model.encoding import Unpacking
 from gridref.model.joining import recast
+from gridref.model.referring import text_of
 
 __all__ = ["resolve_times"]
 
@@ -64,15 +65,14 @@ def resolve_times(columns: Mapping[str, Column], notes: Notes, values: Values) -
 
 def _bounds_of(column: Column, columns: Mapping[str, Column]) -> list[str]:
     names = [
-        kind.array.attrs.get(attribute)
+        text_of(kind.array.attrs, attribute)
         for kind in column.kinds
         for attribute in ("bounds", "climatology")
     ]
     return [
         name
         for name in dict.fromkeys(names)
-        if isinstance(name, str)
-        and name in columns
+        if name in columns
         and not any(is_time_like(kind.array.attrs) for kind in columns[name].kinds)
     ]
 

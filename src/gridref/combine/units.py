@@ -13,6 +13,7 @@ from gridref.combine.packing import Packing, float_dtype, rescaled, without_pack
 from gridref.model.array import VirtualArray
 from gridref.model.encoding import Unpacking
 from gridref.model.joining import recast
+from gridref.model.referring import text_of
 
 __all__ = ["resolve_units"]
 
@@ -43,13 +44,11 @@ def _units(kind: Kind) -> str:
 
 def _bounds_of(column: Column, columns: Mapping[str, Column]) -> list[str]:
     """Bounds that have no units of their own (CF conventions, 7.1): they are in the column's."""
-    names = dict.fromkeys(kind.array.attrs.get("bounds") for kind in column.kinds)
+    names = dict.fromkeys(text_of(kind.array.attrs, "bounds") for kind in column.kinds)
     return [
         name
         for name in names
-        if isinstance(name, str)
-        and name in columns
-        and not any("units" in kind.array.attrs for kind in columns[name].kinds)
+        if name in columns and not any("units" in kind.array.attrs for kind in columns[name].kinds)
     ]
 
 

@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from gridref.model.referring import text_of
+
 __all__ = ["authority_code", "geotransform", "wkt_of"]
 
 _CODE = re.compile(r'(?:ID|AUTHORITY)\["(\w+)",\s*"?(\w+)"?\]\s*\]\s*$')
@@ -25,7 +27,7 @@ def wkt_of(attrs: Mapping[str, Any]) -> str:
 
     Sources: CF conventions 1.11, 5.6 (``crs_wkt``); GDAL, "netCDF" driver (``spatial_ref``).
     """
-    return str(attrs.get("crs_wkt") or attrs.get("spatial_ref") or "")
+    return text_of(attrs, "crs_wkt") or text_of(attrs, "spatial_ref")
 
 
 def geotransform(attrs: Mapping[str, Any]) -> tuple[float, ...] | None:

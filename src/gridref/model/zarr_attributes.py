@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gridref.model.referring import text_of
+
 __all__ = ["attribute_from_numpy", "attributes_to_json", "float_to_json"]
 
 
@@ -47,7 +49,7 @@ def attributes_to_json(attrs: Mapping[str, Any], dtype: np.dtype[Any] | None) ->
     if dtype.kind in "UT":
         result.setdefault("missing_value", attribute_from_numpy(attrs["_FillValue"]))
     elif dtype.kind in "biufc" and fills.dtype.kind in "biufc" and len(fills):
-        fill = _reinterpreted(fills, dtype, attrs.get("_Unsigned"))[0]
+        fill = _reinterpreted(fills, dtype, text_of(attrs, "_Unsigned"))[0]
         if dtype.kind not in "iu" or float(fill.real).is_integer():
             result["_FillValue"] = _xarray_fill_value(fill, dtype)
     return result

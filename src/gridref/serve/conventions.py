@@ -12,6 +12,7 @@ from typing import Any
 
 from gridref.model.array import VirtualGroup
 from gridref.model.reference_systems import authority_code, geotransform, wkt_of
+from gridref.model.referring import text_of
 
 __all__ = ["with_conventions"]
 
@@ -153,7 +154,7 @@ def _place_of(group: VirtualGroup) -> _Place | None:
             continue
         mapping = group.arrays[name].attrs
         for array in group.arrays.values():
-            if array.attrs.get("grid_mapping") == name and array.ndim >= 2:
+            if text_of(array.attrs, "grid_mapping") == name and array.ndim >= 2:
                 x0, a, b, y0, d, e = numbers  # GDAL's order
                 (y, x), (rows, columns) = array.dims[-2:], array.shape[-2:]
                 return _Place(y, x, (rows, columns), (a, b, x0, d, e, y0), wkt_of(mapping))

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gridref.errors import GridrefError, NotRepresentableError, Place
 from gridref.model.array import VirtualArray
 
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["coordinate_names", "decoded", "decoded_values"]
+__all__ = ["coordinate_names", "decoded", "decoded_values", "refusing_attributes"]
 
 
 def coordinate_names(arrays: Mapping[str, VirtualArray], attrs: Mapping[str, Any]) -> set[str]:
@@ -29,11 +31,38 @@ def coordinate_names(arrays: Mapping[str, VirtualArray], attrs: Mapping[str, Any
 
 
 def decoded(name: str, variable: xr.Variable, *, decode_times: bool) -> xr.Variable:
-    """A variable as xarray shows it, in memory."""
-    import xarray as xr
+    """A variable as xarray shows it, in memory.
 
-    shown = xr.conventions.decode_cf_variable(name, variable, decode_times=decode_times)
-    return shown.load()
+    Raises
+    ------
+    NotRepresentableError
+        If xarray can make nothing of its attributes.
+    """
+    with refusing_attributes(name):
+        import xarray as xr
+
+        shown = xr.conventions.decode_cf_variable(name, variable, decode_times=decode_times)
+        return shown.load()
+
+
+@contextmanager
+def refusing_attributes(name: str | None) -> Iterator[None]:
+    """Make whatever xarray raises while it decodes a variable or group an error of ours.
+
+    It takes attributes for texts and numbers; files hold anything under their names.
+
+    Raises
+    ------
+    NotRepresentableError
+        Naming what was decoded.
+    """
+    try:
+        yield
+    except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError) as error:
+        if isinstance(error, GridrefError):
+            raise
+        reason = f"xarray does not decode it: {str(error).partition('\n')[0]}"
+        raise NotRepresentableError(reason, Place(variable=name)) from error
 
 
 def decoded_values(

@@ -11,8 +11,8 @@ import xarray as xr
 
 from gridref.adapters.stac.axes import Axis, axes_of
 from gridref.adapters.stac.space import Space, space_of
-from gridref.errors import GridrefError, NotRepresentableError, Place
 from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.workflows.decoding import refusing_attributes
 
 __all__ = ["Part", "parts_of", "space_of_all"]
 
@@ -53,7 +53,7 @@ def parts_of(catalog: VirtualGroup, storage_options: Mapping[str, Any] | None) -
     Raises
     ------
     NotRepresentableError
-        If xarray cannot decode a group, as units of time say nothing.
+        If xarray cannot decode a group, as its attributes are not what they should be.
     """
     parts: list[Part] = []
     known: dict[str, Axis] = {}
@@ -61,15 +61,10 @@ def parts_of(catalog: VirtualGroup, storage_options: Mapping[str, Any] | None) -
         if path and not group.arrays:
             continue
         opened: Any = catalog
-        try:
+        with refusing_attributes(path or None):
             dataset = xr.open_dataset(
                 opened, engine="gridref", group=path or None, storage_options=storage_options
             )
-        except GridrefError:
-            raise
-        except (ValueError, OverflowError) as error:  # units of a stranger
-            reason = f"xarray does not decode it: {str(error).partition('\n')[0]}"
-            raise NotRepresentableError(reason, Place(variable=path or None)) from error
         axes = axes_of(dataset)
         dims = {name: _dimension(path, axis, known) for name, axis in axes.items()}
         for name, key in dims.items():

@@ -14,6 +14,7 @@ import xarray as xr
 
 from gridref.adapters.stac.axes import Axis, kind_of
 from gridref.extras import missing_package
+from gridref.model.reference_systems import wkt_of
 
 __all__ = ["Space", "geometry_of", "space_of"]
 
@@ -79,9 +80,9 @@ def _crs_of(dataset: xr.Dataset, x: Axis) -> Any:
     for name in filter(dataset.variables.__contains__, [*named, "spatial_ref"]):
         attrs = dataset.variables[name].attrs
         try:
-            wkt = attrs.get("crs_wkt") or attrs.get("spatial_ref")
+            wkt = wkt_of(attrs)
             return CRS.from_wkt(wkt) if wkt else CRS.from_cf(dict(attrs))
-        except (CRSError, KeyError):
+        except (CRSError, KeyError, TypeError, ValueError, AttributeError):
             continue
     attrs = {} if x.labels is None else x.labels.attrs
     rotated = attrs.get("standard_name") == "grid_longitude"

@@ -12,6 +12,7 @@ from gridref.adapters.web.markup import Content, markup, tag
 from gridref.adapters.web.source_names import SourceNames
 from gridref.catalog import CatalogGroup
 from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.referring import text_of
 
 __all__ = ["catalog_page"]
 
@@ -109,7 +110,7 @@ def _group(
 
 def _leaf(links: Links, name: str, path: str, array: VirtualArray, reason: str) -> Content:
     attrs = array.attrs
-    told = attrs.get("long_name") or attrs.get("standard_name") or ""
+    told = text_of(attrs, "long_name") or text_of(attrs, "standard_name")
     units = f" [{attrs['units']}]" if isinstance(attrs.get("units"), str) else ""
     return [
         tag("a", path.rpartition("/")[2], href=links.of_array("array", name, path)),

@@ -10,7 +10,7 @@ import os
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Self, override
 
-from gridref.errors import SourceUnavailableError
+from gridref.errors import SourceFormatError, SourceUnavailableError
 from gridref.formats.location import require_allowed
 from gridref.formats.options import ScanOptions
 from gridref.io import ScanFile, beside, is_absent, open_for_scan, policy_for
@@ -19,7 +19,10 @@ from gridref.model.manifest import Source
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-__all__ = ["FileSet", "MemberFile"]
+__all__ = ["BoundedFile", "FileSet", "MemberFile"]
+
+_ALWAYS_READS, _BYTES_A_READ = 10_000, 4
+"""A file may be read from so often, and once more for so many of its bytes."""
 
 _MAX_OPEN = 64
 
@@ -149,3 +152,43 @@ class MemberFile(io.RawIOBase):
         n_read = file.readinto(buffer)
         self._position += n_read
         return n_read
+
+
+class BoundedFile(io.RawIOBase):
+    """A stream that ends after more reads than a file of its size can need.
+
+    Directories of a valid file do not overlap. tifffile takes the last bytes of one that is cut
+    off for the offset of the next, and goes on, which may have no end.
+    """
+
+    def __init__(self, stream: ScanFile | MemberFile) -> None:
+        super().__init__()
+        self._stream = stream
+        self._n_left = _ALWAYS_READS + (stream.source.size_bytes or 0) // _BYTES_A_READ
+
+    @override
+    def seekable(self) -> bool:
+        return True
+
+    @override
+    def tell(self) -> int:
+        return self._stream.tell()
+
+    @override
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        return self._stream.seek(offset, whence)
+
+    @override
+    def read(self, size: int | None = -1, /) -> bytes | None:
+        self._count()
+        return self._stream.read(-1 if size is None else size)
+
+    @override
+    def readinto(self, buffer: WriteableBuffer, /) -> int | None:
+        self._count()
+        return self._stream.readinto(buffer)
+
+    def _count(self) -> None:
+        self._n_left -= 1
+        if self._n_left < 0:
+            raise SourceFormatError("directories of the file overlap, or go round in circles")

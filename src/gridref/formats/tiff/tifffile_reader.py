@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from gridref.errors import GridrefError, Place, SourceFormatError, SourceUnavailableError
 from gridref.formats.damage import refusing_damage
 from gridref.formats.tiff.directory import Window, check_directories, is_ndpi, read_head
-from gridref.formats.tiff.file_set import FileSet, MemberFile
+from gridref.formats.tiff.file_set import BoundedFile, FileSet, MemberFile
 from gridref.formats.tiff.image import Image, Level, TiffStructure
 from gridref.formats.tiff.ome_xml import pixels_of
 from gridref.formats.tiff.page import MAX_SAMPLES, Page
@@ -123,7 +123,9 @@ class _ScannedFile(tifffile.TiffFile):  # type: ignore[misc]
         url = stream.source.url.partition("?")[0]
         window = Window(file)
         check_directories(window, read_head(window, ndpi=is_ndpi(url)), max_directories)
-        super().__init__(cast(IO[bytes], stream), name=os.path.basename(url), **options)
+        super().__init__(
+            cast(IO[bytes], BoundedFile(stream)), name=os.path.basename(url), **options
+        )
 
     @property
     def _files(self) -> dict[str | None, tifffile.TiffFile]:

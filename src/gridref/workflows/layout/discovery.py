@@ -17,6 +17,7 @@ from gridref.combine.calendars import TimeBase, is_time_like
 from gridref.combine.georeference import Raster, read_raster
 from gridref.combine.options import Read
 from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.referring import text_of
 from gridref.workflows.layout.cubes import is_ragged, varying_dims
 from gridref.workflows.layout.name_fields import NameField, NameParts, finds_all, name_parts
 from gridref.workflows.layout.plates import wells_in_names
@@ -282,9 +283,9 @@ def _scalars(
     first = groups[0].arrays
     named = {w for a in first.values() for w in str(a.attrs.get("coordinates", "")).split()}
     named |= set(str(groups[0].attrs.get("coordinates", "")).split())
-    standard = {array.attrs.get("standard_name") for array in first.values()}
+    standard = {text_of(array.attrs, "standard_name") for array in first.values()}
     for name, array in first.items():
-        own_name = array.attrs.get("standard_name")
+        own_name = text_of(array.attrs, "standard_name")
         known = own_name in _SCALARS or is_time_like(array.attrs)
         if array.ndim or name in varying or not (known or name in named):
             continue

@@ -15,6 +15,7 @@ from gridref.combine.options import Read
 from gridref.errors import InvalidRequestError
 from gridref.io import Allow
 from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.referring import text_of
 from gridref.typing import Int64Array
 from gridref.workflows.layout.labels import duration_seconds
 from gridref.workflows.opening import open_group, reader_for
@@ -23,6 +24,7 @@ from gridref.workflows.reading import Sources, readable
 __all__ = ["forecast", "with_valid_times", "without_valid_times"]
 
 RUN_NAMES = ("forecast_reference_time", "reference_time", "init_time", "init", "run", "time")
+_RUN_TIME = "forecast_reference_time"
 STEP_NAMES = ("forecast_period", "step", "lead_time", "leadtime", "lead", "prediction_timedelta")
 
 
@@ -70,7 +72,7 @@ def forecast(
     group = open_group(catalog, storage_options, allow, snapshot)
     if not isinstance(catalog, VirtualGroup):
         group = readable(group, Sources(storage_options))
-    runs = _coordinate(group, run_dim, RUN_NAMES, "forecast_reference_time", "run_dim")
+    runs = _coordinate(group, run_dim, RUN_NAMES, _RUN_TIME, "run_dim")
     steps = _coordinate(group, step_dim, STEP_NAMES, "forecast_period", "step_dim")
     base = TimeBase.of(group.arrays[runs].attrs)
     if base is None:
@@ -96,18 +98,20 @@ def with_valid_times(group: VirtualGroup, read: Read) -> VirtualGroup:
     times, or without steps, which are durations.
     """
     try:
-        runs = _coordinate(group, None, RUN_NAMES, "forecast_reference_time", "run_dim")
+        runs = _coordinate(group, None, RUN_NAMES, _RUN_TIME, "run_dim")
         steps = _coordinate(group, None, STEP_NAMES, "forecast_period", "step_dim")
         step_ns = _unit_ns(group, steps)
     except InvalidRequestError:
         return group
     # A time that is not said to be that of runs is the valid time.
-    standard = group.arrays[runs].attrs.get("standard_name", "" if runs == "time" else None)
-    if standard not in (None, "forecast_reference_time"):
+    named = group.arrays[runs].attrs.get("standard_name", "" if runs == "time" else _RUN_TIME)
+    if not isinstance(named, str) or named != _RUN_TIME:
         return group
     base = TimeBase.of(group.arrays[runs].attrs)
     shown = [a for a in group.arrays.values() if {runs, steps} <= set(a.dims)]
-    named = VALID_TIME in group.arrays or any(a.attrs.get("standard_name") == "time" for a in shown)
+    named = VALID_TIME in group.arrays or any(
+        text_of(a.attrs, "standard_name") == "time" for a in shown
+    )
     if base is None or named or not shown:
         return group
     start = _nanoseconds(read(group.arrays[runs]), base.unit_ns)
@@ -169,7 +173,9 @@ def _coordinate(
         if asked not in own:
             raise InvalidRequestError(f"no coordinate {asked!r}; there are {', '.join(own)}")
         return asked
-    called = [name for name in own if group.arrays[name].attrs.get("standard_name") == standard]
+    called = [
+        name for name in own if text_of(group.arrays[name].attrs, "standard_name") == standard
+    ]
     usual = [name for name in names if name in own]
     for name in (*called, *usual):
         return name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,16 @@ def test_the_builder_builds_files(tmp_path: Path) -> None:
             group = scanned(tmp_path, tiff_bytes([plain()], PIXELS, big=big, order=order))
             expected = np.frombuffer(PIXELS, np.uint8).reshape(10, 20)
             np.testing.assert_array_equal(read_slowly(group.arrays["image"]), expected)
+
+
+def test_a_cut_directory_that_leads_to_itself(tmp_path: Path) -> None:
+    """tifffile takes the last bytes of a cut directory for the offset of the next one."""
+    content = tiff_bytes([plain(t270=(2, b"some text\0"))], PIXELS)
+    last, cut = layout_of(content).pointers[-1], len(content)
+    content = content[:last] + struct.pack("<I", cut) + content[last + 4 :]
+    content += struct.pack("<HHHII", 1, 256, 4, 1, cut)
+    with pytest.raises(SourceFormatError, match="go round in circles"):
+        scanned(tmp_path, content)
 
 
 @pytest.mark.parametrize("depth", [(2, b"a depth\0"), (4, [1, 1]), (7, b"12")])

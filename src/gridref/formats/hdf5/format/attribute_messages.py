@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
+from gridref.cache import remembers_short
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.format.dense_attributes import attribute_info, dense_attribute_messages
 from gridref.formats.hdf5.format.header_forms import attribute_head_bytes, says_all
@@ -98,7 +98,7 @@ def cut_attribute(data: bytes) -> StoredAttribute:
     return StoredAttribute(*_cut_head(data[:stop]), data[stop:])
 
 
-@lru_cache(_CACHED_HEADS)
+@remembers_short(_CACHED_HEADS)
 def _cut_head(head: bytes) -> tuple[bytes, bytes, bytes, tuple[bool, bool]]:
     """All of an attribute message but the elements, which files of a series have in common."""
     version, flags = head[0], head[1]

@@ -6,8 +6,8 @@ Source: HDF5 File Format Specification v3, IV.A.2.b "The Dataspace Message".
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
+from gridref.cache import remembers_short
 from gridref.errors import SourceFormatError
 
 __all__ = ["Dataspace", "read_dataspace"]
@@ -36,7 +36,7 @@ class Dataspace:
     maxshape: tuple[int | None, ...]
 
 
-@lru_cache(_CACHED_SPACES)
+@remembers_short(_CACHED_SPACES)
 def read_dataspace(message: bytes, length_bytes: int) -> Dataspace:
     """Decode a dataspace message.
 

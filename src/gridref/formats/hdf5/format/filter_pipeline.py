@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
+from gridref.cache import remembers_short
 from gridref.codecs import decode_chunk, why_not
 from gridref.errors import DecodeError, Place, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.format.superblock import FieldCursor
@@ -125,7 +125,11 @@ class Filter(NamedTuple):
     values: Parameters
 
 
-@lru_cache(_CACHED_PIPELINES)
+def _n_values(filters: tuple[Filter, ...]) -> int:
+    return sum(len(each.values) for each in filters)
+
+
+@remembers_short(_CACHED_PIPELINES, 256, _n_values)
 def filter_codecs(filters: tuple[Filter, ...]) -> tuple[Codec, ...]:
     """The bytes -> bytes codecs of filters.
 
@@ -137,7 +141,7 @@ def filter_codecs(filters: tuple[Filter, ...]) -> tuple[Codec, ...]:
     return tuple(map(_codec, filters))
 
 
-@lru_cache(_CACHED_PIPELINES)
+@remembers_short(_CACHED_PIPELINES)
 def read_filters(message: bytes) -> tuple[Filter, ...]:
     """The filters that a pipeline message lists, in the order in which they were applied.
 

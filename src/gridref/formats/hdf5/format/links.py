@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import lru_cache, partial
+from functools import partial
 
+from gridref.cache import remembers_short
 from gridref.errors import SourceFormatError
 from gridref.formats.hdf5.format.btree_v2 import records_of
 from gridref.formats.hdf5.format.checksum import lookup3
@@ -189,7 +190,7 @@ def _link(file: Hdf5Bytes, data: bytes, address: int) -> Link:
     return Link(name, kind, order=order)
 
 
-@lru_cache(_CACHED_LINKS)
+@remembers_short(_CACHED_LINKS)
 def _hard_link_head(data: bytes) -> tuple[bytes, int]:
     """Name and order in the message of a hard link, of which the address at its end is cut off.
 

@@ -11,11 +11,12 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
+from gridref.cache import remembers_short
 from gridref.codecs import why_not
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.format.datatype_message import Datatype, DatatypeClass, read_datatype
@@ -132,7 +133,7 @@ class MemberType:
         return math.prod(self.element.subshape)
 
 
-@lru_cache(_CACHED_TYPES)
+@remembers_short(_CACHED_TYPES)
 def element_type(message: bytes) -> ElementType:
     """Describe the elements of a datatype, by its datatype message.
 

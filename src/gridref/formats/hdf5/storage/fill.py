@@ -6,9 +6,9 @@ IV.A.2.f "The Data Storage - Fill Value Message".
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
+from gridref.cache import remembers_short
 from gridref.errors import Place, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.hdf5.format.superblock import FieldCursor
 from gridref.formats.hdf5.objects.conversion import converted
@@ -52,7 +52,7 @@ def stored_fill(dataset: DatasetNode) -> bytes:
     return shared.decoded(messages, _OLD_FILL, _decode_old) or b"" if raw is None else raw
 
 
-@lru_cache(_CACHED_FILLS)
+@remembers_short(_CACHED_FILLS)
 def _scalar(raw: bytes, element: ElementType) -> Any:
     n_elements, rest = divmod(len(raw), element.itemsize)
     if rest or not n_elements:
@@ -65,7 +65,7 @@ def _scalar(raw: bytes, element: ElementType) -> Any:
     return values[0]
 
 
-@lru_cache(_CACHED_FILLS)
+@remembers_short(_CACHED_FILLS)
 def _decode(message: bytes) -> bytes:
     cursor = FieldCursor(message, "the fill value message", Place())
     version = cursor.take(1)
@@ -84,7 +84,7 @@ def _decode(message: bytes) -> bytes:
     return b"" if time == _NEVER_WRITTEN else value
 
 
-@lru_cache(_CACHED_FILLS)
+@remembers_short(_CACHED_FILLS)
 def _decode_old(message: bytes) -> bytes:
     return _value(FieldCursor(message, "the fill value message", Place()))
 
