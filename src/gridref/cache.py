@@ -43,6 +43,7 @@ def remembers_short[**P, R](
             outcome: R = (kept if is_short else function)(*args, **kwargs)
             return outcome
 
+        vars(call)["cache_clear"] = kept.cache_clear
         return call
 
     return decorate

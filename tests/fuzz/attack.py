@@ -27,6 +27,7 @@ from gridref.io import RetryPolicy, SourcePool, describe_source
 from tests.attack_doors import DOORS, is_told_by_http
 from tests.fuzz.catalog_attack import ATTACKS, attack, make_catalog, read_all
 from tests.fuzz.client_attack import client_attack
+from tests.fuzz.document_attack import document_attacks
 from tests.fuzz.process_attack import ForkAttack, KillAttack
 from tests.fuzz.reference_attack import attack_references, make_references
 from tests.fuzz.scanner_attack import scanner_attacks
@@ -206,6 +207,7 @@ def main() -> int:
             **reference_attacks(folder / "references"),
             **server_attacks(folder, site),
             **scanner_attacks(folder / "scanners"),
+            **document_attacks(folder / "documents"),
             "sources: changed": SourceAttack(folder / "changed", checksums=False),
             "sources: changed in secret": SourceAttack(folder / "secret", checksums=True),
             "clients: strange requests": clients,

@@ -16,6 +16,7 @@ import pandas as pd
 
 import gridref
 from gridref.errors import GridrefError
+from gridref.workflows.expecting import plan_document
 from tests.fuzz.catalog_attack import change_member
 
 __all__ = ["document_attacks"]
@@ -178,8 +179,9 @@ def _aggregation(rng: random.Random) -> bytes:
 
 def _plans(folder: Path) -> Try:
     """Saved plans that a plan of today is compared with."""
-    plain = gridref.plan([folder / "f.nc"])
-    document = json.loads(plain.to_json()) if hasattr(plain, "to_json") else {}
+    document = plan_document(gridref.plan([folder / "f.nc"]))
+    drift = {"cause": "units", "variable": "v", "resolution": "kept", "n_cases": 1}
+    document["drifts"] = [drift | {"cases": [{"value": "m", "files": [["a", "b"]]}]}]
     path = folder / "plan.json"
 
     def attempt(seed: int) -> str | None:

@@ -51,6 +51,8 @@ _DEFAULT_FILLS = {
     "uint8": 2**8 - 1, "uint16": 2**16 - 1, "uint32": 2**32 - 1, "uint64": 2**64 - 2,
 }  # fmt: skip
 """What netCDF reads of integers that were never written (``netcdf.h``)."""
+_MOST_FRAGMENTS = 1 << 17
+"""Of a variable; each takes some time, and a file of a kilobyte can declare billions."""
 _SCALED = ("scale_factor", "add_offset")
 
 
@@ -167,10 +169,7 @@ class _AggregationFile:
         named = str(array.attrs.get(_DATA, ""))
         terms = dict(re.findall(r"(\S+):\s+(\S+)", named))
         known = {term: terms[term] for term in terms.keys() & _TERMS}
-        if not {*known} >= {"map"} or {*known} - {"map"} not in (
-            {"uris", "identifiers"},
-            {"unique_values"},
-        ):
+        if {*known} not in ({"map", "uris", "identifiers"}, {"map", "unique_values"}):
             raise SourceFormatError(
                 f"{_DATA} {named!r} does not name map, and uris and identifiers or unique_values",
                 place,
@@ -178,13 +177,17 @@ class _AggregationFile:
         paths = {term: self._resolved(name, path, place) for term, name in known.items()}
         words = str(array.attrs.get(_DIMENSIONS, "")).split()
         dims = tuple(word.rpartition("/")[2] for word in words)
+        if (size := max(self.arrays[own].size for own in paths.values())) > _MOST_FRAGMENTS:
+            raise UnsupportedFeatureError(f"{size} fragments are too many", place)
         lengths = self.arrays[paths["map"]]
         edges = _edges(self.read(lengths), lengths, len(dims), place)
         counts = tuple(map(len, edges))
         held: dict[str, NDArray[Any]] = {}
-        for term in ("uris", "identifiers"):
+        for term, shapes in (("uris", {counts}), ("identifiers", {counts, ()})):
             if term in paths:
-                held[term] = _texts(self.read(self.arrays[paths[term]]), counts, place)
+                held[term] = _texts(self.read(self.arrays[paths[term]]), len(counts))
+                if held[term].shape not in shapes:
+                    raise _misfit(term, held[term].shape, counts, place)
         if "unique_values" in paths and self.arrays[paths["unique_values"]].shape != counts:
             raise _misfit("unique_values", self.arrays[paths["unique_values"]].shape, counts, place)
         return _Aggregation(path, array.attrs, dims, edges, paths, held)
@@ -403,6 +406,8 @@ def _edges(
     values: NDArray[Any], array: VirtualArray, n_dims: int, place: Place
 ) -> list[tuple[int, ...]]:
     """Lengths of fragments along each dimension; what is missing at the end of a row is none."""
+    if values.dtype.kind not in "iuf":
+        raise SourceFormatError(f"a map of {values.dtype} holds no lengths", place)
     if n_dims == 0 and values.size == 1:
         return []
     if values.ndim != 2 or len(values) != n_dims:
@@ -427,17 +432,15 @@ def _is_missing(values: NDArray[Any], array: VirtualArray) -> NDArray[np.bool_]:
     return missing | (values != values) if values.dtype.kind == "f" else missing
 
 
-def _texts(values: NDArray[Any], counts: tuple[int, ...], place: Place) -> NDArray[Any]:
+def _texts(values: NDArray[Any], n_dims: int) -> NDArray[Any]:
     """Texts for each fragment, also out of arrays of characters; or one for all of them."""
-    if values.dtype == np.dtype("S1") and values.ndim in (1, len(counts) + 1):
+    if values.dtype == np.dtype("S1") and values.ndim in (1, n_dims + 1) and values.size:
         joined = [b"".join(row.tolist()) for row in values.reshape(-1, values.shape[-1])]
         values = np.array(joined, object).reshape(values.shape[:-1])
     texts = [
-        (text.decode() if isinstance(text, bytes) else str(text)).rstrip("\0 ")
+        (text.decode(errors="replace") if isinstance(text, bytes) else str(text)).rstrip("\0 ")
         for text in values.reshape(-1).tolist()
     ]
-    if values.shape not in ((), counts):
-        raise _misfit("uris or identifiers", values.shape, counts, place)
     return np.array(texts, object).reshape(values.shape)
 
 

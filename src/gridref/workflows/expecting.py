@@ -68,16 +68,30 @@ def _read(expect: Expected) -> Mapping[str, Any]:
             plan = json.loads(Path(expect).read_bytes())
         except (OSError, ValueError) as error:
             raise InvalidRequestError(f"expect={os.fspath(expect)!r}: {error}") from error
-    try:
-        for drift in plan["drifts"]:
-            _key(drift), _values(drift)
-        for array in plan["arrays"].values():
-            array["dims"], array["dtype"]
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InvalidRequestError(
-            "expect= takes a plan as gridref plan --json writes it"
-        ) from error
+    if not _is_plan(plan):
+        raise InvalidRequestError("expect= takes a plan as gridref plan --json writes it")
     return plan  # type: ignore[no-any-return]
+
+
+def _is_plan(plan: Any) -> bool:
+    """Whether all that is compared is there, and of the types that `plan_document` makes."""
+    try:
+        return all(map(_is_drift, plan["drifts"])) and all(
+            isinstance(array["dims"], list) and isinstance(array["dtype"], str)
+            for array in plan["arrays"].values()
+        )
+    except (KeyError, TypeError, AttributeError, ValueError):
+        return False
+
+
+def _is_drift(drift: Any) -> bool:
+    named = [*_key(drift), *(case["value"] for case in drift["cases"])]
+    spans = [span for case in drift["cases"] for span in case.get("files", ())]
+    return (
+        all(isinstance(text, str) for text in named)
+        and isinstance(drift.get("n_cases", 0), int)
+        and all(len(span) == 2 for span in spans)
+    )
 
 
 def _unlike_arrays(saved: Mapping[str, Any], today: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from gridref.cache import LRU
 from gridref.formats.tiff.crs import crs_attributes
 from gridref.formats.tiff.geokeys import Affine, affine_of, pixels_are_points, read_geo_keys
 from gridref.formats.tiff.tags import Tag
@@ -20,8 +20,8 @@ from gridref.model.array import VirtualArray
 
 __all__ = ["MAX_COORDINATES", "SPATIAL_REF", "Georeference", "georeference_of"]
 
-MAX_COORDINATES = 1 << 25
-"""Most coordinates along an axis: they are kept inline."""
+MAX_COORDINATES, _KEPT_BYTES = 1 << 23, 1 << 25
+"""Most coordinates along an axis, which are kept inline; bytes of axes that are remembered."""
 
 SPATIAL_REF = "spatial_ref"
 """Name of the grid mapping variable."""
@@ -79,13 +79,22 @@ class Georeference:
         return attrs
 
 
-@lru_cache(maxsize=256)
+_axes = LRU[VirtualArray](_KEPT_BYTES, lambda axis: 2000 + 8 * axis.size)
+
+
 def _pixel_centres(
     start: float, step: float, n_pixels: int, dim: str, letter: str, degrees: bool
 ) -> VirtualArray:
     """Coordinate variable of one axis; files on the same grid, like a time series, share it."""
-    centres = start + (np.arange(n_pixels) + 0.5) * step
-    return VirtualArray.from_numpy(centres, (dim,), _axis_attributes(letter, degrees))
+
+    def make() -> VirtualArray:
+        centres = np.arange(n_pixels, dtype="f8")
+        centres += 0.5  # in place: an axis may be long
+        centres *= step
+        centres += start
+        return VirtualArray.from_numpy(centres, (dim,), _axis_attributes(letter, degrees))
+
+    return _axes.get_or_load((start, step, n_pixels, dim, letter, degrees), make)
 
 
 def _axis_attributes(letter: str, degrees: bool) -> dict[str, Any]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, Self
 
-from gridref.errors import InvalidRequestError, Place
+from gridref.errors import GridrefError, InvalidRequestError, Place
 from gridref.io import absolute_url, beside, options_for
 from gridref.workflows.layout.layouts import Layout
 from gridref.workflows.layout.listings import is_table, read_lines, read_listing
@@ -66,12 +67,9 @@ class Inventory:
         if not isinstance(table, str | os.PathLike):
             return cls._of_frame(table, "the table", "", None, keys)
         url = absolute_url(table)
-        try:
+        with _refusing_listing(url):
             frame, column = read_listing(url, options_for(url, storage_options))
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            told = f"it has no {error}" if isinstance(error, KeyError) else error
-            raise InvalidRequestError(f"the listing cannot be read: {told}", Place(url)) from error
-        return cls._of_frame(frame, url, url, column, keys)
+            return cls._of_frame(frame, url, url, column, keys)
 
     @classmethod
     def _of_frame(
@@ -111,6 +109,21 @@ class Inventory:
             )
         values = dict(zip(self.files, map(_plain, self.columns[column]), strict=True))
         return partial(_listed, values, self.name)
+
+
+@contextmanager
+def _refusing_listing(url: str) -> Iterator[None]:
+    """Make whatever is raised while a listing is read and taken apart an error of ours.
+
+    It is a document of a stranger, or of another program: anything may stand anywhere.
+    """
+    try:
+        yield
+    except GridrefError:
+        raise
+    except Exception as error:
+        told = f"it has no {error}" if isinstance(error, KeyError) else error
+        raise InvalidRequestError(f"the listing cannot be read: {told}", Place(url)) from error
 
 
 def _listed(values: Mapping[str, Any], name: str, file: str) -> Any:
@@ -209,10 +222,8 @@ def files_from(
         If a file of an S3 Inventory is not the one that its manifest describes.
     """
     if isinstance(listing, str | os.PathLike) and not is_table(url := absolute_url(listing)):
-        try:
+        with _refusing_listing(url):
             found = read_lines(url, options_for(url, storage_options))
-        except (OSError, ValueError) as error:
-            raise InvalidRequestError(f"the listing cannot be read: {error}", Place(url)) from error
     else:
         found = list(Inventory.of(listing, storage_options, asset).files)
     chosen = [file for file in dict.fromkeys(found) if match is None or fnmatchcase(file, match)]

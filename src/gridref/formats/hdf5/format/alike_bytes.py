@@ -30,14 +30,17 @@ class AlikeBytes[Value]:
 
     def __init__(self, size_of: Callable[[Value], int]) -> None:
         self._cuts: dict[Hashable, tuple[_Cut, ...]] = {}
-        self._values = LRU[Value](_KEPT_BYTES, lambda value: 2000 + size_of(value))
+        # What it is found again by is kept, too.
+        self._values = LRU[tuple[Value, bytes]](
+            _KEPT_BYTES, lambda kept: 2000 + size_of(kept[0]) + len(kept[1])
+        )
 
     def get(self, kind: Hashable, data: bytes) -> Value | None:
         """The value that was remembered for alike bytes of this kind."""
         for cut in self._cuts.get((kind, len(data)), ()):
-            value = self._values.get((cut, cut.common(data)))
-            if value is not None:
-                return value
+            kept = self._values.get((cut, cut.common(data)))
+            if kept is not None:
+                return kept[0]
         return None
 
     def put(self, kind: Hashable, data: bytes, differing: Sequence[slice], value: Value) -> Value:
@@ -53,7 +56,8 @@ class AlikeBytes[Value]:
             if len(self._cuts) >= _MOST_KINDS:
                 self.clear()
             self._cuts[key] = (cut, *cuts)[:_MOST_CUTS]
-        return self._values.put((cut, cut.common(data)), value)
+        common = cut.common(data)
+        return self._values.put((cut, common), (value, common))[0]
 
     def clear(self) -> None:
         """Forget all values."""

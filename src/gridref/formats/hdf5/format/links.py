@@ -155,7 +155,7 @@ def _dense_links(file: Hdf5Bytes, heap_address: int, index: int) -> Iterator[Lin
         yield link
 
 
-@lru_cache(_CACHED_LINKS)
+@remembers_short(_CACHED_LINKS)
 def _hash(name: bytes) -> bytes:
     """The hash of a name, the highest byte first; files of a series have names in common."""
     return lookup3(name).to_bytes(4, "big")
