@@ -21,30 +21,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import gridref
+from benchmarks._late_files import serve_files
 from benchmarks.hdf5_scan import N_VARIABLES, build
-from tests.http_server import Site, serving
 
 N_DIFFERENT = 24
-
-
-def serve_files(folder: str, n_files: int, delay_seconds: float, pipe: Connection) -> None:
-    """Serve the files of a folder under many names.
-
-    A number that comes through the pipe is how many requests are answered a second from then on;
-    to whatever else is true, it answers what was asked for since it was last told to.
-    """
-    paths = sorted(Path(folder).iterdir())
-    contents = [path.read_bytes() for path in paths]
-    files = {f"/{n:05}{paths[0].suffix}": contents[n % len(contents)] for n in range(n_files)}
-    etags = {path: f'"{path}"' for path in files}
-    with serving(Site(files, etags, delay_seconds=delay_seconds)) as site:
-        pipe.send(site.url)
-        while told := pipe.recv():
-            if told is not True:
-                site.most_a_second = told
-            pipe.send((len(site.requests), site.most_at_once))
-            site.requests.clear()
-            site.most_at_once = 0
 
 
 @contextmanager
