@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -53,9 +54,16 @@ class HttpClient:
             If a redirect leads to where nothing may be read.
         """
         url = request.url
-        if url.origin() != type(url)(self.server).origin():
+        if url.origin() != _origin_of(self.server):
             if self.policy is not None:
                 self.policy.require(str(url))
             for name in [name for name in request.headers if name.lower() not in _HARMLESS]:
                 del request.headers[name]
         return await pass_on(request)
+
+
+@lru_cache(maxsize=64)
+def _origin_of(server: str) -> Any:
+    from yarl import URL
+
+    return URL(server).origin()

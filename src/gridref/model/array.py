@@ -373,7 +373,7 @@ class VirtualGroup:
     arrays: Mapping[str, VirtualArray] = field(default_factory=dict)
     groups: Mapping[str, VirtualGroup] = field(default_factory=dict)
     attrs: Mapping[str, Any] = field(default_factory=dict)
-    report: ScanReport = field(default_factory=ScanReport)
+    report: ScanReport = ScanReport()  # noqa: RUF009 - it is frozen
     unlimited_dims: frozenset[str] = frozenset()
 
     def walk(self, path: str = "") -> list[tuple[str, VirtualGroup]]:

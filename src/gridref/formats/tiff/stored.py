@@ -306,18 +306,22 @@ def _check_runs(
 
 
 def _sizes(sources: Sequence[Source]) -> NDArray[np.int64]:
-    known = [_MAX_OFFSET if source.size_bytes is None else source.size_bytes for source in sources]
-    return np.array(known, np.int64)
+    return np.array([_size(source) for source in sources], np.int64)
+
+
+def _size(source: Source) -> int:
+    return _MAX_OFFSET if source.size_bytes is None else source.size_bytes
 
 
 def _check_ends(manifest: ChunkManifest) -> None:
     """Refuse chunks that end behind their file."""
     if not manifest.n_rows:
         return
-    sizes = _sizes(manifest.sources)
     stop = manifest.offset + manifest.length
-    if int(stop.max()) <= int(sizes.min()):
+    smallest = min(_size(source) for source in manifest.sources)
+    if int(stop.max()) <= smallest:
         return
+    sizes = _sizes(manifest.sources)
     bad = np.flatnonzero((manifest.state == ChunkState.RANGE) & (stop > sizes[manifest.source]))
     if len(bad):
         row = int(bad[0])
