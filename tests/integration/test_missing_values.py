@@ -65,3 +65,30 @@ def test_doors_read_what_xarray_reads(tmp_path, dtype, unsigned, n_files):
             for door, values in read.items():
                 assert values.dtype == expected[name].dtype, (door, name)
                 assert np.array_equal(values, expected[name], equal_nan=True), (door, name)
+
+
+INFINITE = (
+    {"missing_value": np.inf},
+    {"missing_value": -np.inf, "_FillValue": np.float32(1)},
+    {"missing_value": np.array([np.inf, -1.0])},
+    {"missing_value": np.array([np.nan, -1.0])},
+    {"missing_value": np.array([2.0, np.inf, np.nan]), "_FillValue": np.float32(np.nan)},
+    {"missing_value": np.array([2.0, np.inf]), "_FillValue": np.float32(1e30)},
+    {"missing_value": np.float32(2), "_FillValue": np.float32(np.inf)},
+)
+
+
+@pytest.mark.filterwarnings("ignore")  # xarray's, of several fill values
+@pytest.mark.parametrize("number", range(len(INFINITE)))
+@pytest.mark.parametrize("scale", [None, 0.5])
+def test_missing_values_of_floats_that_are_not_finite(tmp_path, number, scale):
+    """JSON has no such numbers, and the texts in their place equal no element."""
+    with h5py.File(tmp_path / "a.nc", "w") as file:
+        data = file.create_dataset("v", data=np.float32([0, 1, 2, -1, 1e30, np.inf, -np.inf]))
+        data.attrs.update(INFINITE[number] | ({} if scale is None else {"scale_factor": scale}))
+    expected = xr.open_dataset(tmp_path / "a.nc", engine="h5netcdf", phony_dims="sort")["v"]
+    for view in ("auto", "portable"):
+        store = gridref.open_store(gridref.scan(tmp_path / "a.nc"), view=view)
+        read = xr.open_zarr(store, chunks=None, consolidated=False)["v"]
+        np.testing.assert_array_equal(read.values, expected.values)
+        assert read.dtype == expected.dtype

@@ -28,7 +28,8 @@ def attributes_to_json(attrs: Mapping[str, Any], dtype: np.dtype[Any] | None) ->
     strings, which no JSON value equals, it is left out. So is what masks nothing, like a text or a
     fraction as the fill value of integers. Strict JSON knows no NaN: non-finite numbers become
     ``"NaN"``, ``"Infinity"`` and ``"-Infinity"``, and a ``missing_value`` of NaN, which says
-    nothing about the data that NaN does not, is left out.
+    nothing about the data that NaN does not, is left out. No element equals such a text: an
+    infinite ``missing_value`` of floats is written as ``_FillValue``, whose value it takes over.
 
     Parameters
     ----------
@@ -37,6 +38,8 @@ def attributes_to_json(attrs: Mapping[str, Any], dtype: np.dtype[Any] | None) ->
     dtype
         Dtype of the array as the view shows it; None for a group.
     """
+    if dtype is not None:
+        attrs = _with_finite_missing(attrs, dtype)
     result = {
         name: attribute_from_numpy(value)
         for name, value in attrs.items()
@@ -53,6 +56,24 @@ def attributes_to_json(attrs: Mapping[str, Any], dtype: np.dtype[Any] | None) ->
         if dtype.kind not in "iu" or float(fill.real).is_integer():
             result["_FillValue"] = _xarray_fill_value(fill, dtype)
     return result
+
+
+def _with_finite_missing(attrs: Mapping[str, Any], dtype: np.dtype[Any]) -> Mapping[str, Any]:
+    """The same missing values, of which those that are infinite are no ``missing_value``."""
+    missing = np.asarray(attrs.get("missing_value")).reshape(-1)
+    if dtype.kind not in "iuf" or missing.dtype.kind != "f" or np.isfinite(missing).all():
+        return attrs
+    rest = {name: value for name, value in attrs.items() if name != "missing_value"}
+    fills = np.asarray(attrs.get("_FillValue", np.nan)).reshape(-1)[:1]
+    if dtype.kind == "f" and fills.dtype.kind in "iuf":
+        marks = np.concatenate([fills, missing]).astype(np.float64)
+        infinite = np.unique(marks[np.isinf(marks)])
+        if len(infinite) == 1:
+            rest["_FillValue"], missing = infinite[0], marks
+    finite = missing[np.isfinite(missing)]
+    if len(finite):
+        rest["missing_value"] = finite[0] if len(finite) == 1 else finite
+    return rest if len(rest) > 0 and rest.keys() & {"missing_value", "_FillValue"} else attrs
 
 
 def _reinterpreted(fills: NDArray[Any], dtype: np.dtype[Any], unsigned: object) -> NDArray[Any]:
