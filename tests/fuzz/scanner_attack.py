@@ -16,6 +16,7 @@ import tifffile
 from gridref.errors import GridrefError
 from tests.cold_scans import all_caches, described
 from tests.fuzz.catalog_attack import change_member, make_catalog
+from tests.fuzz.compared_attack import ComparedAttack
 from tests.fuzz.hdf5_mutations import Mutator as HDF5Mutator
 from tests.fuzz.reference_attack import SECONDS
 from tests.fuzz.small_hdf5 import EXTERNAL, hdf5_files
@@ -58,12 +59,15 @@ def scanner_attacks(folder: Path) -> dict[str, Try]:
     tiff = [*tiff_files().values(), *_large_tiff()]
     (folder / "zarr").mkdir()
     hdf5, tiff = hdf5 + _real("HDF"), tiff + _real("TIFF")
+    in_hdf5, in_tiff = HDF5Mutator(), TIFFMutator()
     return {
-        "scanner: HDF5": _of(HDF5Mutator(), hdf5, folder / "fuzzed.h5"),
-        "scanner: TIFF": _of(TIFFMutator(), tiff, folder / "fuzzed.tif"),
+        "scanner: HDF5": _of(in_hdf5, hdf5, folder / "fuzzed.h5"),
+        "scanner: TIFF": _of(in_tiff, tiff, folder / "fuzzed.tif"),
         "scanner: Zarr": _of_zarr(write_stores(folder / "zarr")),
-        "alike: HDF5": _beside_its_like(HDF5Mutator(), hdf5, folder / "alike.h5"),
-        "alike: TIFF": _beside_its_like(TIFFMutator(), tiff, folder / "alike.tif"),
+        "compared: HDF5": _compared("HDF5", in_hdf5, hdf5, folder / "compared.h5"),
+        "compared: TIFF": _compared("TIFF", in_tiff, tiff, folder / "compared.tif"),
+        "alike: HDF5": _beside_its_like(in_hdf5, hdf5, folder / "alike.h5"),
+        "alike: TIFF": _beside_its_like(in_tiff, tiff, folder / "alike.tif"),
     }
 
 
@@ -107,6 +111,11 @@ def _of(mutate: Mutate, seeds: list[bytes], path: Path) -> Try:
         return _scanned(path)
 
     return attempt
+
+
+def _compared(kind: str, mutate: Mutate, seeds: list[bytes], path: Path) -> Try:
+    mutant = _mutants(mutate, seeds)
+    return ComparedAttack(kind, lambda seed: mutant(seed)[1], path)
 
 
 def _beside_its_like(mutate: Mutate, seeds: list[bytes], path: Path) -> Try:
