@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 import pytest
 
-from gridref.errors import SourceFormatError
+from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.formats.registry import scan
 from tests.fuzz.hdf5_mutations import checked_spans, mend
 from tests.property.test_scan_hdf5_fuzz import intact
@@ -92,3 +92,12 @@ def test_a_class_that_is_no_text_makes_no_dimension_scale(tmp_path: Path) -> Non
             file[f"v{number}"].attrs["CLASS"] = value
     group = scan(path, on_unsupported="skip")
     assert [array.dims for array in group.arrays.values()] == [("phony_dim_0",)] * len(values)
+
+
+def test_elements_of_a_gigabyte_are_refused(tmp_path: Path) -> None:
+    """Half a kilobyte: no data was written."""
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w", libver="latest") as file:
+        file.create_dataset("a", (2,), "V1342177285")
+    with pytest.raises(UnsupportedFeatureError, match="elements of 1342177285 bytes, more than"):
+        scan(path)

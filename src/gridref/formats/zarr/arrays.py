@@ -10,10 +10,10 @@ import numpy as np
 
 from gridref.codecs import why_not
 from gridref.errors import UnsupportedFeatureError
+from gridref.formats.damage import check_element_size
 from gridref.formats.zarr.files import ChunkFiles
 from gridref.formats.zarr.shards import Chain, ChunkRanges, inner_ranges, split_chain
 from gridref.formats.zarr.times import without_times
-from gridref.formats.zarr.version2 import check_element_size
 from gridref.model.array import BlockTable, VirtualArray
 from gridref.model.encoding import Encoding
 from gridref.model.grid import ChunkGrid, GridAxis

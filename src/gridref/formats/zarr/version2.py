@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
+from gridref.formats.damage import check_element_size
 from gridref.model.array import zero_of
 from gridref.model.encoding import Codec, bytes_codec, transpose_codec
 from gridref.model.grid import ChunkGrid
 from gridref.model.zarr_metadata import ArrayMetadata, scalar_of
 
-__all__ = ["array_metadata_v2", "check_element_size"]
+__all__ = ["array_metadata_v2"]
 
-_MAX_ELEMENT_BYTES = 2**24
 
 _BYTES_FILTERS = {"shuffle", "fletcher32", "zlib", "gzip", "zstd", "blosc", "lz4", "bz2", "lzma"}
 _BYTES_FILTERS.add("grib")  # kerchunk's, which asks eccodes
@@ -68,20 +68,6 @@ def array_metadata_v2(document: Mapping[str, Any], attrs: Mapping[str, Any]) -> 
         raise SourceFormatError(f"bad Zarr v2 array metadata: {error!r}") from error
     names = None if dims is None else tuple(dims)
     return ArrayMetadata(dtype, grid, codecs, fill, names, rest, separator, "")
-
-
-def check_element_size(dtype: np.dtype[Any]) -> None:
-    """Refuse elements so large that few of them are more than there is memory for.
-
-    Raises
-    ------
-    UnsupportedFeatureError
-        Saying how large they are.
-    """
-    if dtype.itemsize > _MAX_ELEMENT_BYTES:
-        raise UnsupportedFeatureError(
-            f"elements of {dtype.itemsize} bytes, more than {_MAX_ELEMENT_BYTES}"
-        )
 
 
 def _dtype(declared: Any, filters: list[Any]) -> np.dtype[Any]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
+from gridref.formats.damage import check_element_size
 from gridref.formats.hdf5.format.data_layout import (
     CompactLayout,
     DataLayout,
@@ -100,6 +101,7 @@ def scan_array(
         If the file is corrupt there.
     """
     element = _element(dataset)
+    check_element_size(element.dtype)
     names = dims
     if element.subshape:
         axes = range(len(dims), len(dims) + len(element.subshape))
