@@ -287,7 +287,14 @@ def expand_urls(
 
 
 def _is_named_as_file(url: str, names: DataNames) -> bool:
-    return names.is_file(url.partition("?")[0]) and not url.endswith("/") and not _GLOB.search(url)
+    return (
+        names.is_file(url.partition("?")[0]) and not url.endswith("/") and not _is_pattern(url, url)
+    )
+
+
+def _is_pattern(url: str, path: str) -> bool:
+    """Whether a path has wildcards; the query of an HTTP address has none."""
+    return bool(_GLOB.search(path.partition("?")[0] if url.startswith("http") else path))
 
 
 def _hint(url: str, names: DataNames) -> str:
@@ -338,7 +345,7 @@ def _expand_remote(
         return [_full_url(filesystem, url, matched) for matched in paths]
 
     in_store = is_object_store(filesystem)
-    if _GLOB.search(path.partition("?")[0] if url.startswith("http") else path):
+    if _is_pattern(url, path):
         if in_store and "**" not in path and not path.endswith("/"):
             return named(retry.call(lambda: glob_files(filesystem, path), url))
         matches = retry.call(lambda: within_limit(filesystem, "glob")(path, detail=True), url)

@@ -160,6 +160,14 @@ def test_a_directory_without_data_says_what_it_looked_for(tmp_path: Path) -> Non
         expand([])
 
 
+def test_many_addresses_with_a_query_are_taken_without_asking(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gridref.io.address.open_filesystem", None)  # whoever asks needs one
+    signed = [f"https://example.org/{name}.nc?X-Amz-Signature={name}%2A*[?" for name in "ab"]
+    assert expand(signed) == signed
+
+
 @pytest.mark.parametrize("pattern", ["a.nc", "*.nc", "folder/", "folder"])
 def test_a_host_that_cannot_be_reached_is_no_missing_file(
     pattern: str, monkeypatch: pytest.MonkeyPatch
