@@ -8,6 +8,8 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
 from gridref.workflows.scanning.crew import Crew
 
 _TIMEOUT = 20
@@ -88,3 +90,23 @@ def test_after_the_end_nothing_is_begun() -> None:
     future = submitted(crew, lambda: 1)
     crew.stop()
     assert not future.done()
+
+
+def test_what_cannot_be_begun_is_worked_on_all_the_same() -> None:
+    def fail(_: Callable[[], None]) -> None:
+        raise OSError
+
+    with crew_of(2, 1) as crew:
+        assert submitted(crew, lambda: 1, fail).result(_TIMEOUT) == 1
+
+
+def test_where_no_more_threads_may_be_those_that_are_there_do_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with crew_of(8, 8) as crew:
+        submitted(crew, lambda: 1).result(_TIMEOUT)
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        results([submitted(crew, lambda: 1) for _ in range(20)])

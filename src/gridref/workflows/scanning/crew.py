@@ -12,10 +12,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
+
+from gridref.forks import tell_in_children
 
 __all__ = ["Crew"]
 
@@ -55,8 +57,8 @@ class Crew:
 
     def __init__(self, n_threads: int, n_busy: int) -> None:
         self._n_threads, self._most_busy = n_threads, n_busy
-        self._threads: set[threading.Thread] = set()
-        self._changed = threading.Condition()
+        self.after_fork()
+        tell_in_children(self)
         self._submitted: deque[_Task] = deque()
         self._ready: deque[_Task] = deque()
         self._n_begun = self._n_busy = self._n_idle = 0
@@ -64,11 +66,18 @@ class Crew:
         self._fills, self._stopped = True, False
         self._live.add(self)
 
+    def after_fork(self) -> None:
+        """Forget threads of the parent process, and what they hold."""
+        self._threads: set[threading.Thread] = set()
+        self._changed = threading.Condition()
+
     def submit(
         self, future: Future[Any], call: Callable[[], Any], begin: _Begin | None = None
     ) -> None:
         """Set a future by a call; by `begin` is found out first when that can be done."""
         with self._changed:
+            if not self._threads:
+                self._start()
             self._submitted.append(_Task(future, call, begin))
         self._begin_more()
 
@@ -104,8 +113,16 @@ class Crew:
                 self._n_begun += 1
                 self._fills = self._n_begun < self._n_threads
         for task in begun:
-            is_ready = partial(self._is_ready, task)
-            is_ready() if task.begin is None else task.begin(is_ready)
+            self._begin(task, partial(self._is_ready, task))
+
+    @staticmethod
+    def _begin(task: _Task, is_ready: Callable[[], None]) -> None:
+        if task.begin is None:
+            return is_ready()
+        try:
+            task.begin(is_ready)
+        except Exception:  # noqa: BLE001 - the task runs into it, too, and says so
+            is_ready()
 
     def _is_ready(self, task: _Task) -> None:
         with self._changed:
@@ -120,9 +137,13 @@ class Crew:
             if self._n_busy < self._most_busy:
                 self._changed.notify()
         elif len(self._threads) < self._n_threads:
-            thread = threading.Thread(target=self._work, name="gridref-scan", daemon=True)
-            self._threads.add(thread)
-            thread.start()
+            with suppress(RuntimeError):  # the system allows no more: those that are there do it
+                self._start()
+
+    def _start(self) -> None:
+        thread = threading.Thread(target=self._work, name="gridref-scan", daemon=True)
+        thread.start()
+        self._threads.add(thread)
 
     def _work(self) -> None:
         while (task := self._taken()) is not None:
