@@ -11,6 +11,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from gridref.errors import GridrefError, Place, SourceUnavailableError
+from gridref.io.limit import waiting
 from gridref.secrets import without_secrets
 
 __all__ = ["RetryPolicy", "is_absent", "is_transient", "shown", "status_of", "unavailable"]
@@ -99,7 +100,8 @@ class RetryPolicy:
                 pause = pauses.after([error])
                 if pause is None:
                     raise unavailable(url, error) from shown(error)
-            time.sleep(pause)
+            with waiting():
+                time.sleep(pause)
 
 
 class Pauses:

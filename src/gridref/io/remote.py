@@ -18,7 +18,7 @@ from gridref.io.address import open_filesystem, real_path
 from gridref.io.answers import ask_described, describes_answers
 from gridref.io.faults import RetryPolicy, is_transient, shown, status_of, unavailable
 from gridref.io.identity import check_identity, source_of_info
-from gridref.io.limit import MAX_REQUESTS, requests_in_flight, within_limit
+from gridref.io.limit import MAX_REQUESTS, requests_in_flight, waiting, within_limit
 from gridref.io.opened import note_opened
 from gridref.io.traffic import current_traffic
 from gridref.model.manifest import Source
@@ -178,7 +178,8 @@ class RemoteFiles:
                     lasting = [i for i in pending if not is_transient(failures[i])]
                     i = (lasting or pending)[0]
                     raise _ours(url, failures[i], starts[i], stops[i])
-                time.sleep(pause)
+                with waiting():
+                    time.sleep(pause)
         return [parts[i] for i in range(len(starts))]
 
     def _ask(
