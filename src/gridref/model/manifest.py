@@ -93,6 +93,9 @@ class Source:
     def __repr__(self) -> str:
         return without_secrets(self.identity)
 
+    def __reduce__(self) -> tuple[Any, ...]:  # ten times as fast as that of dataclasses with slots
+        return Source, tuple([getattr(self, name) for name in self.__match_args__])
+
 
 class ChunkState(IntEnum):
     """What a row of a manifest says about its chunk."""
