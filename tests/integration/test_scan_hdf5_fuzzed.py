@@ -101,3 +101,22 @@ def test_elements_of_a_gigabyte_are_refused(tmp_path: Path) -> None:
         file.create_dataset("a", (2,), "V1342177285")
     with pytest.raises(UnsupportedFeatureError, match="elements of 1342177285 bytes, more than"):
         scan(path)
+
+
+def test_a_chunk_tree_that_is_out_of_order_is_refused(tmp_path: Path) -> None:
+    """HDF5 searches it by halves, and reads fill values where it finds nothing."""
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w", libver="latest") as file:
+        data = file.create_dataset("a", (4, 4), "i4", chunks=(2, 2), maxshape=(None, None))
+        data[...] = 1
+    content = bytearray(path.read_bytes())
+    spans = checked_spans(bytes(content))
+    third = content.index(b"BTLF") + 6 + 2 * 24
+    assert content[third + 8 : third + 16] == (1).to_bytes(8, "little")
+    content[third + 10] = 1
+    mend(content, spans)
+    path.write_bytes(content)
+    with h5py.File(path) as file:
+        assert file["a"][3, 3] == 0
+    with pytest.raises(SourceFormatError, match="out of order"):
+        scan(path)

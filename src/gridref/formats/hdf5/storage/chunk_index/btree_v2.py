@@ -160,12 +160,23 @@ def _chunks(
     stop = NODE_PREFIX_BYTES + level.max_records * record.itemsize
     body = np.ascontiguousarray(rows[:, NODE_PREFIX_BYTES:stop]).view(record)
     records = body[np.arange(level.max_records) < counts[:, None]]
+    if not _ascend(records["coords"]):
+        raise SourceFormatError(f"{_WHAT} is out of order: HDF5 would not find all chunks")
     number = numbers_inside(records["coords"].T, request.grid_shape)
     address = records["address"].astype(np.uint64)
     if not request.is_filtered:
         return StoredChunks(number, address)
     mask = np.ascontiguousarray(records["filter_mask"])
     return StoredChunks(number, address, stored_size(records["length"]), mask)
+
+
+def _ascend(coords: NDArray[np.uint64]) -> bool:
+    """Whether (n, rank) coords ascend, the first axis before the others, by which HDF5 searches."""
+    before, after = coords[:-1], coords[1:]
+    differs = before != after
+    first = differs.argmax(axis=1)[:, None]
+    rises = np.take_along_axis(before, first, 1) < np.take_along_axis(after, first, 1)
+    return bool(rises.all())
 
 
 def _children(
