@@ -244,5 +244,7 @@ def test_documents_that_are_something_else_end_in_errors_of_ours(
 def test_texts(tmp_path: Path) -> None:
     (tmp_path / "list.txt").write_text("b.nc\n\n  a.nc \nb.nc\n")
     assert gridref.files_from(tmp_path / "list.txt") == ["b.nc", "a.nc"]
+    (tmp_path / "list.txt").write_text("b.nc\r\na.nc\r\n", "utf-8-sig")  # as Windows writes it
+    assert gridref.files_from(tmp_path / "list.txt") == ["b.nc", "a.nc"]
     with pytest.raises(InvalidRequestError, match="cannot be read"):
         gridref.files_from(tmp_path / "none.txt")

@@ -69,7 +69,8 @@ def _listed(
     try:
         if listing != "-":
             return files_from(listing, asset=asset, match=match, storage_options=storage_options)
-        lines = [line for line in sys.stdin.read().splitlines() if line.strip()]
+        text = sys.stdin.read().removeprefix("\ufeff")
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
     except (InvalidRequestError, OSError) as error:
         raise InvalidRequestError(f"--files-from {listing}: {error}") from error
     return [line for line in lines if match is None or fnmatchcase(line, match)]

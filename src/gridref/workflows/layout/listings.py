@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import hashlib
 import io
@@ -30,7 +31,7 @@ def is_table(url: str) -> bool:
 
 def read_lines(url: str, options: Mapping[str, Any] | None) -> list[str]:
     """The lines of a text that are not empty."""
-    text = _read(url, options).decode("utf-8", "surrogateescape")
+    text = _read(url, options).removeprefix(codecs.BOM_UTF8).decode("utf-8", "surrogateescape")
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
