@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import itertools
 import resource
 import subprocess
 import sys
@@ -30,6 +31,7 @@ from gridref.model.scan_report import Fate, Finding, ScanReport
 N_VARIABLES = 5
 N_CHUNKS = 10
 CHUNK = (3, 180, 360)
+N_AT_A_TIME = 16
 LIMIT_SECONDS, LIMIT_BYTES = 20.0, 10**9
 """What 100,000 files may take."""
 
@@ -84,17 +86,21 @@ def coordinates(source: Source, n_steps: int) -> dict[str, VirtualArray]:
 
 
 class Stopwatch:
-    """Takes items out of a generator and measures the time that it needs to make them."""
+    """Gives files out of a generator and measures the time that it needs to make them.
+
+    They are made a few at a time: to read the clock takes a twentieth of the time of a file.
+    """
 
     def __init__(self) -> None:
         self.spent = 0.0
 
     def watch(self, n_files: int) -> Iterator[VirtualGroup]:
-        for number in range(n_files):
+        for numbers in itertools.batched(range(n_files), N_AT_A_TIME):
             start = time.process_time()
-            group = one_file(number)
+            groups = [one_file(number) for number in reversed(numbers)]
             self.spent += time.process_time() - start
-            yield group
+            while groups:
+                yield groups.pop()
 
 
 def measure_gridref(n_files: int) -> tuple[float, int]:

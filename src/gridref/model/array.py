@@ -206,6 +206,8 @@ class VirtualArray:
         shapes = np.array(chunk_shapes, np.int64).reshape(len(self.encodings), self.ndim)
         missing = self.blocks.encoding == MISSING_BLOCK
         if not missing.any():
+            if len(shapes) == 1:  # not kept once a block
+                return np.broadcast_to(shapes, (self.n_blocks, self.ndim))
             return shapes[self.blocks.encoding]
         result = self.block_shapes()
         result[~missing] = shapes[self.blocks.encoding[~missing]]
