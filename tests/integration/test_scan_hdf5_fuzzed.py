@@ -120,3 +120,19 @@ def test_a_chunk_tree_that_is_out_of_order_is_refused(tmp_path: Path) -> None:
         assert file["a"][3, 3] == 0
     with pytest.raises(SourceFormatError, match="out of order"):
         scan(path)
+
+
+def test_a_key_beyond_the_grid_that_hides_chunks_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w", libver="earliest") as file:
+        file.create_dataset("a", (8,), "i4", chunks=(1,))[...] = 1
+    content = bytearray(path.read_bytes())
+    leaf = content.index(b"TREE\1\0")
+    sixth = leaf + 24 + 5 * 32 + 8
+    assert content[sixth : sixth + 8] == (5).to_bytes(8, "little")
+    content[sixth + 2] = 1
+    path.write_bytes(content)
+    with h5py.File(path) as file:
+        assert file["a"][...].tolist() == [1] * 5 + [0] * 3
+    with pytest.raises(SourceFormatError, match="out of order"):
+        scan(path)

@@ -27,6 +27,7 @@ _CHUNK_NODE_TYPE = 1
 _BATCH_BYTES = 1 << 20
 _WHAT = "a node of the chunk B-tree"
 _HIDDEN = "keys of the chunk B-tree do not enclose the chunks below them"
+_UNORDERED = "the keys of the chunk B-tree are out of order"
 _LEAF_HEAD = b"TREE" + bytes([_CHUNK_NODE_TYPE, 0])
 _numbers_of_leaves = LRU[tuple[NDArray[np.int64], bool]](
     1 << 22, lambda known: 300 + 5 * known[0].nbytes
@@ -99,6 +100,8 @@ def _known_numbers(origins: bytes, request: IndexRequest) -> tuple[NDArray[np.in
         rows = np.frombuffer(origins, "<u8").reshape(-1, len(request.shape) + 1)
         scale = np.array([*layout.chunk_shape, layout.element_bytes], np.uint64)
         last, end = rows[:-1][-1:], rows[-1:] - rows[-1:] % scale
+        if not _precedes(rows[:-2], rows[1:-1]).all():
+            raise SourceFormatError(_UNORDERED)
         if not _precedes(last, end[: len(last)]).all():
             raise SourceFormatError(_HIDDEN)
         number = _numbers(request, rows[:-1])
@@ -157,6 +160,10 @@ def _check_keys(parts: list[_Nodes], bounds: NDArray[np.uint64] | None) -> None:
         used = part.counts > 0
         last = part.keys[part.last[used]]
         wrong = not _precedes(last, part.ends[used]).all()
+        ascends = _precedes(part.keys[:-1], part.keys[1:])
+        ascends[part.last[used][:-1]] = True  # the next one is in another node
+        if not ascends.all():
+            raise SourceFormatError(_UNORDERED)
         if bounds is not None:
             low, high = bounds[start : start + len(part.counts)][used].transpose(1, 0, 2)
             first = part.keys[(part.last - part.counts + 1)[used]]
@@ -320,7 +327,7 @@ def _numbers(request: IndexRequest, origin: NDArray[np.uint64]) -> NDArray[np.in
 def _check_order(number: NDArray[np.int64]) -> None:
     inside = number[number >= 0]
     if (inside[1:] <= inside[:-1]).any():
-        raise SourceFormatError("the keys of the chunk B-tree are out of order")
+        raise SourceFormatError(_UNORDERED)
 
 
 def _chunks(request: IndexRequest, leaves: list[StoredChunks]) -> StoredChunks:
