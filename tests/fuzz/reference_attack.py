@@ -90,7 +90,7 @@ def _change(document: Any, rng: random.Random, folder: Path) -> None:
     elif kind == 2 and isinstance(parent, dict):
         parent[rng.choice(["", "v", "v/1", "../x", ".zarray", "dtype", "\ud800"])] = parent.pop(key)
     else:
-        parent[key] = rng.choice(_STRANGE)
+        parent[key] = copy.deepcopy(rng.choice(_STRANGE))
 
 
 def _places(node: Any) -> list[tuple[Any, Any]]:
