@@ -151,8 +151,7 @@ class VirtualArray:
 
         Only for fixed-size dtypes.
         """
-        native = np.ascontiguousarray(values).astype(values.dtype.newbyteorder("="), copy=False)
-        native = native.reshape(values.shape)
+        native = np.asarray(values, values.dtype.newbyteorder("="), order="C")
         raw = native.astype(native.dtype.newbyteorder("<"), copy=False).tobytes()
         return cls.of_one_block(
             native.shape,
@@ -231,9 +230,8 @@ class VirtualArray:
             int64 (n, ndim), chunk coords in the block's stored array.
         """
         shape = self.stored_chunk_shapes[block]
-        is_truncated = np.array(
-            [encoding.edge is EdgePolicy.TRUNCATED for encoding in self.encodings] + [False]
-        )[self.blocks.encoding[block]]
+        edges = [encoding.edge is EdgePolicy.TRUNCATED for encoding in self.encodings]
+        is_truncated = np.array([*edges, False])[self.blocks.encoding[block]]
         if not is_truncated.any():
             return shape
         # Chunks of length 4 of a stored array of 10 elements: chunk 2 holds min(4, 10 - 2 * 4) = 2.
