@@ -1,9 +1,9 @@
 """Scanning many remote COGs: gridref beside virtual-tiff (for virtualizarr) in 16 threads.
 
 Run with ``python -m benchmarks.remote_cogs [--files N] [--peer-files N] [--delay MS]``. The files
-are copies of ten COGs that GDAL writes, on a server of its own process that holds back each answer.
-virtual-tiff reads by async-tiff. Both are warmed up with one file; times are of the wall clock,
-one run each, the peer's of fewer files if so asked.
+are copies of a hundred COGs that GDAL writes, on a server of its own process that holds back each
+answer. virtual-tiff reads by async-tiff. Both are warmed up with one file; times are of the wall
+clock, one run each, the peer's of fewer files if so asked.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.scan_many import by_gridref, measure, server
 from benchmarks.tiff_scan import write_cogs
 
-N_DIFFERENT = 10
+N_DIFFERENT = 100
 
 
 def by_virtual_tiff(urls: Sequence[str]) -> None:
