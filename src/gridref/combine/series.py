@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import chain, product
 from typing import Any
 
-from gridref.combine.columns import Column, source_name
+from gridref.combine.columns import Column, source_name, value_keys
 from gridref.combine.values import Values
 from gridref.errors import InvalidRequestError, Place
 from gridref.model.array import VirtualArray, VirtualGroup
@@ -125,10 +125,11 @@ def _labels(
             f"it has no label along {dim!r}: give a pattern that finds it in the file's name", place
         )
     for name in ("units", "calendar"):
-        if str(array.attrs.get(name)) != str(first.attrs.get(name)):
+        own, known = array.attrs.get(name), first.attrs.get(name)
+        if value_keys([own, known]) is not None:
             raise InvalidRequestError(
-                f"its {name} are {array.attrs.get(name)!r}, those of the first input's labels"
-                f" {first.attrs.get(name)!r}: give labels by a pattern",
+                f"its {name} are {own!r}, those of the first input's labels"
+                f" {known!r}: give labels by a pattern",
                 place,
             )
     return tuple(values.of(array).reshape(-1).tolist())
