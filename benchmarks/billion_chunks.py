@@ -23,12 +23,11 @@ from numpy.typing import NDArray
 
 import gridref
 from benchmarks.append import LATE_SECONDS, in_own_process
-from gridref.catalog.content import Hash, joined
+from gridref.catalog.commit import group_entry, new_id
 from gridref.catalog.document import Root
-from gridref.catalog.entries import ChunkCounts, Interned, PartEntry, array_entry
+from gridref.catalog.entries import ChunkCounts, Interned, PartEntry, Segment, array_entry
 from gridref.catalog.growth import NoBlocks
-from gridref.catalog.segments import Segment
-from gridref.catalog.writer import group_entry, new_id
+from gridref.catalog.writing import Hash, joined
 from gridref.io import describe_source
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import Encoding, bytes_codec

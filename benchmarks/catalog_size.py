@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from gridref.catalog import open_catalog, write_catalog
-from gridref.model.array import BlockTable, VirtualArray, VirtualGroup
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.blocks import BlockTable
 from gridref.model.encoding import Codec, Encoding
 from gridref.model.grid import ChunkGrid
 from gridref.model.manifest import ChunkManifest, Source

@@ -32,10 +32,10 @@ from zarr.core.buffer import cpu
 
 import gridref
 from benchmarks.reading import kerchunk_references
+from gridref.api.opening import reader_for
 from gridref.model.array import VirtualGroup
 from gridref.serve.segments import LiteralSegment
 from gridref.testing.builders import chunked_array
-from gridref.workflows.opening import reader_for
 
 N_DAYS, SIDE = 731, 255
 LATENCY = 0.025

@@ -22,9 +22,9 @@ from typing import Any
 
 import h5py
 
-from gridref.formats.hdf5.format.data_layout import ChunkedLayout
-from gridref.formats.hdf5.format.superblock import read_superblock
-from gridref.formats.hdf5.storage.chunk_index import walk_chunks
+from gridref.formats.hdf5.bytes import read_superblock
+from gridref.formats.hdf5.chunk_trees import walk_chunks
+from gridref.formats.hdf5.messages import ChunkedLayout
 from gridref.model.manifest import ChunkManifest, Source
 from tests.hdf5_bytes import LocalReader, read_data_layout
 

@@ -96,7 +96,7 @@ def nginx(root: Path) -> Iterator[str]:
 def served(catalogs: list[Path], *options: str) -> Iterator[str]:
     port = free_port()
     code = (
-        "import sys; from gridref.adapters.http import serve;"
+        "import sys; from gridref.faces.http import serve;"
         f"serve({[str(c) for c in catalogs]!r}, port={port}, workers={WORKERS},"
         f" shards={options[0] if options else None}, access_log=False)"
     )

@@ -12,9 +12,9 @@ import xarray as xr
 from numpy.typing import NDArray
 
 import gridref
-from gridref.adapters.http import create_app
+from gridref.api.opening import reader_for
 from gridref.errors import GridrefError
-from gridref.workflows.opening import reader_for
+from gridref.faces.http import create_app
 from tests.uvicorn_server import running
 
 type Read = Callable[[str | Path, str], NDArray[Any]]

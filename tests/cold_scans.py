@@ -11,7 +11,7 @@ import numpy as np
 
 from gridref.cache import LRU
 from gridref.errors import GridrefError
-from gridref.formats.hdf5.format.alike_bytes import AlikeBytes
+from gridref.formats.hdf5.learned import AlikeBytes
 from gridref.formats.options import ScanOptions
 from gridref.formats.registry import scan_with
 

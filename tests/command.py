@@ -29,8 +29,8 @@ LASTING = {"demo", "serve", "watch"}
 SCRIPT = "--script"
 # What commands import sooner or later.
 IMPORTS = (
-    "gridref.adapters.cli.app", "gridref.workflows.growing.keeping", "gridref.workflows.statistics",
-    "gridref.workflows.verifying.arrays", "gridref.adapters.kerchunk", "gridref.adapters.stac",
+    "gridref.faces.cli.app", "gridref.api.keeping", "gridref.api.each_chunk",
+    "gridref.api.verify", "gridref.faces.exports.kerchunk", "gridref.faces.exports.stac",
     "gridref.codecs.own", "gridref.formats.hdf5.groups", "h5py", "pandas", "pyarrow.parquet",
     "tifffile", "typer._adapters", "xarray", "zarr",
 )  # fmt: skip
@@ -172,7 +172,7 @@ def _answer(connection: socket.socket) -> None:
         runpy.run_path(sys.argv[0], run_name="__main__")
         return
     sys.argv = ["gridref", *words]
-    from gridref.adapters.cli import main
+    from gridref.faces.cli import main
 
     main()
 

@@ -12,6 +12,7 @@ import hdf5plugin  # noqa: F401
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from tests import programs
 from tests.shared_data import missing_reason, shared_data_folder, skip_or_fail
 
 # Machines that are shared make single examples slow now and then, so no profile has a deadline.
@@ -41,6 +42,20 @@ os.environ["GRIDREF_STATE"] = _STATE.name
 os.environ.pop("GRIDREF_ALLOW", None)
 
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--skipped-to",
+        type=Path,
+        metavar="FILE",
+        help="write the tests that were skipped for want of a program to FILE; @FILE runs them",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.skipped_to and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(programs.Skipped(config.option.skipped_to))
 
 
 def pytest_collection_finish() -> None:

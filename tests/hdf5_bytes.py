@@ -9,9 +9,9 @@ from types import TracebackType
 from typing import Self
 
 from gridref.errors import Place, SourceUnavailableError
-from gridref.formats.hdf5.format.data_layout import DataLayout, data_layout_of
-from gridref.formats.hdf5.format.object_header import read_header
-from gridref.formats.hdf5.format.superblock import Hdf5Bytes
+from gridref.formats.hdf5.bytes import Hdf5Bytes
+from gridref.formats.hdf5.headers import read_header
+from gridref.formats.hdf5.messages import DataLayout, data_layout_of
 
 __all__ = ["BufferReader", "LocalReader", "read_data_layout"]
 

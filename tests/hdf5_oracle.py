@@ -17,8 +17,8 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from gridref.errors import GridrefError
+from gridref.formats.hdf5.inline import ROW_SIZE
 from gridref.formats.hdf5.original import OriginalFile
-from gridref.formats.hdf5.storage.ragged import ROW_SIZE
 from gridref.formats.registry import scan
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.scan_report import Fate

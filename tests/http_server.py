@@ -51,7 +51,9 @@ def _faulty(fault: str, content: bytes, start: int, stop: int) -> _Answer:
         "of a longer file": _Answer(
             206, {"Content-Range": f"bytes {start}-{stop - 1}/{total + 1}"}, noise
         ),
-        "several parts": _Answer(206, {"Content-Type": "multipart/byteranges; boundary=x"}, noise),
+        "several parts": _Answer(
+            206, {**stated, "Content-Type": "multipart/byteranges; boundary=x"}, noise
+        ),
     }
     return answers[fault]
 
@@ -84,6 +86,8 @@ class Site:
         Content by path, like ``/a.nc``.
     etags
         ETag by path; none is sent for the others.
+    modified
+        Last-Modified by path; none is sent for the others.
     forbidden
         Paths that nobody may read.
     statuses
@@ -103,6 +107,8 @@ class Site:
         Status that every request for a path gets, whatever else is set.
     redirects
         Where a path is said to be found, by path.
+    redirect_status
+        The status that says so.
     fault
         What is wrong with each answer to a range: one of `RANGE_FAULTS`.
     requests
@@ -114,7 +120,8 @@ class Site:
     """
 
     files: dict[str, bytes] = field(default_factory=dict)
-    etags: dict[str, str] = field(default_factory=dict)
+    etags: dict[str, str | None] = field(default_factory=dict)
+    modified: dict[str, str | None] = field(default_factory=dict)
     forbidden: set[str] = field(default_factory=set)
     statuses: list[int] = field(default_factory=list)
     ignores_ranges: bool = False
@@ -124,6 +131,7 @@ class Site:
     most_a_second: int | None = None
     failing: dict[str, int] = field(default_factory=dict)
     redirects: dict[str, str] = field(default_factory=dict)
+    redirect_status: int = 302
     fault: str | None = None
     requests: list[tuple[str, str, str | None]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
@@ -193,7 +201,7 @@ def serving(site: Site) -> Iterator[Site]:
             site.requests.append((self.command, path, self.headers.get("Range")))
             site.headers.append(dict(self.headers))
             if path in site.redirects:
-                self.send_response(302)
+                self.send_response(site.redirect_status)
                 self.send_header("Location", site.redirects[path])
                 self.send_header("Content-Length", "0")
                 return self.end_headers()
@@ -223,8 +231,9 @@ def serving(site: Site) -> Iterator[Site]:
                 self.send_header("Accept-Ranges", "bytes")
             if status == 206:
                 self.send_header("Content-Range", f"bytes {start}-{stop - 1}/{len(content)}")
-            if path in site.etags:
-                self.send_header("ETag", site.etags[path])
+            for name, tags in (("ETag", site.etags), ("Last-Modified", site.modified)):
+                if tag := tags.get(path):
+                    self.send_header(name, tag)
             self.end_headers()
             if with_body:
                 self.send_body(content[start:stop])
@@ -233,7 +242,8 @@ def serving(site: Site) -> Iterator[Site]:
         def send_faulty(self, answer: _Answer, path: str) -> None:
             self.send_response(answer.status)
             size = ENDLESS_BYTES if answer.is_endless else len(answer.body)
-            etag = {"ETag": site.etags[path]} if path in site.etags else {}
+            tag = site.etags.get(path)
+            etag = {"ETag": tag} if tag else {}
             for name, value in {**etag, **answer.headers, "Content-Length": str(size)}.items():
                 self.send_header(name, value)
             self.end_headers()

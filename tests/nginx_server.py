@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import subprocess
 import time
@@ -13,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.programs import program
+
 TYPES = (
     "text/html html; text/css css; text/javascript js; image/svg+xml svg; application/json json;"
 )
@@ -21,11 +22,12 @@ TEMPORARY = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 
 
 @contextmanager
-def nginx_serving(folder: Path, place: Path) -> Iterator[str]:
-    """Serve a folder; its own files go to `place`. Gives the address; skips without nginx."""
-    program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/sbin")
-    if program is None:
-        pytest.skip("nginx is not installed")
+def nginx_serving(folder: Path, place: Path, locations: str = "") -> Iterator[str]:
+    """Serve a folder; its own files go to `place`. Gives the address; skips without nginx.
+
+    `locations` are further lines of the server's configuration.
+    """
+    nginx = program("nginx")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -37,10 +39,10 @@ def nginx_serving(folder: Path, place: Path) -> Iterator[str]:
         "worker_processes 1; events {}\n"
         f"http {{ access_log {place}/access.log; {temporary}\n"
         f"types {{ {TYPES} }} default_type application/octet-stream;\n"
-        f"server {{ listen 127.0.0.1:{port}; root {folder}; autoindex on; }} }}\n"
+        f"server {{ listen 127.0.0.1:{port}; root {folder}; autoindex on;\n{locations} }} }}\n"
     )
     user = ["-g", "user root;"] if os.geteuid() == 0 else []
-    process = subprocess.Popen([program, "-c", str(configuration), "-p", str(place), *user])
+    process = subprocess.Popen([nginx, "-c", str(configuration), "-p", str(place), *user])
     try:
         _wait_for(port)
         yield f"http://127.0.0.1:{port}"

@@ -24,7 +24,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 import gridref
-from gridref.adapters.http import create_app
+from gridref.faces.http import create_app
 from tests.uvicorn_server import running
 
 MOST_GROWTH_BYTES = 64 * 2**20

@@ -11,7 +11,7 @@ from typing import Any
 
 import uvicorn
 
-from gridref.adapters.http.connections import GuardedConnection
+from gridref.faces.http.connections import GuardedConnection
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from gridref.adapters.xarray.duck_array import VirtualDuckArray
+from gridref.faces.xarray.duck_array import VirtualDuckArray
 
 __all__ = ["stored"]
 

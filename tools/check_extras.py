@@ -15,8 +15,8 @@ NOT_FOR_USERS = {"all", "dev", "docs", "test"}
 
 
 def _http(catalog: str) -> None:
-    from gridref.adapters.http import create_app
-    from gridref.adapters.http.server import serve
+    from gridref.faces.http import create_app
+    from gridref.faces.http.server import serve
 
     assert callable(serve)
     create_app([catalog])
@@ -47,7 +47,7 @@ def _geo(catalog: str) -> None:
 def _interchange(catalog: str) -> None:
     group = gridref.open_catalog(catalog)
     assert gridref.to_virtualizarr(group).sizes["time"] == 31
-    from gridref.adapters.kerchunk import to_kerchunk
+    from gridref.faces.exports.kerchunk import to_kerchunk
 
     to_kerchunk(group, "one.parq")
     gridref.to_icechunk(group, "one.icechunk")
@@ -63,7 +63,7 @@ def _sql(catalog: str) -> None:
 
 
 def _units(catalog: str) -> None:
-    from gridref.workflows.units import converter
+    from gridref.api.units import converter
 
     assert converter()("degC", "K") == (1.0, 273.15)
 

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 import gridref
-from gridref.adapters.http import create_app
+from gridref.faces.http import create_app
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))

@@ -7,7 +7,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-LIST = "src/gridref/adapters/web/built/viewer.cdx.json"
+LIST = "src/gridref/faces/web/built/viewer.cdx.json"
 
 
 class SbomHook(BuildHookInterface):

@@ -16,7 +16,7 @@ import typer
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
-from gridref.adapters.cli.app import app
+from gridref.faces.cli.app import app
 
 ROOT = Path(__file__).resolve().parents[1]
 BESIDE = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}

@@ -2,7 +2,7 @@
 import { build } from "esbuild";
 import { readFile, writeFile } from "node:fs/promises";
 
-const OUT = new URL("../src/gridref/adapters/web/built/", import.meta.url).pathname;
+const OUT = new URL("../src/gridref/faces/web/built/", import.meta.url).pathname;
 
 // zarrita.js's codecs in WebAssembly are as large as all the rest, and pages may not run any: the
 // viewer has others in their place.

@@ -7,100 +7,98 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gridref.model.display import draw_with
+from gridref.model.scan_report import draw_with
 
 if TYPE_CHECKING:
     from gridref import errors as errors
-    from gridref.adapters.cf_aggregation import to_cf_aggregation as to_cf_aggregation
-    from gridref.adapters.duckdb import sql as sql
-    from gridref.adapters.icechunk import from_icechunk as from_icechunk
-    from gridref.adapters.icechunk import to_icechunk as to_icechunk
-    from gridref.adapters.picture import ChunkMap as ChunkMap
-    from gridref.adapters.publishing import publish as publish
-    from gridref.adapters.stac import to_stac as to_stac
-    from gridref.adapters.xarray.opening import open_virtual_dataset as open_virtual_dataset
-    from gridref.adapters.xarray.opening import open_virtual_datatree as open_virtual_datatree
-    from gridref.adapters.xarray.opening import open_virtual_mfdataset as open_virtual_mfdataset
-    from gridref.adapters.xarray.virtual_dataset import Loading as Loading
-    from gridref.adapters.zarr.store import GridrefStore as GridrefStore
-    from gridref.adapters.zarr.store import open_store as open_store
+    from gridref.api.building import build as build
+    from gridref.api.building import plan as plan
+    from gridref.api.catalogs import open_catalog as open_catalog
+    from gridref.api.catalogs import relocate as relocate
+    from gridref.api.catalogs import write_catalog as write_catalog
+    from gridref.api.combining import concat as concat
+    from gridref.api.combining import mosaic as mosaic
+    from gridref.api.combining import stack as stack
+    from gridref.api.inspect import Inspection as Inspection
+    from gridref.api.inspect import inspect as inspect
+    from gridref.api.layout.forecasts import forecast as forecast
+    from gridref.api.layout.layouts import Layout as Layout
+    from gridref.api.layout.listings import files_from as files_from
+    from gridref.api.outcomes import RunOptions as RunOptions
+    from gridref.api.questions import diff as diff
+    from gridref.api.scan import scan as scan
+    from gridref.api.scan import scan_many as scan_many
+    from gridref.api.verify import Verification as Verification
+    from gridref.api.verify import verify as verify
+    from gridref.api.watching import watch as watch
     from gridref.combine import Combination as Combination
     from gridref.combine import CombineOptions as CombineOptions
     from gridref.combine import MosaicOptions as MosaicOptions
+    from gridref.faces.duckdb import sql as sql
+    from gridref.faces.exports.cf_aggregation import to_cf_aggregation as to_cf_aggregation
+    from gridref.faces.exports.icechunk import from_icechunk as from_icechunk
+    from gridref.faces.exports.icechunk import to_icechunk as to_icechunk
+    from gridref.faces.exports.stac import to_stac as to_stac
+    from gridref.faces.picture import ChunkMap as ChunkMap
+    from gridref.faces.web.publishing import publish as publish
+    from gridref.faces.xarray.opening import open_virtual_dataset as open_virtual_dataset
+    from gridref.faces.xarray.opening import open_virtual_datatree as open_virtual_datatree
+    from gridref.faces.xarray.opening import open_virtual_mfdataset as open_virtual_mfdataset
+    from gridref.faces.xarray.virtual_dataset import Loading as Loading
+    from gridref.faces.zarr.store import GridrefStore as GridrefStore
+    from gridref.faces.zarr.store import open_store as open_store
     from gridref.formats import ScanOptions as ScanOptions
     from gridref.model.array import VirtualArray as VirtualArray
     from gridref.model.array import VirtualGroup as VirtualGroup
     from gridref.serve.views import ViewOptions as ViewOptions
     from gridref.virtualizarr import from_virtualizarr as from_virtualizarr
     from gridref.virtualizarr import to_virtualizarr as to_virtualizarr
-    from gridref.workflows.building import build as build
-    from gridref.workflows.building import explain as explain
-    from gridref.workflows.building import plan as plan
-    from gridref.workflows.catalogs import open_catalog as open_catalog
-    from gridref.workflows.catalogs import relocate as relocate
-    from gridref.workflows.catalogs import write_catalog as write_catalog
-    from gridref.workflows.combining import concat as concat
-    from gridref.workflows.combining import mosaic as mosaic
-    from gridref.workflows.combining import stack as stack
-    from gridref.workflows.comparing import diff as diff
-    from gridref.workflows.layout.forecasts import forecast as forecast
-    from gridref.workflows.layout.inventory import files_from as files_from
-    from gridref.workflows.layout.layouts import Layout as Layout
-    from gridref.workflows.scanning.files import scan as scan
-    from gridref.workflows.scanning.files import scan_many as scan_many
-    from gridref.workflows.scanning.inspecting import Inspection as Inspection
-    from gridref.workflows.scanning.inspecting import inspect as inspect
-    from gridref.workflows.scanning.outcomes import RunOptions as RunOptions
-    from gridref.workflows.verifying.arrays import Verification as Verification
-    from gridref.workflows.verifying.arrays import verify as verify
-    from gridref.workflows.watching import watch as watch
 
     __version__: str
 
 _HOMES = {
-    "ChunkMap": "gridref.adapters.picture",
+    "ChunkMap": "gridref.faces.picture",
     "Combination": "gridref.combine",
     "CombineOptions": "gridref.combine",
-    "GridrefStore": "gridref.adapters.zarr.store",
-    "Inspection": "gridref.workflows.scanning.inspecting",
-    "Layout": "gridref.workflows.layout.layouts",
-    "Loading": "gridref.adapters.xarray.virtual_dataset",
+    "GridrefStore": "gridref.faces.zarr.store",
+    "Inspection": "gridref.api.inspect",
+    "Layout": "gridref.api.layout.layouts",
+    "Loading": "gridref.faces.xarray.virtual_dataset",
     "MosaicOptions": "gridref.combine",
-    "RunOptions": "gridref.workflows.scanning.outcomes",
+    "RunOptions": "gridref.api.outcomes",
     "ScanOptions": "gridref.formats",
-    "Verification": "gridref.workflows.verifying.arrays",
+    "Verification": "gridref.api.verify",
     "ViewOptions": "gridref.serve.views",
     "VirtualArray": "gridref.model.array",
     "VirtualGroup": "gridref.model.array",
-    "build": "gridref.workflows.building",
-    "concat": "gridref.workflows.combining",
-    "diff": "gridref.workflows.comparing",
-    "explain": "gridref.workflows.building",
-    "files_from": "gridref.workflows.layout.inventory",
-    "forecast": "gridref.workflows.layout.forecasts",
-    "inspect": "gridref.workflows.scanning.inspecting",
-    "mosaic": "gridref.workflows.combining",
-    "open_catalog": "gridref.workflows.catalogs",
-    "open_store": "gridref.adapters.zarr.store",
-    "open_virtual_dataset": "gridref.adapters.xarray.opening",
-    "open_virtual_datatree": "gridref.adapters.xarray.opening",
-    "open_virtual_mfdataset": "gridref.adapters.xarray.opening",
-    "plan": "gridref.workflows.building",
-    "publish": "gridref.adapters.publishing",
-    "relocate": "gridref.workflows.catalogs",
-    "scan": "gridref.workflows.scanning.files",
-    "scan_many": "gridref.workflows.scanning.files",
-    "sql": "gridref.adapters.duckdb",
-    "stack": "gridref.workflows.combining",
-    "to_cf_aggregation": "gridref.adapters.cf_aggregation",
-    "to_stac": "gridref.adapters.stac",
-    "verify": "gridref.workflows.verifying.arrays",
-    "watch": "gridref.workflows.watching",
-    "write_catalog": "gridref.workflows.catalogs",
+    "build": "gridref.api.building",
+    "concat": "gridref.api.combining",
+    "diff": "gridref.api.questions",
+    "files_from": "gridref.api.layout.listings",
+    "forecast": "gridref.api.layout.forecasts",
+    "inspect": "gridref.api.inspect",
+    "mosaic": "gridref.api.combining",
+    "open_catalog": "gridref.api.catalogs",
+    "open_store": "gridref.faces.zarr.store",
+    "open_virtual_dataset": "gridref.faces.xarray.opening",
+    "open_virtual_datatree": "gridref.faces.xarray.opening",
+    "open_virtual_mfdataset": "gridref.faces.xarray.opening",
+    "plan": "gridref.api.building",
+    "publish": "gridref.faces.web.publishing",
+    "relocate": "gridref.api.catalogs",
+    "scan": "gridref.api.scan",
+    "scan_many": "gridref.api.scan",
+    "sql": "gridref.faces.duckdb",
+    "stack": "gridref.api.combining",
+    "to_cf_aggregation": "gridref.faces.exports.cf_aggregation",
+    "to_stac": "gridref.faces.exports.stac",
+    "verify": "gridref.api.verify",
+    "watch": "gridref.api.watching",
+    "write_catalog": "gridref.api.catalogs",
     # Need packages that may be missing, so ``from gridref import *`` leaves them out.
-    "from_icechunk": "gridref.adapters.icechunk",
+    "from_icechunk": "gridref.faces.exports.icechunk",
     "from_virtualizarr": "gridref.virtualizarr",
-    "to_icechunk": "gridref.adapters.icechunk",
+    "to_icechunk": "gridref.faces.exports.icechunk",
     "to_virtualizarr": "gridref.virtualizarr",
 }
 
@@ -124,7 +122,6 @@ __all__ = [
     "concat",
     "diff",
     "errors",
-    "explain",
     "files_from",
     "forecast",
     "inspect",
@@ -150,7 +147,7 @@ __all__ = [
 
 
 def _html_of(shown: Any) -> str:
-    from gridref.adapters.notebook import html_of
+    from gridref.faces.notebook import html_of
 
     return html_of(shown)
 

@@ -1,5 +1,5 @@
 """``python -m gridref``: the command line."""
 
-from gridref.adapters.cli import main
+from gridref.faces.cli import main
 
 main()

@@ -10,8 +10,6 @@ from typing import Any
 
 from gridref.forks import new_lock, tell_in_children
 
-__all__ = ["LRU", "Load", "nbytes_of", "remembers_short"]
-
 
 def nbytes_of(values: Any) -> int:
     """Size of an array in bytes."""

@@ -5,6 +5,7 @@ The tree is sorted by what a caller would do about it::
     GridrefError
     ├── InvalidRequestError (ValueError)    fix the call: a bad selection, option or name
     │   ├── MissingPackageError (ImportError)   needs a package of an extra: install it
+    │   ├── UnclearLayoutError              files may be laid out in several ways: choose one
     │   └── GroupNotFoundError (OSError)    no group of that name
     ├── ScanError                           a source file cannot be described
     │   ├── FilesFailedError                several files at once: carries every reason
@@ -37,11 +38,11 @@ is absent" and would fill in values that are not in the archive.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from gridref.secrets import without_secrets
+from gridref.secrets import shown_address, without_secrets
 
 __all__ = [
     "PROBLEM_CAUSES",
@@ -58,6 +59,7 @@ __all__ = [
     "GridrefError",
     "GroupNotFoundError",
     "InvalidRequestError",
+    "LeftOutWarning",
     "MissingPackageError",
     "NotRepresentableError",
     "Place",
@@ -71,6 +73,7 @@ __all__ = [
     "SourceFormatError",
     "SourceNotAllowedError",
     "SourceUnavailableError",
+    "UnclearLayoutError",
     "UnsupportedFeatureError",
 ]
 
@@ -99,7 +102,7 @@ class Place:
 
     def __post_init__(self) -> None:
         if self.source is not None:
-            object.__setattr__(self, "source", without_secrets(self.source))
+            object.__setattr__(self, "source", shown_address(self.source))
 
     def __str__(self) -> str:
         parts = []
@@ -163,6 +166,25 @@ class MissingPackageError(InvalidRequestError, ImportError):
     kind: ClassVar[str] = "missing-package"
 
 
+class UnclearLayoutError(InvalidRequestError):
+    """Files may be laid out in several ways, or disagree with their names.
+
+    Attributes
+    ----------
+    choices
+        The options of each way, in the order in which the message lists them.
+    """
+
+    kind: ClassVar[str] = "unclear-layout"
+
+    def __init__(self, reason: str, choices: Sequence[Mapping[str, Any]] = ()) -> None:
+        super().__init__(reason)
+        self.choices = tuple(choices)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.reason, self.choices)
+
+
 class GroupNotFoundError(InvalidRequestError, OSError):
     """No group of that name, in what was opened."""
 
@@ -205,7 +227,11 @@ class FilesFailedError(ScanError):
         return type(self), (self.failures, self.why)
 
 
-class SkippedFilesWarning(UserWarning):
+class LeftOutWarning(UserWarning):
+    """Something of the files is not in the result: says what, and why."""
+
+
+class SkippedFilesWarning(LeftOutWarning):
     """Files were left out, as ``on_error="skip"`` asks for: says which, and why."""
 
 
@@ -313,6 +339,7 @@ PROBLEM_CAUSES = frozenset(
         "dimension-missing",
         "dimensions-differ",
         "dtype-differs",
+        "flags-differ",
         "index-shift",
         "labels-differ",
         "labels-missing",
@@ -329,6 +356,7 @@ PROBLEM_CAUSES = frozenset(
         "unexpected",
         "units-differ",
         "values-differ",
+        "variable-damaged",
         "variable-missing",
     }
 )
@@ -358,7 +386,7 @@ class Problem:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "message", without_secrets(self.message))
-        object.__setattr__(self, "sources", tuple(map(without_secrets, self.sources)))
+        object.__setattr__(self, "sources", tuple(map(shown_address, self.sources)))
         assert self.cause in PROBLEM_CAUSES, f"add {self.cause!r} to PROBLEM_CAUSES"
 
     def __str__(self) -> str:

@@ -12,8 +12,6 @@ from importlib.metadata import PackageNotFoundError, requires
 
 from gridref.errors import MissingPackageError
 
-__all__ = ["missing_package"]
-
 _REQUIREMENT = re.compile(r"""(?P<package>[\w.-]+).*extra == ['"](?P<extra>[\w-]+)['"]""")
 
 

@@ -14,8 +14,6 @@ from contextlib import suppress
 from typing import Any, Protocol
 from weakref import WeakSet
 
-__all__ = ["ForkAware", "new_lock", "new_rlock", "tell_in_children"]
-
 
 class ForkAware(Protocol):
     """Has something that must not be taken over into a child process."""

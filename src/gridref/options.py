@@ -6,7 +6,6 @@ import difflib
 import functools
 import inspect
 import os
-import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from enum import StrEnum
@@ -15,22 +14,6 @@ from types import UnionType
 from typing import Any, Literal, TypeAliasType, Union, get_args, get_origin, get_type_hints
 
 from gridref.errors import InvalidRequestError
-
-__all__ = [
-    "check_choice",
-    "check_choices",
-    "check_names",
-    "check_type",
-    "choices_of",
-    "options_of",
-    "refuses_unknown",
-    "verb",
-    "warn_of_old_name",
-    "with_new_names",
-]
-
-
-Renamed = Mapping[str, str | tuple[str, Mapping[Any, Any]]]
 
 
 def near_names(name: str, known: Collection[str]) -> str:
@@ -218,8 +201,6 @@ def options_of(options: type, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def verb[**P, R](
     *options: type,
-    renamed: Renamed | None = None,
-    positional: Sequence[str] = (),
     hidden: Collection[str] = (),
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Make a function a public call: an option that it does not know is an error of ours.
@@ -229,11 +210,6 @@ def verb[**P, R](
     *options
         Dataclasses whose fields the function's ``**`` parameter takes. They are shown in its
         signature.
-    renamed
-        Former names of parameters with those of today, and with the values of today where those
-        changed too. They go on working, with a warning.
-    positional
-        Parameters that could be given by position after today's positional ones, in their order.
     hidden
         Fields of `options` that the function takes no value for.
 
@@ -250,12 +226,6 @@ def verb[**P, R](
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            if len(args) > len(by_place) and positional:
-                extra = args[len(by_place) :]
-                kwargs.update(_named(function.__name__, extra, positional))
-                args = args[: len(by_place)]  # type: ignore[assignment]
-            if renamed and not renamed.keys().isdisjoint(kwargs):
-                kwargs = with_new_names(function.__name__, kwargs, renamed)  # type: ignore[assignment]
             check_names(f"{function.__name__}()", kwargs, known)
             for name, value in (*zip(by_place, args, strict=False), *kwargs.items()):
                 check_type(name, value, _hints_of(function).get(name, Any))
@@ -268,8 +238,6 @@ def verb[**P, R](
 
 
 _BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-_STACKLEVEL = 4
-"""Warnings point at the caller of a call."""
 
 
 def _expanded(
@@ -297,39 +265,6 @@ def _parameter(option: Field[Any], hint: Any) -> inspect.Parameter:
         default=inspect.Parameter.empty if default is MISSING else default,
         annotation=hint,
     )
-
-
-def _named(function: str, values: Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
-    """Values that were given by position, by the names that they have today."""
-    if len(values) > len(names):
-        raise InvalidRequestError(f"{function}() was given {len(values) - len(names)} too many")
-    for name, _ in zip(names, values, strict=False):
-        _warn(f"{function}(): give {name} by name, {name}=...")
-    return dict(zip(names, values, strict=False))
-
-
-def with_new_names(function: str, given: Mapping[str, Any], renamed: Renamed) -> dict[str, Any]:
-    """Options of a call by today's names, with a warning for each former one; see `verb`."""
-    result = {name: value for name, value in given.items() if name not in renamed}
-    for old, today in renamed.items():
-        if old not in given:
-            continue
-        new, values = today if isinstance(today, tuple) else (today, {})
-        if new in given:
-            raise InvalidRequestError(f"{function}() was given {new} and its former name {old}")
-        value = values.get(given[old], given[old]) if values else given[old]
-        _warn(f"{function}(): {old}={given[old]!r} is now written {new}={value!r}")
-        result[new] = value
-    return result
-
-
-def warn_of_old_name(old: str, new: str) -> None:
-    """Warn the caller of a call that it has a new name; only the call itself may say so."""
-    _warn(f"{old} is now called {new}", _STACKLEVEL + 1)
-
-
-def _warn(message: str, stacklevel: int = _STACKLEVEL) -> None:
-    warnings.warn(message, DeprecationWarning, stacklevel=stacklevel)
 
 
 @functools.cache

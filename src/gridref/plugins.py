@@ -13,8 +13,6 @@ from typing import Any
 
 from gridref.errors import InvalidRequestError
 
-__all__ = ["Plugin", "plugins"]
-
 
 @dataclass(frozen=True)
 class Plugin:

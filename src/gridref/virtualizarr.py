@@ -20,7 +20,11 @@ from numpy.typing import NDArray
 from zarr.core.metadata.v3 import ArrayV3Metadata
 from zarr.storage import MemoryStore
 
-from gridref.adapters.references import (
+from gridref.api.opening import Sources, readable, reader_for
+from gridref.api.scan import scan
+from gridref.errors import InvalidRequestError
+from gridref.extras import missing_package
+from gridref.faces.exports.references import (
     IN_ARCHIVE,
     INLINE_LIMIT_BYTES,
     PORTABLE,
@@ -29,23 +33,19 @@ from gridref.adapters.references import (
     refuse,
     why_not_referenced,
 )
-from gridref.adapters.zarr.store import open_store
-from gridref.errors import InvalidRequestError
-from gridref.extras import missing_package
+from gridref.faces.zarr.store import open_store
 from gridref.formats.kerchunk.files import scan_references
-from gridref.formats.kerchunk.manifests import references_of_manifests
+from gridref.formats.kerchunk.parsers import references_of_manifests
 from gridref.formats.kerchunk.references import Reference, parse_references
 from gridref.formats.options import ScanOptions
 from gridref.io.object_stores import options_of_store, uri_of
 from gridref.model.array import VirtualGroup
 from gridref.model.grid import ChunkGrid
 from gridref.model.zarr_metadata import ArrayMetadata
-from gridref.serve.objects import KeySpace, ObjectReader
+from gridref.serve.object_reader import ObjectReader
+from gridref.serve.objects import KeySpace
 from gridref.serve.presence import native_references
 from gridref.serve.views import ArrayView, View, ViewOptions
-from gridref.workflows.opening import reader_for
-from gridref.workflows.reading import Sources, readable
-from gridref.workflows.scanning.files import scan
 
 try:
     from virtualizarr.manifests import (

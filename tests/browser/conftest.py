@@ -10,15 +10,16 @@ from typing import Any
 import pytest
 
 import gridref
-from gridref.adapters.http import create_app
-from tests.browser.visits import Visit, build_viewer, chromium
+from gridref.faces.http import create_app
+from tests.browser.visits import Visit, chromium
+from tests.programs import built_viewer
 from tests.uvicorn_server import running
 
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Any]:
     """Chromium. With its driver an event loop runs: no longer than these tests do."""
-    build_viewer()
+    built_viewer()
     with chromium() as started:
         yield started
 

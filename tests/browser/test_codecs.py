@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import shutil
 import subprocess
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 from numcodecs import LZ4, Blosc, Fletcher32, Shuffle, Zstd
 
-from tests.browser.visits import WEB, missing, npm_package
+from tests.programs import WEB, npm_package, program
 
 SCRIPT = """
 import { readFileSync } from "node:fs";
@@ -32,12 +31,11 @@ process.stdout.write(JSON.stringify(found));
 
 def decoded(cases: list[tuple[str, dict[str, Any], bytes]]) -> list[bytes | str]:
     """What the viewer makes of each codec's bytes; what is wrong with them in words."""
-    if shutil.which("node") is None:
-        missing("node is not installed")
+    node = program("node")
     npm_package("zarrita")
     npm_package("fzstd")
     told = json.dumps([(n, c, base64.b64encode(data).decode()) for n, c, data in cases])
-    command = ["node", "--input-type=module", "-e", SCRIPT]
+    command = [node, "--input-type=module", "-e", SCRIPT]
     done = subprocess.run(command, cwd=WEB, input=told, capture_output=True, text=True, check=True)
     return [
         each if each.startswith("! ") else base64.b64decode(each)

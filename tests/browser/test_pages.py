@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import gridref
-from gridref.adapters.http import create_app
-from gridref.adapters.web.snippets import GRIDLOOK
+from gridref.faces.http import create_app
+from gridref.faces.web.snippets import GRIDLOOK
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import Encoding, bytes_codec
 from gridref.model.manifest import ChunkManifest, Source

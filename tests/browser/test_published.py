@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import h5py
@@ -237,3 +238,34 @@ def test_images_are_decoded_in_the_browser(
         shown = cells(visit, values.shape[:2], None)[..., :3]
         np.testing.assert_array_equal(shown, values)
     assert page.get_by_text("Your browser decodes the JPEG").count() == (name != "predictor")
+
+
+def _other_bytes(content: bytes) -> bytes:
+    return content.replace(b"\x78\x9c", b"\x78\x9d")  # other headers of zlib, size unchanged
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (_other_bytes, "changed since it was scanned (ETag, Last-Modified)"),
+        (lambda content: content + b"more", "changed since it was scanned (size, ETag"),
+        (lambda content: content[:-100], "changed since it was scanned (size, ETag"),
+    ],
+)
+def test_a_file_that_changed_is_not_shown(
+    place: tuple[Path, str], visit: Visit, change: Callable[[bytes], bytes], told: str
+) -> None:
+    folder, url = place
+    gridref.build(f"{url}/data/daily_2023-01.nc", folder.parent / "remote.gridref")
+    site = f"{url}/remote"
+    gridref.publish(folder.parent / "remote.gridref", folder / "remote", base_url=site)
+    file = folder / "data" / "daily_2023-01.nc"
+    content, before = file.read_bytes(), file.stat()
+    file.write_bytes(change(content))
+    visit.page.goto(f"{site}/array/tas.html")
+    visit.wait(f"{READY} == 'failed'")
+    assert told in visit.page.locator("#viewer").text_content()
+    file.write_bytes(content)
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    visit.problems.clear()
+    opened(visit, f"{site}/array/tas.html", "coasts=0")

@@ -15,9 +15,10 @@ import pytest
 import tifffile
 
 import gridref
-from gridref.adapters.http import create_app
+from gridref.faces.http import create_app
 from gridref.model.array import VirtualArray, VirtualGroup
-from tests.browser.visits import WEB, Visit
+from tests.browser.visits import Visit
+from tests.programs import WEB, built_viewer, npm_package, program
 from tests.uvicorn_server import running
 
 READY = "document.getElementById('viewer')?.dataset.ready"
@@ -323,11 +324,13 @@ def test_overviews_are_shown_first(visit: Visit) -> None:
 def test_the_lines_for_javascript(served: str, sample_data: Path, tmp_path: Path) -> None:
     import httpx
 
+    npm_package("zarrita")
+    node = program("node")
     text = httpx.get(f"{served}/cube/array/tas", headers={"Accept": "text/html"}).text
     block = re.search(r"<code>(import \* as zarr.*?)</code>", text, re.DOTALL)[1]
-    script = WEB / "node_modules" / "lines.mjs"
-    script.write_text(html.unescape(block) + "\nconsole.log(first);")
-    done = subprocess.run(["node", script], capture_output=True, text=True, check=True)
+    script = html.unescape(block) + "\nconsole.log(first);"
+    command = [node, "--input-type=module", "-e", script]
+    done = subprocess.run(command, cwd=WEB, capture_output=True, text=True, check=True)
     with h5py.File(sample_data / "daily_2023-01.nc") as file:
         assert float(done.stdout) == file["tas"][0, 0, 0]
 
@@ -451,9 +454,8 @@ def test_a_source_that_is_gone_is_told_in_words(
 def test_the_viewer_is_small() -> None:
     import gzip
 
-    from gridref.adapters.web.assets import asset
-    from tests.browser.visits import build_viewer
+    from gridref.faces.web.frame import asset
 
-    build_viewer()
+    built_viewer()
     files = ("viewer.js", "pages.css", "chunk-map.js", "copy.js", "front.js", "icon.svg")
     assert sum(len(gzip.compress(asset(name).content)) for name in files) < 400_000

@@ -24,9 +24,10 @@ import pytest
 import tifffile
 
 import gridref
-from gridref.adapters.http import create_app
-from tests.browser.visits import WEB, Visit, npm_package
+from gridref.faces.http import create_app
+from tests.browser.visits import Visit
 from tests.nginx_server import nginx_serving
+from tests.programs import WEB, npm_package
 from tests.uvicorn_server import running
 
 HERE = Path(__file__).parent / "viewers"

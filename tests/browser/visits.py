@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import importlib.util
 import json
-import os
-import shutil
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import pytest
+from tests.programs import npm_package, program
 
-WEB = Path(__file__).resolve().parents[2] / "web"
-BUILT = WEB.parent / "src/gridref/adapters/web/built/viewer.js"
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 _NOTES_VIOLATIONS = """
     window.violations = [];
@@ -38,43 +30,10 @@ _SETTLED = """
 """
 
 
-def missing(reason: str) -> None:
-    """Skip; fail where everything has to be there."""
-    (pytest.fail if os.environ.get("GRIDREF_REQUIRE_DATA") else pytest.skip)(reason)
-
-
-def npm_package(name: str) -> Path:
-    """The folder of a package that `web/package.json` names; they are installed if need be."""
-    folder = WEB / "node_modules" / name
-    if not folder.is_dir():
-        if shutil.which("npm") is None:
-            missing("npm is not installed")
-        command = ["npm", "install", "--no-package-lock", "--no-audit", "--no-fund"]
-        subprocess.run(command, cwd=WEB, check=True, capture_output=True, timeout=120)
-    return folder
-
-
-def build_viewer() -> None:
-    """Build the viewer, unless it was built of what is there now; one process at a time."""
-    folder = os.open(WEB, os.O_RDONLY)
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
-        npm_package("zarrita")
-        inputs = [WEB / "build.mjs", *WEB.glob("viewer/**/*.js")]
-        if not BUILT.exists() or BUILT.stat().st_mtime < max(p.stat().st_mtime for p in inputs):
-            subprocess.run(["npm", "run", "build"], cwd=WEB, check=True, capture_output=True)
-    finally:
-        os.close(folder)
-
-
 @contextlib.contextmanager
 def chromium() -> Iterator[Any]:
     """Chromium, started; skips the test where there is none."""
-    program = next(filter(None, map(shutil.which, NAMES)), None)
-    if program is None:
-        missing("Chromium is not installed")
-    if importlib.util.find_spec("playwright") is None:
-        missing("playwright is not installed")
+    path = program(*NAMES)
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -85,7 +44,7 @@ def chromium() -> Iterator[Any]:
             "--renderer-process-limit=1",
             "--disable-site-isolation-trials",
         ]
-        browser = playwright.chromium.launch(executable_path=program, args=options)
+        browser = playwright.chromium.launch(executable_path=path, args=options)
         try:
             yield browser
         finally:

@@ -15,9 +15,10 @@ import numpy as np
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import gridref
-from gridref.adapters.http import create_app
+from gridref.faces.http import create_app
 from tests.conformance.cases import Case, all_cases
-from tests.conformance.clients import JS, THROUGH_FSSPEC, Client, all_clients
+from tests.conformance.clients import THROUGH_FSSPEC, Client, all_clients
+from tests.programs import WEB
 from tests.uvicorn_server import running
 
 VISITORS = """\
@@ -240,7 +241,7 @@ def _versions() -> str:
     found = [f"{name} {importlib.metadata.version(name)}" for name in packages]
     import rasterio
 
-    zarrita = json.loads((JS / "package.json").read_text())["dependencies"]["zarrita"]
+    zarrita = json.loads((WEB / "package.json").read_text())["devDependencies"]["zarrita"]
     return VERSION_LINE + ", ".join(
         [*found, f"GDAL {rasterio.__gdal_version__}", f"zarrita {zarrita}"]
     )

@@ -17,7 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-JS = Path(__file__).parent / "js"
+from tests.programs import WEB
+
+READ = Path(__file__).parent / "read.mjs"
 
 Selection = tuple[slice, ...] | None
 Options = Mapping[str, Any] | None
@@ -184,8 +186,8 @@ class Zarrita:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            ["node", "read.mjs"],
-            cwd=JS,
+            ["node", "--input-type=module", "-e", READ.read_text()],
+            cwd=WEB,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -217,18 +219,9 @@ class Zarrita:
         self._process.stdout.close()
 
 
-def install_zarrita() -> None:
-    """Install the pinned zarrita.js beside its script, unless it is there."""
-    if (JS / "node_modules" / "zarrita").is_dir():
-        return
-    command = ["npm", "install", "--no-package-lock", "--no-audit", "--no-fund"]
-    subprocess.run(command, cwd=JS, check=True, capture_output=True, timeout=120)
-
-
 @contextmanager
 def all_clients() -> Iterator[tuple[Client, ...]]:
     """Every client, ready to read."""
-    install_zarrita()
     zarrita, python = Zarrita(), OtherProcess()
     try:
         either = {name: python.reads(function) for name, function in ON_FSSPEC.items()}

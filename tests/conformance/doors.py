@@ -15,8 +15,8 @@ import xarray as xr
 import zarr
 
 import gridref
-from gridref.adapters.http import create_app
-from gridref.adapters.kerchunk import to_kerchunk
+from gridref.faces.exports.kerchunk import to_kerchunk
+from gridref.faces.http import create_app
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.serve.names import IN_ADDRESSES, IN_ZARR, shown_name
 from tests.conformance.door_archives import Archive

@@ -26,8 +26,8 @@ from obstore.store import LocalStore
 from virtualizarr.parsers import HDFParser
 
 import gridref
-from gridref.adapters.kerchunk import to_kerchunk
 from gridref.errors import GridrefError, NotRepresentableError
+from gridref.faces.exports.kerchunk import to_kerchunk
 from tests.cf_aggregations import aggregate, read_aggregation
 
 PAGE = Path(__file__).parents[2] / "docs" / "interchange.md"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,19 +11,17 @@ import zarr
 from zarr.core.buffer import cpu
 
 import gridref
-from gridref.serve.objects import LiteralSegment
+from gridref.serve.segments import LiteralSegment
 from tests.conformance.cases import all_cases
 from tests.conformance.client_table import PAGE, Results, render, run, without_versions
 from tests.conformance.clients import all_clients
+from tests.programs import npm_package, program
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    missing = [name for name in ("node", "npm") if shutil.which(name) is None]
-    if missing:
-        if os.environ.get("GRIDREF_REQUIRE_DATA"):
-            pytest.fail(f"{missing} are needed")
-        pytest.skip(f"{missing} are not installed")
+    program("node")
+    npm_package("zarrita")
     return run(tmp_path_factory.mktemp("archives"))
 
 

@@ -272,6 +272,7 @@ CASES = [
     on_values(Codec("numcodecs.pcodec"), imagecodecs.pcodec_encode, FLOATS, SMALL),
     on_array(Codec.of("transpose", order=[1, 0]), (SMALL, np.ascontiguousarray(SMALL.T))),
     on_array(Codec.of("gridref.reverse", axes=[0]), (SMALL, SMALL[::-1].copy())),
+    on_array(Codec.of("gridref.renumber", pairs=[[0, 1], [1, 0]]), (IMAGE ^ (IMAGE < 2), IMAGE)),
     on_array(Codec.of("reshape", shape=[[0, 1]]), (SMALL, SMALL.reshape(-1))),
     on_array(Codec.of("gridref.select", axis=1, index=1, length=6), (SMALL[:, 1], SMALL)),
     on_array(Codec.of("scale_offset", scale=2, offset=1), (SMALL / 2 + 1, SMALL.astype("f8"))),

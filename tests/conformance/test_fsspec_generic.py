@@ -16,7 +16,7 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.tests.abstract import AbstractFixtures, AbstractGetTests
 
 import gridref
-from gridref.adapters.fsspec import GridrefFileSystem
+from gridref.faces.fsspec import GridrefFileSystem
 from gridref.model.array import VirtualGroup
 from tests.conformance.filled_space import FilledSpace
 from tests.integration.archives import write_months

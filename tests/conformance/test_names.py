@@ -13,8 +13,8 @@ import pytest
 from numpy.typing import NDArray
 
 import gridref
-from gridref.adapters.http import create_app
 from gridref.errors import NotRepresentableError
+from gridref.faces.http import create_app
 from gridref.serve.names import IN_ADDRESSES, shown_name
 from tests.conformance.door_archives import Archive
 from tests.conformance.doors import DOORS, Door, Place, served

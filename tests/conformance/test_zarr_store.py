@@ -16,10 +16,10 @@ from zarr.testing.store import StoreTests
 from zarr.testing.utils import assert_bytes_equal
 
 import gridref
-from gridref.adapters.zarr.store import GridrefStore
 from gridref.errors import ReadOnlyError
+from gridref.faces.zarr.store import GridrefStore
 from gridref.io import SourcePool
-from gridref.serve.objects import ObjectReader
+from gridref.serve.object_reader import ObjectReader
 from gridref.serve.reader import Reader
 from tests.conformance.filled_space import FilledSpace
 

@@ -19,8 +19,8 @@ from zarr.core.buffer import default_buffer_prototype
 from zarr.storage import LocalStore
 
 import gridref
-from gridref.adapters.zarr.store import GridrefStore
 from gridref.errors import ReadOnlyError
+from gridref.faces.zarr.store import GridrefStore
 from gridref.serve.views import View
 
 VIEWS: dict[str, dict[str, Any]] = {

@@ -1,8 +1,9 @@
 """Find the code blocks of a Markdown page and run them, in order.
 
 ``python tests/docs/code_blocks.py PAGE`` runs the page in the current folder. The Python blocks of
-a page share one namespace; each shell block is a bash of its own that stops at the first error. A
-block behind a line ``<!-- not run: reason -->`` is left out.
+a page share one namespace; each shell block is a bash of its own that stops at the first error.
+A block behind a line ``<!-- not run: reason -->`` is left out, and so is one behind
+``<!-- needs: curl -->`` where there is no curl.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -24,7 +26,7 @@ COMMAND_FOLDER = "GRIDREF_TESTS_COMMAND"
 """The environment variable of a folder that shells find `gridref` in, before that installed."""
 
 FENCE = re.compile(r"^(?P<indent>\s*)(?P<fence>`{3,}|~{3,})\s*(?P<language>[\w-]*)")
-NOT_RUN = re.compile(r"^\s*<!--\s*not run:\s*(?P<reason>.*?)\s*-->\s*$")
+MARKER = re.compile(r"^\s*<!--\s*(?P<kind>not run|needs):\s*(?P<text>.*?)\s*-->\s*$")
 
 
 @dataclass(frozen=True)
@@ -41,27 +43,30 @@ class CodeBlock:
         Its text, without the fence's indentation.
     not_run
         The reason why it is not run, or None.
+    needs
+        The programs that it is not run without.
     """
 
     language: str
     line: int
     code: str
     not_run: str | None = None
+    needs: tuple[str, ...] = ()
 
 
 def find_blocks(text: str) -> list[CodeBlock]:
     """All Python and shell blocks of a page, in order."""
     blocks = []
     lines = text.splitlines()
-    not_run = None
+    marks: dict[str, str] = {}
     i = 0
     while i < len(lines):
         opening = FENCE.match(lines[i])
         if opening is None:
-            if marker := NOT_RUN.match(lines[i]):
-                not_run = marker["reason"]
+            if marker := MARKER.match(lines[i]):
+                marks[marker["kind"]] = marker["text"]
             elif lines[i].strip():
-                not_run = None
+                marks = {}
             i += 1
             continue
         end = _closing_line(lines, i, opening["fence"])
@@ -74,8 +79,9 @@ def find_blocks(text: str) -> list[CodeBlock]:
                 line[min(indent, len(line) - len(line.lstrip())) :] + "\n"
                 for line in lines[i + 1 : end]
             )
-            blocks.append(CodeBlock(language, i + 2, code, not_run))
-        not_run = None
+            needs = tuple(marks.get("needs", "").split())
+            blocks.append(CodeBlock(language, i + 2, code, marks.get("not run"), needs))
+        marks = {}
         i = end + 1
     return blocks
 
@@ -102,7 +108,7 @@ def run_blocks(page: Path, blocks: list[CodeBlock]) -> None:
     """Run the blocks in the current folder; the first failure raises."""
     namespace: dict[str, object] = {"__name__": "__main__"}
     for block in blocks:
-        if block.not_run is not None:
+        if block.not_run is not None or not all(map(shutil.which, block.needs)):
             continue
         print(f"--- {page.name}:{block.line} ({block.language})", flush=True)
         if block.language in PYTHON:

@@ -1,7 +1,8 @@
 """Every Python and shell block of README.md and docs/ runs.
 
 A page runs in a process of its own, as a reader would run it, in a temporary folder that holds a
-copy of ``sample_data/``. Blocks marked ``<!-- not run: reason -->`` show up as skipped tests.
+copy of ``sample_data/``. Blocks marked ``<!-- not run: reason -->`` show up as skipped tests. So do
+pages that have blocks marked ``<!-- needs: curl -->`` where there is no curl.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import pytest
 from tests.command import run_script, shell_folder
 from tests.docs import code_blocks
 from tests.docs.code_blocks import CodeBlock, find_blocks, shell_commands
+from tests.programs import program
 from tests.shared_data import ROOT
 
 PAGES = [path for path in (ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))) if path.exists()]
@@ -43,6 +45,8 @@ def test_the_blocks_of_a_page_run(page: str, tmp_path: Path):
     done = run_script(code_blocks.__file__, ROOT / page, cwd=tmp_path, env=env, seconds=240)
     if done.returncode:
         pytest.fail(f"a block of {page} failed:\n{done.stdout}", pytrace=False)
+    for name in {name for block in BLOCKS[page] for name in block.needs}:
+        program(name)  # the blocks that need others did run
 
 
 @pytest.mark.parametrize("reason", NOT_RUN)
@@ -83,6 +87,7 @@ curl example.org
 <!-- not run: text in between -->
 Text.
 
+<!-- needs: curl nginx -->
 ~~~~python
 ```
 ~~~~
@@ -94,7 +99,7 @@ def test_blocks_are_found_with_their_lines_and_markers():
         CodeBlock("python", 4, "a = 1\n"),
         CodeBlock("bash", 10, "curl example.org\n", "it needs a network"),
         CodeBlock("console", 16, "$ echo 1 \\\n> 2\n1 2\n"),
-        CodeBlock("python", 29, "```\n"),
+        CodeBlock("python", 30, "```\n", needs=("curl", "nginx")),
     ]
 
 
@@ -126,6 +131,24 @@ gridref build sample_data/daily_2023-01.nc -o a.gridref
 GRIDREF_ALLOW=nothing gridref sources a.gridref --format csv > sources.csv
 ```
 """
+
+
+NEEDS = """\
+<!-- needs: cp -->
+```bash
+touch ran
+```
+<!-- needs: gridref-no-such-program -->
+```bash
+touch left-out
+```
+"""
+
+
+def test_a_block_is_left_out_where_its_program_is_absent(tmp_path: Path):
+    (tmp_path / "page.md").write_text(NEEDS)
+    subprocess.run([sys.executable, code_blocks.__file__, "page.md"], cwd=tmp_path, check=True)
+    assert {path.name for path in tmp_path.iterdir()} == {"page.md", "ran"}
 
 
 def test_commands_of_pages_are_the_command(tmp_path: Path):

@@ -44,7 +44,7 @@ def test_the_walk_passes_the_conformance_suites(tmp_path: Path) -> None:
 def test_the_command_line_reads_the_format(tmp_path: Path) -> None:
     site = installed(tmp_path)
     (tmp_path / "a.grid").write_bytes(b"GRID\x02\0\0\0\x03\0\0\0" + bytes(range(250, 256)))
-    code = "from gridref.adapters.cli import main; main()"
+    code = "from gridref.faces.cli import main; main()"
     done = run_python(
         ["-c", code, "build", "a.grid", "-o", "a.gridref"], paths=[site], folder=tmp_path
     )

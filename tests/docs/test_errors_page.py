@@ -13,8 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from gridref import errors
-from gridref.adapters.cli import app
 from gridref.errors import PROBLEM_CAUSES, GridrefError
+from gridref.faces.cli import app
 from tests.shared_data import ROOT
 
 PAGE = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")

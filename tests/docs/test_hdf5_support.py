@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gridref.formats.hdf5.format.filter_pipeline import FILTERS
+from gridref.formats.hdf5.filters import FILTERS
 from tests.hdf5_support import ROWS, is_documented
 
 

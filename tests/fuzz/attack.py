@@ -31,7 +31,7 @@ from tests.fuzz.document_attack import document_attacks
 from tests.fuzz.process_attack import ForkAttack, KillAttack
 from tests.fuzz.reference_attack import attack_references, make_references
 from tests.fuzz.scanner_attack import scanner_attacks
-from tests.fuzz.source_attack import SourceAttack
+from tests.fuzz.source_attack import ServedSourceAttack, SourceAttack
 from tests.http_server import RANGE_FAULTS, Site, serving
 
 SECONDS = 30
@@ -199,6 +199,7 @@ def main() -> int:
     with (
         tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as name,
         serving(Site()) as site,
+        serving(Site()) as sources,
         client_attack(Path(name, "clients")) as clients,
     ):
         folder = Path(name)
@@ -210,6 +211,7 @@ def main() -> int:
             **document_attacks(folder / "documents"),
             "sources: changed": SourceAttack(folder / "changed", checksums=False),
             "sources: changed in secret": SourceAttack(folder / "secret", checksums=True),
+            "sources: changed on a server": ServedSourceAttack(folder / "served", sources),
             "clients: strange requests": clients,
             "writers: killed": KillAttack(folder / "killed"),
             "readers: forked": ForkAttack(folder / "forked"),

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import gridref
+from gridref.api.opening import reader_for
 from gridref.errors import GridrefError
-from gridref.workflows.opening import reader_for
 
 __all__ = ["ATTACKS", "attack", "change_member", "make_catalog", "read_all", "sign"]
 

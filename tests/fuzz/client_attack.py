@@ -12,7 +12,7 @@ from urllib.parse import urlparse
 
 import httpx
 
-from gridref.adapters.http import create_app
+from gridref.faces.http import create_app
 from tests.fuzz.catalog_attack import make_catalog
 from tests.uvicorn_server import running
 

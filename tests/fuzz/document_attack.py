@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 
 import gridref
+from gridref.api.building import plan_document
 from gridref.errors import GridrefError
-from gridref.workflows.expecting import plan_document
 from tests.fuzz.catalog_attack import change_member
 
 __all__ = ["document_attacks"]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gridref.formats.hdf5.format.checksum import lookup3, lookup3_rows
+from gridref.formats.hdf5.bytes import lookup3, lookup3_rows
 
 SIGNATURES = re.compile(
     rb"\x89HDF\r\n\x1a\n|TREE|SNOD|HEAP|GCOL|OHDR|OCHK|FRHP|FHDB|FHIB|BTHD|BTIN|BTLF"

@@ -14,8 +14,9 @@ import gridref
 from gridref.errors import GridrefError
 from tests.attack_doors import DOORS, is_told_by_http
 from tests.fuzz.catalog_attack import make_catalog
+from tests.http_server import Site
 
-__all__ = ["SourceAttack"]
+__all__ = ["ServedSourceAttack", "SourceAttack"]
 
 
 class SourceAttack:
@@ -34,7 +35,8 @@ class SourceAttack:
         self.catalog = make_catalog(folder)
         self.source = folder / "0.nc"
         if checksums:
-            gridref.build([folder / "0.nc", folder / "1.nc"], self.catalog, "time", checksums=True)
+            files = [folder / "0.nc", folder / "1.nc"]
+            gridref.build(files, self.catalog, "time", checksums=True, overwrite=True)
         self.content, self.stat = self.source.read_bytes(), self.source.stat()
         self.expected = DOORS["own reader"](self.catalog, "a")
         self.ways = [*_CHANGES, *(_HIDDEN if checksums else ())]
@@ -61,6 +63,82 @@ class SourceAttack:
             self.source.unlink(missing_ok=True)
         self.source.write_bytes(self.content)
         os.utime(self.source, ns=(self.stat.st_atime_ns, self.stat.st_mtime_ns))
+
+
+class ServedSourceAttack:
+    """Changes one source on an HTTP server, and its tags, and reads through one door.
+
+    Parameters
+    ----------
+    folder
+        A new folder.
+    site
+        A running server, which is this attack's alone.
+    """
+
+    def __init__(self, folder: Path, site: Site) -> None:
+        folder.mkdir()
+        make_catalog(folder)
+        self.site = site
+        self.files = {f"/{n}.nc": (folder / f"{n}.nc").read_bytes() for n in range(2)}
+        self._restore()
+        self.catalog = folder / "served.gridref"
+        gridref.build([f"{site.url}{name}" for name in self.files], self.catalog, "time")
+        gridref.publish(self.catalog, folder / "published", base_url=f"{site.url}/published")
+        self.published = {
+            f"/published/{path.relative_to(folder / 'published')}": path.read_bytes()
+            for path in (folder / "published").rglob("*")
+            if path.is_file()
+        }
+        self._restore()
+        address = f"{site.url}/published/served.gridref"
+        read = DOORS["own reader"]
+        self.doors = [*DOORS.values(), lambda _, name: read(address, name)]
+        self.expected = read(self.catalog, "a")
+
+    def __call__(self, seed: int) -> str | None:
+        """One attempt: what broke, if anything did."""
+        rng = random.Random(seed)
+        door = self.doors[seed % len(self.doors)]
+        name, content = "/0.nc", bytearray(self.files["/0.nc"])
+        etag, modified = rng.choice((None, '"v2"', '"v1"')), rng.choice((None, _LATER, _THEN))
+        if (etag, modified) == ('"v1"', _THEN):
+            etag = None  # what keeps both is the file, for all that anybody can know
+        way = rng.choice(("flip", "cut", "extend", "exchange", "redirect", "no ranges", "tags"))
+        if way == "flip":
+            content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+        elif way == "cut":
+            del content[rng.randrange(len(content)) :]
+        elif way == "extend":
+            content += bytes(rng.randrange(1, 5000))
+        elif way == "exchange":
+            content = bytearray(self.files["/1.nc"])
+        elif way == "redirect":
+            self.site.redirects[name] = "/1.nc"
+        self.site.ignores_ranges = way == "no ranges"
+        self.site.files[name] = bytes(content)
+        self.site.etags[name], self.site.modified[name] = etag, modified
+        try:
+            found = door(self.catalog, "a")
+        except Exception as error:  # noqa: BLE001 - judged here
+            if isinstance(error, GridrefError) or is_told_by_http(error):
+                return None
+            return f"{way}: {type(error).__name__}: {error}"[:200]
+        finally:
+            self._restore()
+        return None if np.array_equal(found, self.expected) else f"other values: {way}"
+
+    def _restore(self) -> None:
+        site = self.site
+        site.files = self.files | getattr(self, "published", {})
+        site.etags = {"/0.nc": '"v1"', "/1.nc": '"of another file"'}
+        site.modified = dict.fromkeys(self.files, _THEN)
+        site.redirects, site.ignores_ranges = {}, False
+        site.requests.clear()
+        site.headers.clear()
+
+
+_THEN, _LATER = "Wed, 01 Jul 2026 00:00:00 GMT", "Sat, 01 Aug 2026 00:00:00 GMT"
 
 
 def _flip(path: Path, rng: random.Random) -> None:

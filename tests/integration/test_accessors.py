@@ -124,8 +124,6 @@ def test_maps_are_drawn_of_virtual_variables(catalog: Path) -> None:
 def test_sizes_are_those_of_the_stored_elements(catalog: Path) -> None:
     virtual = gridref.open_virtual_dataset(catalog)[["tas"]]
     assert virtual.gridref.nbytes == 90 * 20 * 40 * 4
-    with pytest.warns(DeprecationWarning, match="nbytes_virtual is now called nbytes"):
-        assert virtual.gridref.nbytes_virtual == virtual.gridref.nbytes
 
 
 def test_kerchunk_references_of_a_selection(catalog: Path) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
+import zarr
 
 import gridref
 from gridref.errors import InvalidRequestError, UnsupportedFeatureError
@@ -126,6 +128,44 @@ def test_a_name_with_a_nul_is_no_name(tmp_path):
         gridref.scan("a\0b.h5")
     with pytest.raises((InvalidRequestError, gridref.errors.ReadError)):
         gridref.open_catalog(tmp_path / "a\0b")
+
+
+@pytest.mark.parametrize(("zarr_format", "shards"), [(2, None), (3, None), (3, (6,))])
+@pytest.mark.parametrize("link", ["a chunk", "an array", "metadata", "a group"])
+def test_links_out_of_a_zarr_folder_are_refused_unless_allowed(tmp_path, zarr_format, shards, link):
+    for folder in ("in", "secret"):
+        root = zarr.open_group(tmp_path / folder / "a.zarr", mode="w", zarr_format=zarr_format)
+        for name in ("own", "g/v"):
+            root.create_array(name, data=VALUES, chunks=(3,), shards=shards)
+    metadata = "zarr.json" if zarr_format == 3 else ".zarray"
+    first = "c/0" if zarr_format == 3 else "0"
+    named = {"a chunk": f"g/v/{first}", "an array": "g/v", "metadata": f"g/v/{metadata}"}
+    moved = tmp_path / "in" / "a.zarr" / named.get(link, "g")
+    shutil.rmtree(moved) if moved.is_dir() else moved.unlink()
+    moved.symlink_to(tmp_path / "secret" / "a.zarr" / named.get(link, "g"))
+    store = tmp_path / "in" / "a.zarr"
+    with pytest.raises(UnsupportedFeatureError, match=r"allow=.*secret"):
+        gridref.scan(store)
+    with pytest.raises(UnsupportedFeatureError, match=r"allow=.*secret"):
+        gridref.build(store, tmp_path / "cube")
+    left_out = gridref.scan(store, on_unsupported="skip")
+    assert [*left_out.all_arrays()] == ["own"]
+    assert left_out["own"].read().tolist() == VALUES.tolist()
+    assert [finding.fate.value for finding in left_out.report.findings].count("skipped") == 1
+    for allow in (tmp_path / "secret", "*"):
+        gridref.build(store, tmp_path / f"cube{allow}".replace("/", ""), allow=allow)
+        assert gridref.scan(store, allow=allow)["g/v"].read().tolist() == VALUES.tolist()
+
+
+def test_a_zarr_folder_is_a_link_and_links_to_its_neighbours(tmp_path):
+    for name in ("a.zarr", "b.zarr"):
+        zarr.create_array(tmp_path / "secret" / name, data=VALUES, chunks=(3,))
+    chunk = tmp_path / "secret" / "a.zarr" / "c" / "1"
+    chunk.unlink()
+    chunk.symlink_to("../../b.zarr/c/1")
+    (tmp_path / "in" / "linked.zarr").symlink_to(tmp_path / "secret" / "a.zarr")
+    group = gridref.scan(tmp_path / "in" / "linked.zarr")
+    assert group["linked"].read().tolist() == VALUES.tolist()
 
 
 def test_files_of_an_image_that_are_links_to_elsewhere_are_refused(tmp_path):

@@ -12,7 +12,7 @@ import xarray as xr
 
 import gridref
 from gridref.catalog import write_catalog as write_catalog_with
-from gridref.errors import InvalidRequestError, SourceNotAllowedError
+from gridref.errors import InvalidRequestError, SourceNotAllowedError, UnsupportedFeatureError
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import ChunkManifest, Source
 from tests.attack_doors import DOORS, RAW, told_at_a_door
@@ -132,6 +132,92 @@ def test_redirects_lead_to_allowed_servers_only(door, tmp_path, as_stranger, mon
         assert inner.requests == []
         monkeypatch.setenv("GRIDREF_ALLOW", f"{outer.url},{inner.url}")
         assert DOORS[door](catalog, "v").tolist() == VALUES.tolist()
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_redirects_within_a_server_lead_to_allowed_folders_only(
+    door, tmp_path, as_stranger, monkeypatch
+):
+    content = file_at(tmp_path / "a.h5").read_bytes()
+    with serving(Site({"/pub/a.h5": content, "/priv/a.h5": content})) as site:
+        catalog = catalog_of(f"{site.url}/pub/a.h5", tmp_path / "cube.gridref")
+        # The last hop is back where reading is allowed: each one counts.
+        site.redirects = {"/pub/a.h5": "/priv/a.h5", "/priv/a.h5": "/pub/b.h5"}
+        site.files["/pub/b.h5"] = content
+        as_stranger()
+        monkeypatch.setenv("GRIDREF_ALLOW", f"{site.url}/pub")
+        site.requests.clear()
+        assert_refused(DOORS[door], catalog, "v")
+        assert {path for _, path, _ in site.requests} == {"/pub/a.h5"}
+        monkeypatch.setenv("GRIDREF_ALLOW", f"{site.url}/pub,{site.url}/priv")
+        assert DOORS[door](catalog, "v").tolist() == VALUES.tolist()
+
+
+def test_verify_follows_redirects_to_allowed_folders_only(tmp_path, as_stranger):
+    content = file_at(tmp_path / "a.h5").read_bytes()
+    with serving(Site({"/pub/a.h5": content, "/priv/a.h5": content})) as site:
+        catalog = catalog_of(f"{site.url}/pub/a.h5", tmp_path / "cube.gridref")
+        site.redirects["/pub/a.h5"] = "/priv/a.h5"
+        as_stranger()
+        site.requests.clear()
+        with pytest.raises(SourceNotAllowedError, match="priv"):
+            gridref.verify(catalog, allow=f"{site.url}/pub")
+        assert {path for _, path, _ in site.requests} == {"/pub/a.h5"}
+        assert gridref.verify(catalog, allow=site.url).differences == ()
+
+
+def h5_naming_others(site, path):
+    """A file on a server with an external link, external storage and a virtual dataset."""
+    layout = h5py.VirtualLayout((12,), "<i4")
+    layout[:] = h5py.VirtualSource("a.h5", "v", (12,))
+    with h5py.File(path, "w", libver="latest") as file:
+        file["own"] = VALUES
+        file["linked"] = h5py.ExternalLink("a.h5", "v")
+        file.create_virtual_dataset("virtual", layout)
+        file.create_dataset("external", (12,), "<i4", external=[("raw.bin", 0, 48)])
+    site.files["/pub/names.h5"] = path.read_bytes()
+
+
+@pytest.mark.parametrize("name", ["linked", "virtual", "external"])
+def test_files_that_a_file_names_redirect_to_allowed_folders_only(name, tmp_path):
+    content = file_at(tmp_path / "a.h5").read_bytes()
+    with serving(Site()) as site:
+        site.files |= {"/priv/a.h5": content, "/priv/raw.bin": VALUES.tobytes()}
+        h5_naming_others(site, tmp_path / "names.h5")
+        site.redirects = {"/pub/a.h5": "/priv/a.h5", "/pub/raw.bin": "/priv/raw.bin"}
+        url = f"{site.url}/pub/names.h5"
+        group = gridref.scan(url, on_unsupported="skip")
+        assert [*group.arrays] == ["own"]
+        assert not [path for _, path, _ in site.requests if path.startswith("/priv")]
+        with pytest.raises(UnsupportedFeatureError, match="allow="):
+            gridref.scan(url)
+        allowed = gridref.scan(url, allow=f"{site.url}/priv")
+        assert allowed[name].read().tolist() == VALUES.tolist()
+
+
+@pytest.mark.parametrize("length", [[0, 48], []])
+def test_files_that_references_name_redirect_to_allowed_folders_only(length, tmp_path):
+    with serving(Site({"/priv/raw.bin": VALUES.tobytes()})) as site:
+        array = {
+            "zarr_format": 2,
+            "shape": [12],
+            "chunks": [12],
+            "dtype": "<i4",
+            "compressor": None,
+            "filters": None,
+            "fill_value": 0,
+            "order": "C",
+        }
+        refs = {".zgroup": '{"zarr_format": 2}', "v/.zarray": json.dumps(array)}
+        refs["v/0"] = [f"{site.url}/pub/raw.bin", *length]
+        path = tmp_path / "refs.json"
+        path.write_text(json.dumps({"version": 1, "refs": refs}))
+        site.redirects["/pub/raw.bin"] = "/priv/raw.bin"
+        with pytest.raises(SourceNotAllowedError, match="allow="):
+            gridref.scan(path, allow=f"{site.url}/pub")["v"].read()
+        assert not [path for _, path, _ in site.requests if path.startswith("/priv")]
+        allowed = gridref.scan(path, allow=[f"{site.url}/pub", f"{site.url}/priv"])
+        assert allowed["v"].read().tolist() == VALUES.tolist()
 
 
 def test_credentials_do_not_follow_redirects(tmp_path):

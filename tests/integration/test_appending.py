@@ -137,22 +137,24 @@ def days(catalog: gridref.CatalogGroup) -> list[str]:
 def test_files_that_are_there_are_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, falls: bool, batch: int
 ) -> None:
-    monkeypatch.setattr("gridref.combine.folding.BATCH_GROUPS", batch)
+    monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", batch)
     since = {"units": "days since 2000-01-01"}
     sign = -1 if falls else 1
     (old := tmp_path / "old").mkdir()
     (new := tmp_path / "new").mkdir()
-    files = [steps(old, [10.0 + sign * n], **since) for n in range(4)]
+
+    def two(n: int) -> list[float]:  # so that each file says whether labels rise or fall
+        return [10.0 + sign * n, 10.0 + sign * (n + 0.5)]
+
+    files = [steps(old, two(n), **since) for n in range(4)]
     catalog = built(files, tmp_path / "cube")
     old.rename(tmp_path / "tape")
     for n in (4, 5, 6, -1, 7, -2):
-        catalog = gridref.open_catalog(tmp_path / "cube").append(
-            steps(new, [10.0 + sign * n], **since)
-        )
+        catalog = gridref.open_catalog(tmp_path / "cube").append(steps(new, two(n), **since))
     with pytest.raises(SourceUnavailableError):  # it may go between them: all are looked at
-        catalog.append(steps(new, [11.5], **since))
+        catalog.append(steps(new, [11.7], **since))
     (tmp_path / "tape").rename(old)
-    expected = [10.0 + sign * n for n in range(-2, 8)]
+    expected = [label for n in range(-2, 8) for label in two(n)]
     assert catalog["time"][...].tolist() == expected
     assert catalog["v"][...].tolist() == [10 * label for label in expected]
 

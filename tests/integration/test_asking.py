@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 import gridref
-from gridref.adapters.cli import app
+from gridref.faces.cli import app
 from tests.fuzz.catalog_attack import sign
 from tests.integration.archives import write_months
 from tests.integration.test_cli import run

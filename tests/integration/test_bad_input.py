@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import struct
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -20,14 +21,17 @@ from gridref.errors import (
     CatalogCorruptError,
     CatalogNotFoundError,
     CatalogVersionError,
+    CombineError,
     DecodeError,
     GridrefError,
     InvalidRequestError,
+    LeftOutWarning,
     ReadError,
     SourceChangedError,
     SourceFormatError,
     SourceUnavailableError,
 )
+from tests.command import run_command
 from tests.integration.archives import write_months
 
 Read = Callable[[Path], object]
@@ -206,6 +210,73 @@ def scan_or_refusal(path: Path) -> gridref.VirtualGroup | str:
         return gridref.scan(path, on_unsupported="skip")
     except GridrefError as error:
         return str(error)
+
+
+def file_with_damage(path: Path, name: str, start: int = 0) -> Path:
+    """Labels, variables along them and a scalar, the named one of which is outside of the file."""
+    with h5py.File(path, "w") as file:
+        file["t"] = np.arange(3.0) + start
+        file["t"].make_scale("t")
+        file["lat"] = np.arange(3.0)
+        for variable in ("v", "w"):
+            file[variable] = np.arange(3.0) + 10
+            file[variable].attrs["coordinates"] = "lat"
+        file["mask"] = np.int32(77)
+        for variable in ("v", "w", "lat"):
+            file[variable].dims[0].attach_scale(file["t"])
+        place = struct.pack("<QQ", file[name].id.get_offset(), file[name].nbytes) if name else b""
+    if name:
+        raw = path.read_bytes()
+        assert raw.count(place) == 1
+        path.write_bytes(raw.replace(place, struct.pack("<Q", 1 << 40) + place[8:]))
+    return path
+
+
+@pytest.mark.parametrize("name", ["mask", "w"])
+def test_an_array_that_alone_is_corrupt_is_left_out(tmp_path: Path, name: str) -> None:
+    """As h5py, which opens all others of these files."""
+    path = file_with_damage(tmp_path / "a.h5", name)
+    with pytest.warns(LeftOutWarning, match=f"/{name}: .*the data reaches beyond the end"):
+        group = gridref.scan(path)
+    told = [(finding.path, str(finding.fate)) for finding in group.report.skipped]
+    assert told == [(f"/{name}", "damaged")]
+    with h5py.File(path) as file:
+        readable = {}
+        for member in file:
+            with suppress(KeyError):
+                readable[member] = file[member][()]
+    assert readable.keys() == group.arrays.keys() == {"t", "lat", "v", "w", "mask"} - {name}
+    for member, values in readable.items():
+        np.testing.assert_array_equal(group[member][...], values)
+    with pytest.warns(LeftOutWarning):
+        opened = xr.open_dataset(path, engine="gridref")
+    assert name not in opened
+    with pytest.warns(LeftOutWarning):
+        assert name not in gridref.build(path, tmp_path / "cube").arrays
+    done = run_command("build", path, "-o", tmp_path / "again")
+    assert f"damaged /{name}: the data reaches" in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize("name", ["t", "lat"])
+def test_corrupt_labels_end_the_scan(tmp_path: Path, name: str) -> None:
+    path = file_with_damage(tmp_path / "a.h5", name)
+    with pytest.raises(SourceFormatError, match=f"beyond the end .*variable /{name}"):
+        gridref.scan(path)
+    assert name not in gridref.scan(path, on_unsupported="skip").arrays
+
+
+@pytest.mark.parametrize("options", [{}, {"join": "outer"}, {"join": "inner"}], ids=str)
+def test_what_is_corrupt_in_one_file_is_not_absent(tmp_path: Path, options: dict[str, str]) -> None:
+    """Filled in, its place would read as missing values."""
+    sound = file_with_damage(tmp_path / "a.h5", "")
+    corrupt = file_with_damage(tmp_path / "b.h5", "w", 3)
+    for files in ([sound, corrupt], [corrupt, sound]):
+        with pytest.raises(CombineError, match=r"w: some files hold it.*beyond the end") as caught:
+            gridref.build(files, tmp_path / "cube", "t", **options)
+        (problem,) = (p for p in caught.value.problems if p.cause == "variable-damaged")
+        assert problem.sources == (str(corrupt),)
+    cube = gridref.build(files, tmp_path / "cube", "t", on_unsupported="skip", join="outer")
+    np.testing.assert_array_equal(cube["w"][...], [10, 11, 12, np.nan, np.nan, np.nan])
 
 
 def test_a_catalog_is_not_a_zarr_directory(archive: tuple[list[Path], Path]) -> None:

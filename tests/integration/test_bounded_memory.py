@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gridref
-from gridref.workflows.opening import CACHE_BYTES
+from gridref.api.opening import CACHE_BYTES
 
 SIDE = 2048
 CHUNK_BYTES = 4 * SIDE * SIDE
@@ -68,3 +68,23 @@ def test_a_scan_through_dask_keeps_no_more_than_the_cache(catalog: Path, door: s
     grown, *highest = done.stdout.split()
     assert list(map(float, highest)) == [k % 3 for k in range(N_CHUNKS)]
     assert int(grown) < MOST_BYTES < N_CHUNKS * CHUNK_BYTES / 3
+
+
+LIMITED = """
+import resource, sys
+import gridref
+catalog = gridref.open_catalog(sys.argv[1])["v"]
+resource.setrlimit(resource.RLIMIT_AS, [int(sys.argv[2])] * 2)
+try:
+    print(catalog[:40].nbytes)
+except gridref.errors.GridrefError as error:
+    print("memory" in str(error))
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other limits elsewhere")
+@pytest.mark.parametrize("room_mb", [800, 1000, 1100, 1300, 1500])
+def test_little_address_space_ends_in_an_error_of_ours(catalog, room_mb):
+    command = [sys.executable, "-c", LIMITED, str(catalog), str(room_mb * 10**6)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.stdout.strip() in ("True", str(40 * CHUNK_BYTES)), done.stderr

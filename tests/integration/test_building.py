@@ -10,8 +10,8 @@ import tifffile
 import xarray as xr
 
 import gridref
+from gridref.api.layout.labels import LabelPattern
 from gridref.errors import CombineError, InvalidRequestError
-from gridref.workflows.layout.labels import LabelPattern
 
 RAW = {"mask_and_scale": False, "decode_times": True, "chunks": None}
 
@@ -294,7 +294,7 @@ def test_labels_that_are_the_same_in_each_file_can_all_be_kept(tmp_path: Path) -
         xr.Dataset({"tos": values, "time_counter": [0.0]}, {"time_centered": times}).to_netcdf(
             tmp_path / f"tos_{number}.nc"
         )
-    with pytest.raises(CombineError, match="the same in all of these files"):
+    with pytest.raises(CombineError, match="All these files have the same labels"):
         gridref.build(tmp_path / "*.nc", tmp_path / "x.gridref")
     gridref.build(tmp_path / "*.nc", tmp_path / "x.gridref", overlap="keep")
     shown = xr.open_dataset(tmp_path / "x.gridref")

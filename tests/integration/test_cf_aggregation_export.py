@@ -12,8 +12,8 @@ import xarray as xr
 from typer.testing import CliRunner
 
 import gridref
-from gridref.adapters.cli.app import app
 from gridref.errors import NotRepresentableError, SourceChangedError
+from gridref.faces.cli.app import app
 from tests.archives.archive import Variable, field_of, write_netcdf
 from tests.cf_aggregations import read_aggregation
 

@@ -14,14 +14,14 @@ import pytest
 from typer.testing import CliRunner
 
 import gridref
-from gridref.adapters.cli.app import app
-from gridref.catalog.part_writer import PART_FILE
+from gridref.catalog.writing import PART_FILE
 from gridref.errors import (
     CatalogCorruptError,
     CatalogVersionError,
     ChecksumError,
     InvalidRequestError,
 )
+from gridref.faces.cli.app import app
 from tests.attack_doors import DOORS, told_at_a_door
 from tests.fuzz.catalog_attack import sign
 from tests.http_server import Site, serving
@@ -244,9 +244,7 @@ def test_verify_records_what_parts_lack_and_nothing_twice(tmp_path):
 def test_of_what_differs_from_its_source_nothing_is_recorded(tmp_path, monkeypatch):
     file = make_file(tmp_path / "a.nc")
     gridref.build(file, tmp_path / "cube")
-    monkeypatch.setattr(
-        "gridref.workflows.verifying.arrays._difference", lambda got, expected: "differs"
-    )
+    monkeypatch.setattr("gridref.api.verify._difference", lambda got, expected: "differs")
     checked = gridref.verify(tmp_path / "cube", checksums=True)
     assert (checked.ok, checked.n_checksums) == (False, 0)
     assert gridref.open_catalog(tmp_path / "cube").info.n_checksums == 0

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import h5py
 import pytest
 from typer.testing import CliRunner
 
-from gridref.adapters.cli import app
+from gridref.faces.cli import app
 from tests.command import run_command
 from tests.integration.archives import write_months
 
@@ -33,7 +35,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("files", ["data/*.nc", "data", "data/month_00.nc"])
 def test_build_takes_globs_folders_and_files(folder: Path, files: str) -> None:
-    done = run("build", files, "--concat-dim", "time", "-o", "other.gridref", "-q", cwd=folder)
+    done = run(
+        "build",
+        files,
+        "--concat-dim",
+        "time",
+        "-o",
+        "other.gridref",
+        "-q",
+        "--overwrite",
+        cwd=folder,
+    )
     assert done.returncode == 0, done.stderr
     assert "5 arrays" in done.stderr
 
@@ -55,6 +67,38 @@ def test_info(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     for word in ("tas", "(time: 89, lat: 13, lon: 17)", "3 of 28 to 31", "shuffle + zlib", "┃"):
         assert word in done.stdout
+
+
+NAMES_FOR_TERMINALS = {
+    "\x1b[2J\x1b]0;owned": r"\x1b[2J\x1b]0;owned",
+    "a\u202eb\x9bc": r"a\u202eb\x9bc",
+    "[/]": "[/]",
+    "[red]x[/red]": "[red]x[/red]",
+}
+
+
+@pytest.mark.parametrize("name", NAMES_FOR_TERMINALS)
+def test_names_are_no_commands_to_the_terminal(tmp_path: Path, name: str) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file[name] = [1]
+        file[name].attrs[name] = 1
+        file["other"] = [1]
+        file["other"].attrs[name] = 2
+    run("build", "a.h5", "-o", "cube", cwd=tmp_path)
+    shutil.copytree(tmp_path / "cube", tmp_path / "former")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["other"] = [1]
+    run("build", "a.h5", "-o", "cube", "--overwrite", cwd=tmp_path)
+    told = [
+        *(run(command, "former", cwd=tmp_path) for command in ("info", "chunks", "stats")),
+        run("diff", "former", "cube", cwd=tmp_path),
+        run("draw", "former", name, cwd=tmp_path),
+        run("draw", "former", f"{name}x", cwd=tmp_path),
+    ]
+    for done in told:
+        shown = done.stdout + done.stderr
+        assert NAMES_FOR_TERMINALS[name] in shown, done.args
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", shown), done.args
 
 
 @pytest.mark.parametrize(
@@ -139,8 +183,10 @@ def test_help_shows_examples(command: str) -> None:
 
 
 def test_demo(folder: Path, sample_data: Path) -> None:
-    done = run("demo", "--data", str(sample_data), cwd=folder)
-    assert done.returncode == 0, done.stderr
+    env = {**os.environ, "COLUMNS": "160", "HOME": "/dev/null"}  # nothing can be kept there
+    del env["GRIDREF_STATE"]
+    done = run_command("demo", "--data", sample_data, cwd=folder, env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
     assert "0 differ" in done.stdout
 
 
@@ -224,15 +270,6 @@ def test_python_dash_m(folder: Path) -> None:
         cwd=folder, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout.strip() == f"gridref {__import__('gridref').__version__}"
-
-
-def test_former_options_go_on_working(folder: Path) -> None:
-    done = run(
-        "build", "data", "--concat-dim", "time", "--output", "old.gridref", "--jobs", "1",
-        "--skip-unsupported", "--option", "anon=true", cwd=folder,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert (folder / "old.gridref").exists()
 
 
 def test_draw_writes_a_picture_and_draws_on_the_screen(folder: Path) -> None:

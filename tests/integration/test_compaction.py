@@ -11,7 +11,7 @@ import pytest
 from aiobotocore.client import AioBaseClient
 
 import gridref
-from gridref.catalog import table_file
+from gridref.catalog import tables as table_file
 from tests.integration.test_appending import assert_shows, built, month, steps
 from tests.s3_server import BUCKET, s3_bucket
 
@@ -42,7 +42,7 @@ def test_a_commit_is_five_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         asked[operation] += sent.get("Key", "").startswith("cube")
         return call(self, operation, sent)
 
-    monkeypatch.setattr("gridref.catalog.compaction.MERGED_PARTS", 4)
+    monkeypatch.setattr("gridref.catalog.commit.MERGED_PARTS", 4)
     with s3_bucket() as bucket:
         url, options = f"s3://{BUCKET}/cube", {"storage_options": bucket.options}
         files = [steps(tmp_path, [float(number)]) for number in range(8)]

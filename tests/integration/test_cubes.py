@@ -11,9 +11,9 @@ import xarray as xr
 from typer.testing import CliRunner
 
 import gridref
-from gridref.adapters.cli import app
+from gridref.api.layout.labels import LabelPattern
 from gridref.errors import CombineError, InvalidRequestError
-from gridref.workflows.layout.labels import LabelPattern
+from gridref.faces.cli import app
 
 DAYS = {"units": "days since 2001-01-01", "calendar": "standard"}
 
@@ -104,9 +104,9 @@ def test_nested_lists(tmp_path: Path) -> None:
     gridref.build(rows, catalog, ["member", "time"], combine="nested")
     np.testing.assert_array_equal(shown(catalog)["t"].values, expected["t"].values[[0, 2]])
     with pytest.raises(InvalidRequestError, match="2 dimensions take lists of lists"):
-        gridref.build(rows[0], catalog, ["member", "time"], combine="nested")
+        gridref.plan(rows[0], ["member", "time"], combine="nested")
     with pytest.raises(InvalidRequestError, match="nested deeper"):
-        gridref.build(rows, catalog, "time", combine="nested")
+        gridref.plan(rows, "time", combine="nested")
 
 
 def test_appended_files_fill_holes_and_add_members(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_the_same_month_twice_is_a_problem_that_names_files_and_way_out(tmp_path
     with pytest.raises(CombineError, match=r"member 1, time 2001-01-01 to 2001-01-03") as caught:
         gridref.build(tmp_path / "*.nc", tmp_path / "cube.gridref", **options)
     assert "m01_again.nc" in str(caught.value)
-    assert "overlap='first' or 'last'" in str(caught.value)
+    assert "overlap='first' or overlap='last'" in str(caught.value)
     gridref.build(tmp_path / "*.nc", tmp_path / "cube.gridref", overlap="first", **options)
 
 
@@ -197,6 +197,8 @@ def test_names_that_only_nearly_match_are_listed(tmp_path: Path) -> None:
         ({"concat_dim": ["member", "time"], "combine": "by_coords"}, "lies along 'member'"),
         ({"combine": "nested", "stack": "member"}, "files along concat_dim"),
         ({"pattern": "m{member:d}", "overlap": "keep"}, "only one input can be shown"),
+        ({"concat_dim": "time", "combine": "by_coords", "overlap": "keep"}, "only one input can"),
+        ({"combine": "by_coords", "overlap": "keep"}, "only one input can be shown"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_told(tmp_path: Path, options: dict[str, Any], message: str) -> None:
@@ -254,3 +256,93 @@ def test_members_of_different_calendars_are_a_problem(tmp_path: Path) -> None:
         ds.to_netcdf(tmp_path / f"m{member}.nc")
     with pytest.raises(CombineError, match="calendars differ"):
         gridref.build(tmp_path / "*.nc", tmp_path / "cube.gridref", pattern="m{member:d}")
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_files_along_a_named_dimension_lie_by_their_labels(tmp_path: Path, jobs: int) -> None:
+    months = {"jan": 0, "feb": 31, "mar": 59, "apr": 90}
+    for number, (name, first) in enumerate(months.items()):
+        days = {"units": f"days since 2001-{number + 1:02}-01"}
+        ds = month(0, first).assign_coords(time=("time", np.arange(3), days))
+        ds.to_netcdf(tmp_path / f"{name}.nc", unlimited_dims=["time"])
+    given = [tmp_path / f"{name}.nc" for name in ("apr", "jan", "mar", "feb")]
+    out = tmp_path / "c.gridref"
+    gridref.build(given, out, "time", n_processes=jobs)
+    with (
+        xr.open_dataset(out) as ds,
+        xr.open_mfdataset(given, combine="by_coords") as expected,
+    ):
+        xr.testing.assert_equal(ds.load(), expected.load())
+    gridref.build(given, tmp_path / "given.gridref", "time", order="given", n_processes=jobs)
+    with (
+        xr.open_dataset(tmp_path / "given.gridref") as ds,
+        xr.open_mfdataset(given, combine="nested", concat_dim="time") as expected,
+    ):
+        xr.testing.assert_equal(ds.load(), expected.load())
+    run = CliRunner().invoke(
+        app, ["plan", *map(str, given), "--concat-dim", "time", "--order", "given"]
+    )
+    assert "order kept" in run.output
+
+
+def test_a_catalog_in_the_given_order_stays_in_it(tmp_path: Path) -> None:
+    for first in (0, 3, 6, 9):
+        month(0, first).to_netcdf(tmp_path / f"{first}.nc", unlimited_dims=["time"])
+    files = [tmp_path / f"{first}.nc" for first in (6, 0)]
+    gridref.build(files, tmp_path / "c", "time", order="given")
+    catalog = gridref.open_catalog(tmp_path / "c").append(tmp_path / "3.nc")
+    assert catalog["time"][...].tolist() == [6, 7, 8, 0, 1, 2, 3, 4, 5]
+    catalog = catalog.replace_file(tmp_path / "0.nc", tmp_path / "9.nc")
+    assert catalog["time"][...].tolist() == [6, 7, 8, 9, 10, 11, 3, 4, 5]
+    assert catalog["t"][:, 0].tolist() == catalog["time"][...].tolist()
+
+
+def test_the_given_order_is_of_files_along_one_dimension(tmp_path: Path) -> None:
+    month(0, 0).to_netcdf(tmp_path / "a.nc")
+    for options in ({}, {"concat_dim": ["a", "b"]}, {"concat_dim": "time", "combine": "by_coords"}):
+        with pytest.raises(InvalidRequestError, match="along one dimension"):
+            gridref.build([tmp_path / "a.nc"], tmp_path / "c", order="given", **options)
+
+
+def runs_of_steps(folder: Path, dims: tuple[str, ...] = ()) -> list[list[Path]]:
+    """Files of two runs and three steps as xarray writes them, in rows of one run each."""
+    rows = []
+    for hours in (0, 6):
+        run, row = np.datetime64("2022-03-01", "ns") + np.timedelta64(hours, "h"), []
+        for ahead in (0, 1, 2):
+            step = np.timedelta64(ahead, "h").astype("m8[ns]")
+            values = np.full((2, 3), 100.0 * hours + ahead)
+            coords = {"time": run, "step": step, "valid_time": run + step}
+            ds = xr.Dataset({"t2m": (("y", "x"), values)}, coords).expand_dims(dims)
+            row.append(folder / f"fc_{hours:02}_{ahead}.nc")
+            ds.to_netcdf(row[-1])
+        rows.append(row)
+    return rows
+
+
+@pytest.mark.parametrize("dims", [(), ("time", "step")])
+def test_forecasts_lie_along_runs_and_steps(tmp_path: Path, dims: tuple[str, ...]) -> None:
+    rows = runs_of_steps(tmp_path, dims)
+    catalog = tmp_path / "c.gridref"
+    group = gridref.build(tmp_path / "*.nc", catalog)
+    assert "concat_dim=['time', 'step']" in group.report.lines[0]
+    with xr.open_dataset(catalog, engine="gridref", decode_timedelta=True) as found:
+        assert found["t2m"].dims == ("time", "step", "y", "x")
+        for file in [file for row in rows for file in row]:
+            with xr.open_dataset(file, decode_timedelta=True) as ds:
+                own = ds.squeeze()
+                there = found.sel(time=own["time"], step=own["step"])
+                np.testing.assert_array_equal(there["t2m"].values, own["t2m"].values)
+                assert there["valid_time"].values == own["valid_time"].values
+    assert gridref.verify(catalog, everything=True).ok
+
+
+def test_a_valid_time_that_is_no_sum_is_a_label(tmp_path: Path) -> None:
+    """Times that are not those of run and step say where files lie as any other does."""
+    for number, row in enumerate(zip(*runs_of_steps(tmp_path), strict=True)):
+        for file in row:
+            ds = xr.load_dataset(file, decode_timedelta=True)
+            late = ds["valid_time"] + np.timedelta64(number * number, "D")
+            ds.assign_coords(valid_time=late).to_netcdf(file)
+    group = gridref.build(tmp_path / "*.nc", tmp_path / "c.gridref", yes=True)
+    assert "valid_time" in group.report.lines[0]

@@ -90,7 +90,8 @@ def test_inline_values_and_windows_are_compared(folder: Path) -> None:
 
 
 def test_a_relative_catalog_and_its_copy(folder: Path, tmp_path: Path) -> None:
-    gridref.build(folder / "*.nc", folder / "a.gridref", "time", relative=True)
+    options = {"relative": True, "overwrite": True}
+    gridref.build(folder / "*.nc", folder / "a.gridref", "time", **options)
     shutil.copytree(folder, tmp_path / "copy")  # with times of change
     assert gridref.diff(folder / "a.gridref", tmp_path / "copy" / "a.gridref") == ()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from traceback import format_exception
@@ -104,6 +105,7 @@ def test_a_worker_refuses_a_catalog_that_was_built_anew(client: Any, tmp_path: P
     def build(value: int) -> None:
         with h5py.File(tmp_path / f"{value}.h5", "w") as file:
             file["v"] = np.full(10, value)
+        shutil.rmtree(tmp_path / "cube.gridref", ignore_errors=True)
         gridref.build(tmp_path / f"{value}.h5", tmp_path / "cube.gridref")
 
     build(1)

@@ -100,7 +100,7 @@ def test_what_is_no_plan_is_refused(archive: Path, text: str | None) -> None:
 def test_files_from_a_list(archive: Path) -> None:
     names = [str(archive / f"{day}.nc") for day in range(3)]
     catalog = archive / "a.gridref"
-    options = ["--concat-dim", "time", "-o", catalog]
+    options = ["--concat-dim", "time", "--overwrite", "-o", catalog]
     done = run_command("build", "--files-from", "-", *options, stdin="\n".join([*names, "", ""]))
     assert done.returncode == 0, done.stderr
     assert gridref.open_catalog(catalog)["tas"][...].tolist() == [0, 1, 2]

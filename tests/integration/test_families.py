@@ -11,9 +11,9 @@ import pytest
 import xarray as xr
 
 import gridref
+from gridref.api.opening import reader_for
 from gridref.combine import CombineOptions, combine
-from gridref.errors import CombineError
-from gridref.workflows.opening import reader_for
+from gridref.errors import CombineError, UnclearLayoutError
 
 ALONG: dict[str, tuple[str, dict[str, Any]]] = {
     "acorn_turq_hourly": ("TIME", {}),
@@ -194,6 +194,12 @@ def test_granules_of_groups_that_come_and_go(shared_data: Path, tmp_path: Path) 
     report = gridref.plan(files, "mirror_step", **options).report
     left_out = [d.variable for d in report if d.resolution == "left out"]
     assert left_out == ["mirror_step"]
+
+
+def test_days_whose_own_time_is_another_than_in_their_names(shared_data: Path) -> None:
+    files = family(shared_data, "harmony_global_days")
+    with pytest.raises(UnclearLayoutError, match="2020-01-01 in the file, 2020-01-02 as its label"):
+        gridref.plan(files)
 
 
 def test_one_problem_does_not_hide_others(shared_data: Path) -> None:

@@ -153,7 +153,7 @@ def test_the_usual_storage_options_reach_catalog_and_sources(
 ) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     source, catalog = bucket.put("a.nc", MONTH.read_bytes()), f"s3://{BUCKET}/a.gridref"
-    gridref.build(source, catalog, storage_options=bucket.options)
+    gridref.build(source, catalog, storage_options=bucket.options, overwrite=True)
     options = bucket.options if form == "by protocol" else bucket.options["s3"]
     cube = xr.open_zarr(f"gridref::{catalog}", storage_options=options, chunks=None)
     expected = xr.open_dataset(MONTH, engine="netcdf4")

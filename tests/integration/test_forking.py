@@ -18,10 +18,10 @@ import pytest
 import xarray as xr
 
 import gridref
+from gridref.api.workers import workers
 from gridref.cache import LRU
 from gridref.forks import new_lock
 from gridref.io import RetryPolicy, SourcePool, describe_source
-from gridref.workflows.scanning.workers import workers
 from tests.http_server import Site, serving
 
 pytestmark = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,8 +18,8 @@ import xarray as xr
 import zarr
 
 import gridref
-from gridref.adapters.http import create_app
 from gridref.errors import CatalogError, InvalidRequestError
+from gridref.faces.http import create_app
 from tests.command import run_command
 from tests.integration.test_appending import built, month
 from tests.uvicorn_server import running
@@ -88,6 +89,7 @@ def test_pickles_of_a_store_outlive_appends(months: list[Path], tmp_path: Path) 
     catalog.append(months[2])
     read = zarr.open_group(pickle.loads(pickled), mode="r")["tas"]
     assert np.array_equal(read[...], files_of(months[:2]))
+    shutil.rmtree(tmp_path / "cube.gridref")
     gridref.build(months, tmp_path / "cube.gridref", "time")  # a new history
     with pytest.raises(CatalogError, match="built anew since"):
         pickle.loads(pickled)

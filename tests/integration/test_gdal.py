@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from rasterio.errors import RasterioIOError
 
 import gridref
-from gridref.adapters.http.app import create_app
-from gridref.adapters.kerchunk import to_kerchunk
+from gridref.faces.exports.kerchunk import to_kerchunk
+from gridref.faces.http.app import create_app
 from tests.shared_data import shared_files
 from tests.uvicorn_server import running
 

@@ -13,7 +13,7 @@ import pytest
 import xarray as xr
 
 import gridref
-from gridref.adapters.http import create_app
+from gridref.faces.http import create_app
 from gridref.model.array import VirtualGroup
 from gridref.serve.conventions import with_conventions
 from tests.integration.test_mosaic_series import OPTIONS, TILES, write_tile

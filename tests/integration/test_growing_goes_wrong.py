@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 
 import gridref
-from gridref.catalog.storage import RemoteFolder
-from gridref.errors import CatalogError
+from gridref.catalog.folder import RemoteFolder
+from gridref.errors import CatalogError, InvalidRequestError
+from tests.command import run_command
+from tests.http_server import Site, serving
 from tests.integration.test_appending import assert_shows, built, files_in, month
 from tests.s3_server import BUCKET, s3_bucket
 from tests.unprivileged import reachable_folder, unprivileged
@@ -37,6 +39,22 @@ CHANGES = {
 }
 
 
+def assert_refused_on_a_full_disk(*words: object) -> None:
+    """Run a command that may write no file of more than 100 bytes, as on a disk without room."""
+
+    def full() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+
+    command = [sys.executable, "-B", "-m", "gridref", *map(str, words)]
+    # Not into a pipe's file: what is told is told in any case.
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=120, preexec_fn=full
+    )
+    assert done.returncode == 1
+    assert "cannot be written" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_full_disk(months: list[Path], tmp_path: Path, change: str) -> None:
     cube = tmp_path / "cube"
@@ -44,20 +62,76 @@ def test_a_full_disk(months: list[Path], tmp_path: Path, change: str) -> None:
     before = files_in(cube)
     words = [str(cube) if word == "CATALOG" else word for word in CHANGES[change]]
     words = [str(months[0].parent / word) if word.endswith(".nc") else word for word in words]
-
-    def full() -> None:  # no file may have more than 100 bytes, as on a disk without room
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
-
-    command = [sys.executable, "-B", "-m", "gridref", *words]
-    # Not into a pipe's file: what is told is told in any case.
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=120, preexec_fn=full
-    )
-    assert done.returncode == 1
-    assert "cannot be written" in done.stderr
+    assert_refused_on_a_full_disk(*words)
     assert files_in(cube) == before
     assert_shows(cube, months[:3])
     gridref.open_catalog(cube).append(months[4])
+
+
+def all_files(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("command", "output"),
+    [
+        ("export", "refs.json"),
+        ("export", "refs.parq"),
+        ("export", "aggregation.nc"),
+        ("stac", "item.json"),
+        ("draw", "tas.svg"),
+    ],
+)
+def test_a_full_disk_leaves_what_was_exported(
+    months: list[Path], tmp_path: Path, command: str, output: str
+) -> None:
+    cube, exports = tmp_path / "cube", tmp_path / "exports"
+    built(months[:2], cube)
+    exports.mkdir()
+    words = {
+        "export": ["export", cube, exports / output],
+        "stac": ["stac", cube, "-o", exports / output],
+        "draw": ["draw", cube, "tas", "-o", exports / output],
+    }[command]
+    assert_refused_on_a_full_disk(*words)
+    assert all_files(exports) == {}
+    assert run_command(*words).returncode == 0
+    before = all_files(exports)
+    assert before
+    assert_refused_on_a_full_disk(*words)
+    assert all_files(exports) == before
+
+
+def test_a_full_disk_leaves_the_published_site(months: list[Path], tmp_path: Path) -> None:
+    cube, site = tmp_path / "cube", tmp_path / "site"
+    built(months[:2], cube)
+    with serving(Site({f"/{path.name}": path.read_bytes() for path in months})) as server:
+        places = ("--from", months[0].parent, "--to", server.url)
+        words = ("publish", cube, site, "--base-url", "https://example.org/site", *places)
+        assert_refused_on_a_full_disk(*words)
+        assert all_files(site) == {}
+        assert run_command(*words).returncode == 0
+        before = all_files(site)
+        gridref.open_catalog(cube).append(months[2])
+        assert_refused_on_a_full_disk(*words)
+        assert all_files(site) == before
+        assert run_command(*words).returncode == 0
+
+
+def test_names_that_are_too_long_for_a_file_system(tmp_path: Path) -> None:
+    name, exports = "x" * 300, tmp_path / "exports"
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file[name] = [1]
+    gridref.build(tmp_path / "a.h5", tmp_path / "cube")
+    exports.mkdir()
+    done = run_command("export", tmp_path / "cube", exports / "refs.parq")
+    assert "references cannot be written: File name too long" in done.stderr
+    assert all_files(exports) == {}
+    with serving(Site({"/a.h5": (tmp_path / "a.h5").read_bytes()})) as server:
+        options = {"base_url": "https://example.org", "prefixes": {f"{tmp_path}/": server.url}}
+        with pytest.raises(InvalidRequestError, match="site cannot be written: File name too long"):
+            gridref.publish(tmp_path / "cube", tmp_path / "site", **options)
+    assert all_files(tmp_path / "site") == {}
 
 
 def test_a_folder_that_may_not_be_written() -> None:

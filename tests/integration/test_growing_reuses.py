@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -157,6 +158,8 @@ def test_tiles_that_cut_others(tmp_path: Path) -> None:
     over = write_tile(tmp_path / "over.tif", 70, 40, (32, 32), nodata=0)
     catalog = grown(tmp_path, files, [over], mosaic=True, overlap="last")
     assert_merged(catalog, [over, *files])
+    for name in ("cube", "whole"):
+        shutil.rmtree(tmp_path / name, ignore_errors=True)
     with pytest.raises(CombineError, match="pixels"):
         grown(tmp_path, files, [over], mosaic=True)
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from gridref import write_catalog
-from gridref.adapters.http import create_app
-from gridref.adapters.http.connections import GuardedConnection
+from gridref.faces.http import create_app
+from gridref.faces.http.connections import GuardedConnection
 from gridref.model.array import VirtualGroup
 from gridref.testing.builders import chunked_array
 from tests.uvicorn_server import running

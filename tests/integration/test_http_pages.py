@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import gridref
-from gridref.adapters.http import create_app
-from gridref.model.array import BlockTable, VirtualArray, VirtualGroup
+from gridref.faces.http import create_app
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.blocks import BlockTable
 from gridref.model.grid import ChunkGrid
 from gridref.testing.builders import chunked_array
 from tests.map_columns import map_columns
@@ -224,7 +225,7 @@ def test_assets_are_kept_by_browsers(served):
 
 
 def test_sources_are_named_below_a_folder_that_tells_nothing():
-    from gridref.adapters.web.source_names import SourceNames
+    from gridref.faces.web.catalog_page import SourceNames
 
     names = SourceNames(["/srv/data/", "/", "/home/", "s3://bucket/era5/", "https://h/"])
     assert names.name("/srv/data/a/b.nc") == "a/b.nc"

@@ -7,6 +7,7 @@ import contextlib
 import gzip
 import json
 import os
+import shutil
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -16,9 +17,10 @@ import httpx
 import numpy as np
 import pytest
 
-from gridref.adapters.http import create_app
 from gridref.catalog import write_catalog
-from gridref.errors import InvalidRequestError
+from gridref.errors import InvalidRequestError, SourceNotAllowedError
+from gridref.faces.http import create_app
+from gridref.faces.http.site import Site, SiteOptions
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import Encoding, bytes_codec
 from gridref.model.joining import concatenate
@@ -405,6 +407,51 @@ def test_sources_elsewhere_are_never_touched(tmp_path, monkeypatch):
         assert statuses(allow) == [200, 200], allow
 
 
+@pytest.mark.parametrize("link", ["a catalog", "a root file", "a table"])
+def test_catalogs_that_are_linked_into_a_served_folder_need_to_be_allowed(tmp_path, link):
+    served, private = tmp_path / "served", tmp_path / "private"
+    served.mkdir()
+    group = VirtualGroup({"a": VirtualArray.from_numpy(VALUES, ("t", "x"))})
+    write_catalog(group, served / "own.gridref")
+    write_catalog(group, private / "b.gridref")
+    if link == "a catalog":
+        (served / "b.gridref").symlink_to(private / "b.gridref")
+    else:
+        shutil.copytree(private / "b.gridref", served / "b.gridref")
+        pattern = "gridref.json" if link == "a root file" else "*chunks*"
+        (copy,) = (served / "b.gridref").glob(pattern)
+        copy.unlink()
+        copy.symlink_to(private / "b.gridref" / copy.name)
+
+    def status(app):
+        with running(app) as url:
+            assert httpx.get(f"{url}/own/native/a/c/0/0").status_code == 200
+            return httpx.get(f"{url}/b/native/a/c/0/0").status_code
+
+    for allow in (None, str(served)):
+        if link == "a table":
+            assert status(create_app([served], allow=allow)) == 502
+            continue
+        with pytest.raises(SourceNotAllowedError, match=r"allow=.*private"):
+            create_app([served], allow=allow)
+    assert status(create_app([served], allow=private)) == 200
+    (served / "b.gridref").rename(tmp_path / "b.gridref")
+    site = Site([served], SiteOptions())
+    (tmp_path / "b.gridref").rename(served / "b.gridref")
+    site.refresh()
+    if link == "a table":
+        assert not site.problems
+    else:
+        assert [*site.catalogs] == ["own"]
+        assert "see --allow" in site.problems["b"]
+    # A folder that is itself a link, and links within it, lead nowhere else.
+    (tmp_path / "linked").symlink_to(served)
+    (served / "c.gridref").symlink_to("own.gridref")
+    (served / "b.gridref").rename(tmp_path / "b.gridref")
+    with running(create_app([tmp_path / "linked"])) as url:
+        assert httpx.get(f"{url}/c/native/a/c/0/0").status_code == 200
+
+
 def wait_until(check):
     """Until pytest's own timeout, at worst."""
     while not check():
@@ -427,7 +474,7 @@ def test_a_directory_of_catalogs_is_watched(tmp_path, monkeypatch):
         write_catalog(VirtualGroup({"a": array}), folder / "two.gridref")
         (tmp_path / "elsewhere").mkdir()
         _, secret = file_array(tmp_path / "elsewhere/secret.bin")
-        monkeypatch.setattr("gridref.catalog.part_writer.remember", lambda *_: None)
+        monkeypatch.setattr("gridref.catalog.writing.remember", lambda *_: None)
         write_catalog(VirtualGroup({"a": secret}), folder / "bad.gridref")
         wait_until(lambda: len(httpx.get(url).json()["catalogs"]) == 3)
         assert httpx.get(f"{url}/two/native/a/c/0").status_code == 200

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -10,14 +11,16 @@ import sys
 import time
 from contextlib import closing, contextmanager
 
+import h5py
 import httpx
 import numpy as np
 import pytest
 import zarr
 
-from gridref.adapters.cli.options import parse_lengths, parse_shards
+import gridref
 from gridref.catalog import write_catalog
 from gridref.errors import InvalidRequestError
+from gridref.faces.cli.options import parse_lengths, parse_shards
 from gridref.model.array import VirtualGroup
 from gridref.testing.builders import chunked_array
 
@@ -29,7 +32,7 @@ def serving(*arguments):
     with closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    code = "from gridref.adapters.cli import main; main()"
+    code = "from gridref.faces.cli import main; main()"
     process = subprocess.Popen(
         [sys.executable, "-c", code, "serve", *arguments, "--port", str(port)],
         stderr=subprocess.PIPE,
@@ -90,8 +93,26 @@ def test_it_serves_and_stops(catalog, workers):
     assert any(entry["path"].endswith("/a/c/0/0") for entry in entries)
 
 
+def test_a_source_that_is_cut_while_it_is_sent_is_one_line(tmp_path):
+    (tmp_path / "raw").mkdir()
+    with h5py.File(tmp_path / "raw/a.h5", "w") as file:
+        file["v"] = np.arange(2**23)
+    gridref.build(tmp_path / "raw/a.h5", tmp_path / "cube.gridref")
+    with serving(str(tmp_path / "cube.gridref")) as (url, process):
+        with httpx.stream("GET", f"{url}/cube/native/v/c/0") as answer:
+            parts = answer.iter_raw()
+            assert len(next(parts))
+            os.truncate(tmp_path / "raw/a.h5", 2**20)
+            with pytest.raises(httpx.TransportError):
+                _ = list(parts)
+        process.send_signal(signal.SIGINT)
+        lines = [line for line in process.stderr if not line.startswith("{")]
+    assert [line for line in lines if not line.startswith("Serving on")] == lines[-1:]
+    assert lines[-1].startswith("error: GET /cube/native/v/c/0: ")
+
+
 def test_a_bad_catalog_is_one_line(tmp_path):
-    code = "from gridref.adapters.cli import main; main()"
+    code = "from gridref.faces.cli import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", code, "serve", str(tmp_path / "none.gridref")],
         capture_output=True,
@@ -106,7 +127,7 @@ def test_a_bad_catalog_is_one_line(tmp_path):
 
 def failing(*arguments, before=""):
     """Standard error of a ``gridref serve`` that ends by itself with one line."""
-    code = f"{before}\nfrom gridref.adapters.cli import main; main()"
+    code = f"{before}\nfrom gridref.faces.cli import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", code, "serve", *arguments],
         capture_output=True,
@@ -121,7 +142,7 @@ def failing(*arguments, before=""):
 
 
 def test_what_is_announced_is_where_it_listens(catalog):
-    code = "from gridref.adapters.cli import main; main()"
+    code = "from gridref.faces.cli import main; main()"
     process = subprocess.Popen(
         [sys.executable, "-c", code, "serve", catalog, "--port", "0"],
         stderr=subprocess.PIPE,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ from gridref.errors import (
     UnsupportedFeatureError,
 )
 from tests.command import run_command
+from tests.http_server import Site, serving
+from tests.nginx_server import nginx_serving
 from tests.s3_server import BUCKET, Bucket, s3_bucket
 from tests.shared_data import REAL_NETCDF, shared_files
 
@@ -363,6 +366,51 @@ def test_references_of_others_read_only_what_is_allowed(tmp_path: Path) -> None:
     gridref.to_icechunk(gridref.scan(MONTHS[0]), tmp_path / "a.icechunk")
     with pytest.raises(SourceNotAllowedError, match="allow"):
         gridref.from_icechunk(tmp_path / "a.icechunk")
+
+
+def test_files_on_a_web_server_are_checked_by_icechunk(tmp_path: Path) -> None:
+    www = tmp_path / "www"
+    www.mkdir()
+    shutil.copy(MONTHS[0], www / "a.nc")
+    before = (www / "a.nc").stat()
+    with nginx_serving(www, tmp_path) as url:
+        path = tmp_path / "a.icechunk"
+        gridref.to_icechunk(gridref.scan(f"{url}/a.nc"), path)
+        access = {f"{url}/": Credentials.HttpAccess()}
+        storage = icechunk.local_filesystem_storage(str(path))
+        repository = icechunk.Repository.open(storage, authorize_virtual_chunk_access=access)
+        session = repository.readonly_session(branch="main")
+        xr.testing.assert_equal(read(session), of_files(MONTHS[:1]))
+        back = gridref.from_icechunk(path, allow=url)
+        xr.testing.assert_equal(
+            xr.open_dataset(back, engine="gridref").load(), of_files(MONTHS[:1])
+        )
+        # Older by its time, and so not modified since, but another file.
+        os.utime(www / "a.nc", ns=(before.st_atime_ns, before.st_mtime_ns - 10**10))
+        with pytest.raises(icechunk.IcechunkError, match="has changed"):
+            read(session)
+        with pytest.raises(SourceChangedError):
+            gridref.from_icechunk(path, allow=url)
+
+
+def test_files_of_others_redirect_to_allowed_folders_only(tmp_path: Path) -> None:
+    values = np.arange(4, dtype="<i4")
+    with serving(Site({"/priv/a.bin": values.tobytes()})) as site:
+        site.redirects["/pub/a.bin"] = "/priv/a.bin"
+        folder = f"{site.url}/pub/"
+        config = icechunk.RepositoryConfig.default()
+        container = icechunk.VirtualChunkContainer(folder, icechunk.http_store())
+        config.set_virtual_chunk_container(container)
+        storage = icechunk.local_filesystem_storage(str(tmp_path / "a.icechunk"))
+        session = icechunk.Repository.create(storage, config).writable_session("main")
+        zarr.create_array(session.store, name="v", data=values, compressors=None)
+        session.store.set_virtual_ref("v/c/0", f"{folder}a.bin", offset=0, length=16)
+        session.commit("one file")
+        with pytest.raises(SourceNotAllowedError, match="priv"):
+            gridref.from_icechunk(tmp_path / "a.icechunk", allow=folder)
+        assert {path for _, path, _ in site.requests} == {"/pub/a.bin"}
+        back = gridref.from_icechunk(tmp_path / "a.icechunk", allow=[folder, f"{site.url}/priv"])
+        assert back["v"].read().tolist() == values.tolist()
 
 
 def test_damaged_and_absent_repositories_are_errors_of_ours(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ import pytest
 import xarray as xr
 
 import gridref
-from gridref.adapters.kerchunk import to_kerchunk
 from gridref.errors import SourceFormatError
+from gridref.faces.exports.kerchunk import to_kerchunk
 from tests.command import run_command
 
 SAMPLES = Path(__file__).parents[2] / "sample_data"

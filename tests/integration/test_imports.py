@@ -47,7 +47,7 @@ def test_help_loads_nothing_heavy(folder: Path) -> None:
     for arguments in (["--help"], ["build", "--help"], ["--version"]):
         code = (
             f"import sys; sys.argv[1:] = {arguments}\n"
-            "from gridref.adapters.cli import main\n"
+            "from gridref.faces.cli import main\n"
             "try: main()\nexcept SystemExit: pass"
         )
         assert not loaded_by(code, folder) & {*HEAVY, "numpy"}
@@ -85,7 +85,7 @@ def test_no_package_hides_behind_a_call_of_its_name(folder: Path) -> None:
         "import gridref.formats.hdf5.scanner, gridref.catalog, gridref.combine.mosaic\n"
         "import gridref\n"
         "assert gridref.scan('a.h5')['v'][2] == 2\n"
-        "import gridref.formats.hdf5, gridref.workflows.scanning.files\n"
+        "import gridref.formats.hdf5, gridref.api.scan\n"
         "for name in gridref.__all__:\n"
         "    if name not in ('errors', '__version__'):\n"
         "        assert callable(getattr(gridref, name)), name"

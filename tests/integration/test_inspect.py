@@ -14,8 +14,8 @@ import rasterio
 from typer.testing import CliRunner
 
 import gridref
-from gridref.adapters.cli import app
 from gridref.errors import GridrefError, SourceFormatError
+from gridref.faces.cli import app
 from tests.http_server import Site, serving
 
 SCATTERED = [

@@ -13,8 +13,8 @@ import xarray as xr
 from typer.testing import CliRunner
 
 import gridref
-from gridref.adapters.cli import app
 from gridref.errors import InvalidRequestError
+from gridref.faces.cli import app
 
 
 @pytest.fixture

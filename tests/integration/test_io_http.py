@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,14 +12,19 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+import xarray as xr
+import zarr
 
+import gridref
 from gridref.catalog import open_catalog, write_catalog
 from gridref.errors import (
     CatalogNotFoundError,
+    FilesFailedError,
     ShortReadError,
     SourceChangedError,
     SourceUnavailableError,
 )
+from gridref.faces.exports.kerchunk import to_kerchunk
 from gridref.formats import expand_files
 from gridref.formats.hdf5.original import OriginalFile
 from gridref.io import Merging, RetryPolicy, SourcePool, describe_source, open_for_scan
@@ -72,6 +79,57 @@ def test_a_new_etag_is_a_changed_source(site: Site) -> None:
     assert bytes(SourcePool(identity="skip").read(source, 0, 10)) == DATA[:10]
 
 
+JULY, AUGUST = "Wed, 01 Jul 2026 00:00:00 GMT", "Sat, 01 Aug 2026 00:00:00 GMT"
+ONES_AND_TWOS = [np.full(9, value).tobytes() for value in (1.5, 2.5)]
+
+
+@pytest.mark.parametrize("n_files", [1, 2])
+@pytest.mark.parametrize("asks_for", ["a file", "references to a file"])
+@pytest.mark.parametrize(
+    ("etag", "modified"), [(None, AUGUST), ('"v1"', AUGUST), (None, JULY), ('"v1"', None)]
+)
+def test_what_the_server_stated_at_the_scan_it_states_again(
+    site: Site, tmp_path: Path, n_files: int, asks_for: str, etag: str | None, modified: str | None
+) -> None:
+    names = [f"/{number}.nc" for number in range(n_files)]
+    for number, name in enumerate(names):
+        data = xr.Dataset({"v": (("n", "x"), np.full((1, 9), 1.5))}, {"n": [number]})
+        data.to_netcdf(tmp_path / "file.nc")
+        site.files[name] = (tmp_path / "file.nc").read_bytes()
+        site.etags[name], site.modified[name] = '"v1"', JULY
+    files = [f"{site.url}{name}" for name in names]
+    gridref.build(files, tmp_path / "c.gridref", "n")
+    if asks_for != "a file":
+        references = tmp_path / "refs.json"
+        references.write_text(json.dumps(to_kerchunk(gridref.open_catalog(tmp_path / "c.gridref"))))
+        shutil.rmtree(tmp_path / "c.gridref")
+        gridref.build(references, tmp_path / "c.gridref", allow=site.url)
+    cube = gridref.open_catalog(tmp_path / "c.gridref")
+    assert {source.etag for source in cube.source_list} == {f'"v1", Last-Modified={JULY}'}
+    for name in names:
+        site.files[name] = site.files[name].replace(*ONES_AND_TWOS)
+        site.etags[name], site.modified[name] = etag, modified
+    with pytest.raises(SourceChangedError, match=r"version was|Last-Modified was"):
+        gridref.open_catalog(tmp_path / "c.gridref")["v"].read()
+    by_size = gridref.open_catalog(tmp_path / "c.gridref", identity="size")
+    assert (by_size["v"].read() == 2.5).all()
+    for name in names:
+        site.files[name] = site.files[name].replace(*ONES_AND_TWOS[::-1])
+        site.etags[name], site.modified[name] = 'W/"v1"', JULY
+    assert (gridref.open_catalog(tmp_path / "c.gridref")["v"].read() == 1.5).all()
+
+
+@pytest.mark.parametrize("etag", [None, '"v1"', f"Last-Modified={JULY}"])
+def test_catalogs_that_recorded_fewer_tags_go_on_reading(site: Site, etag: str | None) -> None:
+    site.modified["/a.bin"] = JULY
+    source = Source(f"{site.url}/a.bin", len(DATA), etag=etag)
+    assert bytes(SourcePool().read(source, 0, 10)) == DATA[:10]
+    site.modified["/a.bin"], site.etags["/a.bin"] = AUGUST, '"v2"'
+    if etag is not None:
+        with pytest.raises(SourceChangedError):
+            SourcePool().read(source, 0, 10)
+
+
 def test_a_file_that_shrank(site: Site) -> None:
     source = describe_source(f"{site.url}/a.bin")
     site.files["/a.bin"] = DATA[:1000]
@@ -124,6 +182,48 @@ def test_a_server_that_ignores_ranges_is_found_out(site: Site) -> None:
     with pytest.raises(SourceUnavailableError, match="ignores byte ranges"):
         SourcePool().read(source, 100, 10)
     assert bytes(SourcePool().read(source, 0, len(DATA))) == DATA
+
+
+@pytest.mark.parametrize("n_values", [50, 5_000, 50_000])
+@pytest.mark.parametrize("named", [["a.nc"], ["a.nc", "b.nc"], ["*.nc"], [""]])
+def test_a_server_that_ignores_ranges_is_refused_when_building(
+    site: Site, tmp_path: Path, n_values: int, named: list[str]
+) -> None:
+    for number, name in enumerate(["a.nc", "b.nc"]):
+        data = xr.Dataset({"v": (("n", "x"), np.ones((1, n_values)))}, {"n": [number]})
+        data.to_netcdf(tmp_path / name)
+        site.files[f"/d/{name}"] = (tmp_path / name).read_bytes()
+    site.files["/d/"] = b'<a href="a.nc">a</a> <a href="b.nc">b</a>'
+    site.ignores_ranges = True
+    files = [f"{site.url}/d/{name}" for name in named]
+    refusal = pytest.raises((SourceUnavailableError, FilesFailedError), match="ignores byte ranges")
+    with refusal:
+        gridref.build(files, tmp_path / "c.gridref", "n")
+    with refusal:
+        gridref.plan(files, "n")
+    assert not (tmp_path / "c.gridref").exists()
+    site.ignores_ranges = False
+    gridref.build(files, tmp_path / "c.gridref", "n")
+    assert (gridref.open_catalog(tmp_path / "c.gridref")["v"].read() == 1).all()
+
+
+def test_of_a_server_that_ignores_ranges_whole_files_are_read(site: Site, tmp_path: Path) -> None:
+    site.ignores_ranges = True
+    values = np.arange(12.0)
+    zarr.create_array(tmp_path / "a.zarr", data=values, chunks=(5,), compressors=None)
+    for file in (tmp_path / "a.zarr").rglob("*"):
+        if file.is_file():
+            site.files[f"/{file.relative_to(tmp_path)}"] = file.read_bytes()
+    assert gridref.scan(f"{site.url}/a.zarr")["a"].read().tolist() == values.tolist()
+    metadata = json.loads(site.files["/a.zarr/zarr.json"])
+    chunks = {f"v/c/{n}": [f"{site.url}/a.zarr/c/{n}", 0, 40] for n in range(2)}
+    refs = {"zarr.json": '{"zarr_format": 3, "node_type": "group"}', "v/zarr.json": metadata}
+    site.files["/refs.json"] = json.dumps({"version": 1, "refs": refs | chunks}).encode()
+    whole = gridref.scan(f"{site.url}/refs.json")["v"].read()
+    assert whole[:10].tolist() == values[:10].tolist()
+    site.files["/a.zarr/c/1"] += b"more"
+    with pytest.raises(SourceUnavailableError, match=r"ignores byte ranges.*a\.zarr/c/1"):
+        gridref.scan(f"{site.url}/refs.json")
 
 
 def test_a_server_that_is_gone() -> None:
@@ -204,9 +304,33 @@ def test_a_catalog_is_read_over_http_with_its_sources_beside_it(site: Site, tmp_
 
 @pytest.fixture
 def nginx(tmp_path: Path) -> Iterator[str]:
-    (tmp_path / "www").mkdir()
-    with nginx_serving(tmp_path / "www", tmp_path) as url:
+    www = tmp_path / "www"
+    www.mkdir()
+    without = (
+        f"location /without-etag/ {{ alias {www}/; etag off; }}\n"
+        f'location /undated/ {{ alias {www}/; add_header Last-Modified ""; }}'
+    )
+    with nginx_serving(www, tmp_path, without) as url:
         yield url
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [("/without-etag", "version was .* states none"), ("/undated", "Last-Modified was .* none")],
+)
+def test_a_proxy_that_drops_what_nginx_states(
+    nginx: str, tmp_path: Path, place: str, message: str
+) -> None:
+    with h5py.File(tmp_path / "www" / "a.h5", "w") as written:
+        written["v"] = np.arange(5)
+    gridref.build(f"{nginx}/a.h5", tmp_path / "c.gridref")
+    moved = {f"{nginx}/": f"{nginx}{place}/"}
+    with pytest.raises(SourceChangedError, match=message):
+        gridref.open_catalog(tmp_path / "c.gridref", prefixes=moved)["v"].read()
+    for identity in ("size", "strict"):
+        prefixes = moved if identity == "size" else {}
+        cube = gridref.open_catalog(tmp_path / "c.gridref", prefixes=prefixes, identity=identity)
+        assert cube["v"].read().tolist() == [0, 1, 2, 3, 4]
 
 
 def test_nginx(nginx: str, tmp_path: Path) -> None:

@@ -14,10 +14,12 @@ import xarray as xr
 import zarr
 
 import gridref
-from gridref.adapters.http import create_app
 from gridref.errors import GridrefError, SourceChangedError, SourceUnavailableError
-from gridref.io import SourcePool, describe_source
+from gridref.faces.http import create_app
+from gridref.io import RetryPolicy, SourcePool, describe_source
+from gridref.model.manifest import Source
 from gridref.serve.reader import Reader
+from tests.http_server import Site, serving
 from tests.s3_server import BUCKET, Bucket, s3_bucket
 from tests.uvicorn_server import running
 
@@ -69,7 +71,8 @@ def test_long_ranges_come_whole(bucket: Bucket) -> None:
 
 def built(bucket: Bucket, output: str | Path) -> str:
     files = f"s3://{BUCKET}/data/*.nc"
-    gridref.build(files, output, "time", storage_options=bucket.options)
+    options = bucket.options
+    gridref.build(files, output, "time", storage_options=options, overwrite=True)
     return str(output)
 
 
@@ -99,7 +102,7 @@ def test_a_catalog_lies_on_the_server_too(bucket: Bucket, months: xr.Dataset) ->
     catalog = built(bucket, f"s3://{BUCKET}/catalogs/c.gridref")
     assert len(bucket.keys("catalogs/")) == 4
     again = built(bucket, catalog)
-    assert len(bucket.keys("catalogs/")) == 4
+    assert len(bucket.keys("catalogs/")) == 8  # with the former snapshot
     store = gridref.open_store(again, storage_options=bucket.options)
     values = zarr.open_group(store, mode="r")["tas"][...]
     np.testing.assert_array_equal(values, months["tas"].values)
@@ -110,7 +113,7 @@ def test_a_catalog_lies_on_the_server_too(bucket: Bucket, months: xr.Dataset) ->
     )
     np.testing.assert_array_equal(through["tas"].values, months["tas"].values)
     with pytest.raises(GridrefError, match="no catalog there"):
-        gridref.open_catalog(f"s3://{BUCKET}/catalogs/none.gridref", bucket.options)
+        gridref.open_catalog(f"s3://{BUCKET}/catalogs/none.gridref", storage_options=bucket.options)
 
 
 def test_an_object_of_the_same_size_but_another_etag_is_an_error(
@@ -119,7 +122,7 @@ def test_an_object_of_the_same_size_but_another_etag_is_an_error(
     catalog = built(bucket, tmp_path / "c.gridref")
     held = (tmp_path / "1.nc").read_bytes()
     bucket.put("data/1.nc", held[:-1] + bytes([held[-1] ^ 1]))
-    array = gridref.open_catalog(catalog, bucket.options).arrays["tas"]
+    array = gridref.open_catalog(catalog, storage_options=bucket.options).arrays["tas"]
     reader = Reader(SourcePool(bucket.options))
     np.testing.assert_array_equal(reader.read(array, slice(0, 31)), months["tas"].values[:31])
     with pytest.raises(SourceChangedError, match=rf"version was.*file s3://{BUCKET}/data/1\.nc"):
@@ -142,7 +145,7 @@ def test_scanning_reads_little_of_a_large_file(bucket: Bucket, tmp_path: Path) -
     with h5py.File(path, "w") as file:
         file.create_dataset("v", data=values, chunks=(1, 256, 256))
     url = bucket.put("data/large.h5", path.read_bytes())
-    group = gridref.scan(url, bucket.options)
+    group = gridref.scan(url, storage_options=bucket.options)
     pool = SourcePool(bucket.options)
     got = Reader(pool).read(group["v"], (5, slice(10, 20), 3))
     np.testing.assert_array_equal(got, values[5, 10:20, 3])
@@ -173,3 +176,19 @@ def test_a_catalog_has_options_of_its_own(
     cube = gridref.open_catalog(catalog, storage_options=options)
     np.testing.assert_array_equal(cube["tas"][...], months["tas"].values)
     assert gridref.verify(catalog, storage_options=options).ok
+
+
+@pytest.mark.parametrize("status", [301, 302, 307])
+def test_redirects_are_not_followed(status: int) -> None:
+    with serving(Site({"/priv/b.h5": b"1234"})) as inner, serving(Site()) as outer:
+        outer.redirects["/bucket/a.h5"] = f"{inner.url}/priv/b.h5"
+        outer.redirect_status = status
+        server = {"endpoint_url": outer.url, "region_name": "us-east-1"}
+        options = {"s3": {"key": "test", "secret": "test", "client_kwargs": server}}
+        pool = SourcePool(options, identity="skip", retry=RetryPolicy(1))
+        with pytest.raises(SourceUnavailableError):
+            describe_source("s3://bucket/a.h5", options)
+        with pytest.raises(SourceUnavailableError):
+            pool.read(Source("s3://bucket/a.h5", 4), 0, 4)
+        assert outer.requests
+        assert inner.requests == []

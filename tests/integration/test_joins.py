@@ -12,8 +12,8 @@ import pytest
 import xarray as xr
 
 import gridref
-from gridref.adapters.xarray.duck_array import VirtualDuckArray
 from gridref.errors import CombineError
+from gridref.faces.xarray.duck_array import VirtualDuckArray
 from gridref.testing.builders import chunked_array
 from gridref.testing.reference_reader import read_slowly
 
@@ -64,7 +64,7 @@ def expected_of(files: list[Path], **options: Any) -> xr.Dataset:
 
 def cube_of(files: list[Path], folder: Path, **options: Any) -> xr.Dataset:
     catalog = folder / "cube.gridref"
-    gridref.build(files, catalog, "time", **options)
+    gridref.build(files, catalog, "time", overwrite=True, **options)
     return xr.open_zarr(f"gridref::{catalog}", chunks=None).load()
 
 
@@ -127,7 +127,7 @@ def test_overriding_takes_the_first_labels(tmp_path: Path) -> None:
 @pytest.mark.parametrize("labels", [[10.0, 10.0], [10.0, np.nan]])
 def test_labels_that_repeat_or_are_none_are_not_joined(tmp_path: Path, labels: list[float]) -> None:
     files = write(tmp_path, [[10.0, 20.0], labels])
-    with pytest.raises(CombineError, match="lat: its values differ"):
+    with pytest.raises(CombineError, match="lat: its labels differ"):
         cube_of(files, tmp_path, join="outer")
 
 
@@ -150,7 +150,7 @@ def test_drift_of_packing_and_grid_together(tmp_path: Path, join: str) -> None:
 
 @pytest.mark.parametrize("join", JOINS)
 def test_batches_join_like_one(tmp_path: Path, join: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gridref.combine.folding.BATCH_GROUPS", 2)
+    monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", 2)
     grids = [*GRIDS["wider"], *GRIDS["shifted"]]
     files = write(tmp_path, grids, static=True)
     expected = expected_of(files, join=join, compat="no_conflicts")
@@ -267,3 +267,28 @@ def test_attributes_are_combined_like_xarray(tmp_path: Path, rule: str) -> None:
     for strict in ("identical", "no_conflicts"):
         with pytest.raises(CombineError, match="attributes"):
             gridref.open_virtual_mfdataset(files, "time", combine="nested", combine_attrs=strict)
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        {"concat_dim": "time"},
+        {"combine": "by_coords"},
+        {"concat_dim": ["time"], "combine": "by_coords"},
+    ],
+    ids=str,
+)
+def test_overriding_variables_leaves_labels_of_dimensions(
+    tmp_path: Path, layout: dict[str, Any]
+) -> None:
+    reversed_labels = [[10, 20, 30], [30, 20, 10]]
+    files = write(tmp_path, reversed_labels, static=True)
+    gridref.build(files, tmp_path / "a.gridref", **layout, compat="override")
+    cube = xr.open_zarr(f"gridref::{tmp_path / 'a.gridref'}", chunks=None)
+    for path in files:
+        with xr.open_dataset(path) as own:
+            assert_same(cube.sel(time=own.time, lat=own.lat)[["t"]].load(), own[["t"]].load())
+    assert gridref.plan(files, **layout, compat="override").report.of_cause("direction")
+    files = write(tmp_path, [[10, 20, 30], [15, 25, 35]])
+    with pytest.raises(CombineError, match=r"lat: its labels differ .*join='outer'"):
+        gridref.build(files, tmp_path / "b.gridref", **layout, compat="override")

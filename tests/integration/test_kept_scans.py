@@ -46,7 +46,7 @@ def built(archive: Path, work: Path, **options: object) -> tuple[dict[str, np.nd
     """All values of the catalog, and how many requests the scans sent."""
     catalog = work.parent / "cube.gridref"
     with counted_traffic() as traffic:
-        gridref.build(archive, catalog, "time", work=work, **options)
+        gridref.build(archive, catalog, "time", work=work, overwrite=True, **options)
     group = gridref.open_catalog(catalog)
     assert group["x"].attrs["values"].tolist() == [0, 1, 2]
     return {name: array[...] for name, array in group.arrays.items()}, traffic.n_requests
@@ -210,7 +210,7 @@ def test_a_cluster_scans_and_a_worker_that_dies_costs_nothing(
     archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     distributed = pytest.importorskip("distributed")
-    monkeypatch.setattr("gridref.workflows.scanning.outcomes.FILES_PER_TASK", 4)
+    monkeypatch.setattr("gridref.api.outcomes.FILES_PER_TASK", 4)
     with (
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"

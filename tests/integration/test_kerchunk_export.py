@@ -22,8 +22,8 @@ import zarr
 from zarr.core.metadata.v3 import RectilinearChunksDisabledError
 
 import gridref
-from gridref.adapters.kerchunk import to_kerchunk
 from gridref.errors import NotRepresentableError
+from gridref.faces.exports.kerchunk import to_kerchunk
 from gridref.model.array import VirtualGroup
 from gridref.model.indexing import getitem
 from gridref.model.zarr_metadata import packed_dtype

@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 import xarray as xr
 from typer.testing import CliRunner
 
 import gridref
-from gridref.adapters.cli import app
 from gridref.errors import CombineError, InvalidRequestError
+from gridref.faces.cli import app
 
 DAYS = {"units": "days since 2001-01-01", "calendar": "standard"}
 MONTHS = [15.5, 45.0, 74.5, 105.0]
@@ -101,3 +102,26 @@ def test_files_that_do_not_say_their_kind_are_named(archive: Path) -> None:
     assert "zz_one_day.nc" in str(caught.value)
     with pytest.raises(InvalidRequestError, match="no field of the pattern and no attribute"):
         gridref.plan(archive / "*.nc", group_by="table")
+
+
+def test_what_the_scan_left_out_is_listed_by_the_catalog(archive: Path) -> None:
+    for path in archive.glob("*.nc"):
+        with h5py.File(path, "a") as opened:
+            opened.create_dataset("odd", (3,), np.dtype([("x", h5py.vlen_dtype("i4"))]))
+    catalog = archive / "cube.gridref"
+    options: dict[str, Any] = {"split": "frequency", "on_unsupported": "skip"}
+    group = gridref.build(archive / "*.nc", catalog, **options)
+    assert [finding.path for finding in group.report.skipped] == ["/odd"] * 6
+    kept = gridref.open_catalog(catalog)
+    assert [finding.path for finding in kept.report.skipped] == ["/odd"]
+    (row,) = [row for row in kept.report().to_pylist() if row["cause"] == "skipped"]
+    assert (row["variable"], row["n_files"], row["resolution"]) == ("odd", 6, "left out")
+    shown = CliRunner().invoke(app, ["info", str(catalog)], env={"COLUMNS": "300"})
+    assert "left out odd:" in shown.output
+    assert "and 5 more" in shown.output
+    later = file_after(archive)
+    with h5py.File(later, "a") as opened:
+        opened.create_dataset("odd", (3,), np.dtype([("x", h5py.vlen_dtype("i4"))]))
+    grown = kept.append(later)
+    (row,) = [row for row in grown.report().to_pylist() if row["cause"] == "skipped"]
+    assert (row["n_files"], row["last_file"]) == (7, str(later))

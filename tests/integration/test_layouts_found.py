@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,10 @@ import xarray as xr
 from typer.testing import CliRunner
 
 import gridref
-from gridref.adapters.cli import app
-from gridref.adapters.cli.spelling import as_on_the_command_line
-from gridref.errors import InvalidRequestError
-from gridref.workflows.layout.name_fields import name_parts
+from gridref.api.layout.names import name_parts
+from gridref.errors import InvalidRequestError, UnclearLayoutError
+from gridref.faces.cli import app, main
+from gridref.faces.cli.options import as_on_the_command_line
 
 DAYS = {"units": "days since 2001-01-01", "calendar": "standard"}
 
@@ -28,7 +29,7 @@ def days(first: int, n: int = 2, name: str = "t", factor: float = 1.0) -> xr.Dat
 def built(folder: Path, **options: Any) -> tuple[xr.Dataset, str]:
     """What building all files of a folder gives, and how it says that they were laid out."""
     catalog = folder / "cube.gridref"
-    group = gridref.build(folder / "*.nc", catalog, **options)
+    group = gridref.build(folder / "*.nc", catalog, overwrite=True, **options)
     (layout,) = [drift for drift in group.report.drifts if drift["cause"] == "layout"]
     with xr.open_dataset(catalog, decode_times=False, decode_timedelta=False) as ds:
         return ds.load(), layout["resolution"]
@@ -105,6 +106,94 @@ def test_dates_in_names(tmp_path: Path) -> None:
     np.testing.assert_array_equal(ds["t"].values, np.add.outer([1, 2, 3], np.arange(3.0)))
     assert ds["time"].attrs["units"] == "seconds since 1970-01-01"
     assert ds["time"].values[0] == 978307200
+
+
+def days_that_say_the_first(folder: Path, *, scalar: bool = False) -> list[Path]:
+    """Three daily files with dates in their names, whose own time is that of the first."""
+    files = [folder / f"day_2001-01-0{day}.nc" for day in (1, 2, 3)]
+    for number, path in enumerate(files):
+        ds = days(0, 1).assign(t=(("time", "x"), [[number, number + 1, number + 2]]))
+        (ds.isel(time=0) if scalar else ds).to_netcdf(path)
+    return files
+
+
+@pytest.mark.parametrize("scalar", [False, True])
+@pytest.mark.parametrize("yes", [False, True])
+def test_names_that_disagree_with_the_time_in_the_files(
+    tmp_path: Path, scalar: bool, yes: bool
+) -> None:
+    files = days_that_say_the_first(tmp_path, scalar=scalar)
+    with pytest.raises(UnclearLayoutError) as caught:
+        gridref.build(files, tmp_path / "cube.gridref", yes=yes)
+    text = str(caught.value)
+    assert "'time' in 3 files disagrees with their names" in text
+    assert "day_2001-01-02.nc: 2001-01-01 in the file, 2001-01-02 as its label" in text
+    assert not (tmp_path / "cube.gridref").exists()
+    expected = np.add.outer([0, 1, 2], np.arange(3))
+    found = {}
+    for number, options in enumerate(caught.value.choices):
+        assert ", ".join(f"{key}={value!r}" for key, value in options.items()) in text
+        catalog = tmp_path / f"{number}.gridref"
+        gridref.build(files, catalog, **options)
+        with xr.open_dataset(catalog) as ds:
+            np.testing.assert_array_equal(ds["t"].values.reshape(3, 3), expected)
+            found |= {
+                (ds["t"].dims[0], name): [str(label)[:10] for label in ds[name].values.reshape(-1)]
+                for name in ("time", "time_in_name")
+                if name in ds
+            }
+    named = ["2001-01-01", "2001-01-02", "2001-01-03"]
+    assert found.pop(("time_in_name", "time_in_name")) == named
+    assert found.pop(("time_in_name", "time")) == named[:1]
+    assert found.pop(("time", "time")) == named
+    assert not found
+    (drift,) = gridref.plan(files, **caught.value.choices[-1]).report.of_cause("label-replaced")
+    assert [case.value for case in drift.cases] == [
+        f"2001-01-01 in the file, {label} as its label" for label in named[1:]
+    ]
+
+
+def test_names_that_disagree_with_some_of_the_times(tmp_path: Path) -> None:
+    for name, first in (("01", 0), ("02", 0), ("03", 1)):
+        days(first, 1).to_netcdf(tmp_path / f"day_200101{name}.nc")
+    with pytest.raises(UnclearLayoutError, match="2001-01-02 in the file, 2001-01-03 as its label"):
+        built(tmp_path, yes=True)
+    for number, name in enumerate(("01", "02", "03")):  # other days, that tell the files apart
+        days(number + 7, 1).to_netcdf(tmp_path / f"day_200101{name}.nc")
+    ds, layout = built(tmp_path)
+    assert layout == "laid out by concat_dim='time'"
+    assert ds["time"].values.tolist() == [7, 8, 9]
+
+
+def test_the_time_in_the_files_is_kept_where_it_is_asked_for(tmp_path: Path) -> None:
+    files = days_that_say_the_first(tmp_path)
+    options = {"concat_dim": "time", "overlap": "keep"}
+    with pytest.raises(UnclearLayoutError) as caught:
+        gridref.plan(files)
+    assert options in caught.value.choices
+    gridref.build(files, tmp_path / "cube.gridref", **options)
+    with xr.open_dataset(tmp_path / "cube.gridref", decode_times=False) as ds:
+        assert ds["time"].values.tolist() == [0, 0, 0]
+        assert ds["t"].values[:, 0].tolist() == [0, 1, 2]
+
+
+def test_someone_at_a_terminal_is_asked_for_the_layout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = days_that_say_the_first(tmp_path)
+    arguments = ["build", *map(str, files), "-o", str(tmp_path / "cube.gridref")]
+    done = CliRunner().invoke(app, arguments, input="3\n")
+    assert done.exit_code == 1
+    monkeypatch.setattr(sys.modules[main.__module__], "is_interactive", lambda: True)
+    done = CliRunner().invoke(app, arguments, input="7\n3\n")
+    assert done.exit_code == 0, done.output
+    assert "1: --concat-dim time --overlap keep" in done.output
+    with xr.open_dataset(tmp_path / "cube.gridref") as ds:
+        assert [str(label)[:10] for label in ds["time"].values] == [
+            "2001-01-01",
+            "2001-01-02",
+            "2001-01-03",
+        ]
 
 
 def test_scalar_coordinates(tmp_path: Path) -> None:

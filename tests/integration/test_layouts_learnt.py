@@ -12,7 +12,7 @@ import pytest
 
 import gridref
 from gridref.errors import FilesFailedError
-from gridref.io.layouts import MAX_BLOCKS, MAX_MISSES, Layouts
+from gridref.io.prefetch import MAX_BLOCKS, MAX_MISSES, Layouts
 from tests.http_server import Site, serving
 
 pytest.importorskip("aiohttp", reason="HTTP needs aiohttp: install gridref[remote]")

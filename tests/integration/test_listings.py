@@ -17,8 +17,8 @@ import xarray as xr
 from typer.testing import CliRunner
 
 import gridref
-from gridref.adapters.cli import app
 from gridref.errors import GridrefError, InvalidRequestError, SourceChangedError
+from gridref.faces.cli import app
 from tests.s3_server import BUCKET, Bucket, s3_bucket
 
 SCHEMA = "Bucket, Key, VersionId, IsLatest, IsDeleteMarker, Size"
@@ -248,3 +248,29 @@ def test_texts(tmp_path: Path) -> None:
     assert gridref.files_from(tmp_path / "list.txt") == ["b.nc", "a.nc"]
     with pytest.raises(InvalidRequestError, match="cannot be read"):
         gridref.files_from(tmp_path / "none.txt")
+
+
+def test_an_item_of_very_many_assets_is_refused_in_few_words(tmp_path: Path) -> None:
+    assets = {f"a{number}": {"href": "f.nc"} for number in range(100_000)}
+    item = {"type": "Feature", "id": "i", "properties": {}, "assets": assets}
+    (tmp_path / "item.json").write_text(json.dumps(item))
+    with pytest.raises(InvalidRequestError, match="a49 and 99950 more") as caught:
+        gridref.files_from(tmp_path / "item.json")
+    assert len(str(caught.value)) < 1000
+
+
+def test_items_that_each_have_other_properties_are_refused(tmp_path: Path) -> None:
+    """A table of them has as many cells as there are names times items: 1 GB for 385 kB."""
+    items = [
+        {
+            "type": "Feature",
+            "id": str(number),
+            "properties": {f"{number}-{other}": 1 for other in range(30)},
+            "assets": {"data": {"href": "f.nc"}},
+        }
+        for number in range(100)
+    ]
+    document = {"type": "FeatureCollection", "features": items}
+    (tmp_path / "items.json").write_text(json.dumps(document))
+    with pytest.raises(InvalidRequestError, match="3003 names of properties are more than 1000"):
+        gridref.files_from(tmp_path / "items.json")

@@ -19,8 +19,7 @@ import pytest
 from rich.console import Console
 
 import gridref
-from gridref.adapters.cli.progress import ScanProgress
-from gridref.adapters.describing import human_bytes
+from gridref.api.workers import workers
 from gridref.errors import (
     FilesFailedError,
     InvalidRequestError,
@@ -28,7 +27,8 @@ from gridref.errors import (
     SourceFormatError,
     SourceUnavailableError,
 )
-from gridref.workflows.scanning.workers import workers
+from gridref.faces.cli.progress import ScanProgress
+from gridref.faces.picture import human_bytes
 from tests.command import run_command
 from tests.http_server import Site, serving
 
@@ -197,7 +197,7 @@ def test_the_command_tells_what_it_left_out(site: Site, tmp_path: Path) -> None:
         "f9.h5",
     ]
     assert gridref.open_catalog(catalog)["x"].shape == (27, 4)
-    done = run_command(*line, "raise")
+    done = run_command(*line, "raise", "--overwrite")
     assert done.returncode == 1
     assert "3 files cannot be scanned" in done.stderr
     assert "Traceback" not in done.stderr
@@ -264,3 +264,25 @@ def test_processes_see_the_environment_as_it_is_now(monkeypatch: pytest.MonkeyPa
         monkeypatch.setenv("GRIDREF_TESTED", value)
         with workers(1) as (_, pool):
             assert pool.submit(os.getenv, "GRIDREF_TESTED").result() == value
+
+
+FEW_DESCRIPTORS = """
+import resource, sys
+import gridref
+resource.setrlimit(resource.RLIMIT_NOFILE, (24, 24))
+folder = sys.argv[1]
+gridref.build(f"{folder}/*.nc", f"{folder}/cube.gridref", "time")
+print(*gridref.open_catalog(f"{folder}/cube.gridref")["v"][...].tolist())
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other limits elsewhere")
+def test_more_files_than_descriptors(tmp_path: Path) -> None:
+    for number in range(60):
+        with h5py.File(tmp_path / f"{number:02}.nc", "w") as file:
+            file["v"], file["time"] = [number], [number]
+            file["time"].make_scale("time")
+            file["v"].dims[0].attach_scale(file["time"])
+    command = [sys.executable, "-c", FEW_DESCRIPTORS, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.stdout.split() == [str(number) for number in range(60)], done.stderr

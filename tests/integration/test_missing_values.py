@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 
 import gridref
-from gridref.adapters.http import create_app
+from gridref.faces.http import create_app
 from tests.uvicorn_server import running
 
 MISSING = (

@@ -50,7 +50,7 @@ def opened(catalog: Path, **options: Any) -> xr.Dataset:
 def test_tiles_missing_on_some_dates(
     archive: Path, tmp_path: Path, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gridref.combine.folding.BATCH_GROUPS", batch)
+    monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", batch)
     gridref.build(archive, tmp_path / "cube.gridref", **OPTIONS)
     with opened(tmp_path / "cube.gridref") as shown:
         assert shown.band_data.dims == ("time", "band", "y", "x")
@@ -227,7 +227,7 @@ def of_band(folder: Path, date: str, band: str) -> np.ndarray[Any, Any]:
 def test_bands_in_files_as_a_dimension(
     bands: Path, tmp_path: Path, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gridref.combine.folding.BATCH_GROUPS", batch)
+    monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", batch)
     pattern = "_{time:%Y%m%d}_{band}.tif"
     gridref.build(bands, tmp_path / "cube.gridref", mosaic=True, pattern=pattern)
     with opened(tmp_path / "cube.gridref") as shown:
@@ -243,7 +243,7 @@ def test_bands_in_files_as_a_dimension(
 def test_bands_in_files_as_variables(
     bands: Path, tmp_path: Path, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gridref.combine.folding.BATCH_GROUPS", batch)
+    monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", batch)
     options = {"mosaic": True, "stack": "time", "pattern": "_{time:%Y%m%d}_{variable}.tif"}
     gridref.build(bands, tmp_path / "cube.gridref", **options)
     with opened(tmp_path / "cube.gridref") as shown:

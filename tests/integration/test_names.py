@@ -9,15 +9,16 @@ import netCDF4
 import numpy as np
 import pytest
 import xarray as xr
+import zarr
 
 import gridref
-from gridref.adapters.http import create_app
 from gridref.errors import (
     InvalidRequestError,
     NotRepresentableError,
     SourceFormatError,
     UnsupportedFeatureError,
 )
+from gridref.faces.http import create_app
 from tests.attack_doors import DOORS, RAW
 from tests.uvicorn_server import running
 
@@ -72,6 +73,71 @@ def test_two_variables_of_one_name_are_refused(tmp_path):
     with pytest.raises(UnsupportedFeatureError, match="netCDF renames it to a"):
         gridref.scan(file)
     assert gridref.scan(file, on_unsupported="skip").arrays["a"][:].tolist() == [1, 2, 3]
+
+
+def file_with_scales(path):
+    """A scalar scale, one that is longer than its axis, and one of a group above."""
+    with h5py.File(path, "w") as file:
+        file["image"] = np.arange(12.0).reshape(3, 4)
+        file["line"] = np.arange(5)
+        file["x"], file["y"], file["x_1"] = 2.5, np.arange(7.0), 1
+        for name, axes in {"x": [("image", 1), ("line", 0)], "y": [("image", 0)]}.items():
+            file[name].make_scale(name)
+            for variable, axis in axes:
+                file[variable].dims[axis].attach_scale(file[name])
+        file["g/a"], file["g/b"] = np.arange(2), np.arange(3)
+        for variable in ("g/a", "g/b"):
+            file[variable].dims[0].attach_scale(file["y"])
+    return path
+
+
+def test_dimensions_that_xarray_cannot_hold_have_names_of_their_own(tmp_path):
+    file, catalog = file_with_scales(tmp_path / "a.h5"), tmp_path / "cube"
+    built = gridref.build(file, catalog)
+    told = [f"{f.path}: {f.reason}" for f in built.report if f.fate == "renamed"]
+    assert told == [
+        "/g/y: named 'y_1' where its length is 3, because it has another length elsewhere",
+        "/y: named 'y_1' where its length is 3, because it has another length elsewhere",
+        "/x: named 'x_2' where its length is 4, because a scalar has its name",
+        "/x: named 'x_3' where its length is 5, because a scalar has its name",
+    ]
+    stores = {view: gridref.open_store(catalog, view=view) for view in ("native", "portable")}
+    opened = [
+        xr.open_dataset(file, engine="gridref"),
+        xr.open_dataset(catalog, engine="gridref"),
+        *(xr.open_zarr(store, consolidated=False) for store in stores.values()),
+        gridref.open_virtual_dataset(file, loadable_variables=["image", "line", "x", "y", "x_1"]),
+    ]
+    with h5py.File(file) as handle:
+        for dataset in opened:
+            dims = {name: variable.dims for name, variable in dataset.variables.items()}
+            named = {"image": ("y_1", "x_2"), "line": ("x_3",), "y": ("y",), "x": (), "x_1": ()}
+            assert dims == named
+            for name in dims:
+                np.testing.assert_array_equal(dataset[name].values, handle[name][()])
+    tree = xr.open_datatree(catalog, engine="gridref", group="g")
+    assert [tree[name].dims for name in "ab"] == [("y",), ("y_1",)]
+    assert gridref.verify(catalog).ok
+
+
+def test_scalars_of_netcdf_may_have_the_name_of_a_dimension(tmp_path):
+    file = tmp_path / "a.nc"
+    with netCDF4.Dataset(file, "w") as handle:
+        handle.createDimension("t", None)
+        handle.createVariable("t", "i4", ())[...] = 7
+        handle.createVariable("v", "f4", ("t",))[...] = [1, 2]
+    dataset = xr.open_dataset(file, engine="gridref")
+    assert dataset.v.dims == ("t_1",)
+    assert dataset.encoding["unlimited_dims"] == {"t_1"}
+    assert (int(dataset.t), dataset.v.values.tolist()) == (7, [1, 2])
+
+
+def test_dimensions_of_zarr_groups_have_names_of_their_own(tmp_path):
+    group = zarr.open_group(tmp_path / "a.zarr", mode="w")
+    group.create_array("v", data=np.arange(3), dimension_names=["x"])
+    group.create_array("w", data=np.arange(4), dimension_names=["x"])
+    dataset = xr.open_dataset(tmp_path / "a.zarr", engine="gridref")
+    assert {name: dataset[name].dims for name in "vw"} == {"v": ("x",), "w": ("x_1",)}
 
 
 def test_groups_that_are_nested_too_deep_are_refused(tmp_path):

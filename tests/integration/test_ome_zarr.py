@@ -13,8 +13,8 @@ import xarray as xr
 from numpy.typing import NDArray
 
 import gridref
-from gridref.adapters.http import create_app
 from gridref.errors import CombineError, InvalidRequestError
+from gridref.faces.http import create_app
 from tests.command import run_command
 from tests.uvicorn_server import running
 

@@ -22,7 +22,7 @@ from gridref.codecs.own import ARRAY_CODECS, BYTES_CODECS, SERIAL_CODECS
 from gridref.errors import GridrefError
 from gridref.model.encoding import Codec
 from gridref.model.zarr_metadata import packed_dtype
-from gridref.serve.native_grid import READER_CODECS
+from gridref.serve.grids import READER_CODECS
 
 VIEWS = ["native", "portable", "auto"]
 FLOATS = np.linspace(-3, 40, 35, dtype="f4").reshape(5, 7)
@@ -225,3 +225,27 @@ def test_compounds_with_arrays_are_their_bytes(
     for view in ("portable", "auto"):
         shown = xr.open_zarr(gridref.open_store(group, view), consolidated=False)["v"]
         assert np.asarray(shown.values).tobytes() == expected, view
+        assert np.lib.format.descr_to_dtype(shown.attrs["numpy_descr"]) == packed_dtype(kind)
+
+
+def test_raw_bytes_say_which_compound_they_are(tmp_path: Path) -> None:
+    """Members that are arrays, in big-endian order, nested, with gaps and strings of any length."""
+    inner = np.dtype([("x", ">u2", (2,)), ("y", "<f4")])
+    text = h5py.string_dtype()
+    members = {"names": ["a", "n"], "formats": [("c8", (2, 3)), inner], "offsets": [8, 64]}
+    kinds = {"deep": np.dtype(members), "text": np.dtype([("name", text), ("n", ">i4", (2,))])}
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        deep = np.zeros(3, kinds["deep"])
+        deep["a"], deep["n"]["x"], deep["n"]["y"] = np.arange(18).reshape(3, 2, 3), 258, 0.5
+        file["deep"] = deep
+        file["text"] = np.array([("ab", (1, 2)), ("cdefü", (3, 4))], kinds["text"])
+        file["plain"] = np.zeros(2, [("a", "i4"), ("b", "S3")])
+    group = gridref.scan(tmp_path / "a.h5")
+    for view in ("direct", "portable", "auto"):
+        shown = xr.open_zarr(gridref.open_store(group, view), consolidated=False, chunks=None)
+        assert "numpy_descr" not in shown["plain"].attrs, view
+        described = {n: shown[n].attrs["numpy_descr"] for n in kinds}
+        found = {n: shown[n].values.view(np.lib.format.descr_to_dtype(described[n])) for n in kinds}
+        np.testing.assert_array_equal(found["deep"], deep)
+        assert found["text"]["name"].tolist() == [b"ab", "cdefü".encode()]
+        assert found["text"]["n"].tolist() == [[1, 2], [3, 4]]

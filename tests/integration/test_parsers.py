@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from kerchunk.netCDF3 import NetCDF3ToZarr
+from scipy.io import netcdf_file
 from virtualizarr.parsers import (
     DMRPPParser,
     FITSParser,
@@ -23,7 +25,6 @@ from virtualizarr.parsers import (
 )
 
 import gridref
-from gridref.adapters.kerchunk import to_kerchunk
 from gridref.errors import (
     InvalidRequestError,
     MissingPackageError,
@@ -32,16 +33,18 @@ from gridref.errors import (
     SourceUnavailableError,
     UnsupportedFeatureError,
 )
+from gridref.faces.exports.kerchunk import to_kerchunk
 from tests.command import run_command
 from tests.s3_server import Bucket, s3_bucket
+from tests.shared_data import shared_files
 
 MONTH = Path(__file__).parents[2] / "sample_data" / "daily_2023-01.nc"
 HEIGHTS = np.arange(24, dtype="f4").reshape(4, 6)
 
 
-def classic(path: Path, day: int = 0) -> Path:
+def classic(path: Path, day: int = 0, version: Any = "NETCDF3_64BIT_OFFSET") -> Path:
     """A NetCDF3 file with a record dimension."""
-    with netCDF4.Dataset(path, "w", format="NETCDF3_64BIT_OFFSET") as file:
+    with netCDF4.Dataset(path, "w", format=version) as file:
         file.createDimension("time", None)
         file.createDimension("x", 5)
         file.createVariable("time", "i4", ("time",))[:] = [day, day + 1]
@@ -69,6 +72,35 @@ def test_netcdf3_reads_as_in_netcdf4(parser: Any, tmp_path: Path) -> None:
     path = classic(tmp_path / "classic.nc")
     expected = xr.open_dataset(path, engine="netcdf4").compute()
     xr.testing.assert_equal(opened(gridref.scan(path, parser=parser)), expected)
+
+
+@pytest.mark.parametrize("version", ["NETCDF3_CLASSIC", "NETCDF3_64BIT_OFFSET"])
+def test_the_refusal_of_netcdf3_names_a_parser_that_reads_it(tmp_path: Path, version: Any) -> None:
+    path = classic(tmp_path / "classic.nc", version=version)
+    with pytest.raises(SourceFormatError, match="netCDF-3") as refused:
+        gridref.scan(path)
+    (named,) = re.findall(r"parser='([^']*)'", str(refused.value))
+    expected = xr.open_dataset(path, engine="netcdf4").compute()
+    xr.testing.assert_equal(opened(gridref.scan(path, parser=named)), expected)
+    told = " ".join(run_command("build", path, "-o", tmp_path / "cube").stderr.split())
+    (option,) = re.findall(r"(--parser \S+) reads it", told)
+    done = run_command("build", path, "-o", tmp_path / "cube", *option.split())
+    assert done.returncode == 0, done.stderr
+
+
+def test_netcdf3_of_64_bit_data_is_to_be_converted(tmp_path: Path) -> None:
+    path = classic(tmp_path / "classic.nc", version="NETCDF3_64BIT_DATA")
+    with pytest.raises(SourceFormatError, match=r"CDF-5\): convert it with nccopy -k nc4"):
+        gridref.scan(path)
+
+
+@pytest.mark.parametrize("path", shared_files("formats/netcdf3/*sgp*", "not_hdf5/*grids.nc"))
+def test_real_netcdf3_files_read_as_in_scipy(path: Path) -> None:
+    group = gridref.scan(path, parser="virtualizarr.parsers:NetCDF3Parser")
+    with netcdf_file(path, mmap=False) as file:
+        for name, variable in file.variables.items():
+            values = variable[...] if variable.shape else variable.getValue()
+            np.testing.assert_array_equal(group[name][...], values)
 
 
 def test_many_files_are_built_with_a_parser(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def client() -> Iterator[Any]:
 
 @pytest.fixture(autouse=True)
 def few_files_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gridref.workflows.scanning.outcomes.FILES_PER_TASK", 3)
+    monkeypatch.setattr("gridref.api.outcomes.FILES_PER_TASK", 3)
 
 
 class Elsewhere(ThreadPoolExecutor):
@@ -120,7 +120,7 @@ def test_columns_come_back_and_no_object_for_each_file(
 ) -> None:
     n_bytes = {}
     for n_files in (10, 30):
-        monkeypatch.setattr("gridref.workflows.scanning.outcomes.FILES_PER_TASK", n_files)
+        monkeypatch.setattr("gridref.api.outcomes.FILES_PER_TASK", n_files)
         with Elsewhere() as executor:
             files = sorted(archive.iterdir())[:n_files]
             gridref.plan(files, "time", executor=executor)
@@ -218,7 +218,7 @@ def test_a_cluster_without_workers_is_told_and_waited_for(
             assert known(tmp_path / "cube.gridref", archive, scheduler=cluster) == alone
         later.join()
     with pytest.raises(InvalidRequestError, match="must be a Dask client or the address"):
-        gridref.build(archive, tmp_path / "cube.gridref", "time", scheduler=8786)
+        gridref.plan(archive, "time", scheduler=8786)
 
 
 def test_files_that_fail_elsewhere_are_told(damaged: Path, tmp_path: Path) -> None:

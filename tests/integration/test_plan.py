@@ -11,7 +11,7 @@ import xarray as xr
 from typer.testing import CliRunner
 
 import gridref
-from gridref.adapters.cli import app
+from gridref.faces.cli import app
 
 
 def write(path: Path, day: int, *, scale: float = 0.5, **attrs: str) -> Path:
@@ -86,14 +86,14 @@ def test_explaining_reads_no_values_where_no_rule_needs_them(
     files: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
-    reader = gridref.workflows.opening.reader_for()
+    reader = gridref.api.opening.reader_for()
 
     class Counting:
         def read(self, array: gridref.VirtualArray) -> np.ndarray:
             read.extend(array.dims or ("scalar",))
             return reader.read(array)
 
-    monkeypatch.setattr("gridref.adapters.xarray.opening.reader_for", lambda _: Counting())
+    monkeypatch.setattr("gridref.faces.xarray.opening.reader_for", lambda _: Counting())
     result = gridref.plan(files, "time")
     assert result.problems == ()
     assert result.report.of_cause("packing")

@@ -43,7 +43,8 @@ def place(tmp_path: Path) -> Iterator[tuple[Path, str]]:
 def published(folder: Path, url: str, files: str = "*.nc", **options) -> Path:
     """The site of a catalog that was built of local files."""
     catalog = folder.parent / "months.gridref"
-    gridref.build(str(folder / "data" / files), catalog, **{"concat_dim": "time", **options})
+    again = {"concat_dim": "time", "overwrite": True}
+    gridref.build(str(folder / "data" / files), catalog, **{**again, **options})
     moved = {f"{folder}/data/": f"{url}/data/"}
     gridref.publish(catalog, folder / "site", base_url=f"{url}/site", prefixes=moved)
     return folder / "site"
@@ -88,7 +89,13 @@ def test_every_link_of_the_pages_holds(place: tuple[Path, str]) -> None:
 
 def test_nothing_tells_where_files_were(place: tuple[Path, str]) -> None:
     folder, url = place
-    site = published(folder, url, checksums=True)
+    with xr.open_dataset(ROOT / "sample_data" / "daily_2023-03.nc") as month:
+        units = {"time": {"units": "hours since 1990-01-01", "dtype": "i4"}}
+        month.drop_vars("time_bnds").load().to_netcdf(
+            folder / "data" / "daily_2023-03.nc", encoding=units
+        )
+    site = published(folder, url, checksums=True, join="outer")
+    assert gridref.open_catalog(site / "months.gridref").report().num_rows > 0
     files = [path for path in site.rglob("*") if path.is_file()]
     assert len(files) > 10
     assert not [path for path in files if str(folder).encode() in path.read_bytes()]

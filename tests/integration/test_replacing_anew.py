@@ -81,7 +81,7 @@ def test_files_go_and_come_back_changed(tmp_path: Path, kind: str) -> None:
     files = [write(folder, number, 0) for number in range(4)]
 
     def at_once(some: list[Path]) -> str:
-        gridref.build(some, tmp_path / "whole", **options)
+        gridref.build(some, tmp_path / "whole", overwrite=True, **options)
         return gridref.open_catalog(tmp_path / "whole").info.digest
 
     gridref.build(files, tmp_path / "cube", **options)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 import gridref
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
-from gridref.formats.hdf5.format.checksum import lookup3
+from gridref.formats.hdf5.bytes import lookup3
 from gridref.formats.registry import scan
 from gridref.testing.reference_reader import read_slowly
 from tests.hdf5_oracle import read_original, scanned_rightly, why_different

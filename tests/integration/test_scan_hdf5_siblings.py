@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import gridref
-from gridref.formats.hdf5.format.checksum import lookup3
-from gridref.formats.hdf5.objects.files import open_file
+from gridref.formats.hdf5.bytes import lookup3
+from gridref.formats.hdf5.files import open_file
 from gridref.formats.options import ScanOptions
 from gridref.io import open_for_scan
 from tests.cold_scans import all_caches, described

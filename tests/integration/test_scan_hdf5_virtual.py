@@ -13,10 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
-from gridref.formats.hdf5.format.data_layout import VirtualLayout, data_layout_of
-from gridref.formats.hdf5.objects.files import open_file
-from gridref.formats.hdf5.objects.mappings import read_mappings
-from gridref.formats.hdf5.objects.paths import Location, find_object
+from gridref.formats.hdf5.files import Location, find_object, open_file
+from gridref.formats.hdf5.mappings import read_mappings
+from gridref.formats.hdf5.messages import VirtualLayout, data_layout_of
 from gridref.formats.options import ScanOptions
 from gridref.formats.registry import scan
 from gridref.io import open_for_scan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,24 +11,25 @@ from typing import Any
 from urllib.parse import quote
 
 import fsspec
+import imagecodecs
 import numpy as np
 import pytest
 import tifffile
 import xarray as xr
 from numpy.typing import NDArray
 
-from gridref.adapters.zarr.store import open_store
+from gridref.api.opening import reader_for
+from gridref.api.verify import verify
 from gridref.errors import (
     DecodeError,
     SourceFormatError,
     SourceUnavailableError,
     UnsupportedFeatureError,
 )
+from gridref.faces.zarr.store import open_store
 from gridref.formats.registry import scan
 from gridref.model.array import VirtualGroup
 from gridref.testing.reference_reader import read_slowly
-from gridref.workflows.opening import reader_for
-from gridref.workflows.verifying.arrays import verify
 from tests.http_server import Site, serving
 
 
@@ -136,6 +138,84 @@ def test_surplus_rows_as_gdal_writes_and_reads_them(tmp_path: Path, compression:
     group = same_as_tifffile(path)
     with rasterio.open(path) as file:
         np.testing.assert_array_equal(read_slowly(group.arrays["image"]), file.read(1))
+
+
+def test_group_4_that_ends_before_the_declared_rows(tmp_path: Path) -> None:
+    """Its end-of-block code says that no more rows follow; readers leave these white."""
+    rasterio = pytest.importorskip("rasterio")
+    path = tmp_path / "short.tif"
+    profile = {"driver": "GTiff", "width": 90, "height": 30, "count": 1, "dtype": "uint8"}
+    with rasterio.open(path, "w", compress="CCITTFAX4", blockysize=30, nbits=1, **profile) as file:
+        file.write(values(1, 30, 90, dtype="uint8") % 2)
+    with tifffile.TiffFile(path, mode="r+") as file:
+        for name in ("ImageLength", "RowsPerStrip"):
+            file.pages[0].tags[name].overwrite(40)
+    group = same_as_tifffile(path)
+    with rasterio.open(path) as file:
+        np.testing.assert_array_equal(read_slowly(group.arrays["image"]), file.read(1))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16"])
+@pytest.mark.parametrize(
+    ("samples", "frame"),
+    [
+        (1, (16, 32)),
+        (1, (16, 16, 2)),
+        (1, (16, 8, 4)),
+        (1, (8, 32, 2)),
+        (1, (8, 64)),
+        (3, (16, 96)),
+        (3, (16, 48, 2)),
+        (3, (8, 64, 3)),
+        (1, (16, 16)),
+        (1, (16, 64)),
+    ],
+)
+def test_lossless_jpeg_frames_of_another_shape_than_the_tile(
+    tmp_path: Path, dtype: str, samples: int, frame: tuple[int, ...]
+) -> None:
+    """As cameras and converters write DNG."""
+    n_samples = math.prod(frame)
+    tiles = np.random.default_rng(1).integers(0, 256, (6, n_samples)).astype(dtype)
+    shape = (20, 90, samples) if samples > 1 else (20, 90)
+    path = tmp_path / "raw.dng"
+    tifffile.imwrite(
+        path,
+        (imagecodecs.jpeg8_encode(tile.reshape(frame), lossless=True) for tile in tiles),
+        shape=shape,
+        dtype=dtype,
+        tile=(16, 32),
+        compression="jpeg",
+        photometric="rgb" if samples == 3 else "minisblack",
+        metadata=None,
+    )
+    if n_samples == 16 * 32 * samples:
+        same_as_tifffile(path)
+        return
+    with pytest.raises(DecodeError, match="tiff_jpeg"):
+        read_slowly(scan(str(path)).arrays["image"])
+
+
+@pytest.mark.parametrize("n_rows", [48, 37])
+def test_lossless_jpeg_frames_of_another_shape_than_the_strip(tmp_path: Path, n_rows: int) -> None:
+    path = tmp_path / "strips.tif"
+    data = np.random.default_rng(1).integers(0, 1 << 16, (48, 30, 3)).astype("uint16")
+    strips = (
+        imagecodecs.jpeg8_encode(data[start : start + 16].reshape(16, 45, 2), lossless=True)
+        for start in range(0, 48, 16)
+    )
+    tifffile.imwrite(
+        path,
+        strips,
+        shape=data.shape,
+        dtype=data.dtype,
+        rowsperstrip=16,
+        compression="jpeg",
+        photometric="rgb",
+        metadata=None,
+    )
+    cut_rows(path, n_rows)
+    same_as_tifffile(path)
 
 
 @pytest.mark.parametrize("compression", ["zlib", "zstd"])

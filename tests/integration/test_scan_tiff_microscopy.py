@@ -14,8 +14,8 @@ import zarr
 from numpy.typing import NDArray
 
 import gridref
-from gridref.adapters.zarr.store import open_store
 from gridref.errors import UnsupportedFeatureError
+from gridref.faces.zarr.store import open_store
 from gridref.formats import scan
 from gridref.model.array import VirtualGroup
 from gridref.testing.reference_reader import read_slowly

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from gridref.adapters.zarr.store import open_store
 from gridref.errors import GridrefError
+from gridref.faces.zarr.store import open_store
 from gridref.formats import scan
 from gridref.model.array import VirtualGroup
 from gridref.testing.reference_reader import read_slowly

@@ -12,8 +12,8 @@ import tifffile
 import xarray as xr
 import zarr
 
-from gridref.adapters.zarr.store import open_store
 from gridref.errors import GridrefError
+from gridref.faces.zarr.store import open_store
 from gridref.formats import scan
 from gridref.model.array import VirtualGroup
 from gridref.model.ome_zarr import image_attributes

@@ -12,8 +12,8 @@ import pytest
 import xarray as xr
 
 import gridref
-from gridref.adapters.http import create_app
 from gridref.errors import GridrefError, InvalidRequestError
+from gridref.faces.http import create_app
 from gridref.io import options_for
 from tests.command import run_command
 from tests.http_server import Site, serving
@@ -28,6 +28,9 @@ SHAPES = [
     f"http://{{host}}/a.h5?Expires=1&Signature={SECRET}&Key-Pair-Id={SECRET}",
     f"http://{{host}}/a.h5?token={SECRET}",
     f"simplecache::http://{{host}}/a.h5?access_token={SECRET}",
+    f"http://{{host}}/a.h5?time=2020-01-01 00:00&sig={SECRET}",
+    f"http://{{host}}/a.h5?box[0]=(1, 2)>'\"&sig={SECRET}",
+    f"http://me:{SECRET}@{{host}}/a.h5?a=b]&sig={SECRET} {SECRET}",
 ]
 
 
@@ -67,6 +70,64 @@ def test_addresses_with_credentials(shape, site, tmp_path, caplog):
     shown += [record.getMessage() for record in caplog.records if record.name.startswith("gridref")]
     for number, text in enumerate(shown):
         assert SECRET not in text, number
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_server_of_a_catalog_that_keeps_them(shape, site, tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    url = shape.format(host=site.url.removeprefix("http://"))
+    gridref.build(url, str(tmp_path / "cube.gridref"), keep_secrets=True)
+    foreign = gridref.open_catalog(tmp_path / "cube.gridref", allow="/nowhere")
+    with running(create_app([tmp_path / "cube.gridref"])) as server:
+        shown = [httpx.get(f"{server}/cube{page}").text for page in ("", "/array/v", "/chunks/v")]
+        site.failing["/a.h5"] = 403
+        answer = httpx.get(f"{server}/cube/portable/v/c/0")
+        assert answer.status_code == 502
+        page = httpx.get(f"{server}/cube/portable/v/c/0", headers={"Accept": "text/html"})
+        shown += [answer.text, page.text, caplog.text]
+    with pytest.raises(gridref.errors.SourceNotAllowedError, match="allow=") as raised:
+        foreign["v"].read()
+    shown += ["".join(traceback.format_exception(raised.value))]
+    for number, text in enumerate(shown):
+        assert SECRET not in text, number
+
+
+@pytest.mark.parametrize("password", [f"{SECRET}/b", f"a/{SECRET}", f"{SECRET}?#", f"[{SECRET}"])
+def test_a_password_that_is_not_escaped(password, site, tmp_path):
+    url = f"http://me:{password}@{site.url.removeprefix('http://')}/a.h5"
+    gridref.build(f"{site.url}/a.h5", str(tmp_path / "cube.gridref"))
+    for fails in (
+        lambda: gridref.scan(url),
+        lambda: gridref.build([url, url], str(tmp_path / "c.gridref"), "time"),
+        lambda: gridref.open_catalog(url),
+        lambda: gridref.open_catalog(tmp_path / "cube.gridref", allow=url),
+        lambda: xr.open_dataset(url, engine="gridref"),
+    ):
+        with pytest.raises(InvalidRequestError, match=r"cannot be read.*%2F") as raised:
+            fails()
+        assert SECRET not in "".join(traceback.format_exception(raised.value))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_what_a_catalog_says_of_its_changes(shape, tmp_path):
+    site = Site()
+    for day in range(3):
+        name = tmp_path / f"{day}.h5"
+        xr.Dataset({"v": ("time", [day])}, {"time": [day]}).to_netcdf(name, engine="h5netcdf")
+        site.files[f"/{day}.h5"] = name.read_bytes()
+    with serving(site):
+        url = shape.format(host=site.url.removeprefix("http://"))
+        files = [url.replace("a.h5", f"{day}.h5") for day in range(3)]
+        gridref.build(files[:2], str(tmp_path / "cube.gridref"), "time")
+        after = gridref.open_catalog(tmp_path / "cube.gridref").append(files[2])
+    assert SECRET not in repr(after.history())
+    assert SECRET not in repr(after.report.findings)
+    assert SECRET not in written(tmp_path / "cube.gridref").decode("latin-1")
+    with pytest.raises(InvalidRequestError, match="has a user or a query") as raised:
+        gridref.publish(
+            tmp_path / "cube.gridref", tmp_path / "site", base_url=f"https://{SECRET}@h/?{SECRET}"
+        )
+    assert SECRET not in str(raised.value)
 
 
 def test_they_are_kept_where_that_is_asked_for(site, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ class Rebuilt:
         path = self.folder / f"{value}.h5"
         with h5py.File(path, "w") as file:
             file["v"] = np.full(SHAPE, value, "f4")
+        shutil.rmtree(self.catalog, ignore_errors=True)
         gridref.build(path, self.catalog)
 
 

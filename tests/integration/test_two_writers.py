@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -17,9 +19,9 @@ import numpy as np
 import pytest
 
 import gridref
-from gridref.catalog import compaction
-from gridref.catalog.storage import LocalFolder, RemoteFolder
-from gridref.errors import CatalogConflictError, InvalidRequestError
+from gridref.catalog import commit as compaction
+from gridref.catalog.folder import LocalFolder, RemoteFolder
+from gridref.errors import CatalogConflictError, CatalogCorruptError, InvalidRequestError
 from tests.integration.test_appending import assert_shows, built, month
 from tests.s3_server import BUCKET, s3_bucket
 
@@ -194,6 +196,79 @@ def test_killed_at_any_moment_it_is_the_old_or_the_new(months: list[Path], tmp_p
         left = {path.name for path in catalog.iterdir() if not path.name.endswith(".json.lock")}
         assert left == stated(catalog)
     print(f"killed during {dict(killed)}")
+
+
+def replace_for_ever(whole: Path, catalog: Path) -> None:
+    group = gridref.open_catalog(whole)
+    while True:
+        gridref.write_catalog(group, catalog)
+
+
+def test_readers_beside_killed_builders_never_miss_a_table(
+    months: list[Path], tmp_path: Path
+) -> None:
+    whole, catalog = tmp_path / "whole", tmp_path / "cube"
+    expected = built(months[:2], whole)["tas"][...]
+    gridref.write_catalog(gridref.open_catalog(whole), catalog)
+    context = multiprocessing.get_context("spawn")
+    for _ in range(2):
+        before = gridref.open_catalog(catalog).info.snapshot
+        builder = context.Process(target=replace_for_ever, args=(whole, catalog))
+        builder.start()
+        while gridref.open_catalog(catalog).info.snapshot == before:
+            assert builder.is_alive()
+        for _ in range(50):
+            try:
+                assert np.array_equal(gridref.open_catalog(catalog)["tas"][...], expected)
+            except CatalogCorruptError as error:
+                assert "was replaced" in str(error)  # noqa: PT017 - most reads end well
+        builder.kill()
+        builder.join(60)
+        assert_shows(catalog, months[:2])
+
+
+def test_a_reader_of_a_pruned_snapshot_is_told_so(months: list[Path], tmp_path: Path) -> None:
+    reader = built(months[:2], tmp_path / "cube")
+    gridref.build(months[:2], tmp_path / "cube", "time", overwrite=True)
+    gridref.open_catalog(tmp_path / "cube").prune(keep=1, grace_seconds=-1)
+    with pytest.raises(CatalogCorruptError, match=r"snapshot pruned, .*: open it again"):
+        reader["tas"][...]
+
+
+APPENDING = """
+import json, sys, gridref
+url, options, files = json.loads(sys.argv[1])
+catalog = gridref.open_catalog(url, storage_options=options, allow="*")
+for file in files:  # each begins with what it saw before the other host's commits
+    catalog = catalog.append(file)
+    print(catalog.info.snapshot)
+"""
+
+
+def test_two_hosts_append_to_one_catalog_on_an_object_store(
+    months: list[Path], tmp_path: Path
+) -> None:
+    """As two hosts: processes with homes, caches and temporary folders of their own."""
+    pytest.importorskip("s3fs")
+    with s3_bucket() as bucket:
+        url, options = f"s3://{BUCKET}/cube.gridref", bucket.options
+        gridref.build(months[:2], url, "time", storage_options=options)
+        hosts = []
+        for number in range(2):
+            home = tmp_path / f"host{number}"
+            home.mkdir()
+            own = dict.fromkeys(("HOME", "XDG_CACHE_HOME", "TMPDIR"), str(home))
+            given = json.dumps([url, options, list(map(str, months[2 + number :: 2]))])
+            command = [sys.executable, "-c", APPENDING, given]
+            pipe = subprocess.PIPE
+            hosts.append(subprocess.Popen(command, stdout=pipe, text=True, env=os.environ | own))
+        done = [host.communicate(timeout=300)[0].split() for host in hosts]
+        assert [host.returncode for host in hosts] == [0, 0]
+        catalog = gridref.open_catalog(url, storage_options=options)
+        assert {*done[0], *done[1]} < {commit.id for commit in catalog.history()}
+        assert len(catalog.history()) == 7
+        expected = np.concatenate([gridref.scan(file)["tas"][...] for file in months])
+        assert np.array_equal(catalog["tas"][...], expected)
 
 
 def test_on_an_object_store(months: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import xarray as xr
 import zarr
 
 import gridref
-from gridref.adapters.kerchunk import to_kerchunk
+from gridref.faces.exports.kerchunk import to_kerchunk
 
 VALUES = np.arange(12.0).reshape(4, 3) * 1.1
 

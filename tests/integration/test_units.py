@@ -97,7 +97,7 @@ def test_bounds_follow() -> None:
 
 
 def test_units_that_differ_inside_and_between_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gridref.combine.folding.BATCH_GROUPS", 2)
+    monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", 2)
     units = ["K", "K", "degC", "K"]
     values = [280.0, 281.0, 7.0, 283.0]
     groups = [group([value], unit) for value, unit in zip(values, units, strict=True)]
@@ -129,3 +129,31 @@ def test_packed_numbers_in_other_units(
         expected[stored == -9] = np.nan
     np.testing.assert_allclose(read_slowly(found), [1.0, 2.0, *expected], rtol=1e-12)
     assert found.attrs["units"] == "K"
+
+
+def test_durations_in_other_units_convert_by_themselves() -> None:
+    def lasting(values: Any, units: str) -> VirtualGroup:
+        data = VirtualArray.from_numpy(np.asarray(values), ("step",), {"units": units})
+        return VirtualGroup({"step": data, "v": VirtualArray.from_numpy(np.ones(2), ("step",))})
+
+    for parts, expected, units in (
+        ([([0, 1], "days"), ([25, 48], "hours")], [0, 24, 25, 48], "hours"),
+        ([([1, 2], "hours"), ([1, 2], "days")], [1, 2, 24, 48], "hours"),
+        ([([0.25, 0.5], "h"), ([1.0, 2.0], "hour")], [0.25, 0.5, 1, 2], "h"),
+        ([([0, 1], "days"), ([86400.5, 86401], "s")], [0, 86400e3, 86400.5e3, 86401e3],
+         "milliseconds"),
+    ):  # fmt: skip
+        done = concat([lasting(*part) for part in parts], "step", read=read_slowly)
+        assert read_slowly(done.arrays["step"]).tolist() == expected
+        assert done.arrays["step"].attrs["units"] == units
+    with pytest.raises(CombineError, match="units differ"):
+        concat([lasting([0, 1], "days"), lasting([2, 3], "km")], "step", read=read_slowly)
+
+
+def test_fields_of_durations_are_converted_when_asked_only() -> None:
+    def lasting(units: str) -> VirtualGroup:
+        field = VirtualArray.from_numpy(np.ones((1, 2)), ("time", "x"), {"units": units})
+        return VirtualGroup({"sunshine": field})
+
+    with pytest.raises(CombineError, match="convert_units"):
+        concat([lasting("h"), lasting("min")], "time", read=read_slowly)

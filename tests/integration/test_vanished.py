@@ -19,11 +19,11 @@ from fsspec.implementations.memory import MemoryFileSystem
 from fsspec.implementations.zip import ZipFileSystem
 
 import gridref
+from gridref.api.opening import reader_for
 from gridref.errors import GridrefError, ReadError, SourceUnavailableError
 from gridref.io import RetryPolicy, SourcePool, describe_source
 from gridref.model.manifest import Source
-from gridref.serve.absence import never_absent
-from gridref.workflows.opening import reader_for
+from gridref.serve.reader import never_absent
 from tests.attack_doors import DOORS, Read, told_at_a_door
 from tests.http_server import RANGE_FAULTS, Site, serving
 
@@ -177,6 +177,16 @@ def test_a_pool_never_takes_them(site: Site, fault: str, known: bool) -> None:
     site.fault = fault
     with pytest.raises(ReadError, match=r"bytes 600-700"):
         pool.read(source, 600, 100)
+
+
+def test_several_parts_are_never_taken_for_one_range(site: Site, tmp_path: Path) -> None:
+    gridref.build([f"{site.url}/a.nc"], tmp_path / "cube")
+    site.fault = "several parts"
+    refused = r"several parts .*a\.nc"
+    with pytest.raises(SourceUnavailableError, match=refused):
+        gridref.scan(f"{site.url}/a.nc")
+    with pytest.raises(SourceUnavailableError, match=refused):
+        gridref.open_catalog(tmp_path / "cube")["a"][...]
 
 
 def test_no_more_is_read_than_was_asked_for(site: Site) -> None:

@@ -10,8 +10,8 @@ import pytest
 import xarray as xr
 
 import gridref
-from gridref.adapters.xarray.duck_array import VirtualDuckArray
 from gridref.errors import CombineError, InvalidRequestError, NotRepresentableError
+from gridref.faces.xarray.duck_array import VirtualDuckArray
 
 HOW = {
     "data_vars": "minimal",

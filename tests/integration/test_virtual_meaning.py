@@ -12,8 +12,8 @@ import pytest
 import xarray as xr
 
 import gridref
-from gridref.adapters.xarray.duck_array import NoValuesError, VirtualDuckArray
 from gridref.errors import CombineError
+from gridref.faces.xarray.duck_array import NoValuesError, VirtualDuckArray
 
 LAID: dict[str, Any] = {"data_vars": "minimal", "coords": "minimal", "compat": "override"}
 

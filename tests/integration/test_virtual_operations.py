@@ -13,7 +13,7 @@ import pytest
 import xarray as xr
 
 import gridref
-from gridref.adapters.xarray.duck_array import NoValuesError, VirtualDuckArray
+from gridref.faces.xarray.duck_array import NoValuesError, VirtualDuckArray
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

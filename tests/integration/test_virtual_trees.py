@@ -12,8 +12,8 @@ import pytest
 import xarray as xr
 
 import gridref
-from gridref.adapters.xarray.duck_array import VirtualDuckArray
 from gridref.errors import CombineError, InvalidRequestError
+from gridref.faces.xarray.duck_array import VirtualDuckArray
 from tests.virtual_support import stored
 
 
@@ -110,7 +110,7 @@ def test_groups_that_some_files_lack(tmp_path: Path) -> None:
 
 
 def test_stacking_trees(files: list[Path]) -> None:
-    tree = gridref.open_virtual_datatree(files[:2], "member", compat="override")
+    tree = gridref.open_virtual_datatree(files[:2], "member", join="override")
     parts = [xr.open_datatree(path, engine="netcdf4", mask_and_scale=False) for path in files[:2]]
     for name in ("t", "model/q", "model/forecast/p"):
         expected = np.stack([part[name].values for part in parts])

@@ -159,7 +159,7 @@ def test_enumerations_are_as_xarray_opens_them(tmp_path: Path, flags: dict[str, 
     assert ("flag_values" in zarr.clouds.attrs) == (not flags)
 
 
-def test_unlike_enumerations_are_numbers(tmp_path: Path) -> None:
+def test_enumerations_are_united_where_one_has_more_names(tmp_path: Path) -> None:
     files = [
         netcdf_of_an_enumeration(tmp_path / "0.nc", CLOUDS, [0, 1]),
         netcdf_of_an_enumeration(tmp_path / "1.nc", {**CLOUDS, "rain": 2}, [2, 0]),
@@ -167,7 +167,7 @@ def test_unlike_enumerations_are_numbers(tmp_path: Path) -> None:
     groups = [gridref.scan(file) for file in files]
     assert groups[1]["clouds"].enumeration.members[-2:] == (("missing", 255), ("rain", 2))
     both = gridref.concat(groups, "time", conflicts="drop")
-    assert both["clouds"].enumeration is None
+    assert both["clouds"].enumeration.members == groups[1]["clouds"].enumeration.members
     assert both["clouds"].read().tolist() == [0, 1, 2, 0]
 
 
@@ -331,7 +331,7 @@ def test_groups(tmp_path: Path) -> None:
     source = netcdf_of_layouts(tmp_path / "a.nc")
     group = gridref.scan(source)
     for opener in (xr.open_dataset, xr.open_datatree):
-        with pytest.raises(OSError, match=r"no group 'nowhere'; there are \['', 'inner'\]"):
+        with pytest.raises(OSError, match="no group 'nowhere'; there are inner"):
             opener(group, engine="gridref", group="nowhere")
         with pytest.raises(gridref.errors.InvalidRequestError, match="must be a string or None"):
             opener(group, engine="gridref", group=("inner",))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import gridref
-from gridref.adapters.http.site import Site, SiteOptions
 from gridref.errors import CatalogCorruptError, GridrefError
+from gridref.faces.http.site import Site, SiteOptions
 from tests.attack_doors import DOORS, told_at_a_door
 from tests.fuzz.catalog_attack import ATTACKS, attack, make_catalog, sign
 from tests.fuzz.reference_attack import attack_references, make_references
@@ -80,7 +80,7 @@ def test_one_bad_catalog_does_not_keep_others_from_being_reloaded(
     assert set(site.problems) == {"one"}
     assert site.catalogs["one"] is before["one"]
     assert site.catalogs["two"] is not before["two"]
-    monkeypatch.setattr("gridref.adapters.http.site.describe_source", _break)
+    monkeypatch.setattr("gridref.faces.http.site.describe_source", _break)
     site.refresh()
     assert set(site.problems) == {"one", "two"}
 

@@ -8,8 +8,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gridref.catalog.chunk_listing import list_chunks
-from gridref.model.array import MISSING_BLOCK, VirtualArray
+from gridref.catalog.listing import list_chunks
+from gridref.model.array import VirtualArray
+from gridref.model.blocks import MISSING_BLOCK
 from gridref.model.listing import NO_ROW, ChunkListing
 from gridref.testing.strategies import arrays
 

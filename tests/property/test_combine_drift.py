@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gridref
+from gridref.api.opening import reader_for
 from gridref.combine import CombineOptions, combine
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import EdgePolicy
 from gridref.testing.builders import chunked_array
 from gridref.testing.reference_reader import read_slowly
-from gridref.workflows.opening import reader_for
 
 READER = reader_for()
 UNITS = [

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gridref.api.opening import reader_for
 from gridref.catalog import open_catalog, write_catalog
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import EdgePolicy
@@ -23,7 +24,6 @@ from gridref.model.joining import compacted, concatenate, recast
 from gridref.model.reshaping import broadcast_axis, expand_dims, squeeze, transpose
 from gridref.testing.builders import chunked_array
 from gridref.testing.reference_reader import read_slowly
-from gridref.workflows.opening import reader_for
 
 DTYPES = ["i2", "i4", "f4", "f8", "u1"]
 MAX_ELEMENTS = 3000

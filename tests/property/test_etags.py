@@ -12,15 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gridref.api.opening import reader_for
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import Encoding, bytes_codec
 from gridref.model.indexing import flip, getitem
 from gridref.model.joining import concatenate
 from gridref.model.manifest import ChunkManifest, Source
-from gridref.serve.objects import KeySpace, ObjectReader
+from gridref.serve.object_reader import ObjectReader
+from gridref.serve.objects import KeySpace
 from gridref.serve.views import View, ViewOptions
 from gridref.testing.builders import chunked_array
-from gridref.workflows.opening import reader_for
 
 VIEWS = [
     ViewOptions(View.AUTO),

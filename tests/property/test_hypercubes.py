@@ -151,7 +151,9 @@ def test_labels_in_two_files_are_an_overlap(
     files, _ = cube
     again = files[0].assign(t=-files[0]["t"] - 1)
     if rule == "error":
-        with pytest.raises(CombineError, match=r"overlap='first' or 'last' shows one of them"):
+        with pytest.raises(
+            CombineError, match=r"overlap='first' or overlap='last' shows one of them"
+        ):
             combined([*files, again], scalar_run=True, chunk=2)
         return
     got = combined([*files, again], scalar_run=True, chunk=2, overlap=rule)

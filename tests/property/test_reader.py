@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from gridref.adapters.zarr.store import open_store
 from gridref.errors import InvalidRequestError
+from gridref.faces.zarr.store import open_store
 from gridref.io import SourcePool
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import EdgePolicy
@@ -47,7 +47,7 @@ def test_any_selection_of_chunks_in_files(
     path = tmp_path_factory.mktemp("chunks") / "chunks"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("gridref.serve.reader.LEAST_BYTES", 1)
-        patch.setattr("gridref.serve.runs.RUN_BYTES", data.draw(st.sampled_from([0, 16])))
+        patch.setattr("gridref.serve.plan.RUN_BYTES", data.draw(st.sampled_from([0, 16])))
         got = Reader(SourcePool()).read(_in_a_file(array, path), selection)
     assert np.array_equal(got, select(expected, selection))
 

@@ -5,12 +5,13 @@ from urllib.parse import quote
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gridref.errors import GridrefError, Place, Problem, SourceUnavailableError
-from gridref.io.allowed import policy_for
+from gridref.errors import GridrefError, Place, Problem
+from gridref.io.address import policy_for
+from gridref.io.faults import shown as shown_cause
 from gridref.io.faults import unavailable
 from gridref.model.manifest import Source
 from gridref.model.scan_report import Fate, Finding, ScanReport
-from gridref.secrets import without_secrets, without_signature
+from gridref.secrets import shown_address, without_secrets, without_signature
 
 SECRET = "S3cr3tX"
 NAMES = (
@@ -52,20 +53,49 @@ def test_what_is_kept_has_no_secrets_and_still_names_the_file(address):
     assert without_signature(kept) == kept
 
 
-@given(addresses(), st.sampled_from(["{}", "'{}'", "cannot read {}: gone", "[file {}, chunk (0)]"]))
-def test_nothing_that_is_shown_has_secrets(address, text):
-    url, _ = address
+odd = st.text("ab =?&#]['\")(<>,;:/@%\n\t", max_size=6)
+"""What ends an address in a text, to one who does not parse it."""
+odd_users = st.builds("{}:{}/{}{}@".format, st.just("me"), st.just("a"), odd, st.just(SECRET))
+odd_queries = st.builds("?{}{}{}".format, odd, st.sampled_from(["&sig=", "=", ""]), st.just(SECRET))
+odd_addresses = st.builds(
+    "{}https://{}host/data/a.nc{}{}".format, chains, odd_users | st.just(""), odd_queries, odd
+) | st.builds("https://{}host/data/a.nc{}".format, odd_users, st.just("") | odd_queries)
+
+
+@given(
+    addresses().map(lambda pair: pair[0]) | odd_addresses,
+    st.sampled_from(["{}", "cannot read {}: gone", "[file {}, chunk (0)]", "{0} and {0}", "{!r}"]),
+)
+def test_nothing_that_is_shown_has_secrets(url, text):
     said = text.format(url)
-    assert SECRET not in without_secrets(said)
+    assert SECRET not in without_secrets(said, url)
+    assert SECRET not in shown_address(url)
+    assert SECRET not in without_secrets(said) or "\n" in said
     place = Place(source=url)
-    errors = [GridrefError(said, place), SourceUnavailableError(said)]
-    errors.append(unavailable(url, OSError(said)))
+    errors = [GridrefError(text.format(shown_address(url)), place), unavailable(url, OSError(said))]
+    errors += [_refusal(url, allow) for allow in ([], [url])]
     report = ScanReport((Finding("/a", Fate.TAKEN, "", url),))
-    shown = [Source(url), place, Problem("overlap", said, sources=(url,)), report, *errors]
-    shown += [policy_for(url, [])]
+    shown = [Source(url), place, Problem("overlap", "no", sources=(url,)), report, *errors]
+    shown += [shown_cause(OSError(said), url)]
     for each in shown:
         assert SECRET not in f"{each} {each!r}", type(each)
     assert not any(SECRET in str(vars(error)) + str(error.args) for error in errors)
+
+
+def _refusal(url, allow):
+    try:
+        policy_for(url, allow).require(url)
+    except GridrefError as error:
+        return error
+    return GridrefError("none")
+
+
+@given(addresses().map(lambda pair: pair[0]) | odd_addresses)
+def test_what_is_shown_of_an_address_stays_as_it_is(url):
+    shown = shown_address(url)
+    assert shown_address(shown) == shown
+    assert without_secrets(shown) == shown
+    assert without_secrets(f"{shown}: why? Say x='y'") == f"{shown}: why? Say x='y'"
 
 
 @given(st.text(max_size=60))
@@ -77,5 +107,7 @@ def test_other_texts_stay_as_they_are(text):
 
 def test_what_stands_around_addresses_is_still_said():
     text = "cannot read [file https://user:pw@host/a.nc?sig=abc, chunk (0)]: is it there?"
-    assert without_secrets(text) == "cannot read [file https://host/a.nc, chunk (0)]: is it there?"
+    assert without_secrets(text) == "cannot read [file https://host/a.nc"
+    text = "no 'https://user:pw@host/a.nc?sig=abc' (403), nor 'https://host/b': is it there?"
+    assert without_secrets(text) == "no 'https://host/a.nc': is it there?"
     assert without_secrets("no file matches 's3://b/f?.nc'") == "no file matches 's3://b/f?.nc'"

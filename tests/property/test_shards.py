@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteRequest
 from zarr.core.buffer import default_buffer_prototype
 
-from gridref.adapters.zarr.store import open_store
+from gridref.faces.zarr.store import open_store
 from gridref.model.array import VirtualGroup
 from gridref.model.encoding import EdgePolicy
 from gridref.model.indexing import getitem

@@ -9,8 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from gridref.combine.calendars import UNIT_NS, TimeBase
-from gridref.combine.time_numbers import (
+from gridref.combine.rules.times import (
     NO_TIME,
     TimePart,
     factors,
@@ -20,6 +19,7 @@ from gridref.combine.time_numbers import (
 )
 from gridref.combine.values import Values
 from gridref.model.array import VirtualArray
+from gridref.model.times import UNIT_NS, TimeBase
 
 DAY_NS = 86400 * 10**9
 UNITS = sorted({int(unit) for unit in UNIT_NS.values() if unit <= DAY_NS})

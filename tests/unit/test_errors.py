@@ -42,6 +42,7 @@ KINDS = {
     "SourceNotAllowedError": "source-not-allowed",
     "SourceUnavailableError": "source-unavailable",
     "MissingPackageError": "missing-package",
+    "UnclearLayoutError": "unclear-layout",
     "UnsupportedFeatureError": "unsupported-feature",
 }
 """Every kind there ever was. Add lines; never change or remove one."""
@@ -53,6 +54,7 @@ CAUSES = {
     "dimension-missing",
     "dimensions-differ",
     "dtype-differs",
+    "flags-differ",
     "index-shift",
     "labels-differ",
     "labels-missing",
@@ -69,6 +71,7 @@ CAUSES = {
     "unexpected",
     "units-differ",
     "values-differ",
+    "variable-damaged",
     "variable-missing",
 }
 """Every cause there ever was. Add lines; never change or remove one."""

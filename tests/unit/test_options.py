@@ -14,10 +14,10 @@ import pytest
 import xarray as xr
 
 import gridref
-from gridref.adapters.fsspec import GridrefFileSystem
-from gridref.adapters.http import create_app
+from gridref.api.building import BUILD_OPTIONS
 from gridref.errors import InvalidRequestError
-from gridref.workflows.building import BUILD_OPTIONS
+from gridref.faces.fsspec import GridrefFileSystem
+from gridref.faces.http import create_app
 
 
 @pytest.fixture
@@ -32,7 +32,9 @@ CALLS: dict[str, Callable[..., Any]] = {
     "scan": gridref.scan,
     "scan_many": lambda file, **options: gridref.scan_many([file], **options),
     "plan": gridref.plan,
-    "build": lambda file, **options: gridref.build(file, f"{file}.gridref", **options),
+    "build": lambda file, **options: gridref.build(
+        file, f"{file}.gridref", overwrite=True, **options
+    ),
     "concat": lambda file, **options: gridref.concat([gridref.scan(file)] * 2, "t", **options),
     "stack": lambda file, **options: gridref.stack([gridref.scan(file)] * 2, "t", **options),
     "write_catalog": lambda file, **options: gridref.write_catalog(
@@ -44,7 +46,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "open_virtual_mfdataset": gridref.open_virtual_mfdataset,
     "open_virtual_datatree": gridref.open_virtual_datatree,
     "open_catalog": lambda file, **options: gridref.open_catalog(
-        gridref.build(file, f"{file}.gridref") and f"{file}.gridref", **options
+        gridref.build(file, f"{file}.gridref", overwrite=True) and f"{file}.gridref", **options
     ),
     "create_app": lambda file, **options: create_app({"a": gridref.scan(file)}, **options),
     "open_dataset": lambda file, **options: xr.open_dataset(
@@ -126,6 +128,7 @@ BAD_VALUES: dict[str, Any] = {
     "max_errors": None,
     "work": 5,
     "concat_dim": ["time", 5],
+    "order": ["given"],
     "combine": ["nested"],
     "stack": ["time"],
     "pattern": ["{time}"],
@@ -207,33 +210,6 @@ def test_what_a_call_is_of_is_checked_too(
 ) -> None:
     with pytest.raises(InvalidRequestError, match=message):
         call(*arguments)
-
-
-def test_former_names_go_on_working_with_a_warning(file: str, tmp_path: Path) -> None:
-    catalog = tmp_path / "a.gridref"
-    with pytest.warns(DeprecationWarning, match="output=.* is now written catalog="):
-        gridref.build(file, output=catalog)
-    with pytest.warns(DeprecationWarning, match="give storage_options by name"):
-        gridref.scan(file, None)
-    with pytest.warns(DeprecationWarning, match="url=.* is now written catalog="):
-        gridref.open_catalog(url=str(catalog))
-    with pytest.warns(DeprecationWarning, match="rectilinear=True is now written grid="):
-        store = gridref.open_store(catalog, rectilinear=True)
-    assert store == gridref.open_store(catalog, grid="rectilinear")
-    with pytest.warns(DeprecationWarning, match="source=.* is now written catalog="):
-        assert gridref.verify(source=str(catalog)).ok
-    with pytest.warns(DeprecationWarning, match="path=.* is now written catalog="):
-        gridref.open_virtual_dataset(file).gridref.to_catalog(path=str(catalog))
-    with pytest.warns(DeprecationWarning, match="urls=.* is now written files="):
-        gridref.open_virtual_mfdataset(urls=file)
-    with pytest.warns(DeprecationWarning, match="explain is now called plan") as warned:
-        gridref.explain(file, "phony_dim_0")
-    assert warned[0].filename == __file__
-
-
-def test_a_former_name_beside_the_new_one_is_an_error(file: str, tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequestError, match="was given catalog and its former name output"):
-        gridref.build(file, catalog=tmp_path / "a", output=tmp_path / "b")  # type: ignore[call-arg]
 
 
 def test_one_name_to_leave_out_is_a_name_and_not_its_letters(file: str) -> None:

@@ -56,7 +56,6 @@ def test_public_names() -> None:
         "concat",
         "diff",
         "errors",
-        "explain",
         "files_from",
         "forecast",
         "inspect",

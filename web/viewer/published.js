@@ -147,7 +147,7 @@ class PublishedArray {
 
   bytesOf({ source, offset, length }) {
     if (source === INLINE) return this.records.inline(offset, length);
-    return fetchedRange(this.sources[source], offset, length);
+    return fetchedRange(this.sources[source], offset, length, this.stated?.[source]);
   }
 
   inWords({ source, offset, length }) {

@@ -81,8 +81,8 @@ export function nameOf(url) {
   }
 }
 
-// Bytes of a file on any server that lets this page read.
-export async function fetchedRange(url, offset, length) {
+// Bytes of a file on any server that lets this page read, if the file is what it was at the scan.
+export async function fetchedRange(url, offset, length, stated = {}) {
   const response = await fetch(url, { headers: { range: `bytes=${offset}-${offset + length - 1}` } }).catch(() => {
     throw new Error(`${nameOf(url)}: its server is away, or does not let this page read (CORS)`);
   });
@@ -90,7 +90,27 @@ export async function fetchedRange(url, offset, length) {
     throw new Error(`${nameOf(url)}, bytes ${offset} to ${offset + length}: status ${response.status}`);
   }
   const bytes = new Uint8Array(await response.arrayBuffer());
+  checkStated(url, response, bytes, offset, stated);
   const found = response.status === 200 ? bytes.slice(offset, offset + length) : bytes; // a server without ranges
   if (found.length !== length) throw new Error(`${nameOf(url)}: ${found.length} bytes where ${length} were asked for`);
   return found;
 }
+
+// Size and tags, as far as the server lets this page see them.
+function checkStated(url, response, bytes, offset, { size, ...tags }) {
+  const range = /^bytes (\d+)-\d+\/(\d+)$/.exec(response.headers.get("content-range") ?? "");
+  if (response.status === 206 && range && Number(range[1]) !== offset) {
+    throw new Error(`${nameOf(url)}: the server sent another range than was asked for`);
+  }
+  const current = response.status === 200 ? bytes.length : range ? Number(range[2]) : size;
+  const changed = size !== undefined && current !== size ? ["size"] : [];
+  for (const [name, was] of Object.entries(tags)) {
+    const now = response.headers.get(name);
+    if (now !== null && withoutMark(now) !== withoutMark(was)) changed.push(name);
+  }
+  if (changed.length) {
+    throw new Error(`${nameOf(url)} changed since it was scanned (${changed.join(", ")}): publish the page again`);
+  }
+}
+
+const withoutMark = (tag) => tag.replace(/^W\//, "");

@@ -1,4 +1,4 @@
-"""Whether a catalog is whole: its files against the hashes that it states."""
+"""Check that a catalog is whole: compare its files with the hashes that it states."""
 
 from __future__ import annotations
 
@@ -7,15 +7,11 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gridref.catalog.document import ROOT_FILE, Root
+from gridref.catalog.document import ROOT_FILE, Snapshot, is_replaced, read_root
 from gridref.catalog.entries import TableEntry
-from gridref.catalog.former import root_at
-from gridref.catalog.snapshot import Snapshot
-from gridref.catalog.storage import open_folder
+from gridref.catalog.folder import open_folder
 from gridref.errors import CatalogCorruptError, Place, ShortReadError, SourceUnavailableError
 from gridref.io import SourcePool, absolute_url, catalog_options, describe_source, is_absent
-
-__all__ = ["check_catalog"]
 
 _PIECE_BYTES = 8 * 2**20
 
@@ -27,7 +23,8 @@ def check_catalog(
 ) -> None:
     """Read all of a catalog, and compare sizes and SHA-256 with what it states.
 
-    Opening a catalog checks its root file only; reading its rows, each page's checksum.
+    Opening a catalog checks its root file only; reading its rows, each page's checksum. A catalog
+    that is replaced meanwhile is checked again.
 
     Parameters
     ----------
@@ -41,16 +38,13 @@ def check_catalog(
     Raises
     ------
     CatalogCorruptError
-        Naming each file that differs, and which blocks of which arrays need it.
+        Lists each file that differs, and the blocks that need it.
     CatalogNotFoundError, CatalogVersionError, SourceUnavailableError
         As `open_catalog`.
     """
     storage_options = catalog_options(storage_options)
     folder = open_folder(absolute_url(url).removesuffix(f"/{ROOT_FILE}"), storage_options)
-    content = folder.read(ROOT_FILE)
-    root = Root.from_bytes(content, folder.address(ROOT_FILE))
-    if snapshot is not None:
-        root = root_at(folder, root, snapshot)
+    root = read_root(folder, snapshot)
     found: list[CatalogCorruptError] = []
     for number, part in enumerate(root.snapshot.parts):
         for table in part.tables:
@@ -59,16 +53,18 @@ def check_catalog(
             except CatalogCorruptError as error:
                 hurt = "; ".join(_blocks_of(root.snapshot, number))
                 found.append(CatalogCorruptError(f"{error.reason}. Hurt: {hurt}", error.place))
-    if len(found) == 1:
+    if found and is_replaced(folder.url, storage_options, root.snapshot.id):
+        check_catalog(url, storage_options, snapshot)
+    elif len(found) == 1:
         raise found[0]
-    if found:
+    elif found:
         raise CatalogCorruptError(
             f"{len(found)} files are damaged: {' - '.join(map(str, found))}", found[0].place
         )
 
 
 def _blocks_of(snapshot: Snapshot, part: int) -> Iterator[str]:
-    """Arrays whose blocks lie in a part, and which of their blocks."""
+    """Arrays whose blocks are in a part, and which of their blocks."""
     for path, entry in snapshot.root.all_arrays().items():
         for segment in snapshot.shared.layouts[entry.layout]:
             if segment.part == part:

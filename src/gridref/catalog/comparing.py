@@ -1,4 +1,4 @@
-"""What two catalogs differ in: arrays, attributes, sources and chunks."""
+"""Compare two catalogs: their arrays, attributes, sources and chunks."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.catalog.chunk_listing import referenced_chunks
+from gridref.catalog.document import Snapshot
 from gridref.catalog.entries import ArrayEntry, GroupEntry
 from gridref.catalog.group import CatalogGroup
-from gridref.catalog.relative import relative_url
-from gridref.catalog.snapshot import Snapshot
+from gridref.catalog.listing import referenced_chunks
+from gridref.catalog.sources import relative_url
 from gridref.model.listing import ListedChunks
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Change", "compare_catalogs"]
 
 _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 _SHOWN = 80
@@ -42,7 +41,7 @@ class Change:
     path
         Path of the group or array, address of the source.
     what
-        What of it changed, like ``"shape"``, ``"attribute units"`` or ``"chunks"``.
+        The property that changed, like ``"shape"``, ``"attribute units"`` or ``"chunks"``.
     before, after
         Its value, as JSON has it; None where there is none. Of chunks, `after` counts those that
         were added, removed and changed.
@@ -71,7 +70,7 @@ def _shown(value: Any) -> str:
 
 
 def compare_catalogs(one: CatalogGroup, other: CatalogGroup) -> Iterator[Change]:
-    """What became different from `one` to `other`: groups, arrays, then sources.
+    """List the changes from `one` to `other`: groups, arrays, then sources.
 
     Chunks are compared by the elements that they hold, and only of arrays whose content differs.
     Sources of relative catalogs are compared by their addresses as seen from the catalog.
@@ -205,7 +204,7 @@ def _chunk_rows(path: str, catalog: CatalogGroup, numbers: dict[Any, int]) -> pd
 
 
 def _placed(listed: ListedChunks) -> dict[str, Any]:
-    """The elements that chunks hold, and where inside the chunks these lie."""
+    """The elements that chunks hold, and where inside the chunks these are."""
     listing, blocks = listed.listing, listed.listing.array.blocks
     start, stop = listed.bounds
     step = blocks.step[listed.block]
@@ -220,7 +219,7 @@ def _placed(listed: ListedChunks) -> dict[str, Any]:
 
 
 def _inline_hashes(rows: ChunkManifest) -> NDArray[np.int64]:
-    """What tells the bytes of inline chunks apart; 0 for the others."""
+    """Hashes of the bytes of inline chunks; 0 for other chunks."""
     hashes = np.zeros(rows.n_rows, np.int64)
     for row in np.flatnonzero(rows.state == ChunkState.INLINE).tolist():
         digest = hashlib.blake2b(rows.inline_bytes(row), digest_size=8).digest()

@@ -1,23 +1,243 @@
-"""``gridref.json`` and the files of snapshots. Specified in ``docs/catalog-format.md``."""
+"""Snapshots, ``gridref.json``, and the files of former snapshots.
+
+A `Snapshot` describes a catalog as one commit left it. A `Root` is the whole of ``gridref.json``:
+the current snapshot, tags and the format version. Both are read from JSON and written to it. The
+format is specified in ``docs/catalog-format.md``.
+"""
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+import io
 import json
+import re
+import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal
 
-from gridref.catalog.damage import refusing_damage
-from gridref.catalog.snapshot import Snapshot, digest_of, dumped
-from gridref.catalog.version1 import snapshot_of_version_1
-from gridref.errors import CatalogCorruptError, CatalogVersionError, Place
+from gridref.catalog.entries import ArrayEntry, GroupEntry, Interned, PartEntry
+from gridref.catalog.folder import Folder, open_folder
+from gridref.catalog.kept_report import checked_drifts
+from gridref.catalog.pending import Pending, checked_pending
+from gridref.catalog.values import refusing_damage
+from gridref.errors import (
+    CatalogCorruptError,
+    CatalogNotFoundError,
+    CatalogVersionError,
+    GridrefError,
+    InvalidRequestError,
+    Place,
+)
+from gridref.model.label_ends import ENDS, LabelEnds
+from gridref.model.manifest import IDENTITIES, Identity
 
-__all__ = ["FORMAT_NAME", "FORMAT_VERSIONS", "ROOT_FILE", "Root"]
+# Snapshots: a catalog as one commit left it, without its rows
+
+type SourceUrls = Literal["absolute", "relative"]
+
+
+@dataclass(frozen=True)
+class Commit:
+    """An entry of a catalog's history.
+
+    Attributes
+    ----------
+    id
+        The snapshot that it made.
+    parent
+        The snapshot that it changed; None for the first.
+    time
+        When, as ISO 8601 in UTC.
+    operation
+        ``"write"``, ``"append"``, ``"replace"``, ``"remove"``, ``"refresh"``, ``"rollback"``, ...
+    message
+        What it did, for people.
+    restores
+        The snapshot that a rollback went back to.
+    """
+
+    id: str
+    parent: str | None
+    time: str
+    operation: str
+    message: str
+    restores: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form."""
+        return vars(self)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Commit:
+        """Read the JSON form."""
+        return cls(**{name: value and str(value) for name, value in document.items()})
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A catalog as one commit left it. It never changes.
+
+    Attributes
+    ----------
+    id
+        Its name: no other snapshot ever has it.
+    log
+        The last commits, this one last.
+    root
+        The tree of groups and arrays.
+    shared
+        Axes, encodings and layouts.
+    parts
+        The tables that layouts count into.
+    prefixes
+        Beginnings of the addresses of sources, which the tables of sources count into.
+    source_urls
+        Whether URLs of sources are stored relative to the catalog where possible.
+    extra
+        JSON values of the application's own.
+    recipe
+        How files were combined: the options that another file is added by; None if not known.
+    identity
+        What makes a source the file that was scanned.
+    drifts
+        What differed between the files, as `CatalogReport` shows it.
+    pending
+        Elements by dimension that were declared ahead, and that no file has held yet.
+    ends
+        The first two and the last two labels of index coordinates that rise, or fall, all along.
+    """
+
+    id: str
+    log: tuple[Commit, ...]
+    root: GroupEntry
+    shared: Interned
+    parts: tuple[PartEntry, ...]
+    prefixes: tuple[str, ...]
+    source_urls: SourceUrls
+    extra: Mapping[str, Any]
+    recipe: Mapping[str, Any] | None = None
+    identity: Identity = "strict"
+    drifts: tuple[Mapping[str, Any], ...] = ()
+    pending: Pending = field(default_factory=dict)
+    ends: LabelEnds = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.identity not in IDENTITIES:
+            raise ValueError(f"the identity of sources is {self.identity!r}")
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the content: the same however the catalog has grown."""
+        axes = [digest_of(axis) for axis in self.shared.to_json()["axes"]]
+        # Encodings count by the blocks that have them, in which order ever they are listed.
+        arrays = {
+            path: {
+                **{name: value for name, value in entry.document.items() if name != "encodings"},
+                "axes": [axes[i] for i in entry.document["axes"]],
+                "content": entry.content,
+            }
+            for path, entry in self.root.all_arrays().items()
+        }
+        own: dict[str, Any] = {
+            "source_urls": self.source_urls,
+            "extra": self.extra,
+            "arrays": arrays,
+        }
+        if self.identity != "strict":
+            own["identity"] = self.identity
+        if self.pending:
+            own["pending"] = self.pending
+        return digest_of({**own, "groups": self.root.described()})
+
+    def grid_shape(self, entry: ArrayEntry) -> tuple[int, ...]:
+        """Number of blocks of an array along each dimension."""
+        return tuple(self.shared.axes[i].n_chunks for i in entry.document["axes"])
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {
+            "id": self.id,
+            "digest": self.digest,
+            "log": [commit.to_json() for commit in self.log],
+            "source_urls": self.source_urls,
+            "identity": self.identity,
+            "prefixes": list(self.prefixes),
+            "recipe": self.recipe,
+            "drifts": list(self.drifts),
+            **({"pending": dict(self.pending)} if self.pending else {}),
+            **({"ends": {dim: list(each) for dim, each in self.ends.items()}} if self.ends else {}),
+            "extra": self.extra,
+            "parts": [part.to_json() for part in self.parts],
+            **self.shared.to_json(),
+            "root": self.root.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Snapshot:
+        """Read the JSON form."""
+        snapshot = cls(
+            str(document["id"]),
+            tuple(map(Commit.from_json, document["log"])),
+            GroupEntry.from_json(document["root"]),
+            Interned.from_json(document),
+            tuple(map(PartEntry.from_json, document["parts"])),
+            tuple(map(str, document["prefixes"])),
+            document["source_urls"],
+            document["extra"],
+            document["recipe"],
+            document["identity"],
+            checked_drifts(document.get("drifts", ())),
+            checked_pending(document.get("pending", {})),
+            _checked_ends(document.get("ends", {})),
+        )
+        # Stated, as it is part of what the file's checksum covers, and dear to make.
+        vars(snapshot)["digest"] = str(document["digest"])
+        return snapshot
+
+
+def _checked_ends(document: Any) -> LabelEnds:
+    ends = {str(dim): tuple(labels) for dim, labels in document.items()}
+    for labels in ends.values():
+        if len(labels) != len(ENDS) or any(type(each) not in (int, float) for each in labels):
+            raise ValueError(f"labels at the ends of an index coordinate are {labels!r}")
+    return ends
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """What pruning removes, or would remove.
+
+    Attributes
+    ----------
+    snapshots
+        Ids of snapshots that can be opened no more.
+    files
+        Names of files.
+    """
+
+    snapshots: tuple[str, ...]
+    files: tuple[str, ...]
+
+
+def digest_of(content: Any) -> str:
+    """SHA-256 of the JSON text of a value."""
+    return f"sha256:{hashlib.sha256(dumped(content)).hexdigest()}"
+
+
+def dumped(document: Any) -> bytes:
+    """The JSON text of a value, without white space."""
+    return json.dumps(document, allow_nan=False, separators=(",", ":"), sort_keys=False).encode()
+
+
+# ``gridref.json`` (see ``docs/catalog-format.md``)
 
 ROOT_FILE = "gridref.json"
 FORMAT_NAME = "gridref-catalog"
-FORMAT_VERSIONS = (1, 2)
-"""Format versions that can be read; the last one is written."""
+FORMAT_VERSION = 2
+"""The version of the format that is read and written."""
 CHECKSUMS = "chunk-checksums"
 """The feature that parts have tables of checksums, which readers compare chunks with."""
 STATISTICS = "chunk-statistics"
@@ -51,7 +271,7 @@ class Root:
     snapshot: Snapshot
     tags: Mapping[str, str]
     created_by: str
-    format_version: int = FORMAT_VERSIONS[-1]
+    format_version: int = FORMAT_VERSION
     pruned: tuple[str, ...] = ()
 
     @property
@@ -87,8 +307,6 @@ class Root:
         place = Place(source=address)
         document = _parse(content, place)
         with refusing_damage("the catalog's description", place):
-            if document["format_version"] == 1:
-                return cls(snapshot_of_version_1(document), {}, document["created_by"], 1)
             return cls._from_json(document)
 
     @classmethod
@@ -119,11 +337,11 @@ def _parse(content: bytes, place: Place) -> dict[str, Any]:
             f'not the description of a catalog: its "format" is not "{FORMAT_NAME}"', place
         )
     version = document.get("format_version")
-    if type(version) is not int or version not in FORMAT_VERSIONS:
-        known = ", ".join(map(str, FORMAT_VERSIONS))
+    if type(version) is not int or version != FORMAT_VERSION:
         raise CatalogVersionError(
             f"catalog of format version {version!r}, written by {document.get('created_by')!r};"
-            f" this gridref knows version {known}. Install the gridref that wrote it, or rebuild",
+            f" this gridref knows version {FORMAT_VERSION}. Install the gridref that wrote it, or"
+            " rebuild",
             place,
         )
     _check_features(document, place)
@@ -139,3 +357,107 @@ def _check_features(document: Mapping[str, Any], place: Place) -> None:
             f" {document.get('created_by')!r}. Install the gridref that wrote it, or rebuild",
             place,
         )
+
+
+# Files of former snapshots
+
+_MOST_FREE_BYTES, _MOST_RATIO = 64 * 2**20, 100
+"""Limits of a decompressed description: bytes, and multiples of its compressed size."""
+
+
+def snapshot_file(name: str) -> str:
+    """The file of a former snapshot."""
+    return f"snapshot-{name}.json.gz"
+
+
+def unzipped(content: bytes, address: str) -> bytes:
+    """What the file of a former snapshot holds.
+
+    Raises
+    ------
+    CatalogCorruptError
+        If it is damaged, or stands for far more than it has bytes.
+    """
+    most = _MOST_FREE_BYTES + _MOST_RATIO * len(content)
+    try:
+        with gzip.open(io.BytesIO(content)) as file:
+            held = file.read(most + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        reason = f"a former snapshot is damaged: {error}"
+        raise CatalogCorruptError(reason, Place(source=address)) from error
+    if len(held) > most:
+        raise CatalogCorruptError(
+            f"a former snapshot of {len(content)} bytes says that it holds more than {most}",
+            Place(source=address),
+        )
+    return held
+
+
+def root_at(folder: Folder, root: Root, snapshot: str) -> Root:
+    """The root with another snapshot in place of the current one.
+
+    Parameters
+    ----------
+    folder, root
+        The catalog, and its root file.
+    snapshot
+        A tag, or the id of a snapshot.
+
+    Raises
+    ------
+    InvalidRequestError
+        If there is none, or not any more.
+    """
+    name = root.tags.get(snapshot, snapshot)
+    if name == root.snapshot.id:
+        return root
+    place = Place(source=folder.url)
+    missing = InvalidRequestError(
+        f"no snapshot {snapshot!r}: it was pruned, or never there; gridref history lists them"
+        f" (tags: {', '.join(sorted(root.tags)) or 'none'})",
+        place,
+    )
+    if not re.fullmatch(r"[0-9a-f]{16}", name) or name in root.pruned:
+        raise missing
+    file = snapshot_file(name)
+    try:
+        content = unzipped(folder.read(file), folder.address(file))
+    except CatalogNotFoundError as error:
+        raise missing from error
+    former = Root.from_bytes(content, folder.address(file))
+    return replace(former, tags=root.tags, pruned=root.pruned)
+
+
+def read_root(folder: Folder, snapshot: str | None = None) -> Root:
+    """The root of a catalog, with another snapshot in place of the current one if one is named.
+
+    If the catalog was replaced between the reading of its two files, both are read again.
+
+    Raises
+    ------
+    InvalidRequestError
+        If there is no such snapshot, or not any more.
+    """
+    content = folder.read(ROOT_FILE)
+    while True:
+        root = Root.from_bytes(content, folder.address(ROOT_FILE))
+        try:
+            return root if snapshot is None else root_at(folder, root, snapshot)
+        except InvalidRequestError:
+            before, content = content, folder.read(ROOT_FILE)
+            if content == before:
+                raise
+
+
+def is_replaced(url: str, storage_options: Mapping[str, Any] | None, snapshot: str) -> bool:
+    """Whether a catalog no longer has a snapshot: the catalog was replaced, or the snapshot pruned.
+
+    False where the catalog cannot be read.
+    """
+    try:
+        read_root(open_folder(url, storage_options), snapshot)
+    except InvalidRequestError:
+        return True
+    except GridrefError:
+        return False
+    return False

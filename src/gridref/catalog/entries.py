@@ -1,4 +1,8 @@
-"""What a catalog's description is made of: tables, groups, arrays, and what arrays share."""
+"""Entries of a catalog's description: segments, tables, parts, groups and arrays.
+
+Every entry has a JSON form, which is specified in ``docs/catalog-format.md``. Values that arrays
+share (axes, encodings, layouts) are kept once and referred to by number (`Interned`).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from gridref.catalog.segments import Layout, Segment
 from gridref.catalog.values import (
     attributes_from_json,
     dtype_from_json,
@@ -25,17 +28,130 @@ from gridref.model.enumeration import Enumeration
 from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.names import MAX_GROUP_DEPTH, check_name
 
-__all__ = [
-    "ArrayEntry",
-    "ArrayRows",
-    "ChunkCounts",
-    "GroupEntry",
-    "Interned",
-    "PartEntry",
-    "TableEntry",
-    "array_entry",
-    "attributes_to_json",
-]
+# Segments: rows of parts that hold the blocks of an array. Pure
+
+type Layout = tuple[Segment, ...]
+"""The blocks of an array: boxes of blocks of parts. Where there is none, blocks are missing."""
+
+Coords = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A box of an array's blocks in a part, and its place in the array.
+
+    Attributes
+    ----------
+    part
+        Number of the part.
+    first
+        Its first block among those that the part holds of the array.
+    start
+        Its first block among those of the array.
+    shape
+        Number of blocks along each dimension.
+
+    Raises
+    ------
+    ValueError
+        For numbers that are none, or ranks that differ.
+    """
+
+    part: int
+    first: Coords
+    start: Coords
+    shape: Coords
+
+    def __post_init__(self) -> None:
+        numbers = (self.part, *self.first, *self.start, *self.shape)
+        ranks = {len(self.first), len(self.start), len(self.shape)}
+        if len(ranks) > 1 or not all(type(n) is int and 0 <= n < 2**31 for n in numbers):
+            raise ValueError(f"a segment is {self!r}")
+
+    @property
+    def n_blocks(self) -> int:
+        """Number of blocks."""
+        return math.prod(self.shape)
+
+    @property
+    def source_box(self) -> tuple[slice, ...]:
+        """Its blocks among those of the part."""
+        return _box(self.first, self.shape)
+
+    @property
+    def box(self) -> tuple[slice, ...]:
+        """Its blocks among those of the array."""
+        return _box(self.start, self.shape)
+
+    def check_inside(self, source: Coords, target: Coords) -> None:
+        """Refuse a box that reaches out of grids of so many blocks.
+
+        Raises
+        ------
+        ValueError
+            If it does.
+        """
+        for first, grid in ((self.first, source), (self.start, target)):
+            stops = [low + n for low, n in zip(first, self.shape, strict=True)]
+            if any(stop > n for stop, n in zip(stops, grid, strict=True)):
+                raise ValueError(f"blocks {first} and following of {grid}: {self.shape}")
+
+    def through(self, layout: Layout) -> Layout:
+        """The part of a layout in the box at `first`, moved to the place of this segment."""
+        cut = (self._within(each) for each in layout)
+        return tuple(segment for segment in cut if segment is not None)
+
+    def _within(self, other: Segment) -> Segment | None:
+        """The blocks of another segment that are among this one's source blocks."""
+        spans = [
+            (max(start, first), min(start + length, first + n))
+            for start, length, first, n in zip(
+                other.start, other.shape, self.first, self.shape, strict=True
+            )
+        ]
+        if any(low >= high for low, high in spans):
+            return None
+        lows = [low for low, _ in spans]
+        return Segment(
+            other.part,
+            _sum(other.first, lows, other.start),
+            _sum(self.start, lows, self.first),
+            tuple(high - low for low, high in spans),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form."""
+        first = {"first": list(self.first)} if any(self.first) else {}
+        return {
+            "part": self.part, **first, "start": list(self.start), "shape": list(self.shape)
+        }  # fmt: skip
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Segment:
+        """Read the JSON form."""
+        start, shape = tuple(document["start"]), tuple(document["shape"])
+        first = tuple(document.get("first", (0,) * len(start)))
+        return cls(document["part"], first, start, shape)
+
+
+def whole(part: int, grid_shape: Coords) -> Layout:
+    """The layout of an array that is in one part."""
+    zeros = (0,) * len(grid_shape)
+    if 0 in grid_shape:
+        return ()
+    return (Segment(part, zeros, zeros, grid_shape),)
+
+
+def _sum(origin: Coords, at: Sequence[int], less: Coords) -> Coords:
+    """``origin + at - less``."""
+    return tuple(o + a - b for o, a, b in zip(origin, at, less, strict=True))
+
+
+def _box(start: Coords, shape: Coords) -> tuple[slice, ...]:
+    return tuple(slice(low, low + n) for low, n in zip(start, shape, strict=True))
+
+
+# Tables, parts, groups and arrays, and what arrays share
 
 
 def _check_counts(record: Any) -> None:
@@ -68,13 +184,13 @@ class ArrayRows:
     Attributes
     ----------
     grid_shape
-        Its blocks, which lie there in C order.
+        Its blocks, which are there in C order.
     first_block, first_chunk, n_chunks
         Rows of the tables of blocks and chunks.
     counts
         Of these chunks.
     content
-        Hash of these blocks; see `gridref.catalog.content`.
+        Hash of these blocks; see `gridref.catalog.writing`.
     """
 
     grid_shape: tuple[int, ...]
@@ -115,8 +231,6 @@ class PartEntry:
         Numbers of sources that no array of the snapshot uses any more.
     checksums
         The table of checksums of the chunks, if any were taken.
-    index
-        The rows of each array, where that does not stand in the table of blocks (version 1).
     statistics
         What is known of the values in the chunks, row by row; None for nothing.
 
@@ -131,7 +245,6 @@ class PartEntry:
     chunks: TableEntry
     unused: tuple[int, ...] = ()
     checksums: TableEntry | None = None
-    index: Mapping[str, ArrayRows] | None = field(default=None, compare=False)
     statistics: TableEntry | None = None
 
     def __post_init__(self) -> None:

@@ -1,56 +1,109 @@
-"""A catalog as it is handed out: what it says of itself, what it lists, and what changes it."""
+"""An opened catalog: the group that users get, with its tables and the calls that change it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, override
+from typing import Any, Protocol, override
 
 import pyarrow as pa
 
-from gridref.catalog.chunk_listing import list_chunks, listed_sources, summed_statistics
-from gridref.catalog.finding import boxes, parse_condition
-from gridref.catalog.keeper import CatalogKeeper
+from gridref.catalog.document import Commit, Pruned, Snapshot
 from gridref.catalog.kept_report import CatalogReport
+from gridref.catalog.listing import list_chunks, listed_sources, summed_statistics
 from gridref.catalog.parts import Part
-from gridref.catalog.snapshot import Commit, Pruned, Snapshot
-from gridref.catalog.table_file import open_at_once
-from gridref.catalog.trust import Trust
+from gridref.catalog.sources import Trust
+from gridref.catalog.statistics import boxes, parse_condition
+from gridref.catalog.tables import open_at_once
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.manifest import Source
 from gridref.options import check_names
 
-__all__ = ["CatalogGroup", "CatalogInfo"]
+# The interface behind the calls that change a catalog
+
+
+class CatalogKeeper[G](Protocol):
+    """Changes a catalog that was opened."""
+
+    def append(self, files: Any, **options: Any) -> G:
+        """Add files."""
+        ...
+
+    def declare(self, dim: str, labels: Any) -> G:
+        """Declare labels."""
+        ...
+
+    def replace(self, file: Any, by: Any = ..., *, progress: Any = ...) -> G:
+        """Put a file in the place of another."""
+        ...
+
+    def remove(self, files: Any) -> G:
+        """Leave files out."""
+        ...
+
+    def refresh(self, *, vanished: Any = ..., progress: Any = ...) -> G:
+        """Scan again what has changed."""
+        ...
+
+    def scan_values(self, arrays: Any, n_threads: Any, progress: Any) -> G:
+        """Look at values."""
+        ...
+
+    def amending(self, snapshot: str) -> CatalogKeeper[G]:
+        """What takes the place of a snapshot."""
+        ...
+
+    def history(self) -> tuple[Commit, ...]:
+        """The commits."""
+        ...
+
+    def tag(self, name: str, snapshot: str | None) -> G:
+        """Name a snapshot."""
+        ...
+
+    def untag(self, name: str) -> G:
+        """Take a name away."""
+        ...
+
+    def rollback(self, to: str | None) -> G:
+        """Go back."""
+        ...
+
+    def prune(self, *, keep: int, grace_seconds: float, dry_run: bool) -> Pruned:
+        """Remove snapshots."""
+        ...
+
+
+# The group that users get
 
 
 @dataclass(frozen=True)
 class CatalogInfo:
-    """What a catalog says of itself.
+    """Facts about a catalog: address, snapshot, format and size.
 
     Attributes
     ----------
     url
         Its address.
     digest
-        SHA-256 of its content, ``sha256:...``. It changes exactly when the catalog is rebuilt with
-        another content.
+        SHA-256 of its content, ``sha256:...``. It changes exactly when the content changes.
     format_version
-        Version of the format that it is written in.
+        Version of its format.
     created_by
-        Name and version of what wrote it.
+        Name and version of the program that wrote it.
     n_sources, n_blocks, n_chunks
-        Files, blocks of all arrays, and stored chunks that the snapshot has.
+        Number of files, blocks and stored chunks of the snapshot.
     table_bytes
         Size of its tables.
     extra
-        JSON values of the application's own.
+        JSON values of the application.
     snapshot
-        Name of the snapshot that is shown.
+        Id of the snapshot that is shown.
     tags
-        Snapshots that have a name.
+        Tagged snapshots, by tag.
     n_checksums
-        Stored chunks that are compared with checksums when they are read.
+        Number of stored chunks that reads compare with checksums.
     """
 
     url: str
@@ -74,15 +127,15 @@ class CatalogGroup(VirtualGroup):
     Attributes
     ----------
     info
-        What the catalog says of itself.
+        Facts about the catalog.
     snapshot
         The snapshot that is shown.
     parts
         Its parts.
     trust
-        What it may read.
+        The sources that it may read.
     keeper
-        What changes the catalog; None where it was opened only to be read.
+        Makes the changes. None if the catalog was opened for reading only.
     """
 
     info: CatalogInfo
@@ -93,43 +146,44 @@ class CatalogGroup(VirtualGroup):
     report: CatalogReport = field(default_factory=CatalogReport)
 
     def __post_init__(self) -> None:
-        report = CatalogReport.of(self.report, self.snapshot.drifts)
-        object.__setattr__(self, "report", report)
+        if not isinstance(self.report, CatalogReport):
+            report = CatalogReport.of(self.report, self.snapshot.drifts)
+            object.__setattr__(self, "report", report)
 
     def decided_trust(self) -> Trust:
-        """What it may read, for a process on another machine."""
+        """The same trust, decided now, for a process on another machine."""
         return self.trust.decided(part.sources.stored for part in self.parts)
 
     def append(self, files: Any, **options: Any) -> CatalogGroup:
-        """Add files, in one step; what is there already is not scanned again, nor written.
+        """Add files, in one step. Files of the catalog are neither scanned nor written again.
 
-        The rules of drift hold for the files and what is there, as in `gridref.build`, with the
-        options that the catalog was built with.
+        New files are combined with the catalog by the rules of `gridref.build`, with the options
+        that the catalog was built with.
 
         Parameters
         ----------
         files
-            Paths, URLs, globs or directories. Those that are in the catalog are left out, and the
-            report says so.
+            Paths, URLs, globs or directories. Files that are in the catalog already are left out,
+            and the report lists them.
         **options
-            ``at="label"`` puts files by the labels of their index coordinate: at the end, at the
-            front, or between what is there; ``"start"`` and ``"end"`` say where. ``progress`` is
-            called with the number of files scanned, and of all. Options of `gridref.build` change
-            those that the catalog was built with.
+            ``at="label"`` places files by the labels of their index coordinate: behind, before or
+            between those of the catalog. ``at="start"`` and ``at="end"`` place them there.
+            ``progress`` is called with the number of files scanned, and of all files. Options of
+            `gridref.build` replace those that the catalog was built with.
 
         Returns
         -------
         CatalogGroup
-            The catalog as it is then; this one goes on showing what it did.
+            The catalog with the new files. This object still shows the old snapshot.
 
         Raises
         ------
         CombineError
-            If the files do not fit: all problems at once, and nothing is written.
+            If the files do not fit. Nothing is written, and every problem is listed.
         ScanError, SourceUnavailableError
             If a file cannot be described.
         SourceChangedError
-            If a file is in the catalog and has changed since.
+            If a file of the catalog has changed since it was scanned.
         CatalogConflictError
             If another writer's change makes this one impossible.
         CatalogError
@@ -140,16 +194,16 @@ class CatalogGroup(VirtualGroup):
     def declare(self, dim: str, labels: Any) -> CatalogGroup:
         """Declare labels whose files are still to come, in any order.
 
-        The arrays have the whole extent at once. What no file has brought yet reads as fill value,
-        and is listed as ``"pending"``; `gridref.open_catalog` with ``pending="raise"`` refuses to
-        read it. `append` puts files where their labels were declared.
+        The arrays get their whole extent at once. Elements that no file holds yet read as the fill
+        value and are listed as ``"pending"``. With `gridref.open_catalog` and ``pending="raise"``,
+        reading them is an error. `append` puts files where their labels were declared.
 
         Parameters
         ----------
         dim
-            The dimension along which the catalog grows. It has an index coordinate.
+            The dimension along which the catalog grows. It needs an index coordinate.
         labels
-            Labels of that coordinate as xarray shows them. Those that are there already stay.
+            Labels of that coordinate as xarray shows them. Existing labels stay.
 
         Raises
         ------
@@ -159,51 +213,51 @@ class CatalogGroup(VirtualGroup):
         return self._kept().declare(dim, labels)
 
     def replace_file(self, file: Any, by: Any = None, **options: Any) -> CatalogGroup:
-        """Put a file in the place of another one, or of its former self.
+        """Replace a file by another one, or by its present version.
 
         Parameters
         ----------
         file
             A file of the catalog.
         by
-            What comes in its place; by default the file as it is now.
+            The file in its place. By default the same file is scanned again.
         **options
             ``progress``, as for `append`.
 
         Raises
         ------
         InvalidRequestError
-            If the file is not one of those that the catalog is laid of.
+            If the file is not in the catalog.
         CombineError
-            If what comes instead does not fit: all problems at once, and nothing is written.
+            If the new file does not fit. Nothing is written, and every problem is listed.
         """
         return self._kept().replace(file, by, **options)
 
     def remove(self, files: Any) -> CatalogGroup:
-        """Leave files out: what they hold is no longer part of the arrays.
+        """Remove files. Their elements are no longer part of the arrays.
 
         Raises
         ------
         InvalidRequestError
-            If a file is not one of those that the catalog is laid of, or nothing would be left.
+            If a file is not in the catalog, or no file would be left.
         """
         return self._kept().remove(files)
 
     def refresh(self, **options: Any) -> CatalogGroup:
-        """Scan those files again that have changed since they were scanned.
+        """Scan files again that have changed since they were scanned.
 
         Parameters
         ----------
         **options
-            ``vanished="raise"`` makes files that are gone an error, ``"remove"`` leaves them out;
-            ``progress``, as for `append`.
+            ``vanished="raise"`` makes missing files an error, ``"remove"`` removes them from the
+            catalog; ``progress``, as for `append`.
 
         Raises
         ------
         SourceUnavailableError
-            If files are gone.
+            If files do not exist any more.
         CombineError
-            If what they are now does not fit: all problems at once, and nothing is written.
+            If the changed files do not fit. Nothing is written, and every problem is listed.
         """
         return self._kept().refresh(**options)
 
@@ -214,63 +268,63 @@ class CatalogGroup(VirtualGroup):
         n_threads: int | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> CatalogGroup:
-        """Read chunks of which nothing is known yet, and record what their values are.
+        """Read chunks without statistics, and record the range of their values.
 
-        The least, the greatest, and how many are valid, as xarray shows them without decoding of
-        times: unpacked, and without those that are missing. It is a commit, by which no array, and
-        not the digest, changes. What is appended afterwards has to be looked at again.
+        Least and greatest value and the number of valid ones are recorded for each chunk. Values
+        are as xarray shows them without decoding of times: unpacked, and without missing ones. This
+        is a commit, but arrays and digest stay the same. Files that are appended later need another
+        call.
 
         Parameters
         ----------
         arrays
-            Paths of arrays; None for all that hold numbers.
+            Paths of arrays. None takes all arrays of numbers.
         n_threads
             Threads that read, 16 by default.
         progress
-            Called with the number of chunks read, and of all to read.
+            Called with the number of chunks read, and of all chunks to read.
 
         Raises
         ------
         ReadError
-            If a chunk cannot be read; nothing is recorded then.
+            If a chunk cannot be read. Nothing is recorded.
         """
         return self._kept().scan_values(arrays, n_threads, progress)
 
     def find(self, array: str, condition: str) -> list[dict[str, slice]]:
-        """Where values may lie that a condition asks for, as far as is known of chunks.
+        """Find the chunks whose values may meet a condition, by the recorded statistics.
 
         Parameters
         ----------
         array
             Path of an array.
         condition
-            ``"> 310"``, or several as ``">= 0 and < 1"``; of values as `scan_values` sees them.
+            ``"> 310"``, or several as ``">= 0 and < 1"``, for values as `scan_values` reads them.
 
         Returns
         -------
         list of dict
-            Boxes of whole chunks, for ``isel``: nowhere else there is such a value, and somewhere
-            in each there may be. Chunks of which nothing is known are among them.
+            Boxes of whole chunks, for ``isel``. There is no such value outside of the boxes. Chunks
+            without statistics are included.
 
         Raises
         ------
         InvalidRequestError
-            For an array that there is not, a condition of another form, or if nothing is known of
-            any chunk.
+            For an unknown array, a condition of another form, or if no chunk has statistics.
         """
         return list(boxes(self._array(array), parse_condition(condition)))
 
     def amend(self) -> CatalogGroup:
-        """The same catalog, whose next change takes the place of the snapshot that it shows.
+        """Return the same catalog, whose next change replaces the snapshot that it shows.
 
-        The change begins with that snapshot, which is in no history afterwards.
+        The change starts from that snapshot, and the snapshot is no longer in the history.
 
         Raises
         ------
         InvalidRequestError
             If the snapshot has a tag.
         CatalogConflictError
-            By the change, if the catalog has another snapshot by then.
+            Raised by the change, if the catalog has a newer snapshot by then.
         """
         tags = [tag for tag, snapshot in self.info.tags.items() if snapshot == self.info.snapshot]
         if tags:
@@ -278,49 +332,50 @@ class CatalogGroup(VirtualGroup):
         return replace(self, keeper=self._kept().amending(self.info.snapshot))
 
     def history(self) -> tuple[Commit, ...]:
-        """The commits that led to the catalog as it is now, the last one first."""
+        """List the commits of the catalog, the last one first."""
         return self._kept().history()
 
     def tag(self, name: str, snapshot: str | None = None) -> CatalogGroup:
-        """Give a snapshot a name, under which it opens, and which keeps it from being pruned.
+        """Tag a snapshot. Tagged snapshots can be opened by name and are never pruned.
 
         Parameters
         ----------
         name
-            Letters, digits, dots, dashes and underscores. It may have been another snapshot's.
+            Letters, digits, dots, dashes and underscores. If another snapshot has this tag, the
+            tag moves.
         snapshot
             Id of a snapshot, or a tag; by default the current one.
         """
         return self._kept().tag(name, snapshot)
 
     def untag(self, name: str) -> CatalogGroup:
-        """Take a name from a snapshot."""
+        """Remove a tag from its snapshot."""
         return self._kept().untag(name)
 
     def rollback(self, to: str | None = None) -> CatalogGroup:
-        """Make the catalog what it was, by a commit that can be rolled back too.
+        """Return to an earlier snapshot. This is a commit, which can be rolled back too.
 
         Parameters
         ----------
         to
-            Id or tag of a snapshot; by default the one before.
+            Id or tag of a snapshot. By default the previous one.
         """
         return self._kept().rollback(to)
 
     def prune(
         self, *, keep: int = 1, grace_seconds: float = 24 * 3600, dry_run: bool = False
     ) -> Pruned:
-        """Remove snapshots, and the files that only they need.
+        """Remove old snapshots, and the files that only they need.
 
         Parameters
         ----------
         keep
-            How many of the last snapshots stay. Tagged ones always do.
+            Number of the last snapshots that stay. Tagged ones always stay.
         grace_seconds
-            Nothing is removed that is younger, by the clock of where it lies: others may be
-            writing, or reading, it.
+            Younger snapshots and files stay, by the clock of their filesystem: others may be
+            writing or reading them.
         dry_run
-            Say what would be removed, and remove nothing.
+            Only report what would be removed.
         """
         return self._kept().prune(keep=keep, grace_seconds=grace_seconds, dry_run=dry_run)
 
@@ -336,14 +391,14 @@ class CatalogGroup(VirtualGroup):
         state: str | Collection[str] | None = None,
         columns: Sequence[str] | None = None,
     ) -> pa.Table:
-        """The stored chunks, one row for each that a block shows, in the order of the blocks.
+        """List the stored chunks, one row for each that a block shows, in the order of the blocks.
 
         Parameters
         ----------
         array
-            Path of an array; None lists those of all arrays.
+            Path of an array. None lists the chunks of all arrays.
         state
-            Only chunks of this state, or of these.
+            Only chunks of this state, or of these states.
         columns
             Only these columns, in this order.
 
@@ -361,7 +416,7 @@ class CatalogGroup(VirtualGroup):
         Raises
         ------
         InvalidRequestError
-            For an array, state or column that there is not.
+            For an unknown array, state or column.
         CatalogCorruptError
             If a table is damaged.
         """
@@ -374,20 +429,20 @@ class CatalogGroup(VirtualGroup):
         state: str | Collection[str] | None = None,
         columns: Sequence[str] | None = None,
     ) -> pa.RecordBatchReader:
-        """The rows of `chunks` in batches of at most 65,536, made as one goes on reading."""
+        """List the rows of `chunks` in batches of at most 65,536, made while the caller reads."""
         arrays = self.all_arrays()
         if array is not None:
             arrays = {array.strip("/"): self._array(array)}
         return list_chunks(arrays, state, columns, self.snapshot.pending)
 
     def statistics(self) -> pa.Table:
-        """What is known of the values of each array.
+        """List the statistics of the values of each array.
 
         Returns
         -------
         pyarrow.Table
-            ``path``; ``n_chunks``, and ``n_known`` of these; ``n_valid``, ``min`` and ``max`` over
-            those that are known.
+            ``path``; ``n_chunks``, and ``n_known``, the chunks with statistics; ``n_valid``,
+            ``min`` and ``max`` over these.
         """
         return summed_statistics(self.all_arrays())
 
@@ -397,12 +452,12 @@ class CatalogGroup(VirtualGroup):
         return arrays[path.strip("/")]
 
     def sources(self) -> pa.Table:
-        """All files that chunks lie in, as they were when they were scanned.
+        """List the files that hold chunks, as they were when they were scanned.
 
         Returns
         -------
         pyarrow.Table
-            ``url``, ``size_bytes``, ``mtime_ns`` and ``etag``; null where it is not known.
+            ``url``, ``size_bytes``, ``mtime_ns`` and ``etag``; null if unknown.
         """
         return listed_sources(self.source_list)
 
@@ -419,7 +474,7 @@ class CatalogGroup(VirtualGroup):
 
     @override
     def replace(self, **changes: Any) -> VirtualGroup:
-        """A copy with some attributes replaced: a group in memory, no more that of a catalog."""
+        """Copy the group with some attributes replaced: a group in memory, not a catalog."""
         own = {part.name: getattr(self, part.name) for part in fields(VirtualGroup)}
         return VirtualGroup(**{**own, **changes})
 

@@ -1,4 +1,7 @@
-"""The snapshots of a catalog: listed, opened, named, gone back to, and removed."""
+"""The snapshots of a catalog: list, tag, roll back and prune them.
+
+Functions take a root and return the root that a commit puts in its place.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +9,20 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gridref.catalog.commits import Base, next_log
-from gridref.catalog.document import Root
-from gridref.catalog.former import root_at, snapshot_file
-from gridref.catalog.part_writer import PART_FILE
-from gridref.catalog.snapshot import Commit, Pruned
-from gridref.catalog.storage import Folder
-from gridref.catalog.sweeping import lease_file, needed_tables, unfinished_prune
-from gridref.catalog.writer import created_by, new_id, now
+from gridref.catalog.commit import (
+    Base,
+    created_by,
+    lease_file,
+    needed_tables,
+    new_id,
+    next_log,
+    now,
+    unfinished_prune,
+)
+from gridref.catalog.document import Commit, Pruned, Root, root_at, snapshot_file
+from gridref.catalog.folder import Folder
+from gridref.catalog.writing import PART_FILE
 from gridref.errors import InvalidRequestError, Place
-
-__all__ = [
-    "history",
-    "prune_plan",
-    "rolled_back",
-    "tagged",
-    "untagged",
-]
 
 _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*$")
 
@@ -70,7 +70,7 @@ def rolled_back(base: Base, to: str | None) -> Root:
 
 
 def _one_back(base: Base) -> str:
-    """The snapshot before the one that is shown, be that by a rollback."""
+    """The snapshot before the current one; a rollback counts as the snapshot that it restored."""
     parents: dict[str, str | None] = {}
     shown = base.root.snapshot.log[-1].restores or base.root.snapshot.id
     for commit in history(base.folder, base.root):
@@ -84,14 +84,14 @@ def _one_back(base: Base) -> str:
 
 
 def prune_plan(base: Base, keep: int, grace_seconds: float) -> Pruned:
-    """What nothing needs: neither the last snapshots, nor tagged ones, nor anything lately written.
+    """Find old files that neither recent nor tagged snapshots need, and old snapshots.
 
     Parameters
     ----------
     keep
         How many of the last snapshots stay.
     grace_seconds
-        How old a snapshot or file is at least that is removed, by the clock of where it lies.
+        Least age of a snapshot or file to remove, by the clock of its filesystem.
     """
     if keep < 1:
         raise InvalidRequestError(f"at least the current snapshot is kept, got keep={keep}")
@@ -110,7 +110,7 @@ def prune_plan(base: Base, keep: int, grace_seconds: float) -> Pruned:
     needed = needed_tables(folder, root, kept, names)
     unneeded = [file for file in sorted(names) if PART_FILE.match(file) and file not in needed]
     old = [file for file in unneeded if not _is_held(folder, file, names) and ages.is_old(file)]
-    # Snapshots last: as long as its file is there, it can be told what else was to go.
+    # Snapshots last: while its file exists, the other files to remove are known.
     return Pruned(tuple(dead), (*old, *map(snapshot_file, dead)))
 
 
@@ -122,7 +122,7 @@ def _is_held(folder: Folder, file: str, names: set[str]) -> bool:
 
 
 class _Ages:
-    """Ages of files, by the clock of the filesystem that they lie on."""
+    """Ages of files, by the clock of the filesystem that they are on."""
 
     def __init__(self, folder: Folder, grace_seconds: float) -> None:
         self._folder = folder

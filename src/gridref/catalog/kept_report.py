@@ -1,4 +1,4 @@
-"""The report of drift that a catalog keeps: what differed between its files, and what was done."""
+"""The drift report that a catalog keeps: differences between files, and how each was resolved."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from gridref.catalog.tables import table_of_rows
-from gridref.model.scan_report import ScanReport
-
-__all__ = ["MOST_VALUES", "CatalogReport", "checked_drifts", "merged_drifts"]
+from gridref.model.scan_report import Fate, Finding, ScanReport
 
 MOST_VALUES = 20
 """Values that are kept of one drift of one variable; how many there are more is not."""
@@ -49,8 +47,19 @@ class CatalogReport(ScanReport):
 
     @classmethod
     def of(cls, report: ScanReport, drifts: Iterable[Mapping[str, Any]]) -> CatalogReport:
-        """The report of a scan, with the drift that a catalog keeps."""
-        return cls(report.findings, report.n_requests, report.n_bytes, tuple(drifts))
+        """The report of a scan, with the drift that a catalog keeps.
+
+        Without findings of a scan, there is one for each thing that the drift lists as missing.
+        """
+        kept = tuple(drifts)
+        findings = report.findings or [
+            Finding(
+                f"/{row['variable']}", Fate(row["cause"]), row["value"], row["first_file"] or ""
+            )
+            for row in kept
+            if row["cause"] in (Fate.SKIPPED, Fate.DAMAGED, Fate.FAILED)
+        ]
+        return cls(findings, report.n_requests, report.n_bytes, kept, report.lines)
 
 
 def checked_drifts(rows: Iterable[Any]) -> tuple[Mapping[str, Any], ...]:

@@ -1,12 +1,16 @@
-"""The parts of a catalog, opened: each three tables that one commit wrote."""
+"""The parts of a catalog: rows of three Parquet tables, loaded when first needed.
+
+`SourceTable` and `ChunkTable` give sources and chunk rows as the model wants them. `Part` adds the
+blocks of each array. All of them check the rows that they read.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -15,15 +19,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from gridref.cache import LRU, nbytes_of
-from gridref.catalog.arrow_columns import numbers_of
-from gridref.catalog.checksum_rows import ChecksumTable
-from gridref.catalog.damage import refusing_damage
+from gridref.catalog.checksums import ChecksumTable, SourceChecksums
 from gridref.catalog.entries import ArrayRows, PartEntry, TableEntry
-from gridref.catalog.rows import ChunkTable, SourceTable
-from gridref.catalog.source_rules import SourceRules
+from gridref.catalog.folder import Folder
+from gridref.catalog.sources import SourceRules, Trust, resolved_url
 from gridref.catalog.statistics import StatisticsTable
-from gridref.catalog.storage import Folder
-from gridref.catalog.table_file import TableFile
 from gridref.catalog.tables import (
     BLOCK_SCHEMA,
     CHECKSUM_SCHEMA,
@@ -31,15 +31,236 @@ from gridref.catalog.tables import (
     INDEX_KEY,
     SOURCE_SCHEMA,
     STATISTICS_SCHEMA,
+    TableFile,
+    gather_bytes,
+    numbers_of,
+    offsets_from_steps,
 )
-from gridref.catalog.trust import Trust
+from gridref.catalog.values import refusing_damage
 from gridref.errors import CatalogCorruptError, Place
-from gridref.model.array import BlockTable
+from gridref.io import is_local, real_path
+from gridref.model.blocks import BlockTable
+from gridref.model.manifest import ChunkManifest, ChunkState, Source
 from gridref.typing import Int64Array
 
-__all__ = ["Part", "open_part"]
+# Sources and chunk rows
 
-_SOURCES_OF_VERSION_1 = ("url", "size_bytes", "mtime_ns", "etag")
+_MAX_CACHED_BYTES = 64 * 2**20
+_ROW_COLUMNS = ("source", "offset_step", "length", "state", "filter_mask")
+
+
+class SourceTable:
+    """The sources of a catalog. Thread-safe, and can be pickled.
+
+    Parameters
+    ----------
+    prefixes
+        Beginnings of addresses, which the table counts into.
+    trust
+        Which of them may be opened.
+    rules
+        Where they are now, and what tells them.
+    checksums
+        Of their chunks, if any were taken.
+    """
+
+    def __init__(
+        self,
+        table: TableFile,
+        folder_url: str,
+        prefixes: tuple[str, ...],
+        trust: Trust,
+        rules: SourceRules,
+        checksums: ChecksumTable | None = None,
+    ) -> None:
+        self.table = table
+        self.checksums = checksums
+        self._folder_url = folder_url
+        self.prefixes = prefixes
+        self._trust = trust
+        self._rules = rules
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Another machine may not know what this user built.
+        trust = self._trust if self._trust.own is not None else self._trust.decided([self.stored])
+        own = (self.table, self._folder_url, self.prefixes, trust, self._rules, self.checksums)
+        return SourceTable, own
+
+    def __len__(self) -> int:
+        return self.table.n_rows
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """All sources, in the order that chunk rows number them in."""
+        return self._read[1]
+
+    @property
+    def stored(self) -> list[str]:
+        """Their addresses as the table has them."""
+        return self._read[0]
+
+    @property
+    def folders(self) -> list[str]:
+        """The prefixes as addresses, where they are now."""
+        here = [resolved_url(prefix, self._folder_url) for prefix in self.prefixes]
+        return [self._rules.moved(f"{folder.rstrip('/')}/") for folder in here]
+
+    @cached_property
+    def _read(self) -> tuple[list[str], tuple[Source, ...]]:
+        columns = self.table.read_rows(0, len(self)).to_pydict()
+        stored = self._urls(columns)
+        urls = [self._rules.moved(resolved_url(url, self._folder_url)) for url in stored]
+        policy = self._trust.policy_for(stored, urls)
+        identity = self._rules.identity
+        described = zip(
+            urls,
+            columns["size_bytes"],
+            columns["mtime_ns"],
+            columns["etag"],
+            columns.get("checksum") or [None] * len(self),
+            strict=True,
+        )
+        return stored, tuple(
+            Source(*each, identity, policy, self._checksums_of(number))
+            for number, each in enumerate(described)
+        )
+
+    def _checksums_of(self, number: int) -> SourceChecksums | None:
+        return None if self.checksums is None else SourceChecksums(self.checksums, number)
+
+    def _urls(self, columns: Mapping[str, list[Any]]) -> list[str]:
+        """The addresses as they are stored."""
+        known = len(self.prefixes)
+        if any(not 0 <= number < known for number in columns["prefix"]):
+            raise self.table.corrupt(f"a source has a prefix that is none of {known}")
+        pairs = zip(columns["prefix"], columns["path"], strict=True)
+        return [self.prefixes[number] + path for number, path in pairs]
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """The decoded rows of a row group."""
+
+    source: NDArray[np.int32]
+    offset: Int64Array
+    length: Int64Array
+    state: NDArray[np.uint8]
+    filter_mask: NDArray[np.uint32]
+
+    @cached_property
+    def inline_start(self) -> Int64Array:
+        """Where in the row group's payloads each inline row begins."""
+        sizes = np.where(self.state == ChunkState.INLINE, self.length, 0)
+        return np.asarray(np.cumsum(sizes) - sizes)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(column.nbytes for column in vars(self).values())
+
+
+class ChunkTable:
+    """The chunk rows of a catalog, by row groups, the last used ones kept. Thread-safe.
+
+    Parameters
+    ----------
+    sources
+        The sources that rows count into.
+    """
+
+    def __init__(self, table: TableFile, sources: SourceTable) -> None:
+        self.table = table
+        self.sources = sources
+        self._groups = LRU[_Rows](_MAX_CACHED_BYTES // 2, nbytes_of, keeps_last=1)
+        self._payloads = LRU[NDArray[np.uint8]](_MAX_CACHED_BYTES // 2, nbytes_of, keeps_last=1)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ChunkTable, (self.table, self.sources)
+
+    def take(self, rows: Int64Array) -> ChunkManifest:
+        """The given rows, in the given order."""
+        starts = self.table.row_group_starts
+        groups = np.searchsorted(starts, rows, side="right") - 1
+        numbers = np.unique(groups)
+        if numbers.size == 1:
+            number = int(numbers[0])
+            return self._manifest(*self._taken(number, rows - starts[number]))
+        result = _Rows(*(np.zeros(rows.size, dtype) for dtype in ("i4", "i8", "i8", "u1", "u4")))
+        payloads = []
+        n_inline = 0
+        order = np.argsort(groups, kind="stable")
+        bounds = np.append(np.searchsorted(groups[order], numbers), rows.size)
+        for position, number in enumerate(numbers.tolist()):
+            wanted = order[bounds[position] : bounds[position + 1]]
+            part, payload = self._taken(number, rows[wanted] - starts[number])
+            part.offset[part.state == ChunkState.INLINE] += n_inline
+            n_inline += len(payload)
+            payloads.append(payload)
+            for column, values in zip(_columns(result), _columns(part), strict=True):
+                column[wanted] = values
+        return self._manifest(result, b"".join(payloads))
+
+    def _manifest(self, rows: _Rows, payload: bytes) -> ChunkManifest:
+        mask = rows.filter_mask if rows.filter_mask.any() else None
+        return ChunkManifest(
+            self.sources.sources, rows.source, rows.offset, rows.length, rows.state, mask, payload
+        )
+
+    def _taken(self, number: int, rows: Int64Array) -> tuple[_Rows, bytes]:
+        """Rows of one row group, and the payloads of those that are inline."""
+        group = self._groups.get_or_load(number, lambda: self._load(number))
+        part = _Rows(*(column[rows] for column in _columns(group)))
+        is_inline = part.state == ChunkState.INLINE
+        if not is_inline.any():
+            return part, b""
+        data = self._payloads.get_or_load(number, lambda: self._load_inline(number, group))
+        sizes = part.length[is_inline]
+        payload = gather_bytes(data, group.inline_start[rows[is_inline]], sizes)
+        part.offset[is_inline] = np.cumsum(sizes) - sizes
+        return part, payload.tobytes()
+
+    def _load(self, number: int) -> _Rows:
+        table = self.table.read_row_group(number, _ROW_COLUMNS)
+        source, step, length, state, mask = (
+            numbers_of(table.column(name)) for name in _ROW_COLUMNS
+        )
+        ranges = np.flatnonzero(state == ChunkState.RANGE)
+        offset = np.zeros(state.size, np.int64)
+        offset[ranges] = offsets_from_steps(source[ranges], step[ranges], length[ranges])
+        rows = _Rows(source, offset, length, state, mask)
+        self._check(rows, ranges)
+        return rows
+
+    def _check(self, rows: _Rows, ranges: NDArray[np.int64]) -> None:
+        """Refuse rows that no writer makes: they would lead to wrong bytes."""
+        source = rows.source[ranges]
+        if rows.state.size and int(rows.state.max()) > max(ChunkState):
+            raise self.table.corrupt(f"a chunk has the unknown state {int(rows.state.max())}")
+        if source.size and (int(source.min()) < 0 or int(source.max()) >= len(self.sources)):
+            raise self.table.corrupt(
+                f"a chunk points to source {int(source.max())} of {len(self.sources)}"
+            )
+        if rows.length.size and (int(rows.length.min()) < 0 or int(rows.offset.min()) < 0):
+            raise self.table.corrupt("a chunk has a negative offset or length")
+
+    def _load_inline(self, number: int, group: _Rows) -> NDArray[np.uint8]:
+        column = self.table.read_row_group(number, ["inline"]).column("inline")
+        array = column.combine_chunks().cast(pa.large_binary())
+        _, offsets, data = array.buffers()
+        bounds = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
+        is_inline = group.state == ChunkState.INLINE
+        sizes = np.where(is_inline, group.length, 0)
+        if (np.diff(bounds) != sizes).any():
+            raise self.table.corrupt("inline chunks differ in size from what their rows say")
+        raw = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+        return raw[int(bounds[0]) : int(bounds[-1])]
+
+
+def _columns(rows: _Rows) -> tuple[NDArray[Any], ...]:
+    return rows.source, rows.offset, rows.length, rows.state, rows.filter_mask
+
+
+# Parts: the three tables that one commit wrote
+
 _KEPT_BYTES = 8 * 2**20
 _LISTS = ("row_stride", "stored_shape", "origin", "step")
 _BLOCK_COLUMNS = ("encoding", "first_row", *_LISTS)
@@ -112,8 +333,6 @@ class Part:
 
     Parameters
     ----------
-    known
-        The rows of each array, where the table of blocks does not say.
     statistics
         What is known of the values in its chunks.
     """
@@ -123,18 +342,16 @@ class Part:
         sources: SourceTable,
         blocks: TableFile,
         chunks: ChunkTable,
-        known: Mapping[str, ArrayRows] | None = None,
         statistics: StatisticsTable | None = None,
     ) -> None:
         self.sources = sources
         self.blocks = blocks
         self.chunks = chunks
-        self._known = known
         self.statistics = statistics
         self._groups = LRU[_BlockRows](_KEPT_BYTES, nbytes_of, keeps_last=1)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Part, (self.sources, self.blocks, self.chunks, self._known, self.statistics)
+        return Part, (self.sources, self.blocks, self.chunks, self.statistics)
 
     def fits(self, entry: PartEntry, prefixes: Sequence[str]) -> bool:
         """Whether it is what is stated of a part, with the addresses that these prefixes give."""
@@ -150,8 +367,6 @@ class Part:
     @cached_property
     def index(self) -> Mapping[str, ArrayRows]:
         """The rows of each array, by path."""
-        if self._known is not None:
-            return self._known
         place = Place(source=self.blocks.address)
         stated = self.blocks.metadata(INDEX_KEY)
         with refusing_damage("the index of a part", place):
@@ -208,13 +423,19 @@ def open_part(
     storage_options: Mapping[str, Any] | None,
     trust: Trust,
     rules: SourceRules,
+    is_replaced: Callable[[], bool],
     held: Mapping[str, bytes] | None = None,
 ) -> Part:
     """A part of the catalog in a folder; nothing of it is read yet.
 
-    Tables that are `held` in memory, by name, are not read there.
+    Tables that are `held` in memory, by name, are not read there. `is_replaced` says whether the
+    catalog no longer has the snapshot.
     """
     known = held or {}
+    policy = None  # redirects are followed: the user gave the address
+    if is_local(folder.url):
+        inside = (*trust.policy.prefixes, real_path(folder.url))
+        policy = replace(trust.policy, prefixes=inside)
 
     def table(entry: TableEntry, columns: Sequence[str]) -> TableFile:
         if "/" in entry.file or os.sep in entry.file or entry.file.startswith("."):
@@ -222,10 +443,9 @@ def open_part(
                 f"a table is not in the catalog: {entry.file!r}", Place(source=folder.url)
             )
         content = known.get(entry.file)
-        return TableFile(folder.address(entry.file), entry, columns, storage_options, content)
+        address = folder.address(entry.file)
+        return TableFile(address, entry, columns, storage_options, content, policy, is_replaced)
 
-    version_1 = entry.index is not None
-    source_columns = _SOURCES_OF_VERSION_1 if version_1 else tuple(SOURCE_SCHEMA.names)
     # The name of the array is for people: readers know its rows by number.
     blocks, chunks = (
         [name for name in schema.names if name != "array"]
@@ -235,10 +455,15 @@ def open_part(
     if entry.checksums is not None:
         checksums = ChecksumTable(table(entry.checksums, CHECKSUM_SCHEMA.names))
     sources = SourceTable(
-        table(entry.sources, source_columns), folder.url, tuple(prefixes), trust, rules, checksums
+        table(entry.sources, SOURCE_SCHEMA.names),
+        folder.url,
+        tuple(prefixes),
+        trust,
+        rules,
+        checksums,
     )
     chunk_table = ChunkTable(table(entry.chunks, chunks), sources)
     statistics = None
     if entry.statistics is not None:
         statistics = StatisticsTable(table(entry.statistics, STATISTICS_SCHEMA.names))
-    return Part(sources, table(entry.blocks, blocks), chunk_table, entry.index, statistics)
+    return Part(sources, table(entry.blocks, blocks), chunk_table, statistics)

@@ -1,4 +1,7 @@
-"""Elements that were declared ahead, and that no file has held yet."""
+"""Elements that were declared ahead and that no file holds yet.
+
+By default they read as the fill value. `refusing_pending` makes reading them an error instead.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.errors import BlockPendingError
-from gridref.model.array import MISSING_BLOCK, VirtualArray
-from gridref.model.blocks import BlockTable
+from gridref.model.array import VirtualArray
+from gridref.model.blocks import MISSING_BLOCK, BlockTable
 from gridref.model.manifest import ChunkManifest, Source
 from gridref.model.source_policy import SourcePolicy
 from gridref.typing import Int64Array
-
-__all__ = ["Pending", "checked_pending", "is_pending", "joined_ranges", "refusing_pending"]
 
 type Ranges = tuple[tuple[int, int], ...]
 """Half-open ranges of elements along a dimension, ascending and apart."""
@@ -25,7 +26,7 @@ type Pending = Mapping[str, Ranges]
 
 
 def checked_pending(document: Mapping[str, Sequence[Sequence[int]]]) -> Pending:
-    """Ranges as they stand in a catalog.
+    """Read ranges from their JSON form in a catalog.
 
     Raises
     ------

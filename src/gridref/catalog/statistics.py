@@ -1,8 +1,13 @@
-"""What is known of the values of chunks: least, greatest, and how many are valid."""
+"""Statistics of the values in chunks, and the chunks that a condition can match.
+
+`ChunkStatistics` holds the least and greatest value and the number of valid ones, a row for each
+chunk. `boxes` takes them and a condition, and returns the elements that may match.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Protocol, Self, runtime_checkable
 
@@ -10,21 +15,23 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from gridref.catalog.arrow_columns import column_of, numbers_of
 from gridref.catalog.entries import TableEntry
-from gridref.catalog.storage import TablePlace
-from gridref.catalog.table_file import TableFile
-from gridref.catalog.tables import STATISTICS_SCHEMA, TableWriter, table_of
-from gridref.model.listing import NO_ROW, ListedChunks
+from gridref.catalog.folder import TablePlace
+from gridref.catalog.tables import (
+    ROW_GROUP_ROWS,
+    STATISTICS_SCHEMA,
+    TableFile,
+    TableWriter,
+    column_of,
+    numbers_of,
+    table_of,
+)
+from gridref.errors import InvalidRequestError
+from gridref.model.array import VirtualArray
+from gridref.model.listing import NO_ROW, ChunkListing, ListedChunks
 from gridref.typing import Int64Array
 
-__all__ = [
-    "ChunkStatistics",
-    "HasStatistics",
-    "StatisticsTable",
-    "statistics_of",
-    "write_statistics",
-]
+# Statistics of chunks, and their table
 
 UNKNOWN = -1
 """In place of a count."""
@@ -49,7 +56,7 @@ class ChunkStatistics:
 
     @classmethod
     def unknown(cls, n: int) -> Self:
-        """Rows of which nothing is known."""
+        """Rows without statistics."""
         return cls(np.full(n, UNKNOWN), np.full(n, np.nan), np.full(n, np.nan))
 
     @classmethod
@@ -153,3 +160,121 @@ def write_statistics(folder: TablePlace, file: str, statistics: ChunkStatistics)
         writer.abandon()
         folder.remove(file)
         raise
+
+
+# Conditions, and the chunks that may match them
+
+_BOUND = re.compile(r"\s*(<=|>=|==|<|>)\s*(\S+)\s*$")
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A comparison with a number.
+
+    Attributes
+    ----------
+    operator
+        ``<``, ``<=``, ``>``, ``>=`` or ``==``.
+    number
+        What is compared with.
+    """
+
+    operator: str
+    number: float
+
+    def may_hold(self, known: ChunkStatistics) -> NDArray[np.bool_]:
+        """Whether chunks may have an element for which it is true.
+
+        Arrays of float32 are compared with the number in float32, as numpy does: chunks for which
+        that makes a difference may.
+        """
+        low, high = sorted((self.number, float(np.float32(self.number))))
+        greatest, least = known.greatest, known.least
+        found = {
+            ">": greatest > low,
+            ">=": greatest >= low,
+            "<": least < high,
+            "<=": least <= high,
+            "==": (greatest >= low) & (least <= high),
+        }
+        return found[self.operator] | ~known.is_known
+
+
+def parse_condition(condition: str) -> list[Bound]:
+    """Comparisons that all have to hold, out of ``"> 270 and <= 280"``.
+
+    Raises
+    ------
+    InvalidRequestError
+        If it is not of this form.
+    """
+    bounds = []
+    for text in condition.split(" and "):
+        match = _BOUND.match(text)
+        number = _number(match[2]) if match else None
+        if match is None or number is None:
+            raise InvalidRequestError(
+                f"a condition is written like '> 310', or '>= 0 and < 1', got {condition!r}"
+            )
+        bounds.append(Bound(match[1], number))
+    return bounds
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return None if np.isnan(number) else number
+
+
+def boxes(array: VirtualArray, bounds: list[Bound]) -> Iterator[dict[str, slice]]:
+    """Elements, by dimension, of the chunks for which all bounds may hold, neighbours joined.
+
+    Raises
+    ------
+    InvalidRequestError
+        If nothing is known of any chunk.
+    """
+    n_known, found = 0, []
+    is_missing = _holds_no_value(array)
+    listing = ChunkListing(array)
+    for listed in listing.pieces(ROW_GROUP_ROWS):
+        known = statistics_of(listed)
+        may = np.logical_and.reduce([bound.may_hold(known) for bound in bounds])
+        if is_missing:
+            may &= listed.row != NO_ROW
+        n_known += int(known.is_known.sum())
+        start, stop = listed.bounds
+        found.append((start[may], stop[may]))
+    if not n_known:
+        raise InvalidRequestError(
+            "nothing is known of its values: catalog.scan_values(), or gridref stats --scan-values,"
+            " looks at them"
+        )
+    starts, stops = _joined(*map(np.concatenate, zip(*found, strict=True)))
+    for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+        yield dict(zip(array.dims, map(slice, start, stop), strict=True))
+
+
+def _joined(start: Int64Array, stop: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Boxes after each other that are side by side along one dimension as one, each (n, ndim)."""
+    for axis in reversed(range(start.shape[1])):
+        others = np.delete(np.arange(start.shape[1]), axis)
+        alike = (start[1:, others] == start[:-1, others]).all(axis=1)
+        alike &= (stop[1:, others] == stop[:-1, others]).all(axis=1)
+        apart = ~(alike & (start[1:, axis] == stop[:-1, axis]))
+        heads = np.flatnonzero(np.concatenate([[True], apart]))[: len(start)]
+        tails = np.append(heads[1:] - 1, len(start) - 1)[: len(heads)]
+        start, stop = start[heads], stop[tails]
+    return start, stop
+
+
+def _holds_no_value(array: VirtualArray) -> bool:
+    """Whether the fill value, as which what is missing reads, is no valid value."""
+    fill = array.fill_value
+    if array.dtype.kind == "f" and np.isnan(fill):
+        return True
+    named = (array.attrs.get(name) for name in ("_FillValue", "missing_value"))
+    marks = [np.asarray(mark) for mark in named if mark is not None]
+    return any(mark.dtype.kind != "V" and bool(np.any(mark == fill)) for mark in marks)

@@ -1,46 +1,150 @@
-"""The Parquet tables of a catalog: schemas, and writing them."""
+"""The Parquet tables of a catalog: schemas, writing, and reading by row groups.
+
+Arrow arrays are made from buffers, as the Arrow columnar format lays them out ("Fixed-size
+primitive layout"), and read by DLPack. The usual calls, `pyarrow.array` and `to_numpy`, import
+pandas to check whether they were given something of it: half a second of every command.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+import io
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from gridref.catalog.arrow_columns import column_of
 from gridref.catalog.entries import TableEntry
-from gridref.catalog.storage import WritableFile
-from gridref.model.array import BlockTable
+from gridref.catalog.folder import WritableFile
+from gridref.errors import (
+    CatalogCorruptError,
+    GridrefError,
+    InvalidRequestError,
+    Place,
+    ShortReadError,
+    SourceUnavailableError,
+)
+from gridref.forks import new_lock
+from gridref.io import is_absent, is_local, open_for_scan
+from gridref.io.parquet import BoundedParquet, TooMuchError
+from gridref.model.blocks import BlockTable
 from gridref.model.manifest import Source
+from gridref.model.source_policy import SourcePolicy
 from gridref.typing import Int64Array
 
-__all__ = [
-    "BLOCK_SCHEMA",
-    "CHECKSUM_SCHEMA",
-    "CHUNK_SCHEMA",
-    "INDEX_KEY",
-    "PER_AXIS",
-    "ROW_GROUP_ROWS",
-    "SOURCE_SCHEMA",
-    "STATISTICS_SCHEMA",
-    "STORED_FIELDS",
-    "TableWriter",
-    "blocks_table",
-    "names_column",
-    "per_axis_column",
-    "sources_table",
-    "table_of",
-    "table_of_rows",
-]
+# Arrow arrays of numbers and texts, without pandas
+
+
+def column_of(
+    values: Iterable[Any],
+    type_: pa.DataType,
+    *,
+    is_null: NDArray[np.bool_] | None = None,
+) -> pa.Array:
+    """An Arrow array of texts, or of numbers.
+
+    Parameters
+    ----------
+    values
+        Numbers in an array, or numbers, texts and None for null.
+    is_null
+        bool (n,), for numbers in an array.
+
+    Raises
+    ------
+    OverflowError
+        If a number does not fit the type.
+    """
+    if pa.types.is_string(type_):
+        texts = pa.lib.StringBuilder()
+        texts.append_values(values)
+        return texts.finish()
+    if not isinstance(values, np.ndarray):
+        known = list(values)
+        is_null = np.array([value is None for value in known], bool)
+        values = np.array([0 if value is None else value for value in known])
+    numbers = np.ascontiguousarray(values, type_.to_pandas_dtype())
+    if numbers.dtype != values.dtype and (numbers != values).any():
+        raise OverflowError(f"a number does not fit {type_}")
+    bits = None
+    if is_null is not None and is_null.any():
+        bits = pa.py_buffer(np.packbits(~is_null, bitorder="little"))
+    return pa.Array.from_buffers(type_, len(numbers), [bits, pa.py_buffer(numbers)])
+
+
+def numbers_of(column: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
+    """The numbers of a column without nulls, which are not copied if it is in one piece."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    return np.from_dlpack(column)
+
+
+# Chunk references as columns that compress well, and back. Pure
+
+
+def steps_of_offsets(
+    source: NDArray[np.int32], offset: Int64Array, length: Int64Array
+) -> Int64Array:
+    """Bytes between the end of the previous chunk and this one, if both are in the same source.
+
+    Files hold most chunks back to back, so that nearly all steps are zero. The first row, and the
+    first of each run of rows of one source, keep their offset.
+    """
+    steps = offset.copy()
+    follows = np.flatnonzero(source[1:] == source[:-1]) + 1
+    steps[follows] -= offset[follows - 1] + length[follows - 1]
+    return steps
+
+
+def offsets_from_steps(
+    source: NDArray[np.int32], step: Int64Array, length: Int64Array
+) -> Int64Array:
+    """The offsets again."""
+    if step.size == 0:
+        return step.copy()
+    starts_run = np.concatenate([[True], source[1:] != source[:-1]])
+    moves = step.copy()
+    moves[1:] += np.where(starts_run[1:], 0, length[:-1])
+    reached = np.cumsum(moves)
+    heads = np.flatnonzero(starts_run)
+    before = reached[heads] - moves[heads]
+    return reached - np.repeat(before, np.diff(np.append(heads, step.size)))
+
+
+def gather_bytes(
+    data: NDArray[np.uint8], offset: Int64Array, length: Int64Array
+) -> NDArray[np.uint8]:
+    """Byte ranges of `data`, back to back.
+
+    Raises
+    ------
+    InvalidRequestError
+        If a range reaches out of `data`.
+    """
+    if offset.size == 0:
+        return np.zeros(0, np.uint8)
+    if int(offset.min()) < 0 or int(length.min()) < 0 or int((offset + length).max()) > data.size:
+        raise InvalidRequestError(f"an inline chunk reaches out of the {data.size} inline bytes")
+    if (offset[1:] == offset[:-1] + length[:-1]).all():
+        first = int(offset[0])
+        return data[first : first + int(length.sum())]
+    starts = np.cumsum(length) - length
+    positions = np.arange(int(length.sum())) + np.repeat(offset - starts, length)
+    return np.asarray(data[positions])
+
+
+# Schemas and writing
 
 ROW_GROUP_ROWS = 65536
 """Most rows of a row group: what is read at once."""
 
 INDEX_KEY = "gridref"
-"""Where the metadata of a table of blocks say which rows are of which array."""
+"""Key of a table's metadata that maps arrays to their rows."""
 
 
 _NAME = pa.dictionary(pa.int32(), pa.string())
@@ -95,9 +199,8 @@ _SCHEMAS = (SOURCE_SCHEMA, BLOCK_SCHEMA, CHUNK_SCHEMA, CHECKSUM_SCHEMA, STATISTI
 STORED_FIELDS = {
     **{field.name: field for schema in _SCHEMAS for field in schema},
     "inline": pa.field("inline", pa.binary()),
-    "url": pa.field("url", pa.string(), nullable=False),
 }
-"""Columns as Parquet files have them, those of version 1 included."""
+"""Columns as Parquet files have them."""
 
 # Measured (see docs/catalog-format.md): delta packing beats dictionary, byte-stream-split and plain
 # encoding for lengths, and for steps as soon as chunks of several variables alternate.
@@ -281,3 +384,202 @@ def table_of(columns: Sequence[Any], schema: pa.Schema) -> pa.Table:
         for column, field in zip(columns, schema, strict=True)
     ]
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+# Reading by row groups
+
+_BLOCK_BYTES = 128 * 2**10
+_OPENED_AT_ONCE = 32
+_LARGE = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
+"""What other writers may call texts and bytes."""
+
+
+def open_at_once(tables: Iterable[TableFile]) -> None:
+    """Open tables that are far side by side: each waits for an answer.
+
+    A table that cannot be opened raises when its rows are read.
+    """
+    far = [table for table in tables if table.is_far]
+    if len(far) < 2:
+        return
+    with ThreadPoolExecutor(min(len(far), _OPENED_AT_ONCE)) as threads:
+        for opened in [threads.submit(lambda each: each.row_group_starts, each) for each in far]:
+            with suppress(GridrefError):
+                opened.result()
+
+
+class TableFile:
+    """One table. Thread-safe, and can be pickled.
+
+    Parameters
+    ----------
+    entry
+        What the catalog says of it.
+    columns
+        Names of the columns it must have.
+    storage_options
+        fsspec options, or a mapping of protocol to options.
+    content
+        The file, where it is in memory. A pickle does not hold it.
+    policy
+        Where symbolic links of a local file may lead.
+    is_replaced
+        Whether the catalog no longer has the snapshot that was opened; asked where the file is
+        missing.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        entry: TableEntry,
+        columns: Sequence[str],
+        storage_options: Mapping[str, Any] | None = None,
+        content: bytes | None = None,
+        policy: SourcePolicy | None = None,
+        is_replaced: Callable[[], bool] | None = None,
+    ) -> None:
+        self.address = address
+        self._policy = policy
+        self._is_replaced = is_replaced
+        self.entry = entry
+        self._columns = tuple(columns)
+        self._storage_options = dict(storage_options or {})
+        self._content = content
+        self._lock = new_lock()
+        self._parquet: BoundedParquet | None = None
+        self._starts = np.zeros(0, np.int64)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        own = (self.address, self.entry, self._columns, self._storage_options, None)
+        return TableFile, (*own, self._policy, self._is_replaced)
+
+    @property
+    def is_far(self) -> bool:
+        """Whether it has to be opened yet, on a server."""
+        is_near = self._parquet is not None or self._content is not None
+        return not (is_near or is_local(self.address))
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return self.entry.n_rows
+
+    @property
+    def row_group_starts(self) -> NDArray[np.int64]:
+        """int64 (n_row_groups + 1,), first row of each row group, and the number of rows."""
+        with self._lock, self._corruption():
+            self._open()
+        return self._starts
+
+    def metadata(self, key: str) -> str | None:
+        """What the file says under a key of its metadata; None if nothing."""
+        with self._lock, self._corruption():
+            found = (self._open().parquet.metadata.metadata or {}).get(key.encode())
+            return None if found is None else found.decode()
+
+    def read_row_group(self, number: int, columns: Sequence[str]) -> pa.Table:
+        """Some columns of a row group."""
+        with self._lock, self._corruption():
+            table = self._open().read_row_group(number, columns)
+            expected = int(self._starts[number + 1] - self._starts[number])
+            if table.num_rows != expected:
+                raise self.corrupt(f"row group {number} has {table.num_rows} rows of {expected}")
+            return table
+
+    def read_rows(self, first: int, n_rows: int) -> pa.Table:
+        """All columns of some rows; only the row groups that hold them are read."""
+        pieces = [
+            self.read_row_group(number, self._columns)[rows]
+            for number, rows in self.row_groups(first, n_rows)
+        ]
+        if not pieces:
+            with self._lock, self._corruption():
+                return self._open().parquet.schema_arrow.empty_table()
+        return pa.concat_tables(pieces)
+
+    def row_groups(self, first: int, n_rows: int) -> list[tuple[int, slice]]:
+        """The row groups that hold some rows, by number, and which of their rows these are."""
+        starts = self.row_group_starts
+        stop = first + n_rows
+        if first < 0 or n_rows < 0 or stop > self.n_rows:
+            raise self.corrupt(f"rows {first}-{stop} are needed of {self.n_rows}")
+        head = int(np.searchsorted(starts, first, side="right")) - 1
+        last = int(np.searchsorted(starts, stop, side="left")) if n_rows else head
+        bounds = starts[head : last + 1].tolist()
+        return [
+            (head + i, slice(max(first, low) - low, min(stop, high) - low))
+            for i, (low, high) in enumerate(itertools.pairwise(bounds))
+        ]
+
+    def corrupt(self, reason: str) -> CatalogCorruptError:
+        """The error for a table that is not as it should be."""
+        return CatalogCorruptError(
+            f"a table of the catalog is damaged: {reason}. Build the catalog again",
+            Place(source=self.address),
+        )
+
+    def _open(self) -> BoundedParquet:
+        if self._parquet is None:
+            parquet = BoundedParquet(self._file(), self.entry.n_bytes)
+            self._starts = self._checked_starts(parquet.parquet)
+            self._parquet = parquet
+        return self._parquet
+
+    def _file(self) -> Any:
+        """The file, which is as large as is stated."""
+        if self._content is not None:
+            return io.BytesIO(self._content)
+        file = open_for_scan(
+            self.address, self._storage_options, policy=self._policy, block_bytes=_BLOCK_BYTES
+        )
+        if file.size != self.entry.n_bytes:
+            raise self.corrupt(f"it has {file.size} bytes instead of {self.entry.n_bytes}")
+        return file
+
+    def _checked_starts(self, parquet: Any) -> NDArray[np.int64]:
+        metadata = parquet.metadata
+        missing = set(self._columns) - set(parquet.schema_arrow.names)
+        if missing:
+            raise self.corrupt(f"it has no column {', '.join(sorted(missing))}")
+        for name in self._columns:
+            found, expected = parquet.schema_arrow.field(name), STORED_FIELDS[name]
+            kind = _LARGE.get(found.type, found.type)
+            if kind != expected.type or found.nullable > expected.nullable:
+                raise self.corrupt(f"column {name} holds {found.type}, not {expected.type}")
+        # pyarrow's description of columns is left alone: that of a damaged one ends the process
+        groups = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+        for number, n_rows in enumerate(groups):
+            if n_rows > ROW_GROUP_ROWS:
+                raise self.corrupt(
+                    f"row group {number} has {n_rows} rows, more than {ROW_GROUP_ROWS}"
+                )
+        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(groups, dtype=np.int64)])
+        if int(starts[-1]) != self.entry.n_rows:
+            raise self.corrupt(f"it has {int(starts[-1])} rows instead of {self.entry.n_rows}")
+        return starts
+
+    @contextmanager
+    def _corruption(self) -> Iterator[None]:
+        """Turn what pyarrow raises for bad files, whatever it is, into our errors."""
+        try:
+            yield
+        except SourceUnavailableError as error:
+            if not is_absent(error):
+                raise
+            reason = "a table of the catalog is missing: build the catalog again"
+            if self._is_replaced is not None and self._is_replaced():
+                reason = (
+                    "the catalog was replaced, or this snapshot pruned, since it was opened: open"
+                    " it again"
+                )
+            raise CatalogCorruptError(reason, Place(source=self.address)) from error
+        except ShortReadError as error:
+            raise self.corrupt("it is cut") from error
+        except InvalidRequestError as error:
+            raise self.corrupt(error.reason) from error
+        except TooMuchError as error:
+            raise self.corrupt(str(error)) from error
+        except GridrefError:
+            raise
+        except Exception as error:
+            raise self.corrupt(f"{type(error).__name__}: {error}") from error

@@ -1,7 +1,7 @@
-"""Values, dtypes and encodings as strict JSON, exact both ways.
+"""Values, dtypes and encodings as strict JSON, and damage found while reading them.
 
-What JSON can say is said plainly; everything else is an object with one member whose name begins
-with ``$``. The format is specified in ``docs/catalog-format.md``.
+Values that JSON has are written as they are. Every other value is an object with one member, whose
+name begins with ``$``. The format is specified in ``docs/catalog-format.md``.
 """
 
 from __future__ import annotations
@@ -10,32 +10,57 @@ import base64
 import json
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from numpy.lib import format as npy_format
 
-from gridref.errors import InvalidRequestError, NotRepresentableError
-from gridref.model.encoding import Codec, EdgePolicy, Encoding, Unpacking
+from gridref.errors import (
+    CatalogCorruptError,
+    CatalogError,
+    InvalidRequestError,
+    NotRepresentableError,
+    Place,
+    ReadError,
+)
+from gridref.model.encoding import Codec, EdgePolicy, Encoding, Unpacking, element_bytes
 from gridref.model.zarr_metadata import (
     data_type_from_json,
     data_type_to_json,
     fill_value_from_json,
     fill_value_to_json,
 )
+from gridref.secrets import without_secrets
 
-__all__ = [
-    "attributes_from_json",
-    "dtype_from_json",
-    "dtype_to_json",
-    "encoding_from_json",
-    "encoding_to_json",
-    "scalar_from_json",
-    "scalar_to_json",
-    "value_from_json",
-    "value_to_json",
-]
+# Errors of a damaged catalog
+
+
+@contextmanager
+def refusing_damage(part: str, place: Place) -> Iterator[None]:
+    """Make a `CatalogCorruptError` of any error but those of catalogs and of reading them.
+
+    A catalog may come from anywhere, and its members may be of any type, depth and size: what
+    Python raises for them (`RecursionError`, `MemoryError`, `OverflowError`, ...) says nothing.
+
+    Parameters
+    ----------
+    part
+        The part that is looked at, like ``"the description of an array"``.
+    """
+    try:
+        yield
+    except (CatalogError, ReadError):
+        raise
+    except Exception as error:
+        shown = without_secrets(f"{type(error).__name__}: {error}")[:500]
+        raise CatalogCorruptError(
+            f"{part} is damaged ({shown}): build the catalog again", place
+        ) from error
+
+
+# Values, dtypes and encodings as strict JSON, exact both ways
 
 
 def value_to_json(value: Any) -> Any:
@@ -108,7 +133,7 @@ def _numpy_to_json(value: np.ndarray[Any, Any] | np.generic) -> dict[str, Any]:
     elif dtype.kind in "TU" or (dtype.kind in "biuf" and _is_plain(value)):
         body["value"] = value.tolist()
     else:
-        body["raw"] = _base64(value.tobytes() if dtype.itemsize else b"")
+        body["raw"] = _base64(element_bytes(value, dtype) if dtype.itemsize else b"")
     return {"$numpy": body}
 
 
@@ -243,15 +268,15 @@ def scalar_to_json(value: Any, dtype: np.dtype[Any]) -> Any:
     """The JSON form of a fill value: Zarr's where that is exact, else the element's raw bytes."""
     if dtype.kind == "T":
         return str(value)
-    exact = np.asarray(value, dtype)
+    exact = element_bytes(value, dtype)
     try:
         document = fill_value_to_json(value, dtype)
         json.dumps(document, allow_nan=False)
-        if np.asarray(fill_value_from_json(document, dtype), dtype).tobytes() == exact.tobytes():
+        if element_bytes(fill_value_from_json(document, dtype), dtype) == exact:
             return document
     except (InvalidRequestError, NotRepresentableError, TypeError, ValueError, KeyError):
         pass  # not in the form that Zarr has for it
-    return {"$raw": _base64(exact.tobytes())}
+    return {"$raw": _base64(exact)}
 
 
 def scalar_from_json(document: Any, dtype: np.dtype[Any]) -> Any:

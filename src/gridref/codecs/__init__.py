@@ -26,6 +26,7 @@ Array -> array
 ``gridref.select``                  ``axis``, ``index``, ``length``: the array is one place along an
                                     axis of the stored one
 ``gridref.reverse``                 ``axes``: stored last element first along these
+``gridref.renumber``                ``pairs``: stored integer and the one that it is shown as
 ``scale_offset``                    ``scale``, ``offset`` (zarr-extensions)
 ``cast_value``                      ``data_type``, ``rounding``, ``out_of_range``, ``scalar_map``
 ``numcodecs.delta``                 ``dtype``, ``astype``
@@ -126,8 +127,7 @@ from gridref.codecs.encode import (
     encode_chunk,
     gzip_from_zlib,
 )
-from gridref.codecs.pipeline import decode_chunk
-from gridref.codecs.registry import codec_named, why_not
+from gridref.codecs.pipeline import codec_named, decode_chunk, why_not
 from gridref.codecs.stage import (
     ArrayCodec,
     ArraySpec,
@@ -138,7 +138,7 @@ from gridref.codecs.stage import (
     as_bytes,
     as_u1,
 )
-from gridref.codecs.unpacking import unpack
+from gridref.codecs.unpacking import renumber, unpack
 
 __all__ = [
     "REWRAP_BYTES",
@@ -155,6 +155,7 @@ __all__ = [
     "encode_bytes_codecs",
     "encode_chunk",
     "gzip_from_zlib",
+    "renumber",
     "unpack",
     "why_not",
 ]

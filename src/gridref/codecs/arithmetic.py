@@ -23,8 +23,6 @@ from gridref.codecs.stage import (
     as_u1,
 )
 
-__all__ = ["ARRAY_CODECS", "SERIAL_CODECS"]
-
 
 def _scalar(value: Any, dtype: np.dtype[Any]) -> Any:
     """A JSON scalar as a numpy scalar of `dtype`."""

@@ -1,17 +1,29 @@
-"""Codecs of the Zarr v3 core and registry.
+"""Codecs of the Zarr v3 core and registry: axes, strings, numbers, compression.
 
-Sources: Zarr v3 core specification and https://github.com/zarr-developers/zarr-extensions
-(``codecs/``); RFC 1950 to 1952 (zlib, deflate, gzip); RFC 8878 (zstd); RFC 3720, section 12.1
-(crc32c); c-blosc, ``README_CHUNK_FORMAT.rst``.
+Codecs of axes: ``reshape`` is the codec of zarr-extensions
+(https://github.com/zarr-developers/zarr-extensions, ``codecs/reshape``), in the forms that gridref
+writes. ``gridref.select`` is gridref's own: it decodes to one index along an axis of its input.
+
+Strings and bytes of variable length are stored as a little-endian uint32 with the number of items,
+then for each item its size in bytes as a little-endian uint32, and its bytes.
+Source: https://github.com/zarr-developers/zarr-extensions (``codecs/vlen-utf8``, ``vlen-bytes``).
+
+Sources for the others: Zarr v3 core specification and
+https://github.com/zarr-developers/zarr-extensions (``codecs/``); RFC 1950 to 1952 (zlib, deflate,
+gzip); RFC 8878 (zstd); RFC 3720, section 12.1 (crc32c); c-blosc, ``README_CHUNK_FORMAT.rst``.
 """
 
 from __future__ import annotations
 
+import math
+import struct
 import zlib
+from collections.abc import Iterator
 from typing import Any
 
 import imagecodecs
 import numpy as np
+from numpy.typing import NDArray
 
 from gridref.codecs.stage import (
     MAX_UNKNOWN_BYTES,
@@ -30,17 +42,111 @@ from gridref.codecs.stage import (
     four_more_bytes,
     most_bytes,
 )
+from gridref.codecs.unpacking import renumber
 
-__all__ = ["ARRAY_CODECS", "BYTES_CODECS", "SERIAL_CODECS", "inflate"]
+# Array -> array codecs that add or drop axes
+
+
+def _reshape_stored(config: Config, spec: ArraySpec) -> ArraySpec:
+    shape = tuple(
+        length_or_axes
+        if isinstance(length_or_axes, int)
+        else math.prod(spec.shape[axis] for axis in length_or_axes)
+        for length_or_axes in config["shape"]
+    )
+    if math.prod(shape) != spec.size:
+        raise ValueError(f"shape {config['shape']} does not hold {spec.size} elements")
+    return ArraySpec(shape, spec.dtype)
+
+
+def _reshape_decoder(config: Config, spec: ArraySpec) -> ArrayDecode:
+    return lambda stored: stored.reshape(spec.shape)
+
+
+def _reshape_problem(config: Config) -> str | None:
+    return "a shape of -1 is not supported" if -1 in config["shape"] else None
+
+
+def _select_stored(config: Config, spec: ArraySpec) -> ArraySpec:
+    axis, index, length = config["axis"], config["index"], config["length"]
+    if not (0 <= axis <= len(spec.shape) and 0 <= index < length):
+        raise ValueError(f"place {index} of {length} along axis {axis} of {spec.shape}")
+    return ArraySpec((*spec.shape[:axis], length, *spec.shape[axis:]), spec.dtype)
+
+
+def _select_decoder(config: Config, spec: ArraySpec) -> ArrayDecode:
+    index = (*(slice(None),) * config["axis"], config["index"])
+    return lambda stored: np.asarray(stored[index])
+
+
+AXIS_CODECS = {
+    "reshape": ArrayCodec(
+        _reshape_decoder, _reshape_stored, required=("shape",), problem=_reshape_problem
+    ),
+    "gridref.select": ArrayCodec(
+        _select_decoder, _select_stored, required=("axis", "index", "length")
+    ),
+}
+
+
+# Variable-length strings and bytes: the ``vlen-utf8`` and ``vlen-bytes`` codecs
+
+_SIZE = struct.Struct("<I")
+
+
+def _items(data: bytes, n_items: int) -> Iterator[bytes]:
+    """The items, checked against the size of `data`."""
+    if len(data) < 4 or _SIZE.unpack_from(data)[0] != n_items:
+        held = _SIZE.unpack_from(data)[0] if len(data) >= 4 else "no"
+        raise ValueError(f"holds {held} items, expected {n_items}")
+    position = 4
+    for _ in range(n_items):
+        if position + 4 > len(data):
+            raise ValueError("items end behind the data")
+        start = position + 4
+        position = start + _SIZE.unpack_from(data, position)[0]
+        if position > len(data):
+            raise ValueError("items end behind the data")
+        yield data[start:position]
+    if position != len(data):
+        raise ValueError(f"{len(data) - position} bytes are left over behind the items")
+
+
+def _utf8_decoder(config: Config, spec: ArraySpec) -> SerialDecode:
+    dtype: Any = spec.dtype if spec.dtype.kind in "TO" else np.dtypes.StringDType()
+
+    def decode(raw: Raw) -> NDArray[Any]:
+        texts = [item.decode() for item in _items(as_bytes(raw), spec.size)]
+        return np.array(texts, dtype=dtype).reshape(spec.shape)
+
+    return decode
+
+
+def _byte_strings_decoder(config: Config, spec: ArraySpec) -> SerialDecode:
+    def decode(raw: Raw) -> NDArray[Any]:
+        values = np.empty(spec.size, object)
+        values[:] = list(_items(as_bytes(raw), spec.size))
+        return values.reshape(spec.shape)
+
+    return decode
+
+
+STRING_CODECS = {
+    "vlen-utf8": SerialCodec(_utf8_decoder),
+    "vlen-bytes": SerialCodec(_byte_strings_decoder),
+}
+
+
+# Numbers, compression and checksums
 
 _FIRST_GUESS_BYTES = 1 << 18
-"""Size of the first buffer that is tried where nothing says how large the decoded bytes are."""
+"""Size of the first buffer that is tried if the size of the decoded bytes is unknown."""
 _GROWTH = 4
-"""How much larger the next one is."""
+"""The factor by which each further buffer is larger."""
 
 
 def _bytes_dtype(config: Config, dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Dtype of the stored elements; without ``endian`` it is taken as it stands."""
+    """Dtype of the stored elements; without ``endian`` it stays unchanged."""
     endian = config.get("endian")
     if endian is None:
         return dtype
@@ -83,6 +189,18 @@ def _reverse_decoder(config: Config, spec: ArraySpec) -> ArrayDecode:
     return lambda stored: np.flip(stored, axes)
 
 
+def _renumber_decoder(config: Config, spec: ArraySpec) -> ArrayDecode:
+    return lambda stored: renumber(stored, config["pairs"])
+
+
+def _renumber_problem(config: Config) -> str | None:
+    pairs = config["pairs"]
+    plain = isinstance(pairs, list) and all(
+        isinstance(pair, list) and [type(number) for number in pair] == [int, int] for pair in pairs
+    )
+    return None if plain else "pairs are not pairs of integers"
+
+
 def inflate(raw: Raw, wbits: int, max_bytes: int) -> bytes:
     """Decompress all members of a zlib (``wbits=15``) or gzip (``wbits=31``) stream.
 
@@ -93,7 +211,7 @@ def inflate(raw: Raw, wbits: int, max_bytes: int) -> bytes:
     zlib.error
         If it is corrupt.
     """
-    # gzip members may be padded with zeros; what lies behind a zlib stream is not part of it.
+    # gzip members may be padded with zeros; what follows a zlib stream is not part of it.
     return decompressed(
         lambda: zlib.decompressobj(wbits), raw, max_bytes, lambda rest: wbits != 15 and any(rest)
     )
@@ -117,7 +235,7 @@ def _gzip_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) ->
             decoded = imagecodecs.gzip_decode(raw, out=size)
         except imagecodecs.GzipError:
             decoded = b""
-        # libdeflate reads one member only, and never tells what lies behind it.
+        # libdeflate reads one member only, and does not report what follows it.
         return decoded if len(decoded) == size and size else inflate(raw, 31, size)
 
     return decode
@@ -243,4 +361,7 @@ SERIAL_CODECS = {
 ARRAY_CODECS = {
     "transpose": ArrayCodec(_transpose_decoder, _transpose_stored, required=("order",)),
     "gridref.reverse": ArrayCodec(_reverse_decoder, required=("axes",)),
+    "gridref.renumber": ArrayCodec(
+        _renumber_decoder, required=("pairs",), problem=_renumber_problem
+    ),
 }

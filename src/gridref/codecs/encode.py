@@ -1,4 +1,4 @@
-"""ndarray -> bytes, for the views that store chunks anew."""
+"""Encode the elements of a chunk, for views that store chunks anew."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ from numpy.typing import NDArray
 from gridref.errors import InvalidRequestError
 from gridref.model.encoding import Codec
 
-__all__ = ["REWRAP_BYTES", "encode_bytes_codecs", "encode_chunk", "gzip_from_zlib"]
-
 _GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 """RFC 1952: deflate, no flags, no modification time, unknown operating system."""
 _HAS_NAME = 8
 """RFC 1952: the flag of a header that is followed by a file name and a zero byte."""
 REWRAP_BYTES = 12
-"""What a gzip member takes more than a zlib stream: 18 bytes around the data instead of 6."""
+"""Extra bytes of a gzip member over a zlib stream: 18 around the data instead of 6."""
 
 
 def encode_chunk(values: NDArray[Any], codecs: Sequence[Codec]) -> bytes:
@@ -99,8 +97,8 @@ def gzip_from_zlib(stream: bytes | memoryview, decoded: NDArray[np.uint8]) -> by
     Parameters
     ----------
     stream
-        A zlib stream that decodes to `decoded`. Bytes behind its end become a file name of the same
-        size, so that the size of the member does not depend on them.
+        A zlib stream that decodes to `decoded`. Bytes after its end become a file name of the same
+        size, and the size of the member does not depend on them.
     decoded
         What it holds.
 

@@ -1,10 +1,15 @@
-"""The ``numcodecs.*`` codecs of zarr-python.
+"""The ``numcodecs.*`` codecs of zarr-python, and zfp streams.
 
-The compressors and checksums are decoded by bounded decoders of our own; the codecs that do
-arithmetic on arrays are numcodecs' own classes, so that they round as zarr-python does.
+A zfp stream begins with 32 bits of magic, 52 of type and shape, then 12 of mode, or 12 ones and 52
+more of mode. The lowest bit of each byte comes first. The zfp library trusts its input, and reads
+beyond the end of a truncated stream. Each stream is therefore followed by as many zeros as the
+library could ever read.
+Source: https://zfp.readthedocs.io, "High-level C API", ``zfp_write_header``.
 
-Source: https://numcodecs.readthedocs.io, and ``zarr.codecs.numcodecs`` for how their configurations
-become shapes and dtypes.
+Compressors and checksums are decoded by gridref's own bounded decoders. Codecs that do arithmetic
+on arrays are numcodecs' own classes, so they round in the same way as zarr-python.
+Source: https://numcodecs.readthedocs.io, and ``zarr.codecs.numcodecs`` for the shapes and dtypes
+that follow from their configurations.
 """
 
 from __future__ import annotations
@@ -12,9 +17,10 @@ from __future__ import annotations
 import bz2
 import lzma
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import imagecodecs
 import numcodecs
@@ -38,12 +44,109 @@ from gridref.codecs.stage import (
     four_more_bytes,
     most_bytes,
 )
-from gridref.codecs.zfp import ZfpHeader
 
-__all__ = ["ARRAY_CODECS", "BYTES_CODECS", "SERIAL_CODECS", "bz2_decoder", "fallback"]
+# Streams of the zfp compressor
+
+_MAGIC_BITS, _META_BITS, _MODE_BITS, _LONG_MODE_BITS = 32, 52, 12, 64
+_SHORT_BITS = _MAGIC_BITS + _META_BITS + _MODE_BITS
+
+
+@dataclass(frozen=True)
+class ZfpHeader:
+    """The full header of a stream.
+
+    Attributes
+    ----------
+    data
+        Its bytes; the last one may hold other bits too.
+    n_bits
+        Its size in bits.
+    big_endian
+        Whether it was found in big-endian words; the elements are then big-endian, too.
+    """
+
+    data: bytes
+    n_bits: int
+    big_endian: bool = False
+
+    @classmethod
+    def from_bytes(cls, data: bytes, *, big_endian: bool = False) -> Self:
+        """Read the header at the start of a stream.
+
+        Raises
+        ------
+        ValueError
+            If there is none.
+        """
+        mode = int.from_bytes(data, "little") >> (_SHORT_BITS - _MODE_BITS) & 0xFFF
+        n_bits = _SHORT_BITS + (_LONG_MODE_BITS - _MODE_BITS if mode == 0xFFF else 0)
+        if data[:3] != b"zfp" or len(data) * 8 < n_bits:
+            raise ValueError("is no zfp stream")
+        return cls(data[: -(-n_bits // 8)], n_bits, big_endian)
+
+    @classmethod
+    def from_words(cls, words: Sequence[int]) -> Self:
+        """Read the header from 32-bit words in the byte order of their writer.
+
+        Raises
+        ------
+        ValueError
+            If there is none.
+        """
+        little = np.array(words, "<u4").tobytes()
+        if little[:3] == b"zfp":
+            return cls.from_bytes(little)
+        return cls.from_bytes(np.array(words, ">u4").tobytes(), big_endian=True)
+
+    @property
+    def _meta(self) -> int:
+        return int.from_bytes(self.data, "little") >> _MAGIC_BITS & ((1 << _META_BITS) - 1)
+
+    @property
+    def _item_bytes(self) -> int:
+        return (4, 8, 4, 8)[self._meta & 3]
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Lengths of the axes, the fastest one first."""
+        n_dims = (self._meta >> 2 & 3) + 1
+        width = 48 // n_dims
+        mask = (1 << width) - 1
+        return tuple((self._meta >> 4 + width * axis & mask) + 1 for axis in range(n_dims))
+
+    @property
+    def decoded_bytes(self) -> int:
+        """Size of the decoded elements."""
+        return math.prod(self.lengths) * self._item_bytes
+
+    @property
+    def _max_stream_bytes(self) -> int:
+        """Upper bound of bytes read by the library: every bit of a block, tested and stored."""
+        block_bits: int = 4 ** len(self.lengths) * (8 * self._item_bytes + 1) + 128
+        n_blocks: int = math.prod(-(-length // 4) for length in self.lengths)
+        return n_blocks * block_bits // 8 + 64
+
+    def decode_behind(self, raw: Raw) -> NDArray[Any]:
+        """Decode a stream from which this header was removed."""
+        n_whole, n_bits = divmod(self.n_bits, 8)
+        if n_bits:
+            # The header ends in the middle of a byte, so everything after it is shifted.
+            last = np.unpackbits(as_u1(self.data[n_whole:]), count=n_bits, bitorder="little")
+            rest = np.unpackbits(as_u1(raw), bitorder="little")
+            raw = np.packbits(np.concatenate([last, rest]), bitorder="little")
+        return self.decode(self.data[:n_whole] + as_bytes(raw))
+
+    def decode(self, stream: bytes, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Decode a stream with this header in it."""
+        padding = bytes(max(0, self._max_stream_bytes - len(stream)))
+        values: NDArray[Any] = imagecodecs.zfp_decode(stream + padding, out=out)
+        return values.byteswap() if self.big_endian else values
+
+
+# The ``numcodecs.*`` codecs of zarr-python
 
 _LZMA_MEMORY_BYTES = 1 << 30
-"""Most memory that an LZMA stream may ask for its dictionary."""
+"""Most memory that an LZMA stream may require for its dictionary."""
 
 
 def bz2_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> BytesDecode:
@@ -64,7 +167,7 @@ def _lzma_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) ->
 
 
 def _lz4_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> BytesDecode:
-    """One LZ4 block behind its decoded size, a little-endian uint32."""
+    """One LZ4 block after its decoded size, a little-endian uint32."""
     limit = most_bytes(decoded_bytes)
 
     def decode(raw: Raw) -> Raw:
@@ -115,7 +218,7 @@ def _array_decoder(name: str, config: Config, spec: ArraySpec) -> ArrayDecode:
 
 
 def _stored_as(*keys: str) -> Callable[[Config, ArraySpec], ArraySpec]:
-    """The stored dtype is the first of the given configuration keys that is there."""
+    """The stored dtype is the first of the given configuration keys that exists."""
 
     def stored(config: Config, spec: ArraySpec) -> ArraySpec:
         named = next((config[key] for key in keys if config.get(key) is not None), None)
@@ -187,7 +290,7 @@ def _fallback_decoder(
 
 
 _NOT_BYTES = frozenset({"pickle", "json2", "msgpack2", "vlen-array", "vlen-bytes", "vlen-utf8"})
-"""Codecs of numcodecs' registry that make objects, some by running what the bytes say."""
+"""Codecs of numcodecs' registry that make objects, some by running code in the bytes."""
 
 
 def fallback(name: str) -> BytesCodec | None:

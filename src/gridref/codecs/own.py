@@ -1,4 +1,4 @@
-"""gridref's own codecs by name."""
+"""All of gridref's own codecs by name."""
 
 from __future__ import annotations
 
@@ -7,16 +7,11 @@ from typing import TYPE_CHECKING
 
 from gridref.codecs import (
     arithmetic,
-    axes,
     checksums,
     core,
+    hdf5_bits,
     hdf5_filters,
-    hdf5_nbit,
-    hdf5_numbers,
-    hdf5_scaleoffset,
-    hdf5_strings,
     numcodecs_codecs,
-    strings,
     tiff,
     tiff_images,
 )
@@ -30,15 +25,13 @@ from gridref.codecs.stage import (
     SerialStage,
 )
 
-__all__ = ["ARRAY_CODECS", "BYTES_CODECS", "OWN", "SERIAL_CODECS"]
-
 ARRAY_CODECS: dict[str, ArrayCodec] = (
     core.ARRAY_CODECS
-    | axes.ARRAY_CODECS
+    | core.AXIS_CODECS
     | arithmetic.ARRAY_CODECS
     | numcodecs_codecs.ARRAY_CODECS
-    | hdf5_numbers.ARRAY_CODECS
-    | hdf5_strings.ARRAY_CODECS
+    | hdf5_bits.NUMBER_CODECS
+    | hdf5_bits.STRING_CODECS
     | tiff.ARRAY_CODECS
 )
 """Array -> array codecs."""
@@ -46,7 +39,7 @@ ARRAY_CODECS: dict[str, ArrayCodec] = (
 SERIAL_CODECS: dict[str, SerialCodec] = (
     core.SERIAL_CODECS
     | arithmetic.SERIAL_CODECS
-    | strings.SERIAL_CODECS
+    | core.STRING_CODECS
     | numcodecs_codecs.SERIAL_CODECS
 )
 """Array -> bytes codecs."""
@@ -56,15 +49,15 @@ BYTES_CODECS: dict[str, BytesCodec] = (
     | checksums.BYTES_CODECS
     | numcodecs_codecs.BYTES_CODECS
     | hdf5_filters.BYTES_CODECS
-    | hdf5_nbit.BYTES_CODECS
-    | hdf5_scaleoffset.BYTES_CODECS
+    | hdf5_bits.NBIT_CODECS
+    | hdf5_bits.SCALEOFFSET_CODECS
     | tiff.BYTES_CODECS
     | tiff_images.BYTES_CODECS
 )
 """Bytes -> bytes codecs."""
 
 if TYPE_CHECKING:
-    # The type checker holds every codec against what the pipeline asks of its kind.
+    # The type checker compares every codec with the interface of its kind.
     _ARRAY_STAGES: Mapping[str, ArrayStage] = ARRAY_CODECS
     _SERIAL_STAGES: Mapping[str, SerialStage] = SERIAL_CODECS
     _BYTES_STAGES: Mapping[str, BytesStage] = BYTES_CODECS

@@ -1,23 +1,28 @@
-"""Decoding one stored chunk: the codec chain of an encoding, resolved once and run many times."""
+"""The codec chain of an encoding, resolved once and run for each stored chunk.
+
+`decode_chunk` takes the bytes of a stored chunk and its encoding, and returns the elements.
+`why_not` says why a codec cannot be decoded.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.codecs.registry import codec_named, why_not
 from gridref.codecs.stage import (
+    AnyCodec,
     ArrayCodec,
     ArrayDecode,
     ArraySpec,
     BytesCodec,
     BytesDecode,
+    CodecContract,
     Fill,
     Raw,
     SerialCodec,
@@ -25,12 +30,65 @@ from gridref.codecs.stage import (
 )
 from gridref.errors import DecodeError
 from gridref.model.encoding import Codec, Encoding, bytes_codec
+from gridref.plugins import plugins
 
-__all__ = ["decode_chunk"]
+# Codecs by name
 
+GROUP = "gridref.codecs"
+"""The entry-point group by which other packages add codecs: the name is the codec's."""
+
+
+def codec_named(name: str) -> AnyCodec | None:
+    """The codec of a name, which says how to decode it; None if it is unknown.
+
+    Raises
+    ------
+    InvalidRequestError
+        If a codec of another package cannot be used; the error names the package.
+    """
+    # Opening a catalog needs no codec: their modules are loaded for the first chunk.
+    from gridref.codecs.numcodecs_codecs import fallback
+    from gridref.codecs.own import OWN
+
+    return OWN.get(name) or fallback(name) or _added(name)
+
+
+@cache
+def _added(name: str) -> AnyCodec | None:
+    """The codec that another package adds."""
+    from gridref.codecs.own import OWN
+
+    plugin = plugins(GROUP, frozenset(OWN)).get(name)
+    if plugin is None:
+        return None
+    codec = plugin.load()
+    if not isinstance(codec, ArrayCodec | SerialCodec | BytesCodec):
+        raise plugin.broken("it is no ArrayCodec, SerialCodec or BytesCodec of gridref.codecs")
+    return codec
+
+
+def why_not(codec: Codec) -> str | None:
+    """Say why `codec` cannot be decoded.
+
+    Returns
+    -------
+    str or None
+        The reason, with the codec's name; None if it can be decoded.
+    """
+    kind: CodecContract | None = codec_named(codec.name)
+    if kind is None:
+        return f"codec {codec.name}: no decoder is known"
+    missing = [key for key in kind.required if key not in codec.configuration]
+    if missing:
+        return f"codec {codec.name}: configuration lacks {', '.join(missing)}"
+    problem = kind.problem(codec.configuration)
+    return None if problem is None else f"codec {codec.name}: {problem}"
+
+
+# The chain of an encoding
 
 type _BytesStage = tuple[str, BytesDecode, int | None]
-"""Name, function, and size of what it must produce, of a bytes -> bytes codec."""
+"""Name, function and output size of a bytes -> bytes codec."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +100,7 @@ class _Pipeline:
     prefix
         Bytes to put before the stored ones.
     stored_bytes
-        Size that the stored bytes must have, where it is determined.
+        Size that the stored bytes must have, if it is determined.
     bytes_stages
         The bytes -> bytes codecs.
     serial_stage
@@ -50,10 +108,10 @@ class _Pipeline:
     array_stages
         Name and function of each array -> array codec.
     spec
-        What comes out.
+        Shape and dtype of the result.
     fill
-        Does what the last bytes -> bytes codec does into memory that is there; None where it
-        cannot, or where what it makes does not lie as the elements do.
+        Decodes the last bytes -> bytes codec into given memory; None if it cannot, or if its output
+        is not in the order of the elements.
     """
 
     prefix: bytes
@@ -65,7 +123,7 @@ class _Pipeline:
     fill: Fill | None
 
     def run(self, data: bytes | memoryview, out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Decode one chunk, into `out` if that can be."""
+        """Decode one chunk, into `out` if possible."""
         raw: Raw = data
         if isinstance(data, memoryview) and (data.format != "B" or data.ndim != 1):
             raw = data.cast("B")
@@ -90,13 +148,15 @@ class _Pipeline:
                 raise ValueError(f"decodes to shape {values.shape}, expected {self.spec.shape}")
             if values.dtype != self.spec.dtype:
                 raise ValueError(f"decodes to dtype {values.dtype}, expected {self.spec.dtype}")
-        except Exception as error:  # decoders are many, and each has exceptions of its own
+        except Exception as error:  # each of the many decoders has its own exceptions
             text = str(error) or type(error).__name__
+            if isinstance(error, MemoryError):
+                text = "there is not enough memory to decode it"
             raise DecodeError(f"codec {name}: {text}") from error
         return values
 
     def _stages_into(self, out: NDArray[Any] | None) -> Sequence[_BytesStage]:
-        """The bytes -> bytes codecs, of which the last one writes to `out` if it can."""
+        """The bytes -> bytes codecs; the last one writes to `out` if it can."""
         fill = self.fill
         if out is None or fill is None:
             return self.bytes_stages
@@ -143,7 +203,7 @@ def _resolve(encoding: Encoding, shape: tuple[int, ...], filter_mask: int) -> _P
         to_array = serial.decoder(serial_codec.configuration, spec)
         n_bytes = serial.stored_bytes(serial_codec.configuration, spec)
         bytes_stages: list[_BytesStage] = []
-        fill = room = None
+        fill = None
         for position, codec in enumerate(bytes_codecs):
             if filter_mask >> position & 1:
                 continue
@@ -152,10 +212,6 @@ def _resolve(encoding: Encoding, shape: tuple[int, ...], filter_mask: int) -> _P
             decode = step.decoder(codec.configuration, n_bytes, spec)
             if not bytes_stages and step.filler is not None and _lies_as_decoded(encoding, n_bytes):
                 fill = step.filler(codec.configuration, spec)
-            # Of two codecs that give room, the outer one would read what it writes.
-            if room and step.filler and not step.room and n_bytes:
-                decode = _into(room, step.filler(codec.configuration, spec), n_bytes)
-            room = step.room
             bytes_stages.append((name, decode, n_bytes))
             n_bytes = step.stored_bytes(codec.configuration, n_bytes, spec)
     except KeyError as error:
@@ -173,13 +229,8 @@ def _resolve(encoding: Encoding, shape: tuple[int, ...], filter_mask: int) -> _P
     )
 
 
-def _into(room: Callable[[int], memoryview], fill: Fill, n_bytes: int) -> BytesDecode:
-    """Decode into memory that the next codec gives."""
-    return lambda raw: fill(raw, room(n_bytes))
-
-
 def _lies_as_decoded(encoding: Encoding, n_bytes: int | None) -> bool:
-    """Whether what the bytes -> bytes codecs make are numbers as they lie in memory."""
+    """Whether the output of the bytes -> bytes codecs is the elements as they are in memory."""
     return (
         bool(n_bytes)
         and encoding.dtype.kind in "biufc"
@@ -197,21 +248,21 @@ def decode_chunk(
 ) -> np.ndarray[Any, Any]:
     """Turn the bytes of one stored chunk into its elements.
 
-    Threads may decode at the same time: the decoders hold no state and let go of the GIL.
+    Threads may decode at the same time: the decoders hold no state and release the GIL.
 
     Parameters
     ----------
     data
         The stored bytes.
     encoding
-        What they are.
+        Their encoding.
     shape
-        Shape of the stored chunk where it is not ``encoding.chunk_shape`` (truncated edges).
+        Shape of the stored chunk if it is not ``encoding.chunk_shape`` (truncated edges).
     filter_mask
-        Bit ``i`` says that the ``i``-th bytes -> bytes codec was not applied to this chunk.
+        Bit ``i`` means that the ``i``-th bytes -> bytes codec was not applied to this chunk.
     out
         Memory that the elements may be decoded into, which spares a copy: C-contiguous, of the
-        chunk's shape and dtype. It holds them if it is what comes back; else it may hold anything.
+        chunk's shape and dtype. It holds them if it is the result; else it may hold anything.
 
     Returns
     -------

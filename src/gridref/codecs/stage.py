@@ -1,7 +1,7 @@
-"""What a codec is to the pipeline: how it is resolved, and what it says about sizes.
+"""The contract of a codec with the pipeline: how it is resolved, and the sizes that it states.
 
-A codec is resolved once for each encoding and chunk shape (see `gridref.codecs.pipeline`) into a
-plain function, so that nothing about it is looked up again for each chunk.
+A codec is resolved into a plain function once for each encoding and chunk shape (see
+`gridref.codecs.pipeline`), which saves all look-ups for each chunk.
 """
 
 from __future__ import annotations
@@ -14,33 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "MAX_UNKNOWN_BYTES",
-    "AnyCodec",
-    "ArrayCodec",
-    "ArrayDecode",
-    "ArraySpec",
-    "ArrayStage",
-    "BytesCodec",
-    "BytesDecode",
-    "BytesStage",
-    "CodecContract",
-    "Config",
-    "Fill",
-    "Raw",
-    "SerialCodec",
-    "SerialDecode",
-    "SerialStage",
-    "as_bytes",
-    "as_u1",
-    "decompressed",
-    "four_more_bytes",
-    "most_bytes",
-    "same_bytes",
-]
-
 MAX_UNKNOWN_BYTES = 1 << 31
-"""Most bytes that a stage may produce when nothing says how many it should."""
+"""Most bytes that a stage may produce if the expected size is unknown."""
 
 type Raw = bytes | bytearray | memoryview | NDArray[np.uint8]
 """One-dimensional bytes: ``len`` is the size in bytes."""
@@ -55,7 +30,7 @@ type ArrayDecode = Callable[[NDArray[Any]], NDArray[Any]]
 """Undoes an array -> array codec."""
 
 type Fill = Callable[[Raw, memoryview], Raw]
-"""Decodes bytes into memory of just the size that they must have; gives what it wrote of it."""
+"""Decodes bytes into memory of exactly their decoded size; returns the written part of it."""
 
 type Config = Mapping[str, Any]
 """A codec's configuration, decoded from JSON."""
@@ -83,12 +58,12 @@ class ArraySpec:
 
     @property
     def n_bytes(self) -> int:
-        """Size of the elements side by side, in bytes."""
+        """Size of all elements in bytes."""
         return self.size * self.dtype.itemsize
 
 
 class CodecContract(Protocol):
-    """What is asked of every codec before anything is decoded."""
+    """Questions to every codec before anything is decoded."""
 
     @property
     def required(self) -> tuple[str, ...]:
@@ -101,7 +76,7 @@ class CodecContract(Protocol):
 
 
 class ArrayStage(CodecContract, Protocol):
-    """What the pipeline asks of an array -> array codec; see `ArrayCodec`."""
+    """The interface of an array -> array codec for the pipeline; see `ArrayCodec`."""
 
     def decoder(self, config: Config, spec: ArraySpec, /) -> ArrayDecode:
         """Make the function that decodes a chunk."""
@@ -113,7 +88,7 @@ class ArrayStage(CodecContract, Protocol):
 
 
 class SerialStage(CodecContract, Protocol):
-    """What the pipeline asks of an array -> bytes codec; see `SerialCodec`."""
+    """The interface of an array -> bytes codec for the pipeline; see `SerialCodec`."""
 
     def decoder(self, config: Config, spec: ArraySpec, /) -> SerialDecode:
         """Make the function that decodes a chunk."""
@@ -125,16 +100,11 @@ class SerialStage(CodecContract, Protocol):
 
 
 class BytesStage(CodecContract, Protocol):
-    """What the pipeline asks of a bytes -> bytes codec; see `BytesCodec`."""
+    """The interface of a bytes -> bytes codec for the pipeline; see `BytesCodec`."""
 
     @property
     def filler(self) -> Callable[[Config, ArraySpec], Fill] | None:
-        """Make the function that decodes a chunk into memory that is there; None if it cannot."""
-        ...
-
-    @property
-    def room(self) -> Callable[[int], memoryview] | None:
-        """Give memory to decode this codec's input into; None where any is as good."""
+        """Make the function that decodes a chunk into given memory; None if it cannot."""
         ...
 
     def decoder(self, config: Config, decoded_bytes: int | None, spec: ArraySpec, /) -> BytesDecode:
@@ -162,12 +132,12 @@ def same_bytes(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> in
 
 
 def four_more_bytes(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> int | None:
-    """Stored size of a codec that puts a checksum of 32 bits before or behind the bytes."""
+    """Stored size of a codec that puts a checksum of 32 bits before or after the bytes."""
     return None if decoded_bytes is None else decoded_bytes + 4
 
 
 def most_bytes(decoded_bytes: int | None) -> int:
-    """How many bytes a stage may produce."""
+    """The number of bytes that a stage may produce."""
     return MAX_UNKNOWN_BYTES if decoded_bytes is None else decoded_bytes
 
 
@@ -187,19 +157,16 @@ class BytesCodec:
     ----------
     decoder
         Makes the decoding function from the configuration, the size in bytes that it must produce
-        (None if unknown) and the array that the whole chain of bytes stands for.
+        (None if unknown) and the array that the whole chain of bytes encodes.
     stored_bytes
-        Size in bytes of the encoded form of so many decoded bytes, where it is determined.
+        Size in bytes of the encoded form of so many decoded bytes, if it is determined.
     required
         Keys that the configuration must have.
     problem
-        Says why a configuration cannot be decoded; None if it can.
+        Returns the reason why a configuration cannot be decoded; None if it can.
     filler
-        Makes the function that decodes into memory that is there, which spares a copy into the
-        output; None for a codec that cannot.
-    room
-        Gives memory of a size in bytes to decode this codec's input into, which spares a copy too;
-        None where any memory is as good.
+        Makes the function that decodes into given memory, which saves a copy into the output; None
+        for a codec that cannot.
     """
 
     decoder: Callable[[Config, int | None, ArraySpec], BytesDecode]
@@ -207,7 +174,6 @@ class BytesCodec:
     required: tuple[str, ...] = ()
     problem: Callable[[Config], str | None] = _no_problem
     filler: Callable[[Config, ArraySpec], Fill] | None = None
-    room: Callable[[int], memoryview] | None = None
 
 
 @dataclass(frozen=True)
@@ -219,7 +185,7 @@ class SerialCodec:
     decoder
         Makes the function that turns bytes into an array of the given shape and dtype.
     stored_bytes
-        Size in bytes of the encoded form of such an array, where it is determined.
+        Size in bytes of the encoded form of such an array, if it is determined.
     required, problem
         As for `BytesCodec`.
     """
@@ -265,13 +231,21 @@ def as_bytes(raw: Raw) -> bytes:
 
 
 class DecompressionStream(Protocol):
-    """What the standard library's decompressors have in common."""
+    """The common interface of the standard library's decompressors."""
 
     @property
-    def eof(self) -> bool: ...
+    def eof(self) -> bool:
+        """Whether the end of the stream was reached."""
+        ...
+
     @property
-    def unused_data(self) -> bytes: ...
-    def decompress(self, data: Raw, max_length: int = -1, /) -> bytes: ...
+    def unused_data(self) -> bytes:
+        """The bytes after the end of the stream."""
+        ...
+
+    def decompress(self, data: Raw, max_length: int = -1, /) -> bytes:
+        """The next decoded bytes, at most so many."""
+        ...
 
 
 def decompressed(
@@ -280,16 +254,16 @@ def decompressed(
     max_bytes: int,
     goes_on: Callable[[bytes], bool] = bool,
 ) -> bytes:
-    """Decompress the streams that lie one after the other in `raw`.
+    """Decompress the streams that follow each other in `raw`.
 
     Parameters
     ----------
     start
         Makes the decompressor of a stream.
     max_bytes
-        How much they may hold in all.
+        Most bytes that they may hold in all.
     goes_on
-        Whether another stream begins with the bytes behind one.
+        Whether another stream begins with the bytes after one.
 
     Raises
     ------
@@ -301,7 +275,7 @@ def decompressed(
     size = 0
     while not parts or goes_on(bytes(rest)):
         stream = start()
-        # One byte more than wanted tells a stream that is too long from one that fits.
+        # One byte more than wanted reveals a stream that is too long.
         parts.append(stream.decompress(rest, max_bytes - size + 1))
         size += len(parts[-1])
         if size > max_bytes:

@@ -1,8 +1,8 @@
 """TIFF's own compressions, packings and predictors.
 
 Sources: TIFF 6.0, sections 9 (PackBits), 13 (LZW), 14 (predictor 2), ``FillOrder`` and
-``BitsPerSample``; Adobe Photoshop TIFF Technical Note 3 (predictor 3 and floats of 24 bits).
-Which bytes come out in doubtful cases follows tifffile's `TiffPage.decode`.
+``BitsPerSample``; Adobe Photoshop TIFF Technical Note 3 (predictor 3 and floats of 24 bits). In
+doubtful cases, the decoded bytes are those of tifffile's `TiffPage.decode`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ from gridref.codecs.stage import (
     same_bytes,
 )
 
-__all__ = ["ARRAY_CODECS", "BYTES_CODECS", "little_endian_bytes"]
-
 
 def little_endian_bytes(values: NDArray[Any]) -> NDArray[np.uint8]:
     """The bytes of an array's elements in C order, each in little-endian order."""
@@ -46,14 +44,14 @@ def _lzw_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> 
 
 def _packbits_decoder(config: Config, decoded_bytes: int | None, spec: ArraySpec) -> BytesDecode:
     short = config.get("short_bytes")
-    # A byte makes 64 at most, so that nothing needs to limit the output.
+    # A byte makes 64 at most: the output needs no limit.
     return lambda raw: _padded(
         imagecodecs.packbits_decode(raw)[:decoded_bytes], short, decoded_bytes
     )
 
 
 def _padded(decoded: Raw, short: int | None, decoded_bytes: int | None) -> Raw:
-    """Pad a tile that lacks the rows behind the end of the image."""
+    """Pad a tile that lacks the rows beyond the end of the image."""
     if short is not None and decoded_bytes is not None and len(decoded) == short:
         return as_bytes(decoded).ljust(decoded_bytes, b"\0")
     return decoded

@@ -1,14 +1,15 @@
-"""Image formats that TIFF uses as compressions: a segment is an image of its own.
+"""Image formats that TIFF uses as compressions: each segment is an image of its own.
 
 Sources: TIFF 6.0, sections 10, 11 (CCITT) and 22 (JPEG, superseded by Adobe Photoshop TIFF
-Technical Note 2: JPEG tables); ITU-T T.81, B.1 (JPEG markers); ITU-T T.832, annex A (the file
-format of JPEG XR). Which decoder is taken, and with
-which parameters, follows tifffile's `TiffPage.decode`.
+Technical Note 2: JPEG tables); ITU-T T.81, B.1 and B.2 (JPEG markers); Adobe DNG 1.7,
+"Compression"; ITU-T T.832, annex A (the file format of JPEG XR). The decoders and their parameters
+are those of tifffile's `TiffPage.decode`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -18,8 +19,6 @@ from numpy.typing import NDArray
 
 from gridref.codecs.stage import ArraySpec, BytesCodec, BytesDecode, Config, Raw, as_bytes
 from gridref.codecs.tiff import little_endian_bytes
-
-__all__ = ["BYTES_CODECS", "split_jpeg_tables"]
 
 type _Segment = tuple[int, int, int]
 """Rows, width and samples of a segment."""
@@ -63,34 +62,56 @@ def _decoder(
 
 
 _SOI, _EOI = b"\xff\xd8", b"\xff\xd9"
-_START_OF_SCAN = 0xDA
+_LOSSLESS_FRAME, _START_OF_SCAN = 0xC3, 0xDA
+
+
+def _marker_segments(stream: bytes) -> Iterator[int]:
+    """Where the marker segments of a JPEG stream begin, up to its first scan."""
+    position = 2
+    while stream[:2] == _SOI and position + 4 <= len(stream) and stream[position] == 0xFF:
+        if stream[position + 1] == _START_OF_SCAN:
+            return
+        yield position
+        position += 2 + int.from_bytes(stream[position + 2 : position + 4], "big")
 
 
 def split_jpeg_tables(stream: bytes) -> tuple[bytes | None, bytes]:
-    """Tell a stream of tables from the image behind it.
+    """Split a stream of tables from the image that follows it.
 
     Parameters
     ----------
     stream
-        An image, or a whole stream of tables (SOI, tables, EOI) and an image behind it.
+        An image, or a whole stream of tables (SOI, tables, EOI) followed by an image.
 
     Returns
     -------
     tuple
         The stream of tables or None, and the image.
     """
-    position = 2
-    while stream[:2] == _SOI and position + 4 <= len(stream) and stream[position] == 0xFF:
+    for position in _marker_segments(stream):
         if stream[position : position + 2] == _EOI:
             return stream[: position + 2], stream[position + 2 :]
-        if stream[position + 1] == _START_OF_SCAN:
-            break
-        position += 2 + int.from_bytes(stream[position + 2 : position + 4], "big")
     return None, stream
+
+
+def _lossless_frame(stream: bytes) -> tuple[int, ...]:
+    """Shape of the frame of a lossless JPEG stream (T.81, B.2.2); empty for other streams."""
+    for position in _marker_segments(stream):
+        if stream[position + 1] == _LOSSLESS_FRAME:
+            rows, width, samples = (
+                int.from_bytes(stream[position + start : position + stop], "big")
+                for start, stop in ((5, 7), (7, 9), (9, 10))
+            )
+            return (rows, width, samples)[: 2 + (samples > 1)]
+    return ()
 
 
 def _decode_jpeg(data: bytes, config: Config, out: NDArray[Any]) -> NDArray[Any]:
     tables, image = split_jpeg_tables(data)
+    # In DNG a lossless frame may have the samples of a tile in another shape: two neighbours are
+    # one pixel of two components, as each is predicted from samples of its own component.
+    frame = _lossless_frame(image)
+    framed = out.reshape(frame) if frame and math.prod(frame) == out.size else out
     decoded: NDArray[Any]
     try:
         decoded = imagecodecs.jpeg_decode(
@@ -98,16 +119,16 @@ def _decode_jpeg(data: bytes, config: Config, out: NDArray[Any]) -> NDArray[Any]
             tables=tables,
             colorspace=config.get("colorspace"),
             outcolorspace=config.get("outcolorspace"),
-            shape=out.shape[:2],
-            out=out,
+            shape=framed.shape[:2],
+            out=framed,
         )
     except imagecodecs.Jpeg8Error as error:
         # Lossless JPEG of more precisions and colours, as in DNG.
         try:
-            decoded = imagecodecs.ljpeg_decode(image, out=out)
-        except (imagecodecs.LjpegError, ValueError):
+            decoded = imagecodecs.ljpeg_decode(image, out=framed)
+        except imagecodecs.LjpegError:
             raise error from None
-    return decoded
+    return decoded.reshape(out.shape)
 
 
 _CODESTREAM_START = b"\xff\x4f\xff\x51"
@@ -133,7 +154,7 @@ _JPEGXR_IMAGE, _JPEGXR_ALPHA = (0xBCC0, 0xBCC1), (0xBCC2, 0xBCC3)
 
 
 def _jpegxr_bytes(data: bytes) -> int:
-    """How many bytes the directory of a JPEG XR file says it has at least."""
+    """The least size in bytes of a JPEG XR file, by its directory."""
     start = int.from_bytes(data[4:8], "little")
     n_entries = int.from_bytes(data[start : start + 2], "little")
     listed = data[start + 2 : start + 2 + 12 * n_entries]
@@ -149,7 +170,7 @@ def _jpegxr_bytes(data: bytes) -> int:
 
 
 def _decode_jpegxr(data: bytes, config: Config, out: NDArray[Any]) -> NDArray[Any]:
-    # This decoder makes up what an image that is cut short lacks.
+    # This decoder invents the missing part of a truncated image.
     wanted = _jpegxr_bytes(data)
     if len(data) < wanted:
         raise ValueError(f"is cut short: {len(data)} bytes of {wanted}")
@@ -185,20 +206,30 @@ def _decode_ccitt(data: bytes, config: Config, out: NDArray[Any]) -> NDArray[Any
 def _is_cut(
     data: bytes, decode: Callable[[bytes], NDArray[Any]], decoded: NDArray[Any], scheme: str
 ) -> bool:
-    """Whether a stream ends before its image: what is put behind it then shows.
+    """Whether a stream ends before its image: bytes appended to it then show.
 
-    The decoders leave white what a stream lacks, and a stream of scheme 4 says where it ends.
+    The decoders leave white what a stream lacks, and a stream of scheme 4 marks its end. Zeros at
+    the end would hide the appended bytes: three remain, the most that a code ends with.
     """
-    last_bits = f"{int.from_bytes(data[-4:], 'big'):032b}"
-    if scheme == "fax4" and _END_OF_LINE * 2 in last_bits:
+    stored = data.rstrip(b"\0")
+    if scheme == "fax4" and _END_OF_LINE * 2 in f"{int.from_bytes(stored[-4:], 'big'):032b}":
         return False
-    return any(_differs(decode, data + pixels, decoded) for pixels in _BLACK_PIXELS)
+    last = f"{int.from_bytes(stored[-1:], 'big'):08b}"
+    if stored != data:
+        last = last.rstrip("0") + "000"
+    streams = (stored[:-1] + _packed(last + pixels) for pixels in _BLACK_PIXELS)
+    return any(_differs(decode, stream, decoded) for stream in streams)
+
+
+def _packed(bits: str) -> bytes:
+    n_bytes = -(-len(bits) // 8)
+    return int(bits.ljust(8 * n_bytes, "0"), 2).to_bytes(n_bytes, "big")
 
 
 def _differs(decode: Callable[[bytes], NDArray[Any]], data: bytes, decoded: NDArray[Any]) -> bool:
     try:
         return bool((decode(data) != decoded).any())
-    except imagecodecs.CcittError:
+    except imagecodecs.CcittrleError:
         return True
 
 
@@ -212,10 +243,10 @@ _PIXEL, _HORIZONTAL = "00110101010", "001"
 """Codes of ITU-T T.4 (tables 2 and 4: no white pixel, a black one) and T.6 (table 1)."""
 
 
-def _begun_at_each_bit(code: str) -> list[bytes]:
-    """A code, repeated, from each of its bits on: one goes on where a stream is cut in a code."""
+def _begun_at_each_bit(code: str) -> list[str]:
+    """A code, repeated, from each of its bits on: one continues a stream cut within a code."""
     repeated = code * 33
-    return [int(repeated[start : start + 256], 2).to_bytes(32, "big") for start in range(len(code))]
+    return [repeated[start : start + 256] for start in range(len(code))]
 
 
 _BLACK_PIXELS = [

@@ -1,7 +1,8 @@
-"""CF unpacking of stored values."""
+"""CF unpacking: stored values as physical values, in the order and precision of xarray."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,9 @@ from numpy.typing import NDArray
 
 from gridref.model.encoding import Unpacking
 
-__all__ = ["unpack"]
-
 
 def unpack(values: NDArray[Any], unpacking: Unpacking) -> NDArray[Any]:
-    """Turn packed values into physical ones, in the order and precision in which xarray does.
+    """Turn packed values into physical ones, in the order and precision of xarray.
 
     The values are converted to the result's dtype, then compared with the fill values, then scaled,
     then shifted, each step rounding to that dtype (CF conventions, sections 2.5.1 and 8.1; NetCDF
@@ -47,6 +46,14 @@ def unpack(values: NDArray[Any], unpacking: Unpacking) -> NDArray[Any]:
     return unpacked
 
 
+def renumber(values: NDArray[Any], pairs: Sequence[Sequence[int]]) -> NDArray[Any]:
+    """A copy of integers in which each number of a pair has become the other one."""
+    shown = values.copy()
+    for number, other in pairs:
+        shown[values == number] = other
+    return shown
+
+
 def _wrapped(fill: float, stored: np.dtype[Any], dtype: np.dtype[Any]) -> float:
     """A stored integer read with the other signedness; what cannot be stored stays as it is."""
     storable = np.iinfo(stored)
@@ -57,6 +64,6 @@ def _wrapped(fill: float, stored: np.dtype[Any], dtype: np.dtype[Any]) -> float:
 
 
 def _factor(number: float, dtype: np.dtype[Any]) -> Any:
-    """A number as numpy takes it part: in the array's precision only if it loses nothing there."""
+    """A factor for numpy: in the array's precision, if that loses nothing."""
     narrow = dtype.type(number)
     return narrow if float(narrow) == float(number) else np.float64(number)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from gridref.combine.folding import (
+from gridref.combine.concatenation import (
     BATCH_GROUPS,
     CombinedPart,
     combine,
     combine_part,
     combine_parts,
+    combine_stack,
     merged_reports,
 )
 from gridref.combine.hypercube import combine_hypercube
-from gridref.combine.labelled import combine_stack
+from gridref.combine.instances import combine_ragged
 from gridref.combine.mosaic import combine_mosaic
 from gridref.combine.options import CombineOptions, MosaicOptions
 from gridref.combine.report import Combination, Drift, DriftCase, DriftReport
-from gridref.combine.sampling import combine_ragged
 
 __all__ = [
     "BATCH_GROUPS",

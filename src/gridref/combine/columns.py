@@ -1,7 +1,8 @@
 """The inputs' versions of one variable side by side, and how alike they are.
 
-Rules never look at every file: files whose metadata agree are one *kind*, and rules look at kinds.
-Only what has to be changed is changed file by file.
+A `Column` holds one variable of all inputs that have it. Inputs whose metadata agree are one
+`Kind`. Rules look at kinds, never at every file, and change file by file only what has to change.
+`Notes` collects the drifts and problems that rules find.
 """
 
 from __future__ import annotations
@@ -16,21 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.combine.options import CombineOptions
-from gridref.combine.report import LEFT_OUT, Drift, DriftReport
+from gridref.combine.report import Drift, DriftReport
 from gridref.errors import Problem
 from gridref.model.array import VirtualArray, VirtualGroup
-
-__all__ = [
-    "Column",
-    "Kind",
-    "Notes",
-    "array_source",
-    "columns_of",
-    "source_name",
-    "text_beside",
-    "value_keys",
-    "value_text",
-]
+from gridref.model.scan_report import LEFT_OUT
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +121,9 @@ class Notes:
     names
         Names of inputs, as far as they were asked for.
     in_order
-        By path the labels of index coordinates all of which follow each other in order.
+        Labels, by path, of index coordinates whose labels are in order throughout.
+    told
+        Paths of scalars that are repeated along the dimensions whatever the options say.
     """
 
     options: CombineOptions
@@ -142,6 +134,7 @@ class Notes:
     failed: set[str] = field(default_factory=set)
     names: dict[int, str] = field(default_factory=dict)
     in_order: dict[str, NDArray[Any]] = field(default_factory=dict)
+    told: set[str] = field(default_factory=set)
 
     def name(self, file: int) -> str:
         """Name of an input."""
@@ -234,20 +227,22 @@ def source_name(group: VirtualGroup) -> str | None:
 
 
 def array_source(array: VirtualArray) -> str | None:
-    """The first file that an array lies in; None if nothing says without reading."""
+    """The first file that an array is in; None if nothing says without reading."""
     for manifest in array.manifests:
         for source in getattr(manifest, "sources", ()):
             return str(source.url)
     return None
 
 
-def _metadata_keys(arrays: Sequence[VirtualArray]) -> Iterator[list[Any] | None]:
+def _metadata_keys(arrays: Sequence[VirtualArray]) -> Iterator[Sequence[Any] | None]:
     """Keys of each property of many arrays, as `value_keys` makes them."""
     # Column by column, not array by array: called for every variable of every file.
     dims, dtypes = [array.dims for array in arrays], [array.dtype for array in arrays]
     yield None if _all_same(dims) else dims
     yield None if _all_same(dtypes) else dtypes
     yield value_keys([array.fill_value for array in arrays])
+    enumerations = [array.enumeration for array in arrays]
+    yield None if _all_same(enumerations) else enumerations
     attrs = [array.attrs for array in arrays]
     if _plainly_equal(attrs):
         names = [name for name, value in attrs[0].items() if value.__class__ is not str]
@@ -312,7 +307,7 @@ def value_text(value: Any) -> str:
 
 
 def text_beside(value: Any, other: Any) -> str:
-    """An attribute value in few words that tell it from another one that begins alike."""
+    """An attribute value in few words, distinct from another one that begins alike."""
     text, known = _one_line(value), _one_line(other)
     if text == known:
         dtype = getattr(value, "dtype", type(value).__name__)

@@ -1,9 +1,10 @@
-"""Views of forecasts: one value for each valid time, out of runs by steps. Pure.
+"""Views of forecasts: one value for each valid time, chosen from runs and steps. Pure.
 
 A cube of forecasts has a dimension of runs (when a forecast began) and one of steps (how far ahead
-it looks); the valid time of an element is the sum of both (CF conventions 1.11, standard names
-``forecast_reference_time``, ``forecast_period`` and ``time``). The views are those that the Unidata
-Forecast Model Run Collections have: best time series, constant forecast offset, one run.
+it looks). The valid time of an element is the sum of both (CF conventions 1.11, standard names
+``forecast_reference_time``, ``forecast_period`` and ``time``). `ForecastAxes` picks one run and
+step for each valid time and rearranges the arrays. The views are those of the Unidata Forecast
+Model Run Collections: best time series, constant forecast offset, one run.
 """
 
 from __future__ import annotations
@@ -15,13 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.errors import InvalidRequestError
-from gridref.model.array import MISSING_BLOCK, VirtualArray, VirtualGroup
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.blocks import MISSING_BLOCK
 from gridref.model.indexing import isel
 from gridref.model.joining import concatenate
 from gridref.model.reshaping import transpose
 from gridref.typing import Int64Array
-
-__all__ = ["VALID_TIME", "ForecastAxes", "Picks"]
 
 VALID_TIME = "valid_time"
 """The dimension of a view, and its coordinate."""

@@ -1,4 +1,7 @@
-"""The fragments of an aggregation variable, put at their places and on its units.
+"""Put the fragments of an aggregation variable at their places, in its units.
+
+Input is the variable, without data, and its fragments with their corners. Output is one array;
+elements that no fragment holds are missing. Fragments go through the same rules of drift as files.
 
 Source: CF conventions 1.13, 2.8 "Aggregation Variables".
 """
@@ -12,17 +15,14 @@ from typing import Any
 import numpy as np
 
 from gridref.combine.columns import Column, Notes
-from gridref.combine.layout import Lengths, Task
-from gridref.combine.levels import Inherited, combine_columns
+from gridref.combine.layout import Lengths, Placed, Task
+from gridref.combine.level import Inherited, combine_columns
 from gridref.combine.options import CombineOptions, Read
-from gridref.combine.packing import PACKING_ATTRIBUTES
-from gridref.combine.placed import Placed
 from gridref.combine.report import Combination
+from gridref.combine.rules.packing import PACKING_ATTRIBUTES
 from gridref.combine.values import Values
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.joining import missing_array
-
-__all__ = ["Fragment", "combine_fragments"]
 
 _UNITS = ("units", "calendar")
 
@@ -36,7 +36,7 @@ class Fragment:
     array
         What it holds, with the dimensions of the variable, in their order.
     corner
-        Where its first element lies along each dimension.
+        Where its first element is along each dimension.
     name
         Its file, for messages.
     """
@@ -62,8 +62,8 @@ def combine_fragments(
     path
         Path of the variable.
     attrs
-        Its attributes: the fragments are brought on its units, and what one without a fill value
-        holds is told by that of the variable.
+        Its attributes. Fragments are converted to its units, and its fill value applies to
+        fragments without one.
     shape
         Its shape.
     fragments
@@ -138,7 +138,7 @@ class _Whole:
     def at_level(
         self, columns: Mapping[str, Column], lengths: Lengths, values: Values, notes: Notes
     ) -> _Whole:
-        """The layout itself: the variable says where fragments lie."""
+        """The layout itself: the variable gives the places of the fragments."""
         return self
 
     def dims_of(self, column: Column, notes: Notes) -> tuple[str, ...]:

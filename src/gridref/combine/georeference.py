@@ -1,8 +1,9 @@
-"""Where georeferenced groups lie: their pixels on those of the first one.
+"""Place georeferenced groups on the pixels of the first one.
 
-Where an input lies is read from the ``GeoTransform`` of its grid mapping variable (GDAL's order: x
-origin, x step along columns, x step along rows, y origin, y step along columns, y step along rows),
-or from its coordinates.
+`read_raster` reads the position of an input from the ``GeoTransform`` of its grid mapping variable
+(GDAL's order: x origin, x step along columns, x step along rows, y origin, y step along columns,
+y step along rows) or from its coordinates. `misfit` names what keeps an input off the first one's
+pixels. `place_rasters` gives rows and columns, and `overlaps` the inputs that share pixels.
 """
 
 from __future__ import annotations
@@ -17,39 +18,22 @@ from gridref.combine.values import Values
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.placing import MAX_CELLS
-from gridref.model.reference_systems import geotransform, wkt_of
-from gridref.model.referring import text_of
-
-__all__ = [
-    "GRID_MAPPING",
-    "Misfit",
-    "Placement",
-    "Raster",
-    "extents_of",
-    "mapping_name",
-    "misfit",
-    "overlaps",
-    "place_rasters",
-    "plane_dims",
-    "read_raster",
-    "side_by_side",
-]
-
+from gridref.model.reference_systems import geotransform, text_of, wkt_of
 
 GRID_MAPPING = "spatial_ref"
-"""Usual name of the variable whose attributes say where pixels lie."""
+"""Usual name of the variable whose attributes say where pixels are."""
 
 _COLUMNS = ("projection_x_coordinate", "longitude", "grid_longitude")
 _ROWS = ("projection_y_coordinate", "latitude", "grid_latitude")
 _SAME_PIXEL = 0.25
-"""How far, in pixels, coordinates may lie off a transform that means the same pixels."""
+"""How far, in pixels, coordinates may be off a transform that means the same pixels."""
 _EVEN = 0.05
-"""How far, in pixels, evenly spaced coordinates may lie off their places, by rounding."""
+"""How far, in pixels, evenly spaced coordinates may be off their places, by rounding."""
 
 
 @dataclass(frozen=True)
 class Misfit:
-    """Why an input cannot lie beside the others: a short name of the cause, and the reason."""
+    """Why an input does not fit the others: a short name of the cause, and the reason."""
 
     cause: str
     message: str
@@ -103,7 +87,7 @@ class Raster:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where an input lies on the mosaic's pixels.
+    """Where an input is on the mosaic's pixels.
 
     Attributes
     ----------
@@ -130,7 +114,7 @@ class Placement:
 
 
 def mapping_name(group: VirtualGroup, x: str, y: str) -> str:
-    """Name of the grid mapping of what lies along two dimensions."""
+    """Name of the grid mapping of the arrays with both dimensions."""
     for array in group.arrays.values():
         named = array.attrs.get("grid_mapping")
         if {x, y} <= {*array.dims} and isinstance(named, str) and named in group.arrays:
@@ -199,7 +183,7 @@ def read_raster(
 
 
 def _ends(array: VirtualArray | None, values: Values | None) -> tuple[float, float] | None:
-    """The first and last label of an axis, of which there are several; None if they are unknown."""
+    """The first and last label of an axis with several; None if they are unknown."""
     if array is None or values is None or array.ndim != 1 or array.dtype.kind not in "iuf":
         return None
     if array.shape[0] < 2 or not values.available(array):
@@ -209,7 +193,7 @@ def _ends(array: VirtualArray | None, values: Values | None) -> tuple[float, flo
 
 
 def _agree(raster: Raster, labels: Sequence[tuple[float, float] | None]) -> bool:
-    """Whether labels lie on the centres of a raster's pixels."""
+    """Whether labels are on the centres of a raster's pixels."""
     axes = (
         (raster.x0, raster.dx, raster.n_columns),
         (raster.y0, raster.dy, raster.n_rows),
@@ -224,7 +208,7 @@ def _agree(raster: Raster, labels: Sequence[tuple[float, float] | None]) -> bool
 def _of_labels(
     group: VirtualGroup, name: str, dims: tuple[str, str], values: Values | None, crs: str
 ) -> Raster | Misfit:
-    """Where an input lies as its labels say, which have to be evenly spaced."""
+    """The position of an input by its labels, which have to be evenly spaced."""
     starts, steps, counts = [], [], []
     for dim in dims:
         assert values is not None
@@ -246,12 +230,12 @@ def _of_labels(
 
 
 def misfit(first: Raster, raster: Raster, tolerance: float) -> Misfit | None:
-    """What keeps a raster off the first one's pixels; None if nothing does.
+    """Why a raster does not fit the first one's pixels; None if it does.
 
     Parameters
     ----------
     tolerance
-        How far pixels may lie off each other, in pixels.
+        How far pixels may be off each other, in pixels.
     """
     if raster.crs != first.crs:
         message = (
@@ -273,7 +257,7 @@ def misfit(first: Raster, raster: Raster, tolerance: float) -> Misfit | None:
     if max(off_row, off_column) > tolerance:
         message = (
             f"it lies {off_column:.3g} columns and {off_row:.3g} rows off the pixels of"
-            f" {first.name}; tolerance is {tolerance:g}, grids='groups' gives each grid a group"
+            f" {first.name}, and tolerance is {tolerance:g}; grids='groups' gives each grid a group"
         )
         return Misfit("off-grid", message)
     return None

@@ -1,6 +1,6 @@
-"""Georeferenced inputs of several pixel grids: reference systems, resolutions, origins.
+"""Sort georeferenced inputs by pixel grid: reference system, resolution and origin.
 
-Nothing is ever resampled: inputs of each grid become a mosaic in a group of its own.
+Nothing is resampled. The inputs of each grid become a mosaic in a group of its own.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from gridref.combine.folding import merged_reports
+from gridref.combine.concatenation import merged_reports
 from gridref.combine.georeference import Misfit, Raster, misfit
 from gridref.combine.report import Combination, DriftReport, grouped
 from gridref.errors import InvalidRequestError
@@ -17,27 +17,25 @@ from gridref.model.array import VirtualGroup
 from gridref.model.reference_systems import authority_code
 from gridref.model.scan_report import ScanReport
 
-__all__ = ["by_grid", "in_groups"]
-
 
 def by_grid(
     groups: Iterable[VirtualGroup],
     place: Callable[[VirtualGroup], Raster | Misfit],
     tolerance: float,
 ) -> dict[str, list[VirtualGroup]]:
-    """Inputs by the pixel grid that they lie on, under names that tell the grids apart.
+    """Group inputs by pixel grid, under a distinct name for each grid.
 
     Parameters
     ----------
     place
-        Says where an input lies. Those that do not say stay with the first grid.
+        Gives the position of an input. Inputs without a position stay with the first grid.
     tolerance
-        How far, in pixels, an input may lie off the grid of the first one on it.
+        How far, in pixels, an input may be off the grid of the first one on it.
 
     Returns
     -------
     dict
-        The only name is empty where all lie on one grid.
+        The only name is empty where all are on one grid.
 
     Raises
     ------

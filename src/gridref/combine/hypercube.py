@@ -1,38 +1,229 @@
-"""Inputs laid by their labels along several dimensions at once.
+"""Lay inputs by their labels along several dimensions at once.
 
 Every input holds a box of labels: one month of member 3, or a tile of rows and columns. Along each
-dimension the labels of all inputs are put in order; a box may be anywhere, of any size, and inputs
-need not fill the whole. What no input holds is a missing block. The idea is xarray's
+dimension the labels of all inputs are put in order. A box may be anywhere and of any size, and
+inputs need not fill the whole: what no input holds is a missing block. The idea is xarray's
 ``combine_by_coords``, without its need for a complete and even grid.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gridref.combine.cells import Box, Cells
+from gridref.combine.along import comparable_labels, fall
 from gridref.combine.columns import Column, Notes
 from gridref.combine.concatenation import combine_batch
-from gridref.combine.gaps import with_padding
 from gridref.combine.layout import Lengths
 from gridref.combine.options import CombineOptions, Read
-from gridref.combine.packing import Packing, unpack_all
-from gridref.combine.places import Places, find_places
 from gridref.combine.report import Combination
-from gridref.combine.stacking import repeated_along
+from gridref.combine.rules.gaps import with_padding
+from gridref.combine.rules.indices import counts_along, refuse_moved
+from gridref.combine.rules.packing import Packing, unpack_all
+from gridref.combine.rules.single import repeated_along
 from gridref.combine.values import Values, same_values
 from gridref.errors import InvalidRequestError
-from gridref.model.array import MISSING_BLOCK, VirtualArray, VirtualGroup
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.blocks import MISSING_BLOCK
 from gridref.model.indexing import isel, pruned
-from gridref.model.placing import lay_out
-from gridref.model.referring import referred_names
+from gridref.model.placing import MAX_CELLS, lay_out
+from gridref.model.reference_systems import referred_names
+from gridref.model.times import DAY_NS, TimeBase, is_time_like
+from gridref.typing import Int64Array
 
-__all__ = ["combine_hypercube"]
+# Boxes on the cells between their edges: holes and overlaps
+
+Box = tuple[tuple[int, int], ...]
+"""Half-open spans of elements, one for each dimension."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Boxes laid on the cells that their edges make.
+
+    Attributes
+    ----------
+    lines
+        Where cells start along each dimension, and the extent.
+    owner
+        For each cell the number of the first box that holds it; -1 where none does.
+    clashes
+        Boxes of another owner that hold a cell which is taken: their number, and the first one's.
+    """
+
+    lines: Sequence[Int64Array]
+    owner: Int64Array
+    clashes: Sequence[tuple[int, int]]
+
+    @classmethod
+    def of(cls, boxes: Sequence[Box], shape: Sequence[int]) -> Cells:
+        """Lay boxes, the first one below.
+
+        Raises
+        ------
+        InvalidRequestError
+            If their edges make too many cells to look at.
+        """
+        edges = np.array(boxes, np.int64).reshape(len(boxes), len(shape), 2)
+        lines = [
+            np.unique(np.append(edges[:, axis].reshape(-1), [0, extent]))
+            for axis, extent in enumerate(shape)
+        ]
+        sizes = [len(cuts) - 1 for cuts in lines]
+        if np.prod(sizes, dtype=float) > MAX_CELLS:
+            raise InvalidRequestError(
+                f"the edges of the inputs make a grid of {' by '.join(map(str, sizes))} cells: they"
+                " hardly share any label; combine those that do by themselves"
+            )
+        owner = np.full(sizes, -1, np.int64)
+        spans = [np.searchsorted(cuts, edges[:, axis]) for axis, cuts in enumerate(lines)]
+        single = all((span[:, 1] - span[:, 0] == 1).all() for span in spans)
+        if single and spans:
+            cells = np.ravel_multi_index([span[:, 0] for span in spans], sizes)
+            if len(np.unique(cells)) == len(cells):  # the usual case, without a loop
+                owner.reshape(-1)[cells] = np.arange(len(cells))
+                return cls(lines, owner, [])
+        clashes = []
+        for number, box in enumerate(boxes):
+            mine = owner[_slices(lines, box)]
+            taken = mine[mine >= 0]
+            if taken.size:
+                clashes.append((number, int(taken[0])))
+            mine[mine < 0] = number
+        return cls(lines, owner, clashes)
+
+    def holes(self) -> Iterator[Box]:
+        """Cells that no box holds; neighbours along the last dimension are one."""
+        runs: list[tuple[list[int], int]] = []
+        for cell in np.argwhere(self.owner < 0).tolist():
+            first, n_joined = runs[-1] if runs else ([], 0)
+            if first[:-1] == cell[:-1] and first and first[-1] + n_joined == cell[-1]:
+                runs[-1] = first, n_joined + 1
+            else:
+                runs.append((cell, 1))
+        return (self._box(first, n_joined) for first, n_joined in runs)
+
+    def covers(self, box: Box) -> bool:
+        """Whether boxes hold all of another one, whose edges are among theirs."""
+        return bool((self.owner[_slices(self.lines, box)] >= 0).all())
+
+    def _box(self, cell: Sequence[int], n_last: int) -> Box:
+        counts = [1] * (len(cell) - 1) + [n_last]
+        return tuple(
+            (int(cuts[at]), int(cuts[at + n]))
+            for cuts, at, n in zip(self.lines, cell, counts, strict=True)
+        )
+
+
+def _slices(lines: Sequence[Int64Array], box: Box) -> tuple[slice, ...]:
+    return tuple(
+        slice(*np.searchsorted(cuts, span).tolist()) for cuts, span in zip(lines, box, strict=True)
+    )
+
+
+# Places of each input's labels among the labels of all, along one dimension
+
+_UNIX_EPOCH_NS = 2_440_588 * DAY_NS
+"""1970-01-01, as `TimeBase` counts: the Julian day number of its noon."""
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """The labels of a dimension, and where those of each input are among them.
+
+    Attributes
+    ----------
+    coordinate
+        All labels: rising, or falling where those of every input do.
+    by_file
+        For each input that has the dimension, the place of each of its labels.
+    labels
+        The values of the coordinate.
+    """
+
+    coordinate: VirtualArray
+    by_file: Mapping[int, Int64Array]
+    labels: NDArray[Any]
+    _runs: dict[int, Sequence[tuple[slice, int]]] = field(default_factory=dict, repr=False)
+
+    @property
+    def extent(self) -> int:
+        """Number of labels."""
+        return len(self.labels)
+
+    def runs(self, file: int) -> Sequence[tuple[slice, int]]:
+        """Parts of an input whose labels are neighbours: which elements, and their first place."""
+        if file not in self._runs:  # asked for each variable of each file
+            self._runs[file] = tuple(self._runs_of(self.by_file[file]))
+        return self._runs[file]
+
+    def _runs_of(self, places: Int64Array) -> Iterator[tuple[slice, int]]:
+        n = len(places)
+        falls = n > 1 and places[0] > places[-1]
+        ordered = places[::-1] if falls else places
+        heads = [0, *(np.flatnonzero(np.diff(ordered) != 1) + 1).tolist()] if n else []
+        for start, stop in itertools.pairwise([*heads, n]):
+            last = n - 1 - stop
+            own = slice(n - 1 - start, last if last >= 0 else None, -1)
+            yield (own if falls else slice(start, stop)), int(ordered[start])
+
+    def text(self, start: int, stop: int) -> str:
+        """Some of the labels in words: ``time 2001-01 to 2001-03``."""
+        attrs = self.coordinate.attrs
+        first, last = (label_text(self.labels[at], attrs) for at in (start, stop - 1))
+        (dim,) = self.coordinate.dims
+        return f"{dim} {first}" + (f" to {last}" if stop - start > 1 else "")
+
+
+def label_text(label: Any, attrs: Mapping[str, Any]) -> str:
+    """A label in words; a number that counts time as a date, where the calendar is everyday's."""
+    base = TimeBase.of(attrs) if isinstance(label, np.number) else None
+    real = base is not None and base.calendar in ("standard", "proleptic_gregorian")
+    if base is None or not real or not math.isfinite(label):
+        return f"{label} {attrs['units']}" if is_time_like(attrs) else str(label)
+    moment = base.epoch_ns - _UNIX_EPOCH_NS + round(label.item() * base.unit_ns)
+    if abs(moment) >= 2**63:
+        return str(label)
+    text = str(np.datetime64(moment, "ns").astype("M8[s]"))
+    return text.removesuffix("T00:00:00")
+
+
+def find_places(column: Column, values: Values, notes: Notes) -> Places | None:
+    """Put the labels of all inputs in order, each once; None if a problem is noted."""
+    labels = comparable_labels(column, values)
+    if labels is None:
+        message = "its labels cannot be compared: they are missing, NaN, or of several kinds"
+        notes.problem("labels-differ", column.path, message, column.files, drop=False)
+        return None
+    repeating = [
+        file
+        for file, own in zip(column.files, labels, strict=True)
+        if len(np.unique(own)) < len(own)
+    ]
+    if repeating:
+        message = "labels repeat within a file: select one of each first"
+        notes.problem("overlap", column.path, message, repeating, drop=False)
+        return None
+    every = np.unique(np.concatenate(labels))
+    if fall(labels):
+        every = every[::-1]
+    order = np.argsort(every, kind="stable")
+    by_file = {
+        file: order[np.searchsorted(every, own, sorter=order)]
+        for file, own in zip(column.files, labels, strict=True)
+    }
+    first = column.first
+    coordinate = VirtualArray.from_numpy(every, first.dims, first.attrs, first.fill_value)
+    return Places(coordinate, by_file, every)
+
+
+# The layout of inputs by their labels along several dimensions
 
 _N_SHOWN = 4
 """Holes that a report lists one by one."""
@@ -73,10 +264,11 @@ def combine_hypercube(
         For no inputs, ``overlap="keep"``, or labels that hardly any inputs share.
     """
     rules = options or CombineOptions()
-    if rules.overlap == "keep" and len(dims) != 1:
+    if rules.overlap == "keep":
         raise InvalidRequestError(
-            "overlap='keep' keeps labels that repeat, and only one input can be shown at each"
-            " place: take 'error', 'first' or 'last'"
+            "overlap='keep' keeps labels that repeat, and where files lie by their labels only one"
+            " input can be shown at each place: lay them one after the other along one dimension"
+            " (concat_dim alone, or combine='nested'), or take another overlap"
         )
     inputs = list(groups)
     if not inputs:
@@ -95,7 +287,7 @@ class Hypercube:
     growing
         The dimensions.
     places
-        Where the labels of each file lie, by dimension.
+        Where the labels of each file are, by dimension.
     values
         Gives values of variables that lack some of the dimensions, to compare them.
     rule
@@ -125,6 +317,11 @@ class Hypercube:
                 found |= {} if own is None else {dim: own}
         for dim in self.growing:
             self._check(dim, found.get(dim), columns, lengths, notes)
+            counting = [own for own in columns.values() if counts_along(own, notes) == dim]
+            held = [] if dim not in found else [*found[dim].by_file.values()]
+            n_held = sum(map(len, held))
+            if counting and held and np.any(np.concatenate(held) != np.arange(n_held)):
+                refuse_moved(counting, dim, notes)
         arrays = (kind.array for column in columns.values() for kind in column.kinds)
         referred = {*self.referred, *referred_names(arrays)}
         rule = notes.options.overlap
@@ -138,7 +335,7 @@ class Hypercube:
         lengths: Lengths,
         notes: Notes,
     ) -> None:
-        """Note files that have a dimension and do not say where they lie along it."""
+        """Note files that have a dimension, but no labels along it."""
         known = {} if places is None else places.by_file
         extents = lengths.get(dim, {})
         unplaced = [file for file, n in extents.items() if len(known.get(file, ())) != n]
@@ -155,9 +352,18 @@ class Hypercube:
 
     def dims_of(self, column: Column, notes: Notes) -> tuple[str, ...] | None:
         """The dimensions that a variable has; all where it differs along the others, if asked."""
+        dims = self._dims_of(column, notes)
+        if dims is not None and any(dim not in self.places for dim in dims):
+            return None  # a problem is noted of it
+        return dims
+
+    def _dims_of(self, column: Column, notes: Notes) -> tuple[str, ...] | None:
         held = self._held(column)
         if any(dim not in self.places for dim in held):
-            return None  # a problem is noted of it
+            return None
+        asked = notes.options.repeated.get(column.name) == "all" or column.path in notes.told
+        if asked and not held:
+            return self.growing
         if not held and self._differing_scalars(column, notes):
             case = {"single values that differ": list(column.files)}
             notes.drift("repeated", column.path, case, f"along {self._others(held)}")
@@ -175,8 +381,8 @@ class Hypercube:
         if differing:
             message = (
                 f"its values differ between inputs of the same {' and '.join(held)}, and it has no"
-                f" dimension {self._others(held)}; variables='different' repeats it along that,"
-                " compat='override' takes the first"
+                f" dimension {self._others(held)}; variables='different' repeats it along that;"
+                " compat='override' shows the first file's and loses the others"
             )
             notes.problem("values-differ", column.path, message, differing)
             return None
@@ -395,8 +601,8 @@ def _settled(column: Column, clashes: Sequence[tuple[int, int]], text: str, note
     rule = notes.options.overlap
     if rule == "error":
         message = (
-            f"several files hold ({text}); overlap='first' or 'last' shows one of them, and a"
-            " dimension more (labels=, pattern=) keeps them apart"
+            f"several files hold ({text}); a dimension more (labels=, pattern=) keeps them apart;"
+            " overlap='first' or overlap='last' shows one of them and hides the others"
         )
         notes.problem("overlap", column.path, message, concerned)
         return False

@@ -1,27 +1,34 @@
-"""Files whose data differ in length: trajectories, profiles, swaths as instances of one archive.
+"""Combine inputs that differ in length into ragged or padded archives of instances.
 
-CF conventions 1.11, chapter 9 "Discrete Sampling Geometries": all samples one after the other with
-the number of each instance (9.3.3, "Contiguous ragged array representation"), or a row for each
-instance, as long as the longest (9.3.2, "Incomplete multidimensional array representation").
+Trajectories, profiles and swaths differ in length from file to file. CF conventions 1.11, chapter 9
+"Discrete Sampling Geometries", has two forms for them. A ragged archive has all samples one after
+the other and the number of samples of each instance (9.3.3, "Contiguous ragged array
+representation"). A padded archive has a row for each instance, as long as the longest (9.3.2,
+"Incomplete multidimensional array representation").
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
-from gridref.combine.options import CombineOptions
+from gridref.combine.columns import Column, Notes, source_name
+from gridref.combine.concatenation import combine, combine_batch, fold
+from gridref.combine.layout import Lengths, Placed
+from gridref.combine.options import CombineOptions, Read
+from gridref.combine.report import Combination, DriftReport, grouped
 from gridref.combine.values import Values
-from gridref.errors import InvalidRequestError
+from gridref.errors import InvalidRequestError, Problem
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.indexing import isel_group
-from gridref.model.referring import referred_names, text_of
+from gridref.model.reference_systems import referred_names, text_of
 from gridref.model.reshaping import broadcast_axis, expand_dims, squeeze
 
-__all__ = ["Instances", "find_instances"]
+# Detection of files whose data differ in length
 
 DEFAULT_INSTANCE = "instance"
 ROW_SIZE = "row_size"
@@ -46,7 +53,7 @@ class Instances:
     shown: Mapping[str, str] = field(default_factory=dict)
 
     def contiguous(self, group: VirtualGroup, rules: CombineOptions) -> VirtualGroup:
-        """An input with its number of samples, to lie behind the others along all dimensions."""
+        """An input with its number of samples, ready to be concatenated along all dimensions."""
         changed = {}
         for name, array in group.arrays.items():
             if self.sample_of(array) is not None and self.instance in array.dims:
@@ -148,7 +155,7 @@ class Instances:
         }
 
     def _row_sizes(self, group: VirtualGroup, *, contiguous: bool) -> dict[str, VirtualArray]:
-        """The number of samples of an input; nothing where it says so itself."""
+        """The number of samples of an input; empty if the input has that variable itself."""
         made = {}
         for name, (sample, n_samples) in self._uncounted(group).items():
             attrs = {"long_name": f"number of samples of each {self.instance}"}
@@ -165,7 +172,7 @@ class Instances:
         }
 
     def _indexed(self, group: VirtualGroup) -> set[str]:
-        """Samples each of which says which instance it belongs to."""
+        """Dimensions of samples that have an index of instances."""
         return {
             array.dims[0]
             for array in group.arrays.values()
@@ -193,10 +200,10 @@ def find_instances(
     samples: Sequence[str] = (),
     instance: str | None = None,
 ) -> tuple[Instances, Iterator[VirtualGroup]]:
-    """What differs in length between inputs, and the inputs, of which some were looked at.
+    """Find the dimensions that differ in length between inputs; also return the inputs.
 
-    An input that says so itself is believed (``sample_dimension``, ``instance_dimension``);
-    else the dimensions are taken that have different lengths in two inputs.
+    Attributes of an input decide (``sample_dimension``, ``instance_dimension``). Without them,
+    these are the dimensions with different lengths in two inputs.
 
     Raises
     ------
@@ -278,3 +285,155 @@ def _lengths(group: VirtualGroup) -> dict[str, int]:
 def _length(group: VirtualGroup, dim: str) -> int | None:
     """Length of a dimension of the arrays right in a group; None if none has it."""
     return _lengths(group.replace(groups={})).get(dim)
+
+
+# Padded archives: a row for each instance, as long as the longest
+
+
+@dataclass(frozen=True, eq=False)
+class Padded:
+    """Each file in rows of its own; what is behind the end of a row is missing.
+
+    Attributes
+    ----------
+    instance
+        Dimension of the rows.
+    samples
+        Dimensions along which rows begin at 0.
+    lengths
+        Length of the dimensions in each file, in the group that is laid out.
+    """
+
+    instance: str
+    samples: tuple[str, ...]
+    lengths: Lengths = field(default_factory=dict)
+    settled: Mapping[str, Collection[str]] = field(default_factory=dict)
+    repeats = False
+    each_may_be_new = False
+
+    @property
+    def growing(self) -> tuple[str, ...]:
+        """The dimensions of instances and of samples."""
+        return self.instance, *self.samples
+
+    def at_level(
+        self, columns: Mapping[str, Column], lengths: Lengths, values: Values, notes: Notes
+    ) -> Padded:
+        """The layout of a group, whose files are as long as they are there."""
+        return replace(self, lengths=lengths)
+
+    def dims_of(self, column: Column, notes: Notes) -> tuple[str, ...]:
+        """The dimensions that grow among those of a variable."""
+        known = {dim for kind in column.kinds for dim in kind.array.dims}
+        return tuple(dim for dim in self.growing if dim in known)
+
+    def with_dims(
+        self, column: Column, dims: Sequence[str], lengths: Lengths, notes: Notes
+    ) -> Column | None:
+        """Note a problem: the variable has other dimensions in some files."""
+        cases = column.cases(lambda kind: str(kind.array.dims))
+        advice = "leave it out, or name the dimensions that differ in length (concat_dim=)"
+        notes.conflict("dimensions-differ", column.path, "dimensions", cases, advice)
+        return None
+
+    def arrangement(
+        self, column: Column, dims: Sequence[str], lengths: Lengths, lacking: Sequence[int]
+    ) -> Placed:
+        """Each file's rows below those of the file before, at the beginning of the rows."""
+        n_files = max(max(known, default=-1) for known in self.lengths.values()) + 1
+        known = self.lengths.get(self.instance, {})
+        stops = list(itertools.accumulate(known.get(file, 0) for file in range(n_files)))
+        corners = {self.instance: [0, *stops]}
+        extents = {self.instance: stops[-1]}
+        for dim in self.samples:
+            corners[dim] = [0] * n_files
+            extents[dim] = max(self.lengths[dim].values(), default=0)
+        has_gaps = any(
+            dict(zip(array.dims, array.shape, strict=True))[dim] < extents[dim]
+            for array in column.arrays
+            for dim in dims
+            if dim in self.samples
+        )
+        return Placed(corners, extents, has_gaps=has_gaps)
+
+
+# Ragged archives: all samples one after the other
+
+
+def combine_ragged(
+    groups: Iterable[VirtualGroup],
+    *,
+    samples: Sequence[str] = (),
+    instance: str | None = None,
+    padded: bool = False,
+    read: Read | None = None,
+    options: CombineOptions | None = None,
+) -> Combination:
+    """Combine inputs of differing length and report what differed, without raising.
+
+    Parameters
+    ----------
+    groups
+        The inputs, in order. An iterator is taken in batches, and no input is kept once it is known
+        what differs.
+    samples
+        Dimensions whose lengths differ. By default what the first input says, by
+        ``sample_dimension`` or ``instance_dimension`` attributes; else those that have different
+        lengths in two inputs; else the unlimited ones.
+    instance
+        Dimension that counts the inputs. By default the first input's, or what its ``featureType``
+        says.
+    padded
+        Whether each instance gets a row, as long as the longest; else all samples are one after the
+        other, and ``row_size`` has the number of each instance's.
+    read, options
+        As for `gridref.combine.combine`.
+
+    Raises
+    ------
+    InvalidRequestError
+        For no inputs; or if nothing differs in length and nothing says what might.
+    """
+    rules = options or CombineOptions()
+    dims, every = find_instances(groups, samples, instance)
+    problems: list[Problem] = []
+    inputs = _fitting(dims, every, problems, padded=padded)
+    first = next(inputs, None)
+    if first is None:
+        return Combination(None, DriftReport(()), tuple(problems))
+    done = _laid(dims, itertools.chain([first], inputs), read, rules, padded=padded)
+    if problems:
+        return Combination(None, done.report, grouped([*problems, *done.problems]))
+    return done
+
+
+def _fitting(
+    dims: Instances, inputs: Iterable[VirtualGroup], problems: list[Problem], *, padded: bool
+) -> Iterator[VirtualGroup]:
+    """The inputs that have a place; problems of the others are noted."""
+    for number, group in enumerate(inputs):
+        reason = dims.obstacle(group, padded=padded)
+        if reason is None:
+            yield group
+        else:
+            path, message = reason
+            name = source_name(group) or f"input {number + 1}"
+            problems.append(Problem("dimensions-differ", message, path, (name,)))
+
+
+def _laid(
+    dims: Instances,
+    inputs: Iterable[VirtualGroup],
+    read: Read | None,
+    rules: CombineOptions,
+    *,
+    padded: bool,
+) -> Combination:
+    if not padded:
+        whole = (dims.contiguous(group, rules) for group in inputs)
+        return combine(whole, (*dims.samples, dims.instance), read=read, options=rules)
+    values = Values(read)
+    rows = (dims.padded(part, rules) for group in inputs for part in dims.split(group, values))
+    layout = Padded(dims.instance, tuple(dims.shown.get(dim, dim) for dim in dims.samples))
+    done = fold(rows, partial(combine_batch, layout=layout, read=read, options=rules))
+    return done.telling_what_is_left_out()

@@ -1,7 +1,9 @@
-"""How the inputs' versions of a variable are laid beside each other: what all ways have in common.
+"""The interface between rules of drift and ways to lay inputs beside each other.
 
-Rules of drift do not know how inputs are laid out. They ask `LayoutRules`, of which there are two:
-along a dimension (`gridref.combine.along`), and on a plane (`gridref.combine.plane`).
+Rules of drift do not know how inputs are laid out. They ask `LayoutRules`. Layouts are along a
+dimension (`gridref.combine.along`), on a plane (`gridref.combine.mosaic`), or at given places
+(`gridref.combine.hypercube`, `gridref.combine.fragments`). `Placed` puts inputs at places of a
+larger array.
 """
 
 from __future__ import annotations
@@ -13,22 +15,24 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from gridref.combine.columns import Column, Notes
+from gridref.combine.rules.gaps import fill_for_gaps, with_padding
 from gridref.combine.values import Values
 from gridref.model.array import VirtualArray
+from gridref.model.placing import lay_out
 
-__all__ = ["Arrangement", "LayoutRules", "Lengths", "Task"]
+# What rules of drift ask of a layout
 
 Lengths = Mapping[str, Mapping[int, int]]
 """Length of each growing dimension in each file that says it."""
 
 
 class Arrangement(Protocol):
-    """Where the files' versions of one variable lie."""
+    """The places of the files' versions of one variable."""
 
     def fill(
         self, column: Column, lacking: Sequence[int], notes: Notes
     ) -> tuple[Column, Any] | None:
-        """What places read as that no file holds, as `gridref.combine.gaps.fill_for_gaps`.
+        """What places read as that no file holds, as `gridref.combine.rules.gaps.fill_for_gaps`.
 
         Parameters
         ----------
@@ -98,7 +102,7 @@ class LayoutRules(Protocol):
     def arrangement(
         self, column: Column, dims: Sequence[str], lengths: Lengths, lacking: Sequence[int]
     ) -> Arrangement:
-        """Where the arrays of a column lie, and what the files that lack it leave empty."""
+        """Find the places of a column's arrays, and the gaps of files that lack it."""
         ...
 
 
@@ -114,3 +118,61 @@ class Task:
     def growing(self) -> tuple[str, ...]:
         """The dimensions along which the result is longer than its inputs."""
         return self.layout.growing
+
+
+# Versions of a variable at places of a larger array, which they need not fill
+
+
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """Arrays at the places of their files.
+
+    Attributes
+    ----------
+    corners
+        Index of the first element of each file along each dimension that grows.
+    extents
+        Length of the result along each of these.
+    keep_last
+        Whether the last of several files that hold an element shows, and not the first.
+    has_gaps
+        Whether elements that no file holds have to read as missing values.
+    merges
+        Whether files hold different variables, so that none of them lacks one.
+    """
+
+    corners: Mapping[str, Sequence[int]]
+    extents: Mapping[str, int]
+    keep_last: bool = False
+    has_gaps: bool = False
+    merges: bool = False
+
+    def fill(
+        self, column: Column, lacking: Sequence[int], notes: Notes
+    ) -> tuple[Column, Any] | None:
+        """The fill value of gaps and of places behind the ends of files."""
+        if self.merges:
+            return column, None
+        named = column.name if column.name in self.corners else ""
+        known = fill_for_gaps(column, lacking, named, notes, covered=False)
+        if known is None or known[1] is not None or not self.has_gaps:
+            return known
+        return with_padding(known[0])
+
+    def lay(self, column: Column, dtype: np.dtype[Any], fill: Any, *, alike: bool) -> VirtualArray:
+        """Put arrays at their places; cells that none holds are missing blocks."""
+        dims = column.first.dims
+        corners = [
+            [self.corners[dim][file] if dim in self.corners else 0 for dim in dims]
+            for file in column.files
+        ]
+        sizes = dict(zip(dims, column.first.shape, strict=True))
+        sizes |= {dim: extent for dim, extent in self.extents.items() if dim in sizes}
+        return lay_out(
+            column.arrays,
+            corners,
+            [sizes[dim] for dim in dims],
+            keep_last=self.keep_last,
+            dtype=dtype,
+            fill_value=fill,
+        )

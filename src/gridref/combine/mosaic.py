@@ -1,27 +1,32 @@
-"""Georeferenced groups laid beside each other by where they lie: a mosaic.
+"""Lay georeferenced inputs beside each other: a mosaic, or a series of mosaics.
 
-The edges of all inputs along x and y make the lines of one rectilinear grid. Where a line crosses
-an input, its blocks are cut; a cell that no input covers is a missing block, which reads as the
-fill value. No stored chunk is touched, and none is walked. Variables go through the same rules of
-drift as in a concatenation, and inputs come and go in batches.
+The edges of all inputs along x and y are the lines of one rectilinear grid. Where a line crosses
+an input, its blocks are cut. A cell that no input covers is a missing block, which reads as the
+fill value. Stored chunks are neither changed nor looked at one by one. Variables go through the
+same rules of drift as in a concatenation, and inputs are combined in batches.
 
-Overviews make mosaics of their own, in groups named as the inputs', wherever they fit on one grid.
-Which groups they are is read from the root's ``multiscales`` attribute (the Zarr convention
-"multiscales" v1, https://github.com/zarr-conventions/multiscales).
+An input may itself be a mosaic with holes, and inputs may have labels beside rows and columns, such
+as dates: inputs with different labels do not overlap.
+
+Overviews make mosaics of their own, in groups named as in the inputs, wherever they fit on one
+grid. The root's ``multiscales`` attribute lists these groups (the Zarr convention "multiscales" v1,
+https://github.com/zarr-conventions/multiscales).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.combine.columns import Column, Notes, columns_of
-from gridref.combine.concatenation import group_attributes
-from gridref.combine.folding import fold
+from gridref.combine.columns import Column, Notes, columns_of, source_name, value_keys
+from gridref.combine.concatenation import fold, group_attributes
 from gridref.combine.georeference import (
     Misfit,
     Placement,
@@ -36,21 +41,318 @@ from gridref.combine.georeference import (
     side_by_side,
 )
 from gridref.combine.grids import by_grid, in_groups
-from gridref.combine.held import held_rasters
-from gridref.combine.layout import Task
-from gridref.combine.levels import Inherited, combine_columns
+from gridref.combine.layout import Lengths, Placed, Task
+from gridref.combine.level import Inherited, combine_columns, with_attributes
 from gridref.combine.options import CombineOptions, Read
-from gridref.combine.plane import PYRAMID_ATTRIBUTES, Plane
-from gridref.combine.report import LEFT_OUT, Combination, Drift, grouped
-from gridref.combine.series import Series, labels_of
-from gridref.combine.stacking import stacked_attributes
+from gridref.combine.report import Combination, Drift, grouped
+from gridref.combine.rules.gaps import note_damaged
+from gridref.combine.rules.single import stacked_attributes
 from gridref.combine.values import Values
-from gridref.combine.variables import with_attributes
-from gridref.errors import InvalidRequestError, Problem
+from gridref.errors import InvalidRequestError, Place, Problem
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.scan_report import ScanReport
+from gridref.model.blocks import MISSING_BLOCK
+from gridref.model.indexing import isel_group
+from gridref.model.placing import boxes_of
+from gridref.model.reshaping import broadcast_axis, expand_dims
+from gridref.model.scan_report import LEFT_OUT, ScanReport
 
-__all__ = ["combine_mosaic"]
+# Pixels that an input holds, where it is a mosaic with holes
+
+Labels = Mapping[str, Sequence[Any]]
+
+
+def held_rasters(
+    raster: Raster,
+    arrays: Mapping[str, VirtualArray],
+    labels: Labels,
+    plane: tuple[str, str],
+    *,
+    merges: bool,
+) -> list[Raster]:
+    """The rasters that an input holds: one, or several around pixels that are still missing.
+
+    Parameters
+    ----------
+    raster
+        Where the input is.
+    arrays
+        Its variables.
+    labels
+        Its labels along the dimensions beside rows and columns.
+    plane
+        Names of the dimensions of rows and columns.
+    merges
+        Whether inputs hold different variables, each of which is on pixels of its own.
+    """
+    laid = {name: array for name, array in arrays.items() if {*plane} <= {*array.dims}}
+    if all(_held(array).all() for array in laid.values()):
+        names = [*laid] if merges else [""]
+        return [replace(raster, labels=tuple(itertools.product(*labels.values(), names)))]
+    return [
+        part
+        for name, array in laid.items()
+        for part in _parts(raster, array, name if merges else "", labels, plane)
+    ]
+
+
+def _held(array: VirtualArray) -> NDArray[np.bool_]:
+    """Bool (grid shape), the blocks that are not missing."""
+    return np.not_equal(array.blocks.encoding, MISSING_BLOCK).reshape(array.grid.grid_shape)
+
+
+def _parts(
+    raster: Raster, array: VirtualArray, name: str, labels: Labels, plane: tuple[str, str]
+) -> Iterator[Raster]:
+    """Boxes of pixels, those of neighbouring labels that are in one block together."""
+    beside = [dim for dim in labels if dim in array.dims]
+    wanted = [array.dims.index(dim) for dim in (*beside, *plane)]
+    others = tuple(axis for axis in range(array.ndim) if axis not in wanted)
+    held = _held(array).any(axis=others).transpose(np.argsort(np.argsort(wanted)))
+    *_, rows, columns = (np.cumsum([0, *array.grid.axes[axis].edges()]) for axis in wanted)
+    for blocks, own in _labels_of_blocks(array, labels).items():
+        for (top, left), (n_down, n_across) in boxes_of(np.where(held[blocks], 0, -1)):
+            yield replace(
+                raster.moved(int(rows[top]), int(columns[left])),
+                n_rows=int(rows[top + n_down] - rows[top]),
+                n_columns=int(columns[left + n_across] - columns[left]),
+                labels=tuple((*each, name) for each in own),
+            )
+
+
+def _labels_of_blocks(
+    array: VirtualArray, labels: Labels
+) -> dict[tuple[int, ...], list[tuple[Any, ...]]]:
+    """Group labels by the blocks of the array that hold them."""
+    found: dict[tuple[int, ...], list[tuple[Any, ...]]] = {}
+    stops = {
+        dim: np.cumsum(array.grid.axes[array.dims.index(dim)].edges())
+        for dim in labels
+        if dim in array.dims
+    }
+    for chosen in itertools.product(*(enumerate(own) for own in labels.values())):
+        blocks = tuple(
+            int(np.searchsorted(stops[dim], at, side="right"))
+            for dim, (at, _) in zip(labels, chosen, strict=True)
+            if dim in stops
+        )
+        found.setdefault(blocks, []).append(tuple(label for _, label in chosen))
+    return found
+
+
+# Labels of tiles along other dimensions, such as the dates of a time series
+
+
+@dataclass(frozen=True)
+class Series:
+    """Which labels inputs have, those of each one neighbours in the order of all.
+
+    Attributes
+    ----------
+    dims
+        The dimensions.
+    labels
+        For each input its labels along each of them, ascending.
+    """
+
+    dims: tuple[str, ...]
+    labels: Sequence[tuple[tuple[Any, ...], ...]]
+
+    @cached_property
+    def places(self) -> Mapping[str, Mapping[Any, int]]:
+        """Place of every label in the result, by dimension."""
+        return {
+            dim: {
+                label: place
+                for place, label in enumerate(sorted({*chain(*(own[k] for own in self.labels))}))
+            }
+            for k, dim in enumerate(self.dims)
+        }
+
+    def of(self, number: int) -> dict[str, tuple[Any, ...]]:
+        """The labels of an input by dimension."""
+        return dict(zip(self.dims, self.labels[number], strict=True))
+
+    def starts(self, dim: str) -> list[int]:
+        """Place of each input's first label."""
+        at = self.dims.index(dim)
+        return [self.places[dim][own[at][0]] for own in self.labels]
+
+    def stacked(self, columns: Mapping[str, Column], y: str, x: str) -> dict[str, Column]:
+        """Add missing dimensions to labels and to arrays with rows and columns."""
+        laid = {name for name, column in columns.items() if {y, x} <= {*column.first.dims}}
+        return {
+            name: self._with(column, self.dims if name in laid else (name,))
+            if name in laid or name in self.dims
+            else column
+            for name, column in columns.items()
+        }
+
+    def _with(self, column: Column, dims: Sequence[str]) -> Column:
+        for dim in reversed(dims):
+            at = self.dims.index(dim)
+            lengths = [len(self.labels[file][at]) for file in column.files]
+            column = column.with_arrays(
+                [
+                    array
+                    if dim in array.dims
+                    else broadcast_axis(expand_dims(array, 0, dim), 0, length)
+                    for array, length in zip(column.arrays, lengths, strict=True)
+                ]
+            )
+        return column
+
+
+def labels_of(
+    groups: Sequence[VirtualGroup], unnamed: Sequence[str], dims: tuple[str, ...], values: Values
+) -> tuple[list[VirtualGroup], list[str], Series]:
+    """Inputs with their labels; one whose labels others come between is cut there.
+
+    Parameters
+    ----------
+    groups
+        The inputs, each with its label, or labels, as variables of the dimensions' names.
+    unnamed
+        Names for inputs that do not know their file.
+
+    Raises
+    ------
+    InvalidRequestError
+        If an input has no label, or one in other units than the first.
+    """
+    held = [
+        tuple(_labels(group, dim, groups[0].arrays.get(dim), values) for dim in dims)
+        for group in groups
+    ]
+    places = Series(dims, held).places
+    parts, names, labels = [], [], []
+    for group, name, own in zip(groups, unnamed, held, strict=True):
+        runs = [
+            _runs([places[dim][label] for label in along])
+            for dim, along in zip(dims, own, strict=True)
+        ]
+        for spans in product(*runs):
+            cut = {dim: slice(*span) for dim, span in zip(dims, spans, strict=True)}
+            whole = all(stop - start == len(o) for (start, stop), o in zip(spans, own, strict=True))
+            parts.append(group if whole else isel_group(group, cut))
+            names.append(name)
+            labels.append(tuple(o[slice(*span)] for o, span in zip(own, spans, strict=True)))
+    return parts, names, Series(dims, labels)
+
+
+def _labels(
+    group: VirtualGroup, dim: str, first: VirtualArray | None, values: Values
+) -> tuple[Any, ...]:
+    array = group.arrays.get(dim)
+    place = Place(source_name(group), dim)
+    if array is None or first is None or array.ndim > 1:
+        raise InvalidRequestError(
+            f"it has no label along {dim!r}: give a pattern that finds it in the file's name", place
+        )
+    for name in ("units", "calendar"):
+        own, known = array.attrs.get(name), first.attrs.get(name)
+        if value_keys([own, known]) is not None:
+            raise InvalidRequestError(
+                f"its {name} are {own!r}, those of the first input's labels"
+                f" {known!r}: give labels by a pattern",
+                place,
+            )
+    return tuple(values.of(array).reshape(-1).tolist())
+
+
+def _runs(places: Sequence[int]) -> list[tuple[int, int]]:
+    """Spans of places that are neighbours, ascending."""
+    cuts = [k for k in range(1, len(places)) if places[k] != places[k - 1] + 1]
+    return list(zip([0, *cuts], [*cuts, len(places)], strict=True))
+
+
+# The layout of inputs on the pixels of a plane
+
+PYRAMID_ATTRIBUTES = ("multiscales", "zarr_conventions")
+
+
+@dataclass(frozen=True, eq=False)
+class Plane:
+    """Every file at its place on common rows and columns.
+
+    Attributes
+    ----------
+    y, x
+        The dimensions of rows and columns.
+    placements
+        Where each file is.
+    keep_last
+        Whether the last of several files that hold a pixel shows, and not the first.
+    series
+        Labels along dimensions beside rows and columns; None for a plane alone.
+    merges
+        Whether files hold different variables, so that none of them lacks one.
+    """
+
+    y: str
+    x: str
+    placements: Sequence[Placement]
+    keep_last: bool
+    series: Series | None = None
+    merges: bool = False
+    settled: Mapping[str, Collection[str]] = field(default_factory=dict)
+    repeats = False
+    each_may_be_new = False
+
+    @property
+    def growing(self) -> tuple[str, ...]:
+        """Rows and columns, and the dimensions beside them."""
+        return (*self.beside, self.y, self.x)
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """The dimensions beside rows and columns."""
+        return () if self.series is None else self.series.dims
+
+    def at_level(
+        self, columns: Mapping[str, Column], lengths: Lengths, values: Values, notes: Notes
+    ) -> Plane:
+        """The layout itself: labels of rows and columns say nothing that placements do not."""
+        return self
+
+    def dims_of(self, column: Column, notes: Notes) -> tuple[str, ...] | None:
+        """All dimensions, or none; coordinates of rows and columns are made anew."""
+        dims = {dim for kind in column.kinds for dim in kind.array.dims if dim in self.growing}
+        if {self.y, self.x} <= dims or not dims:
+            return self.growing if dims else ()
+        if column.name in self.beside:
+            return (column.name,)
+        if column.name not in self.growing:
+            cases = {f"along {' and '.join(sorted(dims))} only": list(column.files)}
+            notes.drift("dimensions", column.path, cases, LEFT_OUT)
+        return None
+
+    def with_dims(
+        self, column: Column, dims: Sequence[str], lengths: Lengths, notes: Notes
+    ) -> Column | None:
+        """Note a problem: a variable with both dimensions in some files must have them in all."""
+        cases = column.cases(lambda kind: str(kind.array.dims))
+        advice = f"only variables along {self.y} and {self.x} can be laid beside each other"
+        notes.conflict("dimensions-differ", column.path, "dimensions", cases, advice)
+        return None
+
+    def arrangement(
+        self, column: Column, dims: Sequence[str], lengths: Lengths, lacking: Sequence[int]
+    ) -> Placed:
+        """The placements; what no file holds is missing."""
+        n_rows, n_columns = extents_of(self.placements)
+        corners: dict[str, Sequence[int]] = {
+            self.y: [placement.row for placement in self.placements],
+            self.x: [placement.column for placement in self.placements],
+        }
+        extents = {self.y: n_rows, self.x: n_columns}
+        if self.series is not None:
+            for dim in self.beside:
+                corners[dim] = self.series.starts(dim)
+                extents[dim] = len(self.series.places[dim])
+        return Placed(corners, extents, self.keep_last, merges=self.merges)
+
+
+# Groups combined as a mosaic
 
 
 def combine_mosaic(
@@ -67,7 +369,7 @@ def combine_mosaic(
 ) -> Combination:
     """Lay georeferenced groups, and their overviews, on one grid; report what differed.
 
-    With `stack` there is a grid for each label, like a date, and inputs of one label lie beside
+    With `stack` there is a grid for each label, like a date, and inputs of one label are beside
     each other. What no input holds at a label is missing there.
 
     An overview is left out, and the report says why, where some input has none or those of the
@@ -81,15 +383,15 @@ def combine_mosaic(
     x, y
         Names of the dimensions.
     tolerance
-        How far, in pixels, an input may lie off the grid of the first one.
+        How far, in pixels, an input may be off the grid of the first one.
     grids
         As for `MosaicOptions`; with ``"groups"`` all inputs are kept in memory.
     stack
-        Dimensions beside rows and columns, whose labels each input has as variables of these names
-        (see `gridref.combine.labelled.with_label`); labels come in their order, new dimensions
+        Dimensions besides rows and columns. Each input has its labels as variables of these names
+        (see `gridref.combine.concatenation.with_label`). Labels are sorted, and new dimensions are
         first.
     merge
-        Whether inputs hold different variables, which come to lie beside each other.
+        Whether inputs hold different variables, which are merged.
     read
         Reads values of an array, as for `gridref.combine.combine`.
     options
@@ -101,14 +403,14 @@ def combine_mosaic(
     Combination
         Every variable with both dimensions, as a mosaic; new coordinates; variables without the
         dimensions. Problems are inputs without georeferencing or rotated, that differ in
-        coordinate reference system or resolution, lie off the grid, or overlap; and drift that no
+        coordinate reference system or resolution, are off the grid, or overlap; and drift that no
         rule resolves.
 
     Raises
     ------
     InvalidRequestError
-        For no inputs, or an option that means nothing for a mosaic: ``overlap="keep"``, and
-        `variables`, `repeated` and `index_variables`, which need one dimension to lie along.
+        For no inputs, or an option that has no meaning for a mosaic: ``overlap="keep"``, and
+        `variables`, `repeated` and `index_variables`, which need one dimension.
     """
     rules = _checked(options or CombineOptions())
 
@@ -134,7 +436,7 @@ def _checked(rules: CombineOptions) -> CombineOptions:
     if rules.overlap == "keep":
         raise InvalidRequestError(
             "overlap='keep' keeps what repeats side by side, and a mosaic shows one input at each"
-            " pixel: take 'error', 'first' or 'last'"
+            " pixel: take overlap='first' or overlap='last', which hide the others"
         )
     for name in ("variables", "repeated", "index_variables"):
         value = getattr(rules, name)
@@ -152,7 +454,7 @@ class _Mosaic:
     Attributes
     ----------
     rasters
-        What inputs hold by resolution (``""`` for the full one), filled while combining: all lie on
+        What inputs hold by resolution (``""`` for the full one), filled while combining: all are on
         the pixels of the first one.
     series
         The labels of the inputs that are being combined, along `stack`.
@@ -172,7 +474,7 @@ class _Mosaic:
     n_noted: int = 0
 
     def first_batch(self, groups: Sequence[VirtualGroup], unnamed: Sequence[str]) -> Combination:
-        """Combine inputs, and note where they lie."""
+        """Combine inputs, and note where they are."""
         return self.combine(groups, unnamed, note=True)
 
     def combine(
@@ -186,6 +488,7 @@ class _Mosaic:
             labelled = labels_of(groups, unnamed, self.stack, Values(self.read))
             groups, unnamed, self.series = labelled
         notes = Notes(self.rules, groups, unnamed)
+        note_damaged(notes)
         dims = _Dims("", self.x, self.y)
         level = self._level(groups, dims, notes, note=note)
         if level is None or notes.problems:
@@ -201,7 +504,7 @@ class _Mosaic:
     def _level(
         self, groups: Sequence[VirtualGroup], dims: _Dims, notes: Notes, *, note: bool
     ) -> VirtualGroup | None:
-        """The mosaic at one resolution; None where an input does not say where it lies."""
+        """The mosaic at one resolution; None if an input has no position."""
         rasters = self._rasters(groups, dims, notes, note=note)
         if not rasters:
             return None
@@ -226,7 +529,7 @@ class _Mosaic:
         return VirtualGroup({**ordered, **arrays}, {}, group_attributes(groups, dims.path, task))
 
     def _plane(self, dims: _Dims, placements: Sequence[Placement], mapping: str) -> Plane:
-        """Where the inputs lie at a resolution."""
+        """The positions of the inputs at a resolution."""
         keep_last = self.rules.overlap == "last"
         settled = {mapping: ("GeoTransform", "crs_wkt"), "": PYRAMID_ATTRIBUTES}
         return Plane(
@@ -236,7 +539,7 @@ class _Mosaic:
     def _rasters(
         self, groups: Sequence[VirtualGroup], dims: _Dims, notes: Notes, *, note: bool
     ) -> list[Raster]:
-        """Where the inputs lie, and what keeps them from it; none if some do not say."""
+        """The positions of the inputs; misfits are noted. Empty if an input has none."""
         values = Values(self.read)
         read = [
             read_raster(group, notes.name(number), dims.x, dims.y, values)
@@ -258,7 +561,7 @@ class _Mosaic:
         return rasters if len(rasters) == len(groups) else []
 
     def _held(self, raster: Raster, group: VirtualGroup, number: int, dims: _Dims) -> list[Raster]:
-        """What an input holds, with what tells it from others that may lie on the same pixels."""
+        """The pixels that an input holds, with the labels that distinguish it from others there."""
         labels = {} if self.series is None else self.series.of(number)
         self.n_noted += 1
         numbered = replace(raster, number=self.n_noted)
@@ -320,7 +623,7 @@ class _Mosaic:
             Problem(
                 "overlap",
                 f"{rows} by {columns} pixels (rows, columns) of it lie in {rasters[other].name};"
-                " overlap='first' or 'last' shows one of them",
+                " overlap='first' or overlap='last' shows one of them and hides the others",
                 path,
                 (rasters[number].name, rasters[other].name),
             )

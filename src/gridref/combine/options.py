@@ -1,4 +1,4 @@
-"""What a caller may decide about how inputs are combined."""
+"""Options of combining: how differences between inputs are resolved."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray
 from gridref.options import check_choice, check_choices, refuses_unknown
 
-__all__ = ["CombineOptions", "ConvertUnits", "MosaicOptions", "Read"]
-
 Read = Callable[[VirtualArray], NDArray[Any]]
 """Reads all values of an array."""
 
@@ -21,7 +19,7 @@ ConvertUnits = Callable[[str, str], tuple[float, float] | None]
 """Factor and offset that turn values of one unit into another; None where there are none."""
 
 Repeat = Literal["minimal", "different", "all"]
-"""What becomes of a variable without the dimension; see `CombineOptions`."""
+"""How to treat a variable without the dimension; see `CombineOptions`."""
 
 
 @refuses_unknown
@@ -32,38 +30,39 @@ class CombineOptions:
     Attributes
     ----------
     join
-        Variables and labels of other dimensions that some inputs lack: ``"exact"`` makes them a
+        Variables, and labels of other dimensions, that some inputs lack. ``"exact"`` makes them a
         problem, ``"outer"`` fills in missing blocks, ``"inner"`` leaves them out. ``"left"`` and
-        ``"right"`` take the labels of the first and the last input, and fill in; ``"override"``
-        takes the first's labels for those of all, where there are as many. The report says so.
+        ``"right"`` take the labels of the first and the last input, and fill in. ``"override"``
+        gives all inputs the first input's labels if they have as many, and reports it.
     overlap
-        Labels along the dimension that occur in several inputs: ``"error"`` makes them a problem,
-        ``"first"`` and ``"last"`` keep one of each and put the labels in order, ``"keep"`` keeps
-        all.
+        Labels along the dimension that occur in several inputs. ``"error"`` makes them a problem,
+        ``"first"`` and ``"last"`` keep one of each and sort the labels, ``"keep"`` keeps all.
     variables
-        Variables without the dimension: ``"minimal"`` keeps one, and differing values are a
-        problem; ``"different"`` repeats those that differ along the dimension; ``"all"`` repeats
-        all of them.
+        Variables without the dimension. ``"minimal"`` keeps one; differing values are a problem,
+        except for single values, which become a coordinate along the dimension. ``"different"``
+        repeats those that differ along the dimension. ``"all"`` repeats all of them.
     repeated
         The same rules for single variables, by name.
     compat
-        How variables without the dimension are compared: ``"equals"`` by value where values can be
-        read, ``"override"`` takes the first unseen.
+        How to compare variables without the dimension. ``"equals"`` compares values if they can be
+        read. ``"override"`` takes the first without comparing. Labels of dimensions are always
+        compared: see `join`.
     combine_attrs
         Attributes that differ: ``"override"`` keeps the first input's, ``"drop_conflicts"`` and
         ``"drop"`` leave out those that differ or all, ``"no_conflicts"`` and ``"identical"`` make
         them a problem.
     conflicts
-        ``"raise"`` raises every problem at once; ``"drop"`` leaves the variables concerned out, and
-        the report says so.
+        ``"raise"`` raises every problem at once. ``"drop"`` leaves out the variables concerned and
+        reports them.
     lossy
-        Whether dtypes may be promoted to one that cannot hold all values (int64 and float32).
+        Whether dtypes may be promoted to one that cannot hold all values (as for int64 and
+        float32).
     convert_units
-        Converter for variables whose units differ; None makes them a problem.
+        Converter for variables whose units differ. None makes them a problem.
     index_variables
-        Variables whose values count along a dimension that grows, by name with that dimension: they
-        are shifted. Variables with an ``instance_dimension`` attribute (CF conventions, 9.3.4) are
-        known.
+        Variables whose values count along a dimension that grows, by name with that dimension.
+        Their values are shifted. Variables with an ``instance_dimension`` attribute (CF
+        conventions, 9.3.4) need not be named.
     """
 
     join: Literal["exact", "outer", "inner", "left", "right", "override"] = "exact"
@@ -85,29 +84,29 @@ class CombineOptions:
             check_choice(f"repeated[{name!r}]", rule, get_args(Repeat))
 
     def repeat_rule(self, name: str) -> Repeat:
-        """What becomes of a variable without the dimension."""
+        """The rule for a variable without the dimension."""
         return self.repeated.get(name, self.variables)
 
 
 @refuses_unknown
 @dataclass(frozen=True)
 class MosaicOptions:
-    """How the place of each georeferenced input in a mosaic is found.
+    """How to find the place of each georeferenced input in a mosaic.
 
     Attributes
     ----------
     x, y
-        Names of the dimensions along which inputs lie beside each other.
+        Names of the dimensions of columns and rows.
     tolerance
-        How far, in pixels, an input may lie off the grid of the first one.
+        How far, in pixels, an input may be off the grid of the first one.
     grids
-        Inputs of several coordinate reference systems, resolutions or pixel grids: ``"one"`` makes
-        them a problem, ``"groups"`` lays those of each grid out in a group of its own.
+        Inputs of several coordinate reference systems, resolutions or pixel grids. ``"one"`` makes
+        them a problem. ``"groups"`` lays out the inputs of each grid in a group of its own.
 
     Raises
     ------
     InvalidRequestError
-        For a tolerance below 0 or above half a pixel, where places are no longer told apart.
+        For a tolerance below 0 or above half a pixel, where places become ambiguous.
     """
 
     x: str = "x"

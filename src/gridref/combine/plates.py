@@ -1,4 +1,7 @@
-"""Images of the wells and fields of a plate, as OME-Zarr lays them out, and as one array.
+"""Combine images of the wells and fields of a plate.
+
+`combine_plate` lays the images out as a tree of groups, as OME-Zarr has them, or as one array with
+dimensions of wells and fields.
 
 Source: OME-NGFF 0.5, "plate" and "well" (https://ngff.openmicroscopy.org/0.5/).
 """
@@ -9,16 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gridref.combine.concatenation import with_label
 from gridref.combine.hypercube import combine_hypercube
-from gridref.combine.labelled import with_label
 from gridref.combine.options import CombineOptions, Read
-from gridref.combine.report import (
-    LEFT_OUT,
-    Combination,
-    Drift,
-    DriftReport,
-    grouped,
-)
+from gridref.combine.report import Combination, Drift, DriftReport, grouped
 from gridref.errors import Problem
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.ome_zarr import (
@@ -29,9 +26,7 @@ from gridref.model.ome_zarr import (
     plate_attributes,
     well_attributes,
 )
-from gridref.model.scan_report import ScanReport
-
-__all__ = ["PlateImage", "combine_plate"]
+from gridref.model.scan_report import LEFT_OUT, ScanReport
 
 CUBE = "cube"
 """Group of the array that holds all fields of all wells."""
@@ -81,7 +76,7 @@ def combine_plate(
     images
         The images; several of one field have labels along `dims`.
     dims
-        Dimensions that planes in files of their own lie along, like ``c``, ``z`` and ``t``.
+        Dimensions that planes in files of their own are along, like ``c``, ``z`` and ``t``.
     read, options
         As for `gridref.combine.combine`.
 

@@ -1,4 +1,8 @@
-"""What differed between inputs, and how it was resolved."""
+"""What combining returns: the group, the differences between inputs, and the problems.
+
+A `Drift` is one difference, with the files of each value and how it was resolved. A `DriftReport`
+lists all of them. A `Combination` holds the group, the report and what could not be resolved.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +12,9 @@ from typing import Any
 
 from gridref.errors import CombineError, Problem
 from gridref.model.array import VirtualGroup
-from gridref.model.display import html_of
 from gridref.model.label_ends import LabelEnds
-from gridref.model.scan_report import Fate, Finding, ScanReport
-from gridref.secrets import without_secrets
-
-__all__ = ["LEFT_OUT", "Combination", "Drift", "DriftCase", "DriftReport", "file_ranges", "grouped"]
-
-
-LEFT_OUT = "left out"
-"""Resolution of what does not become a part of the result."""
+from gridref.model.scan_report import LEFT_OUT, Fate, Finding, ScanReport, html_of
+from gridref.secrets import shown_address
 
 
 def file_ranges(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
@@ -188,8 +185,8 @@ class DriftReport:
             "variable": drift.variable,
             "value": case.value,
             "n_files": len(names),
-            "first_file": without_secrets(names[0]) if names else None,
-            "last_file": without_secrets(names[-1]) if names else None,
+            "first_file": shown_address(names[0]) if names else None,
+            "last_file": shown_address(names[-1]) if names else None,
             "resolution": drift.resolution,
         }
 
@@ -263,7 +260,7 @@ class Combination:
 
 
 def grouped(problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    """Problems of one cause beside each other, causes in the order of first occurrence."""
+    """Group problems by cause, in the order of first occurrence."""
     by_cause: dict[str, list[Problem]] = {}
     for problem in problems:
         by_cause.setdefault(problem.cause, []).append(problem)

@@ -1,4 +1,7 @@
-"""Values that rules of combining have to see: inline in the array, or read by a function given."""
+"""Values that rules of combining have to see.
+
+Inline arrays hold their values. All others are read by a function that the caller gives.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,6 @@ from gridref.combine.options import Read
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray
 from gridref.model.manifest import ChunkManifest, ChunkState
-
-__all__ = ["Values", "same_values"]
 
 KEPT_BYTES = 256 * 2**20
 """Size of the values that are kept for the next rule that asks for them."""

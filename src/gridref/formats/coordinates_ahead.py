@@ -1,4 +1,8 @@
-"""Coordinates of a remote file, fetched with its metadata where combining will compare them."""
+"""Coordinates of remote files, fetched along with the metadata.
+
+Combining files compares their coordinates. `keep_coordinates` fetches the stored bytes of small
+coordinates during the scan and keeps them, so that combining sends no further requests.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +15,18 @@ from gridref.errors import GridrefError
 from gridref.io import ScanFile, current_at_hand
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.manifest import ChunkManifest, ChunkState
-from gridref.model.referring import referred_names
-
-__all__ = ["keep_coordinates"]
+from gridref.model.reference_systems import referred_names
 
 _MOST_BYTES, _MOST_CHUNKS = 64 * 2**10, 16
-"""Of a coordinate that is worth it."""
+"""Largest coordinate to fetch ahead."""
 
 
 def keep_coordinates(group: VirtualGroup, file: ScanFile) -> None:
-    """Keep the stored bytes of the coordinates of a remote file, where a reader waits for them.
+    """Keep the stored bytes of the coordinates of a remote file, if a reader will need them.
 
-    Read together they take one request, or none where they lie in what was fetched; and those of
-    files beside it come along with their metadata. That they cannot be read is for the reader to
-    say.
+    Reading them together takes one request, or none if they are in bytes already fetched. The
+    coordinates of files beside it are then fetched with their metadata. If they cannot be read,
+    the reader will report it.
     """
     at_hand = current_at_hand()
     if at_hand is None or not file.is_remote:

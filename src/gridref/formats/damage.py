@@ -1,4 +1,8 @@
-"""What metadata of strangers may not say, and errors of other packages that they lead to."""
+"""Damaged or hostile metadata, and the errors that it causes in other packages.
+
+`refusing_damage` turns such errors into a `SourceFormatError`. `check_element_size` refuses
+elements of absurd size.
+"""
 
 from __future__ import annotations
 
@@ -9,35 +13,34 @@ from typing import Any
 import numpy as np
 
 from gridref.errors import GridrefError, Place, SourceFormatError, UnsupportedFeatureError
-
-__all__ = ["check_element_size", "refusing_damage"]
+from gridref.secrets import without_secrets
 
 _MAX_ELEMENT_BYTES = 2**24
 
 
 @contextmanager
 def refusing_damage(url: str, what: str = "the metadata is damaged") -> Iterator[None]:
-    """Make a `SourceFormatError` of any error that is not ours.
+    """Turn any error that is not gridref's own into a `SourceFormatError`.
 
-    Such metadata may be of any type, depth and size: what Python raises for them
-    (`RecursionError`, `OverflowError`, `UnicodeEncodeError`, ...) says nothing about the file.
+    Damaged metadata may be of any type, depth and size, and the errors that Python raises for it
+    (`RecursionError`, `OverflowError`, `UnicodeEncodeError`, ...) do not describe the file.
     """
     try:
         yield
     except GridrefError:
         raise
     except Exception as error:
-        shown = f"{type(error).__name__}: {error}"[:500]
+        shown = without_secrets(f"{type(error).__name__}: {error}")[:500]
         raise SourceFormatError(f"{what} ({shown})", Place(source=url)) from error
 
 
 def check_element_size(dtype: np.dtype[Any]) -> None:
-    """Refuse elements so large that few of them are more than there is memory for.
+    """Refuse elements so large that a few of them exceed the memory.
 
     Raises
     ------
     UnsupportedFeatureError
-        Saying how large they are.
+        If elements are larger than that.
     """
     if dtype.itemsize > _MAX_ELEMENT_BYTES:
         raise UnsupportedFeatureError(

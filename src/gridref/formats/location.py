@@ -1,4 +1,8 @@
-"""What a scan is pointed at: a file that is open already, or a folder."""
+"""The target of a scan: an open file, or a folder.
+
+`open_location` takes an address and returns a `Location` that each scanner can examine. `describe`
+says what a file that no scanner knows looks like.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +16,18 @@ from typing import Any
 from gridref.errors import Place, SourceNotAllowedError, UnsupportedFeatureError
 from gridref.io import DataNames, ScanFile, absolute_url, is_local, open_for_scan, real_path
 from gridref.model.source_policy import SourcePolicy
-
-__all__ = ["Location", "describe", "open_location", "require_allowed"]
+from gridref.secrets import shown_address
 
 _HEAD_BYTES = 16 << 10
 
+_NETCDF3 = (
+    "parser='virtualizarr.parsers:NetCDF3Parser' reads it"
+    " (pip install 'gridref[interchange]' scipy)"
+)
 _LOOKS_LIKE = (
-    (b"CDF\x01", "a netCDF-3 file"),
-    (b"CDF\x02", "a netCDF-3 file with 64-bit offsets"),
-    (b"CDF\x05", "a netCDF-3 file with 64-bit data (CDF-5)"),
+    (b"CDF\x01", f"a netCDF-3 file: {_NETCDF3}"),
+    (b"CDF\x02", f"a netCDF-3 file with 64-bit offsets: {_NETCDF3}"),
+    (b"CDF\x05", "a netCDF-3 file with 64-bit data (CDF-5): convert it with nccopy -k nc4"),
     (b"\x0e\x03\x13\x01", "an HDF4 file"),
     (b"GRIB", "a GRIB file"),
     (b"PK\x03\x04", "a zip archive (unpack it first)"),
@@ -38,16 +45,16 @@ _LOOKS_LIKE = (
 
 @dataclass(frozen=True)
 class Location:
-    """A file or folder that some scanner is looked for.
+    """A file or folder to scan.
 
-    A file is opened once, for recognising and for scanning. What is read of it is counted.
+    A file is opened once, for recognising and for scanning, and all reads are counted.
 
     Attributes
     ----------
     url
         Absolute local path, or URL; without a slash at the end.
     file
-        The open file, which whoever made the location closes; None for a folder.
+        The open file, which `open_location` closes; None for a folder.
     """
 
     url: str
@@ -106,7 +113,7 @@ def open_location(
     storage_options: Mapping[str, Any] | None = None,
     names: DataNames | None = None,
 ) -> Iterator[Location]:
-    """Look at an address; a file is open until the end of the ``with`` block.
+    """Open an address; a file stays open until the end of the ``with`` block.
 
     Parameters
     ----------
@@ -115,12 +122,12 @@ def open_location(
     storage_options
         fsspec options.
     names
-        What folders of data are called: no request finds out whether a remote address is one.
+        Names of folders of data, because no request finds out whether an address is a folder.
 
     Raises
     ------
     SourceUnavailableError
-        If it is not there or cannot be read.
+        If it does not exist or cannot be read.
     """
     address = absolute_url(url)
     if os.path.isdir(address) if is_local(address) else names and names.is_folder(address):
@@ -130,8 +137,9 @@ def open_location(
         yield Location(address, file)
 
 
-def require_allowed(policy: SourcePolicy, address: str) -> None:
-    """Refuse another file that a file names, and that its policy does not allow.
+@contextmanager
+def only_allowed(policy: SourcePolicy, address: str) -> Iterator[None]:
+    """Refuse another file that a file names, where its policy does not allow it or a redirect.
 
     Raises
     ------
@@ -140,8 +148,9 @@ def require_allowed(policy: SourcePolicy, address: str) -> None:
     """
     try:
         policy.require(real_path(address))
+        yield
     except SourceNotAllowedError as error:
-        reason = f"it lies in another file, {address}: {error.reason}"
+        reason = f"it lies in another file, {shown_address(address)}: {error.reason}"
         raise UnsupportedFeatureError(reason) from error
 
 

@@ -10,8 +10,6 @@ from gridref.errors import InvalidRequestError
 from gridref.io import Allow
 from gridref.options import check_choices, refuses_unknown
 
-__all__ = ["OnUnsupported", "Parser", "PhonyDims", "ScanOptions"]
-
 OnUnsupported = Literal["raise", "skip"]
 PhonyDims = Literal["sort", "access"]
 Parser = Callable[..., Any]
@@ -26,25 +24,25 @@ class ScanOptions:
     Attributes
     ----------
     on_unsupported
-        What to do with an object that cannot be served faithfully: ``"raise"``, or ``"skip"``:
-        leave it out, and say so in the report.
+        What to do with an object that cannot be served faithfully. ``"raise"``: stop with an error.
+        ``"skip"``: leave it out and report it.
     storage_options
         Options for fsspec's filesystem of a remote file.
     allow
-        Folders and URLs below which files may name others (kerchunk references, and the external
-        links, external storage and virtual datasets of HDF5), beside those in their own folder;
-        ``"*"`` is everything.
+        Folders and URLs below which files may refer to other files (kerchunk references, and the
+        external links, external storage and virtual datasets of HDF5), besides their own folder;
+        ``"*"`` allows everything.
     phony_dims
-        How dimensions without a name are numbered: as netCDF4 does (``"sort"``) or as h5netcdf does
-        in its ``"access"`` mode.
+        How to number dimensions without a name: as netCDF4 does (``"sort"``) or as h5netcdf does in
+        its ``"access"`` mode.
     max_chunk_bytes
-        Contiguous data is split into chunks of at most so many bytes.
+        Maximum size of the chunks into which contiguous data is split.
     max_inline_bytes
-        Most bytes of values that are read and kept in the references, for each array.
+        Maximum number of bytes of values that are read and kept in the references, for each array.
     max_objects
-        Most groups, datasets and links that are followed in a file.
+        Maximum number of groups, datasets and links that are followed in a file.
     parser
-        What scans files in place of gridref's own scanners: a parser of VirtualiZarr
+        A scanner to use in place of gridref's own: a parser of VirtualiZarr
         (``virtualizarr.parsers.NetCDF3Parser()``), a scanner of kerchunk
         (``kerchunk.grib2.GribToZarr``), or the name of one
         (``"virtualizarr.parsers:NetCDF3Parser"``).
@@ -52,7 +50,7 @@ class ScanOptions:
     Raises
     ------
     InvalidRequestError
-        For values that cannot be meant.
+        For values that make no sense.
     """
 
     on_unsupported: OnUnsupported = "raise"

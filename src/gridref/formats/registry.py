@@ -1,4 +1,9 @@
-"""Which formats there are, and which of them a file or folder has."""
+"""The formats that gridref knows, and the scan of a file of any of them.
+
+`scan` takes an address, finds the scanner that recognises it, and returns the virtual group that
+the scanner made. The server must support byte ranges. A dimension that has several lengths gets
+several names. `organisation` describes how a file keeps its metadata.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +12,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache, lru_cache
 from importlib import import_module
+from itertools import count
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from gridref.errors import SourceFormatError
 from gridref.formats.coordinates_ahead import keep_coordinates
 from gridref.formats.location import Location, describe, open_location
 from gridref.formats.options import OnUnsupported, ScanOptions
-from gridref.formats.organisation import MetadataPieces, Organisation
-from gridref.formats.scanner import GROUP, Organised, Scanner
-from gridref.io import DataNames, absolute_url, counted_traffic, expand_urls, is_local
-from gridref.model.array import VirtualGroup
+from gridref.formats.scanner import GROUP, MetadataPieces, Organisation, Organised, Scanner
+from gridref.io import DataNames, ScanFile, absolute_url, counted_traffic, expand_urls, is_local
+from gridref.io.remote import RemoteFiles
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.manifest import ChunkManifest, ChunkState, Source
+from gridref.model.scan_report import Fate, Finding
 from gridref.plugins import Plugin, plugins
 
 if TYPE_CHECKING:
@@ -26,7 +36,6 @@ if TYPE_CHECKING:
     from gridref.formats.tiff.scanner import TIFFScanner
     from gridref.formats.zarr.scanner import ZarrScanner
 
-    # They are imported by name below; here the type checker proves that they keep the contract.
     _PROVEN: tuple[Scanner, ...] = (
         HDF5Scanner(),
         TIFFScanner(),
@@ -35,17 +44,113 @@ if TYPE_CHECKING:
         ZarrScanner(),
     )
 
-__all__ = [
-    "BUILT_IN",
-    "data_names",
-    "expand_files",
-    "first_bytes",
-    "organisation",
-    "scan",
-    "scan_with",
-    "scanner_of",
-    "scanners",
-]
+
+# Servers that ignore byte ranges, refused at the scan
+
+
+def require_byte_ranges(
+    group: VirtualGroup, file: ScanFile | None, storage_options: Mapping[str, Any] | None
+) -> None:
+    """Request one byte of a file from each HTTP server, if chunks are parts of files there.
+
+    Parameters
+    ----------
+    group
+        The result of the scan.
+    file
+        The scanned file. If its server sent ranges of it, the server is not asked again.
+    storage_options
+        fsspec options.
+
+    Raises
+    ------
+    SourceUnavailableError
+        If a server ignores byte ranges.
+    """
+    known = set() if file is None or file.came_whole else {_server(file.source)}
+    for source in _partial_sources(group):
+        if _server(source) not in known:
+            known.add(_server(source))
+            files = RemoteFiles(storage_options)
+            files.fetch(source.url, [1], [2], policy=source.policy)
+
+
+def _partial_sources(group: VirtualGroup) -> Iterator[Source]:
+    """The files on HTTP servers with chunks as parts of them."""
+    for array in group.all_arrays().values():
+        for manifest in array.manifests:
+            if not isinstance(manifest, ChunkManifest) or not any(map(_server, manifest.sources)):
+                continue
+            sizes = np.array([source.size_bytes or 0 for source in manifest.sources])
+            in_files = manifest.state == ChunkState.RANGE
+            numbers, lengths = manifest.source[in_files], manifest.length[in_files]
+            for number in np.unique(numbers[lengths < sizes[numbers]]).tolist():
+                if _server(manifest.sources[number]):
+                    yield manifest.sources[number]
+
+
+def _server(source: Source) -> str:
+    """The beginning of an HTTP address; empty for others."""
+    protocol, _, rest = source.url.partition("://")
+    return f"{protocol}://{rest.partition('/')[0]}" if protocol in ("http", "https") else ""
+
+
+# Dimensions of several lengths, under several names
+
+
+def with_dimensions_apart(group: VirtualGroup, url: str) -> VirtualGroup:
+    """Rename dimensions that have several lengths in a group, or the name of a scalar variable.
+
+    The length of the variable with this name keeps the name, else the first length.
+    The others are numbered: ``y_1``, ``y_2``. The report lists them.
+    """
+    findings: list[Finding] = []
+    apart = _apart(group, "", url, findings)
+    if not findings:
+        return group
+    return apart.replace(report=replace(group.report, findings=(*group.report, *findings)))
+
+
+def _apart(group: VirtualGroup, path: str, url: str, findings: list[Finding]) -> VirtualGroup:
+    groups = {name: _apart(g, f"{path}/{name}", url, findings) for name, g in group.groups.items()}
+    renamed = _renamed(group.arrays)
+    if not renamed:
+        return group.replace(groups=groups) if groups else group
+    for (dim, length), name in renamed.items():
+        scalar = dim in group.arrays and group.arrays[dim].ndim == 0
+        why = "a scalar has its name" if scalar else "it has another length elsewhere"
+        reason = f"named {name!r} where its length is {length}, because {why}"
+        findings.append(Finding(f"{path}/{dim}", Fate.RENAMED, reason, url))
+    arrays = {}
+    for name, array in group.arrays.items():
+        axes = zip(array.dims, array.shape, strict=True)
+        arrays[name] = array.replace(dims=tuple(renamed.get(axis, axis[0]) for axis in axes))
+    new = {name for (dim, _), name in renamed.items() if dim in group.unlimited_dims}
+    used = {dim for array in arrays.values() for dim in array.dims}
+    unlimited = (group.unlimited_dims | new) & used
+    return group.replace(arrays=arrays, groups=groups, unlimited_dims=unlimited)
+
+
+def _renamed(arrays: Mapping[str, VirtualArray]) -> dict[tuple[str, int], str]:
+    """New names by name and length."""
+    lengths: dict[str, dict[int, None]] = {}
+    for array in arrays.values():
+        for dim, length in zip(array.dims, array.shape, strict=True):
+            lengths.setdefault(dim, {})[length] = None
+    taken = arrays.keys() | lengths.keys()
+    renamed: dict[tuple[str, int], str] = {}
+    for dim, found in lengths.items():
+        named = arrays.get(dim)
+        if named is None or (named.ndim > 0 and dim not in named.dims):
+            kept = next(iter(found))
+        else:
+            kept = dict(zip(named.dims, named.shape, strict=True)).get(dim, -1)
+        free = (name for n in count(1) if (name := f"{dim}_{n}") not in taken)
+        renamed |= {(dim, length): next(free) for length in found if length != kept}
+    return renamed
+
+
+# The formats, the choice between them, and the scan
 
 BUILT_IN = {
     "tiff": "gridref.formats.tiff.scanner:TIFFScanner",
@@ -86,7 +191,7 @@ def _added(plugin: Plugin) -> Scanner:
 
 
 def scanners() -> Iterator[Scanner]:
-    """All scanners in the order in which they are tried; each is loaded when it is reached.
+    """All scanners in the order of trying; each is loaded when it is needed.
 
     Raises
     ------
@@ -98,7 +203,7 @@ def scanners() -> Iterator[Scanner]:
 
 
 def data_names() -> DataNames:
-    """What files and folders of all formats are called. Raises as `scanners` does."""
+    """Names of the files and folders of all formats. Raises as `scanners` does."""
     return _names_of(tuple(scanners()))
 
 
@@ -112,28 +217,30 @@ def _names_of(known: tuple[Scanner, ...]) -> DataNames:
     )
 
 
-def expand_files(files: Any, storage_options: Mapping[str, Any] | None = None) -> list[str]:
-    """The files that paths, URLs, globs and directories stand for, of all formats.
+def expand_files(
+    files: Any, storage_options: Mapping[str, Any] | None = None, *, unique: bool = True
+) -> list[str]:
+    """Expand paths, URLs, globs and directories to files of all formats.
 
     See `gridref.io.expand_urls` for the rules and the errors.
     """
-    return expand_urls(files, storage_options, data_names())
+    return expand_urls(files, storage_options, data_names(), unique=unique)
 
 
 def first_bytes(address: str) -> int:
-    """Bytes that a scan of a file of such a name probably needs at once; 0 where few do."""
+    """Bytes that a scan of a file of this name probably needs first; 0 if it needs few."""
     name = address.partition("?")[0].lower()
     fitting = (scanner for scanner in scanners() if name.endswith(scanner.suffixes))
     return max((getattr(scanner, "first_bytes", 0) for scanner in fitting), default=0)
 
 
 def scanner_of(location: Location) -> Scanner:
-    """The first scanner that recognises what is there.
+    """The first scanner that recognises a file or folder.
 
     Raises
     ------
     SourceFormatError
-        If none does: says what it looks like instead, and names all formats.
+        If none does; the error says what it looks like, and names all formats.
     """
     for scanner in scanners():
         if scanner.recognises(location):
@@ -148,7 +255,7 @@ def scan(
     on_unsupported: OnUnsupported = "raise",
     **settings: Any,
 ) -> VirtualGroup:
-    """Describe a file: where its arrays' chunks lie, without copying them.
+    """Describe a file and the places of its chunks, without copying them.
 
     Parameters
     ----------
@@ -157,15 +264,15 @@ def scan(
     storage_options
         Options for fsspec's filesystem of a remote file.
     on_unsupported
-        What to do with an object that cannot be served faithfully: ``"raise"``, or ``"skip"``:
-        leave it out, and say so in the report.
+        What to do with an object that cannot be served faithfully: ``"raise"``, or ``"skip"`` to
+        leave it out and list it in the report.
     **settings
         The other fields of `ScanOptions`.
 
     Returns
     -------
     VirtualGroup
-        With a ``report`` of every object found: taken, inlined, or skipped and why; and of all
+        With a ``report`` of every object found (taken, inlined, or skipped and why) and of all
         requests that the scan sent.
 
     Raises
@@ -175,9 +282,9 @@ def scan(
     UnsupportedFeatureError
         If an object cannot be served faithfully.
     SourceUnavailableError
-        If the file is not there or cannot be read.
+        If the file does not exist or cannot be read.
     InvalidRequestError
-        If a format that another package adds cannot be used: names the package.
+        If a format that another package adds cannot be used; the error names the package.
     """
     options = ScanOptions(
         on_unsupported=on_unsupported, storage_options=storage_options, **settings
@@ -186,16 +293,21 @@ def scan(
 
 
 def scan_with(url: str | os.PathLike[str], options: ScanOptions) -> VirtualGroup:
-    """Describe a file by options that are checked once for very many files; as `scan` does."""
+    """Describe a file, as `scan` does, with options that are checked once for many files."""
     if options.parser is not None:
         from gridref.formats.kerchunk.parsers import scan_with_parser
 
-        return scan_with_parser(absolute_url(url), options)
+        address = absolute_url(url)
+        group = with_dimensions_apart(scan_with_parser(address, options), address)
+        require_byte_ranges(group, None, options.storage_options)
+        return group
     with (
         counted_traffic() as traffic,
         open_location(url, options.storage_options, _folder_names(url)) as location,
     ):
         group = scanner_of(location).scan(location, options)
+        group = with_dimensions_apart(group, location.url)
+        require_byte_ranges(group, location.file, options.storage_options)
         if location.file is not None:
             keep_coordinates(group, location.file)
     report = replace(group.report, n_requests=traffic.n_requests, n_bytes=traffic.n_bytes)
@@ -203,14 +315,14 @@ def scan_with(url: str | os.PathLike[str], options: ScanOptions) -> VirtualGroup
 
 
 def _folder_names(url: str | os.PathLike[str]) -> DataNames | None:
-    """What remote folders are called: a broken package does not keep local files closed."""
+    """Names of remote folders; None for local ones, which a broken package must not block."""
     return None if is_local(absolute_url(url)) else data_names()
 
 
 def organisation(
     url: str | os.PathLike[str], options: ScanOptions, metadata: MetadataPieces
 ) -> tuple[str, Organisation]:
-    """The format of a file, and how it is organised, as far as the format tells that.
+    """The format of a file, and its organisation as far as the format's scanner describes it.
 
     Raises as `scan` does.
     """

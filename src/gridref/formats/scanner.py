@@ -1,39 +1,105 @@
-"""What a format is to gridref: the contract of a scanner.
+"""The contract of a format: the scanner, and the description of a file's organisation.
 
 A package adds a format by an entry point in the group ``gridref.formats`` that names a class
-without parameters; `gridref.testing.formats.ScannerTests` proves it.
+without parameters. `gridref.testing.formats.ScannerTests` checks such a class.
 """
 
 from __future__ import annotations
 
-from typing import Literal, Protocol, runtime_checkable
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
-from gridref.formats.organisation import MetadataPieces, Organisation
 from gridref.model.array import VirtualGroup
 
-__all__ = ["GROUP", "Organised", "Reach", "Scanner"]
+# The organisation of a file: how it keeps its metadata
+
+
+@dataclass(frozen=True)
+class MetadataPieces:
+    """The places in a file that a scan reads.
+
+    Attributes
+    ----------
+    pieces
+        Half-open byte ranges, ascending, that do not touch.
+    file_bytes
+        Size of the file.
+    n_requests
+        Requests of a scan of such a file, after others were scanned.
+    """
+
+    pieces: tuple[tuple[int, int], ...]
+    file_bytes: int
+    n_requests: int
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of all pieces."""
+        return sum(stop - start for start, stop in self.pieces)
+
+
+@dataclass(frozen=True)
+class Advice:
+    """A reason why a file is slow to read, and the remedy.
+
+    Attributes
+    ----------
+    reason
+        The slow part, with numbers.
+    command
+        A command that rewrites the file without it, from ``IN`` to ``OUT``; empty if there is
+        none.
+    gain
+        The gain of rewriting the file.
+    """
+
+    reason: str
+    command: str = ""
+    gain: str = ""
+
+
+@dataclass(frozen=True)
+class Organisation:
+    """The organisation of a file.
+
+    Attributes
+    ----------
+    facts
+        Facts about the file in terms of its format, by name.
+    indexes
+        How the chunks of each array are indexed, by its path.
+    advice
+        The parts that make scans slow.
+    """
+
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    indexes: Mapping[str, str] = field(default_factory=dict)
+    advice: tuple[Advice, ...] = ()
+
+
+# The contract of a scanner
 
 GROUP = "gridref.formats"
 """The entry-point group."""
 
 type Reach = Literal["itself", "folder", "anywhere"]
-"""Files that a scan may read: what it is pointed at, files beside it too, or any address that it
-finds there."""
+"""Files that a scan may read: only its target, files beside it too, or any address in it."""
 
 
 @runtime_checkable
 class Scanner(Protocol):
     """Recognises one format, and describes files or folders of it.
 
-    The module of a scanner is imported to find out about the format: whatever is slow to import it
-    imports inside of `scan`.
+    The module of a scanner is imported to find out about the format. It should import slow modules
+    only inside `scan`.
     """
 
     @property
     def name(self) -> str:
-        """Of the format, for messages."""
+        """Name of the format, for messages."""
         ...
 
     @property
@@ -43,7 +109,7 @@ class Scanner(Protocol):
 
     @property
     def markers(self) -> tuple[str, ...]:
-        """Names of files that make the local directory they lie in one piece of data."""
+        """Names of files that mark their local directory as one piece of data."""
         ...
 
     @property
@@ -53,7 +119,7 @@ class Scanner(Protocol):
 
     @property
     def reach(self) -> Reach:
-        """Which files a scan may read."""
+        """The files that a scan may read."""
         ...
 
     def recognises(self, location: Location) -> bool:
@@ -61,7 +127,7 @@ class Scanner(Protocol):
         ...
 
     def scan(self, location: Location, options: ScanOptions) -> VirtualGroup:
-        """Describe what is at a location that was recognised.
+        """Describe the file or folder at a location that was recognised.
 
         Its report has a finding for each object. Requests are counted for the scanner, as long as
         it reads by the location's file or by `gridref.io`.
@@ -73,25 +139,25 @@ class Scanner(Protocol):
         UnsupportedFeatureError
             If an object cannot be served faithfully and ``options.on_unsupported`` is ``"raise"``.
         SourceUnavailableError
-            If something cannot be read.
+            If anything cannot be read.
         """
         ...
 
 
 @runtime_checkable
 class Organised(Protocol):
-    """What a scanner may do besides: say how a file is organised, for `gridref.inspect`."""
+    """Optional for a scanner: describe how a file is organised, for `gridref.inspect`."""
 
     def organisation(
         self, location: Location, options: ScanOptions, metadata: MetadataPieces
     ) -> Organisation:
-        """Describe the format's own structures, and what of them makes scans slow.
+        """Describe the format's own structures, and those that make scans slow.
 
         Parameters
         ----------
         location, options
             As for `Scanner.scan`.
         metadata
-            What a scan looked at.
+            The places that a scan read.
         """
         ...

@@ -1,6 +1,7 @@
 """From an address to bytes: local files by positioned reads, everything else by fsspec."""
 
 from gridref.io.address import (
+    Allow,
     DataNames,
     absolute_url,
     beside,
@@ -9,25 +10,34 @@ from gridref.io.address import (
     is_local,
     open_filesystem,
     options_for,
+    policy_for,
     real_path,
 )
-from gridref.io.allowed import Allow, policy_for
-from gridref.io.at_hand import current_at_hand, keeps_at_hand
-from gridref.io.beginnings import Beginnings, using_beginnings
-from gridref.io.checksums import Coverage, checksum_of, coverage_of
-from gridref.io.chunk_checks import crc32c_of
 from gridref.io.coalesce import MergedReads, Merging, plan_reads
 from gridref.io.collector import collector_paused
 from gridref.io.faults import RetryPolicy, is_absent, status_of
-from gridref.io.layouts import Layouts, learning_layouts
-from gridref.io.limit import MAX_REQUESTS, tell_waits, within_limit
-from gridref.io.local import read_file
-from gridref.io.opened import note_opened, noted_files
+from gridref.io.identity import Buffer, Coverage, RangeFetcher, checksum_of, coverage_of, crc32c_of
+from gridref.io.local import noted_reads, read_file
 from gridref.io.pool import IdentityCheck, SourcePool
-from gridref.io.protocols import Buffer, RangeFetcher
-from gridref.io.reads import noted_reads
+from gridref.io.prefetch import (
+    Beginnings,
+    Layouts,
+    current_at_hand,
+    keeps_at_hand,
+    learning_layouts,
+    using_beginnings,
+)
+from gridref.io.requests import (
+    MAX_REQUESTS,
+    Traffic,
+    counted_traffic,
+    current_traffic,
+    note_opened,
+    noted_files,
+    tell_waits,
+    within_limit,
+)
 from gridref.io.scan_file import ScanFile, describe_source, open_for_scan
-from gridref.io.traffic import Traffic, counted_traffic, current_traffic
 
 __all__ = [
     "MAX_REQUESTS",

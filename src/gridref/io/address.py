@@ -1,4 +1,9 @@
-"""Addresses of files: local paths and fsspec URLs."""
+"""Addresses of files, and the policies that say which of them may be read.
+
+`absolute_url` makes an address of a local path or an fsspec URL. `expand_urls` finds the files of
+patterns and folders, and `open_filesystem` opens the fsspec filesystem of an address. `policy_for`
+takes the prefixes that a user allows and returns a `SourcePolicy`.
+"""
 
 from __future__ import annotations
 
@@ -18,22 +23,12 @@ import fsspec.core
 from gridref.errors import InvalidRequestError, Place, SourceUnavailableError
 from gridref.extras import missing_package
 from gridref.io.faults import RetryPolicy, is_absent, shown, unavailable
-from gridref.io.http_client import HttpClient
-from gridref.io.limit import within_limit
-from gridref.io.listing import find_files, glob_files, is_object_store
-from gridref.model.source_policy import SourcePolicy, checked_prefix
+from gridref.io.filesystems import HttpClient, find_files, glob_files, is_object_store
+from gridref.io.requests import within_limit
+from gridref.model.source_policy import EVERYTHING, SourcePolicy, checked_prefix
+from gridref.secrets import shown_address, without_secrets
 
-__all__ = [
-    "DataNames",
-    "absolute_url",
-    "beside",
-    "catalog_options",
-    "expand_urls",
-    "is_local",
-    "open_filesystem",
-    "options_for",
-    "real_path",
-]
+# Addresses: local paths and fsspec URLs
 
 _PROTOCOL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)(://|::)")
 _GLOB = re.compile(r"[*?\[]")
@@ -43,16 +38,16 @@ _HTTP_TIMEOUTS = {"sock_connect": 20, "sock_read": 60}
 
 @dataclass(frozen=True)
 class DataNames:
-    """What names tell about files and folders that hold data.
+    """Names of files and folders that hold data.
 
     Attributes
     ----------
     suffixes
-        Of the files that are taken from a directory; compared in lower case.
+        Suffixes of the files that are taken from a directory; compared in lower case.
     markers
-        Files that make the local directory they lie in one piece of data.
+        Names of files that mark their local directory as one piece of data.
     folder_suffixes
-        Of remote directories that are one piece of data each.
+        Suffixes of remote directories that are one piece of data each.
     """
 
     suffixes: tuple[str, ...] = ()
@@ -60,7 +55,7 @@ class DataNames:
     folder_suffixes: tuple[str, ...] = ()
 
     def is_file(self, path: str) -> bool:
-        """Whether a file found in a directory is taken, hidden ones excepted."""
+        """Whether a file in a directory is taken; hidden files never are."""
         name = path.rstrip("/").rpartition("/")[2]
         return name.lower().endswith(self.suffixes) and not name.startswith(".")
 
@@ -96,12 +91,12 @@ def is_local(url: str) -> bool:
 
 
 def real_path(url: str) -> str:
-    """An absolute address without the symbolic links and ways up of the local path in it.
+    """An absolute address with the symbolic links and ``..`` of its local path resolved.
 
     Raises
     ------
     SourceUnavailableError
-        For what cannot be a path.
+        If it cannot be a path.
     """
     links, separator, base = url.rpartition("::")
     base = base.removeprefix("file://").removeprefix("local://") if separator else url
@@ -139,11 +134,11 @@ def beside(url: str, name: str) -> str:
 def options_for(
     url: str, storage_options: Mapping[str, Any] | None, policy: SourcePolicy | None = None
 ) -> dict[str, Any]:
-    """The options for one URL; a policy says where its server may redirect to.
+    """The options for one URL; a policy limits the redirects of its server.
 
     `storage_options` are either options of the filesystem, or a mapping of protocol to such
-    options: ``{"s3": {"anon": True}, "https": {...}}``. A chained URL gets the latter whole, as
-    fsspec wants it. A key may also be the beginning of URLs, ``{"https://host/data/": {...}}``: its
+    options: ``{"s3": {"anon": True}, "https": {...}}``. A chained URL gets the whole mapping, as
+    fsspec requires. A key may also be the beginning of URLs, ``{"https://host/data/": {...}}``: its
     options are for these alone, instead of those of the protocol. ``"catalog"`` among the keys is
     for `catalog_options`.
 
@@ -160,22 +155,26 @@ def options_for(
     elif _is_by_protocol(options):
         options = dict(options.get(protocol, {}))
     base = url.rpartition("::")[2]
-    if base.startswith(("http://", "https://")):
-        inner = options
-        if "::" in url:
-            protocol = base.partition("://")[0]
-            inner = options[protocol] = dict(options.get(protocol, {}))
+    if not base.startswith(("http://", "https://", "s3://", "s3a://")):
+        return options
+    inner = options
+    if "::" in url:
+        protocol = base.partition("://")[0]
+        inner = options[protocol] = dict(options.get(protocol, {}))
+    if base.startswith("s3"):
+        inner["config_kwargs"] = {**_s3_settings(), **inner.get("config_kwargs", {})}
+    else:
         inner["client_kwargs"] = {"timeout": _http_timeout(), **inner.get("client_kwargs", {})}
         inner.setdefault("get_client", HttpClient.of(base, policy))
     return options
 
 
 def _by_protocol(url: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options for a URL, of which those for the beginning of it are those of its protocol."""
+    """The options; those for the beginning of the URL replace those of its protocol."""
     general = {name: value for name, value in options.items() if "://" not in name}
     if len(general) == len(options):
         return general
-    _is_by_protocol(options)  # refuses those of one filesystem beside them
+    _is_by_protocol(options)  # refuses a mix with options of one filesystem
     base = url.rpartition("::")[2]
     fitting = [
         name
@@ -188,7 +187,7 @@ def _by_protocol(url: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def catalog_options(storage_options: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """The options of a catalog's own address: those under ``"catalog"``, else those of all."""
+    """The options of a catalog's own address: those under ``"catalog"``, else all."""
     options = dict(storage_options or {})
     if _CATALOG in options and _is_by_protocol(options):
         return dict(options[_CATALOG])
@@ -210,6 +209,16 @@ def _is_by_protocol(options: Mapping[str, Any]) -> bool:
             ' either the options of one filesystem, or all by protocol, {"s3": {...}}'
         )
     return bool(named)
+
+
+@functools.cache
+def _s3_settings() -> Mapping[str, Any]:
+    """None without s3fs, whose absence is reported where its filesystem is opened."""
+    try:
+        from gridref.io.s3_session import PlainSession
+    except ImportError:
+        return {}
+    return {"http_session_cls": PlainSession}
 
 
 @functools.cache
@@ -240,12 +249,15 @@ def open_filesystem(
     try:
         filesystem, path = fsspec.core.url_to_fs(url, **options_for(url, storage_options, policy))
     except ImportError as error:
-        raise missing_package(f"reading {url}", error) from error
+        raise missing_package(f"reading {shown_address(url)}", error) from shown(error, url)
     except (TypeError, ValueError) as error:
-        raise InvalidRequestError(f"cannot open the filesystem of {url}: {error}") from shown(error)
+        raise InvalidRequestError(
+            f"its filesystem cannot be opened: {without_secrets(str(error), url)}",
+            Place(source=url),
+        ) from shown(error, url)
     except Exception as error:  # noqa: BLE001 - becomes one of ours
-        # Archives are opened here: one that is gone must not look like a chunk that never was.
-        raise unavailable(url, error) from shown(error)
+        # Archives are opened here: a deleted one must not look like a chunk that never existed.
+        raise unavailable(url, error) from shown(error, url)
     return filesystem, path
 
 
@@ -253,37 +265,40 @@ def expand_urls(
     patterns: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     storage_options: Mapping[str, Any] | None = None,
     names: DataNames = _NO_NAMES,
+    *,
+    unique: bool = True,
 ) -> list[str]:
-    """The files that paths, URLs, globs and directories stand for.
+    """Expand paths, URLs, globs and directories to files.
 
-    A directory that `names` takes for one piece of data stands for itself, any other for all data
-    in it and below. What one pattern stands for is sorted naturally (``f2`` before ``f10``);
-    patterns keep their order, and a file named twice is taken once. Of several remote addresses,
-    those that are named as data files are taken without asking whether they are there.
+    A directory that `names` takes for one piece of data is kept, any other gives all data in it
+    and below. The matches of one pattern are sorted naturally (``f2`` before ``f10``);
+    patterns keep their order. A file named twice is listed once if `unique`. Of several remote
+    addresses, those that are named as data files are taken without checking that they exist.
 
     Raises
     ------
     InvalidRequestError
-        Naming the pattern that stands for nothing.
+        If a pattern matches nothing; it is named.
     SourceUnavailableError
-        If a server cannot be reached, or does not say.
+        If a server cannot be reached, or cannot list.
     """
     patterns = [patterns] if isinstance(patterns, str | os.PathLike) else list(patterns)
-    expanded: dict[str, None] = {}
+    expanded: list[str] = []
     for pattern in patterns:
         url = absolute_url(pattern)
         if is_local(url):
             urls = _expand_local(url, names)
         elif len(patterns) > 1 and _is_named_as_file(url, names):
-            urls = [url]  # to ask for each of many files would take long
+            urls = [url]  # a request for each of many files would take long
         else:
             urls = _expand_remote(url, storage_options, names)
         if not urls:
-            raise InvalidRequestError(f"no file matches {os.fspath(pattern)!r}{_hint(url, names)}")
-        expanded.update(dict.fromkeys(sorted(urls, key=_natural)))
+            wanted = shown_address(os.fspath(pattern))
+            raise InvalidRequestError(f"no file matches {wanted!r}{_hint(url, names)}")
+        expanded += sorted(dict.fromkeys(urls), key=_natural)
     if not expanded:
         raise InvalidRequestError("no files given")
-    return list(expanded)
+    return list(dict.fromkeys(expanded)) if unique else expanded
 
 
 def _is_named_as_file(url: str, names: DataNames) -> bool:
@@ -358,7 +373,7 @@ def _expand_remote(
         ):
             return [url]
         paths = retry.call(lambda: find(path), url)
-        if not paths:  # fsspec finds nothing, too, where it reaches nobody
+        if not paths:  # fsspec also finds nothing if it cannot reach the server
             retry.call(lambda: within_limit(filesystem, "ls")(path), url)
     except SourceUnavailableError as error:
         if is_absent(error):
@@ -368,7 +383,7 @@ def _expand_remote(
 
 
 def _full_url(filesystem: Any, pattern: str, path: str) -> str:
-    """URL of a path that was found under `pattern`: the same chain of filesystems around it."""
+    """URL of a path that was found under `pattern`, with the same chain of filesystems."""
     head, separator, rest = pattern.partition("::")
     full = str(filesystem.unstrip_protocol(path))
     if not separator:
@@ -377,3 +392,68 @@ def _full_url(filesystem: Any, pattern: str, path: str) -> str:
     if "://" in head:
         return f"{protocol}://{path}::{rest}"
     return f"{protocol}::{full}"
+
+
+# Policies on the files that catalogs and references may read
+
+VARIABLE = "GRIDREF_ALLOW"
+"""Environment variable with further prefixes, separated by commas."""
+
+
+type Allow = str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None
+"""Folders, files and URLs below which reading is allowed; ``"*"`` is everything."""
+
+
+def policy_for(named_by: str, allow: Allow) -> SourcePolicy:
+    """The policy of a catalog, or of references: their own folder, and allowed prefixes.
+
+    Hidden files in that folder are not allowed. If the folder is the root or a home directory,
+    only files in the catalog itself are.
+
+    Parameters
+    ----------
+    named_by
+        Absolute address of the catalog or of the references.
+    allow
+        Prefixes; those of the environment variable ``GRIDREF_ALLOW`` are added.
+
+    Raises
+    ------
+    InvalidRequestError
+        For what cannot be a prefix.
+    """
+    given: list[str | os.PathLike[str]] = []
+    if isinstance(allow, str | os.PathLike):
+        given = [allow]
+    elif allow is not None:
+        given = list(allow)
+    given += filter(None, os.environ.get(VARIABLE, "").split(","))
+    return SourcePolicy(shown_address(named_by), tuple(map(_prefix, given)), _own_folder(named_by))
+
+
+def _prefix(given: str | os.PathLike[str]) -> str:
+    if not isinstance(given, str | os.PathLike):
+        raise InvalidRequestError(f"allow takes folders and URLs, got {given!r}")
+    return EVERYTHING if given == EVERYTHING else checked_prefix(real_path(absolute_url(given)))
+
+
+def _own_folder(address: str) -> str | None:
+    if not is_local(address):
+        copies = address.rpartition("::")[0]
+        base = address.rpartition("::")[2].partition("?")[0].rstrip("/")
+        if copies and "://" in copies:
+            return _usable(real_path(address))  # what it is in is one file
+        folder = base.rpartition("/")[0]
+        own = base if folder.endswith("/") or not folder else folder
+        return _usable(real_path(f"{copies}::{own}" if copies else own))
+    real = os.path.realpath(address)
+    folder = os.path.dirname(real)
+    home = os.path.realpath(os.path.expanduser("~"))
+    return real if folder in (home, os.path.dirname(folder)) else folder
+
+
+def _usable(prefix: str) -> str | None:
+    try:
+        return checked_prefix(prefix)
+    except InvalidRequestError:
+        return None

@@ -1,4 +1,8 @@
-"""Which reads deliver a set of byte ranges: near ones merged, overlapping ones read once. Pure."""
+"""Plan the reads for a set of byte ranges. Pure.
+
+`plan_reads` merges near ranges and reads overlapping ones once. It returns the reads, and the place
+of each range in them.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,6 @@ from numpy.typing import ArrayLike
 from gridref.errors import InvalidRequestError
 from gridref.typing import Int64Array
 
-__all__ = ["LOCAL_MERGING", "REMOTE_MERGING", "MergedReads", "Merging", "plan_reads"]
-
 
 @dataclass(frozen=True)
 class Merging:
@@ -20,7 +22,7 @@ class Merging:
     Attributes
     ----------
     max_gap_bytes
-        Bytes between two ranges that may be read in vain.
+        Most unneeded bytes between two ranges that are read as one.
     max_span_bytes
         Size up to which ranges are merged into one read. A single larger range stays one read.
 
@@ -46,7 +48,7 @@ REMOTE_MERGING = Merging(256 * 2**10, 16 * 2**20)
 
 @dataclass(frozen=True, eq=False)
 class MergedReads:
-    """Reads, and where in them each range lies.
+    """Reads, and the place of each range in them.
 
     Attributes
     ----------
@@ -71,7 +73,7 @@ def plan_reads(offsets: ArrayLike, lengths: ArrayLike, merging: Merging) -> Merg
     """Plan the reads for ranges in any order, which may touch, overlap or be equal.
 
     Ranges of 10 bytes at 100, 8 at 0 and 2 at 4 are two reads, of bytes 0..8 and 100..110: the
-    ranges lie in the reads 1, 0 and 0, from their bytes 0, 0 and 4 on.
+    ranges are in the reads 1, 0 and 0, from their bytes 0, 0 and 4 on.
 
     Parameters
     ----------
@@ -94,7 +96,7 @@ def plan_reads(offsets: ArrayLike, lengths: ArrayLike, merging: Merging) -> Merg
         only = np.zeros(1, np.int64)
         return MergedReads(offset, offset + length, only, only)
     filled = np.flatnonzero(length)
-    # Of ranges that start together the longest comes first, and holds the others.
+    # The longest of the ranges with one start comes first, and holds the others.
     order = filled[np.lexsort((-length[filled], offset[filled]))]
     start = offset[order]
     stop = np.maximum.accumulate(start + length[order])

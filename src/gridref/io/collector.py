@@ -1,8 +1,8 @@
-"""Keeping the garbage collector away while a library with a global lock waits for remote bytes.
+"""The garbage collector, paused while a library with a global lock waits for remote bytes.
 
-h5py holds one lock while it reads from a file object, and takes it to free an object. If fsspec's
-thread, which fetches the bytes, happens to collect garbage with an h5py object in it, each waits
-for the other for ever (h5py documentation, "Python file-like objects").
+h5py holds one lock while it reads from a file object, and takes the same lock to free an object. If
+the fsspec thread that fetches the bytes collects an h5py object as garbage, the two threads wait
+for each other forever (h5py documentation, "Python file-like objects").
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from contextlib import contextmanager
 import fsspec.asyn
 
 from gridref.forks import new_lock
-
-__all__ = ["collector_paused"]
 
 _lock = new_lock()
 _n_pauses = 0

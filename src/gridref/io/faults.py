@@ -1,4 +1,8 @@
-"""From what systems, servers and libraries raise to gridref's own errors; and retrying."""
+"""Errors of systems, servers and libraries as gridref's own errors; and retries.
+
+`unavailable` makes one of gridref's errors from an exception. `is_transient` says whether the same
+request may succeed later. `RetryPolicy` and `Pauses` say how often and after how long to retry.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +15,8 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from gridref.errors import GridrefError, Place, SourceUnavailableError
-from gridref.io.limit import waiting
+from gridref.io.requests import waiting
 from gridref.secrets import without_secrets
-
-__all__ = ["RetryPolicy", "is_absent", "is_transient", "shown", "status_of", "unavailable"]
 
 _PERMANENT = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
 _THROTTLED = frozenset({429, 503})
@@ -53,7 +55,7 @@ _NETWORK_PACKAGES = frozenset(
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How often, and how long apart, a transient failure is tried again.
+    """How often, and after how long, to retry after a transient failure.
 
     Attributes
     ----------
@@ -61,9 +63,9 @@ class RetryPolicy:
         Attempts in all, the first included.
     first_delay, max_delay
         Seconds before the second attempt, doubled for each further one up to the maximum. A random
-        quarter is added, so that many readers do not come back at the same moment.
+        quarter is added, which keeps many readers from returning at the same moment.
     max_wait
-        Most seconds in all that are waited because the server asks for it (``Retry-After``, RFC
+        Most seconds to wait in all because the server requires it (``Retry-After``, RFC
         9110, section 10.2.3). Those attempts do not count.
     """
 
@@ -83,7 +85,7 @@ class RetryPolicy:
         return Pauses(self)
 
     def call[Result](self, action: Callable[[], Result], url: str) -> Result:
-        """The result of `action`, tried again while it fails transiently.
+        """The result of `action`, retried while it fails transiently.
 
         Raises
         ------
@@ -99,7 +101,7 @@ class RetryPolicy:
             except Exception as error:  # noqa: BLE001 - becomes one of ours
                 pause = pauses.after([error])
                 if pause is None:
-                    raise unavailable(url, error) from shown(error)
+                    raise unavailable(url, error) from shown(error, url)
             with waiting():
                 time.sleep(pause)
 
@@ -118,7 +120,7 @@ class Pauses:
         self._left = policy.max_wait
 
     def after(self, errors: Collection[BaseException]) -> float | None:
-        """Seconds to wait before the next attempt; None if there is to be none."""
+        """Seconds to wait before the next attempt; None for no further attempt."""
         if not all(map(is_transient, errors)):
             return None
         asked = max(map(_asked_pause, errors)) * (1 + random.random() / 4)
@@ -129,7 +131,7 @@ class Pauses:
 
 
 def _asked_pause(error: BaseException) -> float:
-    """Seconds that a server asks to be left alone for; 0 where it does not."""
+    """Seconds that a server asks clients to wait; 0 if it does not."""
     error = _true_cause(error)
     if status_of(error) not in _THROTTLED:
         return 0
@@ -167,7 +169,7 @@ def is_transient(error: BaseException) -> bool:
 
 
 def is_absent(error: BaseException) -> bool:
-    """Whether an error means that there is no such file; of our errors, the cause is examined."""
+    """Whether an error means that there is no such file; looks at the cause of gridref's own."""
     if isinstance(error, SourceUnavailableError) and error.__cause__ is not None:
         error = error.__cause__
     if isinstance(error, _HiddenError):
@@ -179,10 +181,17 @@ def is_absent(error: BaseException) -> bool:
     )
 
 
+def opens_no_more(error: BaseException | None) -> bool:
+    """Whether too many files are open; of our errors, the cause is examined."""
+    if isinstance(error, SourceUnavailableError):
+        error = error.__cause__
+    return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
+
+
 def unavailable(
     url: str, error: BaseException, start: int | None = None, stop: int | None = None
 ) -> GridrefError:
-    """Our error for a file that cannot be read."""
+    """The error of gridref for a file that cannot be read."""
     error = _true_cause(error)
     if isinstance(error, GridrefError):
         return error.located(Place(source=url, start=start, stop=stop))
@@ -198,6 +207,8 @@ def unavailable(
         )
     elif isinstance(error, IsADirectoryError):
         reason = "a directory, not a file"
+    elif opens_no_more(error):
+        reason = "too many files are open in this process or system: raise the limit (ulimit -n)"
     elif status in _THROTTLED:
         reason = (
             f"the server answered {status} (too many requests) each time: ask for fewer files at a"
@@ -206,26 +217,26 @@ def unavailable(
     elif status in _TRANSIENT_STATUS:
         reason = f"the server failed each time (status {status}): ask again later"
     else:
-        text = str(error) or repr(error)
+        text = without_secrets(str(error) or repr(error), url)
         reason = f"the file cannot be read: {type(error).__name__}: {text}"
     return SourceUnavailableError(reason, Place(source=url, start=start, stop=stop))
 
 
 class _HiddenError(OSError):
-    """What an error said that had credentials in it, without them."""
+    """The text of an error that had credentials in it, without them."""
 
-    def __init__(self, error: BaseException) -> None:
-        super().__init__(without_secrets(f"{type(error).__name__}: {error}"))
+    def __init__(self, error: BaseException, url: str) -> None:
+        super().__init__(without_secrets(f"{type(error).__name__}: {error}", url))
         self.status = status_of(error)
         self.absent = is_absent(error)
 
 
-def shown(error: BaseException) -> BaseException:
-    """An error as the cause of one of ours: without credentials, also of what caused it."""
+def shown(error: BaseException, url: str) -> BaseException:
+    """An error at an address as the cause of one of gridref's, without credentials of either."""
     told: BaseException | None = error
     while told is not None:
-        if without_secrets(str(told)) != str(told):
-            return _HiddenError(error)
+        if without_secrets(str(told), url) != str(told):
+            return _HiddenError(error, url)
         told = told.__cause__ or told.__context__
     return error
 

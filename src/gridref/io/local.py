@@ -1,4 +1,9 @@
-"""Local files: positioned reads on descriptors that stay open."""
+"""Local files, and records of the bytes that a piece of work reads.
+
+`LocalFiles` reads byte ranges of files on descriptors that stay open. `noted_reads` records which
+byte ranges scans look at. `AsOnAServer` reads a local file, and counts the requests that the same
+reads would send to a server.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +11,30 @@ import errno
 import os
 import stat
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import override
 
+from gridref.errors import SourceUnavailableError
 from gridref.forks import new_lock
 from gridref.io.address import real_path
-from gridref.io.faults import unavailable
-from gridref.io.opened import note_opened
+from gridref.io.faults import opens_no_more, unavailable
+from gridref.io.requests import current_traffic, note_opened
 from gridref.model.manifest import Source
 from gridref.model.source_policy import SourcePolicy
 
-__all__ = ["LocalFiles", "OpenFile", "read_cached", "read_file", "read_fully", "read_into"]
+# Positioned reads on descriptors that stay open
 
 _NO_WAIT = getattr(os, "RWF_NOWAIT", None)
 _OPENING = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 class OpenFile:
-    """An open file; it closes when nobody holds it any more.
+    """An open file; it closes when nothing refers to it any more.
 
-    A reader that holds one keeps it open even if `LocalFiles` drops it meanwhile, so that a
-    descriptor is never closed, and its number given to another file, under a running read.
+    A reader that holds one keeps it open even if `LocalFiles` drops it meanwhile. A descriptor is
+    therefore never closed, and its number reused for another file, during a read.
 
     Raises
     ------
@@ -45,16 +54,12 @@ class OpenFile:
             path = real_path(path)
             policy.require(path)
         try:
-            # Looked at first, as opening alone waits for a pipe's writer and can move a device.
+            # Examined first: opening waits for a pipe's writer, and can move a device.
             _refuse_other_than_files(path, os.stat(path).st_mode)
             follow = 0 if policy is None else getattr(os, "O_NOFOLLOW", 0)
             self.descriptor = os.open(path, os.O_RDONLY | _OPENING | follow)
             _refuse_other_than_files(path, os.fstat(self.descriptor).st_mode)
-        except OSError as error:
-            if error.errno in (errno.EMFILE, errno.ENFILE):
-                raise
-            raise unavailable(path, error) from error
-        except ValueError as error:  # a NUL
+        except (OSError, ValueError) as error:  # ValueError: a NUL
             raise unavailable(path, error) from error
 
     def __del__(self) -> None:
@@ -62,7 +67,7 @@ class OpenFile:
             os.close(self.descriptor)
 
     def changed_ns(self) -> int:
-        """When anything of the file changed last, in nanoseconds: no program can set it back."""
+        """Time of the last change of the file in nanoseconds, which no program can set back."""
         return os.fstat(self.descriptor).st_ctime_ns
 
     def describe(self) -> Source:
@@ -141,7 +146,7 @@ def read_into(file: OpenFile, start: int, buffer: memoryview) -> bool:
 
 
 def read_cached(file: OpenFile, start: int, stop: int) -> memoryview | None:
-    """The bytes of a half-open range if all of them lie in memory; None where not, or not known.
+    """The bytes of a half-open range if all of them are in memory; None if not, or unknown.
 
     It never waits for the disk: preadv2(2), ``RWF_NOWAIT`` (Linux).
     """
@@ -161,7 +166,7 @@ class LocalFiles:
     Parameters
     ----------
     max_open_files
-        How many files stay open.
+        Most files that stay open.
     """
 
     def __init__(self, max_open_files: int = 128) -> None:
@@ -176,12 +181,11 @@ class LocalFiles:
             return file
         try:
             file = OpenFile(path, policy)
-        except OSError:
+        except SourceUnavailableError as error:
+            if not opens_no_more(error):
+                raise
             self.close()
-            try:
-                file = OpenFile(path, policy)
-            except OSError as error:
-                raise unavailable(path, error) from error
+            file = OpenFile(path, policy)
         with self._lock:
             file = self._files.setdefault(_key(path, policy), file)
             while len(self._files) > self._max_open_files:
@@ -198,7 +202,7 @@ class LocalFiles:
             return file
 
     def forget(self, path: str, policy: SourcePolicy | None = None) -> None:
-        """Open the path afresh the next time."""
+        """Open the path anew the next time."""
         with self._lock:
             self._files.pop(_key(path, policy), None)
 
@@ -213,3 +217,72 @@ type _Key = str | tuple[str, SourcePolicy]
 
 def _key(path: str, policy: SourcePolicy | None) -> _Key:
     return path if policy is None else (path, policy)
+
+
+# Records of reads, and a local file that is counted like a remote one
+
+
+class Reads:
+    """Byte ranges that were read, by address.
+
+    Attributes
+    ----------
+    ranges
+        Half-open, in the order of the requests, without bytes that were only read along with them.
+    """
+
+    def __init__(self) -> None:
+        self.ranges: dict[str, list[tuple[int, int]]] = {}
+
+    def note(self, address: str, offsets: Sequence[int], lengths: Sequence[int]) -> None:
+        """Record that ranges of a file are read."""
+        known = self.ranges.setdefault(address, [])
+        known += [(int(o), int(o + n)) for o, n in zip(offsets, lengths, strict=True) if n]
+
+    def pieces(self, address: str) -> tuple[tuple[int, int], ...]:
+        """The ranges of a file, ascending, those that touch or overlap as one."""
+        joined: list[tuple[int, int]] = []
+        for start, stop in sorted(self.ranges.get(address, [])):
+            if joined and start <= joined[-1][1]:
+                joined[-1] = joined[-1][0], max(stop, joined[-1][1])
+            else:
+                joined.append((start, stop))
+        return tuple(joined)
+
+
+_current: ContextVar[Reads | None] = ContextVar("gridref_reads", default=None)
+
+
+@contextmanager
+def noted_reads() -> Iterator[Reads]:
+    """Record the byte ranges that scans in the ``with`` block read, in this thread.
+
+    Local files are read, and their requests counted, as if they were on a server.
+    """
+    noted = Reads()
+    token = _current.set(noted)
+    try:
+        yield noted
+    finally:
+        _current.reset(token)
+
+
+def current_reads() -> Reads | None:
+    """The record of the scans that run now; None if there is none."""
+    return _current.get()
+
+
+class AsOnAServer(OpenFile):
+    """A local file that is read, and whose requests are counted, like one on a server."""
+
+    def begin(
+        self, url: str, starts: Sequence[int], stops: Sequence[int]
+    ) -> tuple[Source, list[bytes]]:
+        """Describe the file and read bytes of it, as `RemoteFiles.begin` does."""
+        return self.describe(), self.fetch(url, starts, stops)
+
+    @override
+    def fetch(self, url: str, starts: Sequence[int], stops: Sequence[int]) -> list[bytes]:
+        parts = super().fetch(url, starts, stops)
+        current_traffic().add(len(parts), sum(map(len, parts)))
+        return parts

@@ -1,6 +1,9 @@
-"""The object stores of other packages, which VirtualiZarr's parsers read through, by our options.
+"""Object stores of obstore for VirtualiZarr's parsers, opened with gridref's options.
 
-Source: documentation of obstore ("S3Store", "from_url") and s3fs for what options are called.
+`registry_for` takes an address and fsspec options, and returns a registry of obspec-utils with the
+store that holds the file.
+
+Source: documentation of obstore ("S3Store", "from_url") and s3fs for the names of options.
 """
 
 from __future__ import annotations
@@ -13,24 +16,22 @@ from gridref.errors import InvalidRequestError
 from gridref.extras import missing_package
 from gridref.io.address import is_local, options_for
 
-__all__ = ["options_of_store", "registry_for", "uri_of"]
-
 _S3_OPTIONS = {
     "access_key_id": "key",
     "secret_access_key": "secret",
     "session_token": "token",
     "endpoint": "endpoint_url",
 }
-"""What s3fs calls the settings of obstore's S3Store."""
+"""The names in s3fs of the settings of obstore's S3Store."""
 
 
 def uri_of(url: str) -> str:
-    """The address of a file as a URI, which VirtualiZarr does not quote."""
+    """The address of a file as a quoted URI: VirtualiZarr does not quote."""
     return f"file://{url}" if is_local(url) else url
 
 
 def options_of_store(store: Any) -> dict[str, Any]:
-    """Options of s3fs that say what an ``S3Store`` does."""
+    """The options of s3fs that correspond to those of an ``S3Store``."""
     config = getattr(store, "config", {})
     known = {name: config[key] for key, name in _S3_OPTIONS.items() if key in config}
     region = {"region_name": config["region"]} if "region" in config else {}
@@ -53,7 +54,7 @@ def registry_for(url: str, storage_options: Mapping[str, Any] | None = None) -> 
     MissingPackageError
         Without obstore.
     InvalidRequestError
-        For a URL that obstore has no store for.
+        If obstore has no store for the URL.
     """
     try:
         from obspec_utils.registry import ObjectStoreRegistry
@@ -74,7 +75,7 @@ def registry_for(url: str, storage_options: Mapping[str, Any] | None = None) -> 
 
 
 def _settings(url: str, storage_options: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What obstore calls the options of a filesystem."""
+    """The names in obstore of the options of a filesystem."""
     plain = {"client_options": {"allow_http": True}}
     if not url.startswith("s3://"):
         return plain

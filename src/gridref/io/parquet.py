@@ -1,8 +1,8 @@
-"""Parquet files of strangers, read within a bound of memory.
+"""Parquet files from untrusted sources, read within a bound of memory.
 
-pyarrow makes room for what the header of each page states, whatever the footer said, and then for
-as many elements of a list as fit in a run: 200 bytes stand for gigabytes. Headers of pages are
-therefore looked at as pyarrow reads them, before it decodes anything.
+pyarrow allocates what the header of each page states, whatever the footer stated, and then as many
+elements of a list as fit in a run: 200 bytes can stand for gigabytes. `BoundedParquet` therefore
+checks the headers of pages while pyarrow reads them, before it decodes anything.
 
 Source: Apache Parquet, ``parquet.thrift`` (PageHeader) and "Encodings"; Apache Thrift, "Compact
 protocol".
@@ -18,17 +18,16 @@ from typing import TYPE_CHECKING, Any, override
 if TYPE_CHECKING:
     from pyarrow import Table
 
-__all__ = ["BoundedParquet", "TooMuchError"]
 
 _FREE_BYTES, _RATIO = 64 * 2**20, 1000
 """The pages of a row group may take so many bytes, and so many times the size of the file."""
 _SHARED_RATIO, _BATCH_ROWS = 100, 64
-"""The same of texts and bytes, values of which may share bytes; they are read so many at a time."""
+"""The same for texts and bytes, whose values may share bytes, and rows to read at a time."""
 _VALUE_BYTES = 16
-"""At most, of a number with its levels, or of what tells where a text lies."""
+"""Most bytes of a number with its levels, or of the position of a text."""
 _PAGES = {0: (5, 2), 2: (7, 2), 3: (8, 4)}
-"""By type, where a header describes pages of data, of a dictionary, and of data (version 2); and
-where that has their encoding."""
+"""By type of a page (data, dictionary, data of version 2): the field of the header that describes
+it, and the field of the description with its encoding."""
 _FRONT_CODED = 7
 """DELTA_BYTE_ARRAY: each value is a piece of the one before, and more."""
 _BOOLEANS, _I32, _I64, _BINARY, _STRUCT = (1, 2), 5, 6, 8, 12
@@ -36,7 +35,7 @@ _MAX_DEPTH = 16
 
 
 class TooMuchError(ValueError):
-    """A Parquet file stands for far more than it has bytes, or has pages that are none."""
+    """A Parquet file expands to far more than its own size, or has invalid pages."""
 
 
 class BoundedParquet:
@@ -88,7 +87,7 @@ class BoundedParquet:
             return self._read_batches(number, columns, 1)
 
     def _read_batches(self, number: int, columns: list[str], n_rows: int) -> Table:
-        """Texts and bytes, of which few stand for many, so many rows at a time."""
+        """Texts and bytes, so many rows at a time: few stored bytes can expand to many."""
         import pyarrow as pa
 
         self._pages.watch(_FREE_BYTES + _RATIO * self._n_bytes, n_rows)
@@ -96,7 +95,7 @@ class BoundedParquet:
         some = self.parquet.iter_batches(
             n_rows, row_groups=[number], columns=columns, use_threads=False
         )
-        with closing(some):  # a traceback that is kept must not keep it: it ends badly at exit
+        with closing(some):  # a kept traceback must not keep it: it would fail at exit
             for batch in some:
                 n_bytes += batch.nbytes
                 if n_bytes > _FREE_BYTES + _SHARED_RATIO * self._n_bytes:
@@ -114,7 +113,7 @@ def _shares_bytes(kind: Any) -> bool:
 
 
 class _WatchedPages(io.RawIOBase):
-    """Reads of pyarrow's, which takes all pages of a column in a row group by one."""
+    """The file for pyarrow, which reads all pages of a column in a row group at once."""
 
     def __init__(self, file: Any) -> None:
         super().__init__()
@@ -123,7 +122,7 @@ class _WatchedPages(io.RawIOBase):
         self._batch_rows: int | None = None
 
     def watch(self, most_bytes: int, batch_rows: int | None = None) -> None:
-        """Look at all pages from now on: that they take no more than `most_bytes`.
+        """Check from now on that all pages take no more than `most_bytes`.
 
         At most `batch_rows` rows are decoded at a time, or all.
         """
@@ -163,7 +162,7 @@ class _WatchedPages(io.RawIOBase):
 
 
 def _decoded_bytes(pages: bytes, batch_rows: int | None) -> int:
-    """Most bytes that pages of one column take when they are decoded."""
+    """Most bytes that the pages of one column take after decoding."""
     total = largest = at = 0
     while at < len(pages):
         reader = _Thrift(pages, at)
@@ -193,7 +192,7 @@ def _count(header: dict[int, Any], number: int) -> int:
 class _Thrift:
     """Reads a structure of Thrift's compact protocol: its 32-bit integers and structures by number.
 
-    What stands twice is refused: readers could differ in what they take.
+    A repeated field is refused: readers could differ in which one they take.
     """
 
     def __init__(self, data: bytes, at: int) -> None:

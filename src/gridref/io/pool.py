@@ -1,4 +1,8 @@
-"""Byte ranges of sources, wherever they lie: checked, merged, never fewer bytes than asked for."""
+"""Byte ranges of sources, local and remote.
+
+`SourcePool` takes sources and ranges, and returns their bytes. It merges near ranges, checks that
+each source is still the file that was scanned, and raises an error for any missing byte.
+"""
 
 from __future__ import annotations
 
@@ -13,22 +17,25 @@ from numpy.typing import ArrayLike, NDArray
 from gridref.errors import InvalidRequestError, Place, ShortReadError, SourceChangedError
 from gridref.forks import new_lock
 from gridref.io.address import is_local
-from gridref.io.at_hand import current_at_hand
-from gridref.io.checksums import ReadRanges
-from gridref.io.chunk_checks import read_checked
 from gridref.io.coalesce import LOCAL_MERGING, REMOTE_MERGING, MergedReads, Merging, plan_reads
 from gridref.io.faults import RetryPolicy
-from gridref.io.identity import SCAN_AGAIN, check_content, check_identity, same_version
+from gridref.io.identity import (
+    SCAN_AGAIN,
+    Buffer,
+    ReadRanges,
+    check_content,
+    check_identity,
+    read_checked,
+    same_version,
+)
 from gridref.io.local import LocalFiles, OpenFile, read_cached, read_fully, read_into
-from gridref.io.protocols import Buffer
+from gridref.io.prefetch import current_at_hand
 from gridref.io.remote import RemoteFiles
-from gridref.io.traffic import current_traffic
+from gridref.io.requests import current_traffic
 from gridref.model.manifest import Source
 
-__all__ = ["IdentityCheck", "SourcePool"]
-
 _ATTEMPTS = 3
-"""To read of a local file while nothing of it changes."""
+"""Attempts to read a local file without a change of it meanwhile."""
 _HAS_PREADV = hasattr(os, "preadv")
 
 type IdentityCheck = Literal["check", "skip"]
@@ -43,9 +50,9 @@ class SourcePool:
         fsspec options of the sources' filesystem, or a mapping of protocol to options.
     identity
         ``"check"`` compares a source with what the scan recorded, as its `Source.told_by` says: a
-        local file at each call, a remote one at the first. ``"skip"`` reads whatever is there.
+        local file at each call, a remote one at the first. ``"skip"`` reads without comparing.
     max_open_files
-        How many local files stay open.
+        Most local files that stay open.
     local_merging, remote_merging
         Which ranges are read as one.
     retry
@@ -124,20 +131,20 @@ class SourcePool:
         Returns
         -------
         list
-            One buffer of exactly the asked size a range. Those read as one share memory.
+            One buffer of exactly the requested size for each range. Merged ranges share memory.
 
         Raises
         ------
         SourceUnavailableError
             If the source is missing, unreachable or must not be read.
         SourceNotAllowedError
-            If the catalog that names the source may not read it; it is not touched then.
+            If the catalog that names the source may not read it; it is then not opened.
         SourceChangedError
             If it is not the file that was scanned.
         ShortReadError
             If a range reaches beyond the end of the source, or fewer bytes came.
         ChecksumError
-            If there are checksums of its chunks, and the bytes of one are others.
+            If there are checksums of its chunks, and the bytes of one do not match.
         """
         offset = np.asarray(offsets, np.int64).reshape(-1)
         length = np.asarray(lengths, np.int64).reshape(-1)
@@ -148,7 +155,7 @@ class SourcePool:
         return read_checked(source, known, offset, length, self._read_ranges)
 
     def _compares_chunks(self, source: Source) -> bool:
-        """Whether chunks are compared with checksums, for which they are read whole."""
+        """Whether chunks are compared with checksums, and therefore read whole."""
         return self._checks_identity and source.chunk_checksums is not None
 
     def _read_ranges(
@@ -184,15 +191,15 @@ class SourcePool:
         agreed = self._agreed.get(source, source)
         parts = self._remote.fetch(source.url, starts, stops, agreed, source.policy)
         if any(len(part) < b - a for part, a, b in zip(parts, starts, stops, strict=True)):
-            # An answer that there are no such bytes says nothing else of the file.
+            # An answer that there are no such bytes says nothing else about the file.
             self._check_remote(source)
         return parts
 
     def read_into(self, source: Source, offset: int, buffer: memoryview) -> bool:
-        """Fill a buffer from a local file, without a copy on the way.
+        """Fill a buffer from a local file, without a copy.
 
-        False, with anything in the buffer, for whatever is not as it should be or not local:
-        `read_ranges` then says what.
+        False, with anything in the buffer, for sources that are not local or have any fault:
+        `read_ranges` then reports the fault.
         """
         if self._compares_chunks(source):
             return False
@@ -204,9 +211,9 @@ class SourcePool:
         return True
 
     def at_hand(self, source: Source, offset: int, length: int) -> Buffer | None:
-        """The bytes of one range of an open local file, if no disk has to be waited for.
+        """The bytes of one range of an open local file, if they need no wait for a disk.
 
-        None also for whatever is not as it should be: `read_ranges` then says what.
+        None also for sources with any fault: `read_ranges` then reports it.
         """
         if self._compares_chunks(source):
             return None
@@ -222,7 +229,7 @@ class SourcePool:
         return self._counted(part)
 
     def _read_one(self, source: Source, offset: int, length: int) -> Buffer | None:
-        """One range of a local file, by the shortest way; None where anything is unusual."""
+        """One range of a local file, by the fastest way; None if anything is unusual."""
         if not self._is_plain(source, offset, length):
             return None
         part = self._read_steady(source, lambda file: read_fully(file, offset, offset + length))
@@ -259,27 +266,27 @@ class SourcePool:
             self._check_remote(source)
 
     def close(self) -> None:
-        """Close files. The pool can go on being used."""
+        """Close files. The pool can still be used."""
         self._local.close()
         with self._lock:
             self._checked.clear()
             self._agreed.clear()
 
     def _open_local(self, source: Source) -> OpenFile:
-        """The open file, checked: what is read is then read of the very file that was checked."""
+        """The open file, checked: later reads are from exactly this file."""
         file = self._local.open(source.url, source.policy)
         if self._checks_identity:
             try:
                 self._require_same(source, file)
             except SourceChangedError:
-                # The open file may be one that another has since replaced.
+                # Another file may have replaced the open one.
                 self._local.forget(source.url, source.policy)
                 file = self._local.open(source.url, source.policy)
                 self._require_same(source, file)
         return file
 
     def _read_steady[Result](self, source: Source, read: Callable[[OpenFile], Result]) -> Result:
-        """What is read of a local file, again if anything of the file changed meanwhile."""
+        """The bytes of a local file, read again if the file changed meanwhile."""
         for _ in range(_ATTEMPTS):
             file = self._open_local(source)
             before = file.changed_ns()
@@ -299,9 +306,9 @@ class SourcePool:
             self._compare(source, file.describe(), partial(file.fetch, source.url))
 
     def _compare(self, source: Source, current: Source, read: ReadRanges) -> None:
-        """Compare a source with what is there now; by its content, if it may have been moved.
+        """Compare a source with the current file; by its content, if it may have been moved.
 
-        What has the right content is from then on compared as it was found.
+        A source with the right content is compared as it was found from then on.
         """
         if not _by_content(source):
             check_identity(source, current)
@@ -333,7 +340,7 @@ def _by_content(source: Source) -> bool:
 
 
 def _check_inside(source: Source, offset: NDArray[np.int64], length: NDArray[np.int64]) -> None:
-    """Refuse references that reach beyond the recorded end, before anything is asked for."""
+    """Refuse references that reach beyond the recorded end, before any request."""
     if source.size_bytes is None:
         return
     beyond = (offset + length > source.size_bytes) & (length > 0)
@@ -373,7 +380,7 @@ def _place(source: Source, offset: NDArray[np.int64], length: NDArray[np.int64],
 
 
 def _cut(plan: MergedReads, parts: list[bytes], length: NDArray[np.int64]) -> list[Buffer]:
-    """The ranges out of the reads; a read that is one range is handed out as it is."""
+    """The ranges from the reads; a read of one range is returned without a copy."""
     views = [memoryview(part) for part in parts]
     return [
         b""

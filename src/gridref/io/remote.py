@@ -1,9 +1,23 @@
-"""Files on any fsspec filesystem."""
+"""Files on any fsspec filesystem, and the answers of their servers.
+
+`ask_described` requests byte ranges and returns, with the bytes, the size and version of the file
+from the same answers: a separate request for them would take as long as one for a range. fsspec
+hides these headers, so this module uses the connections of its filesystems in the same way as their
+own ``_cat_file``.
+
+An answer is accepted only if it states the requested range: status 206 and exactly this range in
+``Content-Range`` (RFC 9110, sections 14.4 and 15.3.7). A body is never read beyond the requested
+size.
+
+`RemoteFiles` reads ranges of files on any filesystem, with retries and checks.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import batched
@@ -15,21 +29,192 @@ from gridref.cache import LRU
 from gridref.errors import GridrefError, Place, SourceUnavailableError
 from gridref.forks import new_lock, tell_in_children
 from gridref.io.address import open_filesystem, real_path
-from gridref.io.answers import ask_described, describes_answers
 from gridref.io.faults import RetryPolicy, is_transient, shown, status_of, unavailable
 from gridref.io.identity import check_identity, source_of_info
-from gridref.io.limit import MAX_REQUESTS, requests_in_flight, waiting, within_limit
-from gridref.io.opened import note_opened
-from gridref.io.traffic import current_traffic
+from gridref.io.requests import (
+    MAX_REQUESTS,
+    current_traffic,
+    note_opened,
+    requests_in_flight,
+    seconds_for,
+    waiting,
+    within_limit,
+)
 from gridref.model.manifest import Source
 from gridref.model.source_policy import SourcePolicy
 
-__all__ = ["RemoteFiles"]
+# Byte ranges, with the size and version of the file from the same answers
+
+type Answer = tuple[bytes, Source, bool]
+"""The bytes of a range, the file as it is now, and whether the server sent the range as one."""
+
+_PARTIAL, _WHOLE = 206, 200
+_CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)", re.ASCII)
+
+
+def describes_answers(filesystem: Any) -> bool:
+    """Whether `ask_described` knows a filesystem."""
+    return type(filesystem).__name__ in _ASKERS and not getattr(filesystem, "asynchronous", False)
+
+
+def ask_described(
+    filesystem: Any, path: str, url: str, starts: Sequence[int], stops: Sequence[int]
+) -> list[Answer | BaseException]:
+    """Ask for half-open ranges, all at once; each gives an answer, or the error it raised."""
+    from fsspec.asyn import sync
+
+    answers: list[Answer | BaseException] = sync(
+        filesystem.loop, asked, filesystem, path, url, starts, stops
+    )
+    return answers
+
+
+async def asked(
+    filesystem: Any, path: str, url: str, starts: Sequence[int], stops: Sequence[int]
+) -> list[Answer | BaseException]:
+    """The answers of `ask_described`, for callers on the event loop of the filesystem.
+
+    Each range has the time that `seconds_for` gives all of them: a server that sends a byte now
+    and then is as bad as one that sends none.
+    """
+    ask = _ASKERS[type(filesystem).__name__]
+    limit = seconds_for(sum(stops) - sum(starts))
+
+    async def ask_one(start: int, stop: int) -> Answer | BaseException:
+        try:
+            async with asyncio.timeout(limit):
+                return await ask(filesystem, path, url, start, stop)
+        except Exception as error:  # noqa: BLE001 - handed on as the result of the range
+            return error
+
+    if len(starts) == 1:  # the usual case, without a task of its own
+        return [await ask_one(starts[0], stops[0])]
+    return await asyncio.gather(*map(ask_one, starts, stops))
+
+
+async def _ask_http(filesystem: Any, path: str, url: str, start: int, stop: int) -> Answer:
+    settings = dict(filesystem.kwargs)
+    headers = {
+        "Accept-Encoding": "identity",
+        **settings.pop("headers", {}),
+        "Range": f"bytes={start}-{stop - 1}",
+    }
+    session = await filesystem.set_session()
+    address = filesystem.encode_url(path)
+    async with session.get(address, headers=headers, **settings) as response:
+        response.raise_for_status()
+        total = _checked(url, response.status, response.headers, start, stop)
+        body = await _read_at_most(response.content, stop - start)
+        if len(body) > stop - start:
+            # The rest may be endless: the connection is not used again.
+            response.close()
+        version_headers = {name: response.headers.get(name) for name in _VERSION_HEADERS}
+    return body, _described(url, total, version_headers), response.status == _PARTIAL
+
+
+async def _ask_s3(filesystem: Any, path: str, url: str, start: int, stop: int) -> Answer:
+    bucket, key, version = filesystem.split_path(path)
+    chosen = {"VersionId": version} if version else {}
+    response = await filesystem._call_s3(  # noqa: SLF001 - there is no other way to the headers
+        "get_object",
+        Bucket=bucket,
+        Key=key,
+        Range=f"bytes={start}-{stop - 1}",
+        **chosen,
+        **filesystem.req_kw,
+    )
+    answered = response.get("ResponseMetadata", {})
+    stated = {
+        "Content-Range": response.get("ContentRange") or "",
+        "Content-Length": str(response.get("ContentLength", "")),
+    }
+    status = answered.get("HTTPStatusCode", 0)
+    total = _checked(url, status, stated, start, stop)
+    body = await _read_at_most(response["Body"], stop - start)
+    return body, _described(url, total, response), status == _PARTIAL
+
+
+async def _read_at_most(stream: Any, n_bytes: int) -> bytes:
+    """The body; if it is longer than requested, only one byte more than that."""
+    parts, missing = [], n_bytes + 1
+    while missing > 0:
+        part = await stream.read(missing)
+        if not part:
+            break
+        parts.append(part)
+        missing -= len(part)
+    return b"".join(parts)
+
+
+def _checked(
+    url: str, status: int, headers: Mapping[str, str], start: int, stop: int
+) -> int | None:
+    """Size of the file, from an answer with the requested range; None if it is not stated.
+
+    All of a file is taken for a range that begins with it and reaches to its end or beyond.
+
+    Raises
+    ------
+    SourceUnavailableError
+        For any other answer.
+    """
+    place = Place(source=url, start=start, stop=stop)
+    if headers.get("Content-Encoding", "identity").lower() not in ("", "identity"):
+        raise SourceUnavailableError(
+            f"the server sent the range compressed ({headers['Content-Encoding']}): its numbers of"
+            " bytes are not those of the file. Switch that off at the server or its proxy",
+            place,
+        )
+    length = headers.get("Content-Length", "")
+    if status == _WHOLE and start == 0 and length.isdecimal() and int(length) <= stop:
+        return int(length)
+    if status != _PARTIAL:
+        raise SourceUnavailableError(
+            f"the server answered status {status} and not a range: it ignores byte ranges. Copy the"
+            " file to a place that serves them",
+            place,
+        )
+    if headers.get("Content-Type", "").lower().startswith("multipart/byteranges"):
+        raise SourceUnavailableError(
+            "the server answered with several parts (multipart/byteranges) where one range was"
+            " asked for. Copy the file to a place that serves byte ranges",
+            place,
+        )
+    stated = headers.get("Content-Range", "")
+    match = _CONTENT_RANGE.fullmatch(stated.strip())
+    total = int(match[3]) if match and match[3] != "*" else None
+    end = stop if total is None else min(stop, total)
+    if match is None or int(match[1]) != start or int(match[2]) != end - 1:
+        raise SourceUnavailableError(
+            f"the server answered with another range ({stated[:80]!r}) than was asked for: it, or a"
+            " proxy before it, does not serve byte ranges faithfully",
+            place,
+        )
+    return total
+
+
+_VERSION_HEADERS = ("ETag", "Last-Modified")
+_ASKERS: dict[str, Callable[[Any, str, str, int, int], Awaitable[Answer]]] = {
+    "HTTPFileSystem": _ask_http,
+    "S3FileSystem": _ask_s3,
+}
+
+
+def _described(url: str, size: int | None, version_info: Mapping[str, Any]) -> Source:
+    """The file, from its size and the headers that identify its version."""
+    version = {name: value for name, value in version_info.items() if name in _KNOWN and value}
+    return source_of_info(url, {**({} if size is None else {"size": size}), **version})
+
+
+_KNOWN = frozenset({*_VERSION_HEADERS, "LastModified", "VersionId"})
+
+
+# Files on any fsspec filesystem
 
 _KEPT_BYTES = 16 * 2**20
 _RANGE_NOT_SATISFIABLE = 416
 _one_at_a_time = new_lock()
-"""Members of an archive are read through one open file, whose position threads would share."""
+"""For members of an archive: they share one open file, whose position threads would share."""
 
 
 class RemoteFiles:
@@ -40,8 +225,11 @@ class RemoteFiles:
     storage_options
         Options of the filesystem, or a mapping of protocol to options.
     retry
-        What to do about transient failures.
+        How to retry transient failures.
     """
+
+    came_whole = False
+    """Whether the server sent all of the last file, and not the requested range."""
 
     def __init__(
         self, storage_options: Mapping[str, Any] | None = None, retry: RetryPolicy | None = None
@@ -77,14 +265,23 @@ class RemoteFiles:
         return self._servers[server, policy], url
 
     def keep_located(self, url: str, located: tuple[Any, str]) -> None:
-        """Take what another reader with the same options has located."""
+        """Take over the filesystems that another reader with the same options has located."""
         self._located.put((url, None), located)
 
     def describe(self, url: str, policy: SourcePolicy | None = None) -> Source:
-        """Size and version of a file, asked of the server and not of a kept listing."""
+        """Size and version of a file, from the server and not from a kept listing.
+
+        An HTTP server is asked for one byte, because later ranges come with the same headers.
+        """
         filesystem, path = self.locate(url, policy)
+        by_range = url.startswith("http") and self.checks(url, policy)
 
         def ask() -> Source:
+            if by_range:
+                part, source = self._first_byte(url, policy)
+                if source is not None and source.size_bytes is not None:
+                    self._traffic.add(0, len(part))
+                    return replace(source, policy=policy)
             filesystem.invalidate_cache(path.rpartition("/")[0])
             self._traffic.add(1)
             info: Mapping[str, Any] = within_limit(filesystem, "info")(path)
@@ -94,24 +291,43 @@ class RemoteFiles:
 
         return self._retry.call(ask, url)
 
+    def _first_byte(self, url: str, policy: SourcePolicy | None) -> tuple[bytes, Source | None]:
+        """The first byte, and the file as the answer describes it; no source without a range.
+
+        Empty files have no range, and servers that ignore ranges send none.
+        """
+        result = self._ask(url, [0], [1], policy)[0]
+        if isinstance(result, SourceUnavailableError):
+            return b"", None
+        if isinstance(result, BaseException):
+            raise result
+        part: bytes
+        source: Source | None
+        part, source, _ = result
+        return part, source
+
     def begin(
         self,
         url: str,
         starts: Sequence[int],
         stops: Sequence[int],
         came: list[Any] | None = None,
+        policy: SourcePolicy | None = None,
     ) -> tuple[Source, list[bytes]]:
-        """Describe a file and read bytes of it, with one request where the answer tells both.
+        """Describe a file and read bytes of it, with one request where the answer holds both.
 
         The first range starts at 0. Bytes of ranges that did not come whole are empty. What `came`
-        of a first attempt was asked for ahead of time, and is counted now.
+        of a first attempt was requested ahead of time, and is counted now.
         """
-        if self.checks(url):
+        if self.checks(url, policy):
             attempts = [] if came is None else [came]
             self._traffic.add(len(starts) * len(attempts))
 
             def ask() -> list[Any]:
-                results = _told(attempts.pop()) if attempts else self._ask(url, starts, stops)
+                if attempts:
+                    results = _told(attempts.pop())
+                else:
+                    results = self._ask(url, starts, stops, policy)
                 if isinstance(results[0], BaseException):
                     raise results[0]
                 return results
@@ -119,17 +335,18 @@ class RemoteFiles:
             results = self._retry.call(ask, url)
             source = results[0][1]
             if source is not None and source.size_bytes is not None:
-                return source, [
+                self.came_whole = not results[0][2]
+                return replace(source, policy=policy), [
                     self._beginning(source, result, start, stop)
                     for result, start, stop in zip(results, starts, stops, strict=True)
                 ]
-        return self.describe(url), [b""] * len(starts)
+        return self.describe(url, policy), [b""] * len(starts)
 
     def _beginning(self, source: Source, result: Any, start: int, stop: int) -> bytes:
-        """The bytes of a range, if they are all there and of that file."""
+        """The bytes of a range, if they are complete and from that file."""
         if isinstance(result, BaseException) or result[1] is None:
             return b""
-        part, current = result
+        part, current, _ = result
         check_identity(source, current)
         self._traffic.add(0, len(part))
         whole = len(_not_too_long(source.url, part, start, stop)) == (
@@ -138,7 +355,7 @@ class RemoteFiles:
         return bytes(part) if whole else b""
 
     def checks(self, url: str, policy: SourcePolicy | None = None) -> bool:
-        """Whether `fetch` can compare a file with what was recorded by itself."""
+        """Whether `fetch` itself can compare a file with the recorded source."""
         return describes_answers(self.locate(url, policy)[0])
 
     def fetch(
@@ -151,7 +368,7 @@ class RemoteFiles:
     ) -> list[bytes]:
         """The bytes of half-open ranges; fewer only where the file ends.
 
-        Every answer is compared with what was `recorded`, where the server says what it is of.
+        Every answer is compared with what was `recorded`, if the server states a version.
         """
         parts: dict[int, bytes] = {}
         pending = list(range(len(starts)))
@@ -166,7 +383,7 @@ class RemoteFiles:
                     if isinstance(result, BaseException):
                         failures[i] = result
                         continue
-                    part, current = result
+                    part, current, _ = result
                     if recorded is not None and current is not None:
                         check_identity(recorded, current)
                     parts[i] = _not_too_long(url, part, starts[i], stops[i])
@@ -189,7 +406,7 @@ class RemoteFiles:
         stops: Sequence[int],
         policy: SourcePolicy | None = None,
     ) -> list[Any]:
-        """One result a range: bytes and the file they are of, if known; or what was raised."""
+        """One result for each range: its bytes and their file, if known; or the exception."""
         filesystem, path = self.locate(url, policy)
         self._traffic.add(len(starts))
         with requests_in_flight.going(len(starts)):
@@ -204,9 +421,9 @@ class RemoteFiles:
 
 
 def _told(results: list[Any]) -> list[Any]:
-    """Results of which a range behind the end of its file is no bytes and no failure."""
+    """Results; a range beyond the end of its file gives no bytes and is no failure."""
     return [
-        (b"", None)
+        (b"", None, True)
         if isinstance(result, Exception) and status_of(result) == _RANGE_NOT_SATISFIABLE
         else result
         for result in results
@@ -225,21 +442,22 @@ def _plain(filesystem: Any, path: str, starts: Sequence[int], stops: Sequence[in
     with _one_at_a_time if isinstance(filesystem, AbstractArchiveFileSystem) else nullcontext():
         results = ask([path] * len(starts), list(starts), list(stops), on_error="return")
     return [
-        result if isinstance(result, BaseException) else (bytes(result), None) for result in results
+        result if isinstance(result, BaseException) else (bytes(result), None, True)
+        for result in results
     ]
 
 
 def _ours(url: str, failure: BaseException, start: int, stop: int) -> GridrefError:
-    """Our error for what was raised instead of the bytes of a range."""
+    """The error of gridref for an exception raised instead of the bytes of a range."""
     if isinstance(failure, GridrefError):
         return failure.located(Place(source=url, start=start, stop=stop))
     error = unavailable(url, failure, start, stop)
-    error.__cause__ = shown(failure)
+    error.__cause__ = shown(failure, url)
     return error
 
 
 def _not_too_long(url: str, part: bytes, start: int, stop: int) -> bytes:
-    """Refuse what a server sends that ignores byte ranges."""
+    """Refuse the answers of a server that ignores byte ranges."""
     if len(part) <= stop - start:
         return part
     raise SourceUnavailableError(

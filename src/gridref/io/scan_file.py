@@ -1,7 +1,8 @@
 """Files as seekable objects, for the libraries that parse their metadata.
 
-h5py and tifffile read small pieces all over a file. A local file is read as asked. A remote one is
-read in aligned blocks that are kept, with a readahead that doubles while reading is sequential.
+`open_for_scan` takes an address and returns a `ScanFile`. h5py and tifffile read small pieces all
+over a file. A local file is read as requested. A remote file is read in aligned blocks that are
+kept, and the readahead doubles while reading is sequential.
 """
 
 from __future__ import annotations
@@ -27,26 +28,22 @@ from gridref.errors import (
 )
 from gridref.forks import new_rlock
 from gridref.io.address import absolute_url, is_local
-from gridref.io.beginnings import current_beginnings
 from gridref.io.coalesce import LOCAL_MERGING, REMOTE_MERGING, Merging, plan_reads
 from gridref.io.faults import RetryPolicy
-from gridref.io.layouts import BLOCK_BYTES, Layouts, current_layouts
-from gridref.io.local import OpenFile
-from gridref.io.opened import note_opened
-from gridref.io.protocols import RangeFetcher
-from gridref.io.reads import AsOnAServer, current_reads
+from gridref.io.identity import RangeFetcher
+from gridref.io.local import AsOnAServer, OpenFile, current_reads
+from gridref.io.prefetch import BLOCK_BYTES, Layouts, current_beginnings, current_layouts
 from gridref.io.remote import RemoteFiles
-from gridref.io.traffic import current_traffic
+from gridref.io.requests import current_traffic, note_opened
 from gridref.model.manifest import Source
 from gridref.model.source_policy import SourcePolicy
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-__all__ = ["LocalScanFile", "RemoteScanFile", "ScanFile", "describe_source", "open_for_scan"]
 
 _FEW_REQUESTS, _BYTES_A_REQUEST = 3, 2 * 2**20
-"""So many bytes come in the time that an answer takes to begin, about."""
+"""About as many bytes as arrive in the time that an answer takes to begin."""
 
 
 def describe_source(
@@ -54,7 +51,7 @@ def describe_source(
     storage_options: Mapping[str, Any] | None = None,
     policy: SourcePolicy | None = None,
 ) -> Source:
-    """What a file that a policy allows looks like now: size, and modification time or ETag.
+    """Describe a file that a policy allows, as it is now: size, and modification time or ETag.
 
     Raises
     ------
@@ -71,6 +68,7 @@ def open_for_scan(
     url: str | os.PathLike[str],
     storage_options: Mapping[str, Any] | None = None,
     *,
+    policy: SourcePolicy | None = None,
     block_bytes: int = BLOCK_BYTES,
     max_readahead_bytes: int = 2**20,
     max_cached_bytes: int = 64 * 2**20,
@@ -84,10 +82,12 @@ def open_for_scan(
         Local path or fsspec URL.
     storage_options
         fsspec options, or a mapping of protocol to options.
+    policy
+        Decides whether it may be opened, if another file names it.
     block_bytes, max_readahead_bytes, max_cached_bytes
-        For remote files: unit of reading, most that is read ahead, and most that is kept.
+        For remote files: unit of reading, most bytes to read ahead, and most bytes to keep.
     retry
-        For remote files: what to do about transient failures.
+        For remote files: how to retry transient failures.
 
     Raises
     ------
@@ -97,10 +97,10 @@ def open_for_scan(
     address = absolute_url(url)
     local = is_local(address)
     if local and current_reads() is None:
-        return LocalScanFile(address)
-    files = AsOnAServer(address) if local else _Unchanged(storage_options, retry)
+        return LocalScanFile(address, policy)
+    files = AsOnAServer(address, policy) if local else _Unchanged(storage_options, retry, policy)
     layouts = current_layouts()
-    ahead = current_beginnings() if block_bytes == BLOCK_BYTES else None
+    ahead = current_beginnings() if block_bytes == BLOCK_BYTES and policy is None else None
     came = None if ahead is None else ahead.take(address)
     if came is not None and isinstance(files, _Unchanged):
         starts = came.starts
@@ -131,8 +131,8 @@ class ScanFile(io.RawIOBase):
     n_requests, n_bytes
         Reads sent, and bytes read.
     last_error
-        A copy of what the last failed read raised. Libraries written in C may replace an exception
-        with one of their own: see `raise_last_error`.
+        A copy of the exception of the last failed read. Libraries written in C may replace an
+        exception with one of their own: see `raise_last_error`.
     is_remote
         Whether each read waits for a server.
     """
@@ -153,6 +153,11 @@ class ScanFile(io.RawIOBase):
         self._size = source.size_bytes
         self._position = 0
         self._noted = current_reads()
+
+    @property
+    def came_whole(self) -> bool:
+        """Whether a request for a range returned all of it: the server may ignore ranges."""
+        return False
 
     @property
     def name(self) -> str:
@@ -205,7 +210,7 @@ class ScanFile(io.RawIOBase):
         return len(part)
 
     def read_many(self, offsets: Sequence[int], lengths: Sequence[int]) -> list[bytes]:
-        """The bytes of each range; near ones are read as one, all at once where that is possible.
+        """The bytes of each range; near ranges are read as one, all at once if possible.
 
         Raises
         ------
@@ -229,7 +234,7 @@ class ScanFile(io.RawIOBase):
             raise
 
     def raise_last_error(self) -> None:
-        """Raise what a failed read raised, if any did."""
+        """Raise the exception of a failed read, if there was one."""
         if self.last_error is not None:
             raise self.last_error
 
@@ -265,10 +270,10 @@ class ScanFile(io.RawIOBase):
 
 
 def _alone(error: GridrefError) -> GridrefError:
-    """A copy of an error without its traceback and cause, which hold on to objects.
+    """A copy of an error without its traceback and cause, which refer to objects.
 
-    A traceback would keep the objects of the library that reads through a file, and they the file;
-    those of h5py may not outlive the interpreter.
+    A traceback would keep the objects of the library that reads the file, and these would keep the
+    file. Objects of h5py must not outlive the interpreter.
     """
     copied = copy.copy(error)  # with its traceback, where tblib is loaded
     copied.__cause__ = copied.__context__ = None
@@ -278,10 +283,10 @@ def _alone(error: GridrefError) -> GridrefError:
 class LocalScanFile(ScanFile):
     """A local file."""
 
-    def __init__(self, path: str) -> None:
-        self._reader = OpenFile(path)
+    def __init__(self, path: str, policy: SourcePolicy | None = None) -> None:
+        self._reader = OpenFile(path, policy)
         self._traffic = current_traffic()
-        super().__init__(self._reader.describe())
+        super().__init__(replace(self._reader.describe(), policy=policy))
 
     @override
     def _read_many(self, offsets: Sequence[int], lengths: Sequence[int]) -> list[bytes]:
@@ -299,7 +304,16 @@ class LocalScanFile(ScanFile):
 
 
 class _Unchanged(RemoteFiles):
-    """Reads one file as long as it is the one that was described first."""
+    """Reads one file as long as it is the one that was first described."""
+
+    def __init__(
+        self,
+        storage_options: Mapping[str, Any] | None,
+        retry: RetryPolicy | None,
+        policy: SourcePolicy | None,
+    ) -> None:
+        super().__init__(storage_options, retry)
+        self._policy = policy
 
     @override
     def begin(
@@ -308,8 +322,9 @@ class _Unchanged(RemoteFiles):
         starts: Sequence[int],
         stops: Sequence[int],
         came: list[Any] | None = None,
+        *_: object,
     ) -> tuple[Source, list[bytes]]:
-        self._source, parts = super().begin(url, starts, stops, came)
+        self._source, parts = super().begin(url, starts, stops, came, self._policy)
         return self._source, parts
 
     @override
@@ -317,7 +332,7 @@ class _Unchanged(RemoteFiles):
         self, url: str, starts: Sequence[int], stops: Sequence[int], *_: object
     ) -> list[bytes]:
         try:
-            return super().fetch(url, starts, stops, self._source)
+            return super().fetch(url, starts, stops, self._source, self._policy)
         except SourceChangedError as error:
             raise SourceChangedError(
                 "the file changed while it was scanned: scan it again", error.place
@@ -332,7 +347,7 @@ class RemoteScanFile(ScanFile):
     block_bytes, max_readahead_bytes, max_cached_bytes
         Unit of reading, most that is read ahead, and most that is kept.
     layouts
-        Where is noted, when the file is closed, what was used of it.
+        Learns the used blocks when the file is closed.
     """
 
     is_remote = True
@@ -367,6 +382,11 @@ class RemoteScanFile(ScanFile):
             self.n_requests += bool(part)
             self.n_bytes += len(part)
 
+    @property
+    @override
+    def came_whole(self) -> bool:
+        return getattr(self._reader, "came_whole", False)
+
     @override
     def close(self) -> None:
         if not self.closed and self._layouts is not None and self.last_error is None:
@@ -398,7 +418,7 @@ class RemoteScanFile(ScanFile):
         return joined[head : head + length]
 
     def _load(self, wanted: list[int]) -> dict[int, bytes]:
-        """The blocks, the absent ones read as few runs together with what is read ahead."""
+        """The blocks; absent ones are read in few runs, together with the readahead."""
         self._used.update(wanted)
         kept = ((number, self._blocks.get(number)) for number in wanted)
         blocks = {number: block for number, block in kept if block is not None}
@@ -414,9 +434,9 @@ class RemoteScanFile(ScanFile):
         return blocks
 
     def _with_readahead(self, missing: list[int]) -> list[int]:
-        """More blocks behind the last one, twice as many each time reading goes on where it was.
+        """More blocks after the last one, twice as many each time reading is sequential.
 
-        All of a file, once waiting for pieces all over it has taken as long as that does.
+        All of a file, once waiting for scattered pieces has taken as long as reading all of it.
         """
         sequential = missing[0] == self._next_block and missing[0] > 0
         worth_bytes = (self.n_requests - _FEW_REQUESTS) * _BYTES_A_REQUEST

@@ -1,10 +1,13 @@
-"""Virtual arrays: an outer grid of blocks over stored chunks that lie in files.
+"""Virtual arrays: an outer grid of blocks over stored chunks in files.
+
+A `VirtualArray` has a dtype, a grid, attributes and a table of blocks. A `VirtualGroup` holds
+arrays and groups by name.
 
 A block shows a window of one stored array: element ``i`` of the block along an axis is the stored
 element ``origin + step * i``. The stored array is a regular grid of stored chunks of the block's
 `Encoding`; stored chunk ``k`` (chunk coords) is row ``first_row + sum(k * row_stride)`` of the
 block's manifest. Windows, flips, broadcast axes (step 0) and transpositions all are arithmetic on
-these few numbers a block, so concatenating and slicing never walk chunk rows.
+these few numbers for each block, so concatenating and slicing never walk chunk rows.
 """
 
 from __future__ import annotations
@@ -20,27 +23,17 @@ from numpy.typing import NDArray
 
 from gridref.errors import InvalidRequestError
 from gridref.model.blocks import MISSING_BLOCK, AxisTable, BlockSource, BlockTable, common_along
-from gridref.model.display import html_of
 from gridref.model.encoding import EdgePolicy, Encoding, bytes_codec
 from gridref.model.enumeration import Enumeration
 from gridref.model.grid import ChunkGrid
 from gridref.model.manifest import ChunkManifest, Manifest
-from gridref.model.scan_report import ScanReport
-from gridref.options import check_names
+from gridref.model.scan_report import ScanReport, html_of
+from gridref.options import check_names, near_names
 from gridref.typing import Int64Array
-
-__all__ = [
-    "MISSING_BLOCK",
-    "ArrayAccess",
-    "BlockTable",
-    "VirtualArray",
-    "VirtualGroup",
-    "zero_of",
-]
 
 
 class ArrayAccess(Protocol):
-    """What an array was opened with: it reads values, and selects without reading."""
+    """How an opened array reads values, and selects without reading."""
 
     def read(self, array: VirtualArray, selection: Any) -> NDArray[Any]:
         """The values of a selection; None selects all."""
@@ -53,7 +46,7 @@ class ArrayAccess(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class VirtualArray:
-    """An n-dimensional array whose elements lie in files.
+    """An n-dimensional array whose elements are in files.
 
     Attributes
     ----------
@@ -62,7 +55,7 @@ class VirtualArray:
     dtype
         Dtype of the elements, in native byte order.
     fill_value
-        What absent elements read as: a scalar of `dtype`.
+        Value of absent elements: a scalar of `dtype`.
     dims
         Name of each dimension.
     attrs
@@ -72,11 +65,11 @@ class VirtualArray:
     manifests
         The manifests that blocks point into.
     block_source
-        The blocks, or what reads them; `blocks` gives them.
+        The blocks, or an object that reads them; `blocks` returns them.
     access
-        What the array was opened with; None for one made in memory.
+        How the array reads values; None for an array made in memory.
     enumeration
-        What the elements are members of, where their file says so; gone with another dtype.
+        The enumeration of the elements, if their file declares one; lost with another dtype.
 
     Raises
     ------
@@ -123,7 +116,7 @@ class VirtualArray:
         attrs: Mapping[str, Any] | None = None,
         fill_value: Any = None,
     ) -> Self:
-        """An array that is all of one stored array, as scanners build it.
+        """An array that shows all of one stored array, as built by scanners.
 
         Manifest rows are the stored chunks in C order. A `fill_value` of None becomes zero.
         """
@@ -205,7 +198,7 @@ class VirtualArray:
         shapes = np.array(chunk_shapes, np.int64).reshape(len(self.encodings), self.ndim)
         missing = self.blocks.encoding == MISSING_BLOCK
         if not missing.any():
-            if len(shapes) == 1:  # not kept once a block
+            if len(shapes) == 1:  # not stored for each block
                 return np.broadcast_to(shapes, (self.n_blocks, self.ndim))
             return shapes[self.blocks.encoding]
         result = self.block_shapes()
@@ -272,7 +265,7 @@ class VirtualArray:
         return self.read(selection)
 
     __iter__ = None
-    """Not by accident: that would read element by element."""
+    """Refused: iterating would read element by element."""
 
     def __array__(
         self, dtype: np.dtype[Any] | None = None, copy: bool | None = None
@@ -304,7 +297,7 @@ class VirtualArray:
         InvalidRequestError
             For a bad selection, or an array that was made in memory.
         ReadError
-            Where a chunk that exists cannot be had or decoded, saying which.
+            If an existing chunk cannot be read or decoded; the error names it.
         """
         if by_dim and selection is not None:
             raise InvalidRequestError("select by place or by dimension name, not both")
@@ -365,9 +358,9 @@ class VirtualGroup:
     attrs
         Attributes of the group.
     report
-        What the scan found, for groups that a scanner made.
+        The report of the scan, for groups that a scanner made.
     unlimited_dims
-        Dimensions of the group that may grow, as its files declare them: copies keep them so.
+        Dimensions that may grow, as declared in the files of the group; copies keep them unlimited.
     """
 
     arrays: Mapping[str, VirtualArray] = field(default_factory=dict)
@@ -393,18 +386,28 @@ class VirtualGroup:
 
     def __contains__(self, path: object) -> bool:
         """Whether there is an array or group at a path."""
-        try:
-            return isinstance(path, str) and self[path] is not None
-        except KeyError:
-            return False
+        return isinstance(path, str) and self._found(path) is not None
 
     def __getitem__(self, path: str) -> VirtualArray | VirtualGroup:
-        """The array or group at a path like ``"model/tas"``."""
-        node: VirtualArray | VirtualGroup = self
+        """The array or group at a path like ``"model/tas"``.
+
+        Raises
+        ------
+        KeyError
+            If there is none; the error lists similar names.
+        """
+        node = self._found(path)
+        if node is None:
+            known = {*self.all_arrays(), *(below for below, _ in self.walk() if below)}
+            raise KeyError(f"no array or group {path!r}{near_names(path.strip('/'), known)}")
+        return node
+
+    def _found(self, path: str) -> VirtualArray | VirtualGroup | None:
+        node: VirtualArray | VirtualGroup | None = self
         for name in path.strip("/").split("/"):
             if not isinstance(node, VirtualGroup):
-                raise KeyError(path)
-            node = node.arrays[name] if name in node.arrays else node.groups[name]
+                return None
+            node = node.arrays[name] if name in node.arrays else node.groups.get(name)
         return node
 
     def replace(self, **changes: Any) -> VirtualGroup:
@@ -421,7 +424,7 @@ class VirtualGroup:
 
 @lru_cache(maxsize=1024)
 def _whole(shape: tuple[int, ...], chunk_shape: tuple[int, ...]) -> tuple[ChunkGrid, BlockTable]:
-    """Grid and block of an array that is all of one stored array; shared by all alike ones."""
+    """Grid and block of an array that shows all of one stored array; equal ones share it."""
     grid = ChunkGrid.regular(shape, [max(1, extent) for extent in shape])
     table = BlockTable.single(shape, chunk_shape)
     table = table.take(np.zeros(0, np.int64)) if 0 in shape else table

@@ -1,4 +1,4 @@
-"""The blocks of an array: which window of which stored array each one shows, as columns."""
+"""The blocks of an array as columns: the window of a stored array that each block shows."""
 
 from __future__ import annotations
 
@@ -15,15 +15,12 @@ from gridref.model.columns import taken
 from gridref.model.grid import chunk_counts
 from gridref.typing import Int64Array
 
-__all__ = ["MISSING_BLOCK", "AxisTable", "BlockSource", "BlockTable", "common_along"]
-
-
 MISSING_BLOCK = -1
 """Encoding id of a block that no file holds: it reads as the array's fill value."""
 
 
 class BlockSource(Protocol):
-    """Blocks of an array, in memory or read when they are first asked for.
+    """Blocks of an array, in memory or read when they are first needed.
 
     `BlockTable` is one; a catalog's arrays have another, so that opening it reads no rows.
     """
@@ -81,7 +78,7 @@ class BlockTable:
 
     @classmethod
     def single(cls, stored_shape: Sequence[int], chunk_shape: Sequence[int]) -> Self:
-        """One block that shows all of a stored array whose chunk rows lie in C order from row 0."""
+        """One block that shows all of a stored array whose chunk rows are in C order from row 0."""
         ndim = len(stored_shape)
         n_chunks = chunk_counts(stored_shape, chunk_shape)
         strides = [math.prod(n_chunks[axis + 1 :]) for axis in range(ndim)]
@@ -141,7 +138,7 @@ class BlockTable:
         chunk
             Chunk coords ``k``, one int64 array an axis; they broadcast against `block`.
         axes
-            Axes that `chunk` goes along, by default all; ``k`` is 0 along the others.
+            Axes of the coords in `chunk`, by default all; ``k`` is 0 along the others.
         """
         row: Int64Array = self.first_row[block]
         all_axes = range(self.row_stride.shape[1])

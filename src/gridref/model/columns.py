@@ -1,9 +1,9 @@
-"""Columns of numbers that take little memory: of equal rows one is kept, of equal columns too.
+"""Columns of numbers that take little memory: equal rows and equal columns are kept once.
 
-Most columns of very many alike files have equal rows. Such a column is a read-only view that
-repeats its row (its first stride is 0); whatever reads an array reads it, and a copy of it is a
-plain array again. Other columns are the same for all variables of these files: one object. Numbers
-of bytes mostly fit in 32 bits, and are kept so; whoever asks for them gets 64 bits.
+In many similar files, most columns have equal rows. Such a column is a read-only view that repeats
+its row (its first stride is 0). Anything that reads an array can read it, and a copy of it is a
+plain array again. Columns that are equal for all variables of these files are one object. Numbers
+of bytes mostly fit in 32 bits and are kept in 32 bits; `WideColumn` returns them as 64 bits.
 """
 
 from __future__ import annotations
@@ -16,17 +16,15 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["WideColumn", "condensed", "joined_columns", "narrowed", "taken", "wide"]
-
 _FEWEST_ROWS = 64
 _in_use = WeakValueDictionary[tuple[bytes, str, tuple[int, ...]], NDArray[Any]]()
-"""Columns by what is in them, as long as somebody holds them."""
+"""Columns by their content, as long as an object refers to them."""
 
 
 class WideColumn:
-    """An attribute of a class: int64 numbers, whatever number of bits its objects keep them in.
+    """An attribute of int64 numbers, which objects may keep in fewer bits.
 
-    What they keep is in their ``vars``. To read the attribute of kept 32 bits makes a new array.
+    The kept numbers are in their ``vars``. Reading an attribute kept in 32 bits makes a new array.
     """
 
     def __init__(self, name: str) -> None:
@@ -56,14 +54,14 @@ def joined_columns(parts: Sequence[NDArray[Any]], *, narrow: bool = False) -> ND
 
 
 def condensed(column: NDArray[Any], *, narrow: bool = False) -> NDArray[Any]:
-    """The column in little memory; it is read-only from then on where that is another object.
+    """The column in less memory; read-only if it is another object than the given one.
 
     Parameters
     ----------
     column
-        Of which nobody else changes the rows.
+        Nothing else may change its rows.
     narrow
-        Whether whoever reads it expects 32 bits as well, where its numbers fit.
+        Whether its readers accept 32 bits, too, if its numbers fit.
     """
     if len(column) < _FEWEST_ROWS or _is_one_row(column):
         return column
@@ -98,7 +96,7 @@ def taken(column: NDArray[Any], rows: Any) -> NDArray[Any]:
 
 
 def _a_byte_of_each(column: NDArray[Any]) -> NDArray[np.uint8]:
-    """As many rows of a byte: to select from them tells if there are such rows, and how many."""
+    """As many rows of one byte: selecting from them shows if there are such rows, and how many."""
     return np.broadcast_to(np.uint8(0), len(column))
 
 

@@ -1,8 +1,8 @@
-"""What turns the bytes of a stored chunk into elements of an array.
+"""Encodings: how the bytes of a stored chunk become elements of an array.
 
-An `Encoding` is shared by all chunks of a block, and interned: ten thousand alike files have one.
+An `Encoding` is shared by all chunks of a block, and interned: ten thousand similar files have one.
 Its codec chain is a Zarr v3 codec chain (array -> array codecs, one array -> bytes codec, bytes ->
-bytes codecs), so that the `native` view can show it to a reader as it is.
+bytes codecs). The `native` view can therefore show it to a reader without changes.
 """
 
 from __future__ import annotations
@@ -17,16 +17,6 @@ from typing import Any
 import numpy as np
 
 from gridref.errors import InvalidRequestError
-
-__all__ = [
-    "Codec",
-    "EdgePolicy",
-    "Encoding",
-    "Unpacking",
-    "bytes_codec",
-    "shared_encoding",
-    "transpose_codec",
-]
 
 
 class EdgePolicy(StrEnum):
@@ -70,11 +60,11 @@ class Codec:
 
     @cached_property
     def configuration(self) -> Mapping[str, Any]:
-        """The configuration, decoded. Not to be changed."""
+        """The configuration, decoded. It must not be changed."""
         return json.loads(self.configuration_json)  # type: ignore[no-any-return]
 
     def to_json(self) -> dict[str, Any]:
-        """The codec entry of a ``zarr.json``; zarr-python wants a configuration, even empty."""
+        """The codec entry of a ``zarr.json``; zarr-python needs a configuration, even empty."""
         return {"name": self.name, "configuration": json.loads(self.configuration_json)}
 
 
@@ -95,7 +85,7 @@ def bytes_codec(dtype: np.dtype[Any], *, big_endian: bool = False) -> Codec:
 
 
 def _has_byte_order(dtype: np.dtype[Any]) -> bool:
-    """Whether elements, or any of their fields, read otherwise in another byte order."""
+    """Whether elements, or any of their fields, depend on the byte order."""
     if dtype.subdtype is not None:
         return _has_byte_order(dtype.base)
     if dtype.names is not None:
@@ -143,12 +133,12 @@ class Encoding:
     ----------
     chunk_shape
         Shape of a stored chunk, one length per axis of the *array* (also for a transposed block:
-        the ``transpose`` codec at the head of the chain says how the axes lie in the file).
+        the ``transpose`` codec at the head of the chain says how the axes are in the file).
     dtype
         Dtype of the stored elements in native byte order (the ``bytes`` codec knows the stored
         order).
     codecs
-        Zarr v3 codec chain. The bytes -> bytes codecs behind the array -> bytes codec stand in the
+        Zarr v3 codec chain. The bytes -> bytes codecs after the array -> bytes codec are in the
         order in which they were applied on writing; bit ``i`` of a chunk's filter mask switches the
         ``i``-th of them off.
     edge
@@ -159,7 +149,7 @@ class Encoding:
         Raw native-order bytes of the element that a missing chunk holds; None means the array's
         own.
     unpacking
-        Set only where blocks of the array are packed differently.
+        Set only if blocks of the array are packed differently.
 
     Raises
     ------
@@ -242,3 +232,30 @@ ARRAY_TO_BYTES = frozenset(
     }
 )
 """Names of the array -> bytes codecs."""
+
+
+def element_bytes(values: Any, dtype: np.dtype[Any]) -> bytes:
+    r"""The bytes of an element or an array, with zeros in the gaps between members of compounds.
+
+    numpy copies members only: the gaps of a copy hold arbitrary memory.
+
+    Examples
+    --------
+    >>> aligned = np.dtype({"names": ["a", "b"], "formats": ["u1", "<u2"], "offsets": [0, 2]})
+    >>> element_bytes((1, 2), aligned)
+    b'\x01\x00\x02\x00'
+    """
+    exact = np.asarray(values, dtype)
+    if dtype.names is not None:
+        known = np.zeros(exact.shape, dtype)
+        _copy_members(exact, known)
+        exact = known
+    return exact.tobytes()
+
+
+def _copy_members(values: np.ndarray[Any, Any], to: np.ndarray[Any, Any]) -> None:
+    if values.dtype.names is None:
+        to[...] = values
+        return
+    for name in values.dtype.names:
+        _copy_members(values[name], to[name])

@@ -1,4 +1,4 @@
-"""Enumerations: integers that have names, as HDF5 and netCDF4 declare them."""
+"""Enumerations: integers with names, as declared by HDF5 and netCDF4."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ from dataclasses import dataclass
 
 from gridref.errors import InvalidRequestError
 
-__all__ = ["CF_FLAGS", "Enumeration"]
-
 CF_FLAGS = ("flag_values", "flag_meanings")
 """Attributes that name integers (CF conventions, section 3.5)."""
 
 
 @dataclass(frozen=True)
 class Enumeration:
-    """A named enumeration, which the elements of an array are members of.
+    """A named enumeration of the values of an array.
 
     Attributes
     ----------
@@ -23,14 +21,14 @@ class Enumeration:
     members
         Name and number of each member.
     own_flags
-        Whether the file itself says the names as the CF attributes ``flag_values`` and
-        ``flag_meanings``. Else those of the array are made of the members, for readers that know no
+        Whether the file itself has the names as the CF attributes ``flag_values`` and
+        ``flag_meanings``. Otherwise they are made from the members, for readers without
         enumerations.
 
     Raises
     ------
     InvalidRequestError
-        If it has no name, or two members of one name.
+        If it has no name, or two members with one name.
     """
 
     name: str

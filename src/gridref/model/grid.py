@@ -1,8 +1,9 @@
 """Chunk grids: how an array is cut into chunks, regularly or along uneven edges.
 
-One type covers both. Along each axis the edge lengths are kept run-length encoded, so that a
-million equal chunks cost as much as one. The *chunk length* is what the chunk's codec works on; the
-*data length* is what of it lies inside the array. They differ only for the last chunk of an axis.
+One type covers both. The edge lengths along each axis are run-length encoded, so a million equal
+chunks take as much memory as one. The *chunk length* is the length that the chunk's codec works on.
+The *data length* is the part of it inside the array. They differ only for the last chunk of an
+axis.
 
 Formats: Zarr v3 core ``regular`` grid; ``rectilinear`` grid of zarr-extensions; ``rectangular``
 grid of the ZEP 3 draft (read only).
@@ -24,9 +25,6 @@ from gridref.errors import InvalidRequestError, NotRepresentableError
 from gridref.model.columns import condensed
 from gridref.typing import Int64Array
 
-__all__ = ["ChunkGrid", "GridAxis", "chunk_counts", "chunk_runs"]
-
-
 MAX_RANK = 64
 """Most dimensions of numpy's arrays."""
 
@@ -41,9 +39,9 @@ def _frozen(values: ArrayLike) -> Int64Array:
 class GridAxis:
     """The chunks along one axis, run-length encoded.
 
-    Build one with `uniform`, `from_edges` or `from_runs`. Chunks that lie wholly beyond the extent
-    are dropped and equal neighbours merged, so that two axes are equal exactly if they mean the
-    same.
+    Build one with `uniform`, `from_edges` or `from_runs`. Chunks that are wholly beyond the extent
+    are dropped and equal neighbours merged. Two axes are therefore equal exactly if they cut in the
+    same way.
 
     Attributes
     ----------
@@ -194,7 +192,7 @@ class GridAxis:
         return np.cumsum(self.run_counts)
 
     def chunk_lengths(self, chunks: ArrayLike) -> Int64Array:
-        """Length that the codec works on, of each of the given chunks."""
+        """The length that the codec works on, for each of the given chunks."""
         return self.run_lengths[self._run_of(self._checked(chunks))]
 
     def starts(self, chunks: ArrayLike) -> Int64Array:
@@ -217,11 +215,11 @@ class GridAxis:
         return starts
 
     def data_lengths(self, chunks: ArrayLike) -> Int64Array:
-        """Number of elements inside the array, of each of the given chunks."""
+        """Number of elements inside the array, for each of the given chunks."""
         return np.minimum(self.chunk_lengths(chunks), self.extent - self.starts(chunks))
 
     def span(self, chunk: int) -> tuple[int, int]:
-        """First element of one chunk, and how many of its elements lie inside the array."""
+        """First element of one chunk, and how many of its elements are inside the array."""
         if self.is_uniform and 0 <= chunk < self.n_chunks:  # without arrays of one number
             length = int(self.run_lengths[0])
             return chunk * length, min(length, self.extent - chunk * length)
@@ -233,7 +231,7 @@ class GridAxis:
         Raises
         ------
         InvalidRequestError
-            If an element lies outside of ``0 <= element < extent``.
+            If an element is outside ``0 <= element < extent``.
         """
         element = np.asarray(elements, dtype=np.int64)
         if element.size and (int(element.min()) < 0 or int(element.max()) >= self.extent):
@@ -335,13 +333,13 @@ class ChunkGrid:
         return grid
 
     def to_json(self) -> dict[str, Any]:
-        """The ``chunk_grid`` of a ``zarr.json``: ``regular`` where it is, else ``rectilinear``."""
+        """The ``chunk_grid`` of a ``zarr.json``: ``regular`` if possible, else ``rectilinear``."""
         if self.is_regular:
             return {
                 "name": "regular",
                 "configuration": {"chunk_shape": [axis.uniform_length for axis in self.axes]},
             }
-        # icechunk 2.3 does not parse a bare integer beside lists, which means the same as one run.
+        # icechunk 2.3 does not parse a bare integer beside lists; one run means the same.
         shapes = [
             [[axis.uniform_length, axis.n_chunks]]
             if axis.is_uniform and axis.n_chunks
@@ -380,11 +378,11 @@ class ChunkGrid:
         return tuple([axis.span(k)[0] for axis, k in zip(self.axes, coords, strict=True)])
 
     def chunk_shape(self, coords: Sequence[int]) -> tuple[int, ...]:
-        """Shape that the codecs of a chunk work on."""
+        """The shape that the codecs of a chunk work on."""
         return tuple(int(axis.chunk_lengths(k)) for axis, k in zip(self.axes, coords, strict=True))
 
     def data_shape(self, coords: Sequence[int]) -> tuple[int, ...]:
-        """Shape of what of a chunk lies inside the array."""
+        """Shape of the part of a chunk inside the array."""
         return tuple([axis.span(k)[1] for axis, k in zip(self.axes, coords, strict=True)])
 
 

@@ -1,8 +1,8 @@
 """Selections of virtual arrays that are virtual arrays again.
 
 A slice that cuts a stored chunk gives a smaller block over the same chunk: only the block's window
-(origin and step) changes. Everything is exact and works on whole columns of the block table, so the
-cost grows with the number of blocks and never with the number of stored chunks.
+(origin and step) changes. All operations are exact and work on whole columns of the block table.
+Their cost grows with the number of blocks, and never with the number of stored chunks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.errors import InvalidRequestError, NotRepresentableError
-from gridref.model.array import MISSING_BLOCK, VirtualArray, VirtualGroup
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.blocks import MISSING_BLOCK
 from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.projection import (
     Progression,
@@ -26,19 +27,6 @@ from gridref.model.projection import (
 )
 from gridref.model.reshaping import squeeze
 from gridref.typing import Int64Array
-
-__all__ = [
-    "MAX_RUNS",
-    "axis_of",
-    "flip",
-    "getitem",
-    "isel",
-    "isel_group",
-    "pruned",
-    "select_pieces",
-    "split_blocks",
-]
-
 
 MAX_RUNS = 100_000
 """Most blocks along an axis that an array of integers may be cut into."""
@@ -74,7 +62,7 @@ def isel(array: VirtualArray, selection: Mapping[str, Any] | Mapping[int, Any]) 
     Returns
     -------
     VirtualArray
-        Blocks that are not hit are dropped, and with them what only they needed.
+        Blocks outside the selection are dropped, with the encodings and manifests of only these.
 
     Raises
     ------
@@ -220,7 +208,7 @@ def select_pieces(array: VirtualArray, axis: int, pieces: SliceProjection) -> Vi
     Parameters
     ----------
     axis
-        The axis along which the pieces lie.
+        The axis along which the pieces are.
     pieces
         Pieces of blocks in the order of the output; steps may be negative or 0.
     """

@@ -1,7 +1,7 @@
-"""Virtual arrays laid beside each other along an axis.
+"""Concatenation of virtual arrays along an axis.
 
-The blocks of the inputs become the blocks of the result; stored chunks, manifests and their rows
-are shared, never walked. Encodings are interned, so that any number of alike files share one.
+The blocks of the inputs become the blocks of the result. Stored chunks, manifests and their rows
+are shared and never walked. Encodings are interned, so any number of similar files share one.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.errors import InvalidRequestError, NotRepresentableError
-from gridref.model.array import MISSING_BLOCK, BlockTable, VirtualArray
+from gridref.model.array import VirtualArray
+from gridref.model.blocks import MISSING_BLOCK, BlockTable
 from gridref.model.columns import condensed, joined_columns
-from gridref.model.encoding import Encoding, bytes_codec
+from gridref.model.encoding import Encoding, bytes_codec, element_bytes
 from gridref.model.enumeration import Enumeration
 from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.indexing import split_blocks
@@ -28,18 +29,6 @@ from gridref.model.manifest import (
     identity_numbers,
 )
 from gridref.typing import Int64Array
-
-__all__ = [
-    "Pool",
-    "cast_scalar",
-    "compacted",
-    "concatenate",
-    "missing_array",
-    "missing_like",
-    "pooled",
-    "recast",
-    "same_scalar",
-]
 
 
 def concatenate(
@@ -65,15 +54,15 @@ def concatenate(
     dtype
         Dtype of the result; by default the one that numpy promotes to.
     fill_value
-        Fill value of the result, by default the first array's. What is absent in an array keeps
-        reading as that array's own.
+        Fill value of the result, by default the first array's. Absent elements of an array still
+        read as that array's own fill value.
     alike
-        Whether dtypes and fill values are known to be the same: they are not looked at then.
+        Whether dtypes and fill values are known to be equal: they are then not compared.
 
     Raises
     ------
     InvalidRequestError
-        If ranks or extents differ, or the dtypes have no common one.
+        If ranks or extents differ, or there is no common dtype.
     """
     if not arrays:
         raise InvalidRequestError("nothing to concatenate")
@@ -109,7 +98,7 @@ def missing_array(
 
 
 def missing_like(array: VirtualArray, axis: int, extent: int, fill_value: Any) -> VirtualArray:
-    """An array that no file holds, like another one but for its extent along an axis."""
+    """An array that no file holds, equal to another one except for its extent along an axis."""
     shape = (*array.shape[:axis], extent, *array.shape[axis + 1 :])
     return missing_array(
         shape, array.dtype, dims=array.dims, fill_value=fill_value, attrs=array.attrs
@@ -130,7 +119,7 @@ def _checked_lengths(grids: Sequence[ChunkGrid], axis: int) -> list[int]:
 
 
 def common_dtype(arrays: Sequence[VirtualArray]) -> np.dtype[Any]:
-    """The dtype that numpy promotes those of the arrays to.
+    """The dtype that numpy promotes the dtypes of the arrays to.
 
     Raises
     ------
@@ -160,18 +149,18 @@ def same_scalar(one: Any, other: Any, dtype: np.dtype[Any]) -> bool:
         return True
     if dtype.kind == "T":
         return bool(one == other)
-    return np.asarray(one, dtype).tobytes() == np.asarray(other, dtype).tobytes()
+    return element_bytes(one, dtype) == element_bytes(other, dtype)
 
 
 def recast(array: VirtualArray, dtype: np.dtype[Any], fill_value: Any) -> VirtualArray:
-    """The same values in another dtype, and with another fill value for what is yet to be added.
+    """The same values in another dtype, with another fill value for arrays yet to be added.
 
-    Stored chunks are cast on reading. What is absent keeps reading as the old fill value.
+    Stored chunks are cast on reading. Absent elements still read as the old fill value.
 
     Raises
     ------
     NotRepresentableError
-        If the old fill value is not one of a block's stored dtype, or the array is of strings of
+        If a block's stored dtype cannot hold the old fill value, or if the array holds strings of
         variable length and the fill values differ.
     """
     same_dtype = array.dtype == dtype
@@ -188,18 +177,18 @@ def recast(array: VirtualArray, dtype: np.dtype[Any], fill_value: Any) -> Virtua
 
 
 def _with_fill(encoding: Encoding, fill_value: Any) -> Encoding:
-    """The encoding, stating the fill value that its missing chunks read as."""
+    """The encoding with the fill value of its missing chunks."""
     if encoding.fill is not None:
         return encoding
     scalar = np.asarray(fill_value)
     stored = scalar.astype(encoding.dtype)
-    if stored.astype(scalar.dtype).tobytes() != scalar.tobytes():
+    if not same_scalar(stored, scalar, scalar.dtype):
         raise NotRepresentableError(f"fill value {fill_value!r} is not one of {encoding.dtype}")
-    return replace(encoding, fill=stored.tobytes())
+    return replace(encoding, fill=element_bytes(stored, encoding.dtype))
 
 
 def _with_real_blocks(array: VirtualArray) -> VirtualArray:
-    """Turn missing blocks into blocks of one missing chunk, which has a fill value of its own."""
+    """Turn missing blocks into blocks of one missing chunk with its own fill value."""
     blocks = array.blocks
     absent = blocks.encoding == MISSING_BLOCK
     if not absent.any():
@@ -210,7 +199,7 @@ def _with_real_blocks(array: VirtualArray) -> VirtualArray:
         tuple(np.maximum(shapes[absent].max(axis=0), 1).tolist()),
         dtype,
         (bytes_codec(dtype),),
-        fill=np.asarray(array.fill_value, dtype).tobytes(),
+        fill=element_bytes(array.fill_value, dtype),
     )
     wide = absent[:, np.newaxis]
     return array.replace(
@@ -229,7 +218,7 @@ def _with_real_blocks(array: VirtualArray) -> VirtualArray:
 
 
 def _refined(arrays: list[VirtualArray], axis: int) -> list[VirtualArray]:
-    """Cut blocks so that all arrays have the same outer grid along the other axes."""
+    """Cut blocks to give all arrays the same outer grid along the other axes."""
     if all([array.block_source.n_blocks == 1 for array in arrays]):  # noqa: C419 - faster
         return arrays
     for other in range(arrays[0].ndim):
@@ -268,12 +257,12 @@ def _joined(arrays: Sequence[VirtualArray], axis: int, template: VirtualArray) -
         encodings=pool.encodings,
         manifests=pool.manifests,
         blocks=blocks if order is None else blocks.take(order),
-        enumeration=_common_enumeration(arrays),
+        enumeration=common_enumeration(arrays),
     )
 
 
-def _common_enumeration(arrays: Sequence[VirtualArray]) -> Enumeration | None:
-    """The one enumeration of all arrays that files hold anything of."""
+def common_enumeration(arrays: Sequence[VirtualArray]) -> Enumeration | None:
+    """The one enumeration of all arrays with values in files."""
     enumerations = {array.enumeration for array in arrays if array.encodings}
     return enumerations.pop() if len(enumerations) == 1 else None
 
@@ -322,7 +311,7 @@ def joined_axis(axes: Sequence[GridAxis]) -> GridAxis:
 
 
 def _joined_order(counts: list[int], grid_shape: tuple[int, ...], axis: int) -> Int64Array | None:
-    """The order that puts rows from input after input in C order; None if they are in it."""
+    """The order that brings the rows of all inputs into C order; None if they are in it."""
     outer = int(np.prod(grid_shape[:axis], dtype=np.int64))
     if outer == 1:
         return None
@@ -373,9 +362,9 @@ def _interned_manifests(
 def _renumbered(
     joined: NDArray[np.int32], n_rows: list[int], n_known: list[int], known: Iterable[int]
 ) -> NDArray[np.int32]:
-    """Turn numbers that count into each array's own list into numbers of the common one.
+    """Turn indices into each array's own list into indices of the common list.
 
-    Numbers that an array has no entry for (missing blocks) become `MISSING_BLOCK`.
+    Indices without an entry (missing blocks) become `MISSING_BLOCK`.
     """
     # Arrays of 2 and 1 encodings: known = [0, 1, 0] says that the second's is the first's first.
     # Of rows [1, -1] of one and [0] of the other, the numbers in `known` are [1, none, 2]: the
@@ -389,7 +378,7 @@ def _renumbered(
 
 
 SMALL_MANIFEST_ROWS = 4096
-"""Manifests of up to so many rows cost more as objects than as rows of a larger one."""
+"""Manifests of up to so many rows cost more as objects than as rows of a larger manifest."""
 
 
 def compacted(array: VirtualArray) -> VirtualArray:

@@ -1,7 +1,4 @@
-"""Labels at the ends of index coordinates: they say where further files go, and no others need to.
-
-Pure.
-"""
+"""The first and last labels of an index coordinate, which decide where further files go. Pure."""
 
 from __future__ import annotations
 
@@ -11,16 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ENDS", "LabelEnds", "label_ends"]
-
 type LabelEnds = Mapping[str, tuple[float, ...]]
 """By index coordinate labels as they are stored, at `ENDS`."""
 ENDS = [0, 1, -2, -1]
-"""The elements of which labels are kept."""
+"""The elements whose labels are kept."""
 
 
 def label_ends(labels: NDArray[Any]) -> tuple[float, ...] | None:
-    """Those at `ENDS` of all labels, if they are numbers that rise, or fall, all along."""
+    """The labels at `ENDS`, if all labels are strictly increasing or decreasing numbers."""
     if labels.dtype.kind not in "iuf" or labels.size < len(ENDS) or not np.isfinite(labels).all():
         return None
     later, earlier = labels[1:], labels[:-1]

@@ -1,7 +1,7 @@
-"""The stored chunks of an array, one row for each that a block shows. Pure.
+"""The stored chunks of an array as a table, one row for each chunk that a block shows. Pure.
 
-Rows go block by block in C order of the outer grid, and in each block in C order of what it shows,
-so that any run of rows can be worked out by itself: an array of any size is listed in pieces.
+Rows are in the order of the blocks in the outer grid, and within each block in C order of its
+window. Any run of rows can be computed on its own, so an array of any size can be listed in pieces.
 """
 
 from __future__ import annotations
@@ -13,11 +13,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.model.array import MISSING_BLOCK, VirtualArray
+from gridref.model.array import VirtualArray
+from gridref.model.blocks import MISSING_BLOCK
 from gridref.typing import Int64Array
-
-__all__ = ["NO_ROW", "ChunkListing", "ListedChunks", "touched_chunks"]
-
 
 NO_ROW = -1
 """Manifest row of a block that no file holds; it is listed as one chunk."""
@@ -58,7 +56,7 @@ class ChunkListing:
 
     @property
     def n_rows(self) -> int:
-        """Number of rows, those counted that a stride leaps over."""
+        """Number of rows, including chunks that a stride skips."""
         return int(self._ends[-1]) if self._ends.size else 0
 
     def pieces(self, n_rows: int) -> Iterator[ListedChunks]:
@@ -67,7 +65,7 @@ class ChunkListing:
             yield self.rows(first, min(self.n_rows, first + n_rows))
 
     def rows(self, first: int, stop: int) -> ListedChunks:
-        """The rows from `first` to before `stop`, without chunks that a stride leaps over."""
+        """The rows from `first` to before `stop`, without chunks that a stride skips."""
         number = np.arange(first, stop)
         block = np.searchsorted(self._ends, number, side="right")
         rest = number - (self._ends - self._of_block)[block]
@@ -96,7 +94,7 @@ class ChunkListing:
         return self._summed(self.n_chunks)
 
     def _summed(self, counts: Int64Array) -> Int64Array:
-        """Counts of the blocks before, along each axis; where they differ, the most at an index."""
+        """Counts of the blocks before, along each axis; the largest one where they differ."""
         grid_shape = self.array.grid.grid_shape
         starts = []
         for axis in range(self.array.ndim):
@@ -110,16 +108,16 @@ class ChunkListing:
 
 @dataclass(frozen=True, eq=False)
 class ListedChunks:
-    """Some stored chunks of an array, one row each; most columns are worked out when asked for.
+    """Some stored chunks of an array, one row each; most columns are computed when needed.
 
     Attributes
     ----------
     listing
-        What they are of.
+        The listing of the array.
     block
         int64 (n,), number of the block in C order of the outer grid.
     index
-        int64 (n, ndim), which chunk of those that the block shows, in the order of the array.
+        int64 (n, ndim), index among the chunks that the block shows, in the order of the array.
     """
 
     listing: ChunkListing
@@ -156,7 +154,7 @@ class ListedChunks:
     def bounds(self) -> tuple[Int64Array, Int64Array]:
         """int64 (n, ndim) each: the elements of the array that a chunk holds, half-open.
 
-        Element ``i`` of a block is stored element ``origin + step * i``: it lies in chunk ``k`` of
+        Element ``i`` of a block is stored element ``origin + step * i``: it is in chunk ``k`` of
         length ``c`` for ``k * c <= origin + step * i < (k + 1) * c``.
         """
         array, block = self.listing.array, self.block

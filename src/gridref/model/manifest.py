@@ -1,12 +1,17 @@
-"""Where every stored chunk lies: the source table and the chunk manifest, as columns."""
+"""The place of every stored chunk: the source table, the chunk manifest and checksums.
+
+A `Source` is a file as it was when it was scanned. A `ChunkManifest` has one row for each stored
+chunk: its source, offset and length, or its bytes. `ChunkChecksums` holds the CRC-32C of the stored
+chunks of one source, and says which of them a read must verify.
+"""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 from typing import Any, Literal, Protocol, Self
 from weakref import WeakValueDictionary
@@ -15,7 +20,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gridref.errors import InvalidRequestError
-from gridref.model.chunk_checksums import KnownChecksums
 from gridref.model.columns import (
     WideColumn,
     condensed,
@@ -25,23 +29,92 @@ from gridref.model.columns import (
     wide,
 )
 from gridref.model.source_policy import SourcePolicy
-from gridref.secrets import without_secrets
+from gridref.secrets import shown_address
+from gridref.typing import Int64Array
 
-__all__ = [
-    "IDENTITIES",
-    "ChunkManifest",
-    "ChunkState",
-    "Identity",
-    "Manifest",
-    "Source",
-    "distinct_objects",
-    "identity_numbers",
-]
+# CRC-32C of stored chunks by their byte ranges. Pure
 
+
+class KnownChecksums(Protocol):
+    """Checksums of the stored chunks of one source, loaded or to be loaded."""
+
+    def load(self) -> ChunkChecksums | None:
+        """The checksums; None if there are none for this source."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class ChunkChecksums:
+    """Checksums of all stored chunks of one source, by offset, then by length; each range once.
+
+    Attributes
+    ----------
+    offset, length
+        int64 (n,), the byte range of each chunk.
+    crc32c
+        uint32 (n,), CRC-32C (RFC 3720, appendix B.4) of its bytes.
+    """
+
+    offset: Int64Array
+    length: Int64Array
+    crc32c: NDArray[np.uint32]
+
+    @classmethod
+    def of(cls, offset: Int64Array, length: Int64Array, crc32c: NDArray[np.uint32]) -> Self:
+        """Sort ranges, and drop repeated ones."""
+        order = np.lexsort((length, offset))
+        offset, length = offset[order], length[order]
+        first = np.ones(order.size, bool)
+        first[1:] = (offset[1:] != offset[:-1]) | (length[1:] != length[:-1])
+        return cls(offset[first], length[first], crc32c[order][first])
+
+    @property
+    def nbytes(self) -> int:
+        """Size in memory, in bytes."""
+        return self.offset.nbytes + self.length.nbytes + self.crc32c.nbytes
+
+    def load(self) -> ChunkChecksums:
+        """Itself: see `KnownChecksums`."""
+        return self
+
+    def rows_of(self, offset: Int64Array, length: Int64Array) -> Int64Array:
+        """int64 (n,), the number of the chunk with exactly each range; -1 if there is none."""
+        row = np.searchsorted(self.offset, offset, side="left")
+        stop = np.searchsorted(self.offset, offset, side="right")
+        found = np.full(row.size, -1, np.int64)
+        open_ones = np.flatnonzero(row < stop)
+        while open_ones.size:  # once more for each further chunk that begins at the same byte
+            equal = self.length[row[open_ones]] == length[open_ones]
+            found[open_ones[equal]] = row[open_ones[equal]]
+            row[open_ones] += 1
+            open_ones = open_ones[~equal]
+            open_ones = open_ones[row[open_ones] < stop[open_ones]]
+        return found
+
+    def rows_below(self, start: int, stop: int) -> Int64Array:
+        """Numbers of the chunks that hold ``start:stop``; empty if any byte is in none of them."""
+        reached = self._reached
+        low = int(np.searchsorted(reached, start, side="right"))
+        high = int(np.searchsorted(self.offset, stop, side="left"))
+        rows = np.arange(low, high)
+        rows = rows[self.offset[low:high] + self.length[low:high] > start]
+        if not rows.size:
+            return rows
+        ends = reached[rows]
+        whole = self.offset[rows[0]] <= start and ends[-1] >= stop
+        return rows if whole and (self.offset[rows[1:]] <= ends[:-1]).all() else rows[:0]
+
+    @cached_property
+    def _reached(self) -> Int64Array:
+        """int64 (n,), the greatest end of the chunks up to each one."""
+        return np.asarray(np.maximum.accumulate(self.offset + self.length))
+
+
+# The source table and the chunk manifest, as columns
 
 type Identity = Literal["strict", "size", "content"]
-"""What makes a source the file that was scanned: its size, and time of change or ETag; its size; or
-its size and, where time and ETag are others, its checksum."""
+"""The identity of a scanned file: size, and time of change or ETag; size alone; or size and, if
+time and ETag differ, checksum."""
 
 IDENTITIES: tuple[Identity, ...] = ("strict", "content", "size")
 """The strictest first."""
@@ -49,7 +122,7 @@ IDENTITIES: tuple[Identity, ...] = ("strict", "content", "size")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One file that chunk references point into, and what it looked like when it was scanned.
+    """One file that chunk references point into, as it was when it was scanned.
 
     Attributes
     ----------
@@ -62,15 +135,15 @@ class Source:
     etag
         Entity tag or another version string of an object store; None if unknown.
     checksum
-        Checksum of its content, as `gridref.io.checksums` writes it; None if none was taken.
+        Checksum of its content, as `gridref.io.identity` writes it; None if none was taken.
     told_by
-        What has to be the same for it to be the same file.
+        The properties that must be equal for it to be the same file.
     policy
-        Whether it may be opened, where a catalog or references name it and not the user; None:
-        yes. It is not part of what the source is.
+        Decides whether it may be opened, if a catalog or references name it; None if the user
+        named it. Two sources can be equal with different policies.
     chunk_checksums
-        Checksums of its stored chunks, which each read is compared with; None: none were taken.
-        Neither are they part of what it is.
+        Checksums of its stored chunks, which each read verifies; None without checksums. Two
+        sources can be equal with different ones.
     """
 
     url: str
@@ -84,24 +157,24 @@ class Source:
 
     @property
     def identity(self) -> str:
-        """All that tells it from other sources, for hashes: not to be shown, as `repr` is."""
+        """All that distinguishes it from other sources, for hashes: `repr` hides secrets."""
         described = (
             f"size_bytes={self.size_bytes!r}, mtime_ns={self.mtime_ns!r}, etag={self.etag!r}"
         )
         return f"Source(url={self.url!r}, {described})"
 
     def __repr__(self) -> str:
-        return without_secrets(self.identity)
+        return replace(self, url=shown_address(self.url)).identity
 
     def __reduce__(self) -> tuple[Any, ...]:  # ten times as fast as that of dataclasses with slots
         return Source, tuple([getattr(self, name) for name in self.__match_args__])
 
 
 class ChunkState(IntEnum):
-    """What a row of a manifest says about its chunk."""
+    """The state of a chunk in a row of a manifest."""
 
     MISSING = 0
-    """The file really does not hold the chunk: it reads as fill value."""
+    """The file does not hold the chunk: it reads as fill value."""
     RANGE = 1
     """A byte range of a source."""
     INLINE = 2
@@ -137,23 +210,23 @@ class ChunkManifest:
     source
         int32, index of the source; meaningless unless the state is ``RANGE``.
     offset
-        int64, first byte of the chunk in its source (or in `inline`). Manifests that were put
-        together keep 32 bits where these are enough, and each look at all rows makes them wide.
+        int64, first byte of the chunk in its source (or in `inline`). Joined manifests keep it in
+        32 bits if these are enough, and widen it on each access to all rows.
     length
         int64, stored size of the chunk in bytes; kept like `offset`.
     state
         uint8, a `ChunkState`.
     filter_mask
         uint32, bit ``i`` set where the ``i``-th bytes -> bytes codec was not applied to the chunk;
-        None when no chunk has any.
+        None if all codecs were applied to all chunks.
     inline
         Bytes of the inline chunks.
 
     Raises
     ------
     InvalidRequestError
-        If columns differ in length. That rows point inside of `sources` and `inline` is checked
-        where files and catalogs are read, not here: it would cost more than most operations do.
+        If columns differ in length. Whether rows point inside `sources` and `inline` is checked
+        when files and catalogs are read: here it would cost more than most operations.
     """
 
     sources: tuple[Source, ...]
@@ -239,7 +312,7 @@ class ChunkManifest:
     def concatenate(cls, manifests: Sequence[ChunkManifest]) -> Self:
         """All rows of `manifests`, one after the other, with one table of sources.
 
-        The cost grows with the number of rows; per manifest only lists are made.
+        The cost grows with the number of rows; each manifest adds only entries in lists.
         """
         if not manifests:
             return cls.missing(0)
@@ -309,7 +382,7 @@ class ChunkManifest:
         )
 
     def with_sources(self, sources: tuple[Source, ...]) -> ChunkManifest:
-        """The same rows, of other sources."""
+        """The same rows with other sources."""
         return ChunkManifest(**{**vars(self), "sources": sources})
 
     def inline_bytes(self, row: int) -> bytes:
@@ -323,14 +396,14 @@ for _name in ("offset", "length"):
 
 
 _of_sources = WeakValueDictionary[bytes, ChunkManifest]()
-"""Joined manifests by the sources in their table: those of the same files share one table."""
+"""Joined manifests by their sources: those of the same files share one table of sources."""
 
 _MOST_SHARED_ROWS = 1024
 _INT64 = np.dtype(np.int64)
 
 
 def _of_bytes(offset: bytes, length: bytes, others: dict[str, Any]) -> ChunkManifest:
-    """A manifest that was pickled: it was validated when it was made."""
+    """Unpickle a manifest, without validation: it was validated when it was made."""
     manifest = object.__new__(ChunkManifest)
     columns = {"offset": np.frombuffer(offset, _INT64), "length": np.frombuffer(length, _INT64)}
     vars(manifest).update(others, **columns)
@@ -398,7 +471,7 @@ def _joined_masks(
 
 
 def distinct_objects[T](items: Sequence[T]) -> list[T]:
-    """The objects, each one once; equal ones that are not the same object are all kept."""
+    """The objects, each one once, by identity: equal but distinct objects are all kept."""
     return list(dict(zip(map(id, items), items, strict=True)).values())
 
 

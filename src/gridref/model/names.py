@@ -1,13 +1,11 @@
-"""Names of arrays and groups, and how deep they may lie."""
+"""Names of arrays and groups, and the greatest depth of groups."""
 
 from __future__ import annotations
 
 from gridref.errors import InvalidRequestError
 
-__all__ = ["MAX_GROUP_DEPTH", "check_name"]
-
 MAX_GROUP_DEPTH = 200
-"""How deep groups of files and catalogs may be nested: what walks a tree calls itself so often."""
+"""Greatest depth of groups in files and catalogs: functions that walk a tree are recursive."""
 
 
 def check_name(name: str) -> None:

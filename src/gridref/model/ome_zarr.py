@@ -1,4 +1,4 @@
-"""OME-Zarr 0.5: attributes that say what the arrays of a microscopy image are.
+"""OME-Zarr 0.5: attributes that describe the arrays of a microscopy image.
 
 Source: OME-NGFF 0.5, "multiscales", "omero", "plate" and "well" (https://ngff.openmicroscopy.org/0.5/).
 """
@@ -10,16 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
-__all__ = [
-    "Channel",
-    "axes_order",
-    "axis_type",
-    "image_attributes",
-    "omero",
-    "plate_attributes",
-    "well_attributes",
-]
 
 VERSION = "0.5"
 
@@ -49,14 +39,14 @@ class Channel:
 
 
 def axis_type(dim: str) -> str | None:
-    """What OME-Zarr calls an axis of that name; None if its name says nothing."""
+    """OME-Zarr's type for an axis of that name; None if the name implies none."""
     return _AXIS_TYPES.get(dim)
 
 
 def axes_order(dims: Sequence[str]) -> tuple[int, ...]:
-    """The order that brings axes to where OME-Zarr wants them: time, channels, z, y and x.
+    """The order that brings axes into OME-Zarr's order: time, channels, z, y and x.
 
-    The order as it is, where OME-Zarr cannot describe the axes in any.
+    The given order, if OME-Zarr cannot describe the axes in any order.
     """
     kinds = [_AXIS_TYPES.get(dim) for dim in dims]
     as_it_is = tuple(range(len(dims)))
@@ -81,7 +71,7 @@ def image_attributes(
     dims: Sequence[str],
     pixel_sizes: Mapping[str, tuple[float, str]],
 ) -> dict[str, Any] | None:
-    """What the group of an image says of its arrays.
+    """The attributes of the group of an image about its arrays.
 
     Parameters
     ----------
@@ -95,8 +85,8 @@ def image_attributes(
     Returns
     -------
     dict or None
-        None if the axes are not such that OME-Zarr can describe them: at most one of time, then at
-        most one more, then two or three of space.
+        None if OME-Zarr cannot describe the axes. It can describe at most one of time, then at most
+        one other, then two or three of space.
     """
     kinds = [_AXIS_TYPES.get(dim, "") for dim in dims]
     space = kinds.count("space")
@@ -138,20 +128,20 @@ def _unit(unit: str) -> str:
 
 
 def omero(channels: Sequence[Channel], dtype: np.dtype[Any], bits: int | None = None) -> Any:
-    """How channels are to be shown.
+    """The attributes that say how to show channels.
 
     Parameters
     ----------
     dtype
         Of their values.
     bits
-        How many bits of the values are used, where the metadata have it.
+        Number of used bits of the values, if the metadata states it.
 
     Returns
     -------
     dict
-        Windows are the range of the values' dtype; floats have none, since their range is known
-        only once they are read.
+        Windows are the range of the values' dtype; floats have none, because their range is
+        unknown until they are read.
     """
     entries = []
     for number, channel in enumerate(channels):
@@ -170,12 +160,12 @@ def omero(channels: Sequence[Channel], dtype: np.dtype[Any], bits: int | None = 
 
 
 def plate_attributes(name: str, wells: Sequence[tuple[str, str]], n_fields: int) -> dict[str, Any]:
-    """What the group of a plate says of its wells.
+    """The attributes of the group of a plate about its wells.
 
     Parameters
     ----------
     wells
-        Row and column of each; the group of a well lies at ``row/column``.
+        Row and column of each; the group of a well is at ``row/column``.
     n_fields
         Most fields of a well.
     """
@@ -200,6 +190,6 @@ def plate_attributes(name: str, wells: Sequence[tuple[str, str]], n_fields: int)
 
 
 def well_attributes(fields: Sequence[str]) -> dict[str, Any]:
-    """What the group of a well says of its fields, by the names of their groups."""
+    """The attributes of the group of a well about its fields, by the names of their groups."""
     images = [{"path": field} for field in fields]
     return {"ome": {"version": VERSION, "well": {"version": VERSION, "images": images}}}

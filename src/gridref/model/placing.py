@@ -1,38 +1,64 @@
-"""Virtual arrays laid at places of a larger one, which they need not fill.
+"""Virtual arrays placed in a larger array, which they need not fill.
 
-Two arrays of 3 elements at 0 and 2 of 7 make four cells: where a block starts or an array ends::
+`lay_out` takes arrays and the corner of each in the result. It cuts the result into cells wherever
+a block starts or an array ends, and finds the array that shows each cell. `boxes_of` combines
+neighbouring cells of the same array. Two arrays of 3 elements, at 0 and at 2 of 7, make four
+cells::
 
     corner 0:  a a a            blocks start at 0, 2, 3, 5
-    corner 2:      b b b        the cell 2..3 is held by both: the first one shows
-    result:    a a a b b . .    the cell 5..7 by none: a missing block
+    corner 2:      b b b        the cell 2..3 is in both arrays: the first one shows
+    result:    a a a b b . .    the cell 5..7 is in none: a missing block
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gridref.errors import InvalidRequestError
-from gridref.model.array import MISSING_BLOCK, VirtualArray
+from gridref.model.array import VirtualArray
+from gridref.model.blocks import MISSING_BLOCK
 from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.indexing import split_blocks
 from gridref.model.joining import (
     cast_scalar,
     common_dtype,
+    common_enumeration,
     missing_array,
     pooled,
     recast,
 )
 from gridref.typing import Int64Array
 
-__all__ = ["MAX_CELLS", "lay_out"]
+# Grids of numbers as boxes of equal numbers
 
+Coords = tuple[int, ...]
+
+
+def boxes_of(numbers: NDArray[np.integer[Any]]) -> Iterator[tuple[Coords, Coords]]:
+    """First cell and shape of boxes of one number each; together they hold all except -1.
+
+    Equal neighbours are joined along the first axis, then along the next one.
+    """
+    if numbers.ndim == 0:
+        if numbers >= 0:
+            yield (), ()
+        return
+    differ = (numbers[1:] != numbers[:-1]).any(axis=tuple(range(1, numbers.ndim)))
+    cuts = [0, *(np.flatnonzero(differ) + 1).tolist(), len(numbers)] if numbers.size else []
+    for low, high in itertools.pairwise(cuts):
+        for start, shape in boxes_of(numbers[low]):
+            yield (low, *start), (high - low, *shape)
+
+
+# Arrays at their places in a larger array
 
 MAX_CELLS = 50_000_000
-"""More cells than that mean that the arrays hardly share any edge."""
+"""Most cells: more mean that the arrays hardly share any edge."""
 
 
 def lay_out(
@@ -44,9 +70,9 @@ def lay_out(
     dtype: np.dtype[Any] | None = None,
     fill_value: Any = None,
 ) -> VirtualArray:
-    """Lay arrays at places of a larger array; what none of them holds is missing.
+    """Lay arrays at places of a larger array; elements in none of them are missing.
 
-    A missing block of one array never hides what another one holds. Dimension names and attributes
+    A missing block of one array never hides elements of another one. Dimension names and attributes
     are those of the first array.
 
     Parameters
@@ -54,11 +80,11 @@ def lay_out(
     arrays
         One or more arrays of the same rank.
     corners
-        Where the first element of each array lies in the result, along each axis.
+        The place of the first element of each array in the result, along each axis.
     keep_last
-        Whether the last of several arrays that hold an element shows, and not the first.
+        Whether the last of several arrays with the same element shows, instead of the first.
     dtype, fill_value
-        Those of the result, as for `gridref.model.joining.concatenate`.
+        Dtype and fill value of the result, as for `gridref.model.joining.concatenate`.
 
     Raises
     ------
@@ -100,6 +126,7 @@ def lay_out(
         encodings=pool.encodings,
         manifests=pool.manifests,
         blocks=pool.blocks.take(chosen.reshape(-1)),
+        enumeration=common_enumeration(parts),
     )
 
 
@@ -114,7 +141,7 @@ def _check_number(counts: Sequence[int]) -> None:
 def _starts(
     arrays: Sequence[VirtualArray], corners: Sequence[Sequence[int]], axis: int, extent: int
 ) -> Int64Array:
-    """Where cells start along an axis: where a block does, and where an array ends."""
+    """Starts of cells along an axis: wherever a block starts or an array ends."""
     edges = [np.zeros(1, np.int64)]
     for array, corner in zip(arrays, corners, strict=True):
         along = array.grid.axes[axis]
@@ -124,7 +151,7 @@ def _starts(
 
 
 def _unique_starts(edges: Sequence[Int64Array], extent: int) -> Int64Array:
-    """Where cells start out of all edges, in order."""
+    """Starts of cells, from all edges, in order."""
     starts = np.unique(np.concatenate([np.zeros(1, np.int64), *edges]))
     return starts[starts < extent]
 
@@ -132,7 +159,7 @@ def _unique_starts(edges: Sequence[Int64Array], extent: int) -> Int64Array:
 def _single_cells(
     places: Int64Array, stops: Int64Array, starts: Sequence[Int64Array]
 ) -> Int64Array | None:
-    """int64 (n,), the cell that each array of one block is; None where one is cut or is empty."""
+    """int64 (n,), the cell of each array of one block; None if any is cut or empty."""
     first = [np.searchsorted(along, places[:, axis]) for axis, along in enumerate(starts)]
     last = [np.searchsorted(along, stops[:, axis]) for axis, along in enumerate(starts)]
     if any((stop - start != 1).any() for start, stop in zip(first, last, strict=True)):
@@ -145,10 +172,10 @@ def _single_cells(
 def _in_cells(
     cells: Int64Array, held: NDArray[np.bool_], shape: Sequence[int], *, keep_last: bool
 ) -> Int64Array:
-    """As `_chosen`, for arrays that are one cell each."""
+    """The same as `_chosen`, for arrays of one cell each."""
     chosen = np.full(shape, -1, np.int64)
     rows = np.flatnonzero(held)
-    rows = rows if keep_last else rows[::-1]  # of several, what is assigned last stays
+    rows = rows if keep_last else rows[::-1]  # the last assignment to a cell stays
     chosen.reshape(-1)[cells[rows]] = rows
     return chosen
 
@@ -167,7 +194,7 @@ def _chosen(
     *,
     keep_last: bool,
 ) -> Int64Array:
-    """The row of each cell among the blocks of all parts; -1 where none holds it."""
+    """The row of each cell among the blocks of all parts; -1 if none holds it."""
     chosen = np.full([len(axis_starts) for axis_starts in starts], -1, np.int64)
     sizes = [part.n_blocks for part in parts]
     bases = np.cumsum(sizes) - sizes

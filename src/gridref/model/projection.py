@@ -1,10 +1,10 @@
-"""Selections projected on chunks.
+"""Projection of selections on chunks.
 
-Per axis, a slice (start, stop, stride) or an array of indices is cut into *pieces*, one for each
-chunk that it touches: which chunk, which elements inside it, where they go in the output. A
-selection over several axes is the cross product of its axes' pieces. This is the hyperslab
-algorithm of "Chunking Algorithms for NetCDF-C" (per-dimension slice projections, then an odometer
-over them), carried over to uneven edges and done for all chunks at once in numpy.
+A slice (start, stop, stride) or an array of indices along an axis is cut into *pieces*, one for
+each chunk that it touches. A piece says which chunk, which elements inside it, and where they go in
+the output. A selection over several axes is the cross product of its axes' pieces. This is the
+hyperslab algorithm of "Chunking Algorithms for NetCDF-C" (per-dimension slice projections, then an
+odometer over them), extended to uneven edges and computed for all chunks at once in numpy.
 """
 
 from __future__ import annotations
@@ -19,19 +19,6 @@ from numpy.typing import ArrayLike, NDArray
 from gridref.errors import InvalidRequestError
 from gridref.model.grid import GridAxis
 from gridref.typing import Int64Array
-
-__all__ = [
-    "AxisSelection",
-    "IndexProjection",
-    "Progression",
-    "SliceProjection",
-    "expand_ellipsis",
-    "normalize_selection",
-    "project",
-    "project_indices",
-    "project_progressions",
-    "project_slice",
-]
 
 
 @dataclass(frozen=True)
@@ -69,7 +56,7 @@ class Progression:
 
 
 AxisSelection = Progression | Int64Array
-"""What is selected along one axis: a slice in normal form, or an array of indices."""
+"""The selection along one axis: a slice in normal form, or an array of indices."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,7 +166,7 @@ def expand_ellipsis(key: Any, ndim: int) -> list[Any]:
 def normalize_selection(
     selection: int | slice | ArrayLike, extent: int, axis: int = 0
 ) -> AxisSelection:
-    """Bring what a user may write for one axis into normal form.
+    """Bring the selection of a user along one axis into normal form.
 
     Parameters
     ----------
@@ -242,7 +229,7 @@ def project_slice(axis: GridAxis, selection: Progression) -> SliceProjection:
     chunk_start = axis.starts_between(first, int(axis.locate(last)))
     chunk = np.arange(first, first + len(chunk_start))
     # Elements 3, 5, 7, 9 (start 3, step 2, count 4) on chunks that begin at 0, 4 and 8:
-    # before = [0, 1, 3] of them lie before each chunk, so that the chunks hold [1, 2, 1] of them,
+    # before = [0, 1, 3] of them are before each chunk, so that the chunks hold [1, 2, 1] of them,
     # the first of which inside its chunk is start - chunk_start + before * step = [3, 1, 1].
     # Selected elements before each chunk; the difference to the next chunk's is the chunk's own.
     before = chunk_start - start if step == 1 else -((start - chunk_start) // step)

@@ -1,14 +1,38 @@
-"""What grid mappings say: the coordinate reference system, and where pixels lie."""
+"""Grid mappings, and the variables that attributes name (CF conventions, 5 and 7)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gridref.model.referring import text_of
+from gridref.model.array import VirtualArray
 
-__all__ = ["authority_code", "geotransform", "wkt_of"]
+# Names of variables in attributes: coordinates, bounds, grid mappings
+
+_REFERRING = ("coordinates", "bounds", "climatology", "grid_mapping")
+
+
+def text_of(attrs: Mapping[str, Any], name: str) -> str:
+    """An attribute that must be a text; empty if it is another type, or missing.
+
+    Files hold numbers, lists and compounds under any name. Such values are kept without meaning.
+    """
+    value = attrs.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def referred_names(arrays: Iterable[VirtualArray]) -> set[str]:
+    """Names of the variables that others name as coordinates, bounds or grid mappings."""
+    names: set[str] = set()
+    for array in arrays:
+        for attribute in _REFERRING:
+            text = text_of(array.attrs, attribute)
+            names.update(word.rstrip(":") for word in text.split())
+    return names
+
+
+# Attributes of grid mappings: the reference system and the places of pixels
 
 _CODE = re.compile(r'(?:ID|AUTHORITY)\["(\w+)",\s*"?(\w+)"?\]\s*\]\s*$')
 

@@ -1,10 +1,10 @@
-"""Axes of virtual arrays added, dropped, permuted and repeated, without touching what is stored.
+"""Axes of virtual arrays: added, dropped, permuted and repeated.
 
-The stored chunks stay as they are; their encodings learn how to show them. A permutation is a
-``transpose`` codec at the head of the chain (Zarr v3 core). Where a chain's result depends on the
-shape of its chunks (image codecs, predictors), an added axis is a ``reshape`` codec there
-(zarr-extensions), and a dropped axis whose stored chunks are longer than 1 is a ``gridref.select``
-codec, which decodes to one index along an axis of its input.
+The stored chunks stay as they are; only their encodings change. A permutation is a ``transpose``
+codec at the head of the chain (Zarr v3 core). If a chain's result depends on the shape of its
+chunks (image codecs, predictors), an added axis is a ``reshape`` codec there (zarr-extensions). If
+an axis is dropped whose stored chunks are longer than 1, a ``gridref.select`` codec decodes to one
+index along that axis.
 """
 
 from __future__ import annotations
@@ -17,13 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.errors import InvalidRequestError
-from gridref.model.array import MISSING_BLOCK, BlockTable, VirtualArray
+from gridref.model.array import VirtualArray
+from gridref.model.blocks import MISSING_BLOCK, BlockTable
 from gridref.model.encoding import Codec, Encoding, transpose_codec
 from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.typing import Int64Array
-
-__all__ = ["broadcast_axis", "expand_dims", "squeeze", "transpose"]
-
 
 SHAPE_FREE = frozenset(
     {
@@ -44,9 +42,10 @@ SHAPE_FREE = frozenset(
         "numcodecs.shuffle",
         "numcodecs.fletcher32",
         "transpose",
+        "gridref.renumber",
     }
 )
-"""Codecs that see only how many elements there are, so that axes of length 1 come and go freely."""
+"""Codecs that depend only on the number of elements: axes of length 1 do not matter to them."""
 
 
 def transpose(array: VirtualArray, order: Sequence[int]) -> VirtualArray:
@@ -137,7 +136,7 @@ def _expanded(grid: ChunkGrid, blocks: BlockTable, axis: int) -> tuple[ChunkGrid
 
 @lru_cache(maxsize=256)
 def _expanded_block(grid: ChunkGrid, blocks: BlockTable, axis: int) -> tuple[ChunkGrid, BlockTable]:
-    """The same for one block, whose table many alike files share: so they do again."""
+    """The same for one block; similar files that shared its table share the result, too."""
     wide, table = _expanded(grid, blocks, axis)
     for column in vars(table).values():
         column.flags.writeable = False
@@ -158,7 +157,7 @@ def expanded_encoding(encoding: Encoding, axis: int) -> Encoding:
     if _is_shape_free(encoding):
         head, rest = _split_transpose(encoding)
         stored = tuple(old + (old >= axis) for old in head)
-        # Where among the stored axes an axis of length 1 stands does not matter to the bytes.
+        # The position of an axis of length 1 among the stored axes does not matter to the bytes.
         at = axis if stored == tuple(sorted(stored)) else 0
         codecs = _with_transpose((*stored[:at], axis, *stored[at:]), rest)
     else:

@@ -1,33 +1,58 @@
-"""What a scan found: every object of a file, and what became of it."""
+"""The report of a scan: every object of a file, and what became of it.
+
+A `ScanReport` holds a `Finding` for each object, and the requests and bytes of the scan. Notebooks
+show it as HTML by a drawer that an upper layer sets with `draw_with`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby, repeat
 from operator import attrgetter
 from typing import Any, NamedTuple, overload
 
-from gridref.model.display import html_of
-from gridref.secrets import without_secrets
+from gridref.secrets import shown_address, without_secrets
 
-__all__ = ["Fate", "Finding", "FindingRuns", "ScanReport"]
+# HTML for notebooks, drawn by an upper layer
+
+_drawers: list[Callable[[Any], str]] = []
+
+
+def draw_with(drawer: Callable[[Any], str]) -> None:
+    """Let `drawer` make the HTML of arrays, groups and reports from now on."""
+    _drawers[:] = [drawer]
+
+
+def html_of(shown: Any) -> str | None:
+    """HTML of such an object; None without a drawer: a notebook then shows its repr."""
+    return _drawers[0](shown) if _drawers else None
+
+
+# The findings of a scan
+
+LEFT_OUT = "left out"
+"""Resolution of an object that does not become a part of the result."""
 
 
 class Fate(StrEnum):
     """What a scanner did with an object."""
 
     TAKEN = "taken"
-    """Its chunks are referenced where they lie."""
+    """Its chunks are referenced in place."""
     INLINED = "inlined"
     """Its values were read and are kept in the references."""
     SKIPPED = "skipped"
     """It is left out; the reason says why."""
+    DAMAGED = "damaged"
+    """It is an array whose own description is wrong, and is left out; the reason says how."""
     FAILED = "failed"
     """It is a whole file that could not be described, and is left out; the reason says why."""
     NAMED = "named"
     """It holds no values of its own: a dimension, say, whose name and length others carry."""
+    RENAMED = "renamed"
+    """It is a dimension that has another name than in the file; the reason says which."""
 
 
 class Finding(NamedTuple):
@@ -38,9 +63,9 @@ class Finding(NamedTuple):
     path
         Path inside the file, like ``/model/tas``.
     fate
-        What became of it.
+        What the scanner did with it.
     reason
-        Why, where it was not simply taken.
+        Why, unless it was simply taken.
     source
         The file.
     """
@@ -55,17 +80,17 @@ class Finding(NamedTuple):
 
 
 Found = tuple[tuple[str, ...], tuple[Fate, ...], tuple[str, ...]]
-"""What was found in one file: path, fate and reason of each object, as columns."""
+"""The findings of one file: path, fate and reason of each object, as columns."""
 
 
 @dataclass(frozen=True)
 class FindingRuns(Sequence[Finding]):
-    """The findings of many files, of which neighbours are mostly alike: what is alike is kept once.
+    """The findings of many files; equal findings of neighbouring files are kept once.
 
     Attributes
     ----------
     runs
-        What was found, and the files in which just that was found.
+        The findings, and the files with exactly these findings.
     """
 
     runs: tuple[tuple[Found, tuple[str, ...]], ...]
@@ -133,18 +158,22 @@ class ScanReport:
     n_requests, n_bytes
         Reads sent to the sources, and bytes read.
     drifts
-        What differed between files that were combined: rows of `DriftReport.rows`.
+        The differences between files that were combined: rows of `DriftReport.rows`.
+    lines
+        What a build or a change of a catalog did, in short: how files were laid out and in which
+        order, how many drifts were resolved, what was left out, given twice or replaced.
     """
 
     findings: Sequence[Finding] = ()
     n_requests: int = 0
     n_bytes: int = 0
     drifts: tuple[Mapping[str, Any], ...] = ()
+    lines: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.findings, FindingRuns):  # those are of other reports
             sources = {finding.source for finding in self.findings}
-            shown = {source: without_secrets(source) for source in sources}
+            shown = {source: shown_address(source) for source in sources}
             changed = any(source != text for source, text in shown.items())
             findings = (f._replace(source=shown[f.source]) if changed else f for f in self.findings)
             object.__setattr__(self, "findings", tuple(findings))
@@ -164,17 +193,46 @@ class ScanReport:
 
     def with_fate(self, fate: Fate) -> tuple[Finding, ...]:
         """The findings of one fate."""
-        return tuple(finding for finding in self.findings if finding.fate is fate)
+        findings = self.findings
+        if isinstance(findings, FindingRuns):  # most files of very many have none
+            findings = FindingRuns(tuple(run for run in findings.runs if fate in run[0][1]))
+        return tuple(finding for finding in findings if finding.fate is fate)
 
     @property
     def skipped(self) -> tuple[Finding, ...]:
-        """What of the files is missing from the result."""
-        return self.with_fate(Fate.SKIPPED)
+        """The parts of the files that are missing from the result."""
+        return self.with_fate(Fate.SKIPPED) + self.with_fate(Fate.DAMAGED)
 
     @property
     def failed(self) -> tuple[Finding, ...]:
         """The files that are missing from the result, as ``on_error="skip"`` leaves them out."""
         return self.with_fate(Fate.FAILED)
+
+    @property
+    def rows(self) -> tuple[Mapping[str, Any], ...]:
+        """The drifts, and a row for each object or file that is missing: what catalogs keep.
+
+        Equal findings share a row. Objects that a drift already lists as left out have none.
+        """
+        known = {row["variable"] for row in self.drifts if row["resolution"] == LEFT_OUT}
+        files: dict[tuple[Fate, str, str], list[str]] = {}
+        for finding in (*self.failed, *self.skipped):
+            if (variable := finding.path.strip("/")) not in known:
+                alike = (finding.fate, variable, without_secrets(finding.reason))
+                files.setdefault(alike, []).append(finding.source)
+        left_out = (
+            {
+                "cause": str(fate),
+                "variable": variable,
+                "value": reason,
+                "n_files": len(sources),
+                "first_file": sources[0] or None,
+                "last_file": sources[-1] or None,
+                "resolution": LEFT_OUT,
+            }
+            for (fate, variable, reason), sources in files.items()
+        )
+        return (*self.drifts, *left_out)
 
     def _repr_html_(self) -> str | None:
         return html_of(self)

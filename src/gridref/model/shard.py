@@ -1,8 +1,8 @@
-"""Virtual shards: how inner chunks are grouped, packed and indexed. Pure arithmetic.
+"""Virtual shards: how inner chunks are grouped, packed and indexed. Pure.
 
-A virtual shard is the payloads of its present inner chunks back to back, and the index of the Zarr
-v3 ``sharding_indexed`` codec behind or before them. Its size follows from the payloads' sizes
-alone, so it is known before any payload has been read.
+A virtual shard consists of the payloads of its present inner chunks, back to back, and the index of
+the Zarr v3 ``sharding_indexed`` codec after or before them. Its size follows from the sizes of the
+payloads alone, so it is known before any payload is read.
 
 Source: Zarr v3 ``sharding-indexed`` codec, version 1.0, section "Binary shard format".
 """
@@ -23,25 +23,14 @@ from gridref.model.encoding import Codec
 from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.typing import Int64Array
 
-__all__ = [
-    "CHECKSUM_BYTES",
-    "MISSING_CHUNK",
-    "IndexLocation",
-    "PackedShard",
-    "ShardLayout",
-    "boxes_of_interval",
-    "shard_axis",
-]
-
-
 MISSING_CHUNK = 2**64 - 1
-"""Offset and size of an inner chunk that is not there."""
+"""Offset and size of an absent inner chunk."""
 ENTRY_BYTES = 16
 CHECKSUM_BYTES = 4
 
 
 class IndexLocation(StrEnum):
-    """Where in a shard its index lies."""
+    """The place of the index in a shard."""
 
     START = "start"
     END = "end"
@@ -55,7 +44,7 @@ def shard_axis(extent: int, chunk_length: int, edges: Sequence[int] | Int64Array
     """The shards along an axis whose edges follow `edges`.
 
     The last shard is rounded up to whole chunks; where it is merely shorter than its equal
-    neighbours, it gets their length, so that the grid is regular.
+    neighbours, it gets their length, which makes the grid regular.
 
     Raises
     ------
@@ -88,7 +77,7 @@ class ShardLayout:
     chunk_shape
         Shape of the inner chunks; every shard edge is divisible by it.
     location
-        Where the index lies.
+        Where the index is.
 
     Raises
     ------
@@ -140,7 +129,7 @@ class ShardLayout:
 
 @dataclass(frozen=True, eq=False)
 class PackedShard:
-    """Payloads packed back to back, and the index that says where each lies.
+    """Payloads packed back to back, and the index with their places.
 
     Attributes
     ----------
@@ -153,7 +142,7 @@ class PackedShard:
     n_chunks
         Number of inner chunks, present or not.
     location
-        Where the index lies.
+        Where the index is.
     """
 
     order: Int64Array
@@ -171,7 +160,7 @@ class PackedShard:
         Parameters
         ----------
         order
-            The present chunks, in the order wanted.
+            The present chunks, in the requested order.
         n_bytes
             Size of the payload of each of them.
         n_chunks

@@ -1,8 +1,8 @@
-"""Which sources may be opened on behalf of a catalog, or of references, that names them.
+"""Policies: which sources may be opened for a catalog, or for references, that name them.
 
-Whoever writes a catalog chooses the addresses in it; who opens it does so with rights and
-credentials of their own. So an address that comes out of data is opened only below prefixes that
-whoever opens the data has allowed. Addresses that a user wrote have no policy.
+The author of a catalog chooses the addresses in it, but the user who opens it reads them with their
+own rights and credentials. An address that comes from data is therefore opened only below prefixes
+that this user has allowed. Addresses that a user wrote have no policy.
 """
 
 from __future__ import annotations
@@ -10,20 +10,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, quote, unquote, unquote_to_bytes, urlsplit
 
 from gridref.errors import InvalidRequestError, Place, SourceNotAllowedError
-from gridref.secrets import without_secrets
-
-__all__ = ["EVERYTHING", "SourcePolicy", "checked_prefix", "common_folders"]
+from gridref.secrets import shown_address
 
 EVERYTHING = "*"
 """The prefix of all addresses."""
 
 _ARCHIVES = frozenset({"zip", "tar", "libarchive"})
-"""Filesystems that show the inside of one file, and read nothing else."""
+"""Filesystems that show the content of one file, and read nothing else."""
 _COPIES = frozenset({"simplecache", "filecache", "blockcache"})
-"""Filesystems that keep copies on the disk of what they read."""
+"""Filesystems that keep copies of files on the disk."""
 _PROTOCOL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _AMBIGUOUS = re.compile(r"[\\\x00-\x20\x7f]")
 _LOCAL = ("file", "local")
@@ -32,17 +30,17 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True)
 class SourcePolicy:
-    """Which sources may be opened: those below some prefixes. It looks at addresses only.
+    """The prefixes of sources that may be opened. A policy looks at addresses only.
 
     Attributes
     ----------
     named_by
-        What names the sources: a catalog or references, for messages.
+        The catalog or the references that name the sources, for messages.
     prefixes
         Folders and single files as `checked_prefix` returns them. A prefix is a whole number of
         path components: ``/data`` does not allow ``/database``.
     visible_below
-        A folder below which what is hidden (``.name``) is not allowed.
+        A folder below which hidden files (``.name``) are not allowed.
     needed
         Prefixes that would allow all sources, for messages.
     """
@@ -59,7 +57,7 @@ class SourcePolicy:
         ----------
         address
             An absolute local path without symbolic links, or a URL; of a chain of URLs, each link
-            has to be an archive, or named so by a prefix, and what it lies in is looked at.
+            has to be an archive, or named so by a prefix, and what it is in is looked at.
         """
         try:
             copies, inner = _opened_by(address)
@@ -79,14 +77,14 @@ class SourcePolicy:
         Raises
         ------
         SourceNotAllowedError
-            Saying what to allow.
+            If it may not be opened; the error says what to allow.
         """
         if self.allows(address):
             return
         shown = self.needed or common_folders([address])
         wanted = repr(shown[0]) if len(shown) == 1 else repr(list(shown))
         raise SourceNotAllowedError(
-            f"{self.named_by} names sources that it may not read: if you trust it,"
+            f"{shown_address(self.named_by)} names sources that it may not read: if you trust it,"
             f" say allow={wanted} (or GRIDREF_ALLOW in the environment)",
             Place(source=address),
         )
@@ -103,7 +101,7 @@ def checked_prefix(prefix: str) -> str:
     Raises
     ------
     InvalidRequestError
-        If it cannot be one.
+        If it cannot be a prefix.
     """
     if prefix == EVERYTHING:
         return prefix
@@ -111,7 +109,8 @@ def checked_prefix(prefix: str) -> str:
         copies, inner = _opened_by(prefix)
         return "".join(f"{link}::" for link in copies) + _normal(inner).rstrip("/")
     except ValueError as error:
-        raise InvalidRequestError(f"allow={prefix!r} is no prefix: {error}") from None
+        given = shown_address(prefix)
+        raise InvalidRequestError(f"allow={given!r} is no prefix: {error}") from None
 
 
 def _is_below(base: str, copies: tuple[str, ...], prefix: str) -> bool:
@@ -120,12 +119,12 @@ def _is_below(base: str, copies: tuple[str, ...], prefix: str) -> bool:
 
 
 def _opened_by(address: str) -> tuple[tuple[str, ...], str]:
-    """Links of a chain that are no archives, and the address that lies below all of it.
+    """The links of a chain that are not archives, and the address at the end of the chain.
 
     Raises
     ------
     ValueError
-        For a link that opens other things than what it is chained to.
+        If a link opens anything else than the next link of the chain.
     """
     if address.startswith("/"):
         return (), address
@@ -138,12 +137,12 @@ def _opened_by(address: str) -> tuple[tuple[str, ...], str]:
 
 
 def _normal(address: str) -> str:
-    """An address as it is compared: without credentials and query.
+    """An address in the form that is compared: without credentials and query.
 
     Raises
     ------
     ValueError
-        If it has ways up, or programs may understand it differently.
+        If it has ``..``, or programs may understand it differently.
     """
     match = _PROTOCOL.fullmatch(address)
     if match is None and not address.startswith("/"):
@@ -163,15 +162,37 @@ def _normal(address: str) -> str:
 def _normal_http(address: str, default_port: int) -> str:
     if _AMBIGUOUS.search(address):
         raise ValueError("it has characters that no URL has")
-    parts = urlsplit(address)
-    return f"{(parts.hostname or '').rstrip('.')}:{parts.port or default_port}{parts.path}"
+    parts = split_http(address)
+    host = (parts.hostname or "").rstrip(".").encode("idna").decode()
+    # Clients rewrite paths: %41 becomes A, and é becomes %C3%A9. %2F stays what it is.
+    path = "/".join(quote(unquote_to_bytes(name), "") for name in parts.path.split("/"))
+    return f"{host}:{parts.port or default_port}{path}"
+
+
+def split_http(address: str) -> SplitResult:
+    """The parts of an address of HTTP.
+
+    Raises
+    ------
+    ValueError
+        If its server cannot be parsed; the error leaves out what may be a password.
+    """
+    try:
+        parts = urlsplit(address)
+        _ = parts.port  # is read here only
+    except ValueError:
+        raise ValueError(
+            "its server cannot be read. If there is a password in it, escape what is neither a"
+            " letter nor a digit, like %2F for /"
+        ) from None
+    return parts
 
 
 def common_folders(addresses: Iterable[str]) -> tuple[str, ...]:
-    """Few folders that addresses lie in: one of each server, bucket or local first folder."""
+    """Few folders that hold addresses: one for each server, bucket or first local folder."""
     folders: dict[str, list[str]] = {}
     for address in addresses:
-        shown = without_secrets(address)
+        shown = shown_address(address)
         head, link, _ = shown.rpartition("::")
         links = [part.partition("://")[0] for part in head.split("::")] if link else []
         copies = "".join(f"{part}::" for part in links if part not in _ARCHIVES)
@@ -182,7 +203,7 @@ def common_folders(addresses: Iterable[str]) -> tuple[str, ...]:
 
 
 def _common(root: str, addresses: Sequence[str]) -> str:
-    """The deepest folder that all of some addresses lie in."""
+    """The deepest folder that all of some addresses are in."""
     least, most = min(addresses), max(addresses)
     same = next(
         (i for i, (a, b) in enumerate(zip(least, most, strict=False)) if a != b),

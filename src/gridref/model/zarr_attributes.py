@@ -1,4 +1,4 @@
-"""Attributes in the JSON form in which xarray reads them back from a Zarr v3 array.
+"""Attributes in the JSON form that xarray reads back from a Zarr v3 array.
 
 Source of the forms: ``FillValueCoder`` in ``xarray/backends/zarr.py``, ``CFMaskCoder`` in
 ``xarray/coding/variables.py``.
@@ -15,9 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.model.referring import text_of
-
-__all__ = ["attribute_from_numpy", "attributes_to_json", "float_to_json"]
+from gridref.model.reference_systems import text_of
 
 
 def attributes_to_json(attrs: Mapping[str, Any], dtype: np.dtype[Any] | None) -> dict[str, Any]:
@@ -25,10 +23,10 @@ def attributes_to_json(attrs: Mapping[str, Any], dtype: np.dtype[Any] | None) ->
 
     ``_FillValue`` takes xarray's own form (floats as base64 of the little-endian float64). xarray
     has none for text: there it becomes a ``missing_value``, which masks the same elements; of byte
-    strings, which no JSON value equals, it is left out. So is what masks nothing, like a text or a
-    fraction as the fill value of integers. Strict JSON knows no NaN: non-finite numbers become
-    ``"NaN"``, ``"Infinity"`` and ``"-Infinity"``, and a ``missing_value`` of NaN, which says
-    nothing about the data that NaN does not, is left out. No element equals such a text: an
+    strings, which no JSON value equals, it is left out. A value that masks nothing is left out,
+    too, like a text or a fraction as the fill value of integers. Strict JSON has no NaN:
+    non-finite numbers become ``"NaN"``, ``"Infinity"`` and ``"-Infinity"``, and a
+    ``missing_value`` of NaN, which adds nothing, is left out. No element equals such a text: an
     infinite ``missing_value`` of floats is written as ``_FillValue``, whose value it takes over.
 
     Parameters
@@ -59,7 +57,7 @@ def attributes_to_json(attrs: Mapping[str, Any], dtype: np.dtype[Any] | None) ->
 
 
 def _with_finite_missing(attrs: Mapping[str, Any], dtype: np.dtype[Any]) -> Mapping[str, Any]:
-    """The same missing values, of which those that are infinite are no ``missing_value``."""
+    """The same missing values, without a ``missing_value`` that is infinite."""
     missing = np.asarray(attrs.get("missing_value")).reshape(-1)
     if dtype.kind not in "iuf" or missing.dtype.kind != "f" or np.isfinite(missing).all():
         return attrs
@@ -77,7 +75,7 @@ def _with_finite_missing(attrs: Mapping[str, Any], dtype: np.dtype[Any]) -> Mapp
 
 
 def _reinterpreted(fills: NDArray[Any], dtype: np.dtype[Any], unsigned: object) -> NDArray[Any]:
-    """Fill values of the sign that ``_Unsigned`` says: xarray casts them, and may not overflow."""
+    """Fill values with the sign of ``_Unsigned``: xarray casts them, and may not overflow."""
     if dtype.kind not in "iu" or fills.dtype.kind not in "iu":
         return fills
     if dtype.kind == "u" and unsigned == "false":

@@ -1,4 +1,4 @@
-"""``zarr.json`` documents, both ways.
+"""``zarr.json`` documents, read and written.
 
 Sources: Zarr core specification v3; zarr-extensions (data types ``string``, ``struct``,
 ``null_terminated_bytes``, ``fixed_length_utf32``, ``raw_bytes``; chunk grid ``rectilinear``).
@@ -16,20 +16,9 @@ from typing import Any
 import numpy as np
 
 from gridref.errors import InvalidRequestError, NotRepresentableError
-from gridref.model.encoding import Codec
+from gridref.model.encoding import Codec, element_bytes
 from gridref.model.grid import ChunkGrid
 from gridref.model.zarr_attributes import float_to_json
-
-__all__ = [
-    "ArrayMetadata",
-    "data_type_from_json",
-    "data_type_to_json",
-    "fill_value_from_json",
-    "fill_value_to_json",
-    "group_document",
-    "packed_dtype",
-    "scalar_of",
-]
 
 _NUMBER_NAMES = {
     "?": "bool",
@@ -42,14 +31,14 @@ _TIMES = {"M": "numpy.datetime64", "m": "numpy.timedelta64"}
 
 @dataclass(frozen=True)
 class ArrayMetadata:
-    """What the ``zarr.json`` of an array says.
+    """The content of the ``zarr.json`` of an array.
 
     Attributes
     ----------
     dtype
         Dtype of the elements, in native byte order.
     grid
-        Chunk grid, and with it the shape.
+        Chunk grid, which includes the shape.
     codecs
         Codec chain.
     fill_value
@@ -99,7 +88,7 @@ class ArrayMetadata:
         Raises
         ------
         InvalidRequestError
-            Where it is not Zarr v3, or uses an extension that gridref does not know.
+            If it is not Zarr v3, or uses an extension that gridref does not know.
         """
         if document.get("zarr_format") != 3 or document.get("node_type") != "array":
             raise InvalidRequestError("not the metadata of a Zarr v3 array")
@@ -213,7 +202,7 @@ def is_struct(dtype: np.dtype[Any]) -> bool:
 def packed_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype without gaps between the members of compounds, at any depth.
 
-    Gaps belong to no member, so nothing says what is in them, and Zarr has no type with gaps.
+    Gaps belong to no member, so their content is undefined, and Zarr has no type with gaps.
 
     Examples
     --------
@@ -293,7 +282,7 @@ def fill_value_to_json(value: Any, dtype: np.dtype[Any]) -> Any:
     scalar = np.asarray(value, dtype)
     if dtype.names is not None and is_struct(dtype):
         return {name: fill_value_to_json(scalar[name][()], dtype[name]) for name in dtype.names}
-    return base64.standard_b64encode(scalar.tobytes()).decode()
+    return base64.standard_b64encode(element_bytes(scalar, dtype)).decode()
 
 
 def fill_value_from_json(document: Any, dtype: np.dtype[Any]) -> Any:

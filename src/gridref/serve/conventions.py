@@ -1,4 +1,7 @@
-"""Georeferenced groups say where they lie as Zarr conventions do, too.
+"""Describe the position of georeferenced groups in Zarr conventions.
+
+Input is a group whose arrays have a CF grid mapping with a ``GeoTransform``. Output is the same
+group with the attributes of the conventions added.
 
 Sources: the Zarr conventions "proj", "spatial" and "multiscales" v0.1
 (https://github.com/zarr-conventions), made by the package ``zarr-cm``; GDAL's ``GeoTransform``.
@@ -11,10 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gridref.model.array import VirtualGroup
-from gridref.model.reference_systems import authority_code, geotransform, wkt_of
-from gridref.model.referring import text_of
-
-__all__ = ["with_conventions"]
+from gridref.model.reference_systems import authority_code, geotransform, text_of, wkt_of
 
 _MAPPINGS = (
     "spatial_ref",
@@ -41,7 +41,7 @@ _MAPPINGS = (
 
 @dataclass(frozen=True)
 class _Place:
-    """Where the pixels of a group lie.
+    """The position of a group's pixels.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ class _Place:
 
 
 def with_conventions(group: VirtualGroup) -> VirtualGroup:
-    """A group whose georeferenced parts say where they lie by Zarr conventions.
+    """Add the attributes of Zarr conventions to the georeferenced parts of a group.
 
     A part is georeferenced if its arrays have a grid mapping with a ``GeoTransform``, called as
     GDAL, rioxarray or CF do. Levels of a
@@ -124,7 +124,7 @@ def _described(group: VirtualGroup) -> VirtualGroup:
 
 
 def _placed_levels(pyramid: Mapping[str, Any], group: VirtualGroup) -> dict[str, Any]:
-    """The entry of each level with where its pixels lie."""
+    """The entry of each level, with the position of its pixels."""
     levels = []
     for level in pyramid.get("layout", []):
         path = str(level.get("asset", "")).rpartition("/")[0]
@@ -143,7 +143,7 @@ def _placed_levels(pyramid: Mapping[str, Any], group: VirtualGroup) -> dict[str,
 
 
 def _place_of(group: VirtualGroup) -> _Place | None:
-    """Where the arrays of a group lie; None if nothing says.
+    """The position of a group's arrays; None if nothing gives it.
 
     Arrays of a catalog are made when they are asked for: only a group with a grid mapping, which
     its name tells, is looked at.

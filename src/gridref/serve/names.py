@@ -1,11 +1,10 @@
-"""Names that readers cannot ask for as they are, and what is shown instead of them.
+"""Escape names that readers cannot ask for as they are.
 
-zarr-python takes a backslash for a slash, and what is called ``zarr.json`` for metadata. Clients
-that put a name into an address without quoting
-it lose what follows ``#``, send what follows ``?`` as a query, and take ``%20`` for a space: what
-they ask for then is not there, which is to say a missing chunk, or is something else. So such
-characters are shown percent-encoded (RFC 3986, section 2.1), in names of arrays, groups and
-dimensions alike.
+zarr-python takes a backslash for a slash, and the name ``zarr.json`` for metadata. A client that
+puts a name into an address without quoting it drops what follows ``#``, sends what follows ``?`` as
+a query, and takes ``%20`` for a space. It then asks for a key that does not exist, which reads as a
+missing chunk, or for another object. So names of arrays, groups and dimensions are shown with such
+characters percent-encoded (RFC 3986, section 2.1).
 """
 
 from __future__ import annotations
@@ -17,8 +16,6 @@ from urllib.parse import quote
 
 from gridref.errors import NotRepresentableError
 from gridref.model.array import VirtualGroup
-
-__all__ = ["IN_ADDRESSES", "IN_ZARR", "asked_key", "shown_name", "shown_names", "with_shown_names"]
 
 _NO_NAMES = r"\\|^(?:zarr\.json|\.z(?:array|attrs|group|metadata))$"
 IN_ZARR = re.compile(_NO_NAMES)

@@ -1,4 +1,7 @@
-"""Reads byte ranges of virtual objects: as few reads of the sources as there are sources."""
+"""Read byte ranges of virtual objects.
+
+Neighbouring byte ranges of one source are read in one call of the I/O layer.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,7 @@ from gridref.codecs import decode_chunk, encode_chunk, gzip_from_zlib
 from gridref.errors import GridrefError, Place, ReadError
 from gridref.model.encoding import Codec, bytes_codec
 from gridref.model.shard import boxes_of_interval
-from gridref.serve.absence import never_absent
-from gridref.serve.reader import Reader
+from gridref.serve.reader import Reader, never_absent
 from gridref.serve.segments import (
     DecodedRunSegment,
     DecodedSegment,
@@ -30,8 +32,6 @@ from gridref.serve.segments import (
 from gridref.serve.tasks import Buffer
 from gridref.serve.views import ArrayView
 from gridref.typing import Int64Array
-
-__all__ = ["ObjectReader"]
 
 KEPT_ENCODED_BYTES = 64 * 2**20
 """Size of the cache of encoded chunks, which can only be made whole."""
@@ -70,7 +70,7 @@ class ObjectReader:
     def read_buffer(
         self, virtual_object: VirtualObject, start: int = 0, stop: int | None = None
     ) -> Buffer:
-        """As `read`, without a copy of what lies in memory as it is shown."""
+        """As `read`, without a copy of what is in memory as it is shown."""
         parts = self.read_parts(virtual_object, start, stop)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
@@ -262,7 +262,7 @@ def packed_box(
 
 
 def _encoded(values: NDArray[np.generic], codecs: Sequence[Codec]) -> Buffer:
-    """As `encode_chunk`; numbers that lie in memory as they are served are not copied."""
+    """As `encode_chunk`; numbers that are in memory as they are served are not copied."""
     alike = (
         sys.byteorder == "little"
         and codecs == (bytes_codec(values.dtype),)

@@ -1,53 +1,164 @@
-"""Virtual objects: what answers for a key, and how any byte range of it is read.
+"""Virtual objects: find the object for a key.
 
-A `KeySpace` turns the keys of a Zarr v3 hierarchy into virtual objects. The fsspec filesystem, the
-Zarr store and HTTP are faces over it.
+`ObjectSpace` is the interface that the doors use (the Zarr store, the fsspec filesystem, HTTP and
+exports of references). `KeySpace` is its one implementation here, and the type checker compares
+both. A `KeySpace` turns the keys of a Zarr v3 hierarchy into virtual objects. `object_reader` reads
+their bytes.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
-from typing import Any
+from typing import Any, Protocol
+
+import numpy as np
 
 from gridref.cache import LRU
+from gridref.codecs import encode_chunk
 from gridref.errors import GridrefError, Place
 from gridref.model.array import VirtualGroup
+from gridref.model.shard import INDEX_CODECS, IndexLocation, PackedShard, ShardLayout
 from gridref.model.zarr_attributes import attributes_to_json
 from gridref.model.zarr_metadata import group_document
-from gridref.serve.absence import never_absent
-from gridref.serve.decoded_pages import DecodedPage
-from gridref.serve.object_reader import ObjectReader
-from gridref.serve.pages import ReferencePage, page_coords_of, plan_page
-from gridref.serve.presence import digest_of, keys_present
+from gridref.serve.pages import DecodedPage, ReferencePage, page_coords_of, plan_page, view_identity
+from gridref.serve.presence import (
+    References,
+    digest_of,
+    held_below,
+    keys_present,
+    native_references,
+)
+from gridref.serve.reader import never_absent
 from gridref.serve.segments import (
     DecodedRunSegment,
-    DecodedSegment,
     LiteralSegment,
     PackedSegment,
-    RewrappedSegment,
     Segment,
-    SourceSegment,
     VirtualObject,
 )
-from gridref.serve.shards import shard_object
 from gridref.serve.views import ArrayView, ViewOptions, show, why_not_zarr
+from gridref.typing import Int64Array
 
-__all__ = [
-    "DecodedRunSegment",
-    "DecodedSegment",
-    "KeySpace",
-    "LiteralSegment",
-    "ObjectReader",
-    "PackedSegment",
-    "RewrappedSegment",
-    "Segment",
-    "SourceSegment",
-    "VirtualObject",
-]
+# The interface for doors: store, filesystem, references and HTTP
+
+
+class ObjectSpace(Protocol):
+    """Keys, and the virtual objects that answer for them."""
+
+    def resolve(self, key: str) -> VirtualObject | None:
+        """The object for a key; None if there is none."""
+        ...
+
+    def peek(self, key: str) -> VirtualObject | None:
+        """The same, if it is at hand without any work; else None."""
+        ...
+
+    def list_dir(self, prefix: str) -> list[str]:
+        """Names right below a path."""
+        ...
+
+    def is_dir(self, prefix: str) -> bool:
+        """Whether there are keys below a path."""
+        ...
+
+    def keys(self, prefix: str = "") -> Iterable[str]:
+        """All keys that begin with `prefix`."""
+        ...
+
+
+class ArraySpace(ObjectSpace, Protocol):
+    """An object space that knows the arrays of its keys."""
+
+    def views(self) -> Mapping[str, ArrayView]:
+        """How each array is shown, by path."""
+        ...
+
+
+# The virtual object of a shard: its payloads and its emulated index
+
+
+def shard_object(path: str, view: ArrayView, coords: tuple[int, ...]) -> VirtualObject | None:
+    """The object for a shard; None if all its chunks are missing. Reads no source.
+
+    Parameters
+    ----------
+    path
+        Path of the array, for messages.
+    coords
+        Coords of the shard, inside the grid.
+    """
+    layout = view.shards
+    assert layout is not None
+    first, counts = layout.first_chunk(coords), layout.chunks_per_shard(coords)
+    inside = tuple(
+        min(n, n_chunks - low)
+        for low, n, n_chunks in zip(first, counts, view.chunk_grid.grid_shape, strict=True)
+    )
+    segment: PackedSegment | DecodedRunSegment
+    if view.as_stored:
+        references = native_references(view, first, inside)
+        packed, segment, identity = _native(layout, references, inside, counts)
+    else:
+        held, content = held_below(view, first, inside)
+        numbers = _shard_numbers(inside, counts)[held.reshape(-1)]
+        packed, segment = _portable(view, first, counts, numbers)
+        identity = digest_of(content.encode(), view_identity(view))
+    if not len(packed.order):
+        return None
+    index = LiteralSegment(encode_chunk(packed.index(), INDEX_CODECS))
+    at_start = layout.location is IndexLocation.START
+    segments: tuple[Segment, ...] = (index, segment) if at_start else (segment, index)
+    etag = digest_of(identity.encode(), index.data, layout.location.encode())
+    return VirtualObject(segments, etag, path, coords)
+
+
+def _shard_numbers(inside: tuple[int, ...], counts: tuple[int, ...]) -> Int64Array:
+    """Number in the shard of each chunk that is inside the array, in C order."""
+    numbers = np.arange(math.prod(counts)).reshape(counts)
+    return np.ascontiguousarray(numbers[tuple(slice(0, n) for n in inside)]).reshape(-1)
+
+
+def _native(
+    layout: ShardLayout, references: References, inside: tuple[int, ...], counts: tuple[int, ...]
+) -> tuple[PackedShard, PackedSegment, str]:
+    """Payloads in the order in which they are in the sources."""
+    held = np.flatnonzero(references.present)
+    order = held[np.lexsort((references.offset[held], references.source[held]))]
+    numbers = _shard_numbers(inside, counts)[order]
+    length = references.length[order]
+    packed = PackedShard.pack(numbers, length, math.prod(counts), layout.location)
+    return packed, _runs(references, order, packed), references.identity()
+
+
+def _runs(references: References, order: Int64Array, packed: PackedShard) -> PackedSegment:
+    """Payloads that follow each other in a source are one run."""
+    source, offset = references.source[order], references.offset[order]
+    stop = offset + references.length[order]
+    follows = (source[1:] == source[:-1]) & (offset[1:] == stop[:-1])
+    heads = np.flatnonzero(np.concatenate([[True], ~follows])) if len(order) else order
+    start = np.append(packed.start[heads], packed.payload_bytes)
+    return PackedSegment(
+        references.sources, references.literals, source[heads], offset[heads], start
+    )
+
+
+def _portable(
+    view: ArrayView, first: tuple[int, ...], counts: tuple[int, ...], numbers: Int64Array
+) -> tuple[PackedShard, DecodedRunSegment]:
+    """Payloads in C order, all of one size."""
+    assert view.shards is not None
+    n_bytes = math.prod(view.shards.chunk_shape) * view.metadata.dtype.itemsize
+    sizes = np.full(len(numbers), n_bytes, np.int64)
+    packed = PackedShard.pack(numbers, sizes, math.prod(counts), view.shards.location)
+    return packed, DecodedRunSegment(view, first, counts, numbers, n_bytes)
+
+
+# The keys of a virtual group
 
 METADATA_KEY = "zarr.json"
 CHUNK_PREFIX = "c"
@@ -112,7 +223,7 @@ class KeySpace:
     def left_out(self) -> dict[str, str]:
         """Arrays of dtypes that Zarr does not have, by path, and why they cannot be shown.
 
-        They stand in no listing, so that the others can be opened; asked for by path, they are
+        They are not listed, because readers could not open the others then. By path, they are
         refused.
         """
         reasons = {
@@ -126,7 +237,7 @@ class KeySpace:
 
     @never_absent()
     def resolve(self, key: str) -> VirtualObject | None:
-        """What answers for a key; None where nothing does (an unknown key or a missing chunk)."""
+        """The object for a key; None if there is none (an unknown key or a missing chunk)."""
         parent, _, name = key.rpartition("/")
         if name == METADATA_KEY:
             return self._metadata(parent)

@@ -1,24 +1,37 @@
-"""Which stored chunks a selection needs, and where their elements go. Pure: no I/O.
+"""Plan a read: the stored chunks that a selection needs, and where their elements go. Pure: no I/O.
 
-A selection is projected twice, on the blocks and inside them. Where the stored chunk length, origin
-and step along an axis depend only on the block's place along it (nearly always), both levels reduce
-to one list of pieces per axis, and the plan is their cross product. Otherwise there is one cross
-product for every block that the selection touches.
+`plan_read` projects a selection twice, on the blocks and inside them. Where the stored chunk
+length, origin and step along an axis depend only on the block's place along it (nearly always),
+both levels reduce to one list of pieces per axis, and the plan is their cross product. Otherwise
+there is one cross product for every block that the selection touches.
+
+Points are not a cross product of axes. `plan_points` groups them by stored chunk: each chunk is
+read once.
+
+`look_up` adds the chunk references to the pieces of a plan.
+
+A contiguous variable of a file is one chunk, however large, and one point of it is a few bytes.
+`runs_of` finds the bytes of an uncompressed chunk that a selection needs.
 """
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from gridref.model.array import MISSING_BLOCK, VirtualArray
+from gridref.errors import InvalidRequestError
+from gridref.model.array import VirtualArray
+from gridref.model.blocks import MISSING_BLOCK
+from gridref.model.encoding import Encoding
+from gridref.model.manifest import ChunkManifest, ChunkState
 from gridref.model.projection import (
     AxisSelection,
     IndexProjection,
@@ -32,14 +45,7 @@ from gridref.model.projection import (
 )
 from gridref.typing import Int64Array
 
-__all__ = [
-    "AxisPieces",
-    "CrossProduct",
-    "PieceBatch",
-    "PieceSet",
-    "ReadPlan",
-    "plan_read",
-]
+# Plans of selections: a cross product of pieces along each axis
 
 Projection = SliceProjection | IndexProjection
 
@@ -353,5 +359,308 @@ def _open_mesh(parts: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def is_missing_block(batch: PieceBatch) -> NDArray[np.bool_]:
-    """Which pieces lie in blocks that no file holds."""
+    """Which pieces are in blocks that no file holds."""
     return np.asarray(batch.encoding == MISSING_BLOCK)
+
+
+# Plans of single points
+
+
+@dataclass(frozen=True, eq=False)
+class PointSet:
+    """Points, grouped by stored chunk: a piece is the points of one.
+
+    Attributes
+    ----------
+    array
+        The array.
+    block
+        int64 (n_pieces,), block number of each piece.
+    chunk
+        int64 (n_pieces, ndim), coords of its stored chunk in the block's stored array.
+    splits
+        int64 (n_pieces + 1,), where the points of each piece begin in the next two.
+    inside
+        int64 (n_points, ndim), place of each point in its stored chunk, piece after piece.
+    out_index
+        int64 (n_points,), its place in the output.
+    """
+
+    array: VirtualArray
+    block: Int64Array
+    chunk: Int64Array
+    splits: Int64Array
+    inside: Int64Array
+    out_index: Int64Array
+
+    def batches(self, max_pieces: int) -> Iterator[PieceBatch]:
+        """Resolve all pieces, at most `max_pieces` at a time."""
+        for start in range(0, len(self.block), max_pieces):
+            yield self._resolve(slice(start, start + max_pieces))
+
+    def _resolve(self, pieces: slice) -> PieceBatch:
+        table, block, chunk = self.array.blocks, self.block[pieces], self.chunk[pieces]
+        return PieceBatch(
+            np.arange(len(self.block))[pieces, np.newaxis],
+            block,
+            table.manifest_row(block, chunk.T),
+            table.encoding[block],
+            table.manifest[block],
+            chunk,
+            self.array.decoded_shapes(block, chunk),
+        )
+
+    def in_chunk(self, piece: Int64Array) -> tuple[Any, ...]:
+        """Index of a piece's elements inside its decoded chunk."""
+        low, high = self.splits[piece[0]], self.splits[piece[0] + 1]
+        return tuple(self.inside[low:high].T)
+
+    def in_output(self, piece: Int64Array) -> tuple[Any, ...]:
+        """Index of a piece's elements in the output."""
+        return (self.out_index[self.splits[piece[0]] : self.splits[piece[0] + 1]],)
+
+
+def plan_points(array: VirtualArray, coords: Sequence[ArrayLike]) -> PointSet:
+    """Plan the reading of points.
+
+    Parameters
+    ----------
+    array
+        The array, of rank 1 or more.
+    coords
+        int64 (n_points,) for each axis: the points' places along it, from 0.
+
+    Raises
+    ------
+    InvalidRequestError
+        For coords of another rank, of different numbers, or outside of the array.
+    """
+    indices = [np.asarray(along, np.int64).reshape(-1) for along in coords]
+    _check(array, indices)
+    table = array.blocks
+    block = np.zeros(len(indices[0]), np.int64)
+    offsets = []
+    for along, axis in zip(indices, array.grid.axes, strict=True):
+        at = axis.locate(along)
+        block = block * axis.n_chunks + at
+        offsets.append(along - axis.starts(at))
+    stored = table.origin[block] + table.step[block] * np.stack(offsets, axis=1)
+    lengths = array.stored_chunk_shapes[block]
+    chunk = stored // lengths
+    key = np.column_stack([block, chunk])
+    order = np.lexsort(key.T[::-1])
+    key = key[order]
+    new = np.flatnonzero((key[1:] != key[:-1]).any(axis=1)) + 1
+    firsts = np.concatenate([np.zeros(min(1, len(key)), np.int64), new])
+    return PointSet(
+        array,
+        key[firsts, 0],
+        key[firsts, 1:],
+        np.append(firsts, len(key)),
+        (stored % lengths)[order],
+        order,
+    )
+
+
+def _check(array: VirtualArray, indices: Sequence[Int64Array]) -> None:
+    if not indices or len(indices) != array.ndim:
+        raise InvalidRequestError(f"points of {len(indices)} coords in an array of {array.ndim}")
+    if len({len(along) for along in indices}) != 1:
+        raise InvalidRequestError(
+            f"points have as many coords along every axis, got {[len(p) for p in indices]}"
+        )
+    for axis, (along, extent) in enumerate(zip(indices, array.shape, strict=True)):
+        outside = (along < 0) | (along >= extent)
+        if outside.any():
+            raise InvalidRequestError(
+                f"index {along[outside][0]} is out of bounds for axis {axis} of {extent}"
+            )
+
+
+# Pieces of a plan with the references of their stored chunks
+
+
+@dataclass(frozen=True, eq=False)
+class ManifestRows:
+    """Pieces that are in one manifest.
+
+    Attributes
+    ----------
+    members
+        int64, numbers of the pieces in their batch.
+    rows
+        The reference of each one's stored chunk.
+    """
+
+    members: Int64Array
+    rows: ChunkManifest
+
+
+@dataclass(frozen=True, eq=False)
+class LookedUp[Pieces: PieceSet]:
+    """Pieces of a plan, with their references.
+
+    Attributes
+    ----------
+    pieces
+        A part of the plan.
+    batch
+        Some of its pieces.
+    references
+        By manifest. Pieces of blocks that no file holds are in none.
+    """
+
+    pieces: Pieces
+    batch: PieceBatch
+    references: tuple[ManifestRows, ...]
+
+
+def look_up[Pieces: PieceSet](pieces: Pieces, batch: PieceBatch) -> LookedUp[Pieces]:
+    """Look up the stored chunks of a batch of pieces."""
+    return LookedUp(pieces, batch, tuple(_references(pieces.array, batch)))
+
+
+def _references(array: VirtualArray, batch: PieceBatch) -> Iterator[ManifestRows]:
+    present = np.flatnonzero(~is_missing_block(batch))
+    if not len(present):
+        return
+    order = present[np.argsort(batch.manifest[present], kind="stable")]
+    numbers = batch.manifest[order]
+    for members in np.split(order, np.flatnonzero(numbers[1:] != numbers[:-1]) + 1):
+        manifest = array.manifests[int(batch.manifest[members[0]])]
+        yield ManifestRows(members, manifest.take(batch.row[members]))
+
+
+def identify(looked_up: Iterable[LookedUp[CrossProduct]], digest: hashlib.blake2b) -> None:
+    """Add to a digest all that the elements of pieces depend on.
+
+    These are the elements of stored chunks and their places, the chunks themselves, and how they
+    are decoded. Sources count by identity, not by their number in a catalog.
+    """
+    for part in looked_up:
+        for axis in part.pieces.axes:
+            assert isinstance(axis.pieces, SliceProjection)
+            pieces = axis.pieces
+            _add(digest, pieces.start, pieces.step, pieces.count, pieces.out_start)
+        _add(digest, part.batch.piece, part.batch.shape)
+        for references in part.references:
+            used, numbers = np.unique(part.batch.encoding[references.members], return_inverse=True)
+            _add(digest, references.members, numbers)
+            for number in used.tolist():
+                digest.update(_encoding_identity(part.pieces.array.encodings[number]))
+            _identify_rows(references.rows, digest)
+
+
+def _identify_rows(rows: ChunkManifest, digest: hashlib.blake2b) -> None:
+    in_file = rows.state == ChunkState.RANGE
+    used, numbers = np.unique(rows.source[in_file], return_inverse=True)
+    for number in used.tolist():
+        digest.update(rows.sources[number].identity.encode())
+    _add(digest, numbers, rows.offset[in_file], rows.length, rows.state)
+    if rows.filter_mask is not None and rows.filter_mask.any():
+        _add(digest, rows.filter_mask)
+    for row in np.flatnonzero(rows.state == ChunkState.INLINE).tolist():
+        digest.update(rows.inline_bytes(row))
+
+
+@lru_cache(maxsize=256)
+def _encoding_identity(encoding: Encoding) -> bytes:
+    return repr(encoding).encode()
+
+
+def _add(digest: hashlib.blake2b, *columns: NDArray[np.generic]) -> None:
+    for column in columns:
+        digest.update(len(column).to_bytes(8, "little"))
+        digest.update(np.ascontiguousarray(column))
+
+
+# Bytes of an uncompressed chunk that a selection needs
+
+LEAST_BYTES = 256 * 2**10
+"""Smaller chunks are read whole: their parts cost as much to ask for."""
+MOST_RUNS = 65_536
+"""With more runs than this, chunks are read whole."""
+RUN_BYTES = 4096
+"""What can be read in the time that one more run takes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """Bytes side by side in a chunk, of equal length; in order, they are the selected elements.
+
+    Attributes
+    ----------
+    shape
+        Shape of what is selected.
+    offset
+        int64 (n_runs,), first byte of each run in the chunk.
+    n_bytes
+        Size of each run.
+    is_whole
+        Whether it is the whole chunk.
+    """
+
+    shape: tuple[int, ...]
+    offset: Int64Array
+    n_bytes: int
+    is_whole: bool = False
+
+
+def runs_of(
+    encoding: Encoding, shape: tuple[int, ...], stored_bytes: int, index: tuple[Any, ...]
+) -> Runs | None:
+    """The runs of a selection of a chunk, or None where the chunk is better read whole.
+
+    Parameters
+    ----------
+    encoding
+        That of the chunk.
+    stored_bytes
+        Its size in the file.
+    index
+        What is selected, as numpy takes it: slices, an open mesh, or the coords of points.
+    """
+    item_bytes = encoding.dtype.itemsize
+    is_plain = [codec.name for codec in encoding.codecs] == ["bytes"] and not encoding.prefix
+    if not is_plain or not shape or stored_bytes != math.prod(shape) * item_bytes:
+        return None
+    if all(isinstance(part, slice) for part in index):
+        runs = _of_slices(shape, index)
+    else:
+        runs = _of_arrays(shape, index)
+    if runs is None:
+        return None
+    n_bytes = runs.n_bytes * item_bytes
+    if len(runs.offset) > 1 and len(runs.offset) * (n_bytes + RUN_BYTES) > stored_bytes:
+        return None
+    return Runs(runs.shape, runs.offset * item_bytes, n_bytes, n_bytes == stored_bytes)
+
+
+def _of_slices(shape: tuple[int, ...], index: tuple[slice, ...]) -> Runs | None:
+    """Runs counted in elements: along the last axes as far as what is selected is together."""
+    ranges = [range(*part.indices(length)) for part, length in zip(index, shape, strict=True)]
+    strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+    selected = tuple(map(len, ranges))
+    inner, together = len(shape), 1
+    while inner and ranges[inner - 1].step == 1:
+        inner -= 1
+        together *= selected[inner]
+        if selected[inner] != shape[inner]:
+            break
+    if math.prod(selected[:inner]) > MOST_RUNS:
+        return None
+    offset = np.zeros((1,) * inner, np.int64)
+    for axis, (along, stride) in enumerate(zip(ranges[:inner], strides, strict=False)):
+        starts = np.array(along, np.int64) * stride
+        offset = offset + starts.reshape([-1 if other == axis else 1 for other in range(inner)])
+    first = sum(r.start * n for r, n in zip(ranges[inner:], strides[inner:], strict=True))
+    return Runs(selected, offset.reshape(-1) + first, together)
+
+
+def _of_arrays(shape: tuple[int, ...], index: tuple[Any, ...]) -> Runs | None:
+    """Single elements."""
+    selected = np.broadcast_shapes(*(np.shape(part) for part in index))
+    if math.prod(selected) > MOST_RUNS:
+        return None
+    starts = np.ravel_multi_index(tuple(np.broadcast_arrays(*index)), shape)
+    return Runs(selected, np.asarray(starts, np.int64).reshape(-1), 1)

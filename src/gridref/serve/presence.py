@@ -1,4 +1,7 @@
-"""Which chunks of a view are there, and what they depend on: from the manifest, vectorised."""
+"""Find the chunks of a view that exist, and a digest of what they depend on.
+
+Both are computed for a box of chunks at a time, from the manifest alone.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.model.array import VirtualArray
+from gridref.model.encoding import element_bytes
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
 from gridref.model.projection import SliceProjection
-from gridref.serve.lookup import identify, look_up
-from gridref.serve.plan import CrossProduct, plan_read
+from gridref.serve.plan import CrossProduct, identify, look_up, plan_read
 from gridref.serve.tasks import absent_value
 from gridref.serve.views import ArrayView
 from gridref.typing import Int64Array
-
-__all__ = [
-    "References",
-    "digest_of",
-    "fills_differ",
-    "held_below",
-    "keys_present",
-    "native_references",
-]
 
 BoolArray = NDArray[np.bool_]
 
@@ -179,10 +173,9 @@ def fills_differ(array: VirtualArray) -> BoolArray:
     """Of each encoding, whether its missing chunks read as another value than the array's."""
     if array.dtype.kind == "T":
         return np.zeros(len(array.encodings), bool)
-    own = np.asarray(array.fill_value, array.dtype).tobytes()
+    own = element_bytes(array.fill_value, array.dtype)
     others = [
-        np.asarray(absent_value(array, encoding), array.dtype).tobytes()
-        for encoding in array.encodings
+        element_bytes(absent_value(array, encoding), array.dtype) for encoding in array.encodings
     ]
     return np.array([other != own for other in others], bool)
 

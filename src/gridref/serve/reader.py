@@ -1,11 +1,22 @@
-"""Read selections of virtual arrays: the executor behind every face of gridref."""
+"""Read selections of virtual arrays: the executor behind every face of gridref.
+
+`Reader` takes an array and a selection, plans the read, fetches the byte ranges, decodes in threads
+and returns a numpy array. If a chunk cannot be read, it raises an error that no caller takes for a
+missing chunk (`never_absent`).
+
+Large results that are copied on and dropped use the same memory again (`Scratch`): new memory costs
+more than filling it, because the system clears every page first.
+"""
 
 from __future__ import annotations
 
 import itertools
+import math
 import os
+from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
@@ -15,21 +26,144 @@ from numpy.typing import ArrayLike, NDArray
 
 from gridref.cache import LRU, Load
 from gridref.codecs import decode_chunk
-from gridref.errors import GridrefError, Place, ReadError, ShortReadError
+from gridref.errors import GridrefError, InvalidRequestError, Place, ReadError, ShortReadError
 from gridref.forks import tell_in_children
 from gridref.io import MAX_REQUESTS, is_local
 from gridref.model.array import VirtualArray
 from gridref.model.manifest import ChunkState, Source
-from gridref.serve.absence import never_absent
-from gridref.serve.lookup import LookedUp, look_up
-from gridref.serve.plan import PieceSet, plan_read
-from gridref.serve.points import plan_points
-from gridref.serve.runs import LEAST_BYTES, runs_of
-from gridref.serve.scratch import empty, scratch
-from gridref.serve.stacking import can_stack, deliver_stacked
-from gridref.serve.tasks import Buffer, Chunk, Task, tasks_of
+from gridref.serve.plan import (
+    LEAST_BYTES,
+    LookedUp,
+    PieceSet,
+    look_up,
+    plan_points,
+    plan_read,
+    runs_of,
+)
+from gridref.serve.tasks import Buffer, Chunk, Task, can_stack, deliver_stacked, tasks_of
 
-__all__ = ["RangeReader", "Reader"]
+# Errors that no reader takes for a missing chunk
+
+
+@contextmanager
+def never_absent() -> Iterator[None]:
+    """Convert errors that Zarr readers take for a missing chunk to our own errors.
+
+    zarr-python fills in for a ``KeyError`` or ``FileNotFoundError``, fsspec's mappers for any
+    ``OSError`` of their list. Whatever raises one below a read, a filesystem, a codec or a slip of
+    our own, the read has failed, and nothing is absent.
+
+    Raises
+    ------
+    ReadError
+        In place of a `LookupError` or `OSError` that is not ours.
+    """
+    try:
+        yield
+    except GridrefError:
+        raise
+    except (LookupError, OSError) as error:
+        raise ReadError(f"reading failed: {type(error).__name__}: {error}") from error
+
+
+# Memory for results that are copied on and dropped
+
+KEPT_BYTES = 256 * 2**20
+"""Most bytes that are kept for the next results: two super-chunks of the direct view."""
+LEAST_KEPT_BYTES = 2**20
+"""Smaller results are in memory of their own, which the C library keeps by itself."""
+
+
+def empty(shape: Sequence[int], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """An array to be filled; nothing is ever copied into the gaps between members of a compound."""
+    allocate = np.zeros if dtype.names else np.empty
+    try:
+        return allocate(shape, dtype)
+    except (MemoryError, ValueError) as error:
+        raise _too_large(shape, dtype) from error
+
+
+def _too_large(shape: Sequence[int], dtype: np.dtype[Any]) -> InvalidRequestError:
+    n_bytes = math.prod(shape) * dtype.itemsize
+    return InvalidRequestError(
+        f"an array of shape {tuple(shape)} has {n_bytes} bytes, more than there is memory for:"
+        " select less of it"
+    )
+
+
+class Scratch:
+    """Gives arrays whose memory goes to others once nothing refers to it any more. Thread-safe.
+
+    Parameters
+    ----------
+    kept_bytes
+        Most bytes that are kept while no array uses them.
+    """
+
+    def __init__(self, kept_bytes: int = KEPT_BYTES) -> None:
+        self.kept_bytes = kept_bytes
+        # Threads take and give with single operations of a deque, which need no lock: memory may
+        # come back in the middle of anything.
+        self._free: deque[NDArray[np.uint8]] = deque()
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes that are kept now."""
+        return sum(block.nbytes for block in list(self._free))
+
+    def empty(self, shape: Sequence[int], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """An array with anything in it, as of `numpy.empty`."""
+        n_elements = math.prod(shape)
+        if n_elements * dtype.itemsize < LEAST_KEPT_BYTES or dtype.kind not in "biufcmM":
+            return empty(shape, dtype)
+        try:
+            lease: Any = _Lease(self, self._taken(n_elements * dtype.itemsize))
+        except (MemoryError, ValueError) as error:
+            raise _too_large(shape, dtype) from error
+        return np.frombuffer(lease, dtype, n_elements).reshape(shape)
+
+    def _taken(self, n_bytes: int) -> NDArray[np.uint8]:
+        """A kept block of about the size; else a new one."""
+        for _ in range(len(self._free)):
+            try:
+                block = self._free.popleft()
+            except IndexError:  # another thread was first
+                break
+            if n_bytes <= block.nbytes <= 4 * n_bytes:
+                return block
+            self.give(block)
+        return np.empty(n_bytes, np.uint8)
+
+    def give(self, block: NDArray[np.uint8]) -> None:
+        """Take a block back; those that came back first are dropped, if they are too much."""
+        self._free.append(block)
+        while self.n_bytes > self.kept_bytes:
+            try:
+                self._free.popleft()
+            except IndexError:
+                break
+
+
+class _Lease:
+    """A block of memory while arrays are in it: they keep this object alive, and it comes back."""
+
+    __slots__ = ("_block", "_scratch")
+
+    def __init__(self, scratch: Scratch, block: NDArray[np.uint8]) -> None:
+        self._scratch, self._block = scratch, block
+
+    def __buffer__(self, flags: int) -> memoryview:
+        return memoryview(self._block)
+
+    def __del__(self) -> None:
+        self._scratch.give(self._block)
+
+
+scratch = Scratch()
+"""That of this process."""
+
+
+# The reader
 
 RESOLVE_PIECES = 65_536
 """Pieces resolved to manifest rows at a time: bounds the memory of a plan."""
@@ -108,7 +242,7 @@ class Reader:
         name
             Path of the array, for messages.
         is_copied
-            Whether the result is copied on and dropped: it then lies in memory that is used again.
+            Whether the caller copies and drops the result. Its memory is then used again.
 
         Returns
         -------
@@ -120,7 +254,7 @@ class Reader:
         InvalidRequestError
             For a bad selection.
         ReadError
-            Where a chunk that exists cannot be had or decoded, saying which.
+            If an existing chunk cannot be read or decoded; names the chunk.
         """
         plan = plan_read(array, selection)
         out = (scratch.empty if is_copied else empty)(plan.shape, array.dtype)
@@ -130,7 +264,7 @@ class Reader:
     def read_looked_up(
         self, array: VirtualArray, shape: Sequence[int], looked_up: Iterable[LookedUp[PieceSet]]
     ) -> NDArray[Any]:
-        """Read what was planned and looked up before: an array of `shape`, as `read` gives it.
+        """Read a plan that was looked up before: an array of `shape`, as `read` returns it.
 
         Raises
         ------
@@ -150,7 +284,7 @@ class Reader:
         Parameters
         ----------
         array, coords
-            As for `gridref.serve.points.plan_points`.
+            As for `gridref.serve.plan.plan_points`.
         name
             Path of the array, for messages.
 
@@ -176,6 +310,14 @@ class Reader:
             self._run_all(looked_up, out)
         except GridrefError as error:
             raise error.located(Place(variable=name)) from error.__cause__
+        except (MemoryError, RuntimeError) as error:  # the latter of threads that cannot start
+            if isinstance(error, RuntimeError) and "thread" not in str(error):
+                raise
+            raise InvalidRequestError(
+                f"there is not enough memory to read {out.shape}: select less of it, or allow the"
+                " process more",
+                Place(variable=name),
+            ) from error
 
     def _run_all(self, looked_up: Iterable[LookedUp[PieceSet]], out: NDArray[Any]) -> None:
         parts = iter(looked_up)
@@ -262,8 +404,8 @@ class Reader:
     ) -> tuple[list[Chunk], list[tuple[Chunk, Load[NDArray[Any]]]]]:
         """Deliver what needs no decoding.
 
-        Returns what is to be decoded here, and what is kept or being decoded by another thread. A
-        chunk of which more may be wanted next is claimed.
+        Returns the chunks to decode here, and those that are kept or that another thread is
+        decoding. A chunk is claimed if more of it may be wanted next.
         """
         waiting: list[Chunk] = []
         others: list[tuple[Chunk, Load[NDArray[Any]]]] = []

@@ -1,7 +1,7 @@
-"""What virtual objects consist of. Every segment knows its size without I/O where that is possible.
+"""The segments of virtual objects: literal bytes, byte ranges and decoded chunks.
 
-Segments that stand for many chunks are columns, so that an object costs no work per chunk in
-Python.
+Every segment knows its size without I/O where that is possible. Segments of many chunks are
+columns: an object costs no work per chunk in Python.
 """
 
 from __future__ import annotations
@@ -14,21 +14,9 @@ from gridref.codecs import REWRAP_BYTES
 from gridref.errors import Place
 from gridref.model.encoding import Encoding
 from gridref.model.manifest import Source
-from gridref.serve.lookup import LookedUp
-from gridref.serve.plan import CrossProduct
+from gridref.serve.plan import CrossProduct, LookedUp
 from gridref.serve.views import ArrayView
 from gridref.typing import Int64Array
-
-__all__ = [
-    "DecodedRunSegment",
-    "DecodedSegment",
-    "LiteralSegment",
-    "PackedSegment",
-    "RewrappedSegment",
-    "Segment",
-    "SourceSegment",
-    "VirtualObject",
-]
 
 
 @dataclass(frozen=True)
@@ -63,7 +51,7 @@ class PackedSegment:
     literals
         Bytes that negative numbers in `source` count into: -1 is the first.
     source
-        int64 (n_runs,), where each run lies.
+        int64 (n_runs,), where each run is.
     offset
         int64 (n_runs,), its first byte there.
     start
@@ -160,7 +148,7 @@ Segment = (
 
 @dataclass(frozen=True, eq=False)
 class VirtualObject:
-    """What answers for one key.
+    """The object of one key.
 
     Attributes
     ----------

@@ -1,11 +1,16 @@
-"""The work of a read, cut into tasks for threads: stored chunks, and where their elements go."""
+"""Cut the work of a read into tasks for threads.
+
+A `Task` has pieces of one source. Its chunks are decoded one by one, unless many of them are alike
+and uncompressed: these are decoded together. Archives with a few bytes per chunk (time axes with a
+chunk length of 1, for example) would otherwise spend all their time in the interpreter.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +21,11 @@ from gridref.errors import Place, ReadError
 from gridref.model.array import VirtualArray
 from gridref.model.encoding import Encoding, bytes_codec
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
-from gridref.serve.lookup import LookedUp
-from gridref.serve.plan import PieceBatch, PieceSet, is_missing_block
+from gridref.model.projection import SliceProjection
+from gridref.serve.plan import CrossProduct, LookedUp, PieceBatch, PieceSet, is_missing_block
+from gridref.typing import Int64Array
 
-__all__ = ["Buffer", "Chunk", "Task", "absent_value", "tasks_of"]
+# Tasks: stored chunks, and where their elements go
 
 Buffer = bytes | memoryview
 
@@ -57,7 +63,7 @@ class Task:
 
     @property
     def source(self) -> Source | None:
-        """Where the chunks lie; None if they are inline."""
+        """Where the chunks are; None if they are inline."""
         if self.rows.state[0] == ChunkState.INLINE:
             return None
         return self.rows.sources[int(self.rows.source[0])]
@@ -115,7 +121,7 @@ class Chunk:
 
     @property
     def key(self) -> Hashable:
-        """What tells it from all other chunks, for a cache."""
+        """The key of the chunk in a cache."""
         return _key(self.task.pieces, self.task.batch, self.member)
 
     @property
@@ -136,7 +142,7 @@ class Chunk:
     def memory(self, out: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any] | None:
         """The part of the output that elements of a shape can be put in as they are decoded.
 
-        None unless they are numbers that lie side by side there, each of them once.
+        None unless they are numbers that are side by side there, each of them once.
         """
         encoding = self.encoding
         if encoding.dtype != out.dtype or encoding.unpacking is not None:
@@ -155,7 +161,7 @@ class Chunk:
 
     @property
     def lies_as_decoded(self) -> bool:
-        """Whether its bytes are numbers as they lie in memory."""
+        """Whether its bytes are numbers as they are in memory."""
         return (
             self.encoding.dtype.kind in "iufc"
             and sys.byteorder == "little"
@@ -278,3 +284,97 @@ def absent_value(array: VirtualArray, encoding: Encoding) -> Any:
     if encoding.unpacking is not None:
         value = unpack(value, encoding.unpacking)
     return value[0]
+
+
+# Many alike chunks of plain bytes, decoded together
+
+LEAST_PIECES = 16
+MOST_CHUNK_BYTES = 4096
+"""Larger chunks gain nothing: their time goes into copying."""
+
+
+def can_stack(
+    cross: PieceSet, batch: PieceBatch, members: Int64Array, rows: ChunkManifest
+) -> TypeGuard[CrossProduct]:
+    """Whether pieces can be delivered by `deliver_stacked`.
+
+    They can if all are selected by slices and held by small chunks of one encoding, without any
+    codec but ``bytes``, of one decoded shape and stored length.
+    """
+    if len(members) < LEAST_PIECES or rows.length[0] > MOST_CHUNK_BYTES:
+        return False
+    if not isinstance(cross, CrossProduct):
+        return False
+    if not all(isinstance(axis.pieces, SliceProjection) for axis in cross.axes):
+        return False
+    encoding = cross.array.encodings[int(batch.encoding[members[0]])]
+    return (
+        [codec.name for codec in encoding.codecs] == ["bytes"]
+        and not encoding.prefix
+        and rows.filter_mask is None
+        and bool((rows.length == rows.length[0]).all())
+        and bool((batch.encoding[members] == batch.encoding[members[0]]).all())
+        and bool((batch.shape[members] == batch.shape[members[0]]).all())
+        and int(rows.length[0]) == _chunk_bytes(encoding, batch.shape[members[0]])
+    )
+
+
+def _chunk_bytes(encoding: Encoding, shape: Int64Array) -> int:
+    return int(np.prod(shape)) * encoding.dtype.itemsize
+
+
+def deliver_stacked(
+    cross: CrossProduct,
+    batch: PieceBatch,
+    members: Int64Array,
+    data: Sequence[bytes | memoryview],
+    out: NDArray[Any],
+) -> None:
+    """Decode chunks as one array with an axis in front, and copy their elements to the output.
+
+    Parameters
+    ----------
+    data
+        The chunks' bytes back to back, in any number of buffers.
+    """
+    encoding = cross.array.encodings[int(batch.encoding[members[0]])]
+    shape = (len(members), *batch.shape[members[0]].tolist())
+    stacked = decode_chunk(b"".join(data), replace(encoding, chunk_shape=shape), shape)
+    pieces = batch.piece[members]
+    for alike in _alike(cross, pieces):
+        values = stacked[(alike, *cross.in_chunk(pieces[alike[0]]))]
+        if encoding.unpacking is not None:
+            values = unpack(values, encoding.unpacking)
+        out[_mesh(cross, pieces[alike])] = values
+
+
+def _alike(cross: CrossProduct, pieces: Int64Array) -> list[Int64Array]:
+    """Groups of pieces that take the same elements of their chunks."""
+    columns = [
+        column[pieces[:, axis]]
+        for axis, along in enumerate(cross.axes)
+        if isinstance(along.pieces, SliceProjection)
+        for column in (along.pieces.start, along.pieces.step, along.pieces.count)
+    ]
+    if not columns:
+        return [np.arange(len(pieces))]
+    table = np.stack(columns, axis=1)
+    if (table == table[0]).all():
+        return [np.arange(len(pieces))]
+    _, group = np.unique(table, axis=0, return_inverse=True)
+    order = np.argsort(group, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(group[order])) + 1)
+
+
+def _mesh(cross: CrossProduct, pieces: Int64Array) -> tuple[Int64Array, ...]:
+    """Places in the output of every element of alike pieces: one index array an axis."""
+    ndim = len(cross.axes)
+    mesh = []
+    for axis, along in enumerate(cross.axes):
+        assert isinstance(along.pieces, SliceProjection)
+        count = int(along.pieces.count[pieces[0, axis]])
+        starts = along.pieces.out_start[pieces[:, axis]]
+        shape = [len(pieces)] + [1] * ndim
+        shape[1 + axis] = count
+        mesh.append((starts[:, np.newaxis] + np.arange(count)).reshape(shape))
+    return tuple(mesh)

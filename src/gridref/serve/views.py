@@ -1,9 +1,10 @@
-"""How an array is shown as Zarr v3.
+"""Show an array as Zarr v3: the native, portable and direct views.
 
-`native` shows chunks as stored, `portable` decodes them on the way, and in the `direct` view
-zarr-python in this process hands whole selections to our reader.
+`native` shows chunks as they are stored. `portable` shows chunks that are decoded on the way. In
+the `direct` view, zarr-python in this process passes whole selections to our reader. `show` takes
+an array and `ViewOptions`, and returns an `ArrayView` with grid, codecs and metadata.
 
-Everything here is a function of the model; nothing reads data.
+All functions here depend on the model only. Nothing reads data.
 """
 
 from __future__ import annotations
@@ -18,20 +19,25 @@ from typing import Literal
 import numpy as np
 
 from gridref.errors import InvalidRequestError, NotRepresentableError
-from gridref.model.array import MISSING_BLOCK, VirtualArray
+from gridref.model.array import VirtualArray
+from gridref.model.blocks import MISSING_BLOCK
 from gridref.model.encoding import Codec, bytes_codec
 from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.shard import IndexLocation, ShardLayout, shard_axis
 from gridref.model.zarr_attributes import attributes_to_json
-from gridref.model.zarr_metadata import ArrayMetadata, data_type_to_json, packed_dtype
+from gridref.model.zarr_metadata import ArrayMetadata, data_type_to_json, is_struct, packed_dtype
 from gridref.options import check_choices, refuses_unknown
-from gridref.serve.direct_grid import direct_codec, direct_grid
-from gridref.serve.native_grid import SHUFFLE_CODEC, native_grid, one_encoding
-from gridref.serve.portable_grid import MANY_CHUNKS, TINY_CHUNK_BYTES, portable_grid
+from gridref.serve.grids import (
+    MANY_CHUNKS,
+    SHUFFLE_CODEC,
+    TINY_CHUNK_BYTES,
+    direct_codec,
+    direct_grid,
+    native_grid,
+    one_encoding,
+    portable_grid,
+)
 from gridref.typing import Int64Array
-
-__all__ = ["ArrayView", "View", "ViewOptions", "show", "why_not_zarr"]
-
 
 COMPRESSORS: Mapping[str, Codec] = {
     "zstd": Codec.of("zstd", level=1, checksum=False),
@@ -56,14 +62,15 @@ class View(StrEnum):
     PORTABLE = "portable"
     """Decoded on the way, as little-endian ``bytes``: any Zarr v3 reader can read it."""
     DIRECT = "direct"
-    """Selections are read by our own reader: for zarr-python with gridref installed, only. Strings
-    of any length, scalars and empty arrays, for which zarr has no such way, are portable."""
+    """Selections are read by our own reader. It needs zarr-python with gridref installed. Strings
+    of any length, scalars and empty arrays are portable, because zarr cannot read them in this
+    way."""
 
 
 @refuses_unknown
 @dataclass(frozen=True)
 class ViewOptions:
-    """What a user may ask of a view.
+    """Options of a view.
 
     Attributes
     ----------
@@ -71,12 +78,12 @@ class ViewOptions:
         Which view.
     grid
         ``"rectilinear"``: the chunk grid of that name may be shown. ``"regular"``: arrays of uneven
-        chunks are shown portable, on a regular grid. ``"auto"`` is what zarr-python's
-        ``array.rectilinear_chunks`` says where that is at hand, else regular.
+        chunks are shown portable, on a regular grid. ``"auto"`` follows zarr-python's
+        ``array.rectilinear_chunks`` if zarr-python is loaded, and else is regular.
     chunks
         Chunk lengths of the portable view by dimension name; dimensions not named follow the stored
-        chunks. Asking for chunks makes an array portable under `View.AUTO`. In the direct view, the
-        lengths of the pieces in which zarr and dask read.
+        chunks. With chunk lengths, `View.AUTO` shows the array portable. In the direct view, these
+        are the lengths of the pieces in which zarr and dask read.
     compressor
         ``"zstd"``, ``"gzip"`` or None: compressor of portable chunks.
     shards
@@ -84,7 +91,7 @@ class ViewOptions:
         named follow the blocks); ``"auto"`` equal shards of about `SHARD_BYTES` decoded. An array
         whose edges do not divide by its chunks is shown without; `ArrayView.shard_reason` says why.
     index_location
-        Where in a shard its index lies.
+        Position of the index in a shard.
 
     Raises
     ------
@@ -138,7 +145,7 @@ class ArrayView:
     metadata
         Its ``zarr.json``.
     reason
-        Why the native view was not taken; empty where it was, or was not wanted.
+        Why the native view was not taken; empty if it was, or was not wanted.
     shards
         How chunks are grouped into shards; None where they are not. The grid of `metadata` then is
         that of the shards.
@@ -190,7 +197,7 @@ class ArrayView:
         return math.prod(-(-n // max(1, k)) for n, k in zip(longest, least, strict=True))
 
     def chunk_exists_at(self, coords: Sequence[int]) -> bool:
-        """Whether the coords of a key (a chunk, or a shard) lie inside the grid."""
+        """Whether the coords of a key (a chunk, or a shard) are inside the grid."""
         grid_shape = self.metadata.grid.grid_shape
         return len(coords) == len(grid_shape) and all(
             0 <= k < n for k, n in zip(coords, grid_shape, strict=True)
@@ -202,7 +209,7 @@ class ArrayView:
         Parameters
         ----------
         first, counts
-            Coords of the box's first chunk, and number of chunks along each axis. They must lie
+            Coords of the box's first chunk, and number of chunks along each axis. They must be
             inside the grid.
 
         Returns
@@ -408,11 +415,7 @@ def _metadata(array: VirtualArray, grid: ChunkGrid, codecs: tuple[Codec, ...]) -
     fill = array.fill_value
     if dtype != array.dtype:
         fill = np.asarray(fill, array.dtype).astype(dtype)[()]
-    return ArrayMetadata(
-        dtype,
-        grid,
-        codecs,
-        fill,
-        array.dims,
-        attributes_to_json(array.attrs, array.dtype),
-    )
+    attrs = attributes_to_json(array.attrs, array.dtype)
+    if dtype.names is not None and not is_struct(dtype):
+        attrs["numpy_descr"] = np.lib.format.dtype_to_descr(dtype)
+    return ArrayMetadata(dtype, grid, codecs, fill, array.dims, attrs)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.model.array import MISSING_BLOCK, VirtualArray, VirtualGroup
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.blocks import MISSING_BLOCK
 from gridref.model.encoding import Encoding
 from gridref.model.manifest import ChunkManifest, ChunkState
 

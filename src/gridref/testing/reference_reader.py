@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.codecs import decode_chunk
-from gridref.model.array import MISSING_BLOCK, VirtualArray
+from gridref.model.array import VirtualArray
+from gridref.model.blocks import MISSING_BLOCK
 from gridref.model.encoding import EdgePolicy, Encoding, Unpacking
 from gridref.model.manifest import ChunkManifest, ChunkState
 

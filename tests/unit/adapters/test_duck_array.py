@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from xarray.core.duck_array_ops import array_equiv, array_notnull_equiv, fillna
 
-from gridref.adapters.xarray.duck_array import NoValuesError, VirtualDuckArray
 from gridref.errors import CombineError, GridrefError, InvalidRequestError
+from gridref.faces.xarray.duck_array import NoValuesError, VirtualDuckArray
 from gridref.testing.builders import chunked_array
 
 VALUES = np.arange(60, dtype="i4").reshape(5, 3, 4)

@@ -10,7 +10,7 @@ import pytest
 CODE = """
 import os, resource, sys
 from concurrent.futures import ThreadPoolExecutor
-from gridref.adapters.http.memory import keep_freed_memory
+from gridref.faces.http.server import keep_freed_memory
 if sys.argv[1] == "kept" and not keep_freed_memory():
     sys.exit("no glibc")
 zeros = os.open("/dev/zero", os.O_RDONLY)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gridref.adapters.http.policy import public_text
-from gridref.adapters.http.requests import Preconditions, UnsatisfiableError, parse_range
 from gridref.errors import Place, SourceNotAllowedError, SourceUnavailableError
+from gridref.faces.http.requests import Preconditions, UnsatisfiableError, parse_range
+from gridref.faces.http.site import public_text
 
 
 @pytest.mark.parametrize(

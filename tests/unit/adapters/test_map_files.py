@@ -7,7 +7,7 @@ import json
 
 import numpy as np
 
-from gridref.adapters.web.map_files import MOST_MAPS, map_files
+from gridref.faces.web.chunk_map import MOST_MAPS, map_files
 from gridref.testing.builders import chunked_array
 from tests.map_columns import map_columns
 

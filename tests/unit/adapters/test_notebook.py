@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import gridref
+from gridref.api.verify import Difference, Verification
 from gridref.combine import Combination
 from gridref.combine.report import Drift, DriftReport
 from gridref.errors import Place, Problem
 from gridref.model.array import VirtualGroup
 from gridref.model.scan_report import Fate, Finding, ScanReport
 from gridref.testing.builders import chunked_array
-from gridref.workflows.verifying.arrays import Difference, Verification
 
 NASTY = "<script>alert('&')</script>"
 
@@ -80,7 +80,10 @@ def test_what_does_not_fit_is_counted() -> None:
     [
         (drifts(1), "12 files, 1 drift"),
         (DriftReport(), "0 files, 0 drifts"),
-        (verification(0), "3 arrays, 20 chunks, 4000 values compared: 0 chunks differ"),
+        (
+            verification(0),
+            "3 arrays, 20 chunks, 4000 values, 0 labels compared: 0 chunks and 0 labels differ",
+        ),
         (scan_report(2), "2 skipped"),
         (ScanReport(), "nothing was scanned"),
         (Combination(None, drifts(1)), "12 files, 1 drift, 0 problems"),

@@ -16,8 +16,9 @@ from matplotlib.figure import Figure
 from PIL import Image, ImageColor
 
 import gridref
-from gridref.adapters.cli.drawing import draw_grid
-from gridref.adapters.picture import (
+from gridref.errors import InvalidRequestError
+from gridref.faces.cli.drawing import draw_grid
+from gridref.faces.picture import (
     FILLS,
     MISSING_FILL,
     ChunkMap,
@@ -25,8 +26,8 @@ from gridref.adapters.picture import (
     map_axes,
     stored_edges,
 )
-from gridref.errors import InvalidRequestError
-from gridref.model.array import MISSING_BLOCK, BlockTable, VirtualArray, VirtualGroup
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.blocks import MISSING_BLOCK, BlockTable
 from gridref.model.encoding import Encoding, bytes_codec
 from gridref.model.grid import ChunkGrid
 from gridref.model.indexing import isel

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from urllib.parse import unquote
 
 import numpy as np
-import pytest
 
-from gridref.adapters.web.snippets import GRIDLOOK, NEUROGLANCER, opened_by, snippets
+from gridref.faces.web.snippets import GRIDLOOK, NEUROGLANCER, opened_by, snippets
 from gridref.model.array import VirtualArray, VirtualGroup
+from tests.programs import program
 
 
 def test_addresses_of_viewers() -> None:
@@ -48,11 +47,10 @@ def test_links_are_of_viewers_that_read_the_array() -> None:
     }
 
 
-@pytest.mark.skipif(shutil.which("Rscript") is None, reason="R is not installed")
 def test_r_takes_the_lines_apart() -> None:
     lines = {each.language: each.code for each in snippets("https://host/cube/portable", 'a$ "b"')}
     script = 'cat(eval(parse(file("stdin"))[[2]][[3]][[2]][[2]]))'
-    command = ["Rscript", "-e", script]
+    command = [program("Rscript"), "-e", script]
     told = subprocess.run(command, input=lines["R"], capture_output=True, text=True, check=True)
     assert told.stdout == "https://host/cube/portable/a%24%20%22b%22"
 

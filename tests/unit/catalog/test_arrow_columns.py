@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from gridref.catalog.arrow_columns import column_of, numbers_of
+from gridref.catalog.tables import column_of, numbers_of
 
 
 @pytest.mark.parametrize(

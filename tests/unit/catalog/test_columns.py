@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gridref.catalog.columns import gather_bytes, offsets_from_steps, steps_of_offsets
+from gridref.catalog.tables import gather_bytes, offsets_from_steps, steps_of_offsets
 from gridref.errors import InvalidRequestError
 
 ROWS = st.lists(

@@ -12,8 +12,9 @@ import fsspec
 import numpy as np
 import pytest
 
+from gridref.api.verify import verify
 from gridref.catalog import check_catalog, open_catalog, write_catalog
-from gridref.catalog.storage import LocalFolder
+from gridref.catalog.folder import LocalFolder
 from gridref.errors import (
     CatalogCorruptError,
     CatalogError,
@@ -22,11 +23,11 @@ from gridref.errors import (
     GridrefError,
     InvalidRequestError,
 )
-from gridref.model.array import BlockTable, VirtualArray, VirtualGroup
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.blocks import BlockTable
 from gridref.model.encoding import Codec, Encoding
 from gridref.model.grid import ChunkGrid
 from gridref.model.manifest import ChunkManifest, Source
-from gridref.workflows.verifying.arrays import verify
 
 
 def group_of(value: float, n: int = 4, source: str = "/data/a.nc") -> VirtualGroup:
@@ -54,6 +55,27 @@ def value_in(group: VirtualGroup) -> float:
     return float(np.frombuffer(manifest.inline, "f8")[0])
 
 
+def test_gaps_in_compounds_do_not_reach_the_catalog(tmp_path: Path) -> None:
+    nested = np.dtype({"names": ["a", "b"], "formats": ["u1", "<f8"], "offsets": [0, 8]})
+    dtype = np.dtype({"names": ["i", "n"], "formats": ["<i2", (nested, (2,))], "offsets": [0, 8]})
+    digests = set()
+    for byte in range(8):
+        dirty = np.full(dtype.itemsize, byte, "u1").view(dtype)[0]  # gaps hold what memory held
+        dirty["i"], dirty["n"]["a"], dirty["n"]["b"] = 1, 2, 3.0
+        array = VirtualArray.of_one_block(
+            (4,),
+            dtype,
+            encoding=Encoding((4,), dtype, (Codec.of("bytes", endian="little"),)),
+            manifest=ChunkManifest.from_columns([Source("/a.h5")], offset=0, length=160),
+            dims=("x",),
+            fill_value=dirty,
+        )
+        group = VirtualGroup({"a": array}, attrs={"of": np.array([dirty])})
+        digests.add(write_catalog(group, tmp_path / f"{byte}.gridref"))
+    assert len(digests) == 1
+    assert open_catalog(tmp_path / "0.gridref").arrays["a"].fill_value == dirty
+
+
 def test_a_catalog_is_replaced_and_leaves_nothing_behind(tmp_path: Path) -> None:
     first = write_catalog(group_of(1.0), tmp_path / "c")
     assert write_catalog(group_of(1.0), tmp_path / "c") == first
@@ -61,6 +83,28 @@ def test_a_catalog_is_replaced_and_leaves_nothing_behind(tmp_path: Path) -> None
     assert value_in(open_catalog(tmp_path / "c")) == 2.0
     assert len(list((tmp_path / "c").iterdir())) == 4
     assert value_in(open_catalog(tmp_path / "c" / "gridref.json")) == 2.0
+
+
+def test_a_catalog_that_is_replaced_while_it_is_opened_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_catalog(group_of(1.0), tmp_path / "c")
+    before = (tmp_path / "c" / "gridref.json").read_bytes()
+    former = open_catalog(tmp_path / "c").info.snapshot
+    write_catalog(group_of(2.0), tmp_path / "c")
+    current = open_catalog(tmp_path / "c").info.snapshot
+    read, answers = LocalFolder.read, [before]
+
+    def read_early(self: LocalFolder, file: str) -> bytes:
+        """What was there just before the other process replaced it, once."""
+        return answers.pop() if file == "gridref.json" and answers else read(self, file)
+
+    monkeypatch.setattr(LocalFolder, "read", read_early)
+    assert value_in(open_catalog(tmp_path / "c", snapshot=current)) == 2.0
+    answers.append(before)
+    check_catalog(tmp_path / "c")  # the tables that it names are gone
+    with pytest.raises(InvalidRequestError, match="no snapshot"):
+        open_catalog(tmp_path / "c", snapshot=former)
 
 
 def test_what_crashes_left_behind_is_removed_once_it_is_old(tmp_path: Path) -> None:
@@ -90,7 +134,7 @@ def test_what_crashes_left_behind_on_object_stores(monkeypatch: pytest.MonkeyPat
     filesystem.pipe_file("/left/c/chunks-00ff00ff00ff00ff.parquet", b"x")
     write_catalog(group_of(1.0), "memory://left/c")
     assert filesystem.exists("/left/c/chunks-00ff00ff00ff00ff.parquet")
-    monkeypatch.setattr("gridref.catalog.writer.LEFT_OVER_SECONDS", -1)
+    monkeypatch.setattr("gridref.catalog.commit.LEFT_OVER_SECONDS", -1)
     write_catalog(group_of(2.0), "memory://left/c")
     assert not filesystem.exists("/left/c/chunks-00ff00ff00ff00ff.parquet")
     assert value_in(open_catalog("memory://left/c")) == 2.0
@@ -329,8 +373,8 @@ def kill_after(n_steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
         return int(self._file.write(content))
 
     for name in ("fsync", "replace", "unlink", "makedirs"):
-        monkeypatch.setattr(f"gridref.catalog.storage.os.{name}", mortal(getattr(os, name)))
-    monkeypatch.setattr("gridref.catalog.storage._DurableFile.write", write)
+        monkeypatch.setattr(f"gridref.catalog.folder.os.{name}", mortal(getattr(os, name)))
+    monkeypatch.setattr("gridref.catalog.folder._DurableFile.write", write)
 
 
 @pytest.mark.parametrize("before", [None, 1.0])
@@ -384,7 +428,7 @@ def interrupt_at(step: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return act
 
     for name in ("fsync", "replace", "makedirs"):
-        monkeypatch.setattr(f"gridref.catalog.storage.os.{name}", interrupted(getattr(os, name)))
+        monkeypatch.setattr(f"gridref.catalog.folder.os.{name}", interrupted(getattr(os, name)))
     return done
 
 
@@ -419,7 +463,8 @@ def test_a_killed_process_leaves_the_old_catalog(tmp_path: Path) -> None:
     write_catalog(group_of(1.0), tmp_path / "c")
     script = f"""
 import os
-from gridref.catalog import storage, write_catalog
+from gridref.catalog import write_catalog
+from gridref.catalog import folder as storage
 from gridref.model.array import VirtualGroup
 storage.os.replace = lambda *arguments: os._exit(9)
 write_catalog(VirtualGroup(attrs={{"title": "new"}}), {str(tmp_path / "c")!r})

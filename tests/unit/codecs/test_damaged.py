@@ -18,9 +18,9 @@ import rasterio
 
 import gridref
 from gridref.codecs import decode_chunk, why_not
-from gridref.codecs.blosc2 import Blosc2Frame
 from gridref.codecs.core import _zstd_content_bytes
 from gridref.codecs.encode import REWRAP_BYTES, gzip_from_zlib
+from gridref.codecs.hdf5_filters import Blosc2Frame
 from gridref.codecs.stage import decompressed
 from gridref.errors import DecodeError
 from gridref.model.encoding import Codec
@@ -159,7 +159,7 @@ def test_a_zlib_stream_becomes_a_gzip_member_of_its_size() -> None:
 @pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 @pytest.mark.parametrize("compression", ["CCITTRLE", "CCITTFAX3", "CCITTFAX4"])
 def test_black_and_white_streams_cut_short(tmp_path: Path, compression: str) -> None:
-    """GDAL writes them, and what is cut off would be white."""
+    """GDAL writes them, and what is cut off, or zeros instead, would be white."""
     pixels = np.random.default_rng(2).integers(0, 2, (40, 64)).astype("u1")
     profile: dict[str, Any] = {"width": 64, "height": 40, "count": 1, "dtype": "uint8", "nbits": 1}
     profile |= {"driver": "GTiff", "compress": compression, "blockysize": 40}
@@ -172,9 +172,13 @@ def test_black_and_white_streams_cut_short(tmp_path: Path, compression: str) -> 
     start, length = int(manifest.offset[0]), int(manifest.length[0])
     raw = (tmp_path / "a.tif").read_bytes()[start : start + length]
     np.testing.assert_array_equal(decode_chunk(raw, kind).reshape(40, 64), pixels)
-    for stop in (length // 4, length // 2, length - 12):
-        with pytest.raises(DecodeError, match=r"cut short|Ccitt|decodes to"):
-            decode_chunk(raw[:stop], kind)
+    for n_zeros in (0, 1, 2, 100):
+        np.testing.assert_array_equal(
+            decode_chunk(raw + bytes(n_zeros), kind).reshape(40, 64), pixels
+        )
+        for stop in (length // 4, length // 2, length - 12):
+            with pytest.raises(DecodeError, match=r"cut short|Ccitt|decodes to"):
+                decode_chunk(raw[:stop] + bytes(n_zeros), kind)
 
 
 @pytest.mark.parametrize("said", [0, 1, 999, 1001, 1 << 31, (1 << 32) - 1])

@@ -14,8 +14,8 @@ from gridref.codecs import decode_chunk, why_not
 from gridref.codecs.arithmetic import _packbits_stored_bytes
 from gridref.codecs.core import _zstd_content_bytes
 from gridref.codecs.hdf5_filters import _check_size, _too_few
+from gridref.codecs.numcodecs_codecs import ZfpHeader
 from gridref.codecs.stage import MAX_UNKNOWN_BYTES, ArraySpec
-from gridref.codecs.zfp import ZfpHeader
 from gridref.errors import DecodeError
 from gridref.model.encoding import Codec, Encoding, bytes_codec
 

@@ -221,3 +221,26 @@ def test_blosc2_frames_without_dimensions(file):
     }.items():
         options = hdf5plugin.Blosc2("lz4", filters=hdf5plugin.Blosc2.SHUFFLE)
         assert check(file.create_dataset(name, data=values, chunks=(300,), **options))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_blosc2_frames_with_dimensions(file, seed):
+    """Blocks that are no part of their chunk are stored padded, as PyTables writes them."""
+    numbers = np.random.default_rng(seed)
+    chunk = numbers.integers(1, 12, numbers.integers(2, 5))
+    block = numbers.integers(1, chunk + 1)
+    values = image_like(tuple(2 * chunk - (chunk > 1)), DTYPES[seed % 7])
+    cd_values = (1, 0, values.itemsize, values[tuple(map(slice, chunk))].nbytes, 5, 1, 1)
+    dataset = file.create_dataset(
+        "v", values.shape, values.dtype, chunks=tuple(chunk), compression=32026,
+        compression_opts=(*cd_values, len(chunk), *chunk),
+    )  # fmt: skip
+    for place in np.ndindex(*[2] * len(chunk)):
+        start = place * chunk
+        window = tuple(slice(n, n + size) for n, size in zip(start, chunk, strict=True))
+        part = values[window]
+        padded = np.pad(part, [(0, size - n) for n, size in zip(part.shape, chunk, strict=True)])
+        stored = imagecodecs.b2nd_encode(padded, chunkshape=tuple(chunk), blockshape=tuple(block))
+        dataset.id.write_direct_chunk(tuple(start), stored)
+    assert same_bits(dataset[...], values)
+    check(dataset)

@@ -13,11 +13,16 @@ import numpy as np
 import pytest
 
 from gridref.codecs import decode_chunk, encode_chunk, why_not
-from gridref.codecs.blosc2 import Blosc2Frame, _one_chunk
 from gridref.codecs.checksums import _BLOCK_BYTES, unshuffle
 from gridref.codecs.core import _blosc_bytes
-from gridref.codecs.hdf5_filters import _without_leading_ones, _without_ones
-from gridref.codecs.hdf5_scaleoffset import _scaling
+from gridref.codecs.hdf5_bits import _scaling
+from gridref.codecs.hdf5_filters import (
+    Blosc2Frame,
+    _one_chunk,
+    _without_leading_ones,
+    _without_ones,
+)
+from gridref.codecs.numcodecs_codecs import ZfpHeader
 from gridref.codecs.stage import MAX_UNKNOWN_BYTES, ArraySpec, decompressed, most_bytes
 from gridref.codecs.tiff import (
     _complex_stored_bytes,
@@ -27,13 +32,11 @@ from gridref.codecs.tiff import (
     _rgb_bits_stored_bytes,
 )
 from gridref.codecs.tiff_images import (
-    _begun_at_each_bit,
     _jpegxr_bytes,
     _segment,
     split_jpeg_tables,
 )
 from gridref.codecs.unpacking import _factor, _wrapped
-from gridref.codecs.zfp import ZfpHeader
 from gridref.errors import DecodeError, InvalidRequestError
 from gridref.model.encoding import Codec, Encoding
 from tests.unit.codecs.support import encoding, image_like
@@ -424,13 +427,6 @@ def test_every_byte_of_a_size_counts(name: str, values: list[int], order: Any, n
         raw = size.to_bytes(n_size, order) + (32).to_bytes(4, "big") + bytes(500)
         with pytest.raises(DecodeError, match=f"header says {size} bytes are decoded"):
             decode_chunk(raw, form)
-
-
-@pytest.mark.parametrize("code", ["00110101010", "00100110101010", "00000000000100110101010"])
-def test_codes_are_repeated_from_each_of_their_bits(code: str) -> None:
-    found = [f"{int.from_bytes(pixels, 'big'):0256b}" for pixels in _begun_at_each_bit(code)]
-    assert [len(bits) for bits in found] == [256] * len(code)
-    assert found == [((code[start:] + code * 256)[:256]) for start in range(len(code))]
 
 
 @pytest.mark.parametrize("name", ["crc32", "adler32", "jenkins_lookup3", "fletcher32"])

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from gridref.combine import CombineOptions, combine
-from gridref.combine.calendars import GREGORIAN_START_NS, TimeBase
 from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.times import GREGORIAN_START_NS, TimeBase
 from gridref.testing.builders import chunked_array
 from gridref.testing.reference_reader import read_slowly
 

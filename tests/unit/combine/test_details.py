@@ -9,7 +9,7 @@ import pytest
 
 from gridref.combine import CombineOptions, combine
 from gridref.combine.georeference import Placement, extents_of, side_by_side
-from gridref.combine.packing import rescaled
+from gridref.combine.rules.packing import rescaled
 from gridref.combine.values import inline_values, is_plain_inline
 from gridref.errors import NotRepresentableError
 from gridref.model.array import VirtualArray, VirtualGroup

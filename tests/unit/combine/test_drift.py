@@ -13,15 +13,15 @@ import pytest
 import xarray as xr
 
 from gridref import concat
+from gridref.api.opening import reader_for
 from gridref.combine import CombineOptions, DriftReport, combine
-from gridref.combine.folding import BATCH_GROUPS
-from gridref.combine.times import INLINE_LIMIT_BYTES
+from gridref.combine.concatenation import BATCH_GROUPS
+from gridref.combine.rules.times import INLINE_LIMIT_BYTES
 from gridref.errors import CombineError, InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.indexing import isel
 from gridref.testing.builders import chunked_array
 from gridref.testing.reference_reader import read_slowly
-from gridref.workflows.opening import reader_for
 
 
 def numbers(values: Any, dims: Any = ("time",), chunks: Any = None, **attrs: Any) -> VirtualArray:
@@ -538,7 +538,7 @@ def of_one_variable(name: str, labels: list[int], start: float) -> VirtualGroup:
 def test_files_of_one_variable_each_hide_nothing_of_each_other(
     rule: str, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gridref.combine.folding.BATCH_GROUPS", batch)
+    monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", batch)
     files = [
         of_one_variable("tas", [0, 1, 2], 10.0),
         of_one_variable("pr", [0, 1, 2], 20.0),
@@ -570,7 +570,7 @@ def test_integers_that_other_files_complete_stay_integers() -> None:
 def test_a_dimension_that_no_file_has_is_said_first(
     batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gridref.combine.folding.BATCH_GROUPS", batch)
+    monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", batch)
     files = [labelled(1, 2, 3), labelled(4, 5)]
     with pytest.raises(CombineError) as error:
         concat(files, "tmie", read=read_slowly)
@@ -611,16 +611,16 @@ def static(value: float) -> VirtualGroup:
 def test_a_dimension_written_otherwise_is_pointed_out() -> None:
     parts = [group(TIME=numbers(np.array(value), ("TIME",))) for value in ([1.0], [3.0])]
     found = problems(*parts)
-    assert "no dimension 'time' (but 'TIME')" in found["values-differ"]
+    assert "no dimension 'time' (but 'TIME')" in found["labels-differ"]
 
 
 def test_static_variables_stay_single_or_say_where_they_differ() -> None:
     joined = concat([static(2), static(2)], "time", read=read_slowly)
     assert joined.arrays["height"].shape == ()
-    found = problems(static(2), static(10))
-    assert "variables='different'" in found["values-differ"]
-    repeated = concat([static(2), static(10)], "time", read=read_slowly, variables="different")
+    repeated = concat([static(2), static(10)], "time", read=read_slowly)
     assert read_slowly(repeated.arrays["height"]).tolist() == [2, 2, 10, 10]
+    with pytest.raises(CombineError, match="variables='different'"):
+        concat([static(2), static(10)], "time", read=read_slowly, repeated={"height": "minimal"})
     first = concat([static(2), static(10)], "time", compat="override")
     assert read_slowly(first.arrays["height"]).tolist() == 2
 
@@ -782,7 +782,7 @@ def test_batches_combine_like_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
     files = [part(k) for k in range(11)]
     whole = combine(files, "time", read=read_slowly)
-    monkeypatch.setattr("gridref.combine.folding.BATCH_GROUPS", 3)
+    monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", 3)
     batched = combine(iter(files), "time", read=read_slowly)
     assert whole.group is not None
     assert batched.group is not None
@@ -797,7 +797,7 @@ def test_batches_combine_like_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_inputs_of_an_iterator_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gridref.combine.folding.BATCH_GROUPS", 4)
+    monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", 4)
     alive: list[weakref.ref[VirtualGroup]] = []
     most = 0
 
@@ -862,7 +862,7 @@ def test_attributes_that_differ_a_little_are_reported(one: Any, other: Any) -> N
 
 @pytest.mark.parametrize("batch", [1024, 7])
 def test_attributes_of_many_values_are_counted(monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
-    monkeypatch.setattr("gridref.combine.folding.BATCH_GROUPS", batch)
+    monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", batch)
     parts = [group(v=numbers([1.0], note=f"n{k // 2}")) for k in range(60)]
     (drift,) = combine(parts, "time").report
     assert [case.value for case in drift.cases[:2]] == ["note = n0", "note = n1"]
@@ -897,7 +897,7 @@ def test_slices_of_combined_arrays() -> None:
 def test_large_times_stay_virtual(
     monkeypatch: pytest.MonkeyPatch, dtype: str, fill: int | None
 ) -> None:
-    monkeypatch.setattr("gridref.combine.times.INLINE_LIMIT_BYTES", 10)
+    monkeypatch.setattr("gridref.combine.rules.times.INLINE_LIMIT_BYTES", 10)
     attrs = {} if fill is None else {"_FillValue": np.dtype(dtype).type(fill)}
     parts = [
         numbers(np.array([3, -7, 5], dtype), units="seconds since 2000-01-01", **attrs),
@@ -924,7 +924,7 @@ FRACTIONS = (
 def test_large_times_that_would_round_on_reading_are_rewritten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("gridref.combine.times.INLINE_LIMIT_BYTES", 10)
+    monkeypatch.setattr("gridref.combine.rules.times.INLINE_LIMIT_BYTES", 10)
     parts = [numbers(data, units=units) for data, units in FRACTIONS]
     values, _, _ = time_values(*[group(time=part) for part in parts])
     np.testing.assert_array_equal(values, expected(*parts))
@@ -933,8 +933,8 @@ def test_large_times_that_would_round_on_reading_are_rewritten(
 def test_times_too_large_to_rewrite_that_would_round_are_a_problem(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("gridref.combine.times.INLINE_LIMIT_BYTES", 10)
-    monkeypatch.setattr("gridref.combine.times.REWRITTEN_LIMIT_BYTES", 10)
+    monkeypatch.setattr("gridref.combine.rules.times.INLINE_LIMIT_BYTES", 10)
+    monkeypatch.setattr("gridref.combine.rules.times.REWRITTEN_LIMIT_BYTES", 10)
     parts = [numbers(data, units=units) for data, units in FRACTIONS]
     found = problems(*[group(time=part) for part in parts])
     assert set(found) == {"time-units-differ"}
@@ -966,8 +966,8 @@ BATCHED_TIMES: dict[str, list[tuple[str, Any]]] = {
 def test_times_of_batches_are_exact_at_any_size(
     monkeypatch: pytest.MonkeyPatch, name: str, limit: int, with_bounds: bool
 ) -> None:
-    monkeypatch.setattr("gridref.combine.folding.BATCH_GROUPS", 2)
-    monkeypatch.setattr("gridref.combine.times.INLINE_LIMIT_BYTES", limit)
+    monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", 2)
+    monkeypatch.setattr("gridref.combine.rules.times.INLINE_LIMIT_BYTES", limit)
     times = [numbers(data, units=units) for units, data in BATCHED_TIMES[name]]
     groups = [group(time=time) for time in times]
     if with_bounds:

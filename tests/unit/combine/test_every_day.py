@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import pytest
 
-from gridref.combine.calendars import UNIT_NAMES, UNIT_NS, TimeBase, is_time_like, units_with
+from gridref.model.times import UNIT_NAMES, UNIT_NS, TimeBase, is_time_like, units_with
 
 DAY_NS = 86400 * 10**9
 LENGTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)

@@ -11,7 +11,7 @@ import pytest
 from gridref.combine import Combination, Drift, DriftReport
 from gridref.combine.georeference import Misfit, Raster
 from gridref.combine.grids import by_grid, in_groups
-from gridref.combine.held import held_rasters
+from gridref.combine.mosaic import held_rasters
 from gridref.errors import InvalidRequestError, Problem
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.placing import lay_out

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gridref.combine import Combination, CombineOptions, combine_hypercube, combine_stack
-from gridref.combine.labelled import label_values, with_label
+from gridref.combine.concatenation import label_values, with_label
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.testing.builders import chunked_array
@@ -230,3 +230,15 @@ def test_one_label_for_each_input(n_labels: int) -> None:
 def test_stacking_takes_one_dimension() -> None:
     with pytest.raises(InvalidRequestError, match="name of one dimension"):
         combine_stack([VirtualGroup()], ["t"], read=read_slowly)  # type: ignore[arg-type]
+
+
+def test_single_values_that_differ_where_labels_cannot_be_compared() -> None:
+    groups = [field(t, x, s=array(np.int16(n))) for n, (t, x) in enumerate(PLACES)]
+    units = ({"units": "days since 2001-01-01", "calendar": name} for name in ("noleap", "360_day"))
+    parts = [
+        group.replace(arrays={**group.arrays, "t": array([0], "t", **attrs)})
+        for group, attrs in zip(groups, units, strict=False)
+    ]
+    done = cube(*parts)
+    assert done.group is None
+    assert "calendar-differs" in {problem.cause for problem in done.problems}

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from gridref.combine import CombineOptions, combine, combine_hypercube
-from gridref.combine.alignment import reindex
-from gridref.combine.overlaps import LabelOrder, Piece, fall
-from gridref.combine.places import Places, label_text
+from gridref.combine.along import LabelOrder, Piece, fall
+from gridref.combine.hypercube import Places, label_text
+from gridref.combine.rules.joined_labels import reindex
 from gridref.combine.values import same_values
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.testing.builders import chunked_array
@@ -186,6 +186,60 @@ def test_what_is_said_of_the_order_of_labels(labels: Any, expected: list[str]) -
     assert reports(*(np.array(part, kind) for part in labels)) == expected
 
 
+def by_label(*labels: Any) -> tuple[list[Any], list[tuple[str, str]]]:
+    """Labels of the result, where each value is ten times its label; and what is said of them."""
+    kind = "S1" if isinstance(labels[0][0], str) else "f8"
+    groups = [series(np.array(part, kind), 10 * number) for number, part in enumerate(labels)]
+    done = combine(groups, "x", read=read_slowly, by_label=True)
+    assert done.group is not None
+    given = [
+        (label, 10 * number + i) for number, part in enumerate(labels)
+        for i, label in enumerate(np.array(part, kind).tolist())
+    ]  # fmt: skip
+    found = read_slowly(done.group.arrays["x"]).tolist()
+    values = read_slowly(done.group.arrays["v"]).tolist()
+    assert sorted(zip(found, values, strict=True)) == sorted(given)  # each keeps its label
+    return found, [(drift.cause, drift.resolution) for drift in done.report]
+
+
+@pytest.mark.parametrize("batch", [1024, 2])
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        (([2, 3], [0, 1]), [0, 1, 2, 3]),
+        (([5], [4], [6]), [4, 5, 6]),
+        (([2], [1]), [1, 2]),
+        (([4, 3], [1, 0], [6, 5]), [6, 5, 4, 3, 1, 0]),
+        (([4, 5], [0, 2], [1, 3]), [0, 1, 2, 3, 4, 5]),
+        (([6, 7], [0, 1], [4, 5], [2, 3], [8]), [0, 1, 2, 3, 4, 5, 6, 7, 8]),
+        ((["c", "d"], ["a", "b"]), [b"a", b"b", b"c", b"d"]),
+    ],
+    ids=str,
+)
+def test_files_are_placed_by_their_labels(
+    labels: Any, expected: list[Any], batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", batch)
+    found, said = by_label(*labels)
+    assert found == expected
+    assert ("order", "placed by label") in said
+
+
+@pytest.mark.parametrize("labels", [([3, 2], [0, 1]), ([1, 0, 2], [3, 4]), ([5, 3, 4], [0, 1])])
+def test_labels_that_say_no_order_leave_the_given_one(labels: Any) -> None:
+    found, said = by_label(*labels)
+    assert found == [label for part in labels for label in part]
+    assert said == [("order", "order kept")]
+
+
+def test_labels_that_cannot_be_compared_leave_the_given_order() -> None:
+    groups = [series(np.array([2.0, np.nan])), series(np.array([0.0, 1.0]), 10)]
+    done = combine(groups, "x", read=read_slowly, by_label=True)
+    assert done.group is not None
+    assert read_slowly(done.group.arrays["v"]).tolist() == [0, 1, 10, 11]
+    assert [(drift.cause, drift.resolution) for drift in done.report] == [("labels", "order kept")]
+
+
 def test_labels_that_repeat_may_be_kept() -> None:
     groups = [series([0, 1]), series([1, 2], 10)]
     for rule, expected in (("keep", [0, 1, 10, 11]), ("first", [0, 1, 11]), ("last", [0, 10, 11])):
@@ -267,3 +321,28 @@ def test_what_does_not_grow_is_put_together_by_its_labels(
 )
 def test_values_that_are_the_same(one: Any, other: Any, same: bool) -> None:
     assert same_values(np.array(one), np.array(other)) is same
+
+
+def test_elements_that_are_counted_stay_in_their_order() -> None:
+    """An index variable is shifted by the files before: where labels move elements, it is wrong."""
+
+    def counted(labels: list[float]) -> VirtualGroup:
+        first = VirtualArray.from_numpy(np.arange(len(labels), dtype="i4"), ("x",))
+        label = VirtualArray.from_numpy(np.array(labels), ("x",))
+        return VirtualGroup({"x": label, "first": first})
+
+    rules = CombineOptions(index_variables={"first": "x"})
+    moved = [counted([3, 4]), counted([0, 1, 2])]
+    done = combine(moved, "x", read=read_slowly, options=rules, by_label=True)
+    assert done.group is not None
+    assert read_slowly(done.group.arrays["x"]).tolist() == [3, 4, 0, 1, 2]
+    assert read_slowly(done.group.arrays["first"]).tolist() == [0, 1, 2, 3, 4]
+    cube = combine_hypercube(moved, ["x"], read=read_slowly, options=rules)
+    assert [problem.cause for problem in cube.problems] == ["index-shift"]
+    cube = combine_hypercube(moved[::-1], ["x"], read=read_slowly, options=rules)
+    assert cube.group is not None
+    assert read_slowly(cube.group.arrays["first"]).tolist() == [0, 1, 2, 3, 4]
+    both = [counted([0, 1]), counted([1, 2])]
+    first = CombineOptions(index_variables={"first": "x"}, overlap="first")
+    done = combine(both, "x", read=read_slowly, options=first)
+    assert [problem.cause for problem in done.problems] == ["index-shift"]

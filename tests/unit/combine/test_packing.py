@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 
 from gridref.combine import CombineOptions, combine
-from gridref.combine.packing import Packing, float_dtype, without_packing
+from gridref.combine.rules.packing import Packing, float_dtype, without_packing
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.testing.builders import chunked_array
 from gridref.testing.reference_reader import read_slowly

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gridref.combine.cells import Cells
+from gridref.combine.along import fall
 from gridref.combine.columns import source_name, value_keys
-from gridref.combine.dtypes import _common
-from gridref.combine.gaps import no_data_of
 from gridref.combine.georeference import read_raster
-from gridref.combine.overlaps import fall
+from gridref.combine.hypercube import Cells
+from gridref.combine.rules.dtypes import _common
+from gridref.combine.rules.gaps import no_data_of
 from gridref.combine.values import Values, content_key
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.joining import concatenate

@@ -7,10 +7,10 @@ import itertools
 import pytest
 
 from gridref.combine import Combination, Drift, DriftReport
-from gridref.combine.report import LEFT_OUT, DriftCase, file_ranges, grouped
+from gridref.combine.report import DriftCase, file_ranges, grouped
 from gridref.errors import CombineError, Problem
 from gridref.model.array import VirtualGroup
-from gridref.model.scan_report import Fate, Finding, FindingRuns, ScanReport
+from gridref.model.scan_report import LEFT_OUT, Fate, Finding, FindingRuns, ScanReport
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gridref.combine import CombineOptions, combine, combine_mosaic
-from gridref.combine.series import Series, _runs, labels_of
+from gridref.combine.mosaic import Series, _runs, labels_of
 from gridref.combine.values import Values
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gridref.combine import CombineOptions, combine
-from gridref.combine.stacking import stacked_attributes
+from gridref.combine.rules.single import stacked_attributes
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.testing.reference_reader import read_slowly
 

@@ -17,6 +17,7 @@ from gridref.io import (
     is_local,
     options_for,
 )
+from gridref.io.s3_session import PlainSession
 
 
 def test_absolute_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,26 +59,28 @@ def test_names_beside_a_file(url: str, name: str, expected: str) -> None:
 
 
 def test_options_by_protocol_or_plain() -> None:
-    by_protocol = {"s3": {"anon": True}, "memory": {}}
-    assert options_for("s3://b/a", by_protocol) == {"anon": True}
+    by_protocol = {"gs": {"anon": True}, "memory": {}}
+    assert options_for("gs://b/a", by_protocol) == {"anon": True}
     assert options_for("/a", by_protocol) == {}
-    assert options_for("zip://a::s3://b/x.zip", by_protocol) == by_protocol
-    assert options_for("s3://b/a", {"client_kwargs": {"region": "x"}}) == {
+    assert options_for("zip://a::gs://b/x.zip", by_protocol) == by_protocol
+    assert options_for("gs://b/a", {"client_kwargs": {"region": "x"}}) == {
         "client_kwargs": {"region": "x"}
     }
-    assert options_for("s3://b/a", None) == {}
+    assert options_for("gs://b/a", None) == {}
+    s3 = options_for("s3://b/a", {"config_kwargs": {"user_agent": "x"}})
+    assert s3["config_kwargs"] == {"user_agent": "x", "http_session_cls": PlainSession}
     http = options_for("https://h/a", {"https": {"client_kwargs": {"trust_env": True}}})
     assert http["client_kwargs"]["trust_env"]
     assert http["client_kwargs"]["timeout"].sock_read
 
 
 def test_options_of_the_catalog_alone() -> None:
-    options = {"catalog": {"anon": False}, "s3": {"anon": True}}
+    options = {"catalog": {"anon": False}, "gs": {"anon": True}}
     assert catalog_options(options) == {"anon": False}
-    assert options_for("s3://b/a", options) == {"anon": True}
+    assert options_for("gs://b/a", options) == {"anon": True}
     assert options_for("/a", {"catalog": {"anon": False}}) == {}
-    assert options_for("zip://a::s3://b/x.zip", options) == {"s3": {"anon": True}}
-    assert catalog_options({"s3": {"anon": True}}) == {"s3": {"anon": True}}
+    assert options_for("zip://a::gs://b/x.zip", options) == {"gs": {"anon": True}}
+    assert catalog_options({"gs": {"anon": True}}) == {"gs": {"anon": True}}
     assert catalog_options(None) == {}
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import threading
@@ -18,7 +19,14 @@ from gridref.errors import (
     SourceChangedError,
     SourceUnavailableError,
 )
-from gridref.io import Merging, RetryPolicy, SourcePool, describe_source
+from gridref.io import (
+    Merging,
+    RetryPolicy,
+    SourcePool,
+    describe_source,
+    open_for_scan,
+    read_file,
+)
 from gridref.model.manifest import Source
 from tests.unprivileged import reachable_folder, unprivileged
 
@@ -159,6 +167,20 @@ def test_few_files_stay_open(tmp_path: Path) -> None:
         assert len(os.listdir("/proc/self/fd")) <= before + 3
     pool.close()
     assert bytes(pool.read(sources[4], 0, 1)) == b"\x04"
+
+
+def test_too_many_open_files_are_an_error_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.bin").write_bytes(b"12345")
+
+    def full(path: str, *_: object) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+
+    monkeypatch.setattr("gridref.io.local.os.open", full)
+    for read in (open_for_scan, read_file, lambda path: SourcePool().read(Source(path), 0, 5)):
+        with pytest.raises(SourceUnavailableError, match=r"ulimit -n.*a\.bin"):
+            read(str(tmp_path / "a.bin"))
 
 
 def test_many_threads_share_few_open_files(tmp_path: Path) -> None:

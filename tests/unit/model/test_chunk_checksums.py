@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gridref.model.chunk_checksums import ChunkChecksums
+from gridref.model.manifest import ChunkChecksums
 
 RANGES = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 12)), max_size=12)
 

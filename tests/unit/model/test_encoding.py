@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import zarr
 
-from gridref.adapters.zarr.store import open_store
 from gridref.errors import InvalidRequestError
+from gridref.faces.zarr.store import open_store
 from gridref.model.array import VirtualGroup
 from gridref.model.encoding import Codec, Encoding, bytes_codec
 from gridref.testing.builders import chunked_array

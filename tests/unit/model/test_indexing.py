@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from gridref.errors import InvalidRequestError, NotRepresentableError
-from gridref.model.array import MISSING_BLOCK, VirtualArray
-from gridref.model.blocks import common_along
+from gridref.model.array import VirtualArray
+from gridref.model.blocks import MISSING_BLOCK, common_along
 from gridref.model.encoding import EdgePolicy
 from gridref.model.indexing import arithmetic_runs, flip, getitem, isel, split_blocks
 from gridref.model.joining import concatenate, missing_array, recast

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import gridref
 from gridref.errors import InvalidRequestError
 from gridref.model import joining
-from gridref.model.array import MISSING_BLOCK
+from gridref.model.blocks import MISSING_BLOCK
 from gridref.model.indexing import getitem
 from gridref.model.joining import cast_scalar, compacted, concatenate
 from gridref.model.listing import ChunkListing

@@ -11,7 +11,8 @@ import pytest
 
 from gridref.errors import InvalidRequestError, NotRepresentableError
 from gridref.model import indexing, joining
-from gridref.model.array import MISSING_BLOCK, VirtualArray
+from gridref.model.array import VirtualArray
+from gridref.model.blocks import MISSING_BLOCK
 from gridref.model.encoding import EdgePolicy
 from gridref.model.grid import ChunkGrid
 from gridref.model.indexing import arithmetic_runs, getitem, isel, split_blocks

@@ -139,6 +139,9 @@ def test_what_a_path_leads_to() -> None:
         with pytest.raises(KeyError):
             _ = group[path]
         assert path not in group
+    for path, near in (("vv", "'v'"), ("g/w", "'g/v'"), ("xyz", "there are g, g/v, v")):
+        with pytest.raises(KeyError, match=near):
+            _ = group[path]
     assert "g/v" in group
     assert 5 not in group
 

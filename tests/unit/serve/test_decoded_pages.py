@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gridref.model.projection import SliceProjection
-from gridref.serve.decoded_pages import _cut_at
+from gridref.serve.pages import _cut_at
 from gridref.serve.plan import AxisPieces
 
 

@@ -13,7 +13,7 @@ from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.joining import concatenate
 from gridref.model.manifest import ChunkManifest
 from gridref.model.placing import lay_out
-from gridref.serve.direct_grid import (
+from gridref.serve.grids import (
     DEFAULT_COMPRESSOR,
     _copied_codecs,
     _grown,

@@ -15,9 +15,7 @@ from gridref.model.grid import GridAxis
 from gridref.model.joining import concatenate
 from gridref.model.manifest import ChunkManifest, Source
 from gridref.serve import views
-from gridref.serve.direct_grid import _file_length
-from gridref.serve.native_grid import native_grid
-from gridref.serve.portable_grid import block_chunks, portable_grid
+from gridref.serve.grids import _file_length, block_chunks, native_grid, portable_grid
 
 
 def cut(shape: tuple[int, ...], chunks: tuple[int, ...], dtype: str = "f4") -> VirtualArray:

@@ -7,7 +7,6 @@ import pytest
 
 from gridref.errors import InvalidRequestError, NotRepresentableError, ReadError
 from gridref.model.array import VirtualGroup
-from gridref.serve.absence import never_absent
 from gridref.serve.names import (
     IN_ADDRESSES,
     IN_ZARR,
@@ -16,7 +15,7 @@ from gridref.serve.names import (
     shown_names,
     with_shown_names,
 )
-from gridref.serve.scratch import Scratch, empty
+from gridref.serve.reader import Scratch, empty, never_absent
 from gridref.testing.builders import chunked_array
 
 

@@ -7,15 +7,16 @@ import math
 import numpy as np
 import pytest
 
-import gridref.serve.decoded_pages
+import gridref.serve.pages
+from gridref.api.opening import reader_for
 from gridref.model.array import VirtualGroup
 from gridref.model.joining import concatenate
-from gridref.serve.objects import KeySpace, ObjectReader
+from gridref.serve.object_reader import ObjectReader
+from gridref.serve.objects import KeySpace
 from gridref.serve.pages import PAGE_CHUNKS, page_coords_of, page_shape, plan_page
 from gridref.serve.presence import native_references
 from gridref.serve.views import View, ViewOptions
 from gridref.testing.builders import chunked_array
-from gridref.workflows.opening import reader_for
 
 VALUES = np.arange(40 * 30, dtype="i4").reshape(40, 30)
 NATIVE = ViewOptions(View.NATIVE)
@@ -74,10 +75,8 @@ def test_a_page_is_looked_up_once(monkeypatch):
 
 def test_decoded_chunks_are_planned_once_a_page(monkeypatch):
     calls = []
-    planned = gridref.serve.decoded_pages.plan_read
-    monkeypatch.setattr(
-        "gridref.serve.decoded_pages.plan_read", lambda *a: calls.append(a) or planned(*a)
-    )
+    planned = gridref.serve.pages.plan_read
+    monkeypatch.setattr("gridref.serve.pages.plan_read", lambda *a: calls.append(a) or planned(*a))
     options = ViewOptions(View.PORTABLE, chunks={"t": 3, "x": 7})  # straddle stored chunks
     space = KeySpace(cube().group, options)
     reader = ObjectReader(reader_for())

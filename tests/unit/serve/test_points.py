@@ -8,7 +8,7 @@ import pytest
 import gridref
 from gridref.errors import InvalidRequestError
 from gridref.io import SourcePool
-from gridref.serve.points import plan_points
+from gridref.serve.plan import plan_points
 from gridref.serve.reader import Reader
 from gridref.testing.builders import chunked_array
 

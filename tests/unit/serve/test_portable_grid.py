@@ -11,9 +11,7 @@ from gridref.model.encoding import Encoding, bytes_codec
 from gridref.model.indexing import getitem
 from gridref.model.joining import concatenate
 from gridref.model.manifest import ChunkManifest
-from gridref.serve.direct_grid import direct_grid
-from gridref.serve.native_grid import native_grid
-from gridref.serve.portable_grid import block_chunks, portable_grid
+from gridref.serve.grids import block_chunks, direct_grid, native_grid, portable_grid
 from gridref.testing.builders import chunked_array
 
 

@@ -16,8 +16,8 @@ from gridref.errors import ReadError
 from gridref.io import SourcePool
 from gridref.model.encoding import Codec, Encoding, bytes_codec
 from gridref.model.reshaping import broadcast_axis
+from gridref.serve.plan import runs_of
 from gridref.serve.reader import Reader
-from gridref.serve.runs import runs_of
 
 I4 = np.dtype("i4")
 
@@ -44,7 +44,7 @@ def test_runs_hold_exactly_what_numpy_selects(data: st.DataObject) -> None:
     else:
         index = tuple(np.array([data.draw(st.integers(0, n - 1)) for _ in "abc"]) for n in shape)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gridref.serve.runs.RUN_BYTES", 0)
+        patch.setattr("gridref.serve.plan.RUN_BYTES", 0)
         runs = runs_of(encoding(shape), shape, values.nbytes, index)
     expected = values[index]
     if runs is None:

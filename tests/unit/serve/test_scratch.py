@@ -10,8 +10,8 @@ import zarr
 
 import gridref
 from gridref.io import SourcePool
-from gridref.serve.reader import Reader
-from gridref.serve.scratch import LEAST_BYTES, Scratch
+from gridref.serve.plan import LEAST_BYTES
+from gridref.serve.reader import Reader, Scratch
 from gridref.testing.builders import chunked_array
 
 F4 = np.dtype("f4")

@@ -11,10 +11,8 @@ from gridref.model.array import VirtualArray
 from gridref.model.encoding import Codec, EdgePolicy, Encoding, bytes_codec
 from gridref.model.joining import concatenate
 from gridref.model.manifest import ChunkManifest
-from gridref.serve.lookup import look_up
-from gridref.serve.plan import plan_read
-from gridref.serve.points import plan_points
-from gridref.serve.stacking import LEAST_PIECES, MOST_CHUNK_BYTES, can_stack, deliver_stacked
+from gridref.serve.plan import look_up, plan_points, plan_read
+from gridref.serve.tasks import LEAST_PIECES, MOST_CHUNK_BYTES, can_stack, deliver_stacked
 from gridref.testing.builders import chunked_array
 
 U1 = np.dtype("u1")

@@ -13,8 +13,7 @@ from gridref.model.encoding import Encoding, bytes_codec
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
 from gridref.model.placing import lay_out
 from gridref.serve import tasks as module
-from gridref.serve.lookup import look_up
-from gridref.serve.plan import plan_read
+from gridref.serve.plan import look_up, plan_read
 from gridref.serve.tasks import Task, tasks_of
 
 I4 = np.dtype("<i4")

@@ -17,7 +17,7 @@ from gridref.model.joining import concatenate
 from gridref.model.manifest import ChunkManifest
 from gridref.model.placing import lay_out
 from gridref.serve import views
-from gridref.serve.native_grid import has_uneven_shuffle, native_grid, one_encoding
+from gridref.serve.grids import has_uneven_shuffle, native_grid, one_encoding
 from gridref.serve.views import View, ViewOptions, show, why_not_zarr
 from gridref.testing.builders import chunked_array
 

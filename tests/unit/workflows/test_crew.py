@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gridref.workflows.scanning.crew import Crew
+from gridref.api.ahead import Crew
 
 _TIMEOUT = 20
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gridref.workflows.units import converter, with_converter
+from gridref.api.units import converter, with_converter
 
 CONVERTED = [
     ("degC", "K", (1.0, 273.15)),

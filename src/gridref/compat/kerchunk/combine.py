@@ -10,15 +10,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapp
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from gridref.adapters.kerchunk import to_kerchunk
+from gridref.api.combining import concat
+from gridref.api.layout.layouts import in_one_chunk
+from gridref.api.opening import readable
 from gridref.compat.kerchunk.inputs import Input, Opening, load_inputs
 from gridref.compat.kerchunk.output import filled, write_json
 from gridref.compat.kerchunk.selectors import coordinate_of, first_label, variable_name
 from gridref.errors import InvalidRequestError
+from gridref.faces.exports.kerchunk import to_kerchunk
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.workflows.combining import concat
-from gridref.workflows.layout.layouts import in_one_chunk
-from gridref.workflows.reading import readable
 
 __all__ = ["MultiZarrToZarr", "drop"]
 

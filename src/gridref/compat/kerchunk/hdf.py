@@ -10,13 +10,13 @@ import warnings
 from collections.abc import Mapping, MutableMapping
 from typing import Any, Literal
 
-from gridref.adapters.kerchunk import to_kerchunk
-from gridref.adapters.references import INLINE_LIMIT_BYTES
+from gridref.api.opening import reader_for
+from gridref.api.scan import scan
 from gridref.compat.kerchunk.output import filled
 from gridref.errors import InvalidRequestError
+from gridref.faces.exports.kerchunk import to_kerchunk
+from gridref.faces.exports.references import INLINE_LIMIT_BYTES
 from gridref.io import absolute_url
-from gridref.workflows.opening import reader_for
-from gridref.workflows.scanning.files import scan
 
 __all__ = ["SingleHdf5ToZarr"]
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import fsspec
 
+from gridref.api.opening import Sources, readable
 from gridref.errors import GridrefError, InvalidRequestError, Place, SourceFormatError
 from gridref.formats.kerchunk.files import scan_references
 from gridref.formats.kerchunk.references import Reference, as_text, references_in
 from gridref.formats.options import ScanOptions
 from gridref.model.array import VirtualGroup
-from gridref.workflows.reading import Sources, readable
 
 __all__ = ["Input", "Opening", "load_inputs"]
 

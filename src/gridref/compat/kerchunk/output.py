@@ -30,7 +30,7 @@ def write_json(
     document: Mapping[str, Any], path: str, storage_options: Mapping[str, Any] | None
 ) -> None:
     """Write a JSON document in one step: after a failure, what was there before is there."""
-    from gridref.catalog.storage import open_folder
+    from gridref.catalog.folder import open_folder
     from gridref.io import absolute_url
 
     folder, _, name = absolute_url(path).rpartition("/")

@@ -14,9 +14,9 @@ import numpy as np
 import zarr
 from numpy.typing import NDArray
 
-from gridref.adapters.zarr.store import open_store
 from gridref.compat.kerchunk.inputs import Input
 from gridref.errors import InvalidRequestError, Place
+from gridref.faces.zarr.store import open_store
 from gridref.model.array import VirtualArray
 
 __all__ = ["coordinate_of", "first_label", "variable_name"]

@@ -1,23 +1,45 @@
-"""An open HDF5 or NetCDF4 file -> a virtual group."""
+"""An HDF5 or NetCDF4 file as a virtual group, and the organisation of the file.
+
+`scan_hdf5` takes an open file and returns its groups, arrays and attributes, with a finding for
+each object. `hdf5_organisation` describes how the file keeps its metadata and what rewriting it
+with h5repack would gain.
+"""
 
 from __future__ import annotations
 
-from gridref.errors import ScanError, UnsupportedFeatureError
-from gridref.formats.hdf5.objects.dimensions import (
+from collections.abc import Iterator
+from contextlib import suppress
+
+from gridref.errors import ScanError, SourceFormatError, UnsupportedFeatureError
+from gridref.formats.hdf5.arrays import (
+    NamedDataset,
+    ScannedArray,
+    alike_arrays,
+    plain_name,
+    remember_array,
+    scan_array,
+)
+from gridref.formats.hdf5.bytes import SIGNATURE, FieldCursor, Hdf5Bytes
+from gridref.formats.hdf5.files import OpenFile, open_file
+from gridref.formats.hdf5.headers import read_header
+from gridref.formats.hdf5.inline import ROW_SIZE, sample_dimension
+from gridref.formats.hdf5.messages import ChunkedLayout, ChunkIndexKind, data_layout_of
+from gridref.formats.hdf5.tree import (
+    NAMED_DATATYPE,
+    DatasetNode,
+    GroupNode,
     is_not_a_variable,
     name_dimensions,
+    read_tree,
 )
-from gridref.formats.hdf5.objects.files import OpenFile, open_file
-from gridref.formats.hdf5.objects.tree import DatasetNode, GroupNode, read_tree
-from gridref.formats.hdf5.storage.alike import NamedDataset, alike_arrays, remember_array
-from gridref.formats.hdf5.storage.arrays import ScannedArray, plain_name, scan_array
-from gridref.formats.hdf5.storage.ragged import ROW_SIZE, sample_dimension
 from gridref.formats.options import ScanOptions
+from gridref.formats.scanner import Advice, MetadataPieces, Organisation
 from gridref.io import ScanFile
 from gridref.model.array import VirtualGroup
+from gridref.model.reference_systems import referred_names
 from gridref.model.scan_report import Fate, Finding, ScanReport
 
-__all__ = ["scan_hdf5"]
+# The file as a virtual group
 
 
 def scan_hdf5(file: ScanFile, options: ScanOptions) -> VirtualGroup:
@@ -26,12 +48,13 @@ def scan_hdf5(file: ScanFile, options: ScanOptions) -> VirtualGroup:
         root = read_tree(opened, options.max_objects)
         scan = _Scan(opened, options, root)
         group = scan.group(root)
+        scan.settle_damaged(group)
         scan.raise_refused()
         return group.replace(report=ScanReport(tuple(scan.findings)))
 
 
 class _Scan:
-    """One file being turned into groups; collects findings and what is refused."""
+    """The scan of one file; it collects findings and refused objects."""
 
     def __init__(self, file: OpenFile, options: ScanOptions, root: GroupNode) -> None:
         self.file = file
@@ -42,6 +65,7 @@ class _Scan:
         self.alike = alike_arrays(file, map(self.named, shown), options)
         self.findings: list[Finding] = []
         self.refused: list[ScanError] = []
+        self.damaged: list[tuple[DatasetNode, SourceFormatError]] = []
 
     def note(self, path: str, fate: Fate, reason: str = "") -> None:
         self.findings.append(Finding(path, fate, reason, self.file.source.url))
@@ -59,7 +83,9 @@ class _Scan:
             if skipped.error is not None:
                 self.refuse(skipped.error, skipped.path)
             else:
-                self.note(skipped.path, Fate.SKIPPED, skipped.reason)
+                is_missed = skipped.reason != NAMED_DATATYPE
+                fate = Fate.SKIPPED if is_missed else Fate.NAMED
+                self.note(skipped.path, fate, skipped.reason)
         groups = {name: self.group(child) for name, child in node.groups.items()}
         unlimited = self.dimensions.unlimited.get(node.path, frozenset())
         return VirtualGroup(arrays, groups, node.attributes.public, unlimited_dims=unlimited)
@@ -69,7 +95,7 @@ class _Scan:
         return NamedDataset(dataset, dimensions.names[path], dimensions.sizes[path])
 
     def scanned(self, dataset: DatasetNode) -> ScannedArray:
-        """The array of a dataset: alike one of another file, or described from the beginning."""
+        """The array of a dataset, taken from a similar one of another file or described anew."""
         array = self.alike.get(dataset.path)
         if array is not None:
             return ScannedArray(array)
@@ -93,6 +119,9 @@ class _Scan:
             scanned = self.scanned(dataset)
             if scanned.row_sizes is not None:
                 self.check_names(plain_name(dataset.name), group)
+        except SourceFormatError as error:
+            self.damaged.append((dataset, error))
+            return None
         except ScanError as error:
             self.refuse(error, path)
             return None
@@ -116,12 +145,27 @@ class _Scan:
                 f" {sample_dimension(name)}, which the file uses"
             )
 
+    def settle_damaged(self, root: VirtualGroup) -> None:
+        """Leave out datasets that are corrupt, and refuse those that others depend on.
+
+        HDF5 finds every other object without them. But labels, bounds and grid mappings say what
+        other arrays mean. A file without any remaining object is refused, too.
+        """
+        arrays = root.all_arrays() if self.damaged else {}
+        referred = referred_names(arrays.values())
+        for dataset, error in self.damaged:
+            depended_on = dataset.is_scale or plain_name(dataset.name) in referred
+            if depended_on or not arrays or self.options.on_unsupported == "skip":
+                self.refuse(error, dataset.path)
+            else:
+                self.note(dataset.path, Fate.DAMAGED, error.reason)
+
     def unreadable(self, path: str, attributes: dict[str, str]) -> None:
         for name, reason in attributes.items():
             self.note(f"{path}@{name}", Fate.SKIPPED, f"the attribute cannot be read: {reason}")
 
     def refuse(self, error: ScanError, path: str) -> None:
-        """Remember what cannot be served, so that all of it is named."""
+        """Remember an object that cannot be served: one error names all of them."""
         error.located(self.file.place(path))
         self.refused.append(error)
         self.note(path, Fate.SKIPPED, error.reason)
@@ -129,7 +173,7 @@ class _Scan:
     def raise_refused(self) -> None:
         if not self.refused or self.options.on_unsupported == "skip":
             return
-        # A file that is corrupt is worse news than one that holds something unusual.
+        # A corrupt file is worse than one with an unusual object.
         first = min(self.refused, key=lambda error: isinstance(error, UnsupportedFeatureError))
         others = [error for error in self.refused if error is not first]
         if others:
@@ -138,3 +182,102 @@ class _Scan:
             first.reason += f"; {len(others)} other objects are refused too: {named}{more}"
         first.reason += '; on_unsupported="skip" leaves out what is refused'
         raise first
+
+
+# The organisation of the file, and what rewriting it with h5repack would gain
+
+_FILE_SPACE_INFO, _SYMBOL_TABLE = 0x17, 0x11
+_STRATEGIES = ("fsm_aggr", "page", "aggr", "none")
+_FEW_REQUESTS = 3
+"""A file with its metadata in one place needs no more, once others were scanned."""
+_LEAST_PAGE, _LARGEST_PAGE = 1 << 14, 1 << 23
+_MOST_DESCRIPTION = 4
+"""Packing metadata together is worth it if it is at most one in so many bytes of the file."""
+
+
+def hdf5_organisation(
+    file: ScanFile, options: ScanOptions, metadata: MetadataPieces
+) -> Organisation:
+    """Describe an HDF5 file; raises as `gridref.formats.scan` does."""
+    with open_file(file, options) as opened:
+        root = read_tree(opened, options.max_objects)
+        version = opened.bytes.read(len(SIGNATURE), 1, "the HDF5 superblock")[0]
+        strategy, page_bytes = _file_space(opened.bytes)
+        indexes = dict(_indexes(root))
+        facts = {
+            "superblock version": version,
+            "user block bytes": opened.bytes.base_address,
+            "file space strategy": strategy,
+            "file space page bytes": page_bytes,
+            "groups as symbol tables": _has_symbol_tables(opened),
+        }
+    advice = _gathering(metadata, page_bytes if strategy == "page" else None)
+    return Organisation(facts, indexes, tuple(advice))
+
+
+def _file_space(file: Hdf5Bytes) -> tuple[str, int | None]:
+    """Strategy of the file space, and size of its pages, if the file states them.
+
+    HDF5 File Format Specification v3, IV.A.2.x "File Space Info Message", version 1.
+    """
+    message = None
+    if file.extension is not None:
+        message = read_header(file, file.extension).first(_FILE_SPACE_INFO)
+    if message is None or message.data[0] != 1:
+        return "not said", None
+    place = file.place(message.address, len(message.data))
+    cursor = FieldCursor(message.data, "the file space information", place)
+    cursor.take(1)
+    strategy = cursor.take(1)
+    cursor.take(1 + file.length_bytes)  # whether free space persists, and its threshold
+    page_bytes = cursor.take(file.length_bytes)
+    known = strategy < len(_STRATEGIES)
+    return _STRATEGIES[strategy] if known else f"unknown ({strategy})", page_bytes
+
+
+def _indexes(root: GroupNode) -> Iterator[tuple[str, str]]:
+    for group in root.walk():
+        for dataset in group.datasets.values():
+            kind = _index_of(dataset)
+            if kind is not None:
+                yield dataset.path.lstrip("/"), kind.name.lower().replace("_", " ")
+
+
+def _index_of(dataset: DatasetNode) -> ChunkIndexKind | None:
+    with suppress(ScanError):  # the scan reports it
+        layout = data_layout_of(dataset.file.bytes, dataset.messages, dataset.address[1])
+        return layout.kind if isinstance(layout, ChunkedLayout) else None
+    return None
+
+
+def _has_symbol_tables(file: OpenFile) -> bool:
+    """Whether groups are indexed the old way, by a B-tree and a heap each."""
+    return _SYMBOL_TABLE in file.header(file.bytes.root).kinds
+
+
+def _gathering(metadata: MetadataPieces, page_bytes: int | None) -> Iterator[Advice]:
+    """The cost of metadata all over the file, and its cost in pages of its own."""
+    if metadata.n_requests <= _FEW_REQUESTS:
+        return
+    n_bytes, n_pieces = metadata.n_bytes, len(metadata.pieces)
+    reason = f"its description, {n_bytes} bytes, lies at {n_pieces} places"
+    if n_bytes * _MOST_DESCRIPTION > metadata.file_bytes:
+        yield Advice(
+            f"{reason}, {n_bytes / metadata.file_bytes:.0%} of the file: it holds more, or smaller,"
+            " datasets than its data needs"
+        )
+        return
+    wanted = page_bytes_for(n_bytes)
+    if page_bytes is None or page_bytes < wanted:
+        yield Advice(
+            reason if page_bytes is None else f"{reason}, in pages of {page_bytes} bytes only",
+            f"h5repack -S PAGE -G {wanted} IN OUT",
+            f"all of it in pages of its own: at most {_FEW_REQUESTS} requests for a file like it,"
+            f" not {metadata.n_requests}",
+        )
+
+
+def page_bytes_for(n_bytes: int) -> int:
+    """The size of a page that holds so many bytes of metadata: a power of two."""
+    needed = 1 << max(0, (n_bytes * 3 // 2 - 1).bit_length())
+    return max(_LEAST_PAGE, min(_LARGEST_PAGE, needed))

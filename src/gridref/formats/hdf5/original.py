@@ -1,4 +1,7 @@
-"""What h5py itself reads: the oracle that scanned arrays are compared with."""
+"""HDF5 files as h5py reads them.
+
+Checks compare scanned arrays with what `OriginalFile` returns for the same paths.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import traceback
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
 
@@ -18,12 +22,10 @@ from h5py import h5d, h5p, h5r, h5s
 from numpy.typing import NDArray
 
 from gridref.errors import GridrefError, InvalidRequestError, Place, SourceFormatError
-from gridref.formats.hdf5.objects.dtypes import ElementType, Form, element_type
-from gridref.formats.hdf5.storage.ragged import ROW_SIZE
+from gridref.formats.hdf5.datatypes import ElementType, Form, element_type
+from gridref.formats.hdf5.inline import ROW_SIZE
 from gridref.io import absolute_url, collector_paused, is_local, open_for_scan
 from gridref.model.array import zero_of
-
-__all__ = ["OriginalFile"]
 
 _RENAMED = "_nc4_non_coord_"
 
@@ -46,7 +48,7 @@ _HDF5_ERRORS = (
 
 @contextmanager
 def _hdf5_errors(place: Place, doing: str) -> Iterator[None]:
-    """Turn what h5py raises into a `SourceFormatError` about `place`."""
+    """Turn exceptions of h5py into a `SourceFormatError` about `place`."""
     try:
         yield
     except GridrefError as error:
@@ -67,8 +69,30 @@ def _release_frames(error: BaseException) -> None:
     traceback.clear_frames(error.__traceback__)
 
 
+@dataclass(frozen=True)
+class OriginalVariable:
+    """A dataset as h5py shows it.
+
+    Attributes
+    ----------
+    shape
+        Its shape.
+    attrs
+        Attributes that are texts, numbers or arrays of them.
+    scales
+        For each axis the paths of the dimension scales that label it.
+    members
+        Names and numbers of its enumeration.
+    """
+
+    shape: tuple[int, ...]
+    attrs: Mapping[str, Any]
+    scales: tuple[tuple[str, ...], ...]
+    members: Mapping[str, int]
+
+
 class OriginalFile:
-    """A file open in h5py; datasets read in the form in which a scan presents them.
+    """A file open in h5py; its datasets are read in the form in which a scan presents them.
 
     Parameters
     ----------
@@ -110,7 +134,7 @@ class OriginalFile:
             Path of the array in the scanned group, like ``"model/tas"``.
         selection
             One slice with a positive step for each axis, all axes of an array datatype included; by
-            default everything. What lies beyond the dataset's extents reads as its fill value, as
+            default everything. What is beyond the dataset's extents reads as its fill value, as
             where an unlimited dimension has grown.
 
         Returns
@@ -136,21 +160,21 @@ class OriginalFile:
     def element_at(
         self, path: str, start: tuple[int, ...], offset: int
     ) -> tuple[str, tuple[int, ...]] | None:
-        """Which dataset the bytes from an offset on belong to, and from which element on.
+        """The dataset that the bytes from an offset on belong to, and its first element there.
 
         Parameters
         ----------
         path
-            The dataset that is looked at first.
+            The dataset to look at first.
         start
-            The element of it that is looked at first.
+            The element of it to look at first.
         offset
             Place in the file, in bytes.
 
         Returns
         -------
         tuple or None
-            Path and coordinates; None where no chunk, or element of contiguous data, lies there.
+            Path and coordinates; None where no chunk, or element of contiguous data, is there.
         """
         with self._reading(Place(self._url, variable=path), "find a chunk with h5py"):
             did = _open_named(self._file, path)
@@ -167,7 +191,7 @@ class OriginalFile:
         return None
 
     def shape_of(self, path: str) -> tuple[int, ...]:
-        """Shape of what `read` gives of a dataset."""
+        """Shape of the values that `read` returns for a dataset."""
         place = Place(self._url, variable=path)
         with self._reading(place, "read it with h5py"):
             dataset = _open(self._file, path, place)
@@ -177,9 +201,32 @@ class OriginalFile:
             shape: tuple[int, ...] = dataset.shape + element.subshape
             return shape
 
+    def variable(self, path: str) -> OriginalVariable | None:
+        """A dataset as h5py shows it; None where there is none of that name."""
+        if path not in self._described:
+            with self._reading(Place(self._url, variable=path), "read it with h5py"):
+                did = _open_named(self._file, path)
+                self._described[path] = None if did is None else _described(h5py.Dataset(did))
+        return self._described[path]
+
+    def near(self, path: str, name: str) -> str | None:
+        """Path of the dataset of a name in a dataset's group, or the next one above it."""
+        group = path.strip("/").rpartition("/")[0]
+        while True:
+            candidate = f"{group}/{name}".strip("/")
+            if self.variable(candidate) is not None:
+                return candidate
+            if not group:
+                return None
+            group = group.rpartition("/")[0]
+
+    @cached_property
+    def _described(self) -> dict[str, OriginalVariable | None]:
+        return {}
+
     @cached_property
     def _places(self) -> tuple[dict[int, Any], list[Any]]:
-        """Where the chunks and the contiguous data of all datasets lie."""
+        """The places of the chunks and the contiguous data of all datasets."""
         chunks: dict[int, Any] = {}
         contiguous: list[Any] = []
 
@@ -188,7 +235,7 @@ class OriginalFile:
                 return
             if member.chunks is not None:
 
-                def note(chunk: Any) -> None:  # to return anything would end the iteration
+                def note(chunk: Any) -> None:  # any return value would end the iteration
                     chunks.setdefault(chunk.byte_offset, (name, chunk.chunk_offset))
 
                 member.id.chunk_iter(note)
@@ -217,7 +264,7 @@ class OriginalFile:
             raise
 
     def _waiting(self) -> AbstractContextManager[None]:
-        """Around calls of h5py in which it may wait for fsspec."""
+        """A context for calls of h5py that may wait for fsspec."""
         return nullcontext() if is_local(self._url) else collector_paused()
 
 
@@ -226,19 +273,51 @@ _open_files = weakref.WeakSet[OriginalFile]()
 
 @atexit.register
 def _close_files() -> None:
-    """Close what is still open, while Python can still be called: see `_release_frames`."""
+    """Close all open files while Python can still be called: see `_release_frames`."""
     for file in list(_open_files):
         file.close()
 
 
 def _open(file: h5py.File, path: str, place: Place) -> h5py.Dataset:
-    """The dataset of which an array is made."""
+    """The dataset that becomes an array."""
     sequences = path.removesuffix(ROW_SIZE)
     for name in (path, sequences):
         did = _open_named(file, name)
         if did is not None and (name == path or _element(did).form is Form.RAGGED):
             return h5py.Dataset(did)
     raise InvalidRequestError("the file has no such dataset", place)
+
+
+def _described(dataset: h5py.Dataset) -> OriginalVariable:
+    attrs = {}
+    for name in dataset.attrs:
+        with suppress(*_HDF5_ERRORS):
+            value = np.asarray(dataset.attrs[name])
+            if value.dtype.kind in "biufSUO" and name not in _ABOUT_SCALES:
+                attrs[name] = _plain(value)
+    scales: list[tuple[str, ...]] = []
+    for axis in range(dataset.ndim):
+        own: list[str] = []
+        with suppress(*_HDF5_ERRORS):
+            found = [dataset] if dataset.is_scale else dataset.dims[axis].values()
+            own = [scale.name.strip("/") for scale in found if scale.name and scale.ndim == 1]
+        scales.append(tuple(own))
+    members = h5py.check_enum_dtype(dataset.dtype) or {}
+    return OriginalVariable(dataset.shape or (), attrs, tuple(scales), members)
+
+
+_ABOUT_SCALES = {"DIMENSION_LIST", "REFERENCE_LIST"}
+
+
+def _plain(value: NDArray[Any]) -> Any:
+    """An attribute as its one value, or as an array; texts as str."""
+    if value.dtype.kind in "SO":
+        texts = [
+            item.decode("utf-8", "surrogateescape") if isinstance(item, bytes) else item
+            for item in value.reshape(-1).tolist()
+        ]
+        value = np.array(texts, object).reshape(value.shape)
+    return value.reshape(())[()] if value.size == 1 else value
 
 
 def _open_named(file: h5py.File, path: str) -> Any:
@@ -275,7 +354,7 @@ def _element(did: Any) -> ElementType:
 
 
 def _folder_of_external_files(creation: Any) -> bytes:
-    """Where `objects.related.external_file` looks; HDF5 reads its variable only once."""
+    """The folder of external files, as in `external_file`; HDF5 reads its variable only once."""
     prefix = os.environ.get("HDF5_EXTFILE_PREFIX")
     if prefix:
         return os.fsencode(prefix)
@@ -306,7 +385,7 @@ def _wanted(shape: tuple[int, ...], selection: tuple[slice, ...] | None) -> tupl
 
 
 def _inside(wanted: tuple[slice, ...], shape: tuple[int, ...]) -> tuple[slice, ...]:
-    """The part of a selection that lies inside of the dataset."""
+    """The part of a selection that is inside the dataset."""
     return tuple(
         slice(part.start, min(part.stop, n), part.step)
         for part, n in zip(wanted, shape, strict=True)
@@ -316,7 +395,7 @@ def _inside(wanted: tuple[slice, ...], shape: tuple[int, ...]) -> tuple[slice, .
 def _padded(
     values: NDArray[Any], wanted: tuple[slice, ...], fill_value: Callable[[], Any]
 ) -> NDArray[Any]:
-    """Values, and the fill value for the part of a selection that lies beyond the dataset."""
+    """Values, and the fill value for the part of a selection that is beyond the dataset."""
     full = tuple(len(range(part.start, part.stop, part.step or 1)) for part in wanted)
     if values.shape == full:
         return values
@@ -344,13 +423,13 @@ def _forgets_byte_order() -> bool:
 
 
 def _row_sizes(dataset: Any) -> NDArray[Any]:
-    """How many elements each variable-length sequence has."""
+    """The number of elements of each variable-length sequence."""
     rows = _rows(dataset)
     return np.array([len(row) for row in rows.reshape(-1)], np.int64).reshape(rows.shape)
 
 
 def _elements(dataset: Any, element: ElementType) -> NDArray[Any]:
-    """The elements of all variable-length sequences, side by side."""
+    """The elements of all variable-length sequences, one after the other."""
     stored = h5py.check_vlen_dtype(dataset.dtype)
     rows = [row.view(stored) if _forgets_byte_order() else row for row in _rows(dataset).flat]
     values = np.concatenate([np.zeros(0, stored), *rows])
@@ -399,7 +478,7 @@ def _with_bytes(values: NDArray[Any], fid: Any) -> NDArray[Any]:
 
 
 def _referenced_path(reference: Any, fid: Any) -> str:
-    """Path of what a reference means; empty for a null reference, or one to what is gone."""
+    """Path of the target of a reference; empty for a null one, or one to a deleted object."""
     if not reference:
         return ""
     try:

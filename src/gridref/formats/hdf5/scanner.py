@@ -1,15 +1,12 @@
-"""How HDF5 and NetCDF4 files are recognised."""
+"""The scanner of HDF5 and NetCDF4 files: it recognises them and starts the scan."""
 
 from __future__ import annotations
 
-from gridref.formats.hdf5.format.superblock import SIGNATURE
+from gridref.formats.hdf5.bytes import SIGNATURE
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
-from gridref.formats.organisation import MetadataPieces, Organisation
-from gridref.formats.scanner import Reach
+from gridref.formats.scanner import MetadataPieces, Organisation, Reach
 from gridref.model.array import VirtualGroup
-
-__all__ = ["HDF5Scanner"]
 
 
 class HDF5Scanner:
@@ -20,11 +17,11 @@ class HDF5Scanner:
     markers: tuple[str, ...] = ()
     folder_suffixes: tuple[str, ...] = ()
     first_bytes = 256 << 10
-    """Metadata lie all over a file, and one request more takes as long as so many bytes."""
+    """Metadata is all over a file, and reading so many bytes takes as long as another request."""
     reach: Reach = "anywhere"  # external links, external raw data and virtual datasets
 
     def recognises(self, location: Location) -> bool:
-        """Whether the signature stands at byte 0, 512, 1024 or any other power of two."""
+        """Whether the signature is at byte 0, 512, 1024 or any further power of two."""
         near = (location.head[start : start + 8] for start in (0, 512, 1024, 2048))
         return SIGNATURE in near or SIGNATURE in location.later
 
@@ -38,6 +35,6 @@ class HDF5Scanner:
         self, location: Location, options: ScanOptions, metadata: MetadataPieces
     ) -> Organisation:
         """Say how a file is organised."""
-        from gridref.formats.hdf5.organisation import hdf5_organisation
+        from gridref.formats.hdf5.groups import hdf5_organisation
 
         return hdf5_organisation(location.opened, options, metadata)

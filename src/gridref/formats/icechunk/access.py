@@ -1,4 +1,7 @@
-"""Addresses and fsspec's options as Icechunk wants them: storages, containers, credentials.
+"""Addresses and fsspec options in the form that Icechunk needs.
+
+This module turns an address and its options into the storage of a repository, the containers of its
+virtual chunks, and the credentials to read them.
 
 Source: Icechunk's documentation, "Storage" and "Virtual datasets" (2.3).
 """
@@ -14,14 +17,6 @@ from icechunk import credentials
 
 from gridref.errors import InvalidRequestError, NotRepresentableError, Place
 from gridref.io import absolute_url, is_local, options_for
-
-__all__ = [
-    "address_of",
-    "chunk_access",
-    "location_of",
-    "repository_storage",
-    "why_no_location",
-]
 
 _SCHEMES = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "http": "http", "https": "https"}
 
@@ -58,7 +53,7 @@ def why_no_location(url: str) -> str | None:
 
 
 def address_of(location: str) -> str:
-    """The address, as gridref has it, of the location of a virtual reference."""
+    """The address in gridref of the location of a virtual reference."""
     scheme, _, rest = location.partition("://")
     if scheme == "file":
         return unquote(rest)
@@ -91,16 +86,16 @@ def repository_storage(address: str, storage_options: StorageOptions = None) -> 
             )
         case "http" | "https":
             return icechunk.http_storage(url)
-    raise InvalidRequestError(f"there are no Icechunk repositories on {scheme}: {url}")
+    raise InvalidRequestError(f"there are no Icechunk repositories on {scheme}", Place(source=url))
 
 
 def chunk_access(
     prefixes: Iterable[str], storage_options: StorageOptions = None
 ) -> tuple[list[icechunk.VirtualChunkContainer], dict[str, Any]]:
-    """Containers of virtual chunks below some locations, and what authorises to read there.
+    """Containers of virtual chunks below some locations, and the credentials for them.
 
-    Where they are read is what the options say, never what a repository says: credentials are not
-    sent to servers that others chose.
+    The options decide from where they are read, never the repository: credentials are not sent to
+    servers that others chose.
     """
     containers, authorised = [], {}
     for prefix in prefixes:

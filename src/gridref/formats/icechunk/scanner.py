@@ -1,4 +1,4 @@
-"""How Icechunk repositories are recognised."""
+"""The scanner of Icechunk repositories: it recognises them and starts the scan."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from gridref.formats.scanner import Reach
 from gridref.io import DataNames, is_local
 from gridref.model.array import VirtualGroup
 
-__all__ = ["IcechunkScanner"]
-
 
 class IcechunkScanner:
     """Scans the branch ``main`` of Icechunk repositories: native, virtual and inline chunks."""
@@ -24,7 +22,7 @@ class IcechunkScanner:
     reach: Reach = "anywhere"
 
     def recognises(self, location: Location) -> bool:
-        """Whether this is a folder with what a repository has, or a remote one so named."""
+        """Whether this is a folder with a repository in it, or a remote one with such a name."""
         if not location.is_folder:
             return False
         if is_local(location.url):
@@ -46,8 +44,7 @@ class IcechunkScanner:
             As for Zarr stores.
         """
         try:
-            from gridref.formats.icechunk.repository import open_session
-            from gridref.formats.icechunk.session import scan_session
+            from gridref.formats.icechunk.session import open_session, scan_session
         except ImportError as error:
             raise missing_package("reading Icechunk repositories", error) from error
         session = open_session(location.url, storage_options=options.storage_options)

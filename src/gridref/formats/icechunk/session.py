@@ -1,10 +1,15 @@
-"""A snapshot of an Icechunk repository -> a virtual group."""
+"""Snapshots of Icechunk repositories as virtual groups.
+
+`open_repository` and `open_session` open a repository for reading. `scan_session` returns the
+arrays of a snapshot with the places of their chunks.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import icechunk
@@ -12,24 +17,90 @@ from zarr.abc.store import RangeByteRequest
 from zarr.core.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 
-from gridref.errors import Place, SourceChangedError, SourceFormatError, UnsupportedFeatureError
-from gridref.formats.icechunk.access import address_of
-from gridref.formats.icechunk.repository import repository_errors
+from gridref.errors import (
+    Place,
+    SourceChangedError,
+    SourceFormatError,
+    SourceUnavailableError,
+    UnsupportedFeatureError,
+)
+from gridref.formats.icechunk.access import address_of, chunk_access, repository_storage
 from gridref.formats.kerchunk.files import scan_references
 from gridref.formats.kerchunk.references import Reference
 from gridref.formats.options import ScanOptions
 from gridref.io import absolute_url, current_traffic, policy_for, real_path
 from gridref.model.array import VirtualGroup
-from gridref.secrets import without_secrets
 
-__all__ = ["scan_session"]
+# Repositories opened for reading, and their errors as gridref's
+
+_DAMAGED = (icechunk.FormatError, icechunk.InvalidInputError)
+
+
+@contextmanager
+def repository_errors(address: str) -> Iterator[None]:
+    """Turn errors of Icechunk into gridref's own, which name the repository."""
+    try:
+        yield
+    except icechunk.IcechunkError as error:
+        # The place in Icechunk's code is left out.
+        message, place = str(error).strip().partition("\n")[0], Place(source=address)
+        if isinstance(error, _DAMAGED):
+            raise SourceFormatError(message, place) from error
+        raise SourceUnavailableError(message, place) from error
+
+
+def open_repository(
+    address: str, storage_options: Mapping[str, Any] | None = None
+) -> icechunk.Repository:
+    """Open a repository, with access to virtual chunks by `storage_options`.
+
+    Raises
+    ------
+    SourceFormatError, SourceUnavailableError
+        If there is none, or it cannot be read.
+    """
+    with repository_errors(address):
+        storage = repository_storage(address, storage_options)
+        config = icechunk.Repository.fetch_config(storage)
+        config = config or icechunk.RepositoryConfig.default()
+        known = config.virtual_chunk_containers or {}
+        prefixes = [container.url_prefix for container in known.values()]
+        containers, authorised = chunk_access(prefixes, storage_options)
+        for container in containers:
+            config.set_virtual_chunk_container(container)
+        return icechunk.Repository.open(storage, config, authorize_virtual_chunk_access=authorised)
+
+
+def open_session(
+    address: str,
+    *,
+    branch: str | None = None,
+    tag: str | None = None,
+    snapshot: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> icechunk.Session:
+    """Open a snapshot of a repository for reading; by default that of the branch ``main``.
+
+    Raises
+    ------
+    SourceFormatError, SourceUnavailableError
+        If there is no such repository or snapshot, or it cannot be read.
+    """
+    repository = open_repository(address, storage_options)
+    if branch is None and tag is None and snapshot is None:
+        branch = "main"
+    with repository_errors(address):
+        return repository.readonly_session(branch=branch, tag=tag, snapshot_id=snapshot)
+
+
+# A snapshot as a virtual group
 
 _DOCUMENT = "zarr.json"
 _CHANGED = "virtual-chunk-modified"
 _VIRTUAL, _INLINE = 2, 3
 """How Icechunk numbers the kinds of chunks; the third kind, 1, are native ones."""
 _AT_A_TIME = 64
-"""Files that are asked at a time whether they changed."""
+"""Files that are checked for changes at a time."""
 
 type Held = bytes | Reference
 
@@ -42,17 +113,17 @@ def scan_session(
     Parameters
     ----------
     session
-        It may be a writable one: what it holds and has not committed is seen.
+        It may be writable: uncommitted changes are included.
     address
-        Where its repository is: native chunks are referenced in there. None if that is not known:
-        then they are read and kept, up to ``options.max_inline_bytes`` an array.
+        Address of its repository: native chunks are referenced in there. None if it is unknown:
+        then they are read and kept, up to ``options.max_inline_bytes`` for each array.
 
     Raises
     ------
     SourceChangedError
         If a file changed since it was referenced.
     SourceFormatError
-        If the session holds nothing, or something that cannot be understood.
+        If the session is empty or invalid.
     UnsupportedFeatureError
         As for Zarr stores; and for native chunks too large to be kept.
     """
@@ -65,12 +136,14 @@ def scan_session(
             for location, key in virtual.items()
             if policy.allows(real_path(address_of(location)))
         }
+        # First by gridref's client, which refuses redirects that are not allowed.
+        group = scan_references(shown, references, options)
         sync(_check_unchanged(session.store, allowed))
-    return scan_references(shown, references, options)
+    return group
 
 
 class _Collected:
-    """What each key of a store holds, and a key of each file that is referenced."""
+    """The content of each key of a store, and a key of each file that is referenced."""
 
     def __init__(self, store: icechunk.IcechunkStore, address: str | None, options: ScanOptions):
         self.store = store
@@ -87,7 +160,7 @@ class _Collected:
         return self.references, self.virtual
 
     async def node(self, path: str) -> None:
-        """Take a group with all below, or an array."""
+        """Take a group with all its members, or an array."""
         head = f"{path}/" if path else ""
         data = await self.get(f"{head}{_DOCUMENT}")
         if data is None:
@@ -142,7 +215,7 @@ class _Collected:
 async def _check_unchanged(store: icechunk.IcechunkStore, virtual: Mapping[str, str]) -> None:
     """Ask Icechunk for one byte of each file: it compares the file with its checksum.
 
-    A file that cannot be reached is left to whoever reads it.
+    A file that cannot be reached is no error here: reading it raises one.
     """
     limit = asyncio.Semaphore(_AT_A_TIME)
 
@@ -154,7 +227,7 @@ async def _check_unchanged(store: icechunk.IcechunkStore, virtual: Mapping[str, 
                 if getattr(error, "kind", "") == _CHANGED:
                     raise SourceChangedError(
                         "the file changed since it was referenced",
-                        Place(source=without_secrets(address_of(location))),
+                        Place(source=address_of(location)),
                     ) from error
 
     await asyncio.gather(*(check(location, key) for location, key in virtual.items()))

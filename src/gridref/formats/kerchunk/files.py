@@ -1,4 +1,8 @@
-"""Kerchunk references, in JSON or Parquet -> a virtual group."""
+"""Kerchunk references, in JSON or Parquet, as a virtual group.
+
+The references are read as the keys of a Zarr store. The chunks of its arrays then point into the
+files that the references name.
+"""
 
 from __future__ import annotations
 
@@ -29,18 +33,16 @@ from gridref.model.array import VirtualGroup
 from gridref.model.manifest import Source
 from gridref.model.source_policy import common_folders
 
-__all__ = ["scan_reference_file", "scan_reference_folder", "scan_references"]
-
 N_THREADS = 16
 
 
 def scan_reference_file(file: ScanFile, options: ScanOptions) -> VirtualGroup:
-    """Describe what the references in a JSON file stand for.
+    """Describe the arrays of the references in a JSON file.
 
     Raises
     ------
     SourceFormatError
-        If the file is no JSON of references.
+        If the file is not JSON with references.
     UnsupportedFeatureError
         For templates that are more than arithmetic and names, and as for Zarr stores.
     """
@@ -54,31 +56,31 @@ def scan_reference_file(file: ScanFile, options: ScanOptions) -> VirtualGroup:
 def scan_references(
     url: str, references: Mapping[str, bytes | Reference], options: ScanOptions
 ) -> VirtualGroup:
-    """Describe what references stand for.
+    """Describe the arrays of references.
 
     Parameters
     ----------
     url
-        Where they come from: relative addresses lie beside it.
+        Their own address: relative addresses in them are relative to its folder.
     references
-        What each Zarr key holds.
+        The content of each Zarr key.
     Raises as `scan_reference_file` does.
     """
     return scan_files(_ReferencedFiles(url, references, options), options)
 
 
 def scan_reference_folder(address: str, options: ScanOptions) -> VirtualGroup:
-    """Describe what the references in a folder of Parquet files stand for.
+    """Describe the arrays of the references in a folder of Parquet files.
 
     Raises as `scan_reference_file` does.
     """
-    files = StoreFiles(address, options.storage_options)
+    files = StoreFiles(address, options.storage_options, options.allow)
     references = ParquetReferences(files, metadata_of(files))
     return scan_references(address, references, options)
 
 
 class _ReferencedFiles:
-    """Keys whose bytes lie elsewhere."""
+    """Keys whose bytes are elsewhere."""
 
     def __init__(
         self,
@@ -145,7 +147,7 @@ class _ReferencedFiles:
         return source, reference.offset, length
 
     def _source(self, reference: Reference) -> Source:
-        """The file of a reference, as it is now; a remote one may be known by its address only."""
+        """The current file of a reference; a remote one may be known by its address only."""
         known = self._sources.get(reference.url)
         if known is not None and (reference.length is not None or known.size_bytes is not None):
             return known
@@ -162,7 +164,7 @@ class _ReferencedFiles:
         return self._sources.setdefault(reference.url, known)
 
     def _full_url(self, url: str) -> str:
-        """Address of a file; relative ones lie beside the references."""
+        """Address of a file; relative ones are beside the references."""
         if "://" not in url and not os.path.isabs(url):
             url = f"{self.url.rpartition('/')[0]}/{url}"
         address = absolute_url(url)
@@ -171,7 +173,7 @@ class _ReferencedFiles:
         return address
 
     def _all_folders(self) -> tuple[str, ...]:
-        """Where all files lie that do not lie with the references."""
+        """The folders of all files that are not in the folder of the references."""
         urls = {held.url for held in self._references.values() if isinstance(held, Reference)}
         return common_folders(url for url in sorted(urls) if "://" in url or os.path.isabs(url))
 
@@ -182,10 +184,10 @@ class _ReferencedFiles:
             raise error.located(_place_of(key)) from error.__cause__
 
     def _describe_remote(self, first_keys: Mapping[str, str]) -> None:
-        """Ask for size and version of remote files, given with a key of each, once a file.
+        """Request size and version of remote files, given with a key of each, once for each file.
 
-        References may well be looked at where their files are out of reach: from the first one on
-        that cannot be reached, files are known by their addresses only.
+        References can be scanned without access to their files. After the first file that cannot be
+        reached, files are known by their addresses only.
         """
         new = [url for url in first_keys if url not in self._sources]
         remote = [url for url in new if not self._is_local(url, first_keys[url])]

@@ -1,7 +1,7 @@
-"""Kerchunk references in Parquet files: a folder with ``.zmetadata`` and a file of rows by array.
+"""Kerchunk references in Parquet files: a folder with ``.zmetadata`` and files of rows by array.
 
 Row ``n`` of array ``a``, counted through its files ``a/refs.0.parq``, ``a/refs.1.parq``, …, is its
-chunk number ``n`` in C order. A file that is not there holds no references.
+chunk number ``n`` in C order. A missing file holds no references.
 
 Source: what fsspec's ``LazyReferenceMapper`` reads and writes.
 """
@@ -21,15 +21,14 @@ from gridref.errors import Place, SourceFormatError, UnsupportedFeatureError
 from gridref.formats.kerchunk.references import Reference
 from gridref.formats.zarr.files import StoreFiles
 from gridref.io.parquet import BoundedParquet, TooMuchError
-
-__all__ = ["METADATA_FILE", "ParquetReferences", "metadata_of"]
+from gridref.secrets import shown_address
 
 METADATA_FILE = ".zmetadata"
 KEPT_BYTES = 64 * 2**20
 ROW_BYTES = 200
-"""About what a row takes, in objects of Python."""
+"""Approximate size of a row in Python objects."""
 MAX_FREE_ROWS = 1_000_000
-"""A file may have so many rows, and one for each byte: of chunks that are missing it takes none."""
+"""Most rows of a file: so many, and one for each byte (missing chunks take no bytes)."""
 _COLUMNS = ("raw", "path", "offset", "size")
 
 
@@ -42,7 +41,7 @@ def metadata_of(files: StoreFiles) -> Mapping[str, Any]:
     Raises
     ------
     SourceFormatError
-        If there is none, or it is that of something else.
+        If there is none, or it is not the metadata of references.
     """
     data = files.get(METADATA_FILE)
     place = Place(source=files.address(METADATA_FILE))
@@ -58,12 +57,12 @@ def metadata_of(files: StoreFiles) -> Mapping[str, Any]:
 
 
 class ParquetReferences(Mapping[str, bytes | Reference]):
-    """What each key holds. Iterating gives the keys of metadata only.
+    """The content of each key. Iterating gives the keys of metadata only.
 
     Raises
     ------
     SourceFormatError
-        If the metadata is not as it should be.
+        If the metadata is invalid.
     UnsupportedFeatureError
         For Zarr v3: the layout counts chunks by the metadata of Zarr v2.
     """
@@ -152,8 +151,9 @@ class ParquetReferences(Mapping[str, bytes | Reference]):
         are_numbers = isinstance(offset, int) and isinstance(length, int)
         if not isinstance(url, str) or not are_numbers or min(offset, length) < 0:
             place = Place(source=self._files.url)
+            shown = shown_address(url) if isinstance(url, str) else url
             raise SourceFormatError(
-                f"the reference of {key!r} is {url!r:.100}, {offset!r:.20}, {length!r:.20}", place
+                f"the reference of {key!r} is {shown!r:.100}, {offset!r:.20}, {length!r:.20}", place
             )
         return Reference(url, offset, length)
 
@@ -180,7 +180,7 @@ def _listed(part: Any) -> list[Any]:
 
 
 def _number(chunk: str, counts: tuple[int, ...]) -> int | None:
-    """C-order number of a chunk key like ``1.0``; None for one outside of the array."""
+    """C-order number of a chunk key like ``1.0``; None for one outside the array."""
     parts = chunk.split(".")
     if len(parts) != len(counts) or not all(part.isascii() and part.isdigit() for part in parts):
         return None

@@ -1,11 +1,16 @@
-"""Files scanned by parsers of VirtualiZarr and by kerchunk's scanners, taken over as references.
+"""Files scanned by VirtualiZarr's parsers and kerchunk's scanners.
 
-Sources: VirtualiZarr's documentation, "Custom parsers" (2.8); the scanners of kerchunk (0.2.10).
+`scan_with_parser` runs the parser of the other package on a file, takes the references that it
+finds, and returns a virtual group. `references_of_manifests` turns the manifests of VirtualiZarr
+into references.
+
+Sources: VirtualiZarr's documentation, "Data structures" and "Custom parsers" (2.8); the scanners of
+kerchunk (0.2.10).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
@@ -19,19 +24,67 @@ from gridref.errors import (
 )
 from gridref.extras import missing_package
 from gridref.formats.kerchunk.files import scan_references
-from gridref.formats.kerchunk.manifests import references_of_manifests
 from gridref.formats.kerchunk.references import Reference, references_in
 from gridref.formats.options import ScanOptions
 from gridref.io.object_stores import registry_for, uri_of
 from gridref.model.array import VirtualGroup
+from gridref.model.grid import chunk_counts
 
-__all__ = ["scan_with_parser"]
+# VirtualiZarr's manifests as references
+
+_DOCUMENT = "zarr.json"
+
+
+def references_of_manifests(group: Any) -> dict[str, bytes | Reference]:
+    """The content of each Zarr v3 key of a ``ManifestGroup``, groups below it included.
+
+    Raises
+    ------
+    SourceFormatError
+        If a manifest has more or fewer chunks than its array.
+    """
+    return dict(_references_of_group(group, ""))
+
+
+def _references_of_group(group: Any, head: str) -> Iterator[tuple[str, bytes | Reference]]:
+    yield f"{head}{_DOCUMENT}", _document(group.metadata)
+    for name, array in group.arrays.items():
+        yield from _array(array, f"{head}{name}/")
+    for name, below in group.groups.items():
+        yield from _references_of_group(below, f"{head}{name}/")
+
+
+def _array(array: Any, head: str) -> Iterator[tuple[str, bytes | Reference]]:
+    metadata, manifest = array.metadata, array.manifest
+    yield f"{head}{_DOCUMENT}", _document(metadata)
+    expected = chunk_counts(metadata.shape, metadata.chunks)
+    if manifest.dict() and tuple(manifest.shape_chunk_grid) != expected:
+        raise SourceFormatError(
+            f"its manifest is of {manifest.shape_chunk_grid} chunks, its array of {expected}",
+            Place(variable=head.rstrip("/")),
+        )
+    for key, entry in manifest.dict().items():
+        coords = tuple(map(int, key.split("."))) if metadata.shape else ()
+        data = entry.get("data")
+        held = Reference(entry["path"], entry["offset"], entry["length"]) if data is None else data
+        yield f"{head}{metadata.encode_chunk_key(coords)}", held
+
+
+def _document(metadata: Any) -> bytes:
+    from zarr.core.buffer import default_buffer_prototype
+
+    buffers = metadata.to_buffer_dict(default_buffer_prototype())
+    document: bytes = buffers[_DOCUMENT].to_bytes()
+    return document
+
+
+# Files scanned by a parser of VirtualiZarr or a scanner of kerchunk
 
 type References = Mapping[str, bytes | Reference]
 
 
 def scan_with_parser(address: str, options: ScanOptions) -> VirtualGroup:
-    """Describe a file by what another tool's parser finds in it.
+    """Describe a file by the references that another tool's parser finds in it.
 
     Parameters
     ----------
@@ -45,19 +98,19 @@ def scan_with_parser(address: str, options: ScanOptions) -> VirtualGroup:
     Returns
     -------
     VirtualGroup
-        Where kerchunk's scanner finds several sets of references, like the messages of a GRIB file,
-        a group for each, by number.
+        If kerchunk's scanner finds several sets of references, like the messages of a GRIB file,
+        it has a numbered group for each.
 
     Raises
     ------
     InvalidRequestError
         If there is no such parser, or it returns something else.
     SourceFormatError
-        If the parser fails, or what it finds contradicts itself or the file.
+        If the parser fails, or its references contradict each other or the file.
     UnsupportedFeatureError
         For data types and codecs that gridref does not know.
     SourceUnavailableError
-        If the file is not there or cannot be read.
+        If the file does not exist or cannot be read.
     """
     parser = _named(options.parser) if isinstance(options.parser, str) else options.parser
     place = Place(source=address)

@@ -1,4 +1,4 @@
-"""How kerchunk references are recognised."""
+"""The scanner of kerchunk references: it recognises them and starts the scan."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from gridref.formats.options import ScanOptions
 from gridref.formats.scanner import Reach
 from gridref.io import DataNames, is_local
 from gridref.model.array import VirtualGroup
-
-__all__ = ["KerchunkScanner"]
 
 _MARKS = (b'"refs"', b'.zgroup"', b'.zarray"', b'.zattrs"', b'"templates"')
 
@@ -27,7 +25,7 @@ class KerchunkScanner:
     reach: Reach = "anywhere"
 
     def recognises(self, location: Location) -> bool:
-        """Whether a file begins as references do, or a folder holds the metadata of them.
+        """Whether a file begins like references, or a folder holds their metadata.
 
         No request is sent for a remote folder: its name decides.
         """
@@ -40,12 +38,12 @@ class KerchunkScanner:
         return text.startswith((b"{", b"[{")) and any(mark in text for mark in _MARKS)
 
     def scan(self, location: Location, options: ScanOptions) -> VirtualGroup:
-        """Describe what the references stand for; chunks are referenced where they lie.
+        """Describe the arrays of the references; their chunks stay in the files they name.
 
         Raises
         ------
         SourceFormatError
-            If the references are not as they should be.
+            If the references are invalid.
         UnsupportedFeatureError
             For templates that are more than arithmetic and names, and as for Zarr stores.
         """

@@ -1,4 +1,7 @@
-"""Image file directories (IFDs), parsed from bytes; long values by numpy.
+"""Image file directories (IFDs) of TIFF files, and the codes of their tags.
+
+`read_head` and `read_directories` parse the bytes of a TIFF or BigTIFF file. They return one
+`Directory` for each image, with the entries by tag. Long values are decoded by numpy.
 
 Sources: TIFF 6.0, Section 2 "TIFF Structure"; the BigTIFF design
 (https://www.awaresystems.be/imaging/tiff/bigtiff.html).
@@ -9,6 +12,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
@@ -16,19 +20,92 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.errors import Place, SourceFormatError
-from gridref.formats.tiff.tags import Tag
 from gridref.io import ScanFile
 
-__all__ = [
-    "Directory",
-    "Entry",
-    "TiffHead",
-    "Window",
-    "check_directories",
-    "is_ndpi",
-    "read_directories",
-    "read_head",
-]
+# Codes of tags
+
+
+class Tag(IntEnum):
+    """Tags by name. TIFF 6.0, appendix A; GeoTIFF (OGC 19-008), section 7; GDAL's GTiff driver."""
+
+    NEW_SUBFILE_TYPE = 254
+    IMAGE_WIDTH = 256
+    IMAGE_LENGTH = 257
+    BITS_PER_SAMPLE = 258
+    COMPRESSION = 259
+    PHOTOMETRIC = 262
+    FILL_ORDER = 266
+    DOCUMENT_NAME = 269
+    IMAGE_DESCRIPTION = 270
+    STRIP_OFFSETS = 273
+    ORIENTATION = 274
+    SAMPLES_PER_PIXEL = 277
+    ROWS_PER_STRIP = 278
+    STRIP_BYTE_COUNTS = 279
+    X_RESOLUTION = 282
+    Y_RESOLUTION = 283
+    PLANAR_CONFIGURATION = 284
+    RESOLUTION_UNIT = 296
+    T4_OPTIONS = 292
+    SOFTWARE = 305
+    DATE_TIME = 306
+    ARTIST = 315
+    HOST_COMPUTER = 316
+    PREDICTOR = 317
+    COLOR_MAP = 320
+    TILE_WIDTH = 322
+    TILE_LENGTH = 323
+    TILE_OFFSETS = 324
+    TILE_BYTE_COUNTS = 325
+    SUB_IFDS = 330
+    EXTRA_SAMPLES = 338
+    SAMPLE_FORMAT = 339
+    JPEG_TABLES = 347
+    JPEG_INTERCHANGE_FORMAT = 513
+    JPEG_INTERCHANGE_FORMAT_LENGTH = 514
+    YCBCR_SUBSAMPLING = 530
+    REFERENCE_BLACK_WHITE = 532
+    IMAGE_DEPTH = 32997
+    TILE_DEPTH = 32998
+    COPYRIGHT = 33432
+    MODEL_PIXEL_SCALE = 33550
+    MODEL_TIEPOINT = 33922
+    MODEL_TRANSFORMATION = 34264
+    GEO_KEY_DIRECTORY = 34735
+    GEO_DOUBLE_PARAMS = 34736
+    GEO_ASCII_PARAMS = 34737
+    GDAL_METADATA = 42112
+    GDAL_NODATA = 42113
+    LERC_PARAMETERS = 50674
+
+
+TEXT_TAGS = {
+    Tag.DOCUMENT_NAME: "TIFFTAG_DOCUMENTNAME",
+    Tag.IMAGE_DESCRIPTION: "TIFFTAG_IMAGEDESCRIPTION",
+    Tag.SOFTWARE: "TIFFTAG_SOFTWARE",
+    Tag.DATE_TIME: "TIFFTAG_DATETIME",
+    Tag.ARTIST: "TIFFTAG_ARTIST",
+    Tag.HOST_COMPUTER: "TIFFTAG_HOSTCOMPUTER",
+    Tag.COPYRIGHT: "TIFFTAG_COPYRIGHT",
+}
+"""Tags of text, and the attributes that they become: GDAL's names for them."""
+
+METADATA_TAGS = (
+    *TEXT_TAGS,
+    Tag.COLOR_MAP,
+    Tag.MODEL_PIXEL_SCALE,
+    Tag.MODEL_TIEPOINT,
+    Tag.MODEL_TRANSFORMATION,
+    Tag.GEO_KEY_DIRECTORY,
+    Tag.GEO_DOUBLE_PARAMS,
+    Tag.GEO_ASCII_PARAMS,
+    Tag.GDAL_METADATA,
+    Tag.GDAL_NODATA,
+)
+"""Tags of the first page that become coordinates and attributes."""
+
+
+# Image file directories (IFDs), parsed from bytes
 
 _DTYPES = {
     1: "u1",
@@ -71,7 +148,7 @@ _FEW = 64
 _ITEM_BYTES = {code: np.dtype(name).itemsize for code, name in _DTYPES.items()} | {5: 8, 10: 8}
 _MAX_ENTRIES = 4096
 _ORDINARY_BYTES = 2048
-"""Of directories that are kept, parsed, for files that have the same."""
+"""Largest size of a parsed directory that is kept for files with an equal one."""
 _SEGMENT_TAGS = frozenset(
     {Tag.STRIP_OFFSETS, Tag.STRIP_BYTE_COUNTS, Tag.TILE_OFFSETS, Tag.TILE_BYTE_COUNTS}
 )
@@ -79,12 +156,12 @@ _WINDOW_BYTES = 16 << 10
 
 
 class Window:
-    """The beginning of a file in memory, so that most small reads need no request.
+    """The beginning of a file in memory, which saves requests for most small reads.
 
     Parameters
     ----------
     head
-        Its first bytes, where they have been read already.
+        Its first bytes, if they have already been read.
 
     Attributes
     ----------
@@ -118,14 +195,14 @@ class Window:
 
 @dataclass(frozen=True)
 class TiffHead:
-    """What the first bytes of a file say.
+    """The content of the first bytes of a file.
 
     Attributes
     ----------
     big_endian, big
         Byte order, and whether it is a BigTIFF.
     first
-        Where the first directory lies.
+        Place of the first directory.
     ndpi
         Whether the offset of a directory takes 8 bytes although the file is no BigTIFF.
     """
@@ -151,11 +228,11 @@ class Entry(NamedTuple):
     n_values
         Number of them.
     offset
-        Where the values lie in the file.
+        Place of the values in the file.
     n_bytes
         Size of all values.
     value
-        The value of a single unsigned integer that stands in the directory itself; else None.
+        The value of a single unsigned integer that is in the directory itself; else None.
     """
 
     kind: int
@@ -172,7 +249,7 @@ class Directory:
     Attributes
     ----------
     offset
-        Where it lies in the file.
+        Its place in the file.
     entries
         Tags by code; where one stands twice, the first counts.
     table
@@ -186,7 +263,7 @@ class Directory:
     table: _Table
 
     def facts(self) -> tuple[bytes, ...]:
-        """All that it says, but for the numbers that tell where strips or tiles lie.
+        """All its content, except the places of strips or tiles.
 
         Raises
         ------
@@ -199,7 +276,7 @@ class Directory:
         )
 
     def check(self, codes: Iterable[int]) -> None:
-        """Refuse tags whose values lie behind the end of the file, or are of an unknown type.
+        """Refuse tags whose values are beyond the end of the file, or are of an unknown type.
 
         Raises
         ------
@@ -228,7 +305,7 @@ class Directory:
         return values.astype(_DTYPES[entry.kind], copy=False)
 
     def integers(self, code: int, default: tuple[int, ...] = ()) -> tuple[int, ...]:
-        """Values of a tag that has few."""
+        """Values of a tag with few values."""
         entry = self.entries.get(code)
         if entry is None:
             return default
@@ -265,7 +342,7 @@ class Directory:
 
 
 def is_ndpi(url: str) -> bool:
-    """Whether a file is one of Hamamatsu's: its name alone tells, and tifffile goes by it, too."""
+    """Whether a file is one of Hamamatsu's, by its name alone, as in tifffile."""
     return url.partition("?")[0].lower().endswith(".ndpi")
 
 
@@ -277,8 +354,8 @@ def read_head(window: Window, *, ndpi: bool = False) -> TiffHead:
     window
         The beginning of the file.
     ndpi
-        Whether it is a file of Hamamatsu's, whose header nothing else tells from that of a TIFF
-        file.
+        Whether it is a file of Hamamatsu's: nothing else distinguishes its header from that of
+        a TIFF file.
 
     Raises
     ------
@@ -307,7 +384,7 @@ def read_directories(
     Returns
     -------
     tuple
-        The directories, and whether these are all: False where the chain leaves the file, comes
+        The directories, and whether these are all: False if the chain leaves the file, comes
         back to itself or is longer than `max_directories`.
     """
     directories: dict[int, Directory] = {}
@@ -323,7 +400,7 @@ def read_directories(
 
 
 def check_directories(window: Window, head: TiffHead, max_directories: int) -> None:
-    """Refuse directories that tifffile would follow for ever, or make gigabytes of.
+    """Refuse directories that would cost tifffile endless time or gigabytes of memory.
 
     Raises
     ------
@@ -349,10 +426,10 @@ def check_directories(window: Window, head: TiffHead, max_directories: int) -> N
 
 
 def _check_directory(window: Window, head: TiffHead, offset: int, below: list[int]) -> int:
-    """The offset of the next directory, 0 where the file ends; adds those below this one.
+    """The offset of the next directory, 0 after the last; adds those below this one.
 
-    tifffile multiplies sizes with each other, whatever they are: a text, or a list of two numbers,
-    times a length of 2**31 takes gigabytes.
+    tifffile multiplies sizes of any type: a text, or a list of two numbers, times a length of 2**31
+    takes gigabytes.
 
     Raises
     ------
@@ -395,7 +472,7 @@ def _read_directory(window: Window, head: TiffHead, offset: int) -> tuple[Direct
 
 
 class _Table(NamedTuple):
-    """A directory's bytes, parsed. Those of files that are alike are the same.
+    """A directory's bytes, parsed. Similar files have equal ones.
 
     Attributes
     ----------
@@ -404,9 +481,9 @@ class _Table(NamedTuple):
     following
         Offset of the next directory.
     alike
-        The bytes, without offsets and sizes of strips or tiles that stand in them.
+        The bytes, without the offsets and sizes of strips or tiles in them.
     outside
-        First byte and size of the values of all other tags that stand elsewhere.
+        First byte and size of the values of all other tags that are elsewhere.
     """
 
     entries: Mapping[int, Entry]

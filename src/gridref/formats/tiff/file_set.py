@@ -1,4 +1,4 @@
-"""The files of an OME-TIFF set, which name each other relative to the folder that they lie in.
+"""The files of an OME-TIFF set. They name each other relative to the folder that they are in.
 
 Source: OME-TIFF specification, "Multi-file OME-TIFF filesets" (``TiffData/UUID/FileName``).
 """
@@ -11,7 +11,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Self, override
 
 from gridref.errors import SourceFormatError, SourceUnavailableError
-from gridref.formats.location import require_allowed
+from gridref.formats.location import only_allowed
 from gridref.formats.options import ScanOptions
 from gridref.io import ScanFile, beside, is_absent, open_for_scan, policy_for
 from gridref.model.manifest import Source
@@ -19,30 +19,29 @@ from gridref.model.manifest import Source
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-__all__ = ["BoundedFile", "FileSet", "MemberFile"]
 
 _ALWAYS_READS, _BYTES_A_READ = 10_000, 4
-"""A file may be read from so often, and once more for so many of its bytes."""
+"""Most reads of a file: so many, and one more for so many of its bytes."""
 
 _MAX_OPEN = 64
 
 
 class FileSet:
-    """A file and others beside it, opened when they are asked for.
+    """A file and others beside it, opened when they are needed.
 
     Parameters
     ----------
     first
         The file that names the others.
     options
-        How it is scanned: which folders besides its own others may lie in.
+        Options of the scan: the folders besides its own that other files may be in.
 
     Attributes
     ----------
     first
         As given.
     missing
-        Names that were asked for, and under which nothing is there.
+        Requested names without a file.
     """
 
     def __init__(self, first: ScanFile, options: ScanOptions | None = None) -> None:
@@ -60,9 +59,9 @@ class FileSet:
         Raises
         ------
         SourceUnavailableError
-            If it cannot be reached or read, which is not the same as not being there.
+            If it exists but cannot be reached or read.
         UnsupportedFeatureError
-            If it may not be read: it is a symbolic link to what lies elsewhere.
+            If it may not be read, because it is a symbolic link to another folder.
         """
         if name not in self._members:
             parts = name.replace("\\", "/").split("/")
@@ -78,11 +77,14 @@ class FileSet:
         return self._members[name]
 
     def opened(self, name: str) -> ScanFile:
-        """A file, open; the one that was used longest ago is closed if there are too many."""
+        """A file, open; if too many are open, the least recently used one is closed."""
         if name not in self._open:
             address = beside(self.first.name, name)
-            require_allowed(policy_for(self.first.name, self._options.allow), address)
-            self._open[name] = open_for_scan(address, self._options.storage_options)
+            policy = policy_for(self.first.name, self._options.allow)
+            with only_allowed(policy, address):
+                self._open[name] = open_for_scan(
+                    address, self._options.storage_options, policy=policy
+                )
             if len(self._open) > _MAX_OPEN:
                 self._open.popitem(last=False)[1].close()
         self._open.move_to_end(name)
@@ -101,12 +103,12 @@ class FileSet:
 
 
 class MemberFile(io.RawIOBase):
-    """A seekable file of a set, which is opened again where it had to be closed.
+    """A seekable file of a set, which is opened again after it had to be closed.
 
     Parameters
     ----------
     source
-        What it was when it was opened first.
+        The file as it was when it was first opened.
     """
 
     def __init__(self, files: FileSet, member: str, source: Source) -> None:
@@ -118,7 +120,7 @@ class MemberFile(io.RawIOBase):
 
     @property
     def scan_file(self) -> ScanFile:
-        """The open file, for as long as no other member is asked for."""
+        """The open file, valid until another member is requested."""
         return self._files.opened(self._member)
 
     @property
@@ -157,8 +159,8 @@ class MemberFile(io.RawIOBase):
 class BoundedFile(io.RawIOBase):
     """A stream that ends after more reads than a file of its size can need.
 
-    Directories of a valid file do not overlap. tifffile takes the last bytes of one that is cut
-    off for the offset of the next, and goes on, which may have no end.
+    Directories of a valid file do not overlap. tifffile takes the last bytes of a truncated
+    directory for the offset of the next, and may continue without end.
     """
 
     def __init__(self, stream: ScanFile | MemberFile) -> None:

@@ -1,21 +1,18 @@
-"""How TIFF files are recognised."""
+"""The scanner of TIFF files: it recognises them and starts the scan."""
 
 from __future__ import annotations
 
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
-from gridref.formats.organisation import MetadataPieces, Organisation
-from gridref.formats.scanner import Reach
+from gridref.formats.scanner import MetadataPieces, Organisation, Reach
 from gridref.model.array import VirtualGroup
-
-__all__ = ["TIFFScanner"]
 
 _MAGIC = (b"II*\0", b"MM\0*", b"II+\0\x08\0\0\0", b"MM\0+\0\x08\0\0")
 _XML = (b"<?xml", b"<OME")
 
 
 class TIFFScanner:
-    """Scans TIFF, BigTIFF and what is built on them."""
+    """Scans TIFF, BigTIFF and formats that are built on them."""
 
     name = "TIFF"
     suffixes = (".tif", ".tiff")
@@ -24,7 +21,7 @@ class TIFFScanner:
     reach: Reach = "folder"  # the files of an OME-TIFF set
 
     def recognises(self, location: Location) -> bool:
-        """Whether a file begins as TIFF 6.0, Section 2 or the BigTIFF design say.
+        """Whether a file begins as in TIFF 6.0, Section 2 or the BigTIFF design.
 
         Companion files of OME-TIFF are recognised, too.
         """
@@ -40,7 +37,7 @@ class TIFFScanner:
     def organisation(
         self, location: Location, options: ScanOptions, metadata: MetadataPieces
     ) -> Organisation:
-        """Say how a file is organised."""
-        from gridref.formats.tiff.organisation import tiff_organisation
+        """Describe how a file is organised."""
+        from gridref.formats.tiff.structure import tiff_organisation
 
         return tiff_organisation(location.opened, options, metadata)

@@ -1,7 +1,8 @@
-"""Files that differ from an earlier one only in where their strips or tiles lie, described by it.
+"""Files that differ from an earlier file only in the places of their strips or tiles.
 
-Of an archive of images on one grid, all directories say the same but for the offsets and sizes of
-segments. What is made of all else, from arrays to coordinates, is then the same, and is kept.
+In an archive of images on one grid, all directories are equal except for the offsets and sizes of
+segments. The arrays, coordinates and attributes are then equal, too. This module keeps them for the
+first file, and describes each further file by them and its own offsets and sizes.
 """
 
 from __future__ import annotations
@@ -13,28 +14,24 @@ import numpy as np
 
 from gridref.cache import LRU
 from gridref.errors import GridrefError
-from gridref.formats.tiff.chain import has_spliced_tables
 from gridref.formats.tiff.directory import Directory, Window
-from gridref.formats.tiff.image import TiffStructure
-from gridref.formats.tiff.page import Page
+from gridref.formats.tiff.images import Page, TiffStructure
 from gridref.formats.tiff.plain_reader import NotOrdinaryError, is_cog, segments_of
-from gridref.formats.tiff.stored import Segments, segment_manifest
+from gridref.formats.tiff.storage import Segments, has_spliced_tables, segment_manifest
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import ChunkManifest, Manifest, Source
 from gridref.model.scan_report import Finding
-
-__all__ = ["FIRSTS", "Described", "describe_as_sibling", "keep_for_siblings", "likeness"]
 
 _MAX_FACTS_BYTES = 32 << 10
 _KEPT_BYTES = 32 << 20
 
 Described = tuple[VirtualGroup, list[Finding]]
-"""The group of a file, and what is to be said about it."""
+"""The group of a file, and the findings about it."""
 
 
 @dataclass(frozen=True, eq=False)
 class _First:
-    """The first of files that are alike, and by path the page that each array's chunks are of."""
+    """The first of similar files, and by path the page that holds each array's chunks."""
 
     group: VirtualGroup
     findings: list[Finding]
@@ -42,7 +39,7 @@ class _First:
 
     @property
     def n_bytes(self) -> int:
-        """What it takes, about: coordinates are most of it."""
+        """Its approximate size in memory: coordinates are most of it."""
         return 20_000 + sum(
             array.nbytes
             for path, array in self.group.all_arrays().items()
@@ -57,14 +54,14 @@ FIRSTS = LRU[_First](_KEPT_BYTES, lambda first: first.n_bytes)
 def likeness(
     window: Window, directories: Sequence[Directory], max_chunk_bytes: int
 ) -> Hashable | None:
-    """What files have in common that are described alike; None for those that never are."""
+    """A key that is equal for similar files; None for files that have no siblings."""
     n_bytes = sum(n for each in directories for _, n in each.table.outside)
     if not directories or n_bytes > _MAX_FACTS_BYTES:
         return None
     head = directories[0].head
     try:
         facts = [each.facts() for each in directories]
-    except GridrefError:  # a value is not in the file: what that means is for others to say
+    except GridrefError:  # a value is not in the file: the reader reports it
         return None
     return head, is_cog(window), max_chunk_bytes, *facts
 
@@ -72,7 +69,7 @@ def likeness(
 def describe_as_sibling(
     alike: Hashable, directories: Sequence[Directory], source: Source
 ) -> Described | None:
-    """Describe a file by one that is like it; None if there was none, or it has a fault."""
+    """Describe a file by a similar one; None if there is none, or if the file has a fault."""
     first = None if alike is None else FIRSTS.get(alike)
     if first is None:
         return None
@@ -93,7 +90,7 @@ def keep_for_siblings(
     structure: TiffStructure,
     described: Described,
 ) -> None:
-    """Keep what was made of a file, if the places of segments show in manifests only."""
+    """Keep the group of a file, if the places of segments are in manifests only."""
     levels = [level for image in structure.images for level in image.levels]
     if alike is None or not all(
         len(level.pages) == 1 and level.keyframe.compression != 1 and level.problem is None
@@ -118,7 +115,7 @@ def keep_for_siblings(
 
 
 def _manifest(page: Page, directory: Directory, source: Source) -> ChunkManifest:
-    """Chunks in C order of the axes that the page has, of which samples are not split."""
+    """Chunks in C order of the axes of the page, with samples not split."""
     offsets, counts = segments_of(directory, page.tiled, page.n_chunks)
     segments = Segments(page.index, offsets, counts)
     return segment_manifest(page, [segments], (0,), (source,), has_tables=has_spliced_tables(page))

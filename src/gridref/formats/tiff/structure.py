@@ -1,8 +1,13 @@
-"""TIFF files: from an open file to a group."""
+"""A TIFF file as a virtual group, and the organisation of the file.
+
+`scan_tiff` takes an open file and returns its images as a group, without reading any pixels. It
+uses the plain reader, or tifffile for files that are not ordinary. `tiff_organisation` describes
+how the file keeps its directories and what rewriting it as a COG would gain.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 from gridref.errors import (
     GridrefError,
@@ -13,9 +18,17 @@ from gridref.errors import (
 )
 from gridref.formats.location import Location
 from gridref.formats.options import ScanOptions
-from gridref.formats.tiff.cube import build_group
-from gridref.formats.tiff.directory import Window, is_ndpi, read_head
+from gridref.formats.scanner import Advice, MetadataPieces, Organisation
+from gridref.formats.tiff.directory import (
+    Directory,
+    Tag,
+    Window,
+    is_ndpi,
+    read_directories,
+    read_head,
+)
 from gridref.formats.tiff.file_set import FileSet
+from gridref.formats.tiff.group import build_group
 from gridref.formats.tiff.plain_reader import plain_directories, read_plain_structure
 from gridref.formats.tiff.siblings import (
     Described,
@@ -24,16 +37,17 @@ from gridref.formats.tiff.siblings import (
     likeness,
 )
 from gridref.formats.tiff.tifffile_reader import read_companion, read_structure
+from gridref.io import ScanFile
 from gridref.model.array import VirtualGroup
 from gridref.model.scan_report import Fate, Finding, ScanReport
 
-__all__ = ["scan_tiff"]
+# The file as a virtual group
 
 _MAX_COMPANION_BYTES = 64 << 20
 
 
 def scan_tiff(location: Location, options: ScanOptions) -> VirtualGroup:
-    """Describe a TIFF file: where the chunks of its images lie, without reading any.
+    """Describe a TIFF file and the places of its chunks, without reading any of them.
 
     Parameters
     ----------
@@ -43,7 +57,7 @@ def scan_tiff(location: Location, options: ScanOptions) -> VirtualGroup:
     Returns
     -------
     VirtualGroup
-        See `gridref.formats.tiff.cube` for its arrays. Each has the attributes ``tiff_series`` and
+        See `gridref.formats.tiff.group` for its arrays. Each has the attributes ``tiff_series`` and
         ``tiff_level``, which count as tifffile does.
 
     Raises
@@ -63,7 +77,7 @@ def scan_tiff(location: Location, options: ScanOptions) -> VirtualGroup:
         except GridrefError as error:
             raise error.located(Place(source=file.name)) from error.__cause__
         except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
-            # Tags of every type and value come together; none may end in anything but this.
+            # Tags of any type and value meet here; every failure must end in this error.
             reason = f"the tags of the file contradict each other: {error}"
             raise SourceFormatError(reason, Place(source=file.name)) from error
     return group.replace(report=ScanReport((*findings, *skipped)))
@@ -72,7 +86,7 @@ def scan_tiff(location: Location, options: ScanOptions) -> VirtualGroup:
 def _described(
     files: FileSet, head: bytes, options: ScanOptions, skipped: list[Finding]
 ) -> Described:
-    """The group of a file, by one that is like it if there was one."""
+    """The group of a file, by a similar file if there was one."""
     file = files.first
     refuse = _refusal(file.name, options, skipped)
     if head.startswith(b"<"):
@@ -98,7 +112,7 @@ def _described(
 def _refusal(
     url: str, options: ScanOptions, skipped: list[Finding]
 ) -> Callable[[str, ScanError], None]:
-    """Raise what cannot be described, or note it in `skipped`."""
+    """Raise an error for an image that cannot be described, or record it in `skipped`."""
 
     def refuse(path: str, error: ScanError) -> None:
         error.located(Place(source=url, variable=f"/{path}"))
@@ -107,3 +121,57 @@ def _refusal(
         skipped.append(Finding(f"/{path}", Fate.SKIPPED, error.reason, url))
 
     return refuse
+
+
+# The organisation of the file, and what rewriting it as a COG would gain
+
+_HEAD_BYTES = 16 << 10
+_COG = "gdal_translate -of COG IN OUT"
+_IFDS_FIRST = b"LAYOUT=IFDS_BEFORE_DATA"
+
+
+def tiff_organisation(
+    file: ScanFile, options: ScanOptions, metadata: MetadataPieces
+) -> Organisation:
+    """Describe a TIFF file by its chain of directories; raises as `gridref.formats.scan` does."""
+    if not file.size or file.read_many([0], [1]) == [b"<"]:
+        return Organisation()  # OME-XML that names TIFF files
+    window = Window(file)
+    head = read_head(window, ndpi=is_ndpi(file.name))
+    directories, _ = read_directories(window, head, options.max_objects)
+    facts = {
+        "BigTIFF": head.big,
+        "first directory at byte": head.first,
+        "last directory at byte": max((each.offset for each in directories), default=0),
+        "directories": len(directories),
+        "directories without tiles": sum(not _is_tiled(each) for each in directories),
+        "says it is a COG": _IFDS_FIRST in window.read(0, min(file.size, 512)),
+    }
+    return Organisation(facts, {}, tuple(_advice(directories, metadata)))
+
+
+def _is_tiled(directory: Directory) -> bool:
+    return Tag.TILE_WIDTH in directory.entries
+
+
+def _advice(directories: Sequence[Directory], metadata: MetadataPieces) -> Iterator[Advice]:
+    n_bytes = sum(_n_bytes(each) for each in directories)
+    n_then = 1 if n_bytes < _HEAD_BYTES else 2
+    if metadata.n_requests > n_then:
+        last = max(each.offset for each in directories)
+        yield Advice(
+            f"its {len(directories)} directories and tables of tiles, {n_bytes} bytes, reach to"
+            f" byte {last} of {metadata.file_bytes}",
+            _COG,
+            f"all of it at the beginning: {n_then} request{'s' * (n_then > 1)}, not"
+            f" {metadata.n_requests}",
+        )
+    if directories and not _is_tiled(directories[0]):
+        yield Advice(
+            "the image is stored in strips: a part of it takes whole rows", _COG, "tiles of 512"
+        )
+
+
+def _n_bytes(directory: Directory) -> int:
+    """Size of a directory and the values of its tags."""
+    return sum(20 + entry.n_bytes for entry in directory.entries.values())

@@ -1,7 +1,7 @@
-"""The structure of a file by way of tifffile, which knows the many flavours of TIFF.
+"""The structure of TIFF files of any flavour, read by tifffile.
 
-Nothing here reads pixels: tifffile parses directories and metadata, and what it found is copied
-into our own frozen types.
+tifffile parses directories and metadata. This module copies what it found into gridref's own frozen
+types, and never reads pixels.
 """
 
 from __future__ import annotations
@@ -22,16 +22,19 @@ from numpy.typing import NDArray
 
 from gridref.errors import GridrefError, Place, SourceFormatError, SourceUnavailableError
 from gridref.formats.damage import refusing_damage
-from gridref.formats.tiff.directory import Window, check_directories, is_ndpi, read_head
+from gridref.formats.tiff.directory import (
+    METADATA_TAGS,
+    Tag,
+    Window,
+    check_directories,
+    is_ndpi,
+    read_head,
+)
 from gridref.formats.tiff.file_set import BoundedFile, FileSet, MemberFile
-from gridref.formats.tiff.image import Image, Level, TiffStructure
-from gridref.formats.tiff.ome_xml import pixels_of
-from gridref.formats.tiff.page import MAX_SAMPLES, Page
-from gridref.formats.tiff.tags import METADATA_TAGS, Tag
+from gridref.formats.tiff.images import MAX_SAMPLES, Image, Level, Page, TiffStructure
+from gridref.formats.tiff.metadata import pixels_of
 from gridref.io import ScanFile, beside
 from gridref.model.manifest import Source
-
-__all__ = ["read_companion", "read_structure"]
 
 _OLD_STYLE_JPEG, _JPEG = 6, 7
 _UNREADABLE = "not a readable TIFF file"
@@ -52,9 +55,9 @@ def read_companion(text: str, files: FileSet, max_directories: int) -> TiffStruc
     Raises
     ------
     SourceFormatError
-        If the text names no file, or tifffile cannot make sense of it.
+        If the text names no file, or tifffile cannot parse it.
     SourceUnavailableError
-        If the first file is not there.
+        If the first file does not exist.
     """
     names = [name for name in _names_of_files(text).values() if name]
     if not names:
@@ -73,19 +76,19 @@ def read_structure(
     *,
     omexml: str | None = None,
 ) -> TiffStructure:
-    """Parse all directories of a file, and of those beside it that it is made of.
+    """Parse all directories of a file, and of the other files of its set.
 
     Parameters
     ----------
     max_directories
         Most directories of one file that are followed.
     omexml
-        OME-XML to go by instead of the file's own.
+        OME-XML to use instead of the file's own.
 
     Raises
     ------
     SourceFormatError
-        If tifffile cannot make sense of it.
+        If tifffile cannot parse it.
     """
     url = stream.source.url
     with (
@@ -95,7 +98,7 @@ def read_structure(
     ):
         _check_planes(file.ome_metadata, max_directories)
         sources = _Sources(stream.source, files)
-        # The length of `pages` is not asked for: it changes what tifffile takes for a series.
+        # The length of `pages` is not used: it changes what tifffile takes for a series.
         images = _with_pixels(
             [_image(series, number, sources) for number, series in enumerate(file.series)],
             file.ome_metadata,
@@ -119,7 +122,7 @@ class _ScannedFile(tifffile.TiffFile):  # type: ignore[misc]
         self.file_set = files
         self.max_directories = max_directories
         file = stream if isinstance(stream, ScanFile) else stream.scan_file
-        # tifffile tells some flavours by the end of the name.
+        # tifffile recognises some flavours by the end of the name.
         url = stream.source.url.partition("?")[0]
         window = Window(file)
         check_directories(window, read_head(window, ndpi=is_ndpi(url)), max_directories)
@@ -129,7 +132,7 @@ class _ScannedFile(tifffile.TiffFile):  # type: ignore[misc]
 
     @property
     def _files(self) -> dict[str | None, tifffile.TiffFile]:
-        """What tifffile knows of the files of a set, by their UUID."""
+        """The files of a set for tifffile, by their UUID."""
         return self._members
 
     @_files.setter
@@ -138,7 +141,7 @@ class _ScannedFile(tifffile.TiffFile):  # type: ignore[misc]
 
 
 class _Members(dict[str | None, tifffile.TiffFile]):
-    """The files of a set by their UUID, read when they are looked for."""
+    """The files of a set by their UUID, read when they are needed."""
 
     def __init__(self, files: Mapping[str | None, tifffile.TiffFile], root: _ScannedFile) -> None:
         super().__init__(files)
@@ -172,7 +175,7 @@ class _Members(dict[str | None, tifffile.TiffFile]):
 
 
 def _check_planes(text: str | None, max_planes: int) -> None:
-    """Refuse OME-XML of more planes than can be meant: tifffile keeps a list of them.
+    """Refuse OME-XML with absurdly many planes: tifffile keeps a list of them.
 
     Raises
     ------
@@ -227,7 +230,7 @@ def _quiet() -> Iterator[None]:
 
 
 class _Sources:
-    """The files that pages lie in, numbered in the order in which they turn up."""
+    """The files that pages are in, numbered in order of appearance."""
 
     def __init__(self, source: Source, files: FileSet) -> None:
         self.entries = [source]
@@ -243,7 +246,7 @@ class _Sources:
 
 
 def _with_pixels(images: Sequence[Image], text: str | None) -> tuple[Image, ...]:
-    """Images with what OME-XML says of them, where it describes as many."""
+    """Images with their OME-XML metadata, if that describes as many."""
     ours = [image for image in images if image.kind == "ome"]
     described = pixels_of(text) if ours else []
     if len(ours) != len(described):
@@ -310,7 +313,7 @@ def _page_of(page: Any, theirs: Any, keyframe: Page) -> Page | None:
 
 
 def _page(page: Any, keyframe: Any) -> Page:
-    """Copy what one page says; frames take from their keyframe what they do not know."""
+    """Copy the tags of a page; frames take missing ones from their keyframe."""
     place = Place(source=keyframe.parent.source.url)
     if keyframe.planarconfig not in (1, 2):
         reason = f"PlanarConfiguration is {keyframe.planarconfig!s}, neither 1 nor 2"
@@ -349,7 +352,7 @@ def _page(page: Any, keyframe: Any) -> Page:
 def _compression(page: Any, keyframe: Any) -> int:
     """The Compression tag; old-style JPEG whose only strip is a whole stream is JPEG.
 
-    Thumbnails are stored so: the strip is where JPEGInterchangeFormat says that a stream lies.
+    Thumbnails are stored so: the strip is the stream that JPEGInterchangeFormat points to.
     """
     if keyframe.compression != _OLD_STYLE_JPEG or page is not keyframe:
         return int(keyframe.compression)

@@ -1,10 +1,19 @@
-"""One array of a Zarr store as a virtual array."""
+"""An array of a Zarr store as a virtual array, with its attributes and times.
+
+`virtual_array` takes the files of a store and the metadata of an array, and returns an array that
+refers to the store's chunks. `attributes_from_json` turns JSON attributes into the values that they
+stand for. Dates and durations become int64 with units of the CF conventions.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import itertools
 import math
-from collections.abc import Sequence
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -13,16 +22,128 @@ from gridref.errors import UnsupportedFeatureError
 from gridref.formats.damage import check_element_size
 from gridref.formats.zarr.files import ChunkFiles
 from gridref.formats.zarr.shards import Chain, ChunkRanges, inner_ranges, split_chain
-from gridref.formats.zarr.times import without_times
-from gridref.model.array import BlockTable, VirtualArray
+from gridref.model.array import VirtualArray
+from gridref.model.blocks import BlockTable
 from gridref.model.encoding import Encoding
 from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
 from gridref.model.zarr_metadata import ArrayMetadata
 from gridref.typing import Int64Array
 
-__all__ = ["MAX_CHUNKS", "virtual_array"]
+# Dates and durations as integers with CF units
 
+_UNITS = {
+    "D": "days",
+    "h": "hours",
+    "m": "minutes",
+    "s": "seconds",
+    "ms": "milliseconds",
+    "us": "microseconds",
+    "ns": "nanoseconds",
+}
+
+
+def without_times(
+    dtype: np.dtype[Any], fill_value: Any, attrs: Mapping[str, Any]
+) -> tuple[np.dtype[Any], Any, dict[str, Any]]:
+    """Dtype, fill value and attributes of an array, as int64 if it holds dates or durations.
+
+    Not-a-time becomes ``_FillValue``.
+
+    Raises
+    ------
+    UnsupportedFeatureError
+        For units that CF does not know.
+    """
+    if dtype.kind not in "mM":
+        return dtype, fill_value, dict(attrs)
+    unit, count = np.datetime_data(dtype)
+    if unit not in _UNITS or count != 1:
+        raise UnsupportedFeatureError(f"the data type {dtype} has no CF units")
+    name = _UNITS[unit]
+    units = {"units": name if dtype.kind == "m" else f"{name} since 1970-01-01"}
+    if dtype.kind == "M":
+        units["calendar"] = "proleptic_gregorian"
+    rest = {key: value for key, value in attrs.items() if key != "_FillValue"}
+    missing = np.int64(np.iinfo(np.int64).min)
+    fill = np.asarray(fill_value).view(np.int64)[()]
+    return np.dtype(np.int64), fill, {**rest, **units, "_FillValue": missing}
+
+
+# Attributes and dimension names
+
+
+def attributes_from_json(attrs: Mapping[str, Any], dtype: np.dtype[Any] | None) -> dict[str, Any]:
+    """Attributes with lists of numbers as arrays, and ``_FillValue`` as an element.
+
+    Parameters
+    ----------
+    dtype
+        Dtype of the array; None for a group.
+    """
+    result = {name: _value(value) for name, value in attrs.items()}
+    if dtype is not None and "_FillValue" in attrs:
+        fill = _fill_value(attrs["_FillValue"], dtype)
+        if fill is None:
+            del result["_FillValue"]
+        else:
+            result["_FillValue"] = fill
+    return result
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, list) and value:
+        kinds = {type(item) for item in value}
+        if kinds <= {int} or kinds <= {int, float}:
+            return np.array(value)
+    return value
+
+
+def _fill_value(value: Any, dtype: np.dtype[Any]) -> Any:
+    """The form of xarray: floats are base64 of the little-endian float64, complex a pair."""
+    try:
+        if dtype.kind in "fc":
+            parts = value if isinstance(value, list) else [value]
+            numbers = [_float(part) for part in parts]
+            return dtype.type(complex(*numbers) if dtype.kind == "c" else numbers[0])
+        if dtype.kind in "biu":
+            return np.asarray(value, dtype)[()]
+    except (TypeError, ValueError, OverflowError, struct.error, binascii.Error):
+        return None
+    return value
+
+
+def _float(value: Any) -> float:
+    if isinstance(value, str) and value not in ("NaN", "Infinity", "-Infinity"):
+        (number,) = struct.unpack("<d", base64.standard_b64decode(value))
+        return float(number)
+    return float(value)
+
+
+def dimension_names(
+    given: tuple[str | None, ...] | None, shape: tuple[int, ...], phony: dict[int, list[str]]
+) -> tuple[str, ...]:
+    """Names of an array's dimensions; those without one get phony ones, as netCDF tools give them.
+
+    Parameters
+    ----------
+    phony
+        Names given so far in the group, by length; it grows.
+    """
+    names: list[str] = []
+    for axis, length in enumerate(shape):
+        name = given[axis] if given is not None and axis < len(given) else None
+        if not name or name in names:
+            pool = phony.setdefault(length, [])
+            name = next((other for other in pool if other not in names), None)
+            if name is None:
+                name = f"phony_dim_{sum(map(len, phony.values()))}"
+                pool.append(name)
+        names.append(name)
+    return tuple(names)
+
+
+# The array
 
 MAX_CHUNKS = 1 << 26
 """Most chunks of an array; more rows than this are not kept in memory."""
@@ -31,7 +152,7 @@ MAX_CHUNKS = 1 << 26
 def virtual_array(
     files: ChunkFiles, path: str, metadata: ArrayMetadata, dims: Sequence[str]
 ) -> VirtualArray:
-    """Describe an array: its chunk files found, and its shard indexes read.
+    """Describe an array: find its chunk files, and read its shard indexes.
 
     Parameters
     ----------
@@ -80,7 +201,7 @@ def _any_chunk_shape(grid: ChunkGrid) -> tuple[int, ...]:
 
 
 def chunk_ranges(files: ChunkFiles, path: str, metadata: ArrayMetadata) -> ChunkRanges:
-    """The files of all chunks (or shards) that are there, whole."""
+    """The files of all existing chunks (or shards), whole."""
     grid = metadata.grid
     if grid.n_chunks > MAX_CHUNKS:
         raise UnsupportedFeatureError(f"{grid.n_chunks} chunk files are too many")
@@ -109,11 +230,11 @@ def chunk_ranges(files: ChunkFiles, path: str, metadata: ArrayMetadata) -> Chunk
 
 
 def _manifest(ranges: ChunkRanges, grid: ChunkGrid) -> ChunkManifest:
-    """One row a chunk, in C order of the grid."""
+    """One row for each chunk, in C order of the grid."""
     row = np.zeros(len(ranges.source), np.int64)
     inside = np.ones(len(ranges.source), bool)
     for number, axis in enumerate(grid.axes):
-        # A shard may hold chunks that lie beyond the array.
+        # A shard may hold chunks that are beyond the array.
         element = ranges.coords[:, number]
         inside &= element < axis.extent
         at = axis.locate(np.where(element < axis.extent, element, 0)) if axis.extent else element
@@ -176,6 +297,6 @@ def _blocks(
 
 
 def _run_extents(axis: GridAxis) -> Int64Array:
-    """Elements in each run of equal chunks; the last one ends where the axis does."""
+    """Elements in each run of equal chunks; the last one ends at the end of the axis."""
     stops = np.minimum(np.cumsum(axis.run_lengths * axis.run_counts), axis.extent)
     return np.diff(stops, prepend=0) if axis.extent else np.zeros(0, np.int64)

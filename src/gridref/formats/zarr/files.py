@@ -1,8 +1,13 @@
-"""The files of a Zarr store: local directories, and whatever fsspec opens."""
+"""The files of a Zarr store, in local folders and on any fsspec filesystem.
+
+`StoreFiles` reads metadata documents and lists the files of chunks. `ChunkFiles` is the protocol
+that the scanner needs: references of kerchunk implement it, too.
+"""
 
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
@@ -10,7 +15,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from gridref.errors import SourceUnavailableError
+from gridref.formats.location import only_allowed
 from gridref.io import (
+    Allow,
     Buffer,
     RetryPolicy,
     SourcePool,
@@ -18,7 +25,9 @@ from gridref.io import (
     current_traffic,
     is_absent,
     is_local,
+    policy_for,
     read_file,
+    real_path,
     within_limit,
 )
 from gridref.io.address import open_filesystem
@@ -27,13 +36,11 @@ from gridref.io.identity import source_of_info
 from gridref.io.remote import RemoteFiles
 from gridref.model.manifest import Source
 
-__all__ = ["ChunkFiles", "StoreFiles"]
-
 N_THREADS = 16
 
 
 class ChunkFiles(Protocol):
-    """What the scanner needs of a store, or of references that stand for one."""
+    """The protocol of a store, or of references in place of one."""
 
     url: str
     """Its address."""
@@ -53,7 +60,7 @@ class ChunkFiles(Protocol):
     def ranges(
         self, keys: Sequence[str], below: str
     ) -> Iterable[tuple[str, Source | bytes, int, int]]:
-        """Of the keys that are there: key, where it lies (or its bytes), offset and size."""
+        """For each existing key: key, place (or its bytes), offset and size."""
         ...
 
     def read_each(self, sources: Sequence[Source], starts: Any, lengths: Any) -> list[bytes]:
@@ -70,10 +77,20 @@ class StoreFiles:
         Address of the store's root.
     storage_options
         fsspec options.
+    allow
+        Folders that its symbolic links may lead into, besides its own.
     """
 
-    def __init__(self, url: str, storage_options: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        storage_options: Mapping[str, Any] | None = None,
+        allow: Allow = None,
+    ) -> None:
         self.url = absolute_url(url).rstrip("/")
+        self._policy = policy_for(self.url, allow)
+        self._inside = f"{real_path(self.url)}/"
+        self._followed: set[str] = set()
         self.storage_options = storage_options
         self.pool = SourcePool(storage_options, identity="skip")
         self._remote = RemoteFiles(storage_options)
@@ -102,12 +119,27 @@ class StoreFiles:
 
     def _read(self, key: str) -> bytes:
         if self._local:
+            self._follow(self.address(key))
             return read_file(self.address(key))
         path = f"{self._path}/{key}"
         return bytes(self._asked(key, "cat_file", path))
 
+    def _follow(self, path: str) -> None:
+        """Refuse a file or folder of the store that symbolic links lead out of it.
+
+        Raises
+        ------
+        UnsupportedFeatureError
+            If their target is not allowed.
+        """
+        real = real_path(path)
+        if not real.startswith(self._inside):
+            with only_allowed(self._policy, path):
+                pass
+        self._followed.add(path)
+
     def _asked(self, key: str, method: str, path: str, **options: Any) -> Any:
-        """What the filesystem answers; whatever it raises becomes an error of ours."""
+        """The answer of the filesystem; what it raises becomes one of gridref's errors."""
         ask = within_limit(self._filesystem, method)
         return RetryPolicy().call(lambda: ask(path, **options), self.address(key))
 
@@ -128,19 +160,19 @@ class StoreFiles:
     def ranges(
         self, keys: Sequence[str], below: str
     ) -> Iterable[tuple[str, Source | bytes, int, int]]:
-        """Of the keys that are there: key, file, 0 and its size."""
+        """For each existing key: key, file, 0 and its size."""
         for key, source in self.sources(keys, below).items():
             yield key, source, 0, source.size_bytes or 0
 
     def sources(self, keys: Sequence[str], below: str) -> dict[str, Source]:
-        """Those of the keys that are there, with size and version.
+        """The existing keys, with size and version.
 
-        One listing where the filesystem lists, else one request a key.
+        One listing if the filesystem can list, else one request for each key.
 
         Parameters
         ----------
         keys
-            Keys that may be there.
+            Keys that may exist.
         below
             A key that is the beginning of all of them.
         """
@@ -156,7 +188,7 @@ class StoreFiles:
         return _found(keys, _each(self._remote_source, keys))
 
     def _listed(self, below: str) -> dict[str, Mapping[str, Any]] | None:
-        """What a listing says of each file; None where that leaves out what tells versions."""
+        """The listing's information about each file; None if it lacks versions."""
         if self._filesystem.protocol in ("http", "https", ("http", "https")):
             return None
         self._traffic.add(1)
@@ -169,7 +201,7 @@ class StoreFiles:
         return {str(path).rstrip("/"): info for path, info in listed.items()}
 
     def _is_empty(self, path: str, key: str) -> bool:
-        """Whether there is nothing: fsspec finds nothing, too, where it reaches nobody."""
+        """Whether there is nothing: fsspec also finds nothing if it cannot reach the server."""
         try:
             return not self._asked(key, "ls", path, detail=False)
         except SourceUnavailableError as error:
@@ -178,13 +210,20 @@ class StoreFiles:
             raise
 
     def _local_source(self, key: str) -> Source | None:
+        path = self.address(key)
+        folder = os.path.dirname(path)
+        if folder not in self._followed:
+            self._follow(folder)
         try:
-            status = os.stat(self.address(key))
+            status = os.lstat(path)
+            if stat.S_ISLNK(status.st_mode):
+                self._follow(path)
+                status = os.stat(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            raise unavailable(self.address(key), error) from error
-        return Source(self.address(key), status.st_size, status.st_mtime_ns)
+            raise unavailable(path, error) from error
+        return Source(path, status.st_size, status.st_mtime_ns)
 
     def _remote_source(self, key: str) -> Source | None:
         try:
@@ -213,7 +252,7 @@ class StoreFiles:
 
 
 def _each[T, R](call: Callable[[T], R], items: Collection[T]) -> list[R]:
-    """What a function makes of each item, several at once; no threads are made for one."""
+    """The results of a function for items, several at once; one item needs no threads."""
     if len(items) < 2:
         return [call(item) for item in items]
     with ThreadPoolExecutor(N_THREADS) as threads:

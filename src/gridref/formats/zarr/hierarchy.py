@@ -1,4 +1,8 @@
-"""A Zarr hierarchy -> a virtual group."""
+"""A Zarr v3 or v2 hierarchy as a virtual group.
+
+`scan_files` reads the metadata of all groups and arrays below the root, consolidated or not, and
+returns the group with a finding for each node.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +20,13 @@ from gridref.errors import (
     UnsupportedFeatureError,
 )
 from gridref.formats.options import ScanOptions
-from gridref.formats.zarr.arrays import virtual_array
-from gridref.formats.zarr.attributes import attributes_from_json, dimension_names
+from gridref.formats.zarr.arrays import attributes_from_json, dimension_names, virtual_array
 from gridref.formats.zarr.files import ChunkFiles
 from gridref.formats.zarr.version2 import array_metadata_v2
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.names import MAX_GROUP_DEPTH
 from gridref.model.scan_report import Fate, Finding, ScanReport
 from gridref.model.zarr_metadata import ArrayMetadata
-
-__all__ = ["folders_of", "scan_files"]
 
 _NO_METADATA = "no group and no array: it has no zarr.json, .zgroup or .zarray of its own"
 
@@ -36,7 +37,7 @@ def scan_files(files: ChunkFiles, options: ScanOptions) -> VirtualGroup:
     Parameters
     ----------
     files
-        Its keys: of metadata, of chunks, and of shards, inside of which chunks lie.
+        Its keys: of metadata, of chunks, and of shards with chunks in them.
 
     Returns
     -------
@@ -66,7 +67,7 @@ def scan_files(files: ChunkFiles, options: ScanOptions) -> VirtualGroup:
 
 
 def folders_of(keys: Iterable[str]) -> dict[str, dict[str, None]]:
-    """The folders right below each folder that keys lie in, as deep as groups may be nested."""
+    """The folders right below each folder of keys, as deep as groups may be nested."""
     folders: dict[str, dict[str, None]] = {}
     for key in keys:
         start = 0
@@ -93,7 +94,7 @@ class _GroupNode:
 
 @dataclass
 class _Scan:
-    """One scan under way."""
+    """One scan in progress."""
 
     files: ChunkFiles
     options: ScanOptions
@@ -101,7 +102,7 @@ class _Scan:
     findings: list[Finding] = field(default_factory=list)
 
     def node(self, path: str) -> _ArrayNode | _GroupNode | None:
-        """What lies at a path."""
+        """The node at a path."""
         head = f"{path}/" if path else ""
         document = self._document(f"{head}zarr.json")
         if document is not None:
@@ -117,12 +118,16 @@ class _Scan:
         return _GroupNode(attrs, None if merged is None else merged.get("metadata"))
 
     def group(self, node: _GroupNode, path: str) -> VirtualGroup:
-        """Describe a group and all below."""
+        """Describe a group and all its members."""
         arrays: dict[str, _ArrayNode] = {}
         groups: dict[str, VirtualGroup] = {}
         for name in self._children(path):
             below = f"{path}/{name}" if path else name
-            child = self.node(below)
+            try:
+                child = self.node(below)
+            except UnsupportedFeatureError as error:
+                self._leave_out(f"/{below}", error)
+                continue
             if isinstance(child, _ArrayNode):
                 arrays[name] = child
             elif child is None:
@@ -149,12 +154,7 @@ class _Scan:
                 arrays[name] = self._array(node, phony)
                 self.findings.append(Finding(below, Fate.TAKEN, "", self.files.url))
             except ScanError as error:
-                error.located(Place(source=self.files.url, variable=below))
-                if self.options.on_unsupported == "raise" or not isinstance(
-                    error, UnsupportedFeatureError
-                ):
-                    raise
-                self.findings.append(Finding(below, Fate.SKIPPED, error.reason, self.files.url))
+                self._leave_out(below, error)
         return VirtualGroup(arrays, dict(groups), attributes_from_json(attrs, None))
 
     def _may_go_down(self, path: str) -> bool:
@@ -162,10 +162,15 @@ class _Scan:
         if path.count("/") < MAX_GROUP_DEPTH:
             return True
         reason = f"groups are nested more than {MAX_GROUP_DEPTH} deep"
-        if self.options.on_unsupported == "raise":
-            raise UnsupportedFeatureError(reason, Place(source=self.files.url, variable=f"/{path}"))
-        self.findings.append(Finding(f"/{path}", Fate.SKIPPED, reason, self.files.url))
+        self._leave_out(f"/{path}", UnsupportedFeatureError(reason))
         return False
+
+    def _leave_out(self, path: str, error: ScanError) -> None:
+        """Report what cannot be served faithfully, if it may be left out; else raise the error."""
+        error.located(Place(source=self.files.url, variable=path))
+        if self.options.on_unsupported == "raise" or not isinstance(error, UnsupportedFeatureError):
+            raise error
+        self.findings.append(Finding(path, Fate.SKIPPED, error.reason, self.files.url))
 
     def _array(self, node: _ArrayNode, phony: dict[int, list[str]]) -> VirtualArray:
         if isinstance(node.metadata, ScanError):
@@ -182,7 +187,7 @@ class _Scan:
 
     @cached_property
     def _folders(self) -> Mapping[str, Mapping[str, None]]:
-        """Those of the consolidated metadata; of Zarr v3 the keys are paths of groups."""
+        """The children in the consolidated metadata; in Zarr v3 the keys are paths of groups."""
         return folders_of(f"{key}/" for key in self.consolidated or ())
 
     def _node_v3(self, path: str, document: Mapping[str, Any]) -> _ArrayNode | _GroupNode:
@@ -204,7 +209,7 @@ class _Scan:
             return _ArrayNode(path, error)
 
     def _document(self, key: str) -> Mapping[str, Any] | None:
-        """A metadata document, out of the consolidated ones where there are any."""
+        """A metadata document, from the consolidated ones if there are any."""
         if self.consolidated is not None:
             if key in self.consolidated:
                 return self.consolidated[key]

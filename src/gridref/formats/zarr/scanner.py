@@ -1,4 +1,4 @@
-"""How Zarr stores are recognised."""
+"""The scanner of Zarr stores: it recognises them and starts the scan."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from gridref.formats.options import ScanOptions
 from gridref.formats.scanner import Reach
 from gridref.io import DataNames
 from gridref.model.array import VirtualGroup
-
-__all__ = ["ZarrScanner"]
 
 
 class ZarrScanner:
@@ -31,4 +29,5 @@ class ZarrScanner:
         from gridref.formats.zarr.hierarchy import scan_files
 
         with refusing_damage(location.url):
-            return scan_files(StoreFiles(location.url, options.storage_options), options)
+            files = StoreFiles(location.url, options.storage_options, options.allow)
+            return scan_files(files, options)

@@ -1,4 +1,7 @@
-"""From shards to rows: every index read once, checked, and laid out in C order of the chunks.
+"""The inner chunks of Zarr shards.
+
+This module reads the index of each shard once, checks it, and returns the byte ranges of the inner
+chunks in C order of the chunks.
 
 Source: Zarr v3 ``sharding-indexed`` codec, version 1.0.
 """
@@ -19,9 +22,6 @@ from gridref.model.manifest import Source
 from gridref.model.shard import MISSING_CHUNK
 from gridref.typing import Int64Array
 
-__all__ = ["Chain", "ChunkRanges", "inner_ranges", "split_chain"]
-
-
 _INDEX_OVERHEAD = {"bytes": 0, "crc32c": 4, "transpose": 0}
 
 
@@ -32,7 +32,7 @@ class Chain:
     Attributes
     ----------
     codecs
-        Chain of the innermost chunks, with the transpositions around the shards in front.
+        Chain of the innermost chunks, with the transpositions around the shards before it.
     levels
         The sharding codecs, outermost first, and the order of the axes that each sees.
     chunk_shape
@@ -50,8 +50,8 @@ def split_chain(codecs: Sequence[Codec], chunk_shape: Sequence[int]) -> Chain:
     Raises
     ------
     UnsupportedFeatureError
-        If something but a transposition stands before, or anything behind, a sharding codec: inner
-        chunks then cannot be addressed.
+        If anything but a transposition is before a sharding codec, or anything after it: inner
+        chunks then have no byte ranges.
     """
     order = tuple(range(len(chunk_shape)))
     levels: list[tuple[Codec, tuple[int, ...]]] = []
@@ -81,7 +81,7 @@ class ChunkRanges:
     sources
         The files.
     source
-        int64 (n,), which of them; -1 for a range of `inline`.
+        int64 (n,), index into `sources`; -1 for a range of `inline`.
     offset, length
         int64 (n,), the byte range.
     coords
@@ -89,7 +89,7 @@ class ChunkRanges:
     shape
         int64 (n, ndim), shape.
     inline
-        Bytes that stand in the metadata themselves.
+        Bytes that are in the metadata themselves.
     """
 
     sources: tuple[Source, ...]
@@ -101,7 +101,7 @@ class ChunkRanges:
     inline: bytes = b""
 
     def place(self, number: int) -> Place:
-        """Where one of them lies."""
+        """The place of one of them."""
         start = int(self.offset[number])
         url = self.sources[int(self.source[number])].url
         return Place(source=url, start=start, stop=start + int(self.length[number]))
@@ -110,7 +110,7 @@ class ChunkRanges:
 def inner_ranges(
     files: ChunkFiles, shards: ChunkRanges, codec: Codec, order: tuple[int, ...]
 ) -> ChunkRanges:
-    """The ranges of the chunks inside of shards: one request a shard.
+    """The ranges of the chunks inside shards, by one request for each shard.
 
     Parameters
     ----------
@@ -121,13 +121,13 @@ def inner_ranges(
     codec
         Their ``sharding_indexed`` codec.
     order
-        The array's axis that each axis of the codec's chunk shape is.
+        For each axis of the codec's chunk shape, the number of the array's axis.
 
     Raises
     ------
     SourceFormatError
         For an index that is cut, fails its checksum, has one-sided markers of missing chunks, or
-        points outside of its shard.
+        points outside its shard.
     """
     inner: Int64Array = np.array(
         [codec.configuration["chunk_shape"][order.index(axis)] for axis in range(len(order))],

@@ -1,4 +1,4 @@
-"""Zarr v2 array metadata, brought into the form of v3.
+"""Zarr v2 array metadata in the form of v3.
 
 Source: Zarr v2 specification, "Metadata" and "Data type encoding"; numcodecs' configurations.
 """
@@ -18,9 +18,6 @@ from gridref.model.encoding import Codec, bytes_codec, transpose_codec
 from gridref.model.grid import ChunkGrid
 from gridref.model.zarr_metadata import ArrayMetadata, scalar_of
 
-__all__ = ["array_metadata_v2"]
-
-
 _BYTES_FILTERS = {"shuffle", "fletcher32", "zlib", "gzip", "zstd", "blosc", "lz4", "bz2", "lzma"}
 _BYTES_FILTERS.add("grib")  # kerchunk's, which asks eccodes
 _ARRAY_FILTERS = {
@@ -31,15 +28,15 @@ _ARRAY_FILTERS = {
     "bitround": (),
     "packbits": (),
 }
-"""Filters of arrays: under which names they have the dtypes of what they take and make."""
+"""Filters of arrays: the names of their input and output dtypes."""
 _BLOSC_SHUFFLE = ("noshuffle", "shuffle", "bitshuffle")
 
 
 def array_metadata_v2(document: Mapping[str, Any], attrs: Mapping[str, Any]) -> ArrayMetadata:
-    """What ``.zarray`` and ``.zattrs`` say, as if it were v3.
+    """The content of ``.zarray`` and ``.zattrs`` in the form of v3.
 
-    The dtype may be a datetime64 or timedelta64. The fill value, where there is one, also becomes
-    the attribute ``_FillValue``, as which xarray takes it for a v2 array.
+    The dtype may be a datetime64 or timedelta64. The fill value, if there is one, also becomes the
+    attribute ``_FillValue``, as xarray does for a v2 array.
 
     Raises
     ------
@@ -107,7 +104,7 @@ def _codecs(
 
 
 def _array_codec(document: Mapping[str, Any], dtype: np.dtype[Any]) -> tuple[Codec, np.dtype[Any]]:
-    """The v3 name of a filter that works on arrays, and the dtype of what it makes."""
+    """The v3 name of a filter that works on arrays, and its output dtype."""
     settings = {key: value for key, value in document.items() if key != "id"}
     name = str(document["id"])
     codec = Codec.of(f"numcodecs.{name}", **settings)

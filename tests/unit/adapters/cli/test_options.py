@@ -9,14 +9,14 @@ from typing import Any, get_args
 import pytest
 
 import gridref
-from gridref.adapters.cli.options import (
+from gridref.errors import InvalidRequestError
+from gridref.faces.cli.options import (
     BUILD_OPTIONS,
     VIEW_OPTIONS,
+    as_on_the_command_line,
     parse_lengths,
     parse_options,
 )
-from gridref.adapters.cli.spelling import as_on_the_command_line
-from gridref.errors import InvalidRequestError
 from gridref.options import choices_of
 
 DATACLASSES = (

@@ -9,8 +9,7 @@ import pytest
 
 import gridref
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
-from gridref.formats.kerchunk.references import Reference, parse_references
-from gridref.formats.kerchunk.templates import Template
+from gridref.formats.kerchunk.references import Reference, Template, parse_references
 from gridref.io import SourcePool
 from gridref.serve.reader import Reader
 

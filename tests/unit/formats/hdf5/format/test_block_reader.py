@@ -11,7 +11,7 @@ import pytest
 
 from gridref.errors import SourceFormatError
 from gridref.formats import scan
-from gridref.formats.hdf5.format.block_reader import BlockReader
+from gridref.formats.hdf5.files import BlockReader
 from gridref.io import ScanFile, open_for_scan
 
 SMALL, LARGE = 300_000, 5_000_000

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gridref.formats.hdf5.format.checksum import lookup3, lookup3_rows
+from gridref.formats.hdf5.bytes import lookup3, lookup3_rows
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gridref.errors import SourceFormatError
-from gridref.formats.hdf5.format import global_heap
-from gridref.formats.hdf5.format.global_heap import GlobalHeap
-from gridref.formats.hdf5.format.superblock import Hdf5Bytes
+from gridref.formats.hdf5 import heaps as global_heap
+from gridref.formats.hdf5.bytes import Hdf5Bytes
+from gridref.formats.hdf5.heaps import GlobalHeap
 from tests.hdf5_bytes import BufferReader
 
 

@@ -13,10 +13,9 @@ from h5py import h5f, h5p
 
 from gridref import scan
 from gridref.errors import SourceFormatError
-from gridref.formats.hdf5.format.dense_attributes import attribute_info, dense_attribute_messages
-from gridref.formats.hdf5.format.object_header import HeaderMessage, read_header
-from gridref.formats.hdf5.format.shared_messages import SharedMessages
-from gridref.formats.hdf5.format.superblock import Hdf5Bytes, read_superblock
+from gridref.formats.hdf5.attributes import attribute_info, dense_attribute_messages
+from gridref.formats.hdf5.bytes import Hdf5Bytes, read_superblock
+from gridref.formats.hdf5.headers import HeaderMessage, SharedMessages, read_header
 from gridref.testing.reference_reader import read_slowly
 from tests.hdf5_bytes import BufferReader, LocalReader
 from tests.hdf5_oracle import read_original

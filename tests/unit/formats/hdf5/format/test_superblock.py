@@ -12,9 +12,8 @@ from h5py import h5f, h5p
 
 from gridref import scan
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
-from gridref.formats.hdf5.format.checksum import lookup3
-from gridref.formats.hdf5.format.object_header import read_header
-from gridref.formats.hdf5.format.superblock import read_superblock
+from gridref.formats.hdf5.bytes import lookup3, read_superblock
+from gridref.formats.hdf5.headers import read_header
 from tests.hdf5_bytes import BufferReader
 
 VERSIONS = {"earliest": 0, "v108": 2, "latest": 3}
@@ -110,15 +109,25 @@ def test_files_that_a_writer_did_not_close(tmp_path: Path) -> None:
         scan(path)
 
 
-def test_files_of_several_parts(tmp_path: Path) -> None:
-    for libver in (h5f.LIBVER_EARLIEST, h5f.LIBVER_LATEST):
-        properties = h5p.create(h5p.FILE_ACCESS)
-        properties.set_libver_bounds(libver, h5f.LIBVER_LATEST)
-        properties.set_fapl_split(b"-m.h5", h5p.DEFAULT, b"-r.h5", h5p.DEFAULT)
-        name = f"{tmp_path}/part{libver}"
-        with h5py.File(h5f.create(name.encode(), h5f.ACC_TRUNC, fapl=properties)) as file:
-            file["x"] = range(10)
-        with pytest.raises(OSError, match="nable to"):
-            h5py.File(f"{name}-m.h5")
-        with pytest.raises((UnsupportedFeatureError, SourceFormatError)):
-            scan(f"{name}-m.h5")
+@pytest.mark.parametrize("libver", [h5f.LIBVER_EARLIEST, h5f.LIBVER_LATEST])
+@pytest.mark.parametrize(
+    ("driver", "first", "tool"),
+    [("family", "part%d", "h5repart"), ("split", "part", "h5repack")],
+)
+def test_files_of_several_parts(
+    tmp_path: Path, libver: int, driver: str, first: str, tool: str
+) -> None:
+    properties = h5p.create(h5p.FILE_ACCESS)
+    properties.set_libver_bounds(libver, h5f.LIBVER_LATEST)
+    if driver == "family":
+        properties.set_fapl_family(1000, h5p.DEFAULT)
+    else:
+        properties.set_fapl_split(b"", h5p.DEFAULT, b"-r.h5", h5p.DEFAULT)
+    name = str(tmp_path / first)
+    with h5py.File(h5f.create(name.encode(), h5f.ACC_TRUNC, fapl=properties)) as file:
+        file["x"] = range(1000)
+    part = name.replace("%d", "0")
+    with pytest.raises(OSError, match=r"nable to|truncated"):
+        h5py.File(part)
+    with pytest.raises(UnsupportedFeatureError, match=f"only a part.*{tool}"):
+        scan(part)

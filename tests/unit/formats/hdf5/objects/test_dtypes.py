@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from gridref.codecs import decode_chunk
 from gridref.errors import ScanError, SourceFormatError, UnsupportedFeatureError
-from gridref.formats.hdf5.format.datatype_message import read_datatype
-from gridref.formats.hdf5.objects.dtypes import ElementType, Form, element_type
+from gridref.formats.hdf5.datatypes import ElementType, Form, element_type, read_datatype
 from gridref.model.encoding import Encoding
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import h5py
 import numpy as np
 
-from gridref.formats.hdf5.format.bytes_view import ByteReader
-from gridref.formats.hdf5.format.data_layout import ChunkedLayout, ChunkIndexKind
-from gridref.formats.hdf5.format.superblock import read_superblock
-from gridref.formats.hdf5.storage.chunk_index import ChunkTable, walk_chunks
+from gridref.formats.hdf5.bytes import ByteReader, read_superblock
+from gridref.formats.hdf5.chunk_index import ChunkTable
+from gridref.formats.hdf5.chunk_trees import walk_chunks
+from gridref.formats.hdf5.messages import ChunkedLayout, ChunkIndexKind
 from tests.hdf5_bytes import LocalReader, read_data_layout
 
 PARTIAL_CHUNKS_UNFILTERED = 0x02  # H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS

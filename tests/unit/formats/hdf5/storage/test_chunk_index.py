@@ -11,15 +11,16 @@ import numpy as np
 import pytest
 
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
-from gridref.formats.hdf5.format.data_layout import (
+from gridref.formats.hdf5.bytes import read_superblock
+from gridref.formats.hdf5.chunk_index import ALL_FILTERS_OFF
+from gridref.formats.hdf5.chunk_trees import walk_chunks
+from gridref.formats.hdf5.messages import (
     ChunkedLayout,
     ChunkIndexKind,
     CompactLayout,
     ContiguousLayout,
     VirtualLayout,
 )
-from gridref.formats.hdf5.format.superblock import read_superblock
-from gridref.formats.hdf5.storage.chunk_index import ALL_FILTERS_OFF, walk_chunks
 from gridref.model.manifest import ChunkState, Source
 from tests.hdf5_bytes import BufferReader, LocalReader, read_data_layout
 from tests.unit.formats.hdf5.storage.chunk_index_oracle import (

@@ -21,10 +21,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gridref.errors import GridrefError, SourceFormatError, UnsupportedFeatureError
-from gridref.formats.hdf5.format.checksum import lookup3
-from gridref.formats.hdf5.format.data_layout import ChunkedLayout, ChunkIndexKind
-from gridref.formats.hdf5.format.superblock import Hdf5Bytes, read_superblock
-from gridref.formats.hdf5.storage.chunk_index import ChunkTable, walk_chunks
+from gridref.formats.hdf5.bytes import Hdf5Bytes, lookup3, read_superblock
+from gridref.formats.hdf5.chunk_index import ChunkTable
+from gridref.formats.hdf5.chunk_trees import walk_chunks
+from gridref.formats.hdf5.messages import ChunkedLayout, ChunkIndexKind
 from gridref.formats.registry import scan
 from tests.hdf5_bytes import BufferReader, read_data_layout
 from tests.unit.formats.hdf5.storage.chunk_index_oracle import is_filtered, rows_of

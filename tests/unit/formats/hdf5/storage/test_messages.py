@@ -15,19 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gridref.errors import ScanError, SourceFormatError, UnsupportedFeatureError
-from gridref.formats.hdf5.format.data_layout import data_layout_of
-from gridref.formats.hdf5.format.dataspace import Dataspace, read_dataspace
-from gridref.formats.hdf5.format.datatype_message import read_datatype
-from gridref.formats.hdf5.format.filter_pipeline import filter_codecs, read_filters
-from gridref.formats.hdf5.format.object_header import HeaderMessage
-from gridref.formats.hdf5.format.shared_messages import SharedMessages
-from gridref.formats.hdf5.format.superblock import Hdf5Bytes
-from gridref.formats.hdf5.objects.dtypes import element_type
-from gridref.formats.hdf5.objects.files import OpenFile, open_file
-from gridref.formats.hdf5.objects.paths import Location, find_object
-from gridref.formats.hdf5.objects.tree import DatasetNode, dataset_node
-from gridref.formats.hdf5.storage.external import external_files
-from gridref.formats.hdf5.storage.fill import fill_value, stored_fill
+from gridref.formats.hdf5.bytes import Hdf5Bytes
+from gridref.formats.hdf5.datatypes import element_type, read_datatype
+from gridref.formats.hdf5.files import Location, OpenFile, find_object, open_file
+from gridref.formats.hdf5.filters import filter_codecs, read_filters
+from gridref.formats.hdf5.headers import HeaderMessage, SharedMessages
+from gridref.formats.hdf5.messages import Dataspace, data_layout_of, read_dataspace
+from gridref.formats.hdf5.storage import external_files, fill_value, stored_fill
+from gridref.formats.hdf5.tree import DatasetNode, dataset_node
 from gridref.formats.options import ScanOptions
 from gridref.io import open_for_scan
 from tests.hdf5_bytes import BufferReader

@@ -1,7 +1,0 @@
-"""The command line: ``gridref build | info | chunks | sources | verify | plan | serve``."""
-
-from __future__ import annotations
-
-from gridref.adapters.cli.app import app, main
-
-__all__ = ["app", "main"]

@@ -1,0 +1,652 @@
+"""Build a catalog from files: scan, combine, compare with an expected plan, write.
+
+`build` writes the catalog, and `plan` only reports what `build` would do.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from gridref.api.each_chunk import with_checksums, with_identity
+from gridref.api.layout.cubes import flat, nested_urls
+from gridref.api.layout.discovery import laid_out_by_itself, laid_out_by_kind
+from gridref.api.layout.file_sets import refusing_parts_of_sets
+from gridref.api.layout.joined_variables import Joining, NamePattern, split_labels
+from gridref.api.layout.layouts import Layout
+from gridref.api.layout.listings import with_inventory
+from gridref.api.opening import Sources, readable, reader_for
+from gridref.api.outcomes import RunOptions, each_part, scan_here
+from gridref.api.scan import Address, Failures, Files, Progress, scan_each
+from gridref.api.summary import (
+    drift_line,
+    files_in_words,
+    finding_lines,
+    layout_line,
+    warn_of_left_out,
+)
+from gridref.api.units import with_converter
+from gridref.catalog import ROOT_FILE, Trust, write_catalog
+from gridref.catalog.commit import Access, Change, commit
+from gridref.catalog.folder import open_folder
+from gridref.catalog.growth import written
+from gridref.catalog.kept_report import merged_drifts
+from gridref.combine import (
+    BATCH_GROUPS,
+    Combination,
+    CombinedPart,
+    CombineOptions,
+    MosaicOptions,
+    combine_part,
+    combine_parts,
+)
+from gridref.combine.options import Read
+from gridref.errors import GridrefError, InvalidRequestError, Place, Problem
+from gridref.formats import ScanOptions, expand_files
+from gridref.io import Coverage, absolute_url, catalog_options, keeps_at_hand
+from gridref.model.array import VirtualGroup
+from gridref.model.manifest import IDENTITIES, Identity
+from gridref.model.scan_report import Finding, ScanReport
+from gridref.options import check_choice, options_of, verb
+from gridref.secrets import shown_address, without_secrets
+
+# Comparison with a saved plan: every difference is a problem
+
+type Expected = str | os.PathLike[str] | Mapping[str, Any]
+"""A plan: what ``gridref plan --json`` writes, as a file or as what is in it."""
+
+_ADVICE = "expect= asks for the plan that was saved; save a new one if this is meant"
+
+
+def plan_document(combination: Combination) -> dict[str, Any]:
+    """What a plan is compared by: its drifts, and its arrays with dtypes and dimensions."""
+    arrays = {} if combination.group is None else combination.group.all_arrays()
+    return {
+        "drifts": [drift.to_json() for drift in combination.report],
+        "arrays": {
+            path: {"dims": list(array.dims), "dtype": str(array.dtype)}
+            for path, array in arrays.items()
+        },
+    }
+
+
+def as_expected(combination: Combination, expect: Expected | None) -> Combination:
+    """The combination, with a problem for each thing that a saved plan does not hold.
+
+    Files and sizes may change. A drift that the plan has, with values that it has, is as expected,
+    whichever files it is in; so are any values where the plan has another for each file.
+
+    Parameters
+    ----------
+    combination
+        What was planned or built today.
+    expect
+        The plan; None expects nothing.
+
+    Raises
+    ------
+    InvalidRequestError
+        If the plan cannot be read, or is none.
+    """
+    if expect is None or combination.group is None:
+        return combination
+    saved, today = _read(expect), plan_document(combination)
+    found = (*_unlike_arrays(saved, today), *_unlike_drifts(saved, today))
+    problems = tuple(
+        Problem("unexpected", f"{message}; {_ADVICE}", variable) for variable, message in found
+    )
+    return replace(combination, problems=(*combination.problems, *problems))
+
+
+def _read(expect: Expected) -> Mapping[str, Any]:
+    if isinstance(expect, Mapping):
+        plan: Any = expect
+    else:
+        try:
+            plan = json.loads(Path(expect).read_bytes())
+        except (OSError, ValueError) as error:
+            raise InvalidRequestError(f"expect={os.fspath(expect)!r}: {error}") from error
+    if not _is_plan(plan):
+        raise InvalidRequestError("expect= takes a plan as gridref plan --json writes it")
+    return plan  # type: ignore[no-any-return]
+
+
+def _is_plan(plan: Any) -> bool:
+    """Whether all that is compared is there, and of the types that `plan_document` makes."""
+    try:
+        return all(map(_is_drift, plan["drifts"])) and all(
+            isinstance(array["dims"], list) and isinstance(array["dtype"], str)
+            for array in plan["arrays"].values()
+        )
+    except (KeyError, TypeError, AttributeError, ValueError):
+        return False
+
+
+def _is_drift(drift: Any) -> bool:
+    named = [*_key(drift), *(case["value"] for case in drift["cases"])]
+    spans = [span for case in drift["cases"] for span in case.get("files", ())]
+    return (
+        all(isinstance(text, str) for text in named)
+        and isinstance(drift.get("n_cases", 0), int)
+        and all(len(span) == 2 for span in spans)
+    )
+
+
+def _unlike_arrays(saved: Mapping[str, Any], today: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Arrays that are new, gone or of another kind: path and what is wrong."""
+    before, now = saved["arrays"], today["arrays"]
+    for path in dict.fromkeys([*before, *now]):
+        if path not in now:
+            yield path, "a variable is gone"
+        elif path not in before:
+            yield path, "a variable is new"
+        else:
+            for name in ("dims", "dtype"):
+                if before[path][name] != now[path][name]:
+                    yield path, f"{name} were {before[path][name]}, and are {now[path][name]}"
+
+
+def _unlike_drifts(saved: Mapping[str, Any], today: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Drifts that are new, or have new values: variable and what is wrong."""
+    known: dict[tuple[str, str, str], set[str]] = {}
+    free = set()
+    for drift in saved["drifts"]:
+        known.setdefault(_key(drift), set()).update(_values(drift))
+        if drift.get("n_cases", 0) > len(drift["cases"]) or _has_one_value_a_file(drift):
+            free.add(_key(drift))
+    for drift in today["drifts"]:
+        cause, variable, resolution = key = _key(drift)
+        values = _values(drift) - known.get(key, set())
+        listed = ", ".join(sorted(values))
+        if key not in known:
+            yield variable, f"a new drift: {cause} ({listed}) -> {resolution}"
+        elif values and key not in free:
+            yield variable, f"new values of a drift: {cause} ({listed})"
+
+
+def _has_one_value_a_file(drift: Mapping[str, Any]) -> bool:
+    """Whether values are another in each file, like a date of writing: the next is, too."""
+    spans = [span for case in drift["cases"] for span in case.get("files", ())]
+    each_once = len(spans) == len(drift["cases"]) > 1
+    return each_once and all(first == last for first, last in spans)
+
+
+def _key(drift: Mapping[str, Any]) -> tuple[str, str, str]:
+    return drift["cause"], drift["variable"], drift["resolution"]
+
+
+def _values(drift: Mapping[str, Any]) -> set[str]:
+    return {case["value"] for case in drift["cases"]}
+
+
+# Files combined by the workers that scan them, which return columns
+
+
+@dataclass(frozen=True)
+class _Partition:
+    """Neighbouring files combined, and those that could not be scanned.
+
+    Attributes
+    ----------
+    part
+        None if no file could be scanned, or one that could not ends the job.
+    failed
+        Addresses and errors.
+    """
+
+    part: CombinedPart | None
+    failed: tuple[tuple[str, GridrefError], ...]
+
+
+def combine_elsewhere(
+    addresses: Sequence[str],
+    dim: str,
+    scanning: ScanOptions,
+    rules: CombineOptions,
+    run: RunOptions,
+    *,
+    failures: Failures,
+    progress: Progress | None = None,
+    by_label: bool = False,
+) -> Combination:
+    """Scan files and combine them along a dimension, neighbours where they are scanned.
+
+    Parameters
+    ----------
+    addresses, dim, scanning, rules, run
+        The files, the dimension and all options. `rules` travel, so that they hold no functions.
+    failures
+        Where those are noted that could not be scanned.
+    progress
+        Called with the number of files done, and of all files.
+    by_label
+        As for `gridref.combine.combine`.
+
+    Raises
+    ------
+    GridrefError
+        As `gridref.api.scan.scan_each` does.
+    """
+    task = partial(
+        _combine_here,
+        dim=dim,
+        scanning=scanning,
+        rules=rules,
+        run=run.on_worker(),
+        by_label=by_label,
+    )
+    found = each_part(addresses, run, task, BATCH_GROUPS)
+
+    def parts() -> Iterator[CombinedPart]:
+        n_done = 0
+        for files, partition in found:
+            for address, error in partition.failed:
+                failures.add(address, error)
+            n_done += len(files)
+            if progress is not None:
+                progress(n_done, len(addresses))
+            if partition.part is not None and not failures.fatal:
+                yield partition.part
+        failures.close(n_done)
+
+    read = reader_for(scanning.storage_options).read
+    return combine_parts(parts(), dim, read=read, options=rules, by_label=by_label)
+
+
+@keeps_at_hand
+def _combine_here(
+    addresses: tuple[str, ...],
+    max_in_flight: int,
+    *,
+    dim: str,
+    scanning: ScanOptions,
+    rules: CombineOptions,
+    run: RunOptions,
+    by_label: bool,
+) -> _Partition:
+    found = scan_here(addresses, max_in_flight, options=scanning, work=run.work)
+    pairs = list(zip(addresses, found, strict=True))
+    failed = tuple((address, own) for address, own in pairs if isinstance(own, GridrefError))
+    groups = [own for _, own in pairs if not isinstance(own, GridrefError)]
+    if not groups or (failed and run.on_error == "raise"):
+        return _Partition(None, failed)
+    read = reader_for(scanning.storage_options).read
+    part = combine_part(groups, dim, read=read, options=rules, by_label=by_label)
+    return _Partition(part, failed)
+
+
+# The calls `build` and `plan`
+
+BUILD_OPTIONS = (RunOptions, Layout, CombineOptions, MosaicOptions, ScanOptions)
+
+
+@verb(*BUILD_OPTIONS)
+def build(
+    files: Files,
+    catalog: Address,
+    concat_dim: str | Sequence[str] | None = None,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    relative: bool = False,
+    identity: Identity | None = None,
+    checksum: Coverage = "sampled",
+    checksums: bool = False,
+    keep_secrets: bool = False,
+    overwrite: bool = False,
+    expect: Expected | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> VirtualGroup:
+    """Index files, combine them and write the catalog.
+
+    Parameters
+    ----------
+    files
+        Paths, URLs, globs or directories.
+    catalog
+        Where to write the catalog: a local path or an fsspec URL, usually ending in ``.gridref``.
+    concat_dim
+        Dimension to concatenate along, existing or new; several lay files out along each. Without
+        any option of `Layout`, `build` works out the layout from coordinates, georeferencing, names
+        and attributes. It takes a clear layout and reports it; if several are possible, it lists
+        them.
+    storage_options
+        Options of fsspec's filesystem of files and catalog, or of several by protocol:
+        ``{"s3": {"anon": True}, "https": {...}}``.
+    relative
+        Record the addresses of the files relative to the catalog if both are on one filesystem.
+        Both can then be moved together.
+    identity
+        How a read checks that a file is the one that was scanned. ``"strict"``: by size and time of
+        change or ETag. ``"size"``: by size only. ``"content"``: by size and, if time or ETag
+        differ, by a checksum, which `build` computes. The default is ``"content"`` for relative
+        addresses, because copies have other times, and else ``"strict"``.
+    checksum
+        How much of each file to checksum: ``"sampled"`` (16 ranges of 4 KiB) or ``"all"``.
+    checksums
+        Compute a checksum (CRC-32C) of each stored chunk, and compare every later read with it.
+        This reads all chunks once. Files that are added to the catalog later get checksums too.
+    keep_secrets
+        Keep credentials and signatures in the addresses of files (``user:password@``, presigned
+        queries). By default they are left out, and reading needs `storage_options`.
+    overwrite
+        Replace a catalog at this address. The old one stays in the history: `rollback` of the
+        opened catalog restores it. By default an existing catalog is an error.
+    expect
+        A plan that ``gridref plan --json`` saved. If anything differs from it, nothing is written
+        and every difference is listed as a problem.
+    progress
+        Called with the number of files done, and of all files.
+    **options
+        Fields of `RunOptions` (``max_in_flight``, ``n_processes``, ``on_error``), of `Layout`
+        (``stack``, ``pattern``, ``mosaic``), of `CombineOptions` (``convert_units=True`` converts
+        with pint), of `MosaicOptions` and of `ScanOptions`.
+
+    Returns
+    -------
+    VirtualGroup
+        The group that was written. Its ``report`` lists every object of every file, and the files
+        that ``on_error="skip"`` left out. A `SkippedFilesWarning` lists these too.
+
+    Raises
+    ------
+    InvalidRequestError
+        If a catalog exists at the address, if a pattern matches nothing, or if several files have
+        no possible layout, or more than one.
+    ScanError, SourceUnavailableError
+        If a file cannot be described; a `FilesFailedError` with all of them, if several cannot.
+    CombineError
+        If the files do not fit together. It lists every problem.
+    """
+    job = Job.of({**options, "concat_dim": concat_dim, "storage_options": storage_options})
+    identity = identity or ("content" if relative else "strict")
+    check_choice("identity", identity, IDENTITIES)
+    check_choice("checksum", checksum, ("sampled", "all"))
+    access = catalog_access(catalog, storage_options)
+    is_there = ROOT_FILE in (access.folder.names() or ())
+    if is_there and not overwrite:
+        raise InvalidRequestError(
+            "there is a catalog already: overwrite=True replaces it and keeps it in the history;"
+            " append adds files to it",
+            Place(source=access.folder.url),
+        )
+    job, done = job.run(files, progress)
+    done = as_expected(done, expect)
+    group = with_identity(with_drifts(done), identity, checksum, storage_options)
+    if checksums:
+        group = with_checksums(group, storage_options)
+    lines = job.lines(group, done, access.folder.url)
+    sources: Literal["absolute", "relative"] = "relative" if relative else "absolute"
+    extra = _skipped(done.failed)
+    if is_there:
+        own = {
+            "source_urls": sources,
+            "extra": extra,
+            "recipe": job.recipe,
+            "identity": identity,
+            "drifts": merged_drifts((), group.report.rows),
+            "pending": {},
+            "ends": done.ends,
+        }
+        arrays = {path: written(array) for path, array in group.all_arrays().items()}
+        said = f"{len(arrays)} arrays written"
+        change = Change("build", said, group, arrays, own, keep_secrets=keep_secrets)
+        after = commit(access, lambda _: change)
+        parent = after.root.snapshot.log[-1].parent
+        lines.append(f"replaced snapshot {parent}, which gridref rollback brings back")
+    else:
+        write_catalog(
+            group,
+            os.fspath(catalog),
+            storage_options,
+            sources=sources,
+            extra=extra,
+            recipe=job.recipe,
+            keep_secrets=keep_secrets,
+            ends=done.ends,
+        )
+    group = group.replace(report=replace(group.report, lines=tuple(lines)))
+    return readable(group, Sources(storage_options))
+
+
+def catalog_access(catalog: Address, storage_options: Mapping[str, Any] | None) -> Access:
+    """Give access to a catalog, to write it."""
+    options = catalog_options(storage_options)
+    url = absolute_url(catalog).removesuffix(f"/{ROOT_FILE}")
+    return Access(open_folder(url, options), options, Trust.of(url, None))
+
+
+@verb(*BUILD_OPTIONS)
+def plan(
+    files: Files,
+    concat_dim: str | Sequence[str] | None = None,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    relative: bool = False,
+    identity: Identity | None = None,
+    checksum: Coverage = "sampled",
+    checksums: bool = False,
+    keep_secrets: bool = False,
+    overwrite: bool = False,
+    expect: Expected | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Combination:
+    """Report what `build` would do with files, without writing anything.
+
+    Parameters
+    ----------
+    files, concat_dim, storage_options, progress, **options
+        As for `build`.
+    relative, identity, checksum, checksums, keep_secrets, overwrite
+        As for `build`. They do not change a plan.
+    expect
+        As for `build`: every difference is one of the problems.
+
+    Returns
+    -------
+    Combination
+        The report of every drift, the problems, and the combined group where there are none.
+
+    Raises
+    ------
+    InvalidRequestError
+        If a pattern matches nothing, or if several files have no possible layout, or more than one.
+    ScanError, SourceUnavailableError
+        If a file cannot be described; a `FilesFailedError` with all of them, if several cannot.
+    """
+    job = Job.of({**options, "concat_dim": concat_dim, "storage_options": storage_options})
+    return as_expected(job.run(files, progress)[1], expect)
+
+
+@dataclass(frozen=True)
+class Job:
+    """All options of a call, sorted by purpose.
+
+    `names` are patterns for names of variables, from the option ``labels``. When the job has run,
+    `twice` lists the files that were given more than once.
+    """
+
+    layout: Layout
+    rules: CombineOptions
+    mosaic: MosaicOptions
+    scanning: ScanOptions
+    options: RunOptions
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+    names: tuple[NamePattern, ...] = ()
+    twice: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Job:
+        """Options by name, of any of the kinds."""
+        labels, names = split_labels(options.get("labels"))
+        layout = Layout(**{**options_of(Layout, options), "labels": labels})
+        mosaic_options = options_of(MosaicOptions, options)
+        if mosaic_options and not layout.mosaic:
+            raise InvalidRequestError(
+                f"{', '.join(mosaic_options)}: only for files laid out by mosaic=True"
+            )
+        return cls(
+            layout,
+            CombineOptions(**with_converter(options_of(CombineOptions, options))),
+            MosaicOptions(**mosaic_options),
+            ScanOptions(**options_of(ScanOptions, options)),
+            RunOptions(**options_of(RunOptions, options)),
+            _recipe(options),
+            names,
+        )
+
+    @keeps_at_hand
+    def run(self, files: Files, progress: Progress | None) -> tuple[Job, Combination]:
+        """Scan files and combine them. The job that is returned has the layout that was used."""
+        storage_options = self.scanning.storage_options
+        layout, files = with_inventory(self.layout, files, storage_options)
+        if layout is not self.layout:
+            listed = replace(self, layout=replace(layout, inventory=None, asset=None))
+            return listed.run(files, progress)
+        tree = nested_urls(files, storage_options) if self.layout.combine == "nested" else []
+        given = Counter([] if tree else expand_files(files, storage_options, unique=False))
+        ordered = flat(tree) or self.layout.ordered(list(given))
+        told = layout.hiding_nothing(ordered)
+        if told.pattern != layout.pattern:
+            recipe = {**self.recipe, "pattern": told.pattern}
+            return replace(self, layout=told, recipe=recipe).run(files, progress)
+        failures = Failures(self.options)
+        scanned = scan_each(
+            ordered, self.scanning, self.options, failures=failures, progress=progress
+        )
+        read = reader_for(storage_options).read
+        joining = self.joining(read)
+        joined = joining.each(scanned)
+        if self.layout.is_asked_for:
+            joined = refusing_parts_of_sets(joined)
+        job = replace(self, twice=tuple(file for file, n in given.items() if n > 1))
+        if self._travels(len(ordered)):
+            done = combine_elsewhere(
+                ordered,
+                str(self.layout.grows_along),
+                self.scanning,
+                self.rules,
+                self.options,
+                failures=failures,
+                progress=progress,
+                by_label=self.layout.order == "label",
+            )
+        elif len(ordered) > 1 and not (self.layout.is_asked_for or self.layout.in_groups):
+            take_first = self.layout.yes
+            found, done = laid_out_by_itself(list(joined), read, self.rules, take_first=take_first)
+            job = replace(
+                job,
+                layout=Layout(**options_of(Layout, found)),
+                mosaic=MosaicOptions(**options_of(MosaicOptions, found)),
+                recipe=self._recipe_with(found),
+            )
+        else:
+            done = self.laid_out(joined, read, tree)
+        done = replace(done, report=joining.told(done.report))
+        done = _with_failed(done, failures.findings)
+        warn_of_left_out(ScanReport(done.failed) if done.group is None else done.group.report)
+        return job, done
+
+    def lines(self, group: VirtualGroup, done: Combination, catalog: str) -> list[str]:
+        """What was done to make a catalog of files, in short."""
+        several = len(done.report.files) > 1
+        lines = [layout_line(self.layout, group, done.ends)] if several else []
+        if self.twice:
+            named = files_in_words(self.twice)
+            lines.append(f"given more than once, and taken once: {named}")
+        lines += drift_line(group.report.drifts, catalog)
+        return lines + finding_lines(group.report)
+
+    def joining(self, read: Read) -> Joining:
+        """What joins variables of scanned files by their names, before files are laid out."""
+        return Joining(self.names, read, self.rules)
+
+    def _recipe_with(self, found: Mapping[str, Any]) -> dict[str, Any]:
+        """The recipe with a layout that was found; labels in variables' names stay in it."""
+        both = {**self.recipe.get("labels", {}), **found.get("labels", {})}
+        return {**self.recipe, **found, **({"labels": both} if both else {})}
+
+    def laid_out(
+        self,
+        scanned: Iterable[tuple[str, VirtualGroup]],
+        read: Read,
+        tree: Sequence[Any] = (),
+    ) -> Combination:
+        """Combine scanned files as the layout says; `tree` is their nesting, if they have one."""
+        if self.layout.in_groups:
+            return laid_out_by_kind(list(scanned), self.layout, read, self.rules, self.mosaic)
+        return self.layout.laid_out(scanned, read, self.rules, self.mosaic, tree)
+
+    def _travels(self, n_files: int) -> bool:
+        """Whether files are combined where they are scanned: in a row, by rules without calls."""
+        plain = self.rules.convert_units is None and not self.names
+        along = self.layout.grows_along is not None and plain
+        return along and self.options.is_elsewhere(n_files)
+
+
+ACCESS = ("storage_options", "allow")
+"""Options for access to sources: from the caller, never from a catalog."""
+
+
+def _recipe(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that say how files become a catalog, as its JSON keeps them.
+
+    Access is left out, and what JSON cannot say (a converter of units): it is given again.
+    """
+    kept: dict[str, Any] = {}
+    for kind in (Layout, CombineOptions, MosaicOptions, ScanOptions):
+        for name, value in options_of(kind, options).items():
+            plain = list(value) if isinstance(value, tuple | set | frozenset) else value
+            plain = os.fspath(plain) if isinstance(plain, os.PathLike) else plain
+            with suppress(TypeError, ValueError):
+                if name not in ACCESS and plain is not None:
+                    kept[name] = json.loads(json.dumps(plain, allow_nan=False))
+    if "inventory" not in kept:  # it was a data frame
+        kept.pop("asset", None)
+    return kept
+
+
+def _skipped(failed: tuple[Finding, ...]) -> dict[str, Any]:
+    """What a catalog says of the files that were left out."""
+    if not failed:
+        return {}
+    reasons = [(each.source, each.reason) for each in failed]
+    return {
+        "skipped_files": [
+            {"file": shown_address(file), "reason": without_secrets(reason)}
+            for file, reason in reasons
+        ]
+    }
+
+
+def with_drifts(done: Combination, catalog: str = "") -> VirtualGroup:
+    """Add the differences between the files to the report of the combined group.
+
+    Parameters
+    ----------
+    catalog
+        Address of the catalog among the inputs, if one is: its files are not named again.
+
+    Raises
+    ------
+    CombineError
+        If there are problems.
+    """
+    group = done.unwrap()
+    return group.replace(report=replace(group.report, drifts=done.report.rows(catalog)))
+
+
+def _with_failed(done: Combination, failed: tuple[Finding, ...]) -> Combination:
+    """The combination with the files that failed listed in it, and in its group's report."""
+    if done.group is None or not failed:
+        return replace(done, failed=failed)
+    report = ScanReport.joined([done.group.report, ScanReport(failed)])
+    return replace(done, group=done.group.replace(report=report), failed=failed)

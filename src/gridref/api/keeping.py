@@ -1,0 +1,493 @@
+"""The calls that change an opened catalog: `append`, `declare`, `replace`, `remove` and others.
+
+`Keeper` reads the current snapshot, computes the change, and commits it. If another writer was
+first, it starts again from the new snapshot.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from gridref.api.building import ACCESS, BUILD_OPTIONS, Job
+from gridref.api.changes import (
+    Grown,
+    added,
+    changed,
+    declared,
+    is_made_of_all,
+    is_rebuilt,
+    rebuilt,
+    rebuilt_with,
+)
+from gridref.api.each_chunk import ChecksumScan, ValueScan, told_as, with_checksums
+from gridref.api.opening import Sources, readable, reader_for
+from gridref.api.places import At
+from gridref.api.scan import Address, Failures, Files, Progress, scan_each
+from gridref.api.summary import (
+    drift_line,
+    files_in_words,
+    finding_lines,
+    layout_line,
+    warn_of_left_out,
+)
+from gridref.catalog import CatalogGroup
+from gridref.catalog.commit import Access, Base, Change, commit, read_base, record
+from gridref.catalog.document import Commit, Pruned, Root
+from gridref.catalog.folder import open_folder
+from gridref.catalog.history import (
+    history,
+    prune_plan,
+    rolled_back,
+    tagged,
+    untagged,
+)
+from gridref.catalog.kept_report import CatalogReport, merged_drifts
+from gridref.catalog.sources import Trust
+from gridref.errors import (
+    CatalogConflictError,
+    InvalidRequestError,
+    Place,
+    SourceChangedError,
+    SourceUnavailableError,
+)
+from gridref.formats import expand_files
+from gridref.io import (
+    Allow,
+    SourcePool,
+    absolute_url,
+    catalog_options,
+    is_absent,
+    keeps_at_hand,
+)
+from gridref.model.array import VirtualGroup
+from gridref.model.manifest import Source
+from gridref.model.scan_report import Fate, Finding, ScanReport
+from gridref.options import check_choice, check_names
+from gridref.secrets import shown_address
+
+
+@dataclass(eq=False)
+class Keeper:
+    """Changes a catalog. What another writer did meanwhile is taken into account.
+
+    Attributes
+    ----------
+    url
+        Address of the catalog.
+    storage_options
+        Options of fsspec's filesystem, or of several by protocol.
+    allow
+        What the catalog may read.
+    base
+        The current snapshot as far as known: the next change begins with it.
+    amends
+        Id of a snapshot whose place the next change takes; None for none.
+    """
+
+    url: str
+    storage_options: Mapping[str, Any] | None = None
+    allow: Allow = None
+    base: Base | None = field(default=None, repr=False)
+    amends: str | None = None
+
+    @cached_property
+    def sources(self) -> Sources:
+        """Reads labels and what files share; kept from change to change, as it remembers."""
+        return Sources(self.storage_options)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Keeper, (self.url, self.storage_options, self.allow, None, self.amends)
+
+    def amending(self, snapshot: str) -> Keeper:
+        """What takes the place of a snapshot."""
+        keeper = replace(self, amends=snapshot)
+        keeper.sources = self.sources
+        return keeper
+
+    @keeps_at_hand
+    def append(
+        self,
+        files: Files,
+        *,
+        at: At = "label",
+        progress: Progress | None = None,
+        **options: Any,
+    ) -> CatalogGroup:
+        """Add files: see `gridref.CatalogGroup.append`."""
+        given = Counter(expand_files(files, self.storage_options, unique=False))
+        addresses = list(given)
+        scans = _Scans(self.sources, progress)
+        skipped: list[Finding] = []
+        lines: list[str] = []
+
+        def change(base: Base) -> Change | None:
+            job = self._job(base, options)
+            new, there = self._told_apart(base, addresses)
+            skipped[:] = there
+            lines.clear()
+            if not new:
+                return None
+            if is_rebuilt(job):
+                done = self._rebuilt(base, new, job, at, scans)
+                lines[:] = self._lines(done)
+                return done
+            scanned = scans.of(new, job, base)
+            grown = added(base, scanned, job, at, scans.sources.reader.read)
+            changes: dict[str, Any] = (
+                {} if base.root.snapshot.recipe else {"recipe": dict(job.recipe)}
+            )
+            done = _change("append", _counted(new), base, grown, changes, scans.report)
+            lines[:] = self._lines(done, layout_line(job.layout, grown.group, grown.ends))
+            return done
+
+        after = self._changed(change)
+        warn_of_left_out(scans.report)
+        twice = [file for file, n in given.items() if n > 1]
+        if twice:
+            lines.append(f"given more than once, and taken once: {files_in_words(twice)}")
+        return _reporting(
+            after, ScanReport.joined([scans.report, ScanReport(tuple(skipped))]), lines
+        )
+
+    def _lines(self, done: Change, *layout: str) -> list[str]:
+        """What a change did, in short."""
+        drifts = drift_line(done.group.report.drifts, self.url)
+        return [f"{done.operation} {done.message}", *layout, *drifts]
+
+    def _rebuilt(self, base: Base, new: Sequence[str], job: Job, at: At, scans: _Scans) -> Change:
+        """The commit of a catalog that is built anew, of its files and more of them."""
+        if at != "label":
+            raise InvalidRequestError(f"at={at!r} is for files along one dimension")
+        self._check_unchanged(base.group.source_list)
+        held = scans.of([source.url for source in base.group.source_list], job, base)
+        read = scans.sources.reader.read
+        grown = rebuilt(base, held, scans.of(new, job, base), job, read)
+        again = _drifts_found_again(grown, scans.report)
+        return _change("append", _counted(new), base, grown, again)
+
+    def _rebuilt_with(
+        self,
+        operation: str,
+        base: Base,
+        files: Mapping[str, str | None],
+        job: Job,
+        scans: _Scans,
+    ) -> Change:
+        """The commit of a catalog that is built anew with others in the places of some files."""
+        sources = {source.url: source for source in base.group.source_list}
+        for file in files:
+            if file not in sources:
+                reason = "it is not in the catalog, so that it cannot be replaced or removed"
+                raise InvalidRequestError(reason, Place(source=file))
+        self._check_unchanged([source for url, source in sources.items() if url not in files])
+        gone = stale_sources([sources[file] for file in files], self.storage_options)
+        was = scans.of([*sources], job, base) if not any(gone) else None
+        after = [new for url in sources if (new := files.get(url, url)) is not None]
+        stay = [url for url in sources if url not in files]
+        read = scans.sources.reader.read
+        grown = rebuilt_with(base, scans.of(after, job, base), stay, was, job, read)
+        again = _drifts_found_again(grown, scans.report)
+        return _change(operation, _exchanges(operation, files), base, grown, again)
+
+    def declare(self, dim: str, labels: ArrayLike) -> CatalogGroup:
+        """Declare labels whose files are still to come."""
+
+        def change(base: Base) -> Change | None:
+            grown = declared(base, dim, labels, self._job(base, {}), self.sources.reader.read)
+            said = f"{np.size(labels)} labels of {dim}"
+            return None if grown is None else _change("declare", said, base, grown, {})
+
+        return self._changed(change)
+
+    def replace(
+        self, file: Address, by: Address | None = None, *, progress: Progress | None = None
+    ) -> CatalogGroup:
+        """Put a file in the place of another, or of its former self."""
+        old, new = absolute_url(file), absolute_url(by or file)
+        return self._exchanged("replace", lambda base: {old: new}, progress)
+
+    def remove(self, files: Files) -> CatalogGroup:
+        """Leave files out."""
+        addresses = [files] if isinstance(files, str | os.PathLike) else list(files)
+        gone: dict[str, str | None] = {absolute_url(each): None for each in addresses}
+        return self._exchanged("remove", lambda base: gone, None)
+
+    def refresh(
+        self, *, vanished: Literal["raise", "remove"] = "raise", progress: Progress | None = None
+    ) -> CatalogGroup:
+        """Scan again what has changed."""
+        check_choice("vanished", vanished, ("raise", "remove"))
+
+        def stale(base: Base) -> dict[str, str | None]:
+            changed, gone = stale_sources(base.group.source_list, self.storage_options)
+            if gone and vanished == "raise":
+                raise SourceUnavailableError(
+                    f"{_counted(gone)} of the catalog {'are' if gone[1:] else 'is'} gone;"
+                    " vanished='remove' (--vanished remove) leaves out what is",
+                    Place(source=gone[0]),
+                )
+            return {**{url: url for url in changed}, **dict.fromkeys(gone)}
+
+        return self._exchanged("refresh", stale, progress)
+
+    @keeps_at_hand
+    def _exchanged(
+        self,
+        operation: str,
+        wanted: Callable[[Base], Mapping[str, str | None]],
+        progress: Progress | None,
+    ) -> CatalogGroup:
+        """Put files, or nothing, in the places of others."""
+        scans = _Scans(self.sources, progress)
+        lines: list[str] = []
+
+        def change(base: Base) -> Change | None:
+            done = change_of(base)
+            lines[:] = [] if done is None else self._lines(done)
+            return done
+
+        def change_of(base: Base) -> Change | None:
+            files = wanted(base)
+            if not files:
+                return None
+            job = self._job(base, {})
+            if is_made_of_all(job, base.group):
+                return self._rebuilt_with(operation, base, files, job, scans)
+            scanned = dict(scans.of([new for new in files.values() if new is not None], job, base))
+            groups = {old: None if new is None else scanned[new] for old, new in files.items()}
+            stay = [each.url for each in base.group.source_list if each.url not in files]
+
+            def spare() -> VirtualGroup | None:
+                return scans.of(stay[:1], job, base)[0][1] if stay else None
+
+            grown = changed(base, groups, spare, job, scans.sources.reader.read)
+            said = _exchanges(operation, files)
+            done = _change(operation, said, base, grown, {}, scans.report)
+            return replace(done, gone=frozenset(files))
+
+        after = self._changed(change)
+        warn_of_left_out(scans.report)
+        return _reporting(after, scans.report, lines)
+
+    def scan_values(
+        self, arrays: Collection[str] | None, n_threads: int | None, progress: Progress | None
+    ) -> CatalogGroup:
+        """Record what the values of chunks are."""
+        reader = reader_for(self.storage_options, cache_bytes=0)
+        scan = ValueScan(arrays, reader, n_threads, progress)
+        message = "all arrays" if arrays is None else ", ".join(arrays)
+        self.base = record(self._access(), self.base, "statistics", scan.of, message)
+        return self.opened(self.base)
+
+    def take_checksums(self, progress: Progress | None = None) -> int:
+        """Record checksums of all stored chunks without one; return their number."""
+        scan = ChecksumScan(self.storage_options, progress)
+        self.base = record(self._access(), self.base, "checksums", scan.of, "all arrays")
+        return scan.n_chunks
+
+    def history(self) -> tuple[Commit, ...]:
+        """The commits, the last one first."""
+        base = read_base(self._access())
+        return tuple(history(base.folder, base.root))
+
+    def tag(self, name: str, snapshot: str | None = None) -> CatalogGroup:
+        """Name a snapshot."""
+        return self._changed(lambda base: tagged(base, name, snapshot))
+
+    def untag(self, name: str) -> CatalogGroup:
+        """Take a name away."""
+        return self._changed(lambda base: untagged(base, name))
+
+    def rollback(self, to: str | None = None) -> CatalogGroup:
+        """Go back to a snapshot."""
+        return self._changed(lambda base: rolled_back(base, to))
+
+    def prune(self, *, keep: int, grace_seconds: float, dry_run: bool) -> Pruned:
+        """Remove snapshots, and what only they need."""
+        if dry_run:
+            return prune_plan(read_base(self._access()), keep, grace_seconds)
+        plans: list[Pruned] = []
+
+        def change(base: Base) -> Root:
+            plans.append(prune_plan(base, keep, grace_seconds))
+            return replace(base.root, pruned=plans[-1].snapshots)
+
+        self._changed(change)
+        # Only now that the root file says that they are going.
+        for file in plans[-1].files:
+            self._access().folder.remove(file)
+        return plans[-1]
+
+    def _job(self, base: Base, options: Mapping[str, Any]) -> Job:
+        """How files are combined: as the catalog's were, but for what is said now."""
+        check_names("append()", options, _names())
+        kept = base.root.snapshot.recipe or {}
+        recipe = {name: value for name, value in kept.items() if name not in ACCESS}
+        return Job.of({**recipe, **options, "storage_options": self.storage_options})
+
+    def _told_apart(self, base: Base, addresses: Sequence[str]) -> tuple[list[str], list[Finding]]:
+        """Files that are new, and what is said of those that are there already."""
+        known = {source.url: source for source in base.group.source_list}
+        there = [known[address] for address in addresses if address in known]
+        self._check_unchanged(there)
+        said = [Finding("/", Fate.SKIPPED, "it is in the catalog", each.url) for each in there]
+        return [address for address in addresses if address not in known], said
+
+    def _check_unchanged(self, sources: Sequence[Source]) -> None:
+        with SourcePool(self.storage_options) as pool:
+            for source in sources:
+                try:
+                    pool.check(source)
+                except SourceChangedError as error:
+                    raise SourceChangedError(
+                        f"{error.reason}. It is in the catalog already", error.place
+                    ) from error
+
+    def _changed(self, change: Callable[[Base], Change | Root | None]) -> CatalogGroup:
+        def amending(base: Base) -> Change | Root | None:
+            if self.amends not in (None, base.root.snapshot.id):
+                raise CatalogConflictError(
+                    f"the last snapshot is {base.root.snapshot.id} by now, and not {self.amends},"
+                    " which was to be amended",
+                    Place(source=self.url),
+                )
+            wanted = change(base)
+            if self.amends is not None and isinstance(wanted, Change):
+                return replace(wanted, amends=True)
+            return wanted
+
+        self.base = commit(self._access(), amending, self.base)
+        return self.opened(self.base)
+
+    def _access(self) -> Access:
+        options = catalog_options(self.storage_options)
+        return Access(open_folder(self.url, options), options, Trust.of(self.url, self.allow))
+
+    def opened(self, base: Base) -> CatalogGroup:
+        """The catalog as it is now, to be read and changed."""
+        keeper = Keeper(self.url, self.storage_options, self.allow, base)
+        keeper.sources = self.sources
+        group = readable(base.group, Sources(self.storage_options))
+        return replace(group, keeper=keeper)
+
+
+def _reporting(after: CatalogGroup, report: ScanReport, lines: Sequence[str]) -> CatalogGroup:
+    """A catalog with the report of a change."""
+    told = replace(report, lines=(*lines, *finding_lines(report)))
+    return replace(after, report=CatalogReport.of(told, after.snapshot.drifts))
+
+
+def _change(
+    operation: str,
+    message: str,
+    base: Base,
+    grown: Grown,
+    changes: Mapping[str, Any],
+    found: ScanReport | None = None,
+) -> Change:
+    """The commit of what a catalog becomes; it keeps the drift of its files, new ones included."""
+    drifts = merged_drifts(base.root.snapshot.drifts, _rows(grown, found or ScanReport()))
+    own = {"drifts": drifts, "pending": grown.pending, "ends": grown.ends, **changes}
+    return Change(operation, message, grown.group, grown.arrays, own)
+
+
+def _drifts_found_again(grown: Grown, found: ScanReport) -> dict[str, Any]:
+    """The drifts of a catalog that was built anew: those of all its files."""
+    return {"drifts": merged_drifts((), _rows(grown, found))}
+
+
+def _rows(grown: Grown, found: ScanReport) -> tuple[Mapping[str, Any], ...]:
+    """How the files differ, and what the scan left out of them."""
+    return replace(found, drifts=grown.group.report.drifts).rows
+
+
+class _Scans:
+    """Scans files once, however often a change is tried."""
+
+    def __init__(self, sources: Sources, progress: Progress | None) -> None:
+        self.sources = sources
+        self._groups: dict[str, VirtualGroup] = {}
+        self._failed: tuple[Finding, ...] = ()
+        self._progress = progress
+
+    def of(self, addresses: Sequence[str], job: Job, base: Base) -> list[tuple[str, VirtualGroup]]:
+        """The groups of files, with their addresses; those that fail may be left out."""
+        wanted = [address for address in addresses if address not in self._groups]
+        failures = Failures(job.options)
+        scanned = scan_each(
+            wanted, job.scanning, job.options, failures=failures, progress=self._progress
+        )
+        joined = job.joining(reader_for(self.sources.storage_options).read).each(scanned)
+        self._groups.update((address, self._as_in(base.group, group)) for address, group in joined)
+        self._failed = (*self._failed, *failures.findings)
+        return [(each, self._groups[each]) for each in addresses if each in self._groups]
+
+    def _as_in(self, catalog: CatalogGroup, group: VirtualGroup) -> VirtualGroup:
+        """A scanned group, as much known of its files as of those of the catalog."""
+        told = told_as(catalog, group, self.sources)
+        if not catalog.info.n_checksums:
+            return told
+        return with_checksums(told, self.sources.storage_options)
+
+    @property
+    def report(self) -> ScanReport:
+        """What was found in the files."""
+        found = [group.report for group in self._groups.values()]
+        return ScanReport.joined([*found, ScanReport(self._failed)])
+
+
+def stale_sources(
+    sources: Sequence[Source], storage_options: Mapping[str, Any] | None
+) -> tuple[list[str], list[str]]:
+    """Addresses of sources that have changed, and of those that are there no more."""
+
+    def fate(source: Source) -> str:
+        try:
+            pool.check(source)
+        except SourceChangedError:
+            return "changed"
+        except SourceUnavailableError as error:
+            if is_absent(error):
+                return "gone"
+            raise
+        return "same"
+
+    with SourcePool(storage_options) as pool, ThreadPoolExecutor(32) as threads:
+        fates = list(zip(sources, threads.map(fate, sources), strict=True))
+    changed, gone = ([s.url for s, fate in fates if fate == kind] for kind in ("changed", "gone"))
+    return changed, gone
+
+
+def _names() -> set[str]:
+    from dataclasses import fields
+
+    return {option.name for kind in BUILD_OPTIONS for option in fields(kind)} - {"storage_options"}
+
+
+def _exchanges(operation: str, files: Mapping[str, str | None]) -> str:
+    """Which files are exchanged, and by what, for people."""
+    gone = [file for file, new in files.items() if new is None]
+    if operation == "remove":
+        return _counted(gone)
+    stay = [file for file in files if file not in gone]
+    others = [new for file, new in files.items() if new not in (None, file)]
+    parts = [
+        f"{word}{_counted(some)}"
+        for word, some in (("", stay), ("by ", others), ("without ", gone))
+        if some
+    ]
+    return ", ".join(parts)
+
+
+def _counted(files: Sequence[str]) -> str:
+    first, last = shown_address(files[0]), shown_address(files[-1])
+    return first if len(files) == 1 else f"{len(files)} files: {first} ... {last}"

@@ -1,0 +1,393 @@
+"""Lay files out along several dimensions: by coordinates, by labels or as nested lists."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.api.decoding import coordinate_names, decoded_values
+from gridref.combine import (
+    Combination,
+    CombineOptions,
+    DriftReport,
+    combine,
+    combine_hypercube,
+)
+from gridref.combine.concatenation import merged_reports
+from gridref.combine.options import Read, Repeat
+from gridref.errors import CombineError, InvalidRequestError, Place
+from gridref.formats import expand_files
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.times import duration_base, is_time_like
+from gridref.options import check_choice, check_names
+from gridref.serve.reader import Reader
+
+# Layouts along several dimensions
+
+
+def combine_by_coords(
+    groups: Sequence[VirtualGroup], dims: Sequence[str], *, read: Read, options: CombineOptions
+) -> Combination:
+    """Lay groups out along dimensions, and along each other one whose labels differ between them.
+
+    Parameters
+    ----------
+    groups
+        The inputs, labelled.
+    dims
+        Dimensions that were named, or have labels; none merges what the coordinates do not part.
+    """
+    every = [*dims, *(dim for dim in varying_dims(groups, read) if dim not in dims)]
+    return combine_hypercube(groups, every, read=read, options=options)
+
+
+def varying_dims(groups: Sequence[VirtualGroup], read: Read) -> list[str]:
+    """Dimensions along which groups hold different parts: by their index coordinates.
+
+    Those are dimensions of time whose labels differ, and others whose labels follow each other from
+    group to group; labels that interleave are those of different grids.
+    """
+    held = [group.all_arrays() for group in groups]
+    paths = dict.fromkeys(
+        path
+        for arrays in held
+        for path, array in arrays.items()
+        if array.dims == (path.rpartition("/")[2],) and array.size
+    )
+    varying = [path for path in paths if _varies([arrays.get(path) for arrays in held], read)]
+    return list(dict.fromkeys(path.rpartition("/")[2] for path in varying))
+
+
+def _varies(coordinates: Sequence[VirtualArray | None], read: Read) -> bool:
+    """Whether index coordinates of one name are different parts of one dimension."""
+    distinct: dict[Any, tuple[NDArray[Any], VirtualArray]] = {}
+    meaning: tuple[str, ...]
+    for array in coordinates:
+        if array is not None and array.size:
+            values = read(array)
+            meaning = tuple(str(array.attrs.get(name)) for name in ("units", "calendar"))
+            lasts = duration_base(array.attrs)
+            if lasts is not None and values.dtype.kind in "iuf":
+                values, meaning = values.astype("f8") * lasts.unit_ns, ()
+            distinct.setdefault((values.tobytes(), values.shape, *meaning), (values, array))
+    if len(distinct) < 2:
+        return False
+    if any(is_time_like(array.attrs) for _, array in distinct.values()):
+        return True
+    try:
+        spans = sorted((np.min(values), np.max(values)) for values, _ in distinct.values())
+    except TypeError:  # text and numbers
+        return False
+    return all(end < start for (_, end), (start, _) in itertools.pairwise(spans))
+
+
+def is_ragged(group: VirtualGroup, dims: Sequence[str]) -> bool:
+    """Whether each variable has at most one of some dimensions, and each dimension a variable."""
+    held = [set(dims).intersection(array.dims) for array in group.all_arrays().values()]
+    return all(len(own) <= 1 for own in held) and set().union(*held) == set(dims)
+
+
+def combine_nested(
+    tree: Sequence[Any], dims: Sequence[str], read: Read, rules: CombineOptions
+) -> Combination:
+    """Combine lists of lists of groups, the innermost along the last dimension first.
+
+    Raises
+    ------
+    InvalidRequestError
+        If there are not as many levels as dimensions.
+    """
+    if not dims:
+        raise InvalidRequestError("combine='nested' needs a concat_dim for every level of lists")
+    if len(dims) == 1:
+        if any(isinstance(branch, list) for branch in tree):
+            raise InvalidRequestError("the files are nested deeper than there are dimensions")
+        return combine(tree, dims[0], read=read, options=rules)
+    if not all(isinstance(branch, list) for branch in tree):
+        raise InvalidRequestError(
+            f"{len(dims)} dimensions take lists of lists of files: {dims[0]!r} is the outermost"
+        )
+    rows = [combine_nested(branch, dims[1:], read, rules) for branch in tree]
+    reports = [row.report for row in rows]
+    problems = tuple(problem for row in rows for problem in row.problems)
+    groups = [row.group for row in rows if row.group is not None]
+    if len(groups) < len(rows):
+        return Combination(None, merged_reports(reports, None), problems)
+    done = combine(groups, dims[0], read=read, options=rules)
+    return replace(done, report=merged_reports(reports, done.report))
+
+
+def nested_urls(urls: Any, storage_options: Mapping[str, Any] | None) -> list[Any]:
+    """The addresses, expanded, in the nesting that they were given in."""
+    branches = [urls] if isinstance(urls, str | os.PathLike) else list(urls)
+    if any(isinstance(branch, list | tuple) for branch in branches):
+        return [nested_urls(branch, storage_options) for branch in branches]
+    return list(expand_files(branches, storage_options))
+
+
+def flat(tree: Sequence[Any]) -> list[Any]:
+    """The leaves of a tree, in order."""
+    return [
+        leaf for branch in tree for leaf in (flat(branch) if isinstance(branch, list) else [branch])
+    ]
+
+
+def nested_alike(tree: Sequence[Any], groups: Mapping[str, VirtualGroup]) -> list[Any]:
+    """Groups in the nesting of their addresses.
+
+    Raises
+    ------
+    InvalidRequestError
+        For an address that there is no group of, as it could not be scanned.
+    """
+    for file in flat(tree):
+        if file not in groups:
+            raise InvalidRequestError(
+                "a file that was left out leaves a hole in lists of lists; labels or"
+                " combine='by_coords' allow for it",
+                Place(source=file),
+            )
+    return [
+        nested_alike(branch, groups) if isinstance(branch, list) else groups[branch]
+        for branch in tree
+    ]
+
+
+# The order of files, from nested lists or from coordinates
+
+Repeated = str | Collection[str] | None
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How files are combined, with rules for data variables and for coordinates, as in xarray.
+
+    Attributes
+    ----------
+    options
+        All other rules.
+    data_vars, coords
+        Which variables without the dimension are repeated along it: ``"minimal"``, ``"different"``
+        or ``"all"``, or the names of those that are. With `data_vars` None data variables are
+        stacked along a new dimension, and none is repeated along an existing one.
+
+    Raises
+    ------
+    InvalidRequestError
+        For another text.
+    """
+
+    options: CombineOptions = field(default_factory=CombineOptions)
+    data_vars: Repeated = None
+    coords: Repeated = "minimal"
+
+    def __post_init__(self) -> None:
+        for name in ("data_vars", "coords"):
+            if isinstance(getattr(self, name), str):
+                check_choice(name, getattr(self, name), get_args(Repeat))
+
+    def of(self, groups: Sequence[VirtualGroup]) -> CombineOptions:
+        """The options for some groups.
+
+        Raises
+        ------
+        InvalidRequestError
+            For the name of a variable that no group has.
+        """
+        if self.data_vars is None and self.coords == "minimal":
+            return self.options
+        known = {name for group in groups for name in group.arrays}
+        coordinates = set().union(*(coordinate_names(g.arrays, g.attrs) for g in groups))
+        repeated = _rules_of("coords", self.coords, coordinates)
+        if self.data_vars is not None:
+            repeated |= _rules_of("data_vars", self.data_vars, known - coordinates)
+        return replace(self.options, repeated={**repeated, **self.options.repeated})
+
+
+def _rules_of(option: str, wanted: Repeated, names: Collection[str]) -> dict[str, Any]:
+    if isinstance(wanted, str):
+        return dict.fromkeys(names, wanted)
+    listed = list(wanted or ())
+    check_names(option, listed, names, "variable")
+    return {**dict.fromkeys(names, "minimal"), **dict.fromkeys(listed, "all")}
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One file, or several that are combined already.
+
+    Attributes
+    ----------
+    group
+        What it holds.
+    name
+        Its name, for a single file.
+    report
+        How the files in it differed.
+    """
+
+    group: VirtualGroup
+    name: str = ""
+    report: DriftReport = field(default_factory=DriftReport)
+
+
+def nested(
+    tree: Sequence[Any],
+    dims: Sequence[str | None],
+    parts: Mapping[str, Part],
+    reader: Reader,
+    rules: Rules,
+) -> Part:
+    """Combine lists of lists of files, the innermost along the last dimension first.
+
+    Raises
+    ------
+    InvalidRequestError
+        If there are more levels than dimensions.
+    CombineError
+        With every problem of the first list that does not fit together.
+    """
+    joined = [
+        nested(branch, dims[1:], parts, reader, rules)
+        if isinstance(branch, list)
+        else parts[branch]
+        for branch in tree
+    ]
+    if not dims or (dims[0] is None and len(joined) > 1):
+        raise InvalidRequestError("combine='nested' needs a concat_dim for every level")
+    if dims[0] is None:
+        return joined[0]
+    return _combined(joined, str(dims[0]), reader, rules)
+
+
+def by_labels(
+    parts: Sequence[Part], dims: Sequence[str], reader: Reader, rules: Rules, *, found: bool
+) -> Part:
+    """Combine along several dimensions at once, holes and all.
+
+    Parameters
+    ----------
+    dims
+        The dimensions; labels of each file along them are coordinates or scalar variables.
+    found
+        Whether files also are along other dimensions whose coordinates differ.
+
+    Raises
+    ------
+    CombineError
+        With every problem of files that do not fit together.
+    """
+    groups = [part.group for part in parts]
+    call = combine_by_coords if found else combine_hypercube
+    done = call(groups, dims, read=reader.read, options=rules.of(groups))
+    if done.group is None:
+        raise CombineError(done.problems)
+    return Part(done.group, report=done.report)
+
+
+def by_coords(parts: Sequence[Part], dim: str | None, reader: Reader, rules: Rules) -> Part:
+    """Order by index coordinates, and combine along each that differs, the last one first.
+
+    Labels rise, or fall where they do in every file that has two of them.
+
+    Raises
+    ------
+    InvalidRequestError
+        If nothing tells the files apart, or labels cannot be compared.
+    CombineError
+        With every problem of the first row of files that does not fit together.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    labels = {
+        name: [_first_labels(part.group.arrays.get(name), reader, name) for part in parts]
+        for name in _index_names([part.group for part in parts])
+    }
+    varying = [
+        name for name, held in labels.items() if all(held) and len({own[0] for own in held}) > 1
+    ]
+    if dim is not None and dim not in varying:
+        varying = [dim]
+    if not varying:
+        raise InvalidRequestError(
+            "no index coordinate tells the files apart: name concat_dim, with combine='nested'"
+        )
+    axes = [_Axis.of(name, labels.get(name) or [()] * len(parts)) for name in varying]
+    return _joined_along(range(len(parts)), axes, parts, reader, rules)
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """The places of files along a dimension: `positions` are equal for the same label."""
+
+    name: str
+    positions: tuple[int, ...]
+
+    @classmethod
+    def of(cls, name: str, labels: Sequence[tuple[Any, ...]]) -> _Axis:
+        falling = [own[1] < own[0] for own in labels if len(own) == 2]
+        firsts = {own[0] for own in labels if own}
+        try:
+            ordered = sorted(firsts, reverse=bool(falling) and all(falling))
+        except TypeError as error:
+            raise InvalidRequestError(f"labels of {name!r} cannot be ordered: {error}") from error
+        position_of = {label: position for position, label in enumerate(ordered)}
+        return cls(name, tuple(position_of[own[0]] if own else -1 for own in labels))
+
+
+def _joined_along(
+    files: Sequence[int],
+    axes: Sequence[_Axis],
+    parts: Sequence[Part],
+    reader: Reader,
+    rules: Rules,
+) -> Part:
+    """Combine files along several dimensions, the last one first."""
+    axis, *inner = axes
+    ordered = sorted(files, key=axis.positions.__getitem__)
+    if not inner:
+        return _joined_files([parts[file] for file in ordered], axis.name, reader, rules)
+    rows: dict[int, list[int]] = {}
+    for file in ordered:
+        rows.setdefault(axis.positions[file], []).append(file)
+    joined = [_joined_along(row, inner, parts, reader, rules) for row in rows.values()]
+    return _joined_files(joined, axis.name, reader, rules)
+
+
+def _joined_files(parts: Sequence[Part], dim: str, reader: Reader, rules: Rules) -> Part:
+    """Combine parts along a dimension; a single part is taken as it is."""
+    return parts[0] if len(parts) == 1 else _combined(parts, dim, reader, rules)
+
+
+def _combined(parts: Sequence[Part], dim: str, reader: Reader, rules: Rules) -> Part:
+    groups = [part.group for part in parts]
+    done = combine(groups, dim, read=reader.read, options=rules.of(groups))
+    if done.group is None:
+        raise CombineError(done.problems)
+    reports = [DriftReport((), (part.name,)) if part.name else part.report for part in parts]
+    return Part(done.group, report=merged_reports(reports, done.report))
+
+
+def _index_names(groups: Sequence[VirtualGroup]) -> list[str]:
+    return list(
+        dict.fromkeys(
+            name
+            for group in groups
+            for name, array in group.arrays.items()
+            if array.dims == (name,) and array.size
+        )
+    )
+
+
+def _first_labels(array: VirtualArray | None, reader: Reader, name: str) -> tuple[Any, ...]:
+    """Up to two labels of an index coordinate, decoded so that those of all files compare."""
+    if array is None or array.dims != (name,):
+        return ()
+    raw = reader.read(array, (slice(0, 2),), name=name)
+    return tuple(decoded_values(name, raw, array))

@@ -1,0 +1,59 @@
+"""Find the files of one OME-TIFF set: scanning any of them gives the whole set.
+
+Source: OME-TIFF specification, "Multi-file OME-TIFF filesets".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from gridref.errors import InvalidRequestError, Place
+from gridref.model.array import VirtualGroup
+
+Scanned = Sequence[tuple[str, VirtualGroup]]
+
+
+def one_of_each_set(scanned: Scanned) -> Scanned:
+    """The files without those whose set another one before them gives already."""
+    first: dict[frozenset[str], str] = {}
+    kept = []
+    for file, group in scanned:
+        files = _set_of(group)
+        if files is None or first.setdefault(files, file) == file:
+            kept.append((file, group))
+    return kept
+
+
+def refusing_parts_of_sets(
+    scanned: Iterable[tuple[str, VirtualGroup]],
+) -> Iterator[tuple[str, VirtualGroup]]:
+    """The files, as long as each set is there once.
+
+    Raises
+    ------
+    InvalidRequestError
+        For the second file of a set.
+    """
+    first: dict[frozenset[str], str] = {}
+    for file, group in scanned:
+        files = _set_of(group)
+        if files is not None and first.setdefault(files, file) != file:
+            raise InvalidRequestError(
+                f"it and {first[files]} are parts of one OME-TIFF set of {len(files)} files, and"
+                " each gives the whole set: build them without options of the layout, or give one"
+                " file of each set",
+                Place(source=file),
+            )
+        yield file, group
+
+
+def _set_of(group: VirtualGroup) -> frozenset[str] | None:
+    """The files that the images of a TIFF file are in; None if it is one."""
+    files = {
+        source.url
+        for array in group.all_arrays().values()
+        if "tiff_series" in array.attrs
+        for manifest in array.manifests
+        for source in getattr(manifest, "sources", ())
+    }
+    return frozenset(files) if len(files) > 1 else None

@@ -1,0 +1,214 @@
+"""Views of a cube of forecasts along valid times. Only runs and steps are read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.api.layout.labels import duration_seconds
+from gridref.api.opening import Sources, open_group, readable, reader_for
+from gridref.combine.forecasts import VALID_TIME, ForecastAxes, Picks
+from gridref.combine.options import Read
+from gridref.errors import InvalidRequestError
+from gridref.io import Allow
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.reference_systems import text_of
+from gridref.model.times import UNIT_NS, TimeBase, units_with
+from gridref.typing import Int64Array
+
+RUN_NAMES = ("forecast_reference_time", "reference_time", "init_time", "init", "run", "time")
+_RUN_TIME = "forecast_reference_time"
+STEP_NAMES = ("forecast_period", "step", "lead_time", "leadtime", "lead", "prediction_timedelta")
+
+
+def forecast(
+    catalog: str | os.PathLike[str] | VirtualGroup,
+    *,
+    after: str | None = None,
+    offset: str | None = None,
+    run: str | None = None,
+    run_dim: str | None = None,
+    step_dim: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    allow: Allow = None,
+    snapshot: str | None = None,
+) -> VirtualGroup:
+    """Show a cube of forecasts along valid times: the best series, one offset, or one run.
+
+    Without `offset` and `run`, the best series: for each valid time the newest run that has it. The
+    result has a dimension ``valid_time`` in place of runs and steps, which stay as coordinates; it
+    is virtual, and `write_catalog` keeps it.
+
+    Parameters
+    ----------
+    catalog
+        Address of a catalog, or a group.
+    after
+        Of the best series, the least step, like ``"12h"``: nearer ones are left to older runs.
+    offset
+        Show what every run says so far ahead, like ``"24h"`` or ``"PT24H"``.
+    run
+        Show all steps of one run: its time, like ``"2022-03-01T12:00"``, or ``"latest"``.
+    run_dim, step_dim
+        Dimensions of runs and steps; by default those whose coordinates have the standard names
+        ``forecast_reference_time`` and ``forecast_period``, or a usual name.
+    storage_options, allow, snapshot
+        As for `open_catalog`.
+
+    Raises
+    ------
+    InvalidRequestError
+        If there are no such dimensions, no such offset or run, or more than one view is asked for.
+    """
+    if sum(asked is not None for asked in (after, offset, run)) > 1:
+        raise InvalidRequestError("ask for one view: the best (after=), an offset=, or one run=")
+    group = open_group(catalog, storage_options, allow, snapshot)
+    if not isinstance(catalog, VirtualGroup):
+        group = readable(group, Sources(storage_options))
+    runs = _coordinate(group, run_dim, RUN_NAMES, _RUN_TIME, "run_dim")
+    steps = _coordinate(group, step_dim, STEP_NAMES, "forecast_period", "step_dim")
+    base = TimeBase.of(group.arrays[runs].attrs)
+    if base is None:
+        units = group.arrays[runs].attrs.get("units")
+        raise InvalidRequestError(f"{runs} has units {units!r}, which are no times")
+    reader = reader_for(storage_options)
+    axes = ForecastAxes(
+        runs,
+        steps,
+        _nanoseconds(reader.read(group.arrays[runs], name=runs), base.unit_ns),
+        _nanoseconds(reader.read(group.arrays[steps], name=steps), _unit_ns(group, steps)),
+    )
+    picks = _picks(group, axes, base, after=after, offset=offset, run=run)
+    units = str(group.arrays[runs].attrs["units"])
+    valid_time = _as_times(picks.valid_ns, (VALID_TIME,), units, base.calendar)
+    return axes.view(group, picks, valid_time)
+
+
+def with_valid_times(group: VirtualGroup, read: Read) -> VirtualGroup:
+    """A cube of runs by steps with its valid times as a coordinate of both, if it has none yet.
+
+    The numbers are kept inline. Other groups are handed through: those without runs, which count
+    times, or without steps, which are durations.
+    """
+    try:
+        runs = _coordinate(group, None, RUN_NAMES, _RUN_TIME, "run_dim")
+        steps = _coordinate(group, None, STEP_NAMES, "forecast_period", "step_dim")
+        step_ns = _unit_ns(group, steps)
+    except InvalidRequestError:
+        return group
+    # A time that is not said to be that of runs is the valid time.
+    named = group.arrays[runs].attrs.get("standard_name", "" if runs == "time" else _RUN_TIME)
+    if not isinstance(named, str) or named != _RUN_TIME:
+        return group
+    base = TimeBase.of(group.arrays[runs].attrs)
+    shown = [a for a in group.arrays.values() if {runs, steps} <= set(a.dims)]
+    named = VALID_TIME in group.arrays or any(
+        text_of(a.attrs, "standard_name") == "time" for a in shown
+    )
+    if base is None or named or not shown:
+        return group
+    start = _nanoseconds(read(group.arrays[runs]), base.unit_ns)
+    ahead = _nanoseconds(read(group.arrays[steps]), step_ns)
+    units = str(group.arrays[runs].attrs["units"])
+    valid = _as_times(np.add.outer(start, ahead), (runs, steps), units, base.calendar)
+    beside = str(group.attrs.get("coordinates", "")).split()
+    attrs = {**group.attrs, "coordinates": " ".join([*beside, VALID_TIME])}
+    return group.replace(arrays={**group.arrays, VALID_TIME: valid}, attrs=attrs)
+
+
+def without_valid_times(group: VirtualGroup) -> VirtualGroup:
+    """The group without what `with_valid_times` adds."""
+    arrays = {name: array for name, array in group.arrays.items() if name != VALID_TIME}
+    attrs = {name: value for name, value in group.attrs.items() if name != "coordinates"}
+    beside = str(group.attrs.get("coordinates", "")).split()
+    if beside != [VALID_TIME] and beside:
+        attrs["coordinates"] = " ".join(name for name in beside if name != VALID_TIME)
+    return group.replace(arrays=arrays, attrs=attrs)
+
+
+def _picks(
+    group: VirtualGroup,
+    axes: ForecastAxes,
+    base: TimeBase,
+    *,
+    after: str | None,
+    offset: str | None,
+    run: str | None,
+) -> Picks:
+    if offset is not None:
+        return axes.at_offset(_duration_ns(offset))
+    if run is not None:
+        return axes.of_run(_run_number(axes, base, run))
+    picks = axes.best(axes.there(group), 0 if after is None else _duration_ns(after))
+    if not picks.run.size:
+        raise InvalidRequestError(f"no step is {after} ahead or more")
+    return picks
+
+
+def _run_number(axes: ForecastAxes, base: TimeBase, run: str) -> int:
+    if run == "latest":
+        return int(np.argmax(axes.runs_ns))
+    asked = TimeBase.of({"units": f"seconds since {run}", "calendar": base.calendar})
+    if asked is None:
+        raise InvalidRequestError(f"{run!r} is no time: write it like 2022-03-01T12:00, or latest")
+    (numbers,) = np.nonzero(axes.runs_ns == asked.epoch_ns - base.epoch_ns)
+    if not numbers.size:
+        raise InvalidRequestError(f"no run of {run}; there are {len(axes.runs_ns)} others")
+    return int(numbers[0])
+
+
+def _coordinate(
+    group: VirtualGroup, asked: str | None, names: tuple[str, ...], standard: str, option: str
+) -> str:
+    """The name of the coordinate of runs, or of steps."""
+    own = [name for name, array in group.arrays.items() if array.dims == (name,)]
+    if asked is not None:
+        if asked not in own:
+            raise InvalidRequestError(f"no coordinate {asked!r}; there are {', '.join(own)}")
+        return asked
+    called = [
+        name for name in own if text_of(group.arrays[name].attrs, "standard_name") == standard
+    ]
+    usual = [name for name in names if name in own]
+    for name in (*called, *usual):
+        return name
+    raise InvalidRequestError(
+        f"no coordinate has the standard name {standard} or is called {' or '.join(names)}:"
+        f" say which it is ({option}=...); there are {', '.join(own)}"
+    )
+
+
+def _unit_ns(group: VirtualGroup, name: str) -> int:
+    units = str(group.arrays[name].attrs.get("units", ""))
+    known = UNIT_NS.get(units.lower())
+    if known is None:
+        raise InvalidRequestError(f"{name} has units {units!r}, which are no durations")
+    return known
+
+
+def _nanoseconds(values: NDArray[Any], unit_ns: int) -> Int64Array:
+    if values.dtype.kind in "iu":
+        return values.astype(np.int64) * np.int64(unit_ns)
+    nanoseconds: Int64Array = np.rint(values.astype(np.float64) * unit_ns).astype(np.int64)
+    return nanoseconds
+
+
+def _duration_ns(text: str) -> int:
+    return round(duration_seconds(text.strip()) * 10**9)
+
+
+def _as_times(
+    valid_ns: Int64Array, dims: tuple[str, ...], units: str, calendar: str
+) -> VirtualArray:
+    """Valid times, in the largest unit of whole numbers up to hours."""
+    unit_ns = next(ns for ns in (3600 * 10**9, 10**9, 1) if not (valid_ns % ns).any())
+    attrs = {
+        "standard_name": "time",
+        "units": units_with(units, unit_ns),
+        "calendar": calendar,
+    }
+    return VirtualArray.from_numpy(valid_ns // unit_ns, dims, attrs)

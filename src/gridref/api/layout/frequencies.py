@@ -1,0 +1,82 @@
+"""Find how often files have values: daily, monthly, six-hourly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gridref.combine.options import Read
+from gridref.errors import InvalidRequestError, Place, Problem
+from gridref.model.array import VirtualGroup
+from gridref.model.times import DAY_NS, TimeBase
+
+_CALENDAR = (("yearly", 359, 367), ("monthly", 27.5, 31.5), ("daily", 0.999, 1.001))
+"""Names of spacings in days, with the least and the most."""
+
+
+def spacing_problem(scanned: Sequence[tuple[str, VirtualGroup]], read: Read) -> Problem | None:
+    """The problem that files of different variables have times of different spacing."""
+    known: dict[str, list[str]] = {}
+    for file, group in scanned:
+        name = _spacing(group, read)
+        if name is not None:
+            known.setdefault(name, []).append(file)
+    if len(known) < 2:
+        return None
+    cases = (f"{name} in {len(files)} files like {files[0]}" for name, files in known.items())
+    shown = "; ".join(cases)
+    message = (
+        f"times are {shown}: split='frequency' puts each into a group, join='outer' lays all on one"
+        " axis with holes"
+    )
+    return Problem("spacing-differs", message, sources=tuple(files[0] for files in known.values()))
+
+
+def frequency(group: VirtualGroup, read: Read, file: str) -> str:
+    """How often a file has values: its attribute ``frequency``, as in CMIP, or from its times."""
+    named = group.attrs.get("frequency")
+    if isinstance(named, str) and named.strip():
+        return named.strip()
+    if not _times(group):
+        return "fixed"
+    name = _spacing(group, read)
+    if name is None:
+        raise InvalidRequestError(
+            "it has a single time and no attribute 'frequency', which leaves open how often there"
+            " are values: say it by group_by= and a field of the pattern or another attribute",
+            Place(source=file),
+        )
+    return name
+
+
+def _times(group: VirtualGroup) -> list[str]:
+    """Coordinates of dimensions of time."""
+    return [
+        name
+        for name, array in group.arrays.items()
+        if array.dims == (name,) and TimeBase.of(array.attrs) is not None
+    ]
+
+
+def _spacing(group: VirtualGroup, read: Read) -> str | None:
+    """The usual distance between times in words; None of fewer than two."""
+    for name in _times(group):
+        array = group.arrays[name]
+        base = TimeBase.of(array.attrs)
+        if base is not None and array.shape[0] > 1:
+            steps = np.abs(np.diff(np.asarray(read(array), np.float64))) * base.unit_ns
+            return _in_words(float(np.median(steps)))
+    return None
+
+
+def _in_words(step_ns: float) -> str:
+    days = step_ns / DAY_NS
+    for name, least, most in _CALENDAR:
+        if least <= days <= most:
+            return name
+    for name, length in (("days", 1), ("hourly", 1 / 24), ("minutes", 1 / 1440)):
+        count = days / length
+        if count >= 0.999 and abs(count - round(count)) < 1e-3:
+            return name if round(count) == 1 else f"{round(count)}{name}"
+    return f"{days * 86400:g}seconds"

@@ -1,0 +1,627 @@
+"""Read source files with their original readers, to compare chunks with them.
+
+h5py and tifffile take long to load. They are imported when a file of theirs is opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache, cached_property, lru_cache, partial
+from typing import Any, Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.errors import (
+    GridrefError,
+    InvalidRequestError,
+    SourceFormatError,
+    UnsupportedFeatureError,
+)
+from gridref.io import open_for_scan
+from gridref.model.array import VirtualArray
+from gridref.model.blocks import MISSING_BLOCK
+from gridref.model.encoding import Encoding
+from gridref.model.manifest import ChunkState, Source
+from gridref.model.source_policy import SourcePolicy
+from gridref.serve.plan import CrossProduct, PieceBatch
+
+# The choice of stored chunks to compare, and their order
+
+N_RANDOM = 16
+"""Stored chunks taken at random from each array, beside its corners."""
+
+
+def choose(cross: CrossProduct, everything: bool, random: np.random.Generator) -> NDArray[np.int64]:
+    """Numbers of the pieces that are compared: all, or corners, edges and some at random."""
+    counts = tuple(len(axis.pieces) for axis in cross.axes)
+    if everything or cross.n_pieces <= N_RANDOM:
+        return np.arange(cross.n_pieces)
+    ends = [sorted({0, n - 1}) for n in counts]
+    corners = np.ravel_multi_index(
+        np.stack(np.meshgrid(*ends, indexing="ij"), axis=-1).reshape(-1, len(counts)).T, counts
+    )
+    edges = [_along(counts, axis, random) for axis in range(len(counts))]
+    sample = random.integers(0, cross.n_pieces, N_RANDOM)
+    return np.unique(np.concatenate([corners, *edges, sample]))
+
+
+def _along(counts: tuple[int, ...], axis: int, random: np.random.Generator) -> NDArray[np.int64]:
+    """Some chunks at the far end of an axis, where stored chunks overhang."""
+    coords = [random.integers(0, n, 4) for n in counts]
+    coords[axis][:] = counts[axis] - 1
+    return np.asarray(np.ravel_multi_index(coords, counts))
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """Pieces of one array that are compared, in the order of their stored chunks."""
+
+    path: str
+    cross: CrossProduct
+    batch: PieceBatch
+
+    @classmethod
+    def of(cls, path: str, cross: CrossProduct, numbers: NDArray[np.int64]) -> Choice:
+        """The pieces of these numbers."""
+        batch = cross.resolve(numbers)
+        order = np.lexsort((batch.row, batch.manifest))
+        return cls(path, cross, cross.resolve(numbers[order]))
+
+    @cached_property
+    def _rows(self) -> NDArray[np.int64]:
+        """Manifest and row of every stored chunk."""
+        there = self.batch.encoding != MISSING_BLOCK
+        pairs = np.stack([self.batch.manifest[there], self.batch.row[there]], axis=1)
+        return np.unique(pairs, axis=0)
+
+    @property
+    def n_chunks(self) -> int:
+        """Number of stored chunks."""
+        return len(self._rows)
+
+    @property
+    def stored_bytes(self) -> int:
+        """Sum of the stored sizes of the chunks."""
+        manifests = self.cross.array.manifests
+        return sum(
+            manifests[number].take(self._rows[self._rows[:, 0] == number, 1]).stored_bytes
+            for number in np.unique(self._rows[:, 0]).tolist()
+        )
+
+    def members_by_url(self) -> dict[str | None, list[int]]:
+        """The numbers of the pieces that each file holds; None for what no file holds."""
+        found: dict[str | None, list[int]] = {}
+        for member, url in enumerate(self._urls()):
+            found.setdefault(url, []).append(member)
+        return found
+
+    def _urls(self) -> list[str | None]:
+        """The file behind each piece, as `source_of` says it."""
+        urls: list[str | None] = [None] * len(self.batch)
+        by_block = cache(partial(source_of, self.cross.array))
+        present = np.flatnonzero(self.batch.encoding != MISSING_BLOCK)
+        ends = np.flatnonzero(np.diff(self.batch.manifest[present])) + 1
+        for members in np.split(present, ends) if present.size else ():
+            manifest = self.cross.array.manifests[int(self.batch.manifest[members[0]])]
+            chunks = manifest.take(self.batch.row[members])
+            known = [source.url for source in chunks.sources]
+            for at, member in enumerate(members.tolist()):
+                if chunks.state[at] == ChunkState.RANGE:
+                    urls[member] = known[int(chunks.source[at])]
+                else:
+                    source, _ = by_block(int(self.batch.block[member]), int(self.batch.row[member]))
+                    urls[member] = None if source is None else source.url
+        return urls
+
+
+@dataclass(frozen=True, eq=False)
+class Share:
+    """All that is compared with one file.
+
+    Attributes
+    ----------
+    url
+        The file; None for what no file holds.
+    parts
+        Choices, and the numbers of their pieces that the file holds.
+    """
+
+    url: str | None
+    parts: list[tuple[Choice, list[int]]] = field(default_factory=list)
+
+    def pieces(self) -> Iterator[Piece]:
+        """The pieces; those of one stored chunk come one after the other and share its values."""
+        for choice, members in self.parts:
+            shared: dict[tuple[int, int, int], NDArray[Any]] = {}
+            for member in members:
+                yield Piece(choice.path, choice.cross, choice.batch, member, shared)
+
+
+def shares_of(chosen: Sequence[Choice]) -> list[Share]:
+    """The pieces of all choices file by file, so that each file is opened once."""
+    shares: dict[str | None, Share] = {}
+    for choice in chosen:
+        for url, members in choice.members_by_url().items():
+            shares.setdefault(url, Share(url)).parts.append((choice, members))
+    return list(shares.values())
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Elements that one stored chunk gives to an array.
+
+    Attributes
+    ----------
+    shared
+        Values of the last chunk as the original reader returns them.
+    """
+
+    path: str
+    cross: CrossProduct
+    batch: PieceBatch
+    member: int
+    shared: dict[tuple[int, int, int], NDArray[Any]]
+
+    @property
+    def key(self) -> tuple[int, int, int]:
+        """A key that pieces share only if they are of one stored chunk."""
+        at, batch = self.member, self.batch
+        return int(batch.manifest[at]), int(batch.row[at]), int(batch.encoding[at])
+
+    @property
+    def encoding(self) -> Encoding:
+        """Encoding of the chunk."""
+        return self.cross.array.encodings[int(self.batch.encoding[self.member])]
+
+    def chunk_region(self) -> tuple[tuple[slice, ...], tuple[int, ...]]:
+        """The elements of the chunk, and the shape of the stored array, in the file's order."""
+        array, block = self.cross.array, int(self.batch.block[self.member])
+        shape = array.blocks.stored_shape[block].tolist()
+        region = [
+            slice(at * length, min((at + 1) * length, extent))
+            for at, length, extent in zip(
+                self.batch.chunk[self.member].tolist(),
+                self.encoding.chunk_shape,
+                shape,
+                strict=True,
+            )
+        ]
+        order = axis_order(self.encoding)
+        return tuple(region[axis] for axis in order), tuple(shape[axis] for axis in order)
+
+
+def axis_order(encoding: Encoding) -> Sequence[int]:
+    """For each axis of the file, its position among the axes of the array."""
+    head = encoding.codecs[0]
+    if head.name in ("reshape", "gridref.select"):
+        raise UnsupportedFeatureError("its axes were added or dropped after scanning")
+    order: Sequence[int] = range(len(encoding.chunk_shape))
+    return head.configuration["order"] if head.name == "transpose" else order
+
+
+def source_of(array: VirtualArray, block: int, row: int) -> tuple[Source | None, int | None]:
+    """The file behind a chunk, and the place in it.
+
+    If it is missing or inline, the file of its block's other chunks, where that is one, and no
+    place.
+    """
+    manifest = array.manifests[int(array.blocks.manifest[block])]
+    chunk = manifest.take(np.array([row], np.int64))
+    if chunk.state[0] == ChunkState.RANGE:
+        return chunk.sources[int(chunk.source[0])], int(chunk.offset[0])
+    n_chunks = -(-array.blocks.stored_shape[block] // array.stored_chunk_shapes[block])
+    first = int(array.blocks.first_row[block])
+    last = int(array.blocks.manifest_row(block, np.maximum(n_chunks - 1, 0)))
+    rows = manifest.take(np.arange(first, last + 1))
+    used = np.unique(rows.source[rows.state == ChunkState.RANGE])
+    if len(used) == 1:
+        return rows.sources[int(used[0])], None
+    return (rows.sources[0] if len(rows.sources) == 1 else None), None
+
+
+# Source files in their original readers, h5py and tifffile
+
+Region = tuple[slice, ...]
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Located:
+    """Where a stored chunk is in its file.
+
+    Attributes
+    ----------
+    name
+        The dataset, or the image.
+    axes
+        For each axis of the stored array, in the file's order, that of the dataset; None for those
+        of length 1 that the file does not have.
+    shift
+        For each axis of the stored array, what its indices are short of the dataset's.
+    """
+
+    name: str
+    axes: tuple[int | None, ...]
+    shift: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Own:
+    """A variable of a file, by its original reader.
+
+    Attributes
+    ----------
+    name
+        Its path in the file.
+    axes
+        For each of its axes the one of the dataset beside it; None where the file does not say.
+    shape, attrs
+        As the reader gives them.
+    read
+        Its values, by a slice for each axis.
+    exact
+        Whether the values are stored, not worked out of a georeference.
+    """
+
+    name: str
+    axes: tuple[int | None, ...]
+    shape: Shape
+    attrs: Mapping[str, Any]
+    read: Callable[[Region], NDArray[Any]]
+    exact: bool = True
+
+
+class Original(Protocol):
+    """A file open in its original reader."""
+
+    def read(
+        self,
+        path: str,
+        array: VirtualArray,
+        region: Region,
+        stored_shape: Shape,
+        offset: int | None,
+    ) -> NDArray[Any]:
+        """Stored elements: see `Originals.read`."""
+        ...
+
+    def located(
+        self,
+        path: str,
+        array: VirtualArray,
+        region: Region,
+        stored_shape: Shape,
+        offset: int | None,
+    ) -> Located:
+        """Where the same elements are in the file."""
+        ...
+
+    def labels(self, beside: str, axis: int) -> Own | None:
+        """What labels an axis of a dataset, as the file says itself."""
+        ...
+
+    def named(self, beside: str, name: str) -> Own | None:
+        """The variable of a name in a dataset's group, or the next one above it."""
+        ...
+
+    def about(self, name: str) -> tuple[Mapping[str, Any] | None, Mapping[str, int]]:
+        """Attributes of a dataset, None where it has none of CF, and members of its enumeration."""
+        ...
+
+    def close(self) -> None:
+        """Close it."""
+        ...
+
+
+class _HDF5Original:
+    def __init__(self, url: str, storage_options: Mapping[str, Any] | None) -> None:
+        with suppress(ImportError):
+            import hdf5plugin  # noqa: F401 - importing it gives h5py more filters
+        from gridref.formats.hdf5.original import OriginalFile
+
+        self.file = OriginalFile(url, storage_options)
+
+    def read(
+        self,
+        path: str,
+        array: VirtualArray,
+        region: Region,
+        stored_shape: Shape,
+        offset: int | None,
+    ) -> NDArray[Any]:
+        try:
+            path, own = self._located(path, region, stored_shape, offset)
+            values = self.file.read(path, own)
+        except (SourceFormatError, ValueError) as error:
+            reason = error.reason if isinstance(error, GridrefError) else str(error)
+            raise UnsupportedFeatureError(reason) from error
+        return values.reshape([along.stop - along.start for along in region])
+
+    def _located(
+        self, path: str, region: Region, stored_shape: Shape, offset: int | None
+    ) -> tuple[str, Region]:
+        """Dataset and region of a chunk in the file, where references moved it to another array.
+
+        That is so where the file has no dataset like the stored array. Where it has one, a chunk is
+        compared with what is at its own place: that it is found there is to be verified.
+        """
+        own = region
+        with suppress(InvalidRequestError):
+            shape = self.file.shape_of(path)
+            own = _lined_up(region, stored_shape, shape)
+            if offset is None or _without_unit_axes(shape) == _without_unit_axes(stored_shape):
+                return path, own
+        start = tuple(along.start for along in own)
+        original = None if offset is None else self.file.element_at(path, start, offset)
+        shape = self.file.shape_of(path if original is None else original[0])
+        own = _lined_up(region, stored_shape, shape)
+        if original is None:
+            raise UnsupportedFeatureError("its dataset has another shape")
+        name, first = original
+        first = (*first, *(along.start for along in own[len(first) :]))
+        lengths = [along.stop - along.start for along in own]
+        return name, tuple(slice(at, at + n) for at, n in zip(first, lengths, strict=True))
+
+    def located(
+        self,
+        path: str,
+        array: VirtualArray,
+        region: Region,
+        stored_shape: Shape,
+        offset: int | None,
+    ) -> Located:
+        try:
+            name, own = self._located(path, region, stored_shape, offset)
+            axes = _axes_lined_up(stored_shape, self.file.shape_of(name))
+        except (SourceFormatError, ValueError) as error:
+            reason = error.reason if isinstance(error, GridrefError) else str(error)
+            raise UnsupportedFeatureError(reason) from error
+        shift = tuple(
+            0 if axis is None else own[axis].start - along.start
+            for axis, along in zip(axes, region, strict=True)
+        )
+        return Located(name, axes, shift)
+
+    def labels(self, beside: str, axis: int) -> Own | None:
+        variable = self.file.variable(beside)
+        scales = () if variable is None or axis >= len(variable.scales) else variable.scales[axis]
+        return next(filter(None, (self._own(scale, beside) for scale in scales)), None)
+
+    def named(self, beside: str, name: str) -> Own | None:
+        path = self.file.near(beside, name)
+        return None if path is None else self._own(path, beside)
+
+    def about(self, name: str) -> tuple[Mapping[str, Any] | None, Mapping[str, int]]:
+        variable = self.file.variable(name)
+        return (None, {}) if variable is None else (variable.attrs, variable.members)
+
+    def _own(self, path: str, beside: str) -> Own | None:
+        variable, dataset = self.file.variable(path), self.file.variable(beside)
+        if variable is None or dataset is None:
+            return None
+        if str(variable.attrs.get("NAME", "")).startswith(_NOT_A_VARIABLE):
+            return None
+        axes: list[int | None] = []
+        for own in variable.scales:
+            same = (k for k, scales in enumerate(dataset.scales) if set(own) & set(scales))
+            axes.append(next((k for k in same if k not in axes), None))
+        return Own(path, tuple(axes), variable.shape, variable.attrs, partial(self.file.read, path))
+
+    def close(self) -> None:
+        self.file.close()
+
+
+_NOT_A_VARIABLE = "This is a netCDF dimension but not a netCDF variable"
+"""What the HDF5 name of a dimension scale begins with that netCDF shows as no variable."""
+
+
+def _axes_lined_up(stored_shape: Shape, shape: Shape) -> tuple[int | None, ...]:
+    """The axes of a dataset that those of a stored array are."""
+    if len(shape) == len(stored_shape):
+        return tuple(range(len(shape)))
+    rest = iter(axis for axis, extent in enumerate(shape) if extent != 1)
+    return tuple(None if extent == 1 else next(rest) for extent in stored_shape)
+
+
+def _without_unit_axes(shape: Shape) -> Shape:
+    return tuple(extent for extent in shape if extent != 1)
+
+
+def _lined_up(region: Region, stored_shape: Shape, shape: Shape) -> Region:
+    """A region along the axes of a dataset: those of length 1 come and go when files are joined."""
+    if len(shape) == len(stored_shape):
+        return region
+    kept = [along for along, extent in zip(region, stored_shape, strict=True) if extent != 1]
+    if len(kept) != len(_without_unit_axes(shape)):
+        raise ValueError(f"its dataset has {len(shape)} axes, not {len(region)}")
+    rest = iter(kept)
+    return tuple(slice(0, 1) if extent == 1 else next(rest) for extent in shape)
+
+
+class _TIFFOriginal:
+    def __init__(self, file: Any) -> None:
+        import tifffile
+
+        self.stream = file
+        try:
+            self.file = tifffile.TiffFile(file)
+        except Exception as error:  # raw data that begins like a TIFF file
+            file.close()
+            raise UnsupportedFeatureError(f"tifffile cannot open its source: {error}") from error
+        self._image = lru_cache(maxsize=2)(self._load)
+
+    def read(
+        self,
+        path: str,
+        array: VirtualArray,
+        region: Region,
+        stored_shape: Shape,
+        offset: int | None,
+    ) -> NDArray[Any]:
+        if "tiff_series" not in array.attrs:
+            raise UnsupportedFeatureError("it is not an image of the file")
+        image = self._image(int(array.attrs["tiff_series"]), int(array.attrs.get("tiff_level", 0)))
+        # Axes of length 1 come and go when files are stacked; the others keep their order.
+        if _without_unit_axes(image.shape) != _without_unit_axes(stored_shape):
+            raise UnsupportedFeatureError(f"its image has shape {image.shape}")
+        return image.reshape(stored_shape)[region]
+
+    def located(
+        self,
+        path: str,
+        array: VirtualArray,
+        region: Region,
+        stored_shape: Shape,
+        offset: int | None,
+    ) -> Located:
+        if "tiff_series" not in array.attrs:
+            raise UnsupportedFeatureError("it is not an image of the file")
+        series, level = int(array.attrs["tiff_series"]), int(array.attrs.get("tiff_level", 0))
+        image = self.file.series[series].levels[level]
+        if _without_unit_axes(image.shape) != _without_unit_axes(stored_shape):
+            raise UnsupportedFeatureError(f"its image has shape {image.shape}")
+        axes = _axes_lined_up(stored_shape, image.shape)
+        return Located(f"{series}/{level}", axes, (0,) * len(axes))
+
+    def labels(self, beside: str, axis: int) -> Own | None:
+        """Centres of pixels along rows or columns, worked out of the tags that tifffile reads."""
+        series, level = map(int, beside.split("/"))
+        image = self.file.series[series].levels[level]
+        letter, length = image.axes[axis], image.shape[axis]
+        finest = self.file.series[0].levels[0]
+        if letter not in "XY" or letter not in finest.axes:
+            return None
+        affine = _affine(self.file.pages.first)
+        if affine is None:
+            return None
+        start, step = affine[letter]
+        step *= finest.shape[finest.axes.index(letter)] / length
+        centres = start + (np.arange(length) + 0.5) * step
+        return Own(
+            f"{beside}/{letter.lower()}",
+            (axis,),
+            (length,),
+            {},
+            lambda own: centres[own],
+            exact=False,
+        )
+
+    def named(self, beside: str, name: str) -> Own | None:
+        return None
+
+    def about(self, name: str) -> tuple[Mapping[str, Any] | None, Mapping[str, int]]:
+        return None, {}
+
+    def _load(self, series: int, level: int) -> NDArray[Any]:
+        try:
+            image = self.file.series[series]
+            if image.levels[level].keyframe.jpegheader is not None:
+                # Decoded as one stream, chroma would be smoothed over the edges of its tiles.
+                import zarr
+
+                return np.asarray(zarr.open_array(image.aszarr(level=level), mode="r")[...])
+            return np.asarray(image.levels[level].asarray())
+        except Exception as error:  # whatever decoder tifffile calls
+            raise UnsupportedFeatureError(f"tifffile cannot read it: {error}") from error
+
+    def close(self) -> None:
+        self.file.close()
+        self.stream.close()
+
+
+def _affine(page: Any) -> dict[str, tuple[float, float]] | None:
+    """Outer edge and step along columns and rows; None where they are rotated or nothing says.
+
+    Source: OGC GeoTIFF Standard 1.1 (OGC 19-008r4), annex B.
+    """
+    codes = (33550, 33922, 34264)  # ModelPixelScale, ModelTiepoint, ModelTransformation
+    scale, tie, matrix = (page.tags.valueof(code) for code in codes)
+    if scale is not None and tie is not None and len(np.ravel(tie)) >= 6:
+        column, row, _, x, y, _ = np.ravel(tie)[:6]
+        dx, dy = float(scale[0]), -abs(float(scale[1]))
+        edges = {"X": (x - column * dx, dx), "Y": (y - row * dy, dy)}
+    elif matrix is not None and not (np.ravel(matrix)[1] or np.ravel(matrix)[4]):
+        numbers = np.ravel(matrix)
+        edges = {"X": (numbers[3], numbers[0]), "Y": (numbers[7], numbers[5])}
+    else:
+        return None
+    if (
+        int((page.geotiff_tags or {}).get("GTRasterTypeGeoKey", 1)) == 2
+    ):  # tie points are of centres
+        return {letter: (start - step / 2, step) for letter, (start, step) in edges.items()}
+    return edges
+
+
+class Originals:
+    """Opens source files with their original readers, and keeps the last one open.
+
+    Parameters
+    ----------
+    storage_options
+        Options for fsspec.
+    """
+
+    def __init__(self, storage_options: Mapping[str, Any] | None = None) -> None:
+        self.storage_options = storage_options
+        self._open: tuple[str, Original] | None = None
+
+    def read(
+        self,
+        url: str,
+        path: str,
+        array: VirtualArray,
+        region: Region,
+        stored_shape: Shape,
+        offset: int | None = None,
+    ) -> NDArray[Any]:
+        """Stored elements of an array, as its original reader returns them.
+
+        Parameters
+        ----------
+        array
+            The array; its attributes say which image of a TIFF file it is.
+        region
+            A chunk of the stored array, a slice of step 1 for each axis.
+        stored_shape
+            Shape of the stored array; it may have axes of length 1 that the file does not.
+        offset
+            First byte of the chunk in the source. It identifies dataset and chunk if several
+            files make up one stored array. None if the chunk is in no file.
+
+        Raises
+        ------
+        UnsupportedFeatureError
+            Where the original reader has nothing that could be compared.
+        """
+        return self.of(url).read(path, array, region, stored_shape, offset)
+
+    def of(self, url: str, policy: SourcePolicy | None = None) -> Original:
+        """A file by its original reader, if a policy allows it and where it redirects to."""
+        if self._open is None or self._open[0] != url:
+            self.close()
+            self._open = (url, _open_original(url, self.storage_options, policy))
+        return self._open[1]
+
+    def close(self) -> None:
+        """Close what is open."""
+        if self._open is not None:
+            self._open[1].close()
+            self._open = None
+
+
+def _open_original(
+    url: str, storage_options: Mapping[str, Any] | None, policy: SourcePolicy | None
+) -> Original:
+    file = cast(Any, open_for_scan(url, storage_options, policy=policy))
+    magic = file.read(4)
+    file.seek(0)
+    if magic[:2] in (b"II", b"MM"):
+        return _TIFFOriginal(file)
+    file.close()
+    try:
+        return _HDF5Original(url, storage_options)
+    except SourceFormatError as error:
+        raise UnsupportedFeatureError(f"h5py cannot open its source: {error.reason}") from error

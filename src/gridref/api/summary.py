@@ -1,0 +1,124 @@
+"""Summarise a build or a change of a catalog in short lines, for commands and reports.
+
+The lines spell options as Python does. The command line respells them.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gridref import errors
+from gridref.api.layout.layouts import Layout
+from gridref.combine.along import ORDER_KEPT
+from gridref.combine.hypercube import label_text
+from gridref.errors import LeftOutWarning, SkippedFilesWarning
+from gridref.model.array import VirtualGroup
+from gridref.model.label_ends import LabelEnds
+from gridref.model.scan_report import LEFT_OUT, Fate, ScanReport
+from gridref.secrets import shown_address
+
+_WAYS = ("concat_dim", "order", "combine", "stack", "pattern", "pattern_of", "labels", "mosaic",
+         "layout", "group_by", "split")  # fmt: skip
+_SHOWN = 3
+"""Files that a line names."""
+_PACKAGE = os.path.dirname(errors.__file__)
+"""Where a warning must not point at."""
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def layout_line(layout: Layout, group: VirtualGroup, ends: LabelEnds) -> str:
+    """How files were laid out, and in which order along one dimension.
+
+    Parameters
+    ----------
+    layout
+        As it was asked for or found.
+    group
+        The result, with the drifts of its files.
+    ends
+        What is known of its labels.
+    """
+    drifts = group.report.drifts
+    found = [f"{row['resolution']} ({row['value']})" for row in drifts if row["cause"] == "layout"]
+    plain = Layout()
+    asked = {name: getattr(layout, name) for name in _WAYS}
+    options = [f"{name}={v!r}" for name, v in asked.items() if v != getattr(plain, name)]
+    line = "; ".join(found) or f"laid out by {', '.join(options)}"
+    order = _order(layout, drifts, group, ends)
+    return f"{line}, {order}" if order else line
+
+
+def _order(layout: Layout, drifts: Rows, group: VirtualGroup, ends: LabelEnds) -> str:
+    """The order of files along one dimension; empty for other layouts."""
+    dim = layout.stack or layout.concat_dim
+    if layout.mosaic or layout.layout or layout.in_groups or not isinstance(dim, str):
+        return ""
+    kept = [row["value"] for row in drifts if row["resolution"] == ORDER_KEPT]
+    kept += [row["value"] for row in drifts if row["resolution"] == "all are kept"]
+    arrays = group.all_arrays()
+    if layout.order == "given" or layout.combine == "nested":
+        return "in the given order"
+    if kept:
+        return f"in the given order ({kept[0]})"
+    if not any(a.dims == (dim,) == (path.rpartition("/")[2],) for path, a in arrays.items()):
+        return "in the given order (nothing labels it)"
+    index = arrays.get(dim)
+    if index is None or dim not in ends or "scale_factor" in index.attrs:
+        return "in the order of its labels"
+    first, *_, last = (label_text(index.dtype.type(end), index.attrs) for end in ends[dim])
+    return f"in the order of its labels, {first} to {last}"
+
+
+def drift_line(drifts: Rows, catalog: str) -> list[str]:
+    """How many drifts of each kind were resolved, and what lists them; nothing if there are none.
+
+    What was laid out, put in order or left out has lines of its own.
+    """
+    kinds = Counter(
+        cause
+        for cause, _, resolution in {(r["cause"], r["variable"], r["resolution"]) for r in drifts}
+        if cause not in ("layout", "order") and resolution != LEFT_OUT
+    )
+    if not kinds:
+        return []
+    n = kinds.total()
+    named = ", ".join(f"{n_kind} {kind}" for kind, n_kind in sorted(kinds.items()))
+    address = shown_address(catalog)
+    return [f"{n} drift{'s'[: n > 1]} resolved: {named} (gridref report {address} lists them)"]
+
+
+def finding_lines(report: ScanReport) -> list[str]:
+    """What is missing from the result, or renamed: alike findings of several files in one line."""
+    files: dict[tuple[Fate, str, str], list[str]] = {}
+    for fate in (Fate.SKIPPED, Fate.DAMAGED, Fate.RENAMED):
+        for finding in report.with_fate(fate):
+            files.setdefault((fate, finding.path, finding.reason), []).append(finding.source)
+    lines = []
+    for (fate, path, reason), sources in files.items():
+        named = sources[0] + (f" and {len(sources) - 1} more" if len(sources) > 1 else "")
+        told = f"{named}: {reason}" if path == "/" else f"{path}: {reason} [{named}]"
+        lines.append(f"{fate} {told}")
+    return lines + [f"left out {finding.source}: {finding.reason}" for finding in report.failed]
+
+
+def files_in_words(files: Sequence[str]) -> str:
+    """The first files, and how many there are more."""
+    more = f" and {len(files) - _SHOWN} more" if len(files) > _SHOWN else ""
+    return ", ".join(map(shown_address, files[:_SHOWN])) + more
+
+
+def warn_of_left_out(report: ScanReport) -> None:
+    """Warn the caller of a public call, once, of all that is missing from the result."""
+    missing = (*report.skipped, *report.failed)
+    if missing:
+        lines = finding_lines(ScanReport(missing))
+        warnings.warn(
+            "\n".join(["not everything is in the result:", *(f"  - {line}" for line in lines)]),
+            SkippedFilesWarning if report.failed else LeftOutWarning,
+            skip_file_prefixes=(_PACKAGE,),
+        )

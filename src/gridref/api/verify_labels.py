@@ -1,0 +1,642 @@
+"""Compare the labels of a cube with the labels that each file gives to its elements.
+
+A label is a value of an index coordinate, of a variable that a ``coordinates`` or ``bounds``
+attribute names, or of a variable that is kept inline or has no dimensions. Both sides are decoded
+(CF conventions 1.11, 4.4 "Time coordinate", 8.1 "Packed data"). Units, calendars and packing may
+differ; the meaning may not.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.api.decoding import coordinate_names, refusing_attributes
+from gridref.api.layout.sources import REPLACED
+from gridref.api.originals import Located, Original, Own, Piece, axis_order
+from gridref.api.units import converter
+from gridref.errors import MissingPackageError, NotRepresentableError, UnsupportedFeatureError
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.encoding import Encoding
+from gridref.model.manifest import ChunkState
+from gridref.model.reference_systems import text_of
+from gridref.model.times import UNIT_NS, is_time_like
+from gridref.serve.reader import Reader
+from gridref.typing import Int64Array
+
+NOT_IN_FILES = "the files have no such variable: its labels are from names, attributes or options"
+
+_MEANING = (
+    "units", "calendar", "scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned",
+)  # fmt: skip
+"""Attributes that change what a stored value means."""
+
+_CALENDARS = {
+    "gregorian": "standard",
+    "proleptic_gregorian": "standard",
+    "365_day": "noleap",
+    "366_day": "all_leap",
+}
+"""Other names of calendars (CF conventions 1.11, 4.4.2)."""
+
+_FILLS = ("_FillValue", "missing_value")
+
+_MOST_INLINE = 1 << 16
+"""Elements up to which an array is looked at for inline values."""
+
+_MOST_WHOLE = 1 << 20
+"""Labels up to which all of a variable are read and decoded at once."""
+
+_SAME_TIME_NS = 1000
+"""How far times may differ where one side is a float, which rounds."""
+
+
+class Labels:
+    """The labels of a cube, array by array.
+
+    Parameters
+    ----------
+    group
+        The cube.
+    reader
+        Reads its values.
+    recipe
+        The options that it was built with, where it is a catalog.
+    """
+
+    def __init__(self, group: VirtualGroup, reader: Reader, recipe: Mapping[str, Any]) -> None:
+        self.reader = reader
+        self.recipe = recipe
+        drifts = group.report.drifts
+        self._replaced = {row["variable"] for row in drifts if row["cause"] == REPLACED}
+        self._groups = dict(group.walk())
+        self.beside = cache(self._beside)
+        self.whole = lru_cache(maxsize=64)(self._whole)
+
+    def _beside(self, path: str) -> tuple[tuple[str, VirtualArray], ...]:
+        """Paths and arrays of the labels of an array."""
+        above, _, own_name = path.rpartition("/")
+        dims = set(self._groups[above].arrays[own_name].dims)
+        found: dict[str, tuple[str, VirtualArray]] = {}
+        while True:
+            arrays = self._groups[above].arrays
+            for name, array in _labels_of(self._groups[above]).items():
+                if set(array.dims) <= dims:
+                    bounds = text_of(array.attrs, "bounds"), text_of(array.attrs, "climatology")
+                    for each in (name, *bounds):
+                        full = f"{above}/{each}".strip("/")
+                        if each in arrays and full != path:
+                            found.setdefault(each, (full, arrays[each]))
+            if not above:
+                return tuple(found.values())
+            above = above.rpartition("/")[0]
+
+    def taken_instead(self, path: str, array: VirtualArray) -> str:
+        """Which option asked for other labels than the file's own; empty if none did."""
+        name, asked = path.rpartition("/")[2], self.recipe
+        if path in self._replaced:
+            return "labels from names, attributes or options were asked for in place of the files'"
+        if array.dims == (name,):
+            first = asked.get("join") == "override" and name not in self._growing
+            return "the first file's labels stand for all, as join='override' asks" if first else ""
+        first = asked.get("compat") == "override" and not self._growing & set(array.dims)
+        return "the first file's values stand for all, as compat='override' asks" if first else ""
+
+    @property
+    def _growing(self) -> set[str]:
+        """Dimensions along which files are laid."""
+        dims = [self.recipe.get(name) for name in ("concat_dim", "stack")]
+        flat = [dim for each in dims for dim in (each if isinstance(each, list) else [each])]
+        return {str(dim) for dim in flat if dim} | set(self.recipe.get("labels", ()))
+
+    def tolerance(self, own: Own) -> float:
+        """How far labels may differ, in parts of their spacing."""
+        if own.exact and not self.recipe.get("mosaic"):
+            return 0.0
+        return max(float(self.recipe.get("tolerance", 0.01)), 1e-6)
+
+    def _whole(self, path: str) -> tuple[NDArray[Any], NDArray[Any]]:
+        """All values of a label, as stored and decoded."""
+        group, _, name = path.rpartition("/")
+        array = self._groups[group].arrays[name]
+        raw = self.reader.read(array, None, name=path)
+        return raw, _decoded(raw, array.attrs)
+
+
+def _labels_of(group: VirtualGroup) -> dict[str, VirtualArray]:
+    """The arrays of a group that label others."""
+    mappings = {text_of(array.attrs, "grid_mapping") for array in group.arrays.values()}
+    named = coordinate_names(group.arrays, group.attrs) - mappings
+    return {
+        name: array
+        for name, array in group.arrays.items()
+        if array.size
+        and "tiff_series" not in array.attrs
+        and (name in named or (name not in mappings and (not array.ndim or _is_inline(array))))
+    }
+
+
+def _is_inline(array: VirtualArray) -> bool:
+    if array.size > _MOST_INLINE:
+        return False
+    return any(
+        (manifest.take(np.arange(manifest.n_rows)).state == ChunkState.INLINE).any()
+        for manifest in array.manifests
+    )
+
+
+@dataclass(frozen=True)
+class LabelsFound:
+    """How a label of the cube compares with a file's.
+
+    Attributes
+    ----------
+    path
+        Path of the label.
+    n_labels
+        Values that were compared.
+    difference
+        How they differ; empty if they do not.
+    not_compared
+        Why they were not compared; empty if they were.
+    """
+
+    path: str
+    n_labels: int = 0
+    difference: str = ""
+    not_compared: str = ""
+
+
+class LabelsOfFile:
+    """Compares the labels of a cube with the labels of one file, each once.
+
+    Parameters
+    ----------
+    labels
+        Those of the cube.
+    """
+
+    def __init__(self, labels: Labels) -> None:
+        self.labels = labels
+        self._seen: set[tuple[Any, ...]] = set()
+        self._differing: set[str] = set()
+        self._about: dict[str, tuple[Mapping[str, Any] | None, Mapping[str, int]]] = {}
+        self._values: dict[str, tuple[NDArray[Any], NDArray[Any]]] = {}
+
+    def compared(
+        self,
+        piece: Piece,
+        original: Original,
+        offset: int | None,
+        got: NDArray[Any],
+        raw: NDArray[Any],
+    ) -> Iterator[LabelsFound]:
+        """Compare the labels of a piece, and what its values mean.
+
+        Of labels that differ, those of the first piece are found: others follow from them.
+
+        Parameters
+        ----------
+        original
+            The file by its original reader.
+        offset
+            Where the piece's chunk is in the file.
+        got, raw
+            Values of the piece, as the cube and as the original reader have them.
+        """
+        place, array = _Place.of(piece), piece.cross.array
+        for found in self._found(piece, place, original, offset):
+            if found.difference:
+                self._differing.add(found.path)
+            yield found
+        if piece.path not in self._differing:
+            unlike = differing_meaning(got, array.attrs, raw, self._about[piece.path][0])
+            if unlike:
+                self._differing.add(piece.path)
+                yield LabelsFound(piece.path, difference=unlike)
+
+    def _found(
+        self, piece: Piece, place: _Place, original: Original, offset: int | None
+    ) -> Iterator[LabelsFound]:
+        array, new = piece.cross.array, []
+        for path, label in self.labels.beside(piece.path):
+            key = path, *(place.key(dim) for dim in label.dims)
+            if key not in self._seen and path not in self._differing:
+                self._seen.add(key)
+                new.append((path, label))
+        if new or piece.path not in self._about:
+            region, shape = piece.chunk_region()
+            located = original.located(piece.path, array, region, shape, offset)
+            for path, label in new:
+                yield self._one(path, label, place, located, original)
+            own, members = self._about[piece.path] = original.about(located.name)
+            unlike = differing_members(array.attrs, own, members, _renumbered_by(piece.encoding))
+            if unlike and piece.path not in self._differing:
+                yield LabelsFound(piece.path, difference=unlike)
+
+    def _one(
+        self, path: str, array: VirtualArray, place: _Place, located: Located, original: Original
+    ) -> LabelsFound:
+        name = path.rpartition("/")[2]
+        own = self._own(name, array, place, located, original)
+        if own is None:
+            return LabelsFound(path, not_compared=NOT_IN_FILES)
+        axes = _dims_of(own, array, place, located)
+        if axes is None:
+            return LabelsFound(path, not_compared=f"the file's own {own.name} has other dimensions")
+        in_file = [
+            _in_file(dim, extent, place, located)
+            for dim, extent in zip(axes, own.shape, strict=True)
+        ]
+        if any(len(at) and at.max() >= n for at, n in zip(in_file, own.shape, strict=True)):
+            reason = f"the file's own {own.name} is shorter than its dimension"
+            return LabelsFound(path, not_compared=reason)
+        in_cube = [
+            place.cube[dim] if dim in place.cube else np.arange(extent)
+            for dim, extent in zip(array.dims, array.shape, strict=True)
+        ]
+        shown, shown_raw = self._of_cube(path, array, in_cube)
+        held, held_raw = self._of_file(own, in_file)
+        held, held_raw = (_laid_as(part, axes, array.dims) for part in (held, held_raw))
+        message = _differing(
+            _Side(shown, shown_raw, array.attrs),
+            _Side(held, held_raw, own.attrs),
+            self.labels.tolerance(own),
+        )
+        instead = self.labels.taken_instead(path, array) if message else ""
+        if instead:
+            return LabelsFound(path, not_compared=instead)
+        return LabelsFound(path, int(shown.size), message)
+
+    def _own(
+        self, name: str, array: VirtualArray, place: _Place, located: Located, original: Original
+    ) -> Own | None:
+        """The file's variable that a label of the cube stands for."""
+        if array.dims == (name,):
+            axis = place.axis_in_file(name, located)
+            own = None if axis is None else original.labels(located.name, axis)
+            if own is not None:
+                return own
+        source = str(dict(self.labels.recipe.get("labels", {})).get(name, ""))
+        named = source.removeprefix("variable:") if source.startswith("variable:") else name
+        return original.named(located.name, named)
+
+    def _of_cube(
+        self, path: str, array: VirtualArray, at: list[Int64Array]
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        if array.size <= _MOST_WHOLE:
+            raw, whole = self.labels.whole(path)
+            chosen: Any = (*np.ix_(*at), ...)
+            return whole[chosen], raw[chosen]
+        raw = self.labels.reader.read(array, tuple(map(_span, at)), name=path)
+        raw = raw[np.ix_(*(part - part.min() for part in at))]
+        return _decoded(raw, array.attrs), raw
+
+    def _of_file(self, own: Own, at: list[Int64Array]) -> tuple[NDArray[Any], NDArray[Any]]:
+        if math.prod(own.shape) <= _MOST_WHOLE:
+            if own.name not in self._values:
+                raw = own.read(tuple(slice(0, extent) for extent in own.shape))
+                self._values[own.name] = raw, _decoded(raw, own.attrs)
+            raw, whole = self._values[own.name]
+            chosen: Any = (*np.ix_(*at), ...)
+            return whole[chosen], raw[chosen]
+        raw = own.read(tuple(map(_span, at)))
+        raw = raw[np.ix_(*(part - part.min() for part in at))]
+        return _decoded(raw, own.attrs), raw
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Which elements of the cube a piece is, and which of its stored array.
+
+    Attributes
+    ----------
+    cube, stored
+        Indices by dimension.
+    axes
+        For each dimension its axis in the stored array, in the file's order.
+    """
+
+    cube: Mapping[str, Int64Array]
+    stored: Mapping[str, Int64Array]
+    axes: Mapping[str, int]
+
+    @classmethod
+    def of(cls, piece: Piece) -> _Place:
+        number = piece.batch.piece[piece.member]
+        chunk = piece.batch.chunk[piece.member].tolist()
+        lengths = piece.encoding.chunk_shape
+        dims, order = piece.cross.array.dims, list(axis_order(piece.encoding))
+        out, inside = piece.cross.in_output(number), piece.cross.in_chunk(number)
+        cube = {dim: _indices(part) for dim, part in zip(dims, out, strict=True)}
+        return cls(
+            cube,
+            {
+                # A step of 0 repeats one element.
+                dim: np.broadcast_to(at * length + _indices(part), cube[dim].shape)
+                for dim, at, length, part in zip(dims, chunk, lengths, inside, strict=True)
+            },
+            {dim: order.index(axis) for axis, dim in enumerate(dims)},
+        )
+
+    def key(self, dim: str) -> tuple[int, ...]:
+        """The same for pieces that have the same elements along a dimension."""
+        if dim not in self.cube or not len(self.cube[dim]):
+            return ()
+        own, stored = self.cube[dim], self.stored[dim]
+        return int(own[0]), int(own[-1]), len(own), int(stored[0]), int(stored[-1])
+
+    def axis_in_file(self, dim: str, located: Located) -> int | None:
+        """The axis of the file's dataset that a dimension is."""
+        return located.axes[self.axes[dim]] if dim in self.axes else None
+
+
+def _indices(part: Any) -> Int64Array:
+    if not isinstance(part, slice):
+        return np.asarray(part).reshape(-1)
+    return np.arange(part.start, -1 if part.stop is None else part.stop, part.step or 1)
+
+
+def _span(at: Int64Array) -> slice:
+    return slice(int(at.min()), int(at.max()) + 1)
+
+
+def _dims_of(own: Own, array: VirtualArray, place: _Place, located: Located) -> list[str] | None:
+    """The cube's dimension for each axis of a file's variable; None if unknown."""
+    by_axis = {place.axis_in_file(dim, located): dim for dim in place.axes}
+    if len(own.axes) == array.ndim == 1 and own.axes[0] is None:
+        return [array.dims[0]]
+    dims = [None if axis is None else by_axis.get(axis, "") for axis in own.axes]
+    unknown = [extent for dim, extent in zip(dims, own.shape, strict=True) if dim is None]
+    rest = [dim for dim in array.dims if dim not in dims]
+    if unknown and len(unknown) != len(
+        rest
+    ):  # the file lacks dimensions of the cube, or has some of length 1
+        rest = [
+            dim
+            for dim in rest
+            if dim not in place.cube or place.axis_in_file(dim, located) is not None
+        ]
+    if unknown and len(unknown) != len(rest):
+        kept = [extent != 1 for extent in unknown]
+        if sum(kept) != len(rest):
+            return None
+        found = iter(rest)
+        names = iter([next(found) if each else "" for each in kept])
+    else:
+        names = iter(rest)
+    shown = [next(names) if dim is None else dim for dim in dims]
+    lacking = any(
+        dim not in array.dims and extent != 1 for dim, extent in zip(shown, own.shape, strict=True)
+    )
+    return None if lacking else shown
+
+
+def _in_file(dim: str, extent: int, place: _Place, located: Located) -> Int64Array:
+    """Indices of a piece's elements along an axis of a file's variable."""
+    axis = place.axis_in_file(dim, located)
+    if extent == 1 and (dim not in place.cube or axis is None):
+        return np.zeros(1, np.int64)
+    if axis is None:
+        return np.arange(extent)
+    return np.asarray(place.stored[dim] + located.shift[place.axes[dim]])
+
+
+def _laid_as(values: NDArray[Any], dims: list[str], wanted: tuple[str, ...]) -> NDArray[Any]:
+    """Values with the wanted dimensions; of length 1 where they have one not."""
+    kept = [axis for axis, dim in enumerate(dims) if dim in wanted]
+    values = values.reshape([values.shape[axis] for axis in kept])
+    named = [dims[axis] for axis in kept]
+    values = values.transpose([named.index(dim) for dim in wanted if dim in named])
+    lengths = iter(values.shape)
+    return values.reshape([next(lengths) if dim in named else 1 for dim in wanted])
+
+
+@dataclass(frozen=True)
+class _Side:
+    """Labels as decoded and as stored, and what says their meaning."""
+
+    values: NDArray[Any]
+    raw: NDArray[Any]
+    attrs: Mapping[str, Any]
+
+
+def differing_meaning(
+    got: NDArray[Any], attrs: Mapping[str, Any], raw: NDArray[Any], own: Mapping[str, Any] | None
+) -> str:
+    """How values of a cube differ from a file's in what they mean; empty if attributes are alike.
+
+    Parameters
+    ----------
+    got, attrs
+        Values of the cube, and its attributes.
+    raw, own
+        Values as the original reader returns them, and the file's attributes; None where it has
+        none that say what values mean.
+    """
+    if own is None:
+        return ""
+    if not any(name in own for name in _FILLS):
+        attrs = {name: value for name, value in attrs.items() if name not in _FILLS}
+    if got.dtype.kind not in "iuf" or raw.dtype.kind not in "iuf" or got.shape != raw.shape:
+        return ""
+    if all(_text(attrs.get(name)) == _text(own.get(name)) for name in _MEANING):
+        return ""
+    return _differing(
+        _Side(_decoded(got, attrs), got, attrs), _Side(_decoded(raw, own), raw, own), 0.0
+    )
+
+
+def differing_members(
+    attrs: Mapping[str, Any],
+    own: Mapping[str, Any] | None,
+    members: Mapping[str, int],
+    renumbered: Mapping[int, int],
+) -> str:
+    """How the names of numbers differ; empty where they agree, or one side has none.
+
+    Parameters
+    ----------
+    attrs, own
+        Attributes of the cube, and of the file.
+    members
+        Names and numbers of the file's enumeration.
+    renumbered
+        Numbers of the file that the cube shows as others.
+    """
+    shown, held = _flags(attrs), _flags(own or {})
+    held |= {(int(number), None): name for name, number in members.items()}
+    for (number, mask), name in sorted(held.items(), key=str) if shown else ():
+        meaning = shown.get((renumbered.get(number, number), mask))
+        if meaning != name:
+            return f"{number} means {meaning or 'nothing'!r} instead of {name!r}"
+    return ""
+
+
+def _renumbered_by(encoding: Encoding) -> dict[int, int]:
+    """The numbers that an encoding changes."""
+    pairs = (
+        codec.configuration["pairs"]
+        for codec in encoding.codecs
+        if codec.name == "gridref.renumber"
+    )
+    return dict(next(pairs, ()))
+
+
+def _flags(attrs: Mapping[str, Any]) -> dict[tuple[int, int | None], str]:
+    """The names of numbers and bit masks that CF attributes say."""
+    meanings = attrs.get("flag_meanings")
+    words = meanings.split() if isinstance(meanings, str) else []
+    masks = _whole_numbers(attrs.get("flag_masks"))
+    numbers = _whole_numbers(attrs.get("flag_values")) or masks
+    if len(numbers) != len(words) or (masks and len(masks) != len(words)):
+        return {}
+    pairs = zip(numbers, masks or itertools.repeat(None), strict=False)
+    return dict(zip(pairs, words, strict=True))
+
+
+def _whole_numbers(value: Any) -> list[int]:
+    numbers = np.atleast_1d(np.asarray(() if value is None else value))
+    return numbers.reshape(-1).tolist() if numbers.dtype.kind in "iu" else []
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(np.asarray(value).tolist())
+
+
+def _decoded(raw: NDArray[Any], attrs: Mapping[str, Any]) -> NDArray[Any]:
+    """Values as xarray decodes them; as stored where it cannot."""
+    import xarray as xr
+
+    own = {name: attrs[name] for name in _MEANING if name in attrs}
+    if raw.dtype.kind not in "iuf" or not own:
+        return raw
+    variable = xr.Variable([f"d{axis}" for axis in range(raw.ndim)], raw, own)
+    with suppress(NotRepresentableError), refusing_attributes(None):
+        shown = xr.conventions.decode_cf_variable(
+            "labels", variable, decode_times=is_time_like(own), decode_timedelta=False
+        )
+        return np.asarray(shown.values)
+    return raw
+
+
+def _differing(cube: _Side, file: _Side, tolerance: float) -> str:
+    """How labels differ; empty where they mean the same."""
+    try:
+        held = np.broadcast_to(file.values, cube.values.shape)
+    except ValueError:
+        return f"labels of shape {cube.values.shape} instead of {file.values.shape}"
+    times = [is_time_like(side.attrs) and side.values.dtype.kind in "MO" for side in (cube, file)]
+    if any(times):
+        return _differing_times(cube, file, held) if all(times) else "only one of them is a time"
+    units, own_units = (str(side.attrs.get("units", "")) for side in (cube, file))
+    shown: NDArray[Any] = cube.values
+    if shown.dtype.kind not in "biuf" or held.dtype.kind not in "biuf":
+        same = _texts(shown) == _texts(held)
+        return "" if np.all(same) else _words(_texts(shown), _texts(held), np.asarray(~same))
+    room = 0.0
+    if units and own_units and units != own_units:
+        factors = _factors(own_units, units)
+        if factors is None:
+            return f"{units!r} instead of {own_units!r}"
+        held = held * factors[0] + factors[1]
+        room = 1e-6
+    elif any(_text(cube.attrs.get(n)) != _text(file.attrs.get(n)) for n in _MEANING[2:4]):
+        room = 1e-6
+    same = (shown == held) | ((shown != shown) & (held != held))
+    if (room or tolerance) and not same.all():
+        with np.errstate(invalid="ignore"):
+            far = room * max(_most(shown), _most(held)) + tolerance * _spacing(held)
+            same |= np.abs(np.subtract(shown, held, dtype="f8")) <= far
+    return "" if same.all() else _words(shown, held, ~same)
+
+
+def _differing_times(cube: _Side, file: _Side, held: NDArray[Any]) -> str:
+    calendars = [_calendar(side) for side in (cube, file)]
+    if calendars[0] != calendars[1]:
+        return f"calendar {calendars[0]!r} instead of {calendars[1]!r}"
+    shown, room = cube.values, max(map(_rounding_ns, (cube, file)))
+    if shown.dtype.kind != held.dtype.kind:  # years that only one of them can be decoded with
+        shown, held = _as_texts(shown), _as_texts(held)
+        same = np.asarray(shown == held)
+    elif shown.dtype.kind == "O":
+        apart = np.asarray(shown - held, "m8[us]").astype(np.int64)
+        same = np.abs(apart) * 1000 <= room
+    else:
+        left, right = shown.astype("M8[ns]"), held.astype("M8[ns]")
+        same = np.isnat(left) & np.isnat(right)
+        same |= np.abs((left - right).astype(np.int64)) <= room
+    return "" if same.all() else _words(shown, held, ~same)
+
+
+def _calendar(side: _Side) -> str:
+    """The calendar of times; the two whose days since 1582 are the same count as one."""
+    name = str(side.attrs.get("calendar", "standard")).lower()
+    return _CALENDARS.get(name, name)
+
+
+def _rounding_ns(side: _Side) -> int:
+    """How far a float may be from the time it is meant to be."""
+    if side.raw.dtype.kind != "f":
+        return 0
+    unit = UNIT_NS.get(str(side.attrs.get("units", "")).split(" ")[0].lower(), 1)
+    return _SAME_TIME_NS + int(2 * np.spacing(_most(side.raw)) * unit)
+
+
+def _most(values: NDArray[Any]) -> float:
+    finite = np.abs(values[np.isfinite(values)]) if values.size else values
+    return float(finite.max()) if finite.size else 0.0
+
+
+def _spacing(values: NDArray[Any]) -> float:
+    """The least distance of neighbours."""
+    steps = np.abs(np.diff(values.reshape(-1).astype("f8")))
+    return float(steps[steps > 0].min()) if (steps > 0).any() else 0.0
+
+
+@lru_cache(maxsize=256)
+def _factors(unit: str, target: str) -> tuple[float, float] | None:
+    """Factor and offset between units; None where they do not measure the same.
+
+    Raises
+    ------
+    UnsupportedFeatureError
+        If nothing that is installed can tell.
+    """
+    if unit in UNIT_NS and target in UNIT_NS:
+        return UNIT_NS[unit] / UNIT_NS[target], 0.0
+    try:
+        return converter()(unit, target)
+    except MissingPackageError as error:
+        raise UnsupportedFeatureError(f"units {unit!r} and {target!r} need pint") from error
+
+
+def _texts(values: NDArray[Any]) -> NDArray[Any]:
+    texts = [
+        value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
+        for value in np.asarray(values).reshape(-1).tolist()
+    ]
+    return np.array(texts, object).reshape(np.shape(values))
+
+
+def _as_texts(values: NDArray[Any]) -> NDArray[Any]:
+    """Times as ISO 8601 to the second, whatever their calendar."""
+    if values.dtype.kind == "M":
+        return np.datetime_as_string(values, "s").astype(object)
+    texts = [str(getattr(item, "isoformat", lambda i=item: str(i))()) for item in values.flat]
+    return np.array(texts, object).reshape(values.shape)
+
+
+def _words(shown: NDArray[Any], held: NDArray[Any], unlike: NDArray[Any]) -> str:
+    """The first label that differs, and how many do."""
+    at = tuple(np.argwhere(unlike)[0]) if np.ndim(unlike) else ()
+    n_unlike = int(np.sum(unlike))
+    return f"{n_unlike} of {shown.size} labels differ: {shown[at]} instead of {held[at]}"

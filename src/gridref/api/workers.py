@@ -1,0 +1,238 @@
+"""Pools of workers that scan: processes of this machine, or of another package's cluster."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Iterator, Sequence
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, ProcessPoolExecutor
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from multiprocessing.context import BaseContext
+from typing import Any
+
+from gridref import errors
+from gridref.errors import InvalidRequestError, SourceUnavailableError
+from gridref.extras import missing_package
+from gridref.secrets import shown_address
+
+_UNKNOWN_WORKERS = 16
+_PRELOADED = ["gridref.formats.hdf5.groups", "gridref.api.outcomes"]
+_RETRIES = 3
+"""How often to retry a task after its worker died."""
+
+
+@contextmanager
+def workers(
+    n_processes: int, executor: Executor | None = None, scheduler: Any = None
+) -> Iterator[tuple[int, Executor]]:
+    """How many workers there are, about, and what gives them work.
+
+    Parameters
+    ----------
+    n_processes
+        Processes that are started if there is neither an executor nor a scheduler.
+    executor
+        Taken as it is; it is not shut down.
+    scheduler
+        A `distributed.Client`, a cluster, or the address of a scheduler. A task whose worker dies
+        is done again by another one.
+
+    Raises
+    ------
+    InvalidRequestError
+        For another executor or scheduler, and workers of another version of gridref.
+    MissingPackageError
+        If the package of Dask's schedulers is not installed.
+    SourceUnavailableError
+        If no scheduler answers.
+    """
+    if executor is not None:
+        if isinstance(executor, type) or not callable(getattr(executor, "submit", None)):
+            raise InvalidRequestError(f"executor must be a pool with submit(), got {executor!r}")
+        yield getattr(executor, "_max_workers", None) or _UNKNOWN_WORKERS, executor
+    elif scheduler is not None:
+        with _dask(scheduler) as client:
+            with told():
+                _check_versions(client)
+                n_workers = _n_workers(client)
+            yield n_workers, client.get_executor(retries=_RETRIES, pure=False)
+    else:
+        with _processes(n_processes) as pool:
+            yield n_processes, pool
+
+
+@contextmanager
+def _dask(scheduler: Any) -> Iterator[Any]:
+    """A client; one that was made here is closed."""
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise missing_package("a Dask scheduler", error) from error
+    if isinstance(scheduler, Client):
+        yield scheduler
+        return
+    address = getattr(scheduler, "scheduler_address", scheduler)
+    if not isinstance(address, str):
+        raise InvalidRequestError(
+            f"scheduler must be a Dask client or the address of a scheduler, got {scheduler!r}"
+        )
+    try:
+        client: Any = Client(scheduler, set_as_default=False)  # type: ignore[no-untyped-call]
+    except (OSError, ValueError, RuntimeError) as error:
+        raise SourceUnavailableError(
+            f"no scheduler answers at {shown_address(address)}: {error}"
+        ) from error
+    with client:
+        yield client
+
+
+def _n_workers(client: Any) -> int:
+    """Threads of all workers; where none are there yet, a guess, and a warning."""
+    n_threads = sum(client.nthreads().values())
+    if not n_threads:
+        warnings.warn(
+            "the scheduler has no workers yet: the files are scanned once there are some",
+            skip_file_prefixes=(os.path.dirname(errors.__file__),),
+        )
+    return n_threads or _UNKNOWN_WORKERS
+
+
+def _check_versions(client: Any) -> None:
+    """Refuse workers of another version: what travels is of this one."""
+    # A function of Python's own: workers may lack any of ours.
+    try:
+        found: dict[str, str] = client.run(version, "gridref")
+    except PackageNotFoundError as error:
+        raise InvalidRequestError("a worker has no gridref: install the same everywhere") from error
+    others = {own for own in found.values() if own != version("gridref")}
+    if others:
+        raise unlike_versions(sorted(others))
+
+
+def unlike_versions(others: list[str]) -> InvalidRequestError:
+    """The error for workers of other versions of gridref."""
+    return InvalidRequestError(
+        f"a worker has gridref {', '.join(others)}, and this process {version('gridref')}: install"
+        " the same everywhere"
+    )
+
+
+@contextmanager
+def told(files: Sequence[str] = ()) -> Iterator[None]:
+    """Report errors of workers in our words, with the files concerned."""
+    which = f" ({files[0]} … {files[-1]})" if files else ""
+    try:
+        yield
+    except BrokenExecutor as error:
+        raise SourceUnavailableError(
+            f"a worker process ended while it scanned{which}, as when memory runs out. {_GO_ON}"
+        ) from error
+    except _killed() as error:
+        raise SourceUnavailableError(
+            f"workers died over the same files {_RETRIES + 1} times{which}, as when memory runs"
+            " out: give them more, or look at their logs"
+        ) from error
+    except _lost() as error:
+        raise SourceUnavailableError(
+            f"the scheduler or executor went away: start it again. {_GO_ON}"
+        ) from error
+    except RuntimeError as error:
+        if "after shutdown" not in str(error):
+            raise
+        raise InvalidRequestError("the executor was shut down before: give a new one") from error
+
+
+_GO_ON = "Build again, with work= only what is new is scanned"
+
+
+def _killed() -> tuple[type[Exception], ...]:
+    """What Dask raises of a task whose workers died; nothing where it is not in use."""
+    dask = sys.modules.get("distributed")
+    return () if dask is None else (dask.KilledWorker,)
+
+
+def _lost() -> tuple[type[BaseException], ...]:
+    """What is raised where an executor gives up its tasks, or Dask's scheduler is gone."""
+    dask = sys.modules.get("distributed")
+    own = () if dask is None else (dask.comm.core.CommClosedError, TimeoutError)
+    return (CancelledError, *own)
+
+
+@contextmanager
+def _processes(n_processes: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes that end with the block, at once if it fails."""
+    pool = ProcessPoolExecutor(
+        n_processes,
+        mp_context=_context(),
+        initializer=_serve_parent,
+        initargs=(dict(os.environ),),
+    )
+    try:
+        with _interrupts_held():
+            pool.submit(os.getpid)  # starts them all
+        yield pool
+    except BaseException:
+        _terminate(pool)
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _context() -> BaseContext:
+    """How processes are started: as copies of one that has imported what they need, if possible.
+
+    Of this process none are made: it may run threads.
+    """
+    # Elsewhere the system's own libraries cannot be copied; in a child that was forked, the process
+    # to be copied belongs to its parent.
+    if sys.platform != "linux" or _serving.setdefault("pid", os.getpid()) != os.getpid():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(_PRELOADED)
+    return context
+
+
+_serving: dict[str, int] = {}
+
+
+def _terminate(pool: ProcessPoolExecutor) -> None:
+    """End the processes of a pool, whatever they do; Python 3.14 has a call for it."""
+    processes = pool._processes or {}  # noqa: SLF001
+    for process in list(processes.values()):
+        process.terminate()
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Keep an interrupt back until the end; processes that are started are never interrupted.
+
+    They inherit what is held back, and would else end with a traceback while they still import.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _serve_parent(environment: dict[str, str]) -> None:
+    """Take the parent process's environment of now, leave interrupts to it, and end with it."""
+    os.environ.clear()
+    os.environ.update(environment)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

@@ -1,0 +1,958 @@
+"""Commit a change to a catalog: a snapshot becomes the next in one step, or nothing happens.
+
+`write_catalog` writes a new catalog. `commit` calls the function that makes a change, writes the
+change's tables and replaces the root file. If another writer was first, `commit` does this again on
+the new snapshot. Small parts are merged in the same commit, and tables that were just written are
+not read again. `sweep` removes what writers that died left behind.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import os
+import re
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Literal
+
+import numpy as np
+
+from gridref.catalog.document import (
+    ROOT_FILE,
+    Commit,
+    Root,
+    Snapshot,
+    SourceUrls,
+    root_at,
+    snapshot_file,
+    unzipped,
+)
+from gridref.catalog.entries import (
+    ArrayEntry,
+    ArrayRows,
+    ChunkCounts,
+    GroupEntry,
+    Interned,
+    Layout,
+    PartEntry,
+    Segment,
+    TableEntry,
+    array_entry,
+    attributes_to_json,
+    whole,
+)
+from gridref.catalog.folder import (
+    Folder,
+    OvertakenError,
+    TablePlace,
+    WritableFile,
+    open_folder,
+    write_errors_told,
+)
+from gridref.catalog.group import CatalogGroup
+from gridref.catalog.growth import BEFORE, NEW, GrownArray
+from gridref.catalog.kept_report import merged_drifts
+from gridref.catalog.opening import ParquetBlocks, group_of
+from gridref.catalog.parts import Part
+from gridref.catalog.sources import Trust
+from gridref.catalog.writing import (
+    PART_FILE,
+    Hash,
+    WrittenPart,
+    joined,
+    part_files,
+    recounted,
+    write_part,
+)
+from gridref.errors import (
+    CatalogConflictError,
+    CatalogError,
+    CatalogNotFoundError,
+    GridrefError,
+    InvalidRequestError,
+    Place,
+)
+from gridref.io import catalog_options
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.grid import ChunkGrid, GridAxis
+from gridref.model.label_ends import LabelEnds
+from gridref.model.names import MAX_GROUP_DEPTH
+
+# A new catalog: tables first, the root file last, in one step
+
+LEFT_OVER_SECONDS = 24 * 3600
+"""Age from which on a table that no catalog names is taken for left over."""
+_OTHER_FILE = re.compile(
+    rf"\.{re.escape(ROOT_FILE)}\.(\d+\.tmp|lock)$"
+    r"|snapshot-[0-9a-f]+\.json\.gz$|\.commit-[0-9a-f]+\.lock$"
+)
+
+
+def write_catalog(
+    group: VirtualGroup,
+    url: str | os.PathLike[str],
+    storage_options: Mapping[str, Any] | None = None,
+    *,
+    extra: Mapping[str, Any] | None = None,
+    sources: SourceUrls = "absolute",
+    recipe: Mapping[str, Any] | None = None,
+    keep_secrets: bool = False,
+    ends: LabelEnds | None = None,
+) -> str:
+    """Write a catalog, or replace one in one step: see `gridref.write_catalog`.
+
+    The tables are written under new names, then ``gridref.json``, which names them, is put in
+    place, then the tables of the catalog that was there before are removed. A crash at any moment
+    leaves the old catalog, or none where there was none. What crashes left behind more than a day
+    ago is removed too.
+    """
+    if sources not in ("absolute", "relative"):
+        raise InvalidRequestError(f'sources must be "absolute" or "relative", got {sources!r}')
+    storage_options = catalog_options(storage_options)
+    folder = open_folder(url, storage_options)
+    with write_errors_told("the catalog", folder.url, CatalogError):
+        return write_to_folder(
+            group, folder, dict(extra or {}), sources, recipe, keep_secrets, ends
+        )
+
+
+def write_to_folder(
+    group: VirtualGroup,
+    folder: Folder,
+    extra: Mapping[str, Any],
+    sources: SourceUrls,
+    recipe: Mapping[str, Any] | None = None,
+    keep_secrets: bool = False,
+    ends: LabelEnds | None = None,
+) -> str:
+    """Write a catalog into a folder: see `write_catalog`."""
+    _check_extra(extra)
+    before = _to_be_replaced(folder)
+    name = new_id()
+    written = write_part(folder, name, group.all_arrays(), sources, keep_secrets=keep_secrets)
+    try:
+        commit = Commit(name, None, now(), "write", f"{len(group.all_arrays())} arrays written")
+        snapshot = _snapshot(group, written, commit, sources, extra, recipe)
+        snapshot = replace(snapshot, ends=ends or {})
+        folder.publish(ROOT_FILE, Root(snapshot, {}, created_by()).to_bytes())
+    except BaseException:
+        if not may_be_in_use(folder, name):
+            for file in part_files(name):
+                folder.remove(file)
+        raise
+    for name in before:
+        folder.remove(name)
+    return snapshot.digest
+
+
+def may_be_in_use(folder: Folder, name: str) -> bool:
+    """Whether a snapshot may be the current one, or one before it, though its commit failed.
+
+    As when an interrupt, or the answer to a put that was lost, came after it was put in place.
+    """
+    try:
+        content = folder.read(ROOT_FILE)
+        root = Root.from_bytes(content, folder.address(ROOT_FILE))
+    except CatalogNotFoundError:
+        return False
+    except Exception:  # noqa: BLE001 - whatever it is, its files may be needed
+        return True
+    return has_commit(root.snapshot, name)
+
+
+def has_commit(snapshot: Snapshot, name: str) -> bool:
+    """Whether a commit is the one of a snapshot, or one before it."""
+    return any(commit.id == name for commit in snapshot.log)
+
+
+def _snapshot(
+    group: VirtualGroup,
+    written: WrittenPart,
+    commit: Commit,
+    sources: SourceUrls,
+    extra: Mapping[str, Any],
+    recipe: Mapping[str, Any] | None,
+) -> Snapshot:
+    """A snapshot of one part."""
+    shared = Interned()
+    entries = {}
+    for path, array in group.all_arrays().items():
+        rows = written.rows[path]
+        layout = whole(0, rows.grid_shape)
+        entries[path] = array_entry(array, path, shared, layout, rows.counts, rows.content)
+    root = group_entry(group, "", entries)
+    parts = (written.entry,)
+    return Snapshot(
+        commit.id,
+        (commit,),
+        root,
+        shared,
+        parts,
+        written.prefixes,
+        sources,
+        extra,
+        recipe,
+        written.identity,
+        merged_drifts((), group.report.rows),
+    )
+
+
+def new_id() -> str:
+    """A name that no other snapshot has."""
+    return uuid.uuid4().hex[:16]
+
+
+def now() -> str:
+    """The time, as commits state it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def _check_extra(extra: Mapping[str, Any]) -> None:
+    try:
+        json.dumps(extra, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InvalidRequestError(f"extra must be strict JSON: {error}") from error
+
+
+def _to_be_replaced(folder: Folder) -> list[str]:
+    """Tables of the catalog in a folder, and what interrupted writes left there.
+
+    Nothing in a folder that is not there, or empty. What is left over does not count as content.
+    """
+    names = folder.names()
+    if names is None:
+        return []
+    ours = [name for name in names if PART_FILE.match(name) or _OTHER_FILE.match(name)]
+    current = []
+    if ROOT_FILE in names:
+        current = _tables_named(folder, names)
+    elif len(ours) < len(names):
+        others = sorted(set(names) - set(ours))
+        raise InvalidRequestError(
+            f"not a catalog, and not empty (it holds {others[0]!r}): choose another place",
+            Place(source=folder.url),
+        )
+    # Other files that were made lately may be tables that another process is writing right now.
+    old = [n for n in ours if n not in current and (folder.age(n) or 0) > LEFT_OVER_SECONDS]
+    return [*current, *old]
+
+
+def _tables_named(folder: Folder, names: Sequence[str]) -> list[str]:
+    """Tables that the snapshots of the catalog in a folder name, and the files of these."""
+    former = [name for name in names if name.startswith("snapshot-")]
+    try:
+        contents = [
+            folder.read(ROOT_FILE),
+            *(unzipped(folder.read(f), folder.address(f)) for f in former),
+        ]
+    except CatalogNotFoundError:
+        return []
+    roots = [Root.from_bytes(content, folder.address(ROOT_FILE)) for content in contents]
+    parts = dict.fromkeys(part for root in roots for part in root.snapshot.parts)
+    files = [table.file for part in parts for table in part.tables]
+    return [*(file for file in files if PART_FILE.match(file)), *former]
+
+
+def group_entry(group: VirtualGroup, path: str, entries: Mapping[str, ArrayEntry]) -> GroupEntry:
+    """The description of a group, and of those below it."""
+
+    def below(name: str) -> str:
+        return f"{path}/{name}" if path else name
+
+    if path.count("/") >= MAX_GROUP_DEPTH:
+        raise InvalidRequestError(f"groups are nested more than {MAX_GROUP_DEPTH} deep")
+    return GroupEntry(
+        attributes_to_json(group.attrs, path),
+        {name: group_entry(child, below(name), entries) for name, child in group.groups.items()},
+        {name: entries[below(name)] for name in group.arrays},
+        group.unlimited_dims,
+    )
+
+
+def created_by() -> str:
+    """Name and version of the writer."""
+    try:
+        return f"gridref {version('gridref')}"
+    except PackageNotFoundError:
+        return "gridref"
+
+
+# Drafts: tables of a commit that may not be wanted
+
+_HELD_BYTES = 2**20
+"""Larger tables are written where they belong at once."""
+
+
+class Drafts:
+    """A `TablePlace` that holds small tables in memory until they are published.
+
+    Attributes
+    ----------
+    url
+        Address of the catalog.
+    held
+        Tables in memory, by name.
+    written
+        Names of those that were too large, and are in the folder.
+    """
+
+    def __init__(self, folder: Folder) -> None:
+        self.url = folder.url
+        self.held: dict[str, bytes] = {}
+        self.written: set[str] = set()
+        self._folder = folder
+
+    def create(self, name: str) -> WritableFile:
+        """A new table to write."""
+        return _Draft(name, self)
+
+    def create_written(self, name: str) -> WritableFile:
+        """A new table in the folder."""
+        self.written.add(name)
+        return self._folder.create(name)
+
+    def remove(self, name: str) -> None:
+        """Remove a table, if there is one."""
+        self.held.pop(name, None)
+        if name in self.written:
+            self._folder.remove(name)
+
+    def publish(self, names: Collection[str]) -> None:
+        """Write some of those in memory into the folder; the others are forgotten."""
+        for name in [*self.held]:
+            if name not in names:
+                del self.held[name]
+                continue
+            file = self.create_written(name)
+            try:
+                file.write(self.held[name])
+            finally:
+                file.close()
+
+
+class _Draft:
+    """A file that is held in memory while it is small."""
+
+    def __init__(self, name: str, drafts: Drafts) -> None:
+        self._name = name
+        self._drafts = drafts
+        self._content = bytearray()
+        self._file: WritableFile | None = None
+
+    def write(self, content: bytes, /) -> int:
+        if self._file is not None:
+            return self._file.write(content)
+        self._content += content
+        if len(self._content) > _HELD_BYTES:
+            self._file = self._drafts.create_written(self._name)
+            self._file.write(bytes(self._content))
+        return len(content)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        else:
+            self._drafts.held[self._name] = bytes(self._content)
+
+
+# Merging of small parts: the cost of opening does not grow with commits
+
+MERGED_PARTS = 16
+"""So many small parts become one."""
+
+
+def parts_to_merge(parts: Sequence[PartEntry]) -> frozenset[int]:
+    """Numbers of the last parts that are to become one; none most of the time.
+
+    Older ones are taken along where they are not much larger than what is merged, so that of n
+    commits there are about ``16 log n`` parts, and each row is written again ``log n`` times.
+    """
+    if len(parts) < MERGED_PARTS or len(parts) % MERGED_PARTS:
+        return frozenset()
+    rows = [part.chunks.n_rows + part.blocks.n_rows for part in parts]
+    first = len(parts) - MERGED_PARTS + 1
+    while first and rows[first - 1] <= 2 * sum(rows[first:]):
+        first -= 1
+    return frozenset(range(first, len(parts)))
+
+
+def compacted(
+    snapshot: Snapshot, arrays: Mapping[str, VirtualArray], folder: TablePlace, name: str
+) -> Snapshot:
+    """The same content, with some parts written as one under the name of a commit."""
+    merged = parts_to_merge(snapshot.parts)
+    entries = snapshot.root.all_arrays()
+    boxes: dict[str, Segment] = {}
+    for path, entry in entries.items() if merged else ():
+        box = _box(snapshot.shared.layouts[entry.layout], merged, len(snapshot.parts))
+        if box is not None:
+            boxes[path] = box
+    if not boxes:
+        return snapshot
+    new = {path: _in_box(arrays[path], box) for path, box in boxes.items()}
+    urls, prefixes = snapshot.source_urls, snapshot.prefixes
+    part = write_part(folder, name, new, urls, prefixes, keep_statistics=True)
+    shared = Interned(snapshot.shared.axes, snapshot.shared.encodings)
+    moved: dict[str, ArrayEntry] = {}
+    for path, entry in entries.items():
+        layout = snapshot.shared.layouts[entry.layout]
+        if path in boxes:
+            others = tuple(each for each in layout if each.part not in merged)
+            layout = (*others, boxes[path])
+        moved[path] = replace(entry, layout=shared.layout(layout))
+    return replace(
+        snapshot,
+        root=_with_entries(snapshot.root, moved, ""),
+        shared=shared,
+        parts=(*snapshot.parts, part.entry),
+        prefixes=part.prefixes,
+    )
+
+
+def _box(layout: Layout, merged: frozenset[int], part: int) -> Segment | None:
+    """The box that the segments in some parts fill together, as one of a new part."""
+    mine = [segment for segment in layout if segment.part in merged]
+    if not mine:
+        return None
+    starts = np.array([segment.start for segment in mine], np.int64)
+    stops = starts + np.array([segment.shape for segment in mine], np.int64)
+    low, shape = starts.min(axis=0), stops.max(axis=0) - starts.min(axis=0)
+    if int(shape.prod()) != sum(segment.n_blocks for segment in mine):
+        return None
+    zeros = (0,) * len(low)
+    return Segment(part, zeros, tuple(low.tolist()), tuple(shape.tolist()))
+
+
+def _in_box(array: VirtualArray, box: Segment) -> VirtualArray:
+    """The blocks of an array in a box, as an array of their own."""
+    held = array.block_source
+    assert isinstance(held, ParquetBlocks)  # an array of a catalog, as it was opened
+    axes = [
+        GridAxis.from_edges(axis.edges()[blocks])
+        for axis, blocks in zip(array.grid.axes, box.box, strict=True)
+    ]
+    return array.replace(grid=ChunkGrid(tuple(axes)), blocks=held.within(box))
+
+
+def _with_entries(group: GroupEntry, entries: Mapping[str, ArrayEntry], prefix: str) -> GroupEntry:
+    groups = {
+        name: _with_entries(below, entries, f"{prefix}{name}/")
+        for name, below in group.groups.items()
+    }
+    arrays = {name: entries[f"{prefix}{name}"] for name in group.arrays}
+    return replace(group, groups=groups, arrays=arrays)
+
+
+# Files of writers that died, and files that no snapshot needs
+
+_LEASE = re.compile(r"\.commit-([0-9a-f]{16})\.lock$")
+_SNAPSHOT = re.compile(r"snapshot-([0-9a-f]{16})\.json\.gz$")
+
+
+def lease_file(name: str) -> str:
+    """The file that is held while a commit is written."""
+    return f".commit-{name}.lock"
+
+
+def sweep(folder: Folder, root: Root) -> None:
+    """Remove files that commits and prunes of dead processes left behind, if they are known.
+
+    Parameters
+    ----------
+    folder, root
+        A catalog, and its root file as it was a while ago.
+    """
+    names = set(folder.names() or ()) if folder.has_locks else set[str]()
+    if dead := unfinished_prune(root, names):
+        _finish_prune(folder, root, dead, names)
+    leases = {file: held[1] for file in names if (held := _LEASE.match(file))}
+    free = {file: name for file, name in leases.items() if folder.abandoned(file)}
+    if free:
+        _sweep_commits(folder, free, names)
+
+
+def _sweep_commits(folder: Folder, free: Mapping[str, str], names: set[str]) -> None:
+    """Remove the tables of commits whose leases nobody holds, by file, and the leases."""
+    # Read now: a lease may be free because its commit has just ended well.
+    root = Root.from_bytes(folder.read(ROOT_FILE), folder.address(ROOT_FILE))
+    committed = {each.id for each in root.snapshot.log}
+    for file, name in free.items():
+        stated = tables_of(root)
+        if name in committed:
+            with suppress(InvalidRequestError):  # it was pruned: nothing is told of it any more
+                stated |= tables_of(root_at(folder, root, name))
+        for part in names - stated:
+            match = PART_FILE.match(part)
+            if match and match[1] == name:
+                folder.remove(part)
+        folder.remove(file)
+
+
+def unfinished_prune(root: Root, names: set[str]) -> list[str]:
+    """Snapshots that were pruned by a process that died before all was removed."""
+    return [name for name in root.pruned if snapshot_file(name) in names]
+
+
+def _finish_prune(folder: Folder, root: Root, dead: Iterable[str], names: set[str]) -> None:
+    there = (match[1] for file in names if (match := _SNAPSHOT.match(file)))
+    live = [root.snapshot.id, *(name for name in there if name not in root.pruned)]
+    needed = needed_tables(folder, root, live, names)
+    for name in dead:
+        try:
+            tables = tables_of(root_at(folder, replace(root, pruned=()), name))
+        except InvalidRequestError:  # the prune goes on after all
+            continue
+        for file in (*(tables - needed), snapshot_file(name)):
+            folder.remove(file)
+
+
+def needed_tables(folder: Folder, root: Root, kept: Iterable[str], names: set[str]) -> set[str]:
+    """Files of the parts of the snapshots that stay."""
+    needed: set[str] = set()
+    for name in kept:
+        if name == root.snapshot.id or snapshot_file(name) in names:
+            needed |= tables_of(root_at(folder, root, name))
+    return needed
+
+
+def tables_of(root: Root) -> set[str]:
+    """The files of the parts of a snapshot."""
+    return {table.file for part in root.snapshot.parts for table in part.tables}
+
+
+# Commits: a snapshot becomes the next one in one step, or nothing happens
+
+LOG_COMMITS = 64
+"""Commits that a snapshot lists; earlier ones are listed by their own."""
+MOST_ATTEMPTS = 8
+"""How often a change is made again because another one came between."""
+
+
+@dataclass(frozen=True, eq=False)
+class Access:
+    """How a catalog is reached.
+
+    Attributes
+    ----------
+    folder
+        Its folder.
+    storage_options
+        fsspec options, or a mapping of protocol to options.
+    trust
+        What it may read.
+    """
+
+    folder: Folder
+    storage_options: Mapping[str, Any] | None
+    trust: Trust
+
+    def opened(
+        self, root: Root, known: Sequence[Part] = (), held: Mapping[str, bytes] | None = None
+    ) -> CatalogGroup:
+        """What a snapshot holds; tables in memory are not read."""
+        return group_of(root, self.folder, self.storage_options, self.trust, known=known, held=held)
+
+
+@dataclass(frozen=True, eq=False)
+class Base:
+    """What a change starts from.
+
+    Attributes
+    ----------
+    access
+        How the catalog is reached.
+    root
+        Its root file.
+    version
+        Which version of that file it is.
+    group
+        What it holds.
+    """
+
+    access: Access
+    root: Root
+    version: str
+    group: CatalogGroup
+
+    @property
+    def folder(self) -> Folder:
+        """Of the catalog."""
+        return self.access.folder
+
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    """What a commit makes of a snapshot.
+
+    Attributes
+    ----------
+    operation, message
+        What it is called, and what it did, for people.
+    group
+        The tree of groups with their attributes, and the names of arrays.
+    arrays
+        Every array by path.
+    changes
+        Other members of the snapshot that change.
+    gone
+        Addresses of files that nothing uses any more.
+    amends
+        Whether the snapshot is left out of the history, as if it had never been.
+    is_alike
+        Whether all values are as before, so that what is known of them stays known.
+    keep_secrets
+        Whether credentials and signatures in addresses of files are kept.
+    """
+
+    operation: str
+    message: str
+    group: VirtualGroup
+    arrays: Mapping[str, GrownArray]
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    gone: frozenset[str] = frozenset()
+    amends: bool = False
+    is_alike: bool = False
+    keep_secrets: bool = False
+
+
+def read_base(access: Access) -> Base:
+    """The current snapshot of a catalog, to be changed."""
+    content, version = access.folder.read_version(ROOT_FILE)
+    root = Root.from_bytes(content, access.folder.address(ROOT_FILE))
+    return Base(access, root, version, access.opened(root))
+
+
+def commit(
+    access: Access,
+    change: Callable[[Base], Change | Root | None],
+    base: Base | None = None,
+) -> Base:
+    """Change a catalog; try again if another writer was first.
+
+    Parameters
+    ----------
+    change
+        Takes a snapshot and returns a change of its arrays, or another root; None changes nothing.
+    base
+        The current snapshot, where it is known.
+
+    Returns
+    -------
+    Base
+        The snapshot as it is now.
+
+    Raises
+    ------
+    CatalogConflictError
+        If a change by another writer makes this one impossible, or others are first every time.
+    """
+    base = base or read_base(access)
+    between: list[Commit] = []
+    with write_errors_told("the catalog", access.folder.url, CatalogError):
+        for _ in range(MOST_ATTEMPTS):
+            try:
+                wanted = change(base)
+                if wanted is None:
+                    return base
+                if isinstance(wanted, Root):
+                    return publish_root(base, wanted)
+                return _commit_once(base, wanted)
+            except OvertakenError:
+                now_there = read_base(access)
+                between = _since(base, now_there)
+                base = now_there
+            except GridrefError as error:
+                if not between:
+                    raise
+                why = f"{type(error).__name__}: {error}"
+                raise _conflict(access.folder, between, why) from error
+    raise _conflict(access.folder, between, f"{MOST_ATTEMPTS} attempts were overtaken")
+
+
+def _since(before: Base, after: Base) -> list[Commit]:
+    log = after.root.snapshot.log
+    known = {each.id for each in before.root.snapshot.log}
+    return [each for each in log if each.id not in known] or [log[-1]]
+
+
+def _conflict(folder: Folder, between: list[Commit], why: str) -> CatalogConflictError:
+    others = "; ".join(f"{each.id} ({each.operation}: {each.message})" for each in between[-3:])
+    return CatalogConflictError(
+        f"another writer changed the catalog meanwhile, {others}, and the change does not fit what"
+        f" is there now: {why}",
+        Place(source=folder.url),
+    )
+
+
+def _commit_once(base: Base, change: Change) -> Base:
+    name = new_id()
+    sweep(base.folder, base.root)
+    drafts = Drafts(base.folder)
+    with lease(base.folder, name):
+        snapshot = base.root.snapshot
+        new = {path: grown.new for path, grown in change.arrays.items() if grown.new is not None}
+        part = None
+        if new:
+            part = write_part(
+                drafts,
+                name,
+                new,
+                change.changes.get("source_urls", snapshot.source_urls),
+                () if _is_anew(change) else snapshot.prefixes,
+                # Of values that are as before, what was to be left out was left out before.
+                keep_secrets=change.is_alike or change.keep_secrets,
+                keep_statistics=change.is_alike,
+            )
+        try:
+            following = _following(base, change, part, name)
+            root = replace(base.root, snapshot=following, created_by=created_by())
+            root = _with_content(base, root, change, drafts)
+            root = _compacted(base, root, f"{name}c", drafts)
+            drafts.publish(tables_of(root))
+            done = publish_root(base, root, drafts.held)
+        except BaseException:
+            if not may_be_in_use(base.folder, name):
+                for file in drafts.written:
+                    base.folder.remove(file)
+            raise
+        for file in drafts.written - tables_of(root):
+            base.folder.remove(file)  # written as one with others right away: in no snapshot
+        return done
+
+
+def _is_anew(change: Change) -> bool:
+    """Whether all rows are written, so that no table of before is part of the next snapshot."""
+    laid = [grown.laid for grown in change.arrays.values()]
+    return all(own is not None and all(each.part == NEW for each in own) for own in laid)
+
+
+def _following(base: Base, change: Change, part: WrittenPart | None, name: str) -> Snapshot:
+    """The next snapshot; arrays whose content has to be counted anew have none yet."""
+    before = base.root.snapshot
+    old = before.root.all_arrays()
+    parts = (*_parts_kept(base, change), *([part.entry] if part else []))
+    shared = Interned()
+    entries: dict[str, ArrayEntry] = {}
+    for path, grown in change.arrays.items():
+        old_layout = before.shared.layouts[old[path].layout] if path in old else ()
+        layout = grown.layout(old_layout, len(before.parts))
+        counts, content = _counted(
+            grown, before, old.get(path), part.rows.get(path) if part else None
+        )
+        entries[path] = array_entry(grown.shown, path, shared, layout, counts, content)
+    parent = before.log[-1].parent if change.amends else before.id
+    this = Commit(name, parent, now(), change.operation, change.message)
+    following = replace(
+        before,
+        id=name,
+        log=(*before.log[:-1], this) if change.amends else next_log(before, this),
+        root=group_entry(change.group, "", entries),
+        shared=shared,
+        parts=parts,
+        prefixes=part.prefixes if part else before.prefixes,
+        **{"ends": before.ends if change.is_alike else {}, **change.changes},
+    )
+    return _without_unused(following)
+
+
+def next_log(before: Snapshot, this: Commit) -> tuple[Commit, ...]:
+    """The log of the snapshot that a commit makes of another one."""
+    return (*before.log, this)[-LOG_COMMITS:]
+
+
+def _parts_kept(base: Base, change: Change) -> list[PartEntry]:
+    """The parts of the snapshot before, without what is not used or not known any more."""
+    before = base.root.snapshot
+    entries = list(before.parts)
+    for number, (entry, part) in enumerate(zip(entries, base.group.parts, strict=True)):
+        if change.gone:
+            listed = enumerate(part.sources.sources)
+            unused = {i for i, source in listed if source.url in change.gone} | set(entry.unused)
+            entries[number] = replace(entry, unused=tuple(sorted(unused)))
+    old = before.root.all_arrays()
+    for path, grown in change.arrays.items():
+        if grown.is_altered and path in old:
+            for segment in before.shared.layouts[old[path].layout]:
+                entries[segment.part] = replace(entries[segment.part], statistics=None)
+    return entries
+
+
+def _counted(
+    grown: GrownArray, before: Snapshot, old: ArrayEntry | None, rows: ArrayRows | None
+) -> tuple[ChunkCounts, str]:
+    """Counts and content of an array, as far as they follow from those that are known."""
+    if grown.laid is None and old is not None:
+        return old.counts, old.content
+    shape = grown.shown.grid.grid_shape
+    if rows is not None and grown.laid == whole(NEW, shape):
+        return rows.counts, rows.content
+    if rows is None or old is None or not old.content or grown.is_altered:
+        return _UNKNOWN
+    if not _follow(grown.laid or (), shape, before.grid_shape(old), rows.grid_shape):
+        return _UNKNOWN
+    hashes = {
+        BEFORE: Hash.parse(old.content, math.prod(before.grid_shape(old))),
+        NEW: Hash.parse(rows.content, rows.n_blocks),
+    }
+    in_order = sorted(grown.laid or (), key=lambda segment: segment.start)
+    content = joined([hashes[segment.part] for segment in in_order])
+    return old.counts.plus(rows.counts), str(content)
+
+
+def _follow(
+    laid: Layout, shape: tuple[int, ...], old: tuple[int, ...], new: tuple[int, ...]
+) -> bool:
+    """Whether a layout is all blocks of before and all new ones, in C order after each other."""
+    wholes = {(BEFORE, old), (NEW, new)}
+    if len(laid) != 2 or {(segment.part, segment.shape) for segment in laid} != wholes:
+        return False
+    if sum(segment.n_blocks for segment in laid) != math.prod(shape):
+        return False
+    cut = [axis for axis, n in enumerate(shape) if any(each.shape[axis] != n for each in laid)]
+    return all(n == 1 for n in shape[: cut[0]])
+
+
+_UNKNOWN = (ChunkCounts(), "")
+"""Counts and content that need the rows."""
+
+
+def _without_unused(snapshot: Snapshot) -> Snapshot:
+    """The snapshot without parts that no layout counts into."""
+    used = sorted({segment.part for layout in snapshot.shared.layouts for segment in layout})
+    number = {part: i for i, part in enumerate(used)}
+    layouts = [
+        tuple(replace(segment, part=number[segment.part]) for segment in layout)
+        for layout in snapshot.shared.layouts
+    ]
+    shared = replace(snapshot.shared, layouts=layouts)
+    return replace(snapshot, shared=shared, parts=tuple(snapshot.parts[i] for i in used))
+
+
+def _with_content(base: Base, root: Root, change: Change, drafts: Drafts) -> Root:
+    """The root with counts and content of those arrays whose rows have to be read for them."""
+    entries = root.snapshot.root.all_arrays()
+    unknown = [path for path, entry in entries.items() if not entry.content]
+    if not unknown:
+        return root
+    opened = base.access.opened(root, base.group.parts, drafts.held).all_arrays()
+    arrays = {path: opened[path] for path in unknown}
+    found = recounted(base.folder, arrays, root.snapshot.source_urls)
+    counted = {
+        path: replace(entries[path], counts=rows.counts, content=rows.content)
+        for path, rows in found.items()
+    }
+    tree = group_entry(change.group, "", {**entries, **counted})
+    return replace(root, snapshot=replace(root.snapshot, root=tree))
+
+
+def _compacted(base: Base, root: Root, name: str, drafts: Drafts) -> Root:
+    """The root with some small parts written as one, where there are many."""
+    if not parts_to_merge(root.snapshot.parts):
+        return root
+    arrays = base.access.opened(root, base.group.parts, drafts.held).all_arrays()
+    snapshot = compacted(root.snapshot, arrays, drafts, name)
+    return replace(root, snapshot=_without_unused(snapshot))
+
+
+def publish_root(base: Base, root: Root, held: Mapping[str, bytes] | None = None) -> Base:
+    """Put a root file in the place of another one.
+
+    Parameters
+    ----------
+    held
+        Content of those of its tables that are in memory.
+
+    Raises
+    ------
+    OvertakenError
+        If it is another one by now.
+    """
+    folder, before = base.folder, base.root
+    former: dict[str, bytes] = {}
+    if root.snapshot.log[-1].parent == before.snapshot.id:
+        kept = Root(before.snapshot, {}, before.created_by).to_bytes()
+        former[snapshot_file(before.snapshot.id)] = gzip.compress(kept, mtime=0)
+    written = root.to_bytes()
+    try:
+        version = folder.publish_over(ROOT_FILE, written, base.version, former)
+    except OvertakenError:
+        # Or it was ourselves: a put whose answer was lost has been repeated.
+        content, version = folder.read_version(ROOT_FILE)
+        if content != written:
+            there = read_base(base.access)
+            is_new = root.snapshot.id != before.snapshot.id
+            if not (is_new and has_commit(there.root.snapshot, root.snapshot.id)):
+                raise
+            return there  # and others have committed since
+    return Base(base.access, root, version, base.access.opened(root, base.group.parts, held))
+
+
+@contextmanager
+def lease(folder: Folder, name: str) -> Iterator[None]:
+    """Show others that the files of a commit are being written."""
+    with folder.hold(lease_file(name)):
+        yield
+
+
+# Commits that add tables about chunks to existing parts
+
+type WriteTable = Callable[[Folder, str], TableEntry]
+"""Writes a table as a file of a folder."""
+
+
+def record(
+    access: Access,
+    base: Base | None,
+    kind: Literal["checksums", "statistics"],
+    scan: Callable[[Base], Mapping[int, WriteTable]],
+    message: str,
+) -> Base:
+    """Add tables to parts; try again if another writer was first.
+
+    Parameters
+    ----------
+    access, base
+        As for `commit`.
+    kind
+        What is recorded.
+    scan
+        Gives the tables, by number of the part; none if there is nothing to add.
+    message
+        What was scanned, for people.
+    """
+    name = new_id()
+    files: list[str] = []
+
+    def remove() -> None:
+        while files:
+            access.folder.remove(files.pop())
+
+    def change(base: Base) -> Root | None:
+        remove()
+        parts = list(base.root.snapshot.parts)
+        found = scan(base)
+        for number, write in found.items():
+            files.append(f"{kind}-{name}-{number}.parquet")
+            table: dict[str, Any] = {kind: write(access.folder, files[-1])}
+            parts[number] = replace(parts[number], **table)
+        before = base.root.snapshot
+        this = Commit(name, before.id, now(), kind, message)
+        snapshot = replace(before, id=name, log=next_log(before, this), parts=tuple(parts))
+        return replace(base.root, snapshot=snapshot, created_by=created_by()) if found else None
+
+    with (
+        write_errors_told("the catalog", access.folder.url, CatalogError),
+        lease(access.folder, name),
+    ):
+        try:
+            return commit(access, change, base)
+        except BaseException:
+            if not may_be_in_use(access.folder, name):
+                remove()
+            raise

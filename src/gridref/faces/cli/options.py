@@ -1,0 +1,499 @@
+"""Options of the commands, and messages that spell them as commands do.
+
+Options that `gridref.build` takes in Python are defined here once, for all commands that have them.
+An option that was not given is not passed on. Defaults, and the check of values, are those of the
+dataclasses `Layout`, `CombineOptions`, `MosaicOptions`, `ScanOptions` and `ViewOptions`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import re
+import sys
+from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gridref.errors import InvalidRequestError
+
+# The options: their names, their help, and the meaning of their values
+
+_LAYOUT, _COMBINING, _SCANNING = "How files are laid out", "How drift is resolved", "Scanning"
+
+Files = Annotated[
+    list[str], typer.Argument(help="Files, URLs, globs or directories.", show_default=False)
+]
+SomeFiles = Annotated[
+    list[str] | None,
+    typer.Argument(help="Files, URLs, globs or directories.", show_default=False),
+]
+Catalog = Annotated[
+    str, typer.Argument(help="Address of a catalog: a path or URL.", show_default=False)
+]
+StorageOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--storage-options",
+        "-O",
+        "--option",
+        metavar="KEY=VALUE",
+        help="fsspec option of remote files, of one protocol only as s3.anon=true; repeatable."
+        " @FILE reads all from a file of JSON, so that no credentials show among the processes.",
+    ),
+]
+Allowed = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow",
+        metavar="PREFIX",
+        help="Folder or URL below which a catalog or references may read, * for everything;"
+        " repeatable. Their own folder they always may, and catalogs that you built may read"
+        " everything by default.",
+    ),
+]
+Snapshot = Annotated[
+    str | None,
+    typer.Option(
+        help="Id of a former snapshot, or a tag; by default the current one.", show_default=False
+    ),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
+
+
+def _option(kind: Any, help_text: str, panel: str | None, *names: str, **settings: Any) -> Any:
+    option = typer.Option(
+        *names, help=help_text, rich_help_panel=panel, show_default=False, **settings
+    )
+    return Annotated[kind | None, option]
+
+
+_text = functools.partial(_option, str)
+
+
+BUILD_OPTIONS: Mapping[str, Any] = {
+    "concat_dim": _option(
+        list[str],
+        "Dimension to lay the files along: an existing or a new one; repeatable.",
+        _LAYOUT,
+        metavar="DIM",
+    ),
+    "order": _text(
+        "Order of files along one dimension: label (where their coordinate says; the default), or"
+        " given (as they are listed).",
+        _LAYOUT,
+    ),
+    "combine": _text("by_coords: files lie where their coordinates say, in any order.", _LAYOUT),
+    "stack": _text("New dimension to stack the files along.", _LAYOUT),
+    "pattern": _text(
+        "Where labels stand in file names: '{time:%Y%m%d}', or of several dimensions"
+        " '{model}_{member:d}_{time:%Y%m}'; '{_sweep:d}' is a coordinate along them; with a slash,"
+        " in the whole address.",
+        _LAYOUT,
+    ),
+    "pattern_of": _text("Attribute to find labels in, not file names: TIFFTAG_DATETIME.", _LAYOUT),
+    "inventory": _text(
+        "Table of the files, whose columns are labels: CSV, Parquet, JSON (intake-esm, STAC items,"
+        " S3 Inventory).",
+        _LAYOUT,
+        metavar="TABLE",
+    ),
+    "asset": _option(
+        list[str],
+        "Asset that is taken of each STAC item of --inventory or --files-from; repeatable.",
+        _LAYOUT,
+        metavar="KEY",
+    ),
+    "labels": _text(
+        "Where other labels come from: member=attribute:realization_index,run=variable:init,"
+        "scenario=constant:historical; of variables' names, which become one variable:"
+        " 'percentile=name:{variable}_p{percentile:d}'.",
+        _LAYOUT,
+        metavar="DIM=SOURCE,...",
+    ),
+    "yes": _option(
+        bool, "Of several layouts that files may have, take the first.", _LAYOUT, "--yes", "-y"
+    ),
+    "group_by": _text(
+        "A group for each kind of files: a field of the pattern, or an attribute.", _LAYOUT
+    ),
+    "split": _text("frequency: a group for each spacing of times, daily, monthly...", _LAYOUT),
+    "mosaic": _option(bool, "Lay the files out by their georeferencing.", _LAYOUT, "--mosaic"),
+    "layout": _text(
+        "Trajectories, profiles, swaths of differing length: ragged (all samples one after the"
+        " other), padded (a row each). Microscopy: plate (wells and fields).",
+        _LAYOUT,
+    ),
+    "x": _text("Dimension of the columns of a mosaic: x.", _LAYOUT),
+    "y": _text("Dimension of the rows of a mosaic: y.", _LAYOUT),
+    "tolerance": _option(
+        float, "How far, in pixels, files may lie off a mosaic's grid: 0.01.", _LAYOUT
+    ),
+    "grids": _text(
+        "Tiles of several reference systems, resolutions or pixel grids: one (a problem), groups"
+        " (a group each).",
+        _LAYOUT,
+    ),
+    "join": _text(
+        "Variables and labels that some files lack: exact (a problem), outer, inner, left, right,"
+        " override.",
+        _COMBINING,
+    ),
+    "overlap": _text("Labels or pixels in several files: error, first, last, keep.", _COMBINING),
+    "variables": _text(
+        "Variables without the dimension: minimal (kept once), different (repeated where they"
+        " differ), all.",
+        _COMBINING,
+    ),
+    "repeated": _text(
+        "The same for some of them, by name: minimal, different, all.",
+        _COMBINING,
+        metavar="NAME=RULE,...",
+    ),
+    "compat": _text(
+        "Variables without the dimension have the same values: equals (compared), override (taken"
+        " from the first file). Labels of dimensions are always compared.",
+        _COMBINING,
+    ),
+    "combine_attrs": _text(
+        "Attributes that differ: override (the first file's), drop_conflicts, drop, no_conflicts,"
+        " identical.",
+        _COMBINING,
+    ),
+    "conflicts": _text("Variables that do not fit together: raise, drop.", _COMBINING),
+    "lossy": _option(bool, "Dtypes may become one that rounds some values.", _COMBINING, "--lossy"),
+    "convert_units": _option(
+        bool, "Convert units that differ to the first file's.", _COMBINING, "--convert-units"
+    ),
+    "index_variables": _text(
+        "Variables that count along a dimension that grows, like count=obs.",
+        _COMBINING,
+        metavar="NAME=DIM,...",
+    ),
+    "on_unsupported": _text(
+        "What cannot be served faithfully: raise, skip (left out, and said so).", _SCANNING
+    ),
+    "phony_dims": _text(
+        "How dimensions without a name are numbered: sort (netCDF4), access (h5netcdf).", _SCANNING
+    ),
+    "max_chunk_bytes": _option(
+        int, "Contiguous data is split into chunks of so many bytes: 4194304.", _SCANNING
+    ),
+    "max_inline_bytes": _option(
+        int, "Most bytes of an array's values kept in the catalog: 16777216.", _SCANNING
+    ),
+    "max_objects": _option(int, "Most objects and links followed in a file: 1000000.", _SCANNING),
+    "parser": _text(
+        "What scans the files in place of gridref: a parser of VirtualiZarr or a scanner of"
+        " kerchunk, like virtualizarr.parsers:NetCDF3Parser or kerchunk.grib2:GribToZarr.",
+        _SCANNING,
+        metavar="MODULE:NAME",
+    ),
+    "max_in_flight": _option(int, "Remote files that are scanned at a time: 64.", _SCANNING),
+    "n_processes": _option(
+        int,
+        "Processes that scan; as many as pay off by default.",
+        _SCANNING,
+        "--n-processes",
+        "--jobs",
+    ),
+    "on_error": _text(
+        "Files that cannot be scanned: raise (the end, told with all others), skip (left out, and"
+        " said so).",
+        _SCANNING,
+    ),
+    "max_errors": _option(int, "Files that fail before the job ends at once: 100.", _SCANNING),
+    "work": _text(
+        "Folder in which results of scans are kept: the next run scans only what is new.", _SCANNING
+    ),
+    "scheduler": _text("Address of a Dask scheduler whose workers scan.", _SCANNING),
+    "allow": Allowed,
+    "expect": _text(
+        "A plan saved by gridref plan --json: what differs from it is told, and nothing is built.",
+        None,
+    ),
+    "relative": _option(
+        bool, "Addresses of files are kept relative to the catalog's.", None, "--relative"
+    ),
+    "overwrite": _option(
+        bool,
+        "Replace the catalog that is there; its history stays (gridref rollback).",
+        None,
+        "--overwrite",
+    ),
+    "keep_secrets": _option(
+        bool,
+        "Keep credentials and signatures in addresses, as user:password@ and presigned queries.",
+        None,
+        "--keep-secrets",
+    ),
+    "identity": _option(
+        str,
+        "What makes a file the one that was scanned: strict (size, and time or ETag), size, content"
+        " (a checksum). Default: strict; content with --relative.",
+        None,
+    ),
+    "checksum": _option(str, "What of a file its checksum is of: sampled, all.", None),
+    "checksums": _option(
+        bool,
+        "Take a checksum of each stored chunk, and compare what is read with it from then on.",
+        None,
+        "--checksums",
+    ),
+    "storage_options": StorageOptions,
+}
+"""Type of each option of `gridref.build` and `gridref.plan` by its name in Python."""
+
+
+_VIEW = "How arrays are shown"
+
+SERVED_VIEW_OPTIONS: Mapping[str, Any] = {
+    "grid": _text("Chunk grids that may be shown: auto, regular, rectilinear.", _VIEW),
+    "chunks": _text("Chunks of the portable view, like time=24,lat=180.", _VIEW),
+    "compressor": _text("Compressor of the portable view: zstd or gzip.", _VIEW),
+    "shards": _text("Show shards: blocks, auto, or lengths like time=120,lat=60.", _VIEW),
+    "index_location": _text("Where in a shard its index lies: start, end.", _VIEW),
+    "storage_options": StorageOptions,
+}
+"""Type of each option of views that a server shows, which are all of them."""
+
+VIEW_OPTIONS: Mapping[str, Any] = {
+    "view": _text("How chunks are shown: auto, native, portable, direct (in Python only).", _VIEW),
+    **SERVED_VIEW_OPTIONS,
+    "allow": Allowed,
+}
+"""Type of each option of `gridref.open_store` by its name in Python."""
+
+
+def takes(options: Mapping[str, Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command options for its ``**`` parameter, which gets those that were given, parsed.
+
+    Parameters
+    ----------
+    options
+        Types by name, like `BUILD_OPTIONS`.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def call(**given: Any) -> None:
+            asked = {name: given.pop(name) for name in options}
+            command(
+                **given,
+                **{
+                    name: _parsed(name, value)
+                    for name, value in asked.items()
+                    if value is not None and value != []
+                },
+            )
+
+        signature = inspect.signature(command, eval_str=True)
+        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        added = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+            for name, kind in options.items()
+        ]
+        as_keywords = [p.replace(kind=p.KEYWORD_ONLY) for p in own]
+        call.__signature__ = signature.replace(parameters=[*as_keywords, *added])  # type: ignore[attr-defined]
+        return call
+
+    return decorate
+
+
+def _parsed(name: str, value: Any) -> Any:
+    """What was written for an option, as Python takes it."""
+    if name == "concat_dim":
+        return value[0] if len(value) == 1 else value
+    if name == "repeated":
+        return _pairs(value, "mask=all,area=minimal")
+    if name == "labels":
+        return _pairs(value, "member=attribute:realization_index")
+    if name == "index_variables":
+        return _pairs(value, "count=obs,start=obs")
+    if name == "chunks":
+        return parse_lengths(value)
+    if name == "shards":
+        return parse_shards(value)
+    return parse_options(value) if name == "storage_options" else value
+
+
+def parse_options(entries: list[str] | None) -> dict[str, Any]:
+    """Fsspec options from ``key=value`` entries; true, false and numbers are read as such.
+
+    ``@FILE`` stands for the JSON object in a file.
+
+    A dot in a key makes options inside options: ``s3.anon=true``, which also is how the options of
+    one protocol are written.
+
+    Raises
+    ------
+    InvalidRequestError
+        For an entry of another form.
+    """
+    options: dict[str, Any] = {}
+    for entry in entries or []:
+        if entry.startswith("@"):
+            options |= _options_file(entry[1:])
+            continue
+        key, separator, text = entry.partition("=")
+        *outer, name = key.split(".")
+        if not separator or not all((*outer, name)):
+            raise InvalidRequestError(
+                "--storage-options is written KEY=VALUE or @FILE; one of them is not"
+            )
+        inner = options
+        for part in outer:
+            inner = inner.setdefault(part, {})
+            if not isinstance(inner, dict):
+                raise InvalidRequestError(f"--storage-options {part} is a value and holds others")
+        inner[name] = _value(text)
+    return options
+
+
+def _options_file(path: str) -> dict[str, Any]:
+    try:
+        options = json.loads(Path(path).read_bytes())
+    except (OSError, ValueError) as error:
+        raise InvalidRequestError(f"--storage-options @{path} cannot be read: {error}") from None
+    if not isinstance(options, dict):
+        raise InvalidRequestError(f"--storage-options @{path} is not a JSON object")
+    return options
+
+
+def _value(text: str) -> Any:
+    words = {"true": True, "false": False, "none": None}
+    return words.get(text.lower(), int(text) if text.isdecimal() else text)
+
+
+def parse_shards(text: str | None) -> str | dict[str, int] | None:
+    """What ``--shards`` means: a word, or lengths by dimension."""
+    return text if text is None or "=" not in text else parse_lengths(text)
+
+
+def parse_lengths(text: str) -> dict[str, int]:
+    """Lengths by dimension out of ``time=24,lat=180``.
+
+    Raises
+    ------
+    InvalidRequestError
+        If the text is not of this form.
+    """
+    lengths = {}
+    for dim, length in _pairs(text, "time=24,lat=180").items():
+        if not length.isdecimal():
+            raise InvalidRequestError(f"lengths are written like time=24,lat=180, got {text!r}")
+        lengths[dim] = int(length)
+    return lengths
+
+
+def _pairs(text: str, example: str) -> dict[str, str]:
+    """Names and what stands behind them."""
+    pairs = {}
+    for part in text.split(","):
+        name, separator, value = part.strip().rpartition("=")
+        if not separator or not name or not value:
+            raise InvalidRequestError(f"write it like {example}, got {text!r}")
+        pairs[name] = value
+    return pairs
+
+
+# Options that name files by a list
+
+FilesFrom = Annotated[
+    str | None,
+    typer.Option(
+        "--files-from",
+        metavar="FILE",
+        help="Also take the files that are listed: in a text, one a line (- is standard input), in"
+        " CSV or Parquet, in the manifest of an S3 Inventory, in STAC items (.json, .parquet).",
+        show_default=False,
+    ),
+]
+Match = Annotated[
+    str | None,
+    typer.Option(
+        "--match",
+        metavar="GLOB",
+        help="Of the files listed, only those like it: '*/2020/*.nc'.",
+        show_default=False,
+    ),
+]
+
+
+def all_files(
+    files: list[str] | None,
+    files_from: str | None,
+    match: str | None,
+    options: dict[str, Any],
+) -> list[str]:
+    """The files of a command line, and those of a list; empty lines of that are left out.
+
+    With an inventory, there may be none. An asset is that of the list where there is one.
+
+    Raises
+    ------
+    InvalidRequestError
+        If there are none, or the list cannot be read.
+    """
+    inventory = options.get("inventory")
+    listed: list[str] = []
+    if files_from is not None:
+        asset = options.get("asset") if inventory else options.pop("asset", None)
+        listed = _listed(files_from, asset, match, options.get("storage_options"))
+    elif match is not None:
+        raise InvalidRequestError("--match is of the files of a list: --files-from FILE")
+    found = [*(files or []), *listed]
+    if not found and inventory is None:
+        raise InvalidRequestError("name files, or a list of them: --files-from FILE")
+    return found
+
+
+def _listed(
+    listing: str, asset: list[str] | None, match: str | None, storage_options: Any
+) -> list[str]:
+    from gridref.api.layout.listings import files_from
+
+    try:
+        if listing != "-":
+            return files_from(listing, asset=asset, match=match, storage_options=storage_options)
+        text = sys.stdin.read().removeprefix("\ufeff")
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+    except (InvalidRequestError, OSError) as error:
+        raise InvalidRequestError(f"--files-from {listing}: {error}") from error
+    return [line for line in lines if match is None or fnmatchcase(line, match)]
+
+
+# Messages of Python's options, respelled for the command line
+
+_OPTION = re.compile(r"""\b([a-z_]+)=(?:"([^"]*)"|'([^']*)'|(True|False|None|\.\.\.|-?\d[\w.]*))""")
+_LIST = re.compile(r"\b(allow|concat_dim)=\[('[^']*'(?:, '[^']*')*)\]")
+_LABELS = re.compile(r"\blabels=\{('[^{}]*')\}")
+_SPELLED_OTHERWISE = {"everything": "all"}
+_KNOWN = {*BUILD_OPTIONS, *VIEW_OPTIONS, *_SPELLED_OTHERWISE, "format", "output", "zarr_format"}
+
+
+def as_on_the_command_line(message: str) -> str:
+    """A message of ours with options spelled as here: ``overlap="first"`` is ``--overlap first``.
+
+    Messages spell options as in Python.
+    """
+    one_each = _LIST.sub(
+        lambda match: f"{match[1]}={match[2].replace(', ', f' {match[1]}=')}", message
+    )
+    labels = _LABELS.sub(
+        lambda match: f"labels='{match[1].replace(chr(39), '').replace(': ', '=')}'", one_each
+    )
+    return re.sub(r"(--[a-z-]+ [^\s,]+), (?=--)", r"\1 ", _OPTION.sub(_respelled, labels))
+
+
+def _respelled(match: re.Match[str]) -> str:
+    name = match[1]
+    if name not in _KNOWN:
+        return match[0]
+    option = f"--{_SPELLED_OTHERWISE.get(name, name).replace('_', '-')}"
+    value = next(text for text in match.groups()[1:] if text is not None)
+    return option if value == "True" else f"{option} {value}"

@@ -1,0 +1,1 @@
+"""Catalogs written for other tools: kerchunk, Icechunk, CF aggregation, STAC, static sites."""

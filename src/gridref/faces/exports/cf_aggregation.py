@@ -1,0 +1,291 @@
+"""Write a group as a NetCDF4 file of aggregation variables, whose values stay in their files.
+
+Source: CF conventions 1.13, 2.8 "Aggregation Variables".
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import urllib.parse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.api.fragments import Fragmented, whole_fragments
+from gridref.api.opening import open_group, reader_for
+from gridref.catalog.folder import publish_file
+from gridref.combine.rules.packing import PACKING_ATTRIBUTES, Packing, float_dtype
+from gridref.extras import missing_package
+from gridref.faces.exports.references import INLINE_LIMIT_BYTES, is_nameable, refuse
+from gridref.io import absolute_url, is_local
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.manifest import Source
+from gridref.secrets import without_signature
+
+_VERSION = "CF-1.13"
+_TEXT = np.dtype("O", metadata={"vlen": str})
+"""The dtype by which h5netcdf writes texts of any length."""
+
+
+def to_cf_aggregation(
+    catalog: VirtualGroup | str | os.PathLike[str],
+    path: str | os.PathLike[str],
+    *,
+    relative: bool = False,
+    inline_limit: int = INLINE_LIMIT_BYTES,
+    storage_options: Mapping[str, Any] | None = None,
+) -> dict[str, tuple[int, ...]]:
+    """Write a group as a NetCDF4 file of aggregation variables, as cf-python and cfdm read them.
+
+    An aggregation variable is a grid of whole variables of files. All files are scanned once more,
+    to find the names of their variables. Coordinates of dimensions and their bounds are written by
+    value, and so are small arrays that aggregation variables cannot express.
+
+    Parameters
+    ----------
+    catalog
+        A group that was scanned, combined or opened, or the address of a catalog.
+    path
+        The file to write: a local path or an fsspec URL. It is replaced in one step.
+    relative
+        Whether to name files below its folder relative to it. All can then be moved together. By
+        default, files are named by absolute URIs.
+    inline_limit
+        Largest array, in decoded bytes, that is written by value.
+    storage_options
+        Options of fsspec's filesystems of catalog, files and path, or of several by protocol.
+
+    Returns
+    -------
+    dict
+        The number of fragments along each dimension, by path of the aggregation variable.
+
+    Raises
+    ------
+    NotRepresentableError
+        Lists every array that aggregation variables cannot express, with the reason.
+    SourceChangedError, SourceUnavailableError
+        If a file has changed since it was scanned, or cannot be read.
+    MissingPackageError
+        Without h5netcdf.
+    """
+    group = open_group(catalog, storage_options)
+    arrays = group.all_arrays()
+    written = {p for p in _of_coordinates(group) if arrays[p].nbytes <= inline_limit}
+    others = {p: a for p, a in arrays.items() if p not in written}
+    found, reasons = whole_fragments(others, storage_options)
+    reasons |= {p: _ARCHIVE for p, own in found.items() if not all(map(is_nameable, own.sources))}
+    reasons |= {p: reason for p in found if (reason := _why_no_netcdf(_shown_dtype(arrays[p])))}
+    small = {p for p in reasons if arrays[p].nbytes <= inline_limit}
+    reasons = {p: reason for p, reason in reasons.items() if p not in small}
+    written |= small
+    reasons |= {p: reason for p in written if (reason := _why_no_netcdf(arrays[p].dtype))}
+    refuse("aggregation variables", reasons | _unlike_lengths(group))
+    url = absolute_url(path)
+    kept = {p: own for p, own in found.items() if p not in written}
+    read = reader_for(storage_options).read
+    values = {p: read(arrays[p], name=p) for p in written}
+    content = _file(group, values, kept, url.rpartition("/")[0] if relative else None)
+    publish_file("the aggregation file", url, content, storage_options)
+    return {p: own.array.grid.grid_shape for p, own in kept.items()}
+
+
+_ARCHIVE = "its files lie inside of an archive, of which a URI cannot name a part"
+
+
+def _of_coordinates(group: VirtualGroup) -> set[str]:
+    """Paths of scalars and of coordinates of dimensions, and of their bounds."""
+    found: set[str] = set()
+    for path, part in group.walk():
+        names = {n for n, a in part.arrays.items() if a.ndim == 0 or a.dims == (n,)}
+        bounds = {str(part.arrays[name].attrs.get("bounds")) for name in names}
+        found |= {f"{path}/{n}" if path else n for n in names | (bounds & {*part.arrays})}
+    return found
+
+
+def _unlike_lengths(group: VirtualGroup) -> dict[str, str]:
+    """The arrays with a dimension that has another length in their group."""
+    found: dict[str, str] = {}
+    for path, part in group.walk():
+        lengths: dict[str, int] = {}
+        for name, array in part.arrays.items():
+            for dim, extent in zip(array.dims, array.shape, strict=True):
+                if lengths.setdefault(dim, extent) != extent:
+                    reason = f"the dimension {dim!r} is {extent} long, and {lengths[dim]} before"
+                    found[f"{path}/{name}" if path else name] = reason
+    return found
+
+
+def _why_no_netcdf(dtype: np.dtype[Any]) -> str:
+    text = dtype.kind == "T" or dtype == np.dtype("S1")
+    number = dtype.kind in "iu" or (dtype.kind == "f" and dtype.itemsize in (4, 8))
+    return "" if text or number else f"NetCDF has no type {dtype}"
+
+
+def _shown_dtype(array: VirtualArray) -> np.dtype[Any]:
+    """The type of the values that readers unpack: fragments are unpacked by their own numbers."""
+    packing = Packing.of(array)
+    is_packed = packing.scale is not None or packing.offset is not None
+    return float_dtype(array, packing) if is_packed else array.dtype
+
+
+def _file(
+    group: VirtualGroup,
+    values: Mapping[str, NDArray[Any]],
+    fragmented: Mapping[str, Fragmented],
+    folder: str | None,
+) -> bytes:
+    """The content of the file."""
+    try:
+        import h5netcdf
+    except ImportError as error:
+        raise missing_package("writing aggregation files", error) from error
+    buffer = io.BytesIO()
+    with h5netcdf.File(buffer, "w") as file:
+        for path, part in group.walk():
+            target = _Target(file.create_group(path) if path else file, path, folder)
+            attrs = dict(part.attrs)
+            if not path:
+                attrs["Conventions"] = _conventions(attrs.get("Conventions"))
+            target.group.attrs.update(attrs)
+            for array in part.arrays.values():
+                target.define(array)
+            for name, array in part.arrays.items():
+                own = f"{path}/{name}" if path else name
+                if own in values:
+                    target.write(name, array, values[own])
+                else:
+                    target.aggregate(name, fragmented[own])
+    return buffer.getvalue()
+
+
+def _conventions(known: Any) -> str:
+    """What the file follows: the version of the CF conventions that has aggregation variables."""
+    text = str(known or "")
+    if re.search(r"\bCF-[\d.]+\d", text):
+        return re.sub(r"\bCF-[\d.]+\d", _VERSION, text)
+    return f"{_VERSION} {text}".strip()
+
+
+class _Target:
+    """A group that is being written.
+
+    Parameters
+    ----------
+    group
+        Of h5netcdf.
+    path
+        Its path.
+    folder
+        What files are named relative to; None for absolute URIs.
+    """
+
+    def __init__(self, group: Any, path: str, folder: str | None) -> None:
+        self.group, self.path, self.folder = group, path, folder
+        self._instructions: dict[Any, str] = {}
+
+    def define(self, array: VirtualArray) -> None:
+        """The dimensions of an array, where no group above has them."""
+        for dim, extent in zip(array.dims, array.shape, strict=True):
+            self._dimension(dim, extent)
+
+    def _dimension(self, name: str, extent: int) -> str:
+        known = self.group.dimensions
+        if name not in known or known[name].size != extent:
+            self.group.dimensions[name] = extent
+        return name
+
+    def write(self, name: str, array: VirtualArray, values: NDArray[Any]) -> None:
+        """An array with its values."""
+        if values.dtype.kind == "T":
+            values = values.astype(object)
+        self._put(name, array.dims, array.dtype, array.attrs, values)
+
+    def _put(
+        self,
+        name: str,
+        dims: tuple[str, ...],
+        dtype: np.dtype[Any],
+        attrs: Mapping[str, Any],
+        values: Any = None,
+    ) -> None:
+        kept = dict(attrs)
+        fill = kept.pop("_FillValue", None)
+        text = dtype.kind == "T"
+        made = self.group.create_variable(
+            name,
+            dims,
+            dtype=_TEXT if text else dtype,
+            data=values,
+            fillvalue=None if fill is None or text else dtype.type(np.ravel(fill)[0]),
+        )
+        made.attrs.update(kept)
+
+    def aggregate(self, name: str, own: Fragmented) -> None:
+        """An aggregation variable, and the variables of its instructions; alike ones once."""
+        array, dtype = own.array, _shown_dtype(own.array)
+        packed = dtype != array.dtype
+        attrs = {k: v for k, v in array.attrs.items() if not packed or k not in PACKING_ATTRIBUTES}
+        counts = array.grid.grid_shape
+        uris = [_uri(source, self.folder) for source in own.sources]
+        identifiers = [own.identifiers[block] for block in range(len(uris))]
+        alike = len(set(identifiers)) == 1
+        dims = tuple(
+            self._dimension(f"f_{d}_{n}", n) for d, n in zip(array.dims, counts, strict=True)
+        )
+        lengths = (f"map_{array.ndim}", f"map_{max(counts)}_lengths")
+        terms = {
+            "map": self._instruction("map", lengths, _map(own.edges)),
+            "uris": self._instruction("uris", dims, np.array(uris, object).reshape(counts)),
+            "identifiers": self._instruction(
+                "identifiers",
+                () if alike else dims,
+                np.array(identifiers[0] if alike else identifiers, object).reshape(
+                    () if alike else counts
+                ),
+            ),
+        }
+        said = " ".join(f"{term}: {variable}" for term, variable in terms.items())
+        told = {"aggregated_dimensions": " ".join(array.dims), "aggregated_data": said}
+        self._put(name, (), dtype, {**attrs, **told})
+
+    def _instruction(self, term: str, dims: tuple[str, ...], values: NDArray[Any]) -> str:
+        """Name of the variable with these values."""
+        key = (term, dims, values.shape, tuple(values.reshape(-1).tolist()))
+        if key not in self._instructions:
+            number = sum(known[0] == term for known in self._instructions)
+            name = f"fragment_{term}{f'_{number + 1}' if number else ''}"
+            for dim, extent in zip(dims, values.shape, strict=True):
+                self._dimension(dim, extent)
+            text = values.dtype == object
+            fill = {} if text else {"_FillValue": np.int64(-1)}
+            dtype = np.dtypes.StringDType() if text else values.dtype
+            self._put(name, dims, dtype, fill, values)
+            self._instructions[key] = name
+        return self._instructions[key]
+
+
+def _map(edges: list[tuple[int, ...]]) -> NDArray[np.int64]:
+    """Lengths along each dimension, a row each; behind the last one -1, which is declared so."""
+    rows = np.full((len(edges), max(map(len, edges))), -1, np.int64)
+    for row, lengths in zip(rows, edges, strict=True):
+        row[: len(lengths)] = lengths
+    return rows
+
+
+def _uri(source: Source, folder: str | None) -> str:
+    """How a file is named (RFC 3986)."""
+    url = without_signature(source.url)
+    if is_local(url):
+        below = folder is not None and is_local(folder) and Path(url).is_relative_to(folder)
+        if below:
+            return urllib.parse.quote(os.path.relpath(url, folder))
+        return Path(url).as_uri()
+    if folder is not None and url.startswith(f"{folder}/"):
+        return urllib.parse.quote(url.removeprefix(f"{folder}/"))
+    return url

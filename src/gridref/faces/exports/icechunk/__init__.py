@@ -1,0 +1,11 @@
+"""Icechunk: groups written into repositories, and repositories as groups."""
+
+from gridref.extras import missing_package
+
+try:
+    from gridref.faces.exports.icechunk.reading import from_icechunk
+    from gridref.faces.exports.icechunk.writing import to_icechunk
+except ImportError as error:
+    raise missing_package("Icechunk", error) from error
+
+__all__ = ["from_icechunk", "to_icechunk"]

@@ -1,0 +1,582 @@
+"""The ASGI application: routes, headers, allowed hosts, log and counters.
+
+A web page anywhere may send requests to servers on its visitor's machine, and a name of its own
+may lead there (DNS rebinding). So a server answers only requests to names that it knows, and a page
+of another origin may read the answers only if that origin was allowed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import json
+import logging
+import os
+import re
+import threading
+import time
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
+
+from gridref.codecs import codec_named
+from gridref.errors import CatalogError, GridrefError
+from gridref.faces.http.bodies import window_bytes_for
+from gridref.faces.http.objects import Answer, answer, representation
+from gridref.faces.http.routes import Asked, answer_for, as_json, folder_page, pack_viewer, problem
+from gridref.faces.http.site import VIEWS, ServedCatalog, Site, SiteOptions, public_text
+from gridref.io import Allow
+from gridref.model.array import VirtualGroup
+from gridref.options import verb
+from gridref.secrets import without_secrets
+from gridref.serve.segments import VirtualObject
+from gridref.serve.tasks import Buffer
+from gridref.serve.views import ViewOptions
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+
+# Counters of one process, in the Prometheus text format (version 0.0.4)
+
+_BUCKETS = (0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0)
+
+
+class Metrics:
+    """Counts requests. Safe for threads."""
+
+    def __init__(self) -> None:
+        self._requests: Counter[tuple[str, str, int]] = Counter()
+        self._buckets = [0] * (len(_BUCKETS) + 1)
+        self._seconds = 0.0
+        self._sent_bytes = 0
+        self._aborted = 0
+        self._lock = threading.Lock()
+
+    def count(self, route: str, method: str, status: int, n_bytes: int, seconds: float) -> None:
+        """Count an answered request."""
+        with self._lock:
+            self._requests[route, method, status] += 1
+            self._buckets[bisect_left(_BUCKETS, seconds)] += 1
+            self._seconds += seconds
+            self._sent_bytes += n_bytes
+
+    def count_aborted(self) -> None:
+        """Count a response that was broken off because a source failed half way."""
+        with self._lock:
+            self._aborted += 1
+
+    def render(self, gauges: dict[str, tuple[str, float]]) -> str:
+        """The text, with further values by name: their help and their value."""
+        with self._lock:
+            lines = _head("gridref_http_requests_total", "counter", "Answered requests.")
+            lines += [
+                f'gridref_http_requests_total{{route="{route}",method="{method}",status="{status}"}}'
+                f" {count}"
+                for (route, method, status), count in sorted(self._requests.items())
+            ]
+            lines += self._histogram()
+            lines += _value(
+                "gridref_http_sent_bytes_total", "Bytes of bodies sent.", self._sent_bytes
+            )
+            lines += _value(
+                "gridref_http_aborted_total",
+                "Responses broken off because a source failed half way.",
+                self._aborted,
+            )
+        for name, (help_text, value) in gauges.items():
+            lines += _value(name, help_text, value)
+        return "\n".join(lines) + "\n"
+
+    def _histogram(self) -> list[str]:
+        name = "gridref_http_request_seconds"
+        lines = _head(name, "histogram", "Time from request to the end of the response.")
+        total = 0
+        for bound, count in zip((*_BUCKETS, "+Inf"), self._buckets, strict=True):
+            total += count
+            lines.append(f'{name}_bucket{{le="{bound}"}} {total}')
+        return [*lines, f"{name}_sum {self._seconds:.6f}", f"{name}_count {total}"]
+
+
+def _head(name: str, kind: str, help_text: str) -> list[str]:
+    return [f"# HELP {name} {help_text}", f"# TYPE {name} {kind}"]
+
+
+def _value(name: str, help_text: str, value: float) -> list[str]:
+    kind = "counter" if name.endswith("_total") else "gauge"
+    return [*_head(name, kind, help_text), f"{name} {value}"]
+
+
+# Allowed hosts and origins
+
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::\d*)?", re.ASCII)
+_EXPOSED = b"Accept-Ranges, Content-Length, Content-Range, ETag"
+
+
+@dataclass(frozen=True)
+class Visitors:
+    """Names and origins that are allowed.
+
+    Attributes
+    ----------
+    hosts
+        Names that requests may use in ``Host``, besides those of the loopback device and the
+        address at which they arrived; ``"*"`` allows all.
+    origins
+        Origins of web pages that may read, like ``https://example.org``; ``"*"`` allows all.
+    """
+
+    hosts: frozenset[str] = frozenset()
+    origins: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, hosts: Iterable[str] = (), origins: Iterable[str] = ()) -> Visitors:
+        """Parse what users write."""
+        return cls(
+            frozenset(host.lower().strip("[]") for host in hosts),
+            frozenset(origin.rstrip("/") for origin in origins),
+        )
+
+    def refusal(self, scope: Mapping[str, Any]) -> tuple[int, str] | None:
+        """Status and reason for which a request is not answered; None where it is.
+
+        Source: RFC 9112, section 3.2 (missing, doubled and malformed fields are 400), and
+        RFC 9110, section 15.5.20 (421).
+        """
+        fields = [value for name, value in scope["headers"] if name == b"host"]
+        match = _HOST.fullmatch(fields[0].decode("latin-1").lower()) if len(fields) == 1 else None
+        if match is None:
+            return 400, "a request needs one Host field\n"
+        name = match[1].strip("[]").rstrip(".")
+        if {"*", name} & self.hosts or _is_loopback(name) or name == _address(scope):
+            return None
+        return 421, "this server is not known under that name: see --allow-host\n"
+
+    def headers(self, scope: Mapping[str, Any]) -> tuple[tuple[bytes, bytes], ...]:
+        """Headers that let web pages read a response; none if they may not."""
+        if not self.origins:
+            return ()
+        exposed = (b"access-control-expose-headers", _EXPOSED)
+        if "*" in self.origins:
+            return ((b"access-control-allow-origin", b"*"), exposed)
+        origin = dict(scope["headers"]).get(b"origin", b"")
+        vary = (b"vary", b"Origin")
+        if origin.decode("latin-1") not in self.origins:
+            return (vary,)
+        return ((b"access-control-allow-origin", origin), exposed, vary)
+
+
+def _address(scope: Mapping[str, Any]) -> str:
+    """The server's own address of a connection; that of the loopback device for local sockets."""
+    server = scope.get("server")
+    return str(server[0]).lower() if server and server[1] is not None else "127.0.0.1"
+
+
+def _is_loopback(name: str) -> bool:
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+# The application
+
+type Fields = tuple[tuple[bytes, bytes], ...]
+
+ACCESS_LOG = logging.getLogger("gridref.access")
+ERROR_LOG = logging.getLogger("gridref.http")
+N_THREADS = 32
+METHODS = "GET, HEAD, OPTIONS"
+
+_COMMON = ((b"x-content-type-options", b"nosniff"),)
+_PREFLIGHT = (
+    (b"access-control-allow-methods", METHODS.encode()),
+    (b"access-control-allow-headers", b"Range, If-Match, If-None-Match, If-Range, Cache-Control"),
+    (b"access-control-max-age", b"86400"),
+    (b"allow", METHODS.encode()),
+)
+
+
+_REBUILT = "there is no such snapshot, or the catalog was rebuilt since: open it again\n"
+
+
+@verb(ViewOptions, hidden=("view",))
+def create_app(
+    catalogs: Iterable[str | os.PathLike[str]] | Mapping[str, str | VirtualGroup],
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    allow: Allow = None,
+    allow_host: Iterable[str] = (),
+    allow_origin: Iterable[str] = (),
+    max_age: int = 0,
+    reload_seconds: float = 2.0,
+    access_log: bool = True,
+    **shown: Any,
+) -> ASGIApp:
+    """Make the application that serves catalogs.
+
+    Parameters
+    ----------
+    catalogs
+        Addresses of catalogs, or local directories of catalogs; or catalogs and groups by name.
+    storage_options
+        fsspec options for the catalogs and their sources.
+    allow
+        As for `gridref.open_catalog`, for catalogs that are opened by their addresses, now and
+        whenever they change.
+    allow_host
+        Host names that requests may use, besides those of the loopback device and the address at
+        which a request arrives; ``"*"`` allows any.
+    allow_origin
+        Origins of web pages that may read, like ``https://example.org``; ``"*"`` allows all. By
+        default none but the server's own pages.
+    max_age
+        Seconds for which clients may use an answer without asking again; 0 makes them always ask.
+    reload_seconds
+        Seconds between checks for changed catalogs; 0 never checks.
+    access_log
+        Whether to log each request, as one JSON object, to the logger ``gridref.access``.
+    **shown
+        Fields of `ViewOptions`: ``shards``, ``grid`` and ``index_location`` of both views,
+        ``chunks`` and ``compressor`` of the portable one. Grids are regular by default.
+
+    Raises
+    ------
+    CatalogError
+        If a catalog cannot be opened.
+    InvalidRequestError
+        For bad options, or names of catalogs that collide.
+    """
+    options = SiteOptions(storage_options, allow, shown)
+    return GridrefApp(
+        Site(catalogs, options),
+        visitors=Visitors.of(allow_host, allow_origin),
+        max_age=max_age,
+        reload_seconds=reload_seconds,
+        access_log=access_log,
+    )
+
+
+class GridrefApp:
+    """An ASGI application that shows a `Site`.
+
+    Parameters
+    ----------
+    site
+        The catalogs.
+    visitors
+        Whom it answers.
+    max_age, reload_seconds, access_log
+        See `create_app`.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        *,
+        visitors: Visitors | None = None,
+        max_age: int = 0,
+        reload_seconds: float = 2.0,
+        access_log: bool = True,
+    ) -> None:
+        self.site = site
+        self.metrics = Metrics()
+        self._visitors = visitors or Visitors()
+        self._reload_seconds = reload_seconds
+        self._access_log = access_log
+        self._cache_control = (f"public, max-age={max_age}" if max_age else "no-cache").encode()
+        self._threads = ThreadPoolExecutor(N_THREADS, thread_name_prefix="gridref-http")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one connection's event, as ASGI has it."""
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        elif scope["type"] == "http":
+            await self._request(scope, receive, send)
+        else:
+            raise NotImplementedError(f"gridref does not speak {scope['type']}")
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        await receive()
+        watcher = asyncio.create_task(self._watch()) if self._reload_seconds else None
+        self._threads.submit(_prepare)
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        if watcher is not None:
+            watcher.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await watcher
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(self._reload_seconds)
+            await asyncio.to_thread(self.site.refresh)
+
+    async def _request(self, scope: Scope, receive: Receive, send: Send) -> None:
+        start = time.perf_counter()
+        sender = _Sender(scope, send, self._visitors.headers(scope))
+        route = "other"
+        try:
+            route = await self._respond(scope, receive, sender)
+        except GridrefError as error:
+            name = scope["path"].removeprefix("/").partition("/")[0]
+            if isinstance(error, CatalogError) and self.site.is_former(name) and not sender.started:
+                await sender.plain(409, _REBUILT)  # its tables went with it
+            else:
+                await self._failed(error, scope, sender)
+            route = "error"
+        finally:
+            seconds = time.perf_counter() - start
+            self.metrics.count(
+                route, _known(scope["method"]), sender.status, sender.n_bytes, seconds
+            )
+            if self._access_log:
+                _log(scope, sender, seconds)
+
+    async def _respond(self, scope: Scope, receive: Receive, sender: _Sender) -> str:
+        """Send the response; returns the name of the route, for the counters."""
+        method = scope["method"]
+        refusal = self._visitors.refusal(scope)
+        if refusal is not None:
+            await sender.plain(*refusal)
+            return "other"
+        if method == "OPTIONS":
+            await sender.send(Answer(204, _PREFLIGHT))
+            return "other"
+        if method not in ("GET", "HEAD"):
+            await sender.plain(405, "this server is read-only\n", (b"allow", METHODS.encode()))
+            return "other"
+        name, _, rest = scope["path"].removeprefix("/").partition("/")
+        asked = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("snapshot")
+        name = f"{name}@{asked[-1]}" if asked else name
+        catalog = self.site.find(name)
+        if catalog is None and "@" in name:
+            catalog = await self._in_thread(self.site.snapshot, name)
+        if catalog is None and self.site.was_rebuilt(name):
+            await sender.plain(409, _REBUILT)
+            return "other"
+        view, _, key = rest.partition("/")
+        if catalog is None or view not in VIEWS:
+            await self._page(scope, sender, catalog)
+            return "page"
+        key = catalog.asked_key(key)
+        virtual_object = catalog.spaces[view].peek(key)
+        if virtual_object is None:
+            virtual_object = await self._in_thread(catalog.spaces[view].resolve, key)
+        if virtual_object is not None:
+            await self._object(scope, receive, sender, catalog, key, virtual_object)
+        else:
+            await self._folder(sender, catalog, view, key)
+        return str(view)
+
+    async def _object(
+        self,
+        scope: Scope,
+        receive: Receive,
+        sender: _Sender,
+        catalog: ServedCatalog,
+        key: str,
+        virtual_object: VirtualObject,
+    ) -> None:
+        headers = {name.decode("latin-1"): v.decode("latin-1") for name, v in scope["headers"]}
+        size = virtual_object.n_bytes
+        if size is None:
+            size = await self._in_thread(catalog.reader.size, virtual_object)
+        is_metadata = key.rpartition("/")[2] == "zarr.json"
+        shown = representation(virtual_object, size, metadata=is_metadata, headers=headers)
+        response = answer(shown, scope["method"], headers, self._cache_control)
+        if response.body is None or response.virtual_object is None:
+            await sender.send(response)
+            return
+        ranges = _ranges(response)
+        if len(response.body.pieces) == len(ranges) == 1:
+            ready = catalog.reader.at_hand(response.virtual_object, *ranges[0])
+            if ready is not None:
+                await sender.send(response, ready)
+                return
+        read = partial(catalog.reader.read_parts, response.virtual_object)
+        parts = response.body.parts(read, self._threads, window_bytes_for(response.virtual_object))
+        await self._stream(receive, sender, response, parts)
+
+    async def _stream(
+        self,
+        receive: Receive,
+        sender: _Sender,
+        response: Answer,
+        windows: AsyncGenerator[list[Buffer]],
+    ) -> None:
+        """Send a body window by window; the first is read before anything is sent."""
+        gone = asyncio.create_task(_disconnected(receive))
+        try:
+            async with contextlib.aclosing(windows) as parts:
+                async for buffers in parts:
+                    if gone.done():
+                        return
+                    await sender.part(response, buffers)
+            await sender.finish(response)
+        finally:
+            gone.cancel()
+
+    async def _folder(self, sender: _Sender, catalog: ServedCatalog, view: str, key: str) -> None:
+        path = key.rstrip("/")
+        if (key.endswith("/") or not key) and await self._in_thread(
+            catalog.spaces[view].is_dir, path
+        ):
+            page = await self._in_thread(folder_page, catalog, view, path)
+            await sender.page(200, page, b"text/html; charset=utf-8")
+            return
+        await sender.plain(404, "no such key\n")
+
+    async def _page(self, scope: Scope, sender: _Sender, catalog: ServedCatalog | None) -> None:
+        if scope["path"] == "/healthz":
+            await sender.plain(200, "ok\n")
+        elif scope["path"] == "/metrics":
+            text = self.metrics.render(self._gauges())
+            await sender.page(200, text.encode(), b"text/plain; version=0.0.4; charset=utf-8")
+        else:
+            await self._routed(Asked.of(scope), sender, catalog)
+
+    async def _routed(self, asked: Asked, sender: _Sender, catalog: ServedCatalog | None) -> None:
+        page = await self._in_thread(answer_for, self.site, catalog, asked)
+        if page is None and asked.by_browser:
+            page = problem(asked, 404, "Nothing is here", "No catalog or array has this address.")
+        if page is None:
+            await sender.plain(404, "nothing is here\n")
+        else:
+            await sender.page(page.status, page.body, page.content_type, *page.headers)
+
+    def _gauges(self) -> dict[str, tuple[str, float]]:
+        catalogs = self.site.catalogs.values()
+        pool = self.site.pool
+        return {
+            "gridref_catalogs": ("Catalogs shown.", len(self.site.catalogs)),
+            "gridref_catalog_problems": (
+                "Catalogs that could not be opened again.",
+                len(self.site.problems),
+            ),
+            "gridref_source_requests_total": ("Reads sent to sources.", pool.n_requests),
+            "gridref_source_bytes_total": ("Bytes read from sources.", pool.n_bytes),
+            "gridref_decoded_cache_bytes": (
+                "Bytes of decoded chunks kept.",
+                sum(catalog.reader.reader.cache.n_bytes for catalog in catalogs),
+            ),
+        }
+
+    async def _failed(self, error: GridrefError, scope: Scope, sender: _Sender) -> None:
+        """A 502 that says what failed; once bytes are out, the connection is broken instead."""
+        ERROR_LOG.error("%s %s: %s", scope["method"], scope["path"], error)
+        if sender.started:
+            self.metrics.count_aborted()
+            raise ConnectionAbortedError(without_secrets(str(error))) from error
+        asked, reason = Asked.of(scope), public_text(error)
+        if asked.by_browser:
+            page = problem(asked, 502, "This could not be read", reason)
+            await sender.page(page.status, page.body, page.content_type, *page.headers)
+            return
+        body = as_json({"error": type(error).__name__, "reason": reason})
+        await sender.page(502, body, b"application/json", (b"cache-control", b"no-store"))
+
+    async def _in_thread(self, function: Any, *arguments: Any) -> Any:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, function, *arguments)
+
+
+class _Sender:
+    """Sends one response, and remembers what went out."""
+
+    def __init__(self, scope: Scope, send: Send, headers: Fields) -> None:
+        self._send = send
+        self._common = (*headers, *_COMMON)
+        self._is_head = scope["method"] == "HEAD"
+        self.status = 500
+        self.n_bytes = 0
+        self.started = False
+
+    async def start(self, response: Answer) -> None:
+        self.started = True
+        self.status = response.status
+        headers = [*response.headers, *self._common]
+        await self._send(
+            {"type": "http.response.start", "status": response.status, "headers": headers}
+        )
+
+    async def send(self, response: Answer, body: Any = b"") -> None:
+        """A response whose body is at hand."""
+        await self.start(response)
+        data = b"" if self._is_head else bytes(body)
+        self.n_bytes += len(data)
+        await self._send({"type": "http.response.body", "body": data})
+
+    async def part(self, response: Answer, buffers: Any) -> None:
+        """Some of a body; the first part sends the headers."""
+        if not self.started:
+            await self.start(response)
+        for buffer in buffers:
+            self.n_bytes += len(buffer)
+            message: Message = {"type": "http.response.body", "body": buffer, "more_body": True}
+            await self._send(message)
+
+    async def finish(self, response: Answer) -> None:
+        """The end of a body sent in parts."""
+        if not self.started:
+            await self.start(response)
+        await self._send({"type": "http.response.body", "body": b""})
+
+    async def page(
+        self, status: int, body: bytes, content_type: bytes, *headers: tuple[bytes, bytes]
+    ) -> None:
+        """A page of text."""
+        length = (b"content-length", str(len(body)).encode())
+        fields = ((b"content-type", content_type), length, *headers)
+        await self.send(Answer(status, fields), body)
+
+    async def plain(self, status: int, text: str, *headers: tuple[bytes, bytes]) -> None:
+        """A line of text."""
+        await self.page(status, text.encode(), b"text/plain; charset=utf-8", *headers)
+
+
+def _prepare() -> None:
+    """Load and compress what takes a moment, before a first visitor waits for it."""
+    codec_named("numcodecs.zlib")
+    pack_viewer()
+
+
+def _ranges(response: Answer) -> list[tuple[int, int]]:
+    assert response.body is not None
+    return [piece for piece in response.body.pieces if not isinstance(piece, bytes)]
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _known(method: str) -> str:
+    """The method, for counters: a client must not be able to make up new ones."""
+    return method if method in ("GET", "HEAD", "OPTIONS") else "other"
+
+
+def _log(scope: Scope, sender: _Sender, seconds: float) -> None:
+    headers = dict(scope["headers"])
+    client = scope.get("client") or ("", 0)
+    record = {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "client": client[0],
+        "method": scope["method"],
+        "path": scope["path"],
+        "range": headers.get(b"range", b"").decode("latin-1"),
+        "status": sender.status,
+        "bytes": sender.n_bytes,
+        "ms": round(seconds * 1000, 2),
+    }
+    ACCESS_LOG.info(json.dumps(record))

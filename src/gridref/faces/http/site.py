@@ -1,0 +1,324 @@
+"""The catalogs that a server shows, reopened when they change."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+from pyarrow import parquet
+
+from gridref.api.opening import CACHE_BYTES, view_options
+from gridref.catalog import ROOT_FILE, CatalogGroup, open_catalog
+from gridref.errors import GridrefError, InvalidRequestError, SourceNotAllowedError
+from gridref.faces.web.front_page import Listed
+from gridref.io import (
+    Allow,
+    SourcePool,
+    absolute_url,
+    describe_source,
+    is_local,
+    policy_for,
+    real_path,
+)
+from gridref.model.array import VirtualGroup
+from gridref.model.manifest import Source
+from gridref.model.source_policy import SourcePolicy
+from gridref.secrets import without_secrets
+from gridref.serve.conventions import with_conventions
+from gridref.serve.names import IN_ADDRESSES, asked_key, shown_names, with_shown_names
+from gridref.serve.object_reader import ObjectReader
+from gridref.serve.objects import KeySpace
+from gridref.serve.reader import Reader
+from gridref.serve.views import View, ViewOptions
+
+# Errors, without what strangers may not see
+
+_FOLDERS = re.compile(r"(?:file://|(?<![\w/:.]))/(?:[^/\s'\"]+/)+")
+"""The folders of an absolute path, and not those of a URL."""
+
+
+def public_text(error: Exception) -> str:
+    """What a stranger may read of an error: no credentials, and no folders of this machine."""
+    if isinstance(error, SourceNotAllowedError):
+        return "this server does not read from there: see --allow"
+    text = str(error)
+    source = error.place.source if isinstance(error, GridrefError) else None
+    for path in (source, getattr(error, "filename", None)):
+        if isinstance(path, str) and is_local(absolute_url(path)):
+            local = path.removeprefix("file://")
+            text = text.replace(path, local).replace(local, local.rpartition("/")[2])
+    return _FOLDERS.sub("", without_secrets(text))
+
+
+# The catalogs
+
+_IMPORTED_EARLY = (pd, parquet)
+"""pyarrow imports pandas at its first conversion, which takes seconds: not in the first request."""
+
+VIEWS: Mapping[str, View] = {"native": View.AUTO, "portable": View.PORTABLE}
+"""Views by their name in addresses. ``native`` is as stored where that is representable."""
+
+N_FORMER = 3
+"""Former contents of a catalog that go on being shown under their digests."""
+N_SNAPSHOTS = 16
+"""Former snapshots, of all catalogs, that are kept open."""
+RESERVED = frozenset({"healthz", "metrics", "favicon.ico"})
+
+
+@dataclass(frozen=True)
+class SiteOptions:
+    """How catalogs are shown; see `gridref.faces.http.app.create_app`.
+
+    Attributes
+    ----------
+    storage_options, allow
+        As for `create_app`.
+    shown
+        Fields of `ViewOptions`, all but ``view``.
+    cache_bytes
+        Size of the cache of decoded chunks of each catalog.
+    """
+
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
+    allow: Allow = None
+    shown: Mapping[str, Any] = field(default_factory=dict)
+    cache_bytes: int = CACHE_BYTES
+
+    def view(self, name: str) -> ViewOptions:
+        """The options of one of the `VIEWS`."""
+        shown = {"grid": "regular", **self.shown, "view": VIEWS[name]}
+        if name != "portable":
+            shown |= {"chunks": None, "compressor": None}
+        return view_options(shown)
+
+
+@dataclass(frozen=True, eq=False)
+class ServedCatalog:
+    """One catalog as it is shown.
+
+    Attributes
+    ----------
+    name
+        Its name in addresses.
+    address
+        Address of the catalog; empty for a group in memory.
+    spaces
+        Keys by name of the view.
+    reader
+        Reads them.
+    pinned
+        Its name with the beginning of its digest, ``name@digest``; empty for a group in memory.
+    version
+        The catalog's root file, as it was when it was opened; None for a group in memory.
+    group
+        The group as shown, under the names in addresses.
+    kept
+        The catalog; None for a group in memory.
+    shown_as
+        Names that cannot be in addresses, by what is shown instead.
+    """
+
+    name: str
+    address: str
+    spaces: Mapping[str, KeySpace]
+    reader: ObjectReader
+    version: Source | None
+    group: VirtualGroup
+    kept: CatalogGroup | None = None
+    pinned: str = ""
+    shown_as: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def listed(self) -> Listed:
+        """What the list of catalogs says of it."""
+        return Listed.of(self.name, self.group)
+
+    def asked_key(self, key: str) -> str:
+        """The key that a request means by its path."""
+        return asked_key(key, self.shown_as, IN_ADDRESSES) if self.shown_as else key
+
+
+class Site:
+    """All catalogs of a server.
+
+    Parameters
+    ----------
+    catalogs
+        Addresses of catalogs, or of local directories of catalogs; or catalogs and groups by name.
+    options
+        How they are shown.
+
+    Raises
+    ------
+    CatalogError
+        If a catalog cannot be opened.
+    InvalidRequestError
+        If two catalogs have one name, or a name cannot be one.
+    """
+
+    def __init__(
+        self,
+        catalogs: Iterable[str | os.PathLike[str]] | Mapping[str, str | VirtualGroup],
+        options: SiteOptions,
+    ) -> None:
+        self.options = options
+        for view in VIEWS:
+            options.view(view)
+        self.pool = SourcePool(options.storage_options)
+        self._lock = threading.Lock()
+        self._directories: dict[str, SourcePolicy] = {}
+        self.problems: dict[str, str] = {}
+        self.catalogs: Mapping[str, ServedCatalog] = {}
+        self._pinned: Mapping[str, ServedCatalog] = {}
+        self._snapshots: dict[str, ServedCatalog] = {}
+        named = catalogs if isinstance(catalogs, Mapping) else self._named(catalogs)
+        for name, catalog in named.items():
+            self._add(name, catalog)
+
+    def find(self, name: str) -> ServedCatalog | None:
+        """The catalog of a name, or as it was under ``name@digest``, if that is kept."""
+        return self.catalogs.get(name) or self._pinned.get(name)
+
+    def snapshot(self, name: str) -> ServedCatalog | None:
+        """The catalog as ``name@snapshot`` has it, by the snapshot's id or a tag, if there is one.
+
+        It is opened when it is first asked for, and again when the catalog has changed: tags move.
+        """
+        known, _, wanted = name.rpartition("@")
+        current = self.catalogs.get(known)
+        if current is None or current.version is None:
+            return None
+        kept = self._snapshots.get(name)
+        if kept is not None and kept.version == current.version:
+            return kept
+        options = self.options
+        try:
+            group = open_catalog(current.address, options.storage_options, options.allow, wanted)
+        except InvalidRequestError:
+            return None
+        opened = self._shown(name, current.address, group, current.version)
+        with self._lock:
+            others = {key: each for key, each in self._snapshots.items() if key != name}
+            newest = list(others.items())[-N_SNAPSHOTS + 1 :]
+            self._snapshots = {**dict(newest), name: opened}
+        return opened
+
+    def is_former(self, name: str) -> bool:
+        """Whether ``name@digest`` is kept of a catalog that is another one now."""
+        kept = self._pinned.get(name)
+        return kept is not None and kept.pinned != self.catalogs[name.rpartition("@")[0]].pinned
+
+    def was_rebuilt(self, name: str) -> bool:
+        """Whether ``name@digest`` is of a catalog that is another one now."""
+        return name not in self._pinned and name.rpartition("@")[0] in self.catalogs
+
+    def refresh(self) -> None:
+        """Open again the catalogs that were rebuilt, and those that are new in a directory.
+
+        One that cannot be opened (any more) is left as it was; `problems` says why.
+        """
+        with self._lock:
+            for catalog in list(self.catalogs.values()):
+                if catalog.version is not None:
+                    self._attempt(catalog.name, lambda catalog=catalog: self._reopen(catalog))
+            for directory in self._directories:
+                self._attempt(f"{_name_of(directory)}/", lambda d=directory: self._add_new(d))
+
+    def _add_new(self, directory: str) -> None:
+        for name, address in _catalogs_in(directory):
+            if name not in self.catalogs:
+                self._attempt(name, lambda n=name, a=address: self._add(n, a))
+
+    def _attempt(self, name: str, action: Any) -> None:
+        try:
+            action()
+            self.problems.pop(name, None)
+        except Exception as error:  # noqa: BLE001 - no catalog keeps the others from being looked at
+            self.problems[name] = public_text(error)
+
+    def _named(self, catalogs: Iterable[str | os.PathLike[str]]) -> dict[str, str]:
+        named: dict[str, str] = {}
+        for catalog in catalogs:
+            address = absolute_url(catalog).rstrip("/")
+            named_addresses = [(_name_of(address), address)]
+            if is_local(address) and os.path.isdir(address) and not _is_catalog(address):
+                allow = self.options.allow
+                given = [allow] if isinstance(allow, str | os.PathLike) else allow or ()
+                policy = policy_for(address, [address, *given])
+                self._directories[address] = replace(policy, visible_below=None)
+                named_addresses = _catalogs_in(address)
+            for name, each in named_addresses:
+                if named.setdefault(name, each) != each:
+                    raise InvalidRequestError(
+                        f"two catalogs are named {name!r}: {named[name]}, {each}"
+                    )
+        return named
+
+    def _reopen(self, catalog: ServedCatalog) -> None:
+        if (
+            describe_source(_root_file(catalog.address), self.options.storage_options)
+            != catalog.version
+        ):
+            self._add(catalog.name, catalog.address)
+
+    def _add(self, name: str, catalog: str | VirtualGroup) -> None:
+        if not name or "/" in name or name in RESERVED or name.startswith("."):
+            raise InvalidRequestError(f"a catalog cannot be shown under the name {name!r}")
+        address, version, pinned = "", None, ""
+        if isinstance(catalog, VirtualGroup):
+            group = catalog
+        else:
+            address = absolute_url(catalog)
+            inside = self._directories.get(os.path.dirname(address))
+            if inside is not None:
+                inside.require(real_path(_root_file(address)))
+            version = describe_source(_root_file(address), self.options.storage_options)
+            group = open_catalog(address, self.options.storage_options, self.options.allow)
+            pinned = f"{name}@{group.info.digest.removeprefix('sha256:')[:12]}"
+        shown = self._shown(name, address, group, version, pinned)
+        self.catalogs = {**self.catalogs, name: shown}
+        if pinned:
+            self._pin(name, replace(shown, name=pinned))
+
+    def _shown(
+        self, name: str, address: str, group: VirtualGroup, version: Source | None, pinned: str = ""
+    ) -> ServedCatalog:
+        reader = Reader(self.pool, cache_bytes=self.options.cache_bytes)
+        shown_as = shown_names(group, IN_ADDRESSES)
+        named = with_conventions(with_shown_names(group, IN_ADDRESSES))
+        spaces = {view: KeySpace(named, self.options.view(view)) for view in VIEWS}
+        objects = ObjectReader(reader)
+        kept = group if isinstance(group, CatalogGroup) else None
+        return ServedCatalog(name, address, spaces, objects, version, named, kept, pinned, shown_as)
+
+    def _pin(self, name: str, shown: ServedCatalog) -> None:
+        """Keep a catalog under its digest, and few of those that it replaced."""
+        others = {key: kept for key, kept in self._pinned.items() if key != shown.pinned}
+        former = [key for key, kept in others.items() if kept.pinned.rpartition("@")[0] == name]
+        for key in former[:-N_FORMER]:
+            del others[key]
+        self._pinned = {**others, shown.pinned: shown}
+
+
+def _root_file(address: str) -> str:
+    return f"{address.rstrip('/')}/{ROOT_FILE}"
+
+
+def _is_catalog(path: str) -> bool:
+    return os.path.isfile(os.path.join(path, ROOT_FILE))
+
+
+def _name_of(address: str) -> str:
+    return address.rpartition("/")[2].removesuffix(".gridref")
+
+
+def _catalogs_in(directory: str) -> list[tuple[str, str]]:
+    with os.scandir(directory) as children:
+        paths = [child.path for child in children if _is_catalog(child.path)]
+    return sorted((_name_of(path), path) for path in paths)

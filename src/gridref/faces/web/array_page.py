@@ -1,0 +1,391 @@
+"""The page of an array: dimensions, grid, codecs, chunk map, sizes, and how to open it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from gridref.errors import GridrefError, InvalidRequestError, NotRepresentableError
+from gridref.faces.picture import (
+    MOST_ALONG,
+    ChunkMap,
+    chunks_along,
+    human_bytes,
+    is_drawable,
+    shortened,
+    sizes_in_words,
+    stored_edges,
+)
+from gridref.faces.web.chunk_files import ChunkFiles
+from gridref.faces.web.chunk_map import MapAxes, MapFiles
+from gridref.faces.web.frame import (
+    VIEWER,
+    Content,
+    Links,
+    Markup,
+    asset,
+    attributes_section,
+    page,
+    pairs,
+    section,
+    table,
+    tag,
+)
+from gridref.faces.web.levels import Level, levels
+from gridref.faces.web.snippets import Snippet, opened_by, snippets
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.zarr_metadata import data_type_to_json
+from gridref.serve.views import ArrayView
+from gridref.typing import Int64Array
+
+_SIZES = ("8", "16", "32", "64")
+_VIEWED_TYPES = [
+    "bool",
+    "string",
+    *(f"{sign}int{size}" for sign in ("", "u") for size in _SIZES),
+    *(f"float{size}" for size in _SIZES[1:]),
+]
+"""Those of Zarr that zarrita.js reads, and pictures, plots and lists are made of."""
+
+type Document = Callable[[str], dict[str, Any] | None]
+
+MOST_ENCODINGS = 50
+MOST_NAMES = 200
+_KINDS = {"c": "complex", "S": "bytes", "V": "bytes", "M": "dates", "m": "durations"}
+
+
+def array_page(
+    links: Links,
+    name: str,
+    path: str,
+    group: VirtualGroup,
+    views: dict[str, ArrayView | GridrefError],
+    document: Document,
+    origin: str,
+) -> bytes:
+    """The page of an array.
+
+    Parameters
+    ----------
+    links
+        Where things are, as seen from it.
+    name, path
+        The catalog's name, and the array's path in it, as in addresses.
+    group
+        The catalog's root group, under the names of addresses.
+    views
+        How it is shown, by the name of the view; or why it cannot be.
+    document
+        The ``zarr.json`` in the portable view of the array at a path; None if it cannot be shown.
+    origin
+        The server's address, for lines to copy.
+    """
+    array = group[path]
+    assert isinstance(array, VirtualArray)
+    above = [(name, links.catalog(name))]
+    linked = () if isinstance(views["portable"], GridrefError) else opened_by(group, path)
+    body: Sequence[Content] = (
+        tag(
+            "p", tag("code", sizes_in_words(array)), ", ", human_bytes(array.nbytes), class_="lead"
+        ),
+        _served_viewer(links, name, path, group, views["portable"], document),
+        _dimensions(array),
+        attributes_section(array.attrs),
+        _grid(array),
+        _encodings(array),
+        _views(views),
+        _chunk_map(links, name, path, array) if is_drawable(array) else None,
+        opening(snippets(links.view(origin, name), path, linked), origin),
+    )
+    return page(path, links, *body, way=above, scripts=_scripts())
+
+
+def static_array_page(
+    links: Links,
+    path: str,
+    group: VirtualGroup,
+    shown: Sequence[Snippet],
+    tables: Mapping[str, ChunkFiles | NotRepresentableError],
+    maps: MapFiles | InvalidRequestError | None,
+) -> bytes:
+    """The page of an array without a server behind it: all that it shows is in files.
+
+    Parameters
+    ----------
+    links
+        Where things are, as seen from it.
+    path
+        Its path in the catalog, as in addresses.
+    group
+        The catalog's root group.
+    shown
+        How to open it.
+    tables
+        For each array, by path, the table of its chunks, by which the viewer reads the sources, or
+        the reason why browsers cannot read them.
+    maps
+        Its chunk map, or why it cannot be drawn; None where there are no chunks to draw.
+    """
+    array = group[path]
+    assert isinstance(array, VirtualArray)
+    size = human_bytes(array.nbytes)
+    body: Sequence[Content] = (
+        tag("p", tag("code", sizes_in_words(array)), ", ", size, class_="lead"),
+        _published_viewer(links, path, group, tables),
+        opening(shown),
+        _dimensions(array),
+        attributes_section(array.attrs),
+        _grid(array),
+        _encodings(array),
+        _published_map(links, path, array, maps),
+    )
+    return page(path, links, *body, scripts=_scripts())
+
+
+def _published_viewer(
+    links: Links,
+    path: str,
+    group: VirtualGroup,
+    tables: Mapping[str, ChunkFiles | NotRepresentableError],
+) -> Content:
+    table = tables[path]
+    if not isinstance(table, ChunkFiles):
+        array = group[path]
+        assert isinstance(array, VirtualArray)
+        does = "shows" if _is_viewed(array) else "gives programs"
+        told = f"Browsers cannot read them from the files: {table.reason}."
+        told += f" gridref serve {does} them."
+        return section("Values", tag("p", told))
+    there = [name for name, each in tables.items() if isinstance(each, ChunkFiles)]
+    viewer = _viewer(group, path, there, data_chunks=f"{links.root}chunks")
+    told = "Your browser decodes the JPEG images itself: values may be off by a level or two."
+    return viewer if table.is_exact else [viewer, tag("p", told)]
+
+
+def _is_viewed(array: VirtualArray) -> bool:
+    """Whether the viewer shows values of this type."""
+    try:
+        return data_type_to_json(array.dtype) in _VIEWED_TYPES
+    except NotRepresentableError:
+        return False
+
+
+def _kind(dtype: np.dtype[Any]) -> str:
+    if dtype.names:
+        return shortened(f"compounds of {', '.join(dtype.names)}", MOST_NAMES)
+    return _KINDS.get(dtype.kind, str(dtype))
+
+
+def _served_viewer(
+    links: Links,
+    name: str,
+    path: str,
+    group: VirtualGroup,
+    view: ArrayView | GridrefError,
+    document: Document,
+) -> Content:
+    if isinstance(view, GridrefError):
+        return section("Values", tag("p", f"Zarr cannot show them: {view}", class_="problem"))
+    if not _is_viewed(view.array):
+        told = f"The viewer shows numbers and texts; values here are {_kind(view.array.dtype)}."
+        return section("Values", tag("p", told))
+    home = links.catalog(name)
+    # What the first picture needs to know is on the page: that saves it one way to the server.
+    needed = filter(None, (path, *Level.of(group, path).coordinates))
+    documents = json.dumps({each: document(each) for each in needed})
+    where = {"data_view": f"{home}/portable", "data_places": f"{home}/place"}
+    return _viewer(group, path, data_documents=documents, **where)
+
+
+def _viewer(
+    group: VirtualGroup, path: str, there: Container[str] | None = None, **where: str
+) -> Content:
+    """Where the viewer goes; `where` says what it reads, and `there` which arrays it finds."""
+    if asset(VIEWER) is None:
+        told = "This copy of gridref was installed without the viewer: make assets builds it."
+        return section("Values", tag("p", told))
+    found = levels(group, path)
+    if there is not None:
+        found = [level.among(there) for level in found if level.path in there]
+    shown = json.dumps([asdict(level) for level in found])
+    waiting = tag("p", "Reading …", role="status")
+    place = tag("div", waiting, id="viewer", data_levels=shown, **where)
+    return section("Values", tag("noscript", tag("p", "A script draws them.")), place)
+
+
+def _scripts() -> Sequence[str]:
+    return ("copy.js", "chunk-map.js", *((VIEWER,) if asset(VIEWER) else ()))
+
+
+def _dimensions(array: VirtualArray) -> Content:
+    if not array.ndim:
+        return section("Dimensions", tag("p", "None: a single value."))
+    rows = []
+    for axis, count in enumerate(chunks_along(array)):
+        lengths = _lengths(stored_edges(array, axis)) if count <= MOST_ALONG else "?"
+        n_blocks = array.grid.axes[axis].n_chunks
+        rows.append((array.dims[axis], array.shape[axis], n_blocks, count, lengths))
+    heads = ("dimension", "length", "blocks", "stored chunks", "elements of a chunk")
+    return section("Dimensions", table(heads, rows, "Dimensions"))
+
+
+def _lengths(edges: Int64Array) -> str:
+    if not edges.size:
+        return "none"
+    low, high = int(edges.min()), int(edges.max())
+    return str(low) if low == high else f"{low} to {high}"
+
+
+def _grid(array: VirtualArray) -> Content:
+    if not is_drawable(array):
+        return None
+    told = "Blocks and stored chunks, edges to scale; grey blocks are in no file."
+    drawing = ChunkMap(array).to_svg().replace("<svg ", f'<svg role="img" aria-label="{told}" ', 1)
+    figure = tag(
+        "figure", Markup(drawing), tag("figcaption", told), class_="drawing wide", tabindex=0
+    )
+    return section("Grid", figure)
+
+
+def _encodings(array: VirtualArray) -> Content:
+    rows = [
+        (
+            str(number),
+            " × ".join(map(str, encoding.chunk_shape)) or "1",
+            str(encoding.dtype),
+            " → ".join(codec.name for codec in encoding.codecs),
+            str(encoding.edge),
+        )
+        for number, encoding in enumerate(array.encodings[:MOST_ENCODINGS])
+    ]
+    heads = ("encoding", "stored chunk", "stored as", "codecs", "chunks at the far edge")
+    return section("Encodings", table(heads, rows, "Encodings of stored chunks"))
+
+
+def _views(views: dict[str, ArrayView | GridrefError]) -> Content:
+    shown = [
+        (name, f"cannot: {view}" if isinstance(view, GridrefError) else _shown(view))
+        for name, view in views.items()
+    ]
+    return section("As Zarr", pairs(shown))
+
+
+def _shown(view: ArrayView) -> str:
+    shape = view.metadata.grid.to_json()
+    words = f"{view.view.value}, {shape['name']} grid of {view.metadata.grid.n_chunks:,} chunks"
+    return f"{words}; not as stored: {view.reason}" if view.reason else words
+
+
+def _published_map(
+    links: Links, path: str, array: VirtualArray, maps: MapFiles | InvalidRequestError | None
+) -> Content:
+    if isinstance(maps, InvalidRequestError):
+        return section("Chunk map", tag("p", f"There is none: {maps}"))
+    return None if maps is None else _chunk_map(links, "", path, array, maps.is_whole)
+
+
+def _chunk_map(
+    links: Links, name: str, path: str, array: VirtualArray, is_whole: bool = True
+) -> Content:
+    """The map; one that is not whole stays at the first chunk along axes that it does not show."""
+    axes = MapAxes.of(array)
+    dims = [None if axis is None else array.dims[axis] for axis in (axes.rows, axes.columns)]
+    canvas = tag(
+        "canvas",
+        "A map of the stored chunks.",
+        id="chunk-map",
+        tabindex=0,
+        role="img",
+        aria_describedby="chunk-told",
+        aria_label="Map of stored chunks: arrow keys move from chunk to chunk, plus and minus zoom",
+        data_map=links.chunk_map(name, path),
+        data_place=links.place(name, path),
+        data_sizes=links.sizes(name, path),
+        data_rows=dims[0],
+        data_columns=dims[1],
+        data_axes=",".join(
+            map(str, [axis for axis in (axes.rows, axes.columns) if axis is not None])
+        ),
+        data_hidden=",".join(f"{axis}:{count}" for axis, count in axes.hidden),
+    )
+    return section(
+        "Chunk map",
+        tag("noscript", tag("p", "The map is drawn by a script.")),
+        tag(
+            "div", _colouring(), _hidden_axes(array, axes) if is_whole else None, class_="controls"
+        ),
+        None if is_whole else _first_only(array, axes),
+        tag("div", canvas, class_="canvas"),
+        tag("p", id="chunk-told", role="status"),
+        tag("h3", "Sizes of stored chunks"),
+        tag("div", id="sizes", aria_live="polite"),
+        class_="scripted",
+    )
+
+
+def _colouring() -> Content:
+    options = [("state", "present or missing"), ("source", "source"), ("size", "stored size")]
+    choices = [tag("option", words, value=value) for value, words in options]
+    zooms = [
+        tag("button", sign, type="button", data_zoom=step, aria_label=words)
+        for sign, step, words in (
+            ("+", "2", "Zoom in"),
+            ("−", "0.5", "Zoom out"),
+            ("⤢", "0", "All"),
+        )
+    ]
+    return [tag("label", "Colours by ", tag("select", choices, id="colours")), " ", zooms]
+
+
+def _first_only(array: VirtualArray, axes: MapAxes) -> Content:
+    names = ", ".join(array.dims[axis] for axis, _ in axes.hidden)
+    told = f"The first chunks along {names}: there are too many maps for files. "
+    return tag("p", told, "gridref serve shows all of them; the sizes below are those of all.")
+
+
+def _hidden_axes(array: VirtualArray, axes: MapAxes) -> Content:
+    return [
+        tag(
+            "label",
+            f"{array.dims[axis]}: chunk ",
+            tag("span", "0", class_="at"),
+            f" of {count}",
+            tag(
+                "input",
+                type="range",
+                min=0,
+                max=count - 1,
+                value=0,
+                class_="hidden-axis",
+                data_axis=axis,
+            ),
+        )
+        for axis, count in axes.hidden
+        if count > 1
+    ]
+
+
+def _opening_link(name: str, address: str) -> Content:
+    link = tag("a", f"Open in {name}", href=address, rel="noopener noreferrer")
+    return tag("p", link)
+
+
+def opening(shown: Sequence[Snippet], origin: str | None = None) -> Content:
+    """How to open it elsewhere, to copy; `origin` is the address that scripts put right."""
+    parts = [
+        tag(
+            "div",
+            tag("h3", each.language),
+            tag("button", "Copy", type="button", class_="copy", aria_label=f"Copy {each.language}"),
+            tag("pre", tag("code", each.code), tabindex=0),
+            [_opening_link(*link) for link in each.links],
+            tag("p", each.note) if each.note else None,
+            class_="snippet",
+        )
+        for each in shown
+    ]
+    return section("Open it", parts, data_origin=origin)

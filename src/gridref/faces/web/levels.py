@@ -1,0 +1,119 @@
+"""Find the levels of detail of an array: itself, and smaller images of it."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count, takewhile
+from typing import Any
+
+from gridref.model.array import VirtualArray, VirtualGroup
+
+MOST_LEVELS = 32
+
+
+@dataclass(frozen=True)
+class Level:
+    """One of them, as the viewer opens it.
+
+    Attributes
+    ----------
+    path
+        Path of the array.
+    shape, dims
+        Its shape and dimensions.
+    coordinates
+        Path of the array that labels each dimension; None where there is none.
+    """
+
+    path: str
+    shape: tuple[int, ...]
+    dims: tuple[str, ...]
+    coordinates: tuple[str | None, ...]
+
+    @classmethod
+    def of(cls, group: VirtualGroup, path: str) -> Level:
+        """The level that an array is."""
+        array = group[path]
+        assert isinstance(array, VirtualArray)
+        labels = tuple(_coordinate(group, path, dim) for dim in array.dims)
+        return cls(path, array.shape, array.dims, labels)
+
+    def among(self, paths: Container[str]) -> Level:
+        """It with only those coordinates that are there."""
+        found = (path if path in paths else None for path in self.coordinates)
+        return replace(self, coordinates=tuple(found))
+
+
+def levels(group: VirtualGroup, path: str) -> list[Level]:
+    """The array at a path, and coarser ones of the same rank, the finest first.
+
+    Sources: OME-Zarr 0.5 (multiscales); groups ``overview_1``, … are gridref's own for GeoTIFF.
+    """
+    below = _multiscale(group, path) or _overviews(group, path)
+    found = [Level.of(group, each) for each in (path, *below[: MOST_LEVELS - 1])]
+    return [level for level in found if len(level.shape) == len(found[0].shape)]
+
+
+def previewed(group: VirtualGroup) -> Sequence[Level]:
+    """The levels of the array that shows best what a group holds; none if no array is a picture.
+
+    It is the largest one of numbers whose last two dimensions have labels, or else the largest.
+    """
+    pictures = {
+        path: array
+        for path, array in group.all_arrays().items()
+        if array.ndim >= 2 and min(array.shape[-2:]) > 1 and array.dtype.kind in "iuf"
+    }
+
+    def rank(path: str) -> tuple[bool, int]:
+        return None not in Level.of(group, path).coordinates[-2:], pictures[path].size
+
+    return levels(group, max(pictures, key=rank)) if pictures else ()
+
+
+def _overviews(group: VirtualGroup, path: str) -> Sequence[str]:
+    above, _, name = path.rpartition("/")
+    named = (f"{above}/overview_{n}/{name}".lstrip("/") for n in count(1))
+    return list(takewhile(lambda each: _is_array(group, each), named))
+
+
+def _multiscale(group: VirtualGroup, path: str) -> Sequence[str]:
+    """Arrays that an ``ome`` attribute of a group above lists after this one."""
+    parts = path.split("/")
+    for depth in range(len(parts)):
+        above = "/".join(parts[:depth])
+        holder = group[above] if above else group
+        for listed in _listed(holder.attrs):
+            paths = [f"{above}/{each}".lstrip("/") for each in listed]
+            if path in paths:
+                below = paths[paths.index(path) + 1 :]
+                return [each for each in below if _is_array(group, each)]
+    return []
+
+
+def _listed(attrs: Mapping[str, Any]) -> Iterator[list[str]]:
+    """The paths of each multiscale; attributes may be anything."""
+    ome = attrs.get("ome")
+    scales = ome.get("multiscales") if isinstance(ome, Mapping) else None
+    for scale in scales if isinstance(scales, list) else ():
+        datasets = scale.get("datasets") if isinstance(scale, Mapping) else None
+        if isinstance(datasets, list) and all(isinstance(each, Mapping) for each in datasets):
+            yield [str(each.get("path", "")) for each in datasets]
+
+
+def _is_array(group: VirtualGroup, path: str) -> bool:
+    return path in group and isinstance(group[path], VirtualArray)
+
+
+def _coordinate(group: VirtualGroup, path: str, dim: str) -> str | None:
+    """Path of the array that labels a dimension, in the array's group or one above (CF, 2.7)."""
+    above = path.split("/")[:-1]
+    candidates = ("/".join([*above[:depth], dim]) for depth in range(len(above), -1, -1))
+    return next((each for each in candidates if each in group and _labels(group[each], dim)), None)
+
+
+def _labels(array: VirtualArray | VirtualGroup, dim: str) -> bool:
+    if not isinstance(array, VirtualArray):
+        return False
+    return array.dims == (dim,) and array.dtype.kind in "iuf"

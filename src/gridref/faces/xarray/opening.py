@@ -1,0 +1,332 @@
+"""Open one file, or many combined, as virtual datasets and trees.
+
+Files are scanned, combined by the options of xarray's ``open_mfdataset`` or of `gridref.build`, and
+returned as xarray objects with virtual variables.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Any, Literal
+
+import xarray as xr
+
+import gridref.faces.xarray.accessors  # noqa: F401 - registers `ds.gridref`
+from gridref.api.layout.cubes import Part, Rules, by_coords, by_labels, flat, nested, nested_urls
+from gridref.api.layout.joined_variables import Joining
+from gridref.api.layout.labels import LabelPattern
+from gridref.api.layout.layouts import Layout
+from gridref.api.layout.sources import Labels, check_labels, labelled_files
+from gridref.api.opened_data import open_data
+from gridref.api.opening import reader_for, subgroup
+from gridref.api.scan import scan_each
+from gridref.api.units import with_converter
+from gridref.combine import CombineOptions, DriftReport, MosaicOptions, combine
+from gridref.errors import CombineError, InvalidRequestError
+from gridref.faces.xarray.virtual_dataset import (
+    Loading,
+    Url,
+    group_to_dataset,
+    group_to_tree,
+)
+from gridref.faces.xarray.written_groups import dataset_to_group, tree_to_group
+from gridref.formats import ScanOptions, expand_files
+from gridref.io import keeps_at_hand
+from gridref.model.array import VirtualGroup
+from gridref.options import check_choice, options_of, verb
+from gridref.serve.reader import Reader
+
+_COMPARISONS = (
+    "equals", "no_conflicts", "override", "identical", "broadcast_equals", "minimal"
+)  # fmt: skip
+"""What xarray's ``compat`` can be."""
+_OVERLAP = {"by_coords": "error", "nested": "keep"}
+
+
+class CombiningError(CombineError, xr.MergeError, xr.AlignmentError):
+    """Files cannot be combined. It is also xarray's `MergeError` and `AlignmentError`."""
+
+
+@verb(Loading, ScanOptions)
+def open_virtual_dataset(
+    file: Url | VirtualGroup,
+    group: str | None = None,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> xr.Dataset:
+    """Open one group of a file, or of a catalog, as a dataset of virtual arrays.
+
+    Parameters
+    ----------
+    file
+        A local path or an fsspec URL, or an opened group.
+    group
+        Path of the group; the root by default.
+    storage_options
+        As for `gridref.scan`.
+    **options
+        Fields of `Loading` (``loadable_variables``, ``drop_variables``, ``decode_times``,
+        ``load_limit``) and of `ScanOptions` (``on_unsupported``).
+
+    Returns
+    -------
+    xarray.Dataset
+        Virtual variables keep their stored dtype and attributes.
+    """
+    loading = Loading(**options_of(Loading, options))
+    root = open_data(file, storage_options, **options_of(ScanOptions, options))
+    part = subgroup(root, group)
+    source = None if isinstance(file, VirtualGroup) else os.fspath(file)
+    return group_to_dataset(part, reader_for(storage_options), loading, source)
+
+
+@verb(
+    Loading,
+    ScanOptions,
+    CombineOptions,
+    MosaicOptions,
+    hidden=("variables", "repeated", "grids"),
+)
+@keeps_at_hand
+def open_virtual_mfdataset(
+    files: Url | Iterable[Url] | Sequence[Any],
+    concat_dim: str | Sequence[str | None] | None = None,
+    *,
+    combine: Literal["by_coords", "nested"] = "by_coords",
+    preprocess: Callable[[xr.Dataset], xr.Dataset] | None = None,
+    group: str | None = None,
+    data_vars: str | Collection[str] | None = None,
+    coords: str | Collection[str] = "minimal",
+    compat: str = "equals",
+    overlap: Literal["error", "first", "last", "keep"] | None = None,
+    pattern: str | None = None,
+    labels: Labels | None = None,
+    stack: str | None = None,
+    mosaic: bool = False,
+    layout: Literal["ragged", "padded"] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> xr.Dataset:
+    """Open many files as one virtual dataset, resolving drift between them.
+
+    Parameters
+    ----------
+    files
+        Paths, URLs, globs or directories; for ``combine="nested"`` over several dimensions, lists
+        of lists, the outermost along the first dimension.
+    concat_dim
+        Dimension, or dimensions, to combine along. For ``"by_coords"``, None finds it by itself.
+        With several, the labels of each file come from its coordinates, from scalar variables, or
+        from `pattern` and `labels`; places without a file are missing.
+    combine
+        ``"by_coords"`` sorts the files by their index coordinates; ``"nested"`` keeps the given
+        order.
+    preprocess
+        Applied to each file's virtual dataset first.
+    group
+        Path of the group to open in each file.
+    data_vars, coords
+        What to do with data variables and coordinates that lack the dimension, as in xarray: keep
+        them once (``"minimal"``), repeat them if they differ (``"different"``) or always
+        (``"all"``), or repeat the ones named. Labels of other dimensions are never repeated: see
+        `join`. With `data_vars` None, data variables are repeated along a new dimension, and kept
+        once along an existing one.
+    compat
+        ``"override"`` takes variables without the dimension from the first file. Every other choice
+        compares them. Labels of dimensions are always compared: see `join`.
+    overlap
+        What to do with repeated labels: ``"error"``, ``"first"``, ``"last"`` or ``"keep"``. The
+        default is ``"error"`` for ``"by_coords"`` and ``"keep"`` for ``"nested"``.
+    pattern, labels
+        Sources of labels in file names and elsewhere, for ``"by_coords"``: as for `gridref.build`.
+    stack, mosaic, layout
+        Other layouts, in place of `combine`, as for `gridref.build`: stacked along a new dimension,
+        as a mosaic by georeferencing, or as instances of differing length.
+    storage_options
+        As for `gridref.scan`.
+    **options
+        Fields of `Loading`, as for `open_virtual_dataset`, of `ScanOptions`, of `MosaicOptions` and
+        of `CombineOptions` except ``variables``. ``convert_units=True`` converts with pint.
+
+    Returns
+    -------
+    xarray.Dataset
+        Its ``encoding["drift"]`` holds the `DriftReport`.
+
+    Raises
+    ------
+    CombineError
+        With every problem, if the files do not fit together. It is also an `xarray.MergeError` and
+        an `xarray.AlignmentError`.
+    """
+    check_choice("combine", combine, ("by_coords", "nested"))
+    reader = reader_for(storage_options)
+    loading = Loading(**options_of(Loading, options))
+    rules = _rules(data_vars, coords, compat, {**options, "overlap": overlap or _OVERLAP[combine]})
+    scanning = ScanOptions(**options_of(ScanOptions, options), storage_options=storage_options)
+    asked = {"stack": stack, "mosaic": mosaic, "layout": layout}
+
+    def prepared(url: str, root: VirtualGroup) -> VirtualGroup:
+        part = _without(subgroup(root, group).replace(groups={}), loading.drop_variables)
+        if preprocess is not None:
+            part = dataset_to_group(preprocess(group_to_dataset(part, reader, loading, url)))
+        return part.replace(report=root.report)
+
+    tree = nested_urls(files, storage_options)
+    joining, labels = Joining.of(labels, reader.read, rules.options)
+    joined = joining.each((u, prepared(u, root)) for u, root in scan_each(flat(tree), scanning))
+    dims = [concat_dim] if concat_dim is None or isinstance(concat_dim, str) else list(concat_dim)
+    try:
+        parts = {url: Part(part, url) for url, part in joined}
+        if any(asked.values()):
+            way = Layout(concat_dim, pattern=pattern, labels=labels, **asked)  # type: ignore[arg-type]
+            result = _laid_out(way, parts, reader, rules, options)
+        elif combine == "by_coords":
+            result = _by_coords(parts, [dim for dim in dims if dim], pattern, labels, reader, rules)
+        else:
+            result = nested(tree, dims, parts, reader, rules)
+    except CombineError as error:
+        raise CombiningError(error.problems) from None
+    dataset = group_to_dataset(result.group, reader, loading)
+    dataset.encoding["drift"] = joining.told(result.report)
+    return dataset
+
+
+@verb(
+    Loading,
+    ScanOptions,
+    CombineOptions,
+    hidden=("variables", "repeated"),
+)
+@keeps_at_hand
+def open_virtual_datatree(
+    files: Url | Iterable[Url],
+    concat_dim: str | Sequence[str] | None = None,
+    *,
+    preprocess: Callable[[xr.DataTree], xr.DataTree] | None = None,
+    data_vars: str | Collection[str] | None = None,
+    coords: str | Collection[str] = "minimal",
+    compat: str = "equals",
+    overlap: Literal["error", "first", "last", "keep"] = "keep",
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> xr.DataTree:
+    """Open all groups of a file, or of many files group by group, as a tree of virtual datasets.
+
+    Parameters
+    ----------
+    files
+        One file; with `concat_dim` also many: paths, URLs, globs or directories, in the given
+        order.
+    concat_dim
+        Dimension to combine along, existing or new; several for ragged groups, where each grows by
+        itself.
+    preprocess
+        Applied to each file's virtual tree first.
+    data_vars, coords, compat, overlap
+        As for `open_virtual_mfdataset`. Repeated labels are kept by default.
+    storage_options, **options
+        As for `open_virtual_mfdataset`, in every group.
+
+    Returns
+    -------
+    xarray.DataTree
+        The root's ``encoding["drift"]`` holds the `DriftReport`.
+
+    Raises
+    ------
+    InvalidRequestError
+        For several files without a `concat_dim`.
+    CombineError
+        With every problem, where the files do not fit together.
+    """
+    reader = reader_for(storage_options)
+    loading = Loading(**options_of(Loading, options))
+    rules = _rules(data_vars, coords, compat, {**options, "overlap": overlap})
+    scanning = ScanOptions(**options_of(ScanOptions, options), storage_options=storage_options)
+    alone = concat_dim is None and isinstance(files, str | os.PathLike)
+    urls = [os.fspath(files)] if alone else expand_files(files, storage_options)  # type: ignore[arg-type]
+    if concat_dim is None and len(urls) > 1:
+        raise InvalidRequestError(f"{len(urls)} files need a dimension to lie along: concat_dim")
+
+    def prepared() -> Iterator[VirtualGroup]:
+        for _, root in scan_each(urls, scanning):
+            part = _without(root, loading.drop_variables)
+            if preprocess is not None:
+                part = tree_to_group(preprocess(group_to_tree(part, reader, loading)))
+            yield part.replace(report=root.report)
+
+    if concat_dim is None:
+        (group,), report = prepared(), DriftReport((), tuple(urls))
+    else:
+        parts = prepared()
+        first = next(parts)
+        named = rules.of([part for _, part in first.walk()])
+        done = combine(chain([first], parts), concat_dim, read=reader.read, options=named)
+        if done.group is None:
+            raise CombiningError(done.problems)
+        group, report = done.group, done.report
+    tree = group_to_tree(group, reader, loading)
+    tree.encoding["drift"] = report
+    return tree
+
+
+def _laid_out(
+    way: Layout,
+    parts: Mapping[str, Part],
+    reader: Reader,
+    rules: Rules,
+    given: Mapping[str, Any],
+) -> Part:
+    """Combine files by another layout than along their coordinates."""
+    check_choice("layout", way.layout or "ragged", ("ragged", "padded"))
+    scanned = [(url, parts[url].group) for url in way.ordered(list(parts))]
+    options = rules.of([group for _, group in scanned])
+    places = MosaicOptions(**options_of(MosaicOptions, given))
+    done = way.laid_out(scanned, reader.read, options, places)
+    return Part(done.unwrap(), "", done.report)
+
+
+def _by_coords(
+    parts: Mapping[str, Part],
+    dims: Sequence[str],
+    pattern: str | None,
+    labels: Labels | None,
+    reader: Reader,
+    rules: Rules,
+) -> Part:
+    """Combine files by their coordinates and the requested labels."""
+    check_labels(labels)
+    parsed = None if pattern is None else LabelPattern.parse(pattern)
+    scanned = [(url, part.group) for url, part in parts.items()]
+    groups, known = labelled_files(scanned, parsed, None, labels)
+    placed = [replace(part, group=g) for part, g in zip(parts.values(), groups, strict=True)]
+    if known or len(dims) > 1:
+        return by_labels(placed, dims or known, reader, rules, found=not dims)
+    return by_coords(placed, dims[0] if dims else None, reader, rules)
+
+
+def _without(group: VirtualGroup, dropped: Iterable[str]) -> VirtualGroup:
+    """A group without variables of these names, at any depth."""
+    names = set(dropped)
+    return group.replace(
+        arrays={name: array for name, array in group.arrays.items() if name not in names},
+        groups={name: _without(below, names) for name, below in group.groups.items()},
+    )
+
+
+def _rules(
+    data_vars: str | Collection[str] | None,
+    coords: str | Collection[str],
+    compat: str,
+    options: Mapping[str, Any],
+) -> Rules:
+    """Rules of combining, translated from xarray's options."""
+    check_choice("compat", compat, _COMPARISONS)
+    seen: Any = "override" if compat == "override" else "equals"
+    given = with_converter(options_of(CombineOptions, options))
+    return Rules(CombineOptions(compat=seen, **given), data_vars, coords)

@@ -1,0 +1,266 @@
+"""Virtual datasets: xarray objects whose arrays are in files.
+
+Undecoded times (``decode_times=False``) are numbers that count from a date, and only their
+attributes have that date. xarray keeps the first file's attributes when it concatenates labels.
+`StoredTimesIndex` refuses to combine labels that count from different dates or in different units.
+
+`group_to_dataset` and `group_to_tree` load and decode index coordinates, because xarray needs them
+to align and combine. All other variables are virtual and keep their stored form and attributes.
+`written_groups` is the way back.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self, cast
+
+import xarray as xr
+from xarray.indexes import Index, PandasIndex
+
+from gridref.api.decoding import coordinate_names, decoded
+from gridref.api.opening import reader_for
+from gridref.errors import CombineError, InvalidRequestError, Problem
+from gridref.faces.xarray.duck_array import LOAD_LIMIT_BYTES, VirtualDuckArray
+from gridref.faces.xarray.meaning import files_of
+from gridref.faces.xarray.written_groups import ORIGINAL
+from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.times import TimeBase, is_time_like
+from gridref.options import refuses_unknown
+from gridref.secrets import shown_address
+from gridref.serve.reader import Reader
+
+# Indexes of undecoded times, which keep the times of two files apart
+
+
+class StoredTimesIndex(PandasIndex):
+    """An index of undecoded times that knows their units and reference date.
+
+    `of` makes it. Otherwise it behaves as `xarray.indexes.PandasIndex`.
+    """
+
+    __slots__ = ("since", "sources")
+
+    since: str
+    sources: tuple[str, ...]
+
+    @classmethod
+    def of(cls, name: str, variable: xr.Variable, sources: tuple[str, ...] = ()) -> Self:
+        """The index of a coordinate of some files with ``units`` like ``"days since ..."``."""
+        plain = cls.from_variables({name: variable}, options={})
+        return cls._counting(plain, _since(variable.attrs), sources)
+
+    @classmethod
+    def _counting(cls, index: Any, since: str, sources: tuple[str, ...]) -> Self:
+        """An index that was made anew, knowing what its labels count from, and their files."""
+        index.since, index.sources = since, sources
+        return cast(Self, index)
+
+    def _replace(self, *args: Any, **kwargs: Any) -> Self:
+        plain = super()._replace(*args, **kwargs)  # type: ignore[no-untyped-call]
+        return self._counting(plain, self.since, self.sources)
+
+    @classmethod
+    def concat(cls, indexes: Sequence[Self], dim: Any, positions: Any = None) -> Self:
+        """Labels one after the other.
+
+        Raises
+        ------
+        CombineError
+            If their units or reference dates differ.
+        """
+        sources = _check(indexes)
+        return cls._counting(super().concat(indexes, dim, positions), indexes[0].since, sources)
+
+    def equals(self, other: Index, **options: Any) -> bool:
+        """Whether labels, units and reference dates are the same."""
+        alike = isinstance(other, StoredTimesIndex) and other.since == self.since
+        return alike and super().equals(other, **options)
+
+    def join(self, other: Self, how: Any = "inner") -> Self:
+        """Join the labels of two indexes; raises as `concat` does."""
+        sources = _check([self, other])
+        return self._counting(super().join(other, how), self.since, sources)
+
+    def reindex_like(
+        self, other: Self, method: Any = None, tolerance: Any = None
+    ) -> dict[Any, Any]:
+        """Find another index' labels in this one; raises as `concat` does."""
+        _check([self, other])
+        return super().reindex_like(other, method, tolerance)
+
+
+def _since(attrs: Mapping[str, Any]) -> str:
+    """A key that is equal for times of the same units and calendar."""
+    base = TimeBase.of(attrs)
+    return str(base) if base is not None else f"{attrs.get('units')} {attrs.get('calendar', '')}"
+
+
+def _check(indexes: Sequence[StoredTimesIndex]) -> tuple[str, ...]:
+    """The files of all labels, if they count alike."""
+    sources = tuple(dict.fromkeys(name for index in indexes for name in index.sources))
+    if len({index.since for index in indexes}) > 1:
+        message = (
+            "undecoded times count from different dates; open them with decode_times=True, or"
+            " combine with gridref.open_virtual_mfdataset or gridref.concat"
+        )
+        raise CombineError([Problem("units-differ", message, sources=sources)])
+    return sources
+
+
+# Datasets and trees of virtual variables
+
+Url = str | os.PathLike[str]
+
+
+@refuses_unknown
+@dataclass(frozen=True)
+class Loading:
+    """What to load when a file is opened.
+
+    Attributes
+    ----------
+    loadable_variables
+        Variables to load and decode. None loads the index coordinates.
+    drop_variables
+        Variables to leave out.
+    decode_times
+        Whether to decode loaded times to dates.
+    load_limit
+        Largest array, in bytes, that operations load when they need its values.
+
+    Raises
+    ------
+    InvalidRequestError
+        For a limit below 0.
+    """
+
+    loadable_variables: Collection[str] | None = None
+    drop_variables: Collection[str] = ()
+    decode_times: bool = True
+    load_limit: int = LOAD_LIMIT_BYTES
+
+    def __post_init__(self) -> None:
+        for name in ("loadable_variables", "drop_variables"):
+            given = getattr(self, name)
+            if given is not None:
+                names = (given,) if isinstance(given, str) else given
+                object.__setattr__(self, name, frozenset(names))
+        if self.load_limit < 0:
+            raise InvalidRequestError(f"load_limit={self.load_limit} must be >= 0")
+
+
+def group_to_dataset(
+    group: VirtualGroup,
+    reader: Reader | None = None,
+    loading: Loading | None = None,
+    source: str | None = None,
+) -> xr.Dataset:
+    """Turn the arrays of a group into a virtual dataset; groups below are left out.
+
+    Parameters
+    ----------
+    reader
+        Reads variables that are loaded, and stored elements that have to be compared.
+    source
+        The file, which xarray keeps as ``encoding["source"]``.
+    """
+    reader = reader_for() if reader is None else reader
+    loading = Loading() if loading is None else loading
+    arrays = {
+        name: array for name, array in group.arrays.items() if name not in loading.drop_variables
+    }
+    labels = {name for name, array in arrays.items() if array.dims == (name,)}
+    coordinates = coordinate_names(arrays, group.attrs)
+    variables = _variables(arrays, labels, reader, loading)
+    indexed = _indexes({name: variables[name] for name in labels}, arrays)
+    plain = {name: variable for name, variable in variables.items() if name not in indexed}
+    attrs = {name: value for name, value in group.attrs.items() if name != "coordinates"}
+    dataset = xr.Dataset(
+        {name: variable for name, variable in plain.items() if name not in coordinates},
+        {name: variable for name, variable in plain.items() if name in coordinates},
+        attrs,
+    )
+    for name, index in indexed.items():
+        indexes = {} if index is None else {name: index}
+        dataset = dataset.assign_coords(xr.Coordinates({name: variables[name]}, indexes))
+    dataset.encoding["unlimited_dims"] = set(group.unlimited_dims)
+    if source is not None:
+        dataset.encoding["source"] = shown_address(source)
+    return dataset
+
+
+def _variables(
+    arrays: Mapping[str, VirtualArray], labels: Collection[str], reader: Reader, loading: Loading
+) -> dict[str, xr.Variable]:
+    """The variables of a dataset, virtual or loaded."""
+    wanted = labels if loading.loadable_variables is None else loading.loadable_variables
+    hidden = _with_parents_units(arrays)
+    result = {}
+    for name, array in arrays.items():
+        raw = name in wanted and not loading.decode_times and is_time_like(hidden[name].attrs)
+        if name in wanted and (name in labels or not raw):
+            result[name] = _loaded_variable(name, array, reader, decode_times=loading.decode_times)
+        else:
+            duck = VirtualDuckArray(hidden[name], reader, loading.load_limit, raw=raw)
+            attrs, encoding = _plain_attributes(array), _named_coordinates(array)
+            result[name] = xr.Variable(array.dims, duck, attrs, encoding, fastpath=True)
+    return result
+
+
+def _indexes(
+    labels: Mapping[str, xr.Variable], arrays: Mapping[str, VirtualArray]
+) -> dict[str, StoredTimesIndex | None]:
+    """Dimension coordinates with another index than xarray's own: virtual ones have none."""
+    result: dict[str, StoredTimesIndex | None] = {}
+    for name, variable in labels.items():
+        if isinstance(variable.data, VirtualDuckArray):
+            result[name] = None
+        elif is_time_like(variable.attrs):
+            result[name] = StoredTimesIndex.of(name, variable, files_of([arrays[name]]))
+    return result
+
+
+def _plain_attributes(array: VirtualArray) -> dict[str, Any]:
+    return {name: value for name, value in array.attrs.items() if name != "coordinates"}
+
+
+def _named_coordinates(array: VirtualArray) -> dict[str, Any]:
+    """Where xarray keeps the coordinates that a file names for a variable."""
+    return {name: value for name, value in array.attrs.items() if name == "coordinates"}
+
+
+def group_to_tree(
+    group: VirtualGroup, reader: Reader | None = None, loading: Loading | None = None
+) -> xr.DataTree:
+    """Turn a group and all below into a tree of virtual datasets."""
+    reader = reader_for() if reader is None else reader
+    return xr.DataTree.from_dict(
+        {f"/{path}": group_to_dataset(part, reader, loading) for path, part in group.walk()}
+    )
+
+
+def _with_parents_units(arrays: Mapping[str, VirtualArray]) -> dict[str, VirtualArray]:
+    """Let bounds know the units of what they bound, so that unlike ones are not laid together."""
+    result = dict(arrays)
+    for array in arrays.values():
+        name = array.attrs.get("bounds")
+        if isinstance(name, str) and name in arrays and is_time_like(array.attrs):
+            bounds = arrays[name]
+            units = {key: array.attrs[key] for key in ("units", "calendar") if key in array.attrs}
+            result[name] = bounds.replace(attrs={**units, **bounds.attrs})
+    return result
+
+
+def _loaded_variable(
+    name: str, array: VirtualArray, reader: Reader, *, decode_times: bool
+) -> xr.Variable:
+    raw = reader.read(array, name=name)
+    if raw.dtype.kind == "T":
+        raw = raw.astype(object)
+    variable = decoded(
+        name, xr.Variable(array.dims, raw, _plain_attributes(array)), decode_times=decode_times
+    )
+    variable.encoding[ORIGINAL] = VirtualDuckArray(array, reader)
+    return variable

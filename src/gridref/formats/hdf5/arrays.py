@@ -1,0 +1,469 @@
+"""HDF5 datasets as virtual arrays.
+
+`scan_array` takes a dataset and its dimensions, and returns a virtual array with an entry for the
+scan report. The dataset's layout and datatype decide whether the array refers to stored chunks,
+combines the sources of a virtual dataset, or keeps its values in the references.
+
+The files of a series hold similar datasets. `remember_array` keeps the array of a dataset by the
+form of its header and its dimensions. `alike_arrays` returns the arrays of all similar datasets of
+another file, and reads and checks their chunk indexes together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.cache import LRU
+from gridref.errors import SourceFormatError, UnsupportedFeatureError
+from gridref.formats.damage import check_element_size
+from gridref.formats.hdf5.chunk_trees import node_dtype
+from gridref.formats.hdf5.datatypes import ElementType, Form, element_type
+from gridref.formats.hdf5.files import OpenFile
+from gridref.formats.hdf5.headers import EXTERNAL_FILES, FILTERS, LAYOUT
+from gridref.formats.hdf5.inline import (
+    ROW_SIZE,
+    inline_converted,
+    inline_records,
+    inline_texts,
+    ragged_arrays,
+)
+from gridref.formats.hdf5.learned import but_for
+from gridref.formats.hdf5.messages import (
+    ChunkedLayout,
+    ChunkIndexKind,
+    CompactLayout,
+    ContiguousLayout,
+    DataLayout,
+    VirtualLayout,
+    data_layout_of,
+)
+from gridref.formats.hdf5.storage import Stored, fill_value, stored_chunks
+from gridref.formats.hdf5.tree import Address, DatasetNode
+from gridref.formats.hdf5.virtual import virtual_blocks
+from gridref.formats.options import ScanOptions
+from gridref.model.array import VirtualArray
+from gridref.model.enumeration import CF_FLAGS, Enumeration
+from gridref.model.joining import concatenate, missing_array, missing_like
+from gridref.model.manifest import ChunkManifest, ChunkState
+from gridref.model.scan_report import Fate
+
+# One dataset as a virtual array
+
+_RENAMED = "_nc4_non_coord_"
+_DATATYPE = 0x03
+_MAX_NESTED = 8
+
+
+@dataclass(frozen=True)
+class ScannedArray:
+    """An array, and what the report says about it.
+
+    Attributes
+    ----------
+    array
+        The array.
+    fate, reason
+        For the report.
+    row_sizes
+        Where the dataset holds variable-length sequences: how many elements of the array each has.
+    """
+
+    array: VirtualArray
+    fate: Fate = Fate.TAKEN
+    reason: str = ""
+    row_sizes: VirtualArray | None = None
+
+
+@dataclass(frozen=True)
+class _Content:
+    """The content of a dataset, as the one block of an array.
+
+    Attributes
+    ----------
+    stored
+        How its chunks are encoded and where they are; None if the file holds none of them.
+    inlined
+        Why its values are kept in the references, if they are.
+    """
+
+    stored: Stored | None
+    inlined: str = ""
+
+
+@dataclass(frozen=True)
+class _Sources:
+    """Sources of a virtual dataset, each described once, and how deep they are nested."""
+
+    arrays: dict[Address, VirtualArray] = field(default_factory=dict)
+    depth: int = 0
+
+
+def scan_array(
+    dataset: DatasetNode, dims: tuple[str, ...], sizes: tuple[int, ...], options: ScanOptions
+) -> ScannedArray:
+    """Describe a dataset.
+
+    Parameters
+    ----------
+    dataset
+        The dataset; not one with a null dataspace.
+    dims, sizes
+        Names and sizes of its dimensions. Where a size is beyond the extent of the dataset, it
+        reads as fill value there.
+
+    Raises
+    ------
+    UnsupportedFeatureError
+        If it cannot be served faithfully.
+    SourceFormatError
+        If the file is corrupt there.
+    """
+    element = _element(dataset)
+    check_element_size(element.dtype)
+    names = dims
+    if element.subshape:
+        axes = range(len(dims), len(dims) + len(element.subshape))
+        names = (*dims, *(f"{dataset.name}_axis_{axis}" for axis in axes))
+    if element.form is Form.RAGGED:
+        return _ragged(dataset, element, names, sizes + element.subshape, options)
+    scanned = _scan(dataset, element, options, _Sources())
+    array = _padded(scanned.array, sizes + element.subshape)
+    attrs = _with_flags(dataset.attributes.public, element)
+    enumeration = _enumeration(dataset, element)
+    array = array.replace(dims=names, attrs=attrs, enumeration=enumeration)
+    return ScannedArray(array, scanned.fate, scanned.reason)
+
+
+def _ragged(
+    dataset: DatasetNode,
+    element: ElementType,
+    names: tuple[str, ...],
+    sizes: tuple[int, ...],
+    options: ScanOptions,
+) -> ScannedArray:
+    name = plain_name(dataset.name)
+    array, row_sizes = ragged_arrays(dataset, name, element, _layout(dataset), options)
+    attrs = _with_flags(dataset.attributes.public, element.base or element)
+    reason = f"{element.reason}, whose lengths are in {name}{ROW_SIZE}"
+    return ScannedArray(
+        array.replace(attrs=attrs),
+        Fate.INLINED,
+        reason,
+        _padded(row_sizes, sizes).replace(dims=names),
+    )
+
+
+def plain_name(name: str) -> str:
+    """The name of a variable that netCDF4 renamed, as it has the name of a dimension."""
+    return name.removeprefix(_RENAMED) or name
+
+
+def _layout(dataset: DatasetNode) -> DataLayout:
+    return data_layout_of(dataset.file.bytes, dataset.messages, dataset.address[1])
+
+
+def _element(dataset: DatasetNode) -> ElementType:
+    element = dataset.file.shared.decoded(dataset.messages, _DATATYPE, element_type)
+    if element is None:
+        raise SourceFormatError("the dataset has no datatype")
+    return element
+
+
+def _scan(
+    dataset: DatasetNode, element: ElementType, options: ScanOptions, sources: _Sources
+) -> ScannedArray:
+    shape = (dataset.shape or ()) + element.subshape
+    layout = _layout(dataset)
+    if isinstance(layout, VirtualLayout):
+        fill = fill_value(dataset, element)
+        return _virtual(dataset, element, layout, fill, options, sources)
+    if element.form is Form.MIXED:
+        stored, fill = inline_records(dataset, element, layout, options)
+        element, content = replace(element, dtype=fill.dtype), _Content(stored, element.reason)
+    else:
+        fill = fill_value(dataset, element)
+        content = _content(dataset, element, layout, options)
+    names = [f"axis_{axis}" for axis in range(len(shape))]
+    if content.stored is None or 0 in shape:
+        array = missing_array(shape, element.dtype, dims=names, fill_value=fill)
+    else:
+        encoding, manifest = content.stored
+        array = VirtualArray.of_one_block(
+            shape,
+            element.dtype,
+            encoding=encoding,
+            manifest=manifest,
+            dims=names,
+            fill_value=fill,
+        )
+    return ScannedArray(array, Fate.INLINED if content.inlined else Fate.TAKEN, content.inlined)
+
+
+def _virtual(
+    dataset: DatasetNode,
+    element: ElementType,
+    layout: VirtualLayout,
+    fill: Any,
+    options: ScanOptions,
+    sources: _Sources,
+) -> ScannedArray:
+    if element.form is not Form.STORED or element.subshape:
+        kind = "arrays" if element.form is Form.STORED else element.reason
+        raise UnsupportedFeatureError(f"virtual datasets of {kind}")
+    if sources.depth >= _MAX_NESTED:
+        raise UnsupportedFeatureError(f"virtual datasets are nested more than {_MAX_NESTED} deep")
+    below = replace(sources, depth=sources.depth + 1)
+
+    def scan_source(source: DatasetNode) -> VirtualArray:
+        known = sources.arrays
+        if source.address not in known:
+            known[source.address] = _scan(source, _element(source), options, below).array
+        return known[source.address]
+
+    array, note = virtual_blocks(dataset, layout, element.dtype, fill, scan_source)
+    return ScannedArray(array, reason=note)
+
+
+def _content(
+    dataset: DatasetNode, element: ElementType, layout: DataLayout, options: ScanOptions
+) -> _Content:
+    if element.form is Form.RAGGED:  # a source of a virtual dataset
+        raise UnsupportedFeatureError(f"{element.reason} have no Zarr dtype")
+    if 0 in (dataset.shape or ()):
+        return _Content(None)
+    if element.form is not Form.STORED:
+        inline = inline_converted if element.form is Form.CONVERTED else inline_texts
+        return _Content(inline(dataset, element, layout, options), element.reason)
+    stored = stored_chunks(dataset, element, layout, options)
+    return _Content(stored, _why_inlined(layout, stored))
+
+
+def _why_inlined(layout: DataLayout, stored: Stored | None) -> str:
+    if stored is None or not stored[1].inline:
+        return ""
+    if isinstance(layout, CompactLayout):
+        return "compact layout"
+    return "external files that no chunking fits"
+
+
+def _padded(array: VirtualArray, sizes: tuple[int, ...]) -> VirtualArray:
+    """The array, followed by missing blocks along dimensions that are longer."""
+    for axis, size in enumerate(sizes):
+        extra = size - array.shape[axis]
+        if extra > 0:
+            tail = missing_like(array, axis, extra, array.fill_value)
+            array = concatenate([array, tail], axis)
+    return array
+
+
+def _enumeration(dataset: DatasetNode, element: ElementType) -> Enumeration | None:
+    """The enumeration that the elements are members of, if the file gives it a name."""
+    name = dataset.file.type_names.get(element) if element.enum else None
+    is_plain = len(dict(element.enum)) == len(element.enum)
+    own_flags = not dataset.attributes.public.keys().isdisjoint(CF_FLAGS)
+    return Enumeration(name, element.enum, own_flags) if name and is_plain else None
+
+
+def _with_flags(attrs: dict[str, Any], element: ElementType) -> dict[str, Any]:
+    """An enumeration's names, as CF flags."""
+    if not element.enum or not attrs.keys().isdisjoint(CF_FLAGS):
+        return attrs
+    members = sorted(element.enum, key=lambda member: member[1])
+    values = np.array([value for _, value in members], element.dtype)
+    meanings = " ".join(name.replace(" ", "_") for name, _ in members)
+    return {**attrs, **dict(zip(CF_FLAGS, (values, meanings), strict=True))}
+
+
+# Arrays of similar datasets, described once: only the places of their chunks differ
+
+_WHAT = "a node of the chunk B-tree"
+_MOST_CHUNKS = 1024
+_KEPT_BYTES, _KEPT_LEAVES = 1 << 24, 4096
+
+
+class NamedDataset(NamedTuple):
+    """A dataset, and names and sizes of its dimensions."""
+
+    node: DatasetNode
+    dims: tuple[str, ...]
+    sizes: tuple[int, ...]
+
+    def key(self, options: ScanOptions) -> tuple[Any, ...]:
+        """All that determines its array, except attributes and the places of its chunks."""
+        return self.node.header.form, self.dims, self.sizes, options.max_chunk_bytes
+
+
+@dataclass(frozen=True, eq=False)
+class _Leaf:
+    """A chunk B-tree that is one leaf, which lists all chunks of the grid, in order.
+
+    Attributes
+    ----------
+    dtype
+        All of the leaf that is used.
+    is_compressed
+        Whether sizes of chunks differ between files, too.
+    said
+        All its other bytes: the places of chunks in the grid, and that all filters were applied.
+    """
+
+    dtype: np.dtype[np.void]
+    is_compressed: bool
+    said: bytes = b""
+
+    @cached_property
+    def common(self) -> Callable[[bytes], bytes]:
+        """Takes all but addresses and sizes out of the bytes of such a leaf."""
+        fields: Any = self.dtype.fields
+        (entries, first), (key, end) = fields["entries"][:2], fields["end"][:2]
+        names = ("length", "child") if self.is_compressed else ("child",)
+        starts = range(first, end, entries.base.itemsize)
+        places = [entries.base.fields[name][:2] for name in names]
+        differing = [
+            slice(start + at, start + at + dtype.itemsize)
+            for start in starts
+            for dtype, at in places
+        ]
+        n_unused = key.itemsize - key["origin"].itemsize  # size and filters of no chunk
+        return but_for(self.dtype.itemsize, [*differing, slice(end, end + n_unused)])
+
+
+@dataclass(frozen=True, eq=False)
+class _Pieces:
+    """Contiguous data: first byte and size of each of its pieces, from its beginning on."""
+
+    start: NDArray[np.int64]
+    length: NDArray[np.int64]
+
+    @cached_property
+    def n_bytes(self) -> int:
+        """Size of all pieces together."""
+        return int((self.start + self.length).max(initial=0))
+
+
+class _Known(NamedTuple):
+    """An array with its chunks in the first file, and how those of its like are stored."""
+
+    array: VirtualArray
+    chunks: ChunkManifest
+    stored: _Leaf | _Pieces
+
+
+_arrays = LRU[_Known](
+    _KEPT_BYTES, lambda known: 6000 + 100 * known.array.ndim + 60 * known.chunks.n_rows
+)
+
+
+def remember_array(dataset: NamedDataset, array: VirtualArray, options: ScanOptions) -> None:
+    """Remember an array for similar datasets, if it is of a usual kind."""
+    if array.enumeration is not None or array.n_blocks != 1 or len(array.manifests) != 1:
+        return
+    node, rows = dataset.node, array.manifests[0]
+    form = node.header.form
+    is_usual = form.is_plain and EXTERNAL_FILES not in form.kinds and node.file.number == 0
+    if not (is_usual and isinstance(rows, ChunkManifest) and rows.n_rows <= _MOST_CHUNKS):
+        return
+    if array.attrs is not node.attributes.public or array.dims != dataset.dims:
+        return
+    if rows.has_filter_masks or (rows.state != ChunkState.RANGE).any():
+        return
+    stored = _stored(node, rows)
+    if stored is not None:
+        chunks = rows.with_sources(())
+        known = _changed(array, manifests=(), attrs={})
+        _arrays.put(dataset.key(options), _Known(known, chunks, stored))
+
+
+def _stored(node: DatasetNode, rows: ChunkManifest) -> _Leaf | _Pieces | None:
+    """How the chunks of a dataset are stored, if it is a usual way."""
+    file, form = node.file.bytes, node.header.form
+    layout = data_layout_of(file, node.messages, node.header.address)
+    address = _address(node)
+    match layout:
+        case ContiguousLayout(offset=int(offset)) if address + file.base_address == offset:
+            return _Pieces(rows.offset - offset, rows.length)
+        case ChunkedLayout(kind=ChunkIndexKind.BTREE_V1) if address == layout.index_address:
+            dtype = node_dtype(file.offset_bytes, len(layout.chunk_shape), rows.n_rows)
+            data = file.read(address, dtype.itemsize, _WHAT)
+            (found,) = np.frombuffer(data, dtype)
+            places = found["entries"]["child"].astype(np.int64) + file.base_address
+            if found["n_entries"] == rows.n_rows and (places == rows.offset).all():
+                leaf = _Leaf(dtype, FILTERS in form.kinds)
+                return _shared_leaf(dtype, leaf.is_compressed, leaf.common(data))
+    return None
+
+
+_shared_leaf = lru_cache(_KEPT_LEAVES)(_Leaf)
+
+
+def alike_arrays(
+    file: OpenFile, datasets: Iterable[NamedDataset], options: ScanOptions
+) -> dict[str, VirtualArray]:
+    """Arrays of the datasets that are similar to datasets of other files, by path.
+
+    Other datasets, and those with anything unusual or wrong, are left to `scan_array`.
+    """
+    arrays: dict[str, VirtualArray] = {}
+    leaves: dict[_Leaf, list[tuple[DatasetNode, _Known, bytes]]] = {}
+    for dataset in datasets:
+        node, known = dataset.node, _arrays.get(dataset.key(options))
+        if known is None or node.file is not file:
+            continue
+        address, stored = _address(node), known.stored
+        n_bytes = stored.dtype.itemsize if isinstance(stored, _Leaf) else stored.n_bytes
+        if address + n_bytes > file.bytes.end_address:
+            continue
+        if isinstance(stored, _Leaf):
+            data = file.bytes.read(address, n_bytes, _WHAT)
+            if stored.common(data) == stored.said:
+                leaves.setdefault(stored, []).append((node, known, data))
+        else:
+            start = stored.start + (address + file.bytes.base_address)
+            arrays[node.path] = _filled(node, known, start, stored.length)
+    for leaf, alike in leaves.items():
+        nodes = np.frombuffer(b"".join([data for _, _, data in alike]), leaf.dtype)
+        offset = nodes["entries"]["child"].astype(np.int64) + file.bytes.base_address
+        length = nodes["entries"]["length"].astype(np.int64)
+        are_chunks = _are_chunks(file, offset, length)
+        for row, (node, known, _) in enumerate(alike):
+            if are_chunks[row]:
+                arrays[node.path] = _filled(node, known, offset[row], length[row])
+    return arrays
+
+
+def _filled(
+    node: DatasetNode, known: _Known, offset: NDArray[np.int64], length: NDArray[np.int64]
+) -> VirtualArray:
+    """A known array with its chunks in the file of a dataset."""
+    sources = (node.file.source,)
+    manifest = _changed(known.chunks, sources=sources, offset=offset, length=length)
+    return _changed(known.array, manifests=(manifest,), attrs=node.attributes.public)
+
+
+def _changed[T](known: T, **changes: Any) -> T:
+    """A copy with other values of the same kinds and sizes: they are not validated once more."""
+    changed = object.__new__(type(known))
+    vars(changed).update(vars(known), **changes)
+    return changed
+
+
+def _address(node: DatasetNode) -> int:
+    """The address of the data or the chunk index: the one part of the layout that differs."""
+    return int.from_bytes(node.header.differing(*node.header.form.first[LAYOUT]), "little")
+
+
+def _are_chunks(file: OpenFile, offset: NDArray[np.int64], length: NDArray[np.int64]) -> list[bool]:
+    """Whether the chunks of each row follow each other in the file."""
+    end = file.bytes.end_address + file.bytes.base_address
+    stop = offset + length
+    # An offset within the file and 32 bits of a length do not overflow.
+    inside = (offset >= file.bytes.base_address) & (offset < stop) & (stop <= end)
+    inside[:, 1:] &= offset[:, 1:] >= stop[:, :-1]
+    are_chunks: list[bool] = inside.all(axis=1).tolist()
+    return are_chunks

@@ -1,0 +1,581 @@
+"""Attributes of HDF5 objects.
+
+This module reads the attribute messages of an object header, or of its fractal heap, and returns
+the attributes as xarray with h5netcdf shows them. Arrays of one element become scalars, strings
+become ``str``, and arrays of strings become lists. Attributes in which netCDF4 keeps its own
+records are returned separately.
+
+Source: HDF5 File Format Specification v3, III.A.2 "Version 2 B-trees" (records of type 8),
+IV.A.2.m "The Attribute Message", IV.A.2.v "The Attribute Info Message".
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.cache import LRU, remembers_short
+from gridref.errors import ScanError, SourceFormatError, UnsupportedFeatureError
+from gridref.formats.hdf5.bytes import Hdf5Bytes
+from gridref.formats.hdf5.datatypes import ElementType, Form, converted, element_type
+from gridref.formats.hdf5.files import OpenFile
+from gridref.formats.hdf5.headers import (
+    ATTRIBUTE,
+    ATTRIBUTE_INFO,
+    HeaderMessage,
+    MessagePlace,
+    ObjectHeader,
+    SharedMessages,
+    attribute_head_bytes,
+    says_all,
+)
+from gridref.formats.hdf5.heaps import FractalHeap, records_of
+from gridref.formats.hdf5.messages import read_dataspace
+
+# Attributes in a fractal heap: for objects with many attributes
+
+_MESSAGE = 0x0C
+_NAME_INDEX, _RECORD_BYTES = 8, 17
+_SHARED_FLAG = 0x02
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeInfo:
+    """The place of attributes outside the object header; None if there are none."""
+
+    heap_address: int | None
+    index_address: int | None
+
+
+def attribute_info(file: Hdf5Bytes, data: bytes) -> AttributeInfo:
+    """Decode an attribute info message."""
+    width = file.offset_bytes
+    start = 4 if data[1:2] and data[1] & 1 else 2
+    if len(data) < start + 2 * width:
+        raise SourceFormatError("the attribute info message is cut off")
+    heap, index = data[start : start + width], data[start + width : start + 2 * width]
+    return AttributeInfo(_address(heap), _address(index))
+
+
+def _address(field: bytes) -> int | None:
+    return None if field.count(0xFF) == len(field) else int.from_bytes(field, "little")
+
+
+def dense_attribute_messages(shared: SharedMessages, info: AttributeInfo) -> list[bytes]:
+    """The attribute messages in a fractal heap, in order of creation.
+
+    Raises
+    ------
+    SourceFormatError
+        If the heap or its index is corrupt.
+    """
+    if info.heap_address is None or info.index_address is None:
+        return []
+    heap = FractalHeap(shared.file, info.heap_address)
+    records = records_of(
+        shared.file,
+        info.index_address,
+        "the index of attributes",
+        record_type=_NAME_INDEX,
+        record_bytes=_RECORD_BYTES,
+    )
+    # Heap id, message flags, order of creation, hash of the name.
+    records.sort(key=lambda record: record[12:8:-1])
+    return [
+        shared.in_heap(_MESSAGE, record[:8]) if record[8] & _SHARED_FLAG else heap.get(record[:8])
+        for record in records
+    ]
+
+
+# Attribute messages, taken apart
+
+_DATASPACE, _DATATYPE, _ATTRIBUTE, _ATTRIBUTE_INFO = 0x01, 0x03, 0x0C, 0x15
+_SHARED_DATATYPE, _SHARED_DATASPACE = 0x01, 0x02
+_SIZES = struct.Struct("<HHH")
+_CACHED_HEADS = 4096
+
+
+class StoredAttribute(NamedTuple):
+    """An attribute as its message holds it.
+
+    Attributes
+    ----------
+    name
+        Its name.
+    datatype, dataspace
+        Messages about its elements and their number.
+    is_shared
+        Whether the first or the second of these only says where the message really is.
+    data
+        The elements' bytes.
+    """
+
+    name: bytes
+    datatype: bytes
+    dataspace: bytes
+    is_shared: tuple[bool, bool]
+    data: bytes
+
+
+def attribute_messages(
+    shared: SharedMessages, messages: Sequence[HeaderMessage]
+) -> Iterator[tuple[bytes, int, bool]]:
+    """Bodies of the attribute messages of an object, their places, and whether each is complete.
+
+    A message is complete if it does not point to other places in the file.
+
+    Raises
+    ------
+    SourceFormatError
+        If the heap or the index that holds them is corrupt.
+    """
+    for message in messages:
+        if message.kind == _ATTRIBUTE:
+            original = shared.resolved(message) if message.is_shared else message
+            is_whole = not message.is_shared and says_all(message.data)
+            yield original.data, message.address, is_whole
+        elif message.kind == _ATTRIBUTE_INFO:
+            info = attribute_info(shared.file, message.data)
+            if info.heap_address is not None:
+                for body in dense_attribute_messages(shared, info):
+                    yield body, info.heap_address, says_all(body)
+
+
+def cut_attribute(data: bytes) -> StoredAttribute:
+    """Cut an attribute message into its parts.
+
+    Raises
+    ------
+    SourceFormatError
+        If it is cut off.
+    UnsupportedFeatureError
+        If it is of an unknown version.
+    """
+    if len(data) < 9:
+        raise SourceFormatError("an attribute message is cut off")
+    version = data[0]
+    if version not in (1, 2, 3):
+        raise UnsupportedFeatureError(f"an attribute message has the unknown version {version}")
+    stop = attribute_head_bytes(data)
+    if stop > len(data):
+        raise SourceFormatError("an attribute message is cut off")
+    return StoredAttribute(*_cut_head(data[:stop]), data[stop:])
+
+
+@remembers_short(_CACHED_HEADS)
+def _cut_head(head: bytes) -> tuple[bytes, bytes, bytes, tuple[bool, bool]]:
+    """All of an attribute message but the elements, which files of a series have in common."""
+    version, flags = head[0], head[1]
+    position = 9 if version == 3 else 8
+    parts = []
+    for size in _SIZES.unpack_from(head, 2):
+        parts.append(head[position : position + size])
+        position += -(-size // 8) * 8 if version == 1 else size
+    name, datatype, dataspace = parts
+    is_shared = (False, False)
+    if version > 1:
+        is_shared = bool(flags & _SHARED_DATATYPE), bool(flags & _SHARED_DATASPACE)
+    return name.partition(b"\0")[0], datatype, dataspace, is_shared
+
+
+def datatype_of(shared: SharedMessages, attribute: StoredAttribute, address: int) -> bytes:
+    """The message about the elements of an attribute."""
+    message = HeaderMessage(_DATATYPE, attribute.datatype, address, attribute.is_shared[0])
+    return shared.resolved(message).data
+
+
+def dataspace_of(shared: SharedMessages, attribute: StoredAttribute, address: int) -> bytes:
+    """The message about the number of elements of an attribute."""
+    message = HeaderMessage(_DATASPACE, attribute.dataspace, address, attribute.is_shared[1])
+    return shared.resolved(message).data
+
+
+# Attribute values, as xarray with h5netcdf presents them
+
+_RECORDS = frozenset(
+    {
+        b"CLASS",
+        b"NAME",
+        b"DIMENSION_LIST",
+        b"REFERENCE_LIST",
+        b"_Netcdf4Dimid",
+        b"_Netcdf4Coordinates",
+        b"_nc3_strict",
+        b"_NCProperties",
+    }
+)
+"""Attributes that netCDF4 and the HDF5 dimension scales write for their own use."""
+
+_UNREAD = frozenset({b"REFERENCE_LIST", b"_nc3_strict", b"_NCProperties"})
+_KEPT_AS_BYTES = frozenset({b"_FillValue", b"missing_value"})
+_TOLD = _RECORDS - _UNREAD - {b"DIMENSION_LIST"}
+_WITHOUT_HEAP = (Form.STORED, Form.CONVERTED)
+_CACHED_ATTRIBUTES, _MAX_CACHED_BYTES = 1 << 14, 512
+_KEPT_BYTES = 1 << 23
+
+
+@dataclass(frozen=True)
+class ObjectAttributes:
+    """Attributes of a group or dataset.
+
+    Attributes
+    ----------
+    public
+        Attributes for users.
+    records
+        netCDF4's own attributes, by name; ``DIMENSION_LIST`` is a list of lists of addresses,
+        because references to objects are addresses.
+    unreadable
+        Names of attributes without a value here, and the reasons.
+    told
+        Stored messages of netCDF4's records other than ``DIMENSION_LIST``: equal messages give
+        equal records. None if they point elsewhere.
+    """
+
+    public: dict[str, Any] = field(default_factory=dict)
+    records: dict[str, Any] = field(default_factory=dict)
+    unreadable: dict[str, str] = field(default_factory=dict)
+    told: tuple[bytes, ...] | None = None
+
+    @property
+    def n_attributes(self) -> int:
+        """Number of attributes that have a value."""
+        return len(self.public) + len(self.records)
+
+
+def read_attributes(file: OpenFile, header: ObjectHeader) -> ObjectAttributes:
+    """Read all attributes of an object.
+
+    Parameters
+    ----------
+    file
+        The file that it is in.
+
+    Raises
+    ------
+    SourceFormatError, UnsupportedFeatureError
+        If the attribute messages cannot be separated from each other.
+    """
+    try:
+        return _read(file, header)
+    except ScanError as error:
+        raise error.located(file.place()) from error.__cause__
+
+
+class _Found(NamedTuple):
+    """An attribute, or why it has no value."""
+
+    name: bytes
+    text: str
+    value: Any
+    error: str = ""
+
+
+class _Open(NamedTuple):
+    """An attribute whose value is not known yet, and the place of its elements in its header."""
+
+    name: bytes
+    element: ElementType
+    shape: tuple[int, ...] | None
+    block: int
+    data: slice
+
+
+class _Outline(NamedTuple):
+    """Attributes of similar headers, with None for values that are not known yet."""
+
+    known: ObjectAttributes
+    unknown: tuple[_Open, ...]
+
+
+_outlines = LRU[_Outline](_KEPT_BYTES, lambda outline: 1000 + 500 * outline.known.n_attributes)
+
+
+def _read(file: OpenFile, header: ObjectHeader) -> ObjectAttributes:
+    key = header.form, header.values
+    outline = _outlines.get(key)
+    if outline is None:
+        outline = _outline(header, file.bytes)
+        if outline is None:
+            return _each_read(file, header)
+        _outlines.put(key, outline)
+    known = outline.known
+    result = ObjectAttributes(dict(known.public), dict(known.records), {}, known.told)
+    for attribute in outline.unknown:
+        data = header.blocks[attribute.block].data[attribute.data]
+        _add(result, _evaluated(file, attribute, data))
+    return result
+
+
+def _each_read(file: OpenFile, header: ObjectHeader) -> ObjectAttributes:
+    """Attributes, some outside the header or unreadable."""
+    width = file.bytes.length_bytes
+    attributes, told = [], []
+    for body, address, is_whole in attribute_messages(file.shared, header.messages):
+        is_cached = is_whole and len(body) <= _MAX_CACHED_BYTES
+        known = _constant(body, width) if is_cached else None
+        attributes.append(known or _found(file, body, address))
+        told.append((attributes[-1].name, body if known else None))
+    if not header.tracks_attribute_order:
+        attributes.sort(key=itemgetter(0))
+    result = ObjectAttributes(told=_told(told))
+    for attribute in attributes:
+        _add(result, attribute)
+    return result
+
+
+def _add(result: ObjectAttributes, attribute: _Found) -> None:
+    name, text, value, error = attribute
+    if error:
+        result.unreadable[text] = error
+        result.public.pop(text, None)
+        result.records.pop(text, None)
+    elif name not in _RECORDS:
+        result.public[text] = value
+    elif name not in _UNREAD:
+        result.records[text] = value
+
+
+def _outline(header: ObjectHeader, file: Hdf5Bytes) -> _Outline | None:
+    """Attributes of headers with this form and values; None if any part is elsewhere."""
+    form, width = header.form, file.length_bytes
+    info = form.first.get(ATTRIBUTE_INFO)
+    if not form.is_plain or (info and header.differing(*info)):
+        return None
+    attributes, told = [], []
+    for number, place in form.places:
+        if place.kind == ATTRIBUTE:
+            body = header.blocks[number].data[place.start : place.stop]
+            attribute = _outlined(body, width, number, place)
+            if attribute is None:
+                return None
+            attributes.append(attribute)
+            told.append((attribute.name, body if isinstance(attribute, _Found) else None))
+    shown = {_named(attribute.name, None).text for attribute in attributes}
+    if len(shown) < len(attributes):
+        return None
+    if not header.tracks_attribute_order:
+        attributes.sort(key=itemgetter(0))
+    known = ObjectAttributes(told=_told(told))
+    for attribute in attributes:
+        _add(
+            known,
+            _named(attribute.name, attribute.value if isinstance(attribute, _Found) else None),
+        )
+    return _Outline(known, tuple(a for a in attributes if isinstance(a, _Open)))
+
+
+def _outlined(body: bytes, width: int, block: int, place: MessagePlace) -> _Found | _Open | None:
+    known = _constant(body, width) if says_all(body) and len(body) <= _MAX_CACHED_BYTES else None
+    if known is not None:
+        return known
+    try:
+        attribute = cut_attribute(body)
+        if any(attribute.is_shared):
+            return None
+        shape = read_dataspace(attribute.dataspace, width).shape
+        element = element_type(attribute.datatype)
+    except ScanError:
+        return None
+    if attribute.name in _UNREAD:
+        return _named(attribute.name, None)
+    data = slice(place.stop - len(attribute.data), place.stop)
+    return _Open(attribute.name, element, shape, block, data)
+
+
+def _told(messages: list[tuple[bytes, bytes | None]]) -> tuple[bytes, ...] | None:
+    """The messages of netCDF4's records."""
+    told = tuple(body for name, body in messages if name in _TOLD and body is not None)
+    return told if len(told) == sum(name in _TOLD for name, _ in messages) else None
+
+
+def _named(name: bytes, value: Any, error: str = "") -> _Found:
+    return _Found(name, name.decode("utf-8", "backslashreplace"), value, error)
+
+
+def _found(file: OpenFile, body: bytes, address: int) -> _Found:
+    try:
+        attribute = cut_attribute(body)
+        space = dataspace_of(file.shared, attribute, address)
+        shape = read_dataspace(space, file.bytes.length_bytes).shape
+    except ScanError as error:
+        raise error.located(file.bytes.place(address, len(body))) from None
+    if attribute.name in _UNREAD:
+        return _named(attribute.name, None)
+    try:
+        element = element_type(datatype_of(file.shared, attribute, address))
+    except ScanError as error:
+        return _named(attribute.name, None, str(error.located(file.place())))
+    nowhere = slice(0, 0)
+    return _evaluated(file, _Open(attribute.name, element, shape, 0, nowhere), attribute.data)
+
+
+def _evaluated(file: OpenFile, attribute: _Open, data: bytes) -> _Found:
+    name, element = attribute.name, attribute.element
+    try:
+        if element.form in _WITHOUT_HEAP:
+            return _named(name, _value(name, data, element, attribute.shape))
+        return _named(name, _heap_value(name, data, element, attribute.shape, file))
+    except ScanError as error:
+        return _named(name, None, str(error.located(file.place())))
+
+
+@lru_cache(_CACHED_ATTRIBUTES)
+def _constant(body: bytes, length_bytes: int) -> _Found | None:
+    """An attribute with a complete message and an immutable value; else None.
+
+    Files of a series have nearly all attributes in common.
+    """
+    try:
+        attribute = cut_attribute(body)
+        if any(attribute.is_shared):
+            return None
+        element = element_type(attribute.datatype)
+        if element.form not in _WITHOUT_HEAP:
+            return None
+        shape = read_dataspace(attribute.dataspace, length_bytes).shape
+        value = _value(attribute.name, attribute.data, element, shape)
+    except ScanError:
+        return None
+    is_number = isinstance(value, np.generic) and not isinstance(value, np.void)
+    if is_number or isinstance(value, str) or attribute.name in _RECORDS:
+        return _named(attribute.name, value)
+    return None
+
+
+def _n_elements(data: bytes, element: ElementType, shape: tuple[int, ...]) -> int:
+    count = math.prod(shape) * math.prod(element.subshape)
+    n_bytes = count * element.itemsize
+    if n_bytes > len(data):
+        raise SourceFormatError(f"the attribute has {len(data)} of {n_bytes} bytes")
+    return count
+
+
+def _value(name: bytes, data: bytes, element: ElementType, shape: tuple[int, ...] | None) -> Any:
+    """The value of an attribute without elements in a heap."""
+    if shape is None:
+        return _empty(element)
+    count = _n_elements(data, element, shape)
+    full = shape + element.subshape
+    if element.text:
+        raw = np.frombuffer(data, element.dtype, count).reshape(full)
+        return _unwrapped(_fixed(raw, element, name))
+    return _unwrapped(converted(data, element, count).reshape(full)[()])
+
+
+def _heap_value(
+    name: bytes,
+    data: bytes,
+    element: ElementType,
+    shape: tuple[int, ...] | None,
+    file: OpenFile,
+) -> Any:
+    if shape is None:
+        return _empty(element)
+    count = _n_elements(data, element, shape)
+    if name == b"DIMENSION_LIST" and element.base is not None:
+        width = file.bytes.offset_bytes
+        return [_addresses(item, width) for item in file.heap.items(data, count, width)]
+    full = shape + element.subshape
+    return _unwrapped(_shaped(heap_values(data, element, count, file), full))
+
+
+def _addresses(item: bytes, width: int) -> list[int]:
+    """Object references, which are addresses of object headers."""
+    return [
+        int.from_bytes(item[start : start + width], "little")
+        for start in range(0, len(item), width)
+    ]
+
+
+def _unwrapped(value: Any) -> Any:
+    """The one element of a value of length one."""
+    if isinstance(value, list) or (isinstance(value, np.ndarray) and value.ndim):
+        return value[0] if len(value) == 1 else value
+    return value
+
+
+def _empty(element: ElementType) -> Any:
+    """The value of a null dataspace: netCDF4 writes an empty string so."""
+    if element.text:
+        return "" if element.dtype.itemsize == 1 else []
+    return np.array([], element.dtype)
+
+
+def _shaped(values: list[Any], shape: tuple[int, ...]) -> Any:
+    return values if shape else values[0]
+
+
+def _fixed(raw: NDArray[Any], element: ElementType, name: bytes) -> Any:
+    """Strings of fixed length; arrays of single characters are left bytes, as in netCDF4."""
+    if element.dtype.itemsize == 1 and raw.size > 1:
+        return raw.tolist()
+    items = raw.reshape(-1).tolist()
+    if element.padding == "terminated":
+        items = [item.partition(b"\0")[0] for item in items]
+    elif element.padding == "spaces":
+        items = [item.rstrip(b" ") for item in items]
+    keep_bytes = element.dtype.itemsize == 1 and name in _KEPT_AS_BYTES
+    return _shaped(items if keep_bytes else [*map(decoded, items)], raw.shape)
+
+
+def decoded(item: bytes) -> str:
+    """A string as netCDF tools read it."""
+    try:
+        return item.decode("utf-8")
+    except UnicodeDecodeError:
+        return item.decode("latin-1")
+
+
+def heap_values(data: bytes, element: ElementType, count: int, file: OpenFile) -> list[Any]:
+    """Values of elements with parts in a heap, or references.
+
+    Variable-length sequences become arrays or lists, references paths, and compounds dictionaries.
+    """
+    match element.form:
+        case Form.TEXT:
+            return [*map(decoded, file.heap.texts(data, count))]
+        case Form.REFERENCE:
+            size = element.itemsize
+            return [
+                file.paths.referenced(data[start : start + size], region=element.region)
+                for start in range(0, count * size, size)
+            ]
+        case Form.RAGGED if element.base is not None:
+            size = element.base.itemsize * math.prod(element.base.subshape)
+            items = file.heap.items(data, count, size)
+            return [_several(item, element.base, len(item) // size, file) for item in items]
+        case Form.MIXED:
+            return _dictionaries(data, element, count, file)
+    return [*converted(data, element, count)]
+
+
+def _several(data: bytes, element: ElementType, count: int, file: OpenFile) -> Any:
+    """Elements as an array if they can be one, else as a list."""
+    count *= math.prod(element.subshape)
+    if element.form in (Form.STORED, Form.CONVERTED):
+        return converted(data, element, count).reshape(-1, *element.subshape)
+    return heap_values(data, element, count, file)
+
+
+def _dictionaries(data: bytes, element: ElementType, count: int, file: OpenFile) -> list[Any]:
+    stored = np.frombuffer(data, np.uint8, count * element.itemsize)
+    rows = stored.reshape(count, element.itemsize)
+    columns = []
+    for member in element.members:
+        start, n_each = member.offset, member.n_elements
+        part = rows[:, start : start + n_each * member.element.itemsize].tobytes()
+        values = _several(part, replace(member.element, subshape=()), count * n_each, file)
+        if member.element.subshape:
+            values = [values[row * n_each : (row + 1) * n_each] for row in range(count)]
+        columns.append([decoded(v) if isinstance(v, bytes) else v for v in values])
+    names = [member.name for member in element.members]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]

@@ -1,0 +1,960 @@
+"""Chunk indexes of HDF5 datasets: single chunk, implicit, fixed array and extensible array.
+
+A walker takes an `IndexRequest` (the file, the address of the index, and the chunk grid) and
+returns the address, stored size and filter mask of each chunk as columns. `checked_table` compares
+these with the file and the grid, and returns a `ChunkTable`.
+
+Single chunk and implicit indexes need no structure in the file.
+Source: HDF5 File Format Specification v3, VII.A and VII.B.
+
+A fixed array has one element for each chunk of the greatest extent, in C order. An element is the
+chunk's address and, in filtered datasets, its stored size and filter mask. Long arrays are cut into
+pages, and a bitmap marks the pages that were written.
+Source: HDF5 File Format Specification v3, VII.C.
+
+An extensible array has the same elements. Its index block holds the first of them and points to the
+first data blocks. Super blocks of growing size point to further data blocks of growing size. Large
+data blocks are cut into pages, and the super block marks the pages that were written.
+Source: HDF5 File Format Specification v3, VII.D.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.errors import Place, SourceFormatError, UnsupportedFeatureError
+from gridref.formats.hdf5.bytes import FieldCursor, Hdf5Bytes, lookup3_rows
+from gridref.formats.hdf5.messages import ChunkedLayout
+from gridref.model.grid import chunk_counts
+from gridref.model.manifest import ChunkManifest, ChunkState, Source
+
+# Input and output of all walkers
+
+_MAX_GRID = 2**62
+
+
+class ReadBudget:
+    """Ends walks in circles: the parts of an index never take more bytes than the file has."""
+
+    def __init__(self, file: Hdf5Bytes) -> None:
+        self._left = file.end_address
+
+    def spend(self, n_bytes: int, structure: str) -> None:
+        """Raise if, with `n_bytes` more, the index is larger than the file."""
+        self._left -= n_bytes
+        if self._left < 0:
+            raise SourceFormatError(f"{structure} overlap: the index would be larger than the file")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredChunks:
+    """The content of a chunk index, not yet compared with the file and the grid.
+
+    Attributes
+    ----------
+    number
+        int64, C-order number of each chunk inside the grid; negative, or too large, for those
+        outside it.
+    address
+        uint64, place of the chunk.
+    length
+        uint64 or uint32, stored size; None if all have the size of an unfiltered chunk.
+    filter_mask
+        uint32, filters that were not applied; None if all were.
+    is_checked
+        The numbers are known to increase, and to be inside the grid.
+    """
+
+    number: NDArray[np.int64]
+    address: NDArray[np.uint64]
+    length: NDArray[np.unsignedinteger] | None = None
+    filter_mask: NDArray[np.uint32] | None = None
+    is_checked: bool = False
+
+    def inside(self, n_chunks: int) -> StoredChunks:
+        """The chunks of the grid of `n_chunks`.
+
+        An index may list others, if the file grows while it is read, or if an early version of the
+        library wrote it. HDF5 does not look for them.
+        """
+        number = self.number
+        if not len(number) or (int(number.min()) >= 0 and int(number.max()) < n_chunks):
+            return self
+        kept = (number >= 0) & (number < n_chunks)
+        return StoredChunks(
+            number[kept],
+            self.address[kept],
+            None if self.length is None else self.length[kept],
+            None if self.filter_mask is None else self.filter_mask[kept],
+        )
+
+
+@dataclass(frozen=True)
+class IndexRequest:
+    """A chunk index to walk.
+
+    Attributes
+    ----------
+    file
+        The file.
+    layout
+        The dataset's layout.
+    shape, max_shape
+        The dataset's shape, and its greatest extent along each dimension (None: unlimited).
+    is_filtered
+        Whether the dataset has any filter.
+    """
+
+    file: Hdf5Bytes
+    layout: ChunkedLayout
+    shape: tuple[int, ...]
+    max_shape: tuple[int | None, ...]
+    is_filtered: bool
+    budget: ReadBudget = field(init=False)
+
+    def __post_init__(self) -> None:
+        rank = len(self.layout.chunk_shape)
+        if len(self.shape) != rank or len(self.max_shape) != rank:
+            raise SourceFormatError(
+                f"the data layout has {rank} dimensions, the dataset has {len(self.shape)}"
+            )
+        if self.n_chunks > _MAX_GRID:
+            raise UnsupportedFeatureError(
+                f"the dataset of shape {self.shape} is declared to have {self.n_chunks} chunks"
+            )
+        object.__setattr__(self, "budget", ReadBudget(self.file))
+
+    @cached_property
+    def grid_shape(self) -> tuple[int, ...]:
+        """Number of chunks along each dimension."""
+        return chunk_counts(self.shape, self.layout.chunk_shape)
+
+    @property
+    def max_grid_shape(self) -> tuple[int | None, ...]:
+        """Number of chunks along each dimension at the dataset's greatest extent."""
+        return tuple(
+            None if extent is None else -(-extent // length)
+            for extent, length in zip(self.max_shape, self.layout.chunk_shape, strict=True)
+        )
+
+    @cached_property
+    def n_chunks(self) -> int:
+        """Number of chunks of the whole grid, stored or not."""
+        return math.prod(self.grid_shape)
+
+    @property
+    def index_address(self) -> int:
+        """Address of the index, which exists."""
+        address = self.layout.index_address
+        if address is None:
+            raise SourceFormatError("the dataset has no chunk index")
+        return address
+
+
+def check_addresses(
+    file: Hdf5Bytes, addresses: NDArray[np.unsignedinteger], length: int, structure: str
+) -> NDArray[np.int64]:
+    """Addresses as int64, after a check that `length` bytes at each are inside the file."""
+    if len(addresses):
+        file.check_range(int(addresses.max()), length, structure)
+    return addresses.astype(np.int64)
+
+
+def numbers_inside(
+    coords: Sequence[NDArray[Any]] | NDArray[Any], grid_shape: tuple[int, ...]
+) -> NDArray[np.int64]:
+    """C-order numbers of chunks by their coords, an array of each dimension; -1 outside."""
+    number = np.zeros(len(coords[0]), np.int64)
+    outside = np.zeros(len(number), bool)
+    for coord, n_chunks in zip(coords, grid_shape, strict=True):
+        outside |= coord >= n_chunks
+        number = number * n_chunks + np.where(outside, 0, coord).astype(np.int64)
+    number[outside] = -1
+    return number
+
+
+# The chunks of one dataset as columns, checked against the file and the grid
+
+ALL_FILTERS_OFF = 0xFFFFFFFF
+"""Filter mask of a chunk to which no filter was applied."""
+
+_MAX_ROWS = 2**28
+
+
+@dataclass(frozen=True, eq=False)
+class ChunkTable:
+    """The chunks that a dataset holds, in any order, each once.
+
+    Attributes
+    ----------
+    grid_shape
+        Number of chunks along each dimension, stored or not.
+    number
+        int64, C-order number of each chunk inside the grid.
+    offset
+        int64, first byte in the file, user block included.
+    length
+        int64, stored size in bytes.
+    filter_mask
+        uint32, bit ``i`` set where filter ``i`` of the dataset was not applied; None if all
+        were applied to all chunks.
+    """
+
+    grid_shape: tuple[int, ...]
+    number: NDArray[np.int64]
+    offset: NDArray[np.int64]
+    length: NDArray[np.int64]
+    filter_mask: NDArray[np.uint32] | None = None
+
+    @property
+    def n_chunks(self) -> int:
+        """Number of chunks of the whole grid, stored or not."""
+        return math.prod(self.grid_shape)
+
+    @property
+    def n_stored(self) -> int:
+        """Number of chunks that are stored."""
+        return len(self.number)
+
+    def to_manifest(self, source: Source, *, max_rows: int = _MAX_ROWS) -> ChunkManifest:
+        """One row for each chunk of the grid in C order; chunks that are not stored are missing.
+
+        Parameters
+        ----------
+        max_rows
+            The most rows to make, each of 21 to 25 bytes.
+
+        Raises
+        ------
+        UnsupportedFeatureError
+            If the grid has more chunks than `max_rows`.
+        """
+        if self.n_chunks > max_rows:
+            raise UnsupportedFeatureError(
+                f"the dataset is declared to have {self.n_chunks} chunks ({self.n_stored} stored); "
+                f"at most {max_rows} are listed",
+                Place(source=source.url),
+            )
+        if self._is_dense:
+            return ChunkManifest.from_columns(
+                (source,), offset=self.offset, length=self.length, filter_mask=self.filter_mask
+            )
+        offset = np.zeros(self.n_chunks, np.int64)
+        length = np.zeros(self.n_chunks, np.int64)
+        state = np.full(self.n_chunks, ChunkState.MISSING, np.uint8)
+        offset[self.number] = self.offset
+        length[self.number] = self.length
+        state[self.number] = ChunkState.RANGE
+        mask = None
+        if self.filter_mask is not None:
+            mask = np.zeros(self.n_chunks, np.uint32)
+            mask[self.number] = self.filter_mask
+        return ChunkManifest.from_columns(
+            (source,), offset=offset, length=length, state=state, filter_mask=mask
+        )
+
+    @property
+    def _is_dense(self) -> bool:
+        """Every chunk is stored, and they are in C order."""
+        return self.n_stored == self.n_chunks and _is_increasing(self.number)
+
+
+def checked_table(request: IndexRequest, chunks: StoredChunks) -> ChunkTable:
+    """Turn the content of an index into a table, or raise if it is impossible.
+
+    Raises
+    ------
+    SourceFormatError
+        If a chunk of the grid is outside the file, is listed twice, overlaps another, or has a
+        size that it cannot have.
+    """
+    if not chunks.is_checked:
+        chunks = chunks.inside(request.n_chunks)
+        _check_numbers(chunks.number)
+    partial = _partial_chunks(request, chunks.number)
+    length = _lengths(request, chunks, partial)
+    offset = _offsets(request, chunks.address, length)
+    mask = chunks.filter_mask
+    if partial is not None and partial.any():
+        mask = np.zeros(len(offset), np.uint32) if mask is None else mask
+        mask = np.where(partial, np.uint32(ALL_FILTERS_OFF), mask)
+    if mask is not None and not mask.any():
+        mask = None
+    return ChunkTable(request.grid_shape, chunks.number, offset, length, mask)
+
+
+def _is_increasing(values: NDArray[np.int64]) -> bool:
+    return bool((values[1:] > values[:-1]).all())
+
+
+def _check_numbers(number: NDArray[np.int64]) -> None:
+    if not _is_increasing(number) and not _is_increasing(np.sort(number)):
+        raise SourceFormatError("the chunk index lists a chunk twice")
+
+
+def _partial_chunks(request: IndexRequest, number: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+    """The chunks that extend beyond the dataset, if those are stored without filters."""
+    if not (request.layout.partial_chunks_unfiltered and request.is_filtered):
+        return None
+    is_partial = np.zeros(len(number), bool)
+    grid = request.grid_shape
+    for axis, n_chunks in enumerate(grid):
+        if request.shape[axis] % request.layout.chunk_shape[axis]:
+            coord = number // math.prod(grid[axis + 1 :]) % n_chunks
+            is_partial |= coord == n_chunks - 1
+    return is_partial
+
+
+def _lengths(
+    request: IndexRequest, chunks: StoredChunks, partial: NDArray[np.bool_] | None
+) -> NDArray[np.int64]:
+    chunk_bytes = request.layout.chunk_bytes
+    if len(chunks.number) and chunk_bytes > request.file.end_address and not request.is_filtered:
+        raise SourceFormatError(f"a chunk of {chunk_bytes} bytes is larger than the file")
+    if chunks.length is None:
+        return np.full(len(chunks.number), chunk_bytes if len(chunks.number) else 0, np.int64)
+    length = chunks.length
+    if len(length) and int(length.max()) > request.file.end_address:
+        raise SourceFormatError(f"a chunk of {int(length.max())} bytes is larger than the file")
+    if not length.all():
+        raise SourceFormatError("the chunk index lists a chunk of 0 bytes")
+    unfiltered = partial if request.is_filtered else slice(None)
+    if unfiltered is not None and (length[unfiltered] != chunk_bytes).any():
+        raise SourceFormatError(
+            f"the chunk index gives an unfiltered chunk another size than its {chunk_bytes} bytes"
+        )
+    return length.astype(np.int64)
+
+
+def _follow_each_other(
+    start: NDArray[np.int64], stop: NDArray[np.int64], request: IndexRequest
+) -> bool:
+    """Whether chunks follow each other in the file, as in most files."""
+    first, end = request.file.base_address, request.file.end_address + request.file.base_address
+    if not len(start) or int(np.maximum.reduce(start)) > end:  # and no sum has overflowed
+        return False
+    in_order = np.logical_and.reduce(start[1:] >= stop[:-1])
+    return bool(in_order) and int(start[0]) >= first and int(stop[-1]) <= end
+
+
+def _offsets(
+    request: IndexRequest, address: NDArray[np.uint64], length: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    file = request.file
+    offset = address.astype(np.int64) + file.base_address
+    start, stop = offset, offset + length
+    if _follow_each_other(start, stop, request):
+        return offset
+    if len(address):
+        file.check_range(int(address.max()), 0, "a chunk")
+    if not _is_increasing(start):
+        start, stop = np.sort(start), np.sort(stop)
+    if len(stop) and int(stop.max()) > file.reader.size_bytes:
+        raise SourceFormatError(
+            f"a chunk lies outside of the file of {file.reader.size_bytes} bytes",
+            Place(stop=int(stop.max())),
+        )
+    # Sorted apart: some start is below the stop before it exactly if any two chunks overlap.
+    overlaps = start[1:] < stop[:-1]
+    if overlaps.any():
+        first = int(start[1:][overlaps][0])
+        raise SourceFormatError("two chunks overlap", Place(start=first))
+    return offset
+
+
+# Indexes without a structure in the file: a single chunk, and chunks in a row
+
+
+def walk_single_chunk(request: IndexRequest) -> StoredChunks:
+    """The only chunk of a dataset, whose address is in the data layout message itself."""
+    sizes = request.layout.single_chunk
+    if (sizes is not None) != request.is_filtered:
+        raise SourceFormatError(
+            "the data layout and the filters of the dataset contradict each other"
+        )
+    if request.n_chunks != 1:
+        raise SourceFormatError(f"the dataset has {request.n_chunks} chunks, but an index for one")
+    number = np.zeros(1, np.int64)
+    address = np.array([request.index_address], np.uint64)
+    if sizes is None:
+        return StoredChunks(number, address)
+    return StoredChunks(
+        number, address, np.array(sizes[:1], np.uint64), np.array(sizes[1:], np.uint32)
+    )
+
+
+def walk_implicit(request: IndexRequest) -> StoredChunks:
+    """Chunks that are one after the other, in C order of the grid's greatest extent."""
+    grid, max_grid = request.grid_shape, request.max_grid_shape
+    if request.is_filtered or None in max_grid:
+        raise SourceFormatError(
+            "chunks in a row are possible without filters and within fixed limits only"
+        )
+    if not request.n_chunks:
+        return StoredChunks(np.empty(0, np.int64), np.empty(0, np.uint64))
+    limits = [limit for limit in max_grid if limit is not None]
+    strides = [math.prod(limits[axis + 1 :]) for axis in range(len(limits))]
+    last = sum((n - 1) * stride for n, stride in zip(grid, strides, strict=True))
+    chunk_bytes = request.layout.chunk_bytes
+    # Checked before anything is allocated: the file is at least as large as there are chunks.
+    request.file.check_range(request.index_address, (last + 1) * chunk_bytes, "a chunk")
+    index = np.zeros(1, np.int64)
+    for n_chunks, stride in zip(grid, strides, strict=True):
+        index = np.add.outer(index, np.arange(n_chunks, dtype=np.int64) * stride).reshape(-1)
+    address = (index * chunk_bytes + request.index_address).astype(np.uint64)
+    return StoredChunks(np.arange(request.n_chunks, dtype=np.int64), address)
+
+
+# Blocks of fixed and extensible arrays: checksums and elements
+
+BATCH_BYTES = 8 << 20  # with fewer, the checksums of too few blocks go side by side
+CHECKSUM_BYTES = 4
+_MASK_BYTES = 4
+_BEYOND = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """The structure of an element of an array index.
+
+    Attributes
+    ----------
+    dtype
+        Fields ``address`` and perhaps ``length`` (unsigned bytes, little-endian) and
+        ``filter_mask``.
+    client
+        The number by which every part of the array names this kind of element.
+    """
+
+    dtype: np.dtype[np.void]
+    client: int
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of an element."""
+        return self.dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRun:
+    """Blocks with equal numbers of elements, each with a checksum at its end.
+
+    Attributes
+    ----------
+    addresses, first_index
+        The address of each block, and the array index of its first element.
+    n_elements
+        Number of elements of each block.
+    prefix, n_skipped
+        The first bytes of each block, and the number of further bytes before the elements.
+    structure
+        Name of the blocks in errors.
+    """
+
+    addresses: NDArray[np.int64]
+    first_index: NDArray[np.int64]
+    n_elements: int
+    prefix: bytes
+    n_skipped: int
+    structure: str
+
+    def n_bytes(self, elements: Elements) -> int:
+        """Size of a block."""
+        n_head = len(self.prefix) + self.n_skipped
+        return n_head + self.n_elements * elements.n_bytes + CHECKSUM_BYTES
+
+    def part(self, start: int, stop: int) -> BlockRun:
+        """Some of the blocks."""
+        return replace(
+            self,
+            addresses=self.addresses[start:stop],
+            first_index=self.first_index[start:stop],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadRun:
+    run: BlockRun
+    rows: NDArray[np.uint8]
+
+
+def array_elements(request: IndexRequest, client: int, element_bytes: int) -> Elements:
+    """The elements of an array whose header gives this client number and element size.
+
+    The width of the stored size follows from the element's. It depends on the chunk's size in
+    version 4 of the data layout message. In version 5 it is the width of all lengths.
+    """
+    if client not in (0, 1):
+        raise UnsupportedFeatureError(
+            f"the array index holds elements of the unknown kind {client}"
+        )
+    address_bytes = request.file.offset_bytes
+    fields: list[tuple[str, str] | tuple[str, str, tuple[int]]]
+    fields = [("address", f"<u{address_bytes}")]
+    if bool(client) != request.is_filtered:
+        raise SourceFormatError(
+            "the chunk index and the filters of the dataset contradict each other"
+        )
+    if client == 1:
+        width = element_bytes - address_bytes - _MASK_BYTES
+        if not 0 < width <= 8:
+            raise SourceFormatError(f"the chunk index has elements of {element_bytes} bytes")
+        fields += [("length", "u1", (width,)), ("filter_mask", "<u4")]
+    dtype = np.dtype(fields)
+    if dtype.itemsize != element_bytes:
+        raise SourceFormatError(f"the chunk index has elements of {element_bytes} bytes")
+    return Elements(dtype, client)
+
+
+def read_checked(request: IndexRequest, address: int, length: int, structure: str) -> FieldCursor:
+    """A piece of metadata without the checksum at its end, which is verified.
+
+    Raises
+    ------
+    SourceFormatError
+        If it is outside the file, or its checksum is wrong.
+    """
+    request.budget.spend(length, structure)
+    return request.file.read_checked(address, length, structure)
+
+
+def verify_rows(
+    file: Hdf5Bytes,
+    rows: NDArray[np.uint8],
+    lengths: NDArray[np.int64],
+    addresses: NDArray[np.int64],
+    structure: str,
+) -> None:
+    """Raise unless the first `lengths` bytes of each row are followed by their checksum."""
+    columns = lengths[:, None] + np.arange(CHECKSUM_BYTES)
+    stored = np.take_along_axis(rows, columns, axis=1).view("<u4")[:, 0]
+    is_wrong = stored != lookup3_rows(rows, lengths)
+    if is_wrong.any():
+        first = int(np.flatnonzero(is_wrong)[0])
+        place = file.place(int(addresses[first]), int(lengths[first]) + CHECKSUM_BYTES)
+        raise SourceFormatError(f"the checksum of {structure} is wrong", place)
+
+
+def read_blocks(
+    request: IndexRequest, elements: Elements, runs: Iterable[BlockRun]
+) -> list[StoredChunks]:
+    """The chunks in all blocks, numbered by array index.
+
+    Blocks of all runs are read and verified together in batches, which is faster for short runs.
+    """
+    chunks: list[StoredChunks] = []
+    batch: list[_ReadRun] = []
+    n_pending = 0
+    for run in runs:
+        length = run.n_bytes(elements)
+        request.budget.spend(length * len(run.addresses), run.structure)
+        step = max(1, BATCH_BYTES // length)
+        for start in range(0, len(run.addresses), step):
+            part = run.part(start, start + step)
+            if n_pending + length * len(part.addresses) > BATCH_BYTES:
+                chunks += _finished(request, elements, batch)
+                batch, n_pending = [], 0
+            batch.append(
+                _ReadRun(part, request.file.read_rows(part.addresses, length, part.structure))
+            )
+            n_pending += length * len(part.addresses)
+    return chunks + _finished(request, elements, batch)
+
+
+def _finished(
+    request: IndexRequest, elements: Elements, batch: list[_ReadRun]
+) -> list[StoredChunks]:
+    """Verify all blocks at once, then take their elements."""
+    if not batch:
+        return []
+    widths = [read.rows.shape[1] for read in batch]
+    sizes = [len(read.rows) for read in batch]
+    rows = batch[0].rows
+    if len(batch) > 1:
+        rows = np.zeros((sum(sizes), max(widths)), np.uint8)
+        stops = np.cumsum(sizes).tolist()
+        for read, width, stop in zip(batch, widths, stops, strict=True):
+            rows[stop - len(read.rows) : stop, :width] = read.rows
+    verify_rows(
+        request.file,
+        rows,
+        np.repeat(widths, sizes) - CHECKSUM_BYTES,
+        np.concatenate([read.run.addresses for read in batch]),
+        batch[0].run.structure,
+    )
+    return [_elements_of(request, elements, read) for read in batch]
+
+
+def _elements_of(request: IndexRequest, elements: Elements, read: _ReadRun) -> StoredChunks:
+    run, rows = read.run, read.rows
+    if (rows[:, : len(run.prefix)] != np.frombuffer(run.prefix, np.uint8)).any():
+        place = request.file.place(int(run.addresses[0]))
+        raise SourceFormatError(f"{run.structure} is not where it should be", place)
+    n_head = len(run.prefix) + run.n_skipped
+    body = np.ascontiguousarray(rows[:, n_head:-CHECKSUM_BYTES]).view(elements.dtype)
+    index = run.first_index[:, None] + np.arange(run.n_elements)
+    return defined_elements(request.file, elements, body, index)
+
+
+def defined_elements(
+    file: Hdf5Bytes, elements: Elements, records: NDArray[np.void], index: NDArray[np.int64]
+) -> StoredChunks:
+    """The elements that have an address, numbered by array index."""
+    is_defined = records["address"] != file.undefined_address
+    defined = records[is_defined]
+    return StoredChunks(
+        index[is_defined],
+        defined["address"].astype(np.uint64),
+        stored_size(defined["length"]) if elements.client else None,
+        np.ascontiguousarray(defined["filter_mask"]) if elements.client else None,
+    )
+
+
+def stored_size(raw: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    """Little-endian unsigned integers of any width up to 8, from (n, width) bytes."""
+    padded = np.zeros((len(raw), 8), np.uint8)
+    padded[:, : raw.shape[1]] = raw
+    return padded.view("<u8")[:, 0]
+
+
+def join_chunks(parts: Iterable[StoredChunks]) -> StoredChunks:
+    """All chunks of several parts of an index."""
+    pieces = [part for part in parts if len(part.number)]
+    if not pieces:
+        return StoredChunks(np.empty(0, np.int64), np.empty(0, np.uint64))
+    lengths = [piece.length for piece in pieces if piece.length is not None]
+    masks = [piece.filter_mask for piece in pieces if piece.filter_mask is not None]
+    return StoredChunks(
+        np.concatenate([piece.number for piece in pieces]),
+        np.concatenate([piece.address for piece in pieces]),
+        np.concatenate(lengths) if lengths else None,
+        np.concatenate(masks) if masks else None,
+    )
+
+
+def numbers_of(
+    request: IndexRequest, index: NDArray[np.int64], axes: Sequence[int]
+) -> NDArray[np.int64]:
+    """Numbers inside the grid of chunks that are numbered inside the grid's greatest extent.
+
+    Those of chunks outside the grid are not in it.
+
+    Parameters
+    ----------
+    index
+        C-order numbers in the grid of as many chunks as the dataset may ever have.
+    axes
+        Order of the dimensions in this numbering; only the first may be endless.
+    """
+    grid, max_grid = request.grid_shape, request.max_grid_shape
+    if not len(index) or (tuple(axes) == tuple(range(len(grid))) and grid[1:] == max_grid[1:]):
+        return index
+    coords: list[NDArray[np.int64]] = [index] * len(grid)
+    rest = index
+    for position, axis in enumerate(axes):
+        sizes = [max_grid[later] for later in axes[position + 1 :]]
+        stride = min(_BEYOND, math.prod(size for size in sizes if size is not None))
+        coords[axis], rest = np.divmod(rest, stride)
+    return numbers_inside(coords, grid)
+
+
+# Fixed arrays: for datasets that cannot grow without limit
+
+_BLOCK = "the data block of the fixed array"
+_FIXED_PAGE = "a page of the fixed array"
+
+
+def walk_fixed_array(request: IndexRequest) -> StoredChunks:
+    """All chunks of a fixed array.
+
+    Raises
+    ------
+    SourceFormatError
+        If it is corrupt.
+    UnsupportedFeatureError
+        If it is of an unknown version.
+    """
+    file = request.file
+    header = request.index_address
+    n_bytes = 8 + file.length_bytes + file.offset_bytes + CHECKSUM_BYTES
+    cursor = read_checked(request, header, n_bytes, "the header of the fixed array")
+    cursor.expect(b"FAHD", "signature")
+    version = cursor.take(1)
+    if version != 0:
+        raise UnsupportedFeatureError(f"the fixed array has the unknown version {version}")
+    elements = array_elements(request, cursor.take(1), cursor.take(1))
+    page_bits = cursor.take(1)
+    n_elements = cursor.take(file.length_bytes)
+    address = cursor.take(file.offset_bytes)
+    _check_size(request, n_elements)
+    if address == file.undefined_address:
+        return join_chunks([])
+    prefix = b"FADB" + bytes([0, elements.client]) + header.to_bytes(file.offset_bytes, "little")
+    if page_bits >= file.length_bytes * 8 or n_elements <= 1 << page_bits:
+        request.file.check_range(address, 0, _BLOCK)
+        block = np.array([address], np.int64)
+        runs = [BlockRun(block, np.zeros(1, np.int64), n_elements, prefix, 0, _BLOCK)]
+    else:
+        runs = _fixed_pages(request, elements, address, n_elements, 1 << page_bits, prefix)
+    chunks = join_chunks(read_blocks(request, elements, runs))
+    number = numbers_of(request, chunks.number, range(len(request.shape)))
+    return StoredChunks(number, chunks.address, chunks.length, chunks.filter_mask)
+
+
+def _check_size(request: IndexRequest, n_elements: int) -> None:
+    sizes = [size for size in request.max_grid_shape if size is not None]
+    if len(sizes) != len(request.shape):
+        raise SourceFormatError("the dataset may grow without limit, but has a fixed array")
+    if math.prod(sizes) != n_elements:
+        raise SourceFormatError(
+            f"the fixed array has {n_elements} elements, the dataset has {math.prod(sizes)} chunks"
+        )
+
+
+def _fixed_pages(
+    request: IndexRequest,
+    elements: Elements,
+    address: int,
+    n_elements: int,
+    page_elements: int,
+    prefix: bytes,
+) -> list[BlockRun]:
+    """Pages are one after the other, whether written or not; the last one is shorter."""
+    n_pages = -(-n_elements // page_elements)
+    n_bitmap = -(-n_pages // 8)
+    head_bytes = len(prefix) + n_bitmap + CHECKSUM_BYTES
+    cursor = read_checked(request, address, head_bytes, _BLOCK)
+    cursor.expect(prefix, "prefix")
+    bitmap = np.frombuffer(cursor.take_bytes(n_bitmap), np.uint8)
+    written = np.flatnonzero(np.unpackbits(bitmap, count=n_pages))
+    page_bytes = page_elements * elements.n_bytes + CHECKSUM_BYTES
+    start = address + head_bytes
+    if len(written):
+        request.file.check_range(start, int(written[-1]) * page_bytes, _FIXED_PAGE)
+    is_last = written == n_pages - 1
+    n_last = n_elements - (n_pages - 1) * page_elements
+    return [
+        BlockRun(start + pages * page_bytes, pages * page_elements, size, b"", 0, _FIXED_PAGE)
+        for pages, size in ((written[~is_last], page_elements), (written[is_last], n_last))
+    ]
+
+
+# Extensible arrays: for datasets that grow without limit along one dimension
+
+_HEADER = "the header of the extensible array"
+_INDEX_BLOCK = "the index block of the extensible array"
+_SUPER_BLOCK = "a super block of the extensible array"
+_DATA_BLOCK = "a data block of the extensible array"
+_EXTENSIBLE_PAGE = "a page of the extensible array"
+
+
+@dataclass(frozen=True, slots=True)
+class _SuperBlock:
+    """A run of equally long data blocks."""
+
+    first_index: int
+    n_blocks: int
+    block_elements: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    """The header of an extensible array: everything else follows from it."""
+
+    address: int
+    elements: Elements
+    max_bits: int
+    n_direct_elements: int
+    min_block_elements: int
+    min_block_pointers: int
+    page_bits: int
+    n_set: int
+    index_block: int
+
+    @property
+    def page_elements(self) -> int:
+        return 1 << self.page_bits
+
+    @property
+    def block_offset_bytes(self) -> int:
+        return -(-self.max_bits // 8)
+
+    @property
+    def n_direct_super_blocks(self) -> int:
+        """The number of super blocks that have their data blocks in the index block."""
+        return 2 * (self.min_block_pointers.bit_length() - 1)
+
+    def prefix(self, signature: bytes, offset_bytes: int) -> bytes:
+        """The first bytes of every block."""
+        head = signature + bytes([0, self.elements.client])
+        return head + self.address.to_bytes(offset_bytes, "little")
+
+    def super_blocks(self) -> list[_SuperBlock]:
+        """All possible super blocks: they double the number of blocks and their length in turn."""
+        n_super_blocks = 1 + self.max_bits - (self.min_block_elements.bit_length() - 1)
+        blocks, first = [], self.n_direct_elements
+        for level in range(n_super_blocks):
+            n_blocks = 1 << (level // 2)
+            block_elements = (1 << ((level + 1) // 2)) * self.min_block_elements
+            blocks.append(_SuperBlock(first, n_blocks, block_elements))
+            first += n_blocks * block_elements
+        return blocks
+
+
+def walk_extensible_array(request: IndexRequest) -> StoredChunks:
+    """All chunks of an extensible array, as far as it declares to be in use.
+
+    Raises
+    ------
+    SourceFormatError
+        If it is corrupt.
+    UnsupportedFeatureError
+        If it is of an unknown version or proportions.
+    """
+    endless = [axis for axis, size in enumerate(request.max_shape) if size is None]
+    if len(endless) != 1:
+        raise SourceFormatError(
+            f"an extensible array grows along 1 dimension, the dataset along {len(endless)}"
+        )
+    header = _read_header(request)
+    if header.index_block == request.file.undefined_address:
+        return join_chunks([])
+    chunks = join_chunks(_read_index_block(request, header))
+    chunks = chunks.inside(header.n_set)
+    axes = endless + [axis for axis in range(len(request.shape)) if axis not in endless]
+    number = numbers_of(request, chunks.number, axes)
+    return StoredChunks(number, chunks.address, chunks.length, chunks.filter_mask)
+
+
+def _read_header(request: IndexRequest) -> _Header:
+    file = request.file
+    n_bytes = 12 + 6 * file.length_bytes + file.offset_bytes + CHECKSUM_BYTES
+    cursor = read_checked(request, request.index_address, n_bytes, _HEADER)
+    cursor.expect(b"EAHD", "signature")
+    version = cursor.take(1)
+    if version != 0:
+        raise UnsupportedFeatureError(f"the extensible array has the unknown version {version}")
+    elements = array_elements(request, cursor.take(1), cursor.take(1))
+    max_bits, n_direct, min_elements, min_pointers, page_bits = (cursor.take(1) for _ in range(5))
+    # Numbers and sizes of super blocks and data blocks.
+    cursor.take_bytes(4 * file.length_bytes)
+    n_set = cursor.take(file.length_bytes)
+    cursor.take(file.length_bytes)
+    powers_of_two = all(n and not n & (n - 1) for n in (min_elements, min_pointers))
+    if not powers_of_two or not min_elements.bit_length() <= max_bits <= 64 or page_bits > 62:
+        raise UnsupportedFeatureError("the extensible array has unknown proportions")
+    return _Header(
+        request.index_address,
+        elements,
+        max_bits,
+        n_direct,
+        min_elements,
+        min_pointers,
+        page_bits,
+        n_set,
+        cursor.take(file.offset_bytes),
+    )
+
+
+def _read_index_block(request: IndexRequest, header: _Header) -> list[StoredChunks]:
+    file = request.file
+    super_blocks = header.super_blocks()
+    direct = super_blocks[: header.n_direct_super_blocks]
+    indirect = super_blocks[header.n_direct_super_blocks :]
+    n_pointers = sum(block.n_blocks for block in direct)
+    prefix = header.prefix(b"EAIB", file.offset_bytes)
+    n_element_bytes = header.n_direct_elements * header.elements.n_bytes
+    n_bytes = (
+        len(prefix)
+        + n_element_bytes
+        + (n_pointers + len(indirect)) * file.offset_bytes
+        + CHECKSUM_BYTES
+    )
+    cursor = read_checked(request, header.index_block, n_bytes, _INDEX_BLOCK)
+    cursor.expect(prefix, "prefix")
+    own = np.frombuffer(cursor.take_bytes(n_element_bytes), header.elements.dtype)
+    index = np.arange(header.n_direct_elements, dtype=np.int64)
+    runs: list[BlockRun] = []
+    for block in direct:
+        if block.block_elements > header.page_elements:
+            raise UnsupportedFeatureError(
+                "the index block of the extensible array has paged data blocks"
+            )
+        addresses = _addresses(request, cursor, block.n_blocks)
+        runs.append(_data_blocks(request, header, block, addresses))
+    for block, address in zip(indirect, _addresses(request, cursor, len(indirect)), strict=True):
+        if int(address) != file.undefined_address:
+            runs.append(_read_super_block(request, header, block, int(address)))
+    own_chunks = defined_elements(file, header.elements, own, index)
+    return [own_chunks, *read_blocks(request, header.elements, runs)]
+
+
+def _read_super_block(
+    request: IndexRequest, header: _Header, block: _SuperBlock, address: int
+) -> BlockRun:
+    file = request.file
+    prefix = header.prefix(b"EASB", file.offset_bytes)
+    n_pages = block.block_elements // header.page_elements
+    is_paged = block.block_elements > header.page_elements
+    n_bitmap = block.n_blocks * -(-n_pages // 8) if is_paged else 0
+    n_head = len(prefix) + header.block_offset_bytes
+    n_bytes = n_head + n_bitmap + block.n_blocks * file.offset_bytes + CHECKSUM_BYTES
+    cursor = read_checked(request, address, n_bytes, _SUPER_BLOCK)
+    cursor.expect(prefix, "prefix")
+    cursor.take_bytes(header.block_offset_bytes)
+    bitmap = np.frombuffer(cursor.take_bytes(n_bitmap), np.uint8)
+    addresses = _addresses(request, cursor, block.n_blocks)
+    if not is_paged:
+        return _data_blocks(request, header, block, addresses)
+    is_written = np.unpackbits(bitmap, count=block.n_blocks * n_pages).reshape(-1, n_pages)
+    return _extensible_pages(request, header, block, addresses, is_written.astype(bool))
+
+
+def _data_blocks(
+    request: IndexRequest, header: _Header, block: _SuperBlock, addresses: NDArray[np.uint64]
+) -> BlockRun:
+    order = np.flatnonzero(addresses != request.file.undefined_address)
+    return BlockRun(
+        check_addresses(request.file, addresses[order], 0, _DATA_BLOCK),
+        block.first_index + order * block.block_elements,
+        block.block_elements,
+        header.prefix(b"EADB", request.file.offset_bytes),
+        header.block_offset_bytes,
+        _DATA_BLOCK,
+    )
+
+
+def _extensible_pages(
+    request: IndexRequest,
+    header: _Header,
+    block: _SuperBlock,
+    addresses: NDArray[np.uint64],
+    is_written: NDArray[np.bool_],
+) -> BlockRun:
+    """Pages follow the head of their data block, whether written or not."""
+    file = request.file
+    is_written = is_written & (addresses != file.undefined_address)[:, None]
+    order, page = np.nonzero(is_written)
+    head_bytes = len(header.prefix(b"EADB", file.offset_bytes)) + header.block_offset_bytes
+    page_bytes = header.page_elements * header.elements.n_bytes + CHECKSUM_BYTES
+    blocks = check_addresses(file, addresses[order], 0, _DATA_BLOCK)
+    return BlockRun(
+        blocks + head_bytes + CHECKSUM_BYTES + page * page_bytes,
+        block.first_index + order * block.block_elements + page * header.page_elements,
+        header.page_elements,
+        b"",
+        0,
+        _EXTENSIBLE_PAGE,
+    )
+
+
+def _addresses(request: IndexRequest, cursor: FieldCursor, n: int) -> NDArray[np.uint64]:
+    width = request.file.offset_bytes
+    return np.frombuffer(cursor.take_bytes(n * width), f"<u{width}").astype(np.uint64)

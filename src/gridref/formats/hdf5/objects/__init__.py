@@ -1,1 +1,0 @@
-"""Groups and datasets of HDF5 files: names, attributes, datatypes and dimensions."""

@@ -1,1 +1,0 @@
-"""Where the elements of an HDF5 dataset lie, layout by layout, as virtual arrays."""

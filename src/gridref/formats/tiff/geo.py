@@ -1,0 +1,459 @@
+"""Georeferencing of TIFF files: GeoKeys, coordinate reference systems and coordinates.
+
+`read_geo_keys` and `affine_of` take the GeoTIFF tags of an image. They return its keys, and the
+transformation from pixels to coordinates. `crs_attributes` turns the keys into the attributes of a
+CF grid mapping. `georeference_of` returns the coordinates ``x``, ``y`` and ``spatial_ref`` as
+rioxarray names them.
+
+Source for keys and placement: OGC GeoTIFF Standard 1.1 (OGC 19-008r4): section 7.1.1
+"GeoKeyDirectoryTag", annex B "Georeferencing" (``ModelPixelScaleTag``, ``ModelTiepointTag``,
+``ModelTransformationTag``), 7.1.2 ``GTRasterTypeGeoKey``.
+
+Sources for reference systems: OGC GeoTIFF Standard 1.1 (OGC 19-008r4), sections 7.4 to 7.6 and
+annex C (keys, coordinate transformation codes); CF conventions, appendix F; OGC 01-009 (WKT 1) for
+systems without an EPSG code.
+
+Sources for coordinates: CF conventions 1.11, section 5.6 "Grid Mappings"; rioxarray's
+``spatial_ref`` coordinate with a ``GeoTransform`` attribute in GDAL's order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from gridref.cache import LRU
+from gridref.formats.tiff.directory import Tag
+from gridref.model.array import VirtualArray
+
+# GeoTIFF keys, and the placement of the raster
+
+_RASTER_TYPE = 1025
+_PIXEL_IS_POINT = 2
+
+
+@dataclass(frozen=True)
+class Affine:
+    """Pixel corners to map coordinates: ``x = x0 + col * dx_col + row * dx_row``, ``y`` likewise.
+
+    Attributes
+    ----------
+    x0, y0
+        Map coordinates of the outer corner of the first pixel.
+    dx_col, dx_row, dy_col, dy_row
+        Steps of the map coordinates from a pixel to the next along the columns and rows.
+    """
+
+    x0: float
+    dx_col: float
+    dx_row: float
+    y0: float
+    dy_col: float
+    dy_row: float
+
+    @property
+    def is_rectilinear(self) -> bool:
+        """Whether columns run along x and rows along y."""
+        return self.dx_row == 0 and self.dy_col == 0
+
+    def scaled(self, columns: float, rows: float) -> Affine:
+        """The placement of an image whose pixels are so many times larger."""
+        return Affine(
+            self.x0,
+            self.dx_col * columns,
+            self.dx_row * rows,
+            self.y0,
+            self.dy_col * columns,
+            self.dy_row * rows,
+        )
+
+    def gdal(self) -> str:
+        """The form in which GDAL writes it: ``x0 dx_col dx_row y0 dy_col dy_row``."""
+        return " ".join(repr(float(value)) for value in vars(self).values())
+
+
+def read_geo_keys(tags: Mapping[int, Any]) -> dict[int, Any]:
+    """Values of all keys by number: int, float, tuple of floats, or str.
+
+    Entries that point outside their parameter tags are left out.
+    """
+    directory = _numbers(tags.get(Tag.GEO_KEY_DIRECTORY))
+    doubles = _numbers(tags.get(Tag.GEO_DOUBLE_PARAMS))
+    ascii_params = tags.get(Tag.GEO_ASCII_PARAMS)
+    text = ascii_params if isinstance(ascii_params, str) else ""
+    keys: dict[int, Any] = {}
+    for start in range(4, len(directory) - 3, 4):
+        key, location, count, value = (int(field) for field in directory[start : start + 4])
+        if location == 0:
+            keys[key] = value
+        elif location == Tag.GEO_DOUBLE_PARAMS and value + count <= len(doubles) and count:
+            values = tuple(doubles[value : value + count])
+            keys[key] = values[0] if count == 1 else values
+        elif location == Tag.GEO_ASCII_PARAMS:
+            keys[key] = text[value : value + count].rstrip("|\0").strip()
+    return keys
+
+
+def pixels_are_points(keys: Mapping[int, Any]) -> bool:
+    """Whether a pixel's value belongs to its centre, and not to its area."""
+    return bool(keys.get(_RASTER_TYPE) == _PIXEL_IS_POINT)
+
+
+def affine_of(tags: Mapping[int, Any], keys: Mapping[int, Any]) -> Affine | None:
+    """The placement of the raster; None if no tag states it.
+
+    If the tie points refer to the centres of pixels (``PixelIsPoint``), the result still refers to
+    their corners, half a pixel away. Several tie points without a scale are ground
+    control points, which no affine transformation expresses.
+    """
+    matrix = _numbers(tags.get(Tag.MODEL_TRANSFORMATION))
+    scale = _numbers(tags.get(Tag.MODEL_PIXEL_SCALE))
+    tie = _numbers(tags.get(Tag.MODEL_TIEPOINT))
+    if len(scale) >= 2 and len(tie) >= 6 and scale[0] and scale[1]:
+        dx, dy = scale[0], -abs(scale[1])
+        column, row, _, x, y, _ = tie[:6]
+        affine = Affine(x - column * dx, dx, 0.0, y - row * dy, 0.0, dy)
+    elif len(matrix) == 16:
+        affine = Affine(matrix[3], matrix[0], matrix[1], matrix[7], matrix[4], matrix[5])
+    else:
+        return None
+    if pixels_are_points(keys):
+        return replace(
+            affine,
+            x0=affine.x0 - (affine.dx_col + affine.dx_row) / 2,
+            y0=affine.y0 - (affine.dy_col + affine.dy_row) / 2,
+        )
+    return affine
+
+
+def _numbers(value: Any) -> Sequence[float]:
+    """A tag's value as a sequence of numbers; empty if it is none."""
+    if isinstance(value, tuple | list):
+        return value
+    if hasattr(value, "tolist"):
+        values = value.tolist()
+        return values if isinstance(values, list) else [values]
+    return [value] if isinstance(value, int | float) else []
+
+
+# Coordinate reference systems as attributes of CF grid mappings
+
+_MODEL_TYPE, _GEODETIC_CRS, _PROJECTED_CRS = 1024, 2048, 3072
+_GEO_CITATION, _DATUM, _SEMI_MAJOR, _SEMI_MINOR, _INVERSE_FLATTENING = 2049, 2050, 2057, 2058, 2059
+_PROJ_CITATION, _PROJECTION, _METHOD, _LINEAR_UNIT, _UNIT_SIZE = 3073, 3074, 3075, 3076, 3077
+_CITATION = 1026
+_USER_DEFINED = 32767
+_PROJECTED_MODEL = 1
+
+_LATITUDE = (3081, 3085, 3089)
+_LONGITUDE = (3080, 3084, 3088)
+_SCALE = (3092, 3093)
+_EASTING = (3082, 3086, 3090)
+_NORTHING = (3083, 3087, 3091)
+
+_ORIGIN = (("latitude_of_origin", _LATITUDE), ("central_meridian", _LONGITUDE))
+_CENTRE = (("latitude_of_center", _LATITUDE), ("longitude_of_center", _LONGITUDE))
+_PARALLELS = (("standard_parallel_1", (3078,)), ("standard_parallel_2", (3079,)))
+_SCALED = (("scale_factor", _SCALE),)
+
+_METHODS: Mapping[int, tuple[str, tuple[tuple[str, tuple[int, ...]], ...]]] = {
+    1: ("Transverse_Mercator", _ORIGIN + _SCALED),
+    7: ("Mercator_1SP", (("central_meridian", _LONGITUDE), *_SCALED)),
+    8: ("Lambert_Conformal_Conic_2SP", _ORIGIN + _PARALLELS),
+    9: ("Lambert_Conformal_Conic_1SP", _ORIGIN + _SCALED),
+    10: ("Lambert_Azimuthal_Equal_Area", _CENTRE),
+    11: ("Albers_Conic_Equal_Area", _CENTRE + _PARALLELS),
+    12: ("Azimuthal_Equidistant", _CENTRE),
+    14: ("Stereographic", _ORIGIN + _SCALED),
+    15: (
+        "Polar_Stereographic",
+        (("latitude_of_origin", _LATITUDE), ("central_meridian", (3095, *_LONGITUDE)), *_SCALED),
+    ),
+    16: ("Oblique_Stereographic", _ORIGIN + _SCALED),
+    17: ("Equirectangular", (("standard_parallel_1", (3078,)), ("central_meridian", _LONGITUDE))),
+    18: ("Cassini_Soldner", _ORIGIN),
+    21: ("Orthographic", _ORIGIN),
+    23: ("Robinson", (("longitude_of_center", _LONGITUDE),)),
+    24: ("Sinusoidal", (("longitude_of_center", _LONGITUDE),)),
+    28: (
+        "Cylindrical_Equal_Area",
+        (("standard_parallel_1", (3078,)), ("central_meridian", _LONGITUDE)),
+    ),
+}
+"""Code of ProjMethodGeoKey: name in WKT 1, and for each parameter the keys that may hold it."""
+
+_UNITS = {9001: ("metre", 1.0), 9002: ("foot", 0.3048), 9003: ("US survey foot", 1200 / 3937)}
+
+
+def crs_attributes(keys: Mapping[int, Any]) -> dict[str, Any] | None:
+    """CF grid mapping attributes of the coordinate reference system, with its WKT.
+
+    Returns
+    -------
+    dict or None
+        ``crs_wkt``, ``spatial_ref`` (GDAL's name for it), ``grid_mapping_name`` and so on. None if
+        the keys name no system or an unknown one, or if pyproj is not installed.
+    """
+    attributes = _attributes(tuple(sorted(keys.items())))
+    return None if attributes is None else dict(attributes)
+
+
+@lru_cache(maxsize=256)
+def _attributes(items: tuple[tuple[int, Any], ...]) -> tuple[tuple[str, Any], ...] | None:
+    try:
+        import pyproj
+        from pyproj.exceptions import CRSError
+    except ImportError:
+        return None
+    keys = dict(items)
+    try:
+        code = _epsg_code(keys)
+        if code is not None:
+            crs = pyproj.CRS.from_epsg(code)
+        else:
+            wkt = _user_defined(keys)
+            if wkt is None:
+                return None
+            crs = pyproj.CRS.from_wkt(wkt)
+        attributes = crs.to_cf()
+    except CRSError:
+        return None
+    attributes["spatial_ref"] = attributes["crs_wkt"]
+    return tuple(
+        (name, list(value) if isinstance(value, tuple) else value)
+        for name, value in attributes.items()
+    )
+
+
+def _epsg_code(keys: Mapping[int, Any]) -> int | None:
+    """EPSG code of the system, if it has one."""
+    projected = keys.get(_PROJECTED_CRS)
+    if keys.get(_MODEL_TYPE, _PROJECTED_MODEL) == _PROJECTED_MODEL and projected is not None:
+        return projected if 1024 <= projected < _USER_DEFINED else None
+    if keys.get(_MODEL_TYPE) == _PROJECTED_MODEL:
+        return None
+    geodetic = keys.get(_GEODETIC_CRS)
+    return geodetic if geodetic is not None and 1024 <= geodetic < _USER_DEFINED else None
+
+
+def _user_defined(keys: Mapping[int, Any]) -> str | None:
+    """WKT 1 of a system that the keys spell out."""
+    geographic = _geographic_wkt(keys)
+    if geographic is None or keys.get(_MODEL_TYPE) != _PROJECTED_MODEL:
+        return geographic
+    projection = _projection_wkt(keys)
+    if projection is None:
+        return None
+    name = keys.get(_PROJ_CITATION) or keys.get(_CITATION) or "unnamed"
+    unit, size = _UNITS.get(keys.get(_LINEAR_UNIT, 9001), ("unknown", keys.get(_UNIT_SIZE)))
+    if not isinstance(size, float):
+        return None
+    return (
+        f'PROJCS["{_quoted(name)}",{geographic},{projection},UNIT["{unit}",{size!r}],'
+        'AXIS["Easting",EAST],AXIS["Northing",NORTH]]'
+    )
+
+
+def _projection_wkt(keys: Mapping[int, Any]) -> str | None:
+    """The ``PROJECTION`` and ``PARAMETER`` nodes."""
+    code = keys.get(_PROJECTION, _USER_DEFINED)
+    if 16001 <= code <= 16160 and code % 100 <= 60:
+        zone, south = code % 100, code > 16100
+        return _projection(
+            "Transverse_Mercator",
+            {
+                "latitude_of_origin": 0.0,
+                "central_meridian": zone * 6.0 - 183.0,
+                "scale_factor": 0.9996,
+                "false_easting": 500000.0,
+                "false_northing": 1e7 if south else 0.0,
+            },
+        )
+    method = _METHODS.get(keys.get(_METHOD, 0))
+    if method is None:
+        return None
+    name, wanted = method
+    parameters = {
+        parameter: _first(keys, geo_keys, 1.0 if parameter == "scale_factor" else 0.0)
+        for parameter, geo_keys in wanted
+    }
+    if name == "Mercator_1SP" and 3078 in keys:
+        name = "Mercator_2SP"
+        parameters.pop("scale_factor")
+        parameters["standard_parallel_1"] = _first(keys, (3078,), 0.0)
+    parameters["false_easting"] = _first(keys, _EASTING, 0.0)
+    parameters["false_northing"] = _first(keys, _NORTHING, 0.0)
+    return _projection(name, parameters)
+
+
+def _projection(name: str, parameters: Mapping[str, float]) -> str:
+    nodes = [f'PARAMETER["{parameter}",{value!r}]' for parameter, value in parameters.items()]
+    return ",".join([f'PROJECTION["{name}"]', *nodes])
+
+
+def _first(keys: Mapping[int, Any], geo_keys: tuple[int, ...], default: float) -> float:
+    return next((float(keys[key]) for key in geo_keys if isinstance(keys.get(key), float)), default)
+
+
+def _geographic_wkt(keys: Mapping[int, Any]) -> str | None:
+    """The ``GEOGCS`` node: an EPSG system, with the keys' own ellipsoid if they have one."""
+    code = keys.get(_GEODETIC_CRS, _USER_DEFINED)
+    datum = keys.get(_DATUM, _USER_DEFINED)
+    if code == _USER_DEFINED and 6001 <= datum <= 6999:
+        code = datum - 2000  # EPSG numbers the older systems and their datums alike
+    ellipsoid = _ellipsoid(keys)
+    if 1024 <= code < _USER_DEFINED:
+        import pyproj
+
+        wkt = str(pyproj.CRS.from_epsg(code).to_wkt("WKT1_GDAL"))
+        if ellipsoid is None:
+            return wkt
+        numbers = f"{ellipsoid[0]!r},{ellipsoid[1]!r}"
+        return re.sub(r'(SPHEROID\["[^"]*",)[^,\]]+,[^,\]]+', rf"\g<1>{numbers}", wkt)
+    if ellipsoid is None:
+        return None
+    names = dict(re.findall(r"([A-Za-z ]+?) *= *([^|]+)", keys.get(_GEO_CITATION) or ""))
+    name = names.get("GCS Name") or keys.get(_GEO_CITATION) or "unknown"
+    return (
+        f'GEOGCS["{_quoted(name)}",DATUM["{_quoted(names.get("Datum", "unknown"))}",'
+        f'SPHEROID["{_quoted(names.get("Ellipsoid", "unknown"))}",'
+        f"{ellipsoid[0]!r},{ellipsoid[1]!r}]],"
+        f'PRIMEM["{_quoted(names.get("Primem", "Greenwich"))}",0],'
+        'UNIT["degree",0.0174532925199433]]'
+    )
+
+
+def _ellipsoid(keys: Mapping[int, Any]) -> tuple[float, float] | None:
+    """Semi-major axis in metres and inverse flattening (0 for a sphere)."""
+    major = keys.get(_SEMI_MAJOR)
+    if not isinstance(major, float):
+        return None
+    inverse = keys.get(_INVERSE_FLATTENING)
+    if isinstance(inverse, float):
+        return major, inverse
+    minor = keys.get(_SEMI_MINOR)
+    if isinstance(minor, float):
+        return major, 0.0 if minor == major else major / (major - minor)
+    return None
+
+
+def _quoted(text: str) -> str:
+    return text.replace('"', "'")
+
+
+# Coordinates of a georeferenced image, as in rioxarray
+
+MAX_COORDINATES, _KEPT_BYTES = 1 << 23, 1 << 25
+"""Most coordinates along an axis, which are kept inline; bytes of axes that are remembered."""
+
+SPATIAL_REF = "spatial_ref"
+"""Name of the grid mapping variable."""
+
+_ZERO = VirtualArray.from_numpy(np.array(0), ())
+
+
+@dataclass(frozen=True)
+class Georeference:
+    """The placement of an image.
+
+    Attributes
+    ----------
+    affine
+        Pixels to map coordinates; None if only the coordinate reference system is known.
+    crs
+        CF grid mapping attributes; None if the system is unknown.
+    area_or_point
+        ``"Area"`` or ``"Point"``: what a pixel's value belongs to.
+    unknown_crs
+        Whether the file names an unknown coordinate reference system.
+    """
+
+    affine: Affine | None
+    crs: Mapping[str, Any] | None
+    area_or_point: str
+    unknown_crs: bool = False
+
+    def scaled(self, columns: float, rows: float) -> Georeference:
+        """The placement of an image of the same extent with larger pixels."""
+        affine = None if self.affine is None else self.affine.scaled(columns, rows)
+        return replace(self, affine=affine)
+
+    def coordinates(
+        self, n_rows: int, n_columns: int, y: str = "y", x: str = "x"
+    ) -> dict[str, VirtualArray]:
+        """Coordinate variables: pixel centres along `y` and `x`, and ``spatial_ref``.
+
+        A rotated image has no coordinates along its axes, and neither has one of more than
+        `MAX_COORDINATES` rows or columns; their ``GeoTransform`` is enough.
+        """
+        arrays = {SPATIAL_REF: _ZERO.replace(attrs=self._mapping())}
+        affine = self.affine
+        is_small = max(n_rows, n_columns) <= MAX_COORDINATES
+        if affine is not None and affine.is_rectilinear and is_small:
+            degrees = (self.crs or {}).get("grid_mapping_name") == "latitude_longitude"
+            arrays[x] = _pixel_centres(affine.x0, affine.dx_col, n_columns, x, "X", degrees)
+            arrays[y] = _pixel_centres(affine.y0, affine.dy_row, n_rows, y, "Y", degrees)
+        return arrays
+
+    def _mapping(self) -> dict[str, Any]:
+        attrs = dict(self.crs or {})
+        if self.affine is not None:
+            attrs["GeoTransform"] = self.affine.gdal()
+        return attrs
+
+
+_axes = LRU[VirtualArray](_KEPT_BYTES, lambda axis: 2000 + 8 * axis.size)
+
+
+def _pixel_centres(
+    start: float, step: float, n_pixels: int, dim: str, letter: str, degrees: bool
+) -> VirtualArray:
+    """Coordinate variable of one axis; files on the same grid, like a time series, share it."""
+
+    def make() -> VirtualArray:
+        centres = np.arange(n_pixels, dtype="f8")
+        centres += 0.5  # in place: an axis may be long
+        centres *= step
+        centres += start
+        return VirtualArray.from_numpy(centres, (dim,), _axis_attributes(letter, degrees))
+
+    return _axes.get_or_load((start, step, n_pixels, dim, letter, degrees), make)
+
+
+def _axis_attributes(letter: str, degrees: bool) -> dict[str, Any]:
+    """CF attributes of a horizontal coordinate."""
+    if degrees:
+        which, unit = ("longitude", "east") if letter == "X" else ("latitude", "north")
+        return {
+            "axis": letter,
+            "long_name": which,
+            "standard_name": which,
+            "units": f"degrees_{unit}",
+        }
+    name = letter.lower()
+    return {
+        "axis": letter,
+        "long_name": f"{name} coordinate of projection",
+        "standard_name": f"projection_{name}_coordinate",
+    }
+
+
+def georeference_of(tags: Mapping[int, Any]) -> Georeference | None:
+    """The georeference in the tags of a file; None if there is none."""
+    if not any(
+        code in tags
+        for code in (Tag.GEO_KEY_DIRECTORY, Tag.MODEL_PIXEL_SCALE, Tag.MODEL_TRANSFORMATION)
+    ):
+        return None
+    keys = read_geo_keys(tags)
+    affine = affine_of(tags, keys)
+    if affine is None and not keys:
+        return None
+    crs = crs_attributes(keys)
+    kind = "Point" if pixels_are_points(keys) else "Area"
+    return Georeference(affine, crs, kind, bool(keys) and crs is None)

@@ -1,1 +1,0 @@
-"""Catalogs that change: files appended, replaced, removed, declared."""

@@ -1,1 +1,0 @@
-"""Many files scanned: at once, kept, and what failed."""

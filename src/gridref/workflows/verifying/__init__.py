@@ -1,1 +1,0 @@
-"""What is read, held against what the original readers read."""

@@ -1,0 +1,759 @@
+"""Whatever a message recommends is followed here, and the result compared label by label.
+
+Advice is every option that a string of the package or a row of ``docs/errors.md`` names. A new one
+without an entry in `CASES`, `TESTED_ELSEWHERE` or `NO_ADVICE` fails `test_all_advice_is_known`.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import h5py
+import netCDF4
+import numpy as np
+import pytest
+import xarray as xr
+
+import gridref
+from gridref.errors import GridrefError
+
+ROOT = Path(gridref.__file__).parent
+PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
+
+Archive = Callable[[Path], list[Path]]
+Cells = dict[tuple[Any, ...], list[Any]]
+
+
+# What is recommended
+
+_TOKEN = r"""\b([a-z_]+)=("[^"]*"|'[^']*'|\[[^\]]*\]|True|False|\d+)?(?![\w=])"""
+
+
+@cache
+def _parameters() -> frozenset[str]:
+    """Names of all options: parameters of functions, and fields of classes, of the package."""
+    names = set()
+    for path in ROOT.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.arg):
+                names.add(node.arg)
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                names.add(node.target.id)
+    return frozenset(names)
+
+
+def _texts(path: Path) -> Iterator[str]:
+    """The strings of a module that are no docstrings; what is filled in is an ellipsis."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    passed = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr):
+            passed.add(id(node.value))
+        elif isinstance(node, ast.JoinedStr):
+            passed |= {id(value) for value in node.values}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr) and id(node) not in passed:
+            yield "".join(
+                str(value.value) if isinstance(value, ast.Constant) else "…"
+                for value in node.values
+            )
+        elif (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in passed
+        ):
+            yield node.value
+
+
+def _advice_in(text: str) -> Iterator[str]:
+    for match in re.finditer(_TOKEN, text):
+        name, value = match.groups()
+        if name in _parameters():
+            plain = "" if value is None or value[0] == "[" else value.replace('"', "'")
+            yield f"{name}={plain}"
+
+
+@cache
+def recommended() -> frozenset[tuple[str, str]]:
+    """Each place of the package with each option that it names."""
+    found = set()
+    for path in ROOT.rglob("*.py"):
+        where = path.relative_to(ROOT).as_posix()
+        if where.startswith(("faces/cli/", "faces/http/", "faces/picture", "faces/web/")):
+            continue  # help of the options themselves; code and drawings of pages
+        for text in _texts(path):
+            is_sentence = " " in text and "<" not in text
+            found |= {(where, each) for each in _advice_in(text) if is_sentence}
+    for row in re.findall(r"^\| `([a-z-]+)` \|.*\|(.*)\|$", PAGE.read_text("utf-8"), re.MULTILINE):
+        found |= {(f"errors.md {row[0]}", each) for each in _advice_in(row[1])}
+    return frozenset(found)
+
+
+# Archives that are refused
+
+
+def dataset(time: Any, lat: Any = (10, 20), offset: float = 0, **variables: Any) -> xr.Dataset:
+    values = offset + 100.0 * np.arange(len(time))[:, None] + np.arange(len(lat))
+    return xr.Dataset(
+        {"t": (("time", "lat"), values), **variables},
+        {"time": np.asarray(time, "f8"), "lat": np.asarray(lat, "f8")},
+    )
+
+
+def written(*datasets: xr.Dataset) -> Archive:
+    def write(folder: Path) -> list[Path]:
+        for number, ds in enumerate(datasets):
+            ds.to_netcdf(folder / f"{number}.nc")
+        return sorted(folder.glob("*.nc"))
+
+    return write
+
+
+OTHER_LABELS = written(
+    *(
+        dataset([number], labels, 1000 * number)
+        for number, labels in enumerate(([10, 20, 30], [40, 30, 20], [20, 30, 50], [30, 20, 10]))
+    )
+)
+OVERLAP = written(dataset([0, 1, 2]), dataset([2, 3], offset=5000), dataset([2], offset=9000))
+OTHER_VALUES = written(
+    dataset([0], height=("lat", [1.0, 2])), dataset([1], offset=500, height=("lat", [1.0, 3]))
+)
+SOME_LACK_IT = written(dataset([0], u=("time", [7.0])), dataset([1], offset=500))
+OTHER_ATTRIBUTES = written(
+    dataset([0]).assign_attrs(title="a"), dataset([1], offset=500).assign_attrs(title="b")
+)
+OTHER_DTYPES = written(
+    dataset([0], n=("time", np.int64([2**53 + 1]))), dataset([1], n=("time", np.float32([0.5])))
+)
+OTHER_NAMES = written(
+    *(
+        dataset(
+            [time],
+            surface=(
+                "time",
+                np.int8([1]),
+                {"flag_values": np.int8([0, 1]), "flag_meanings": names},
+            ),
+        )
+        for time, names in enumerate(("land sea", "land lake"))
+    )
+)
+OTHER_UNITS = written(
+    dataset([0], p=("time", [1000.0], {"units": "hPa"})),
+    dataset([1], offset=500, p=("time", [99000.0], {"units": "Pa"})),
+)
+
+
+def boxes(*places: tuple[float, float]) -> Archive:
+    """Files of one time and one member each, which hold a static variable."""
+    return written(
+        *(
+            xr.Dataset(
+                {
+                    "t": (("time", "member", "x"), np.full((1, 1, 2), 10.0 * number)),
+                    "area": (("time", "x"), [[1.0, 2.0 + number]]),
+                },
+                {"time": [time], "member": [member], "x": [0.0, 1]},
+            )
+            for number, (time, member) in enumerate(places)
+        )
+    )
+
+
+def unlabelled(folder: Path) -> list[Path]:
+    for number in range(2):
+        values = [[10.0 * number, 1 + number]]
+        ds = xr.Dataset({"t": (("time", "x"), values)}, {"x": [0.0, 1]}, attrs={"day": number})
+        ds.to_netcdf(folder / f"day{number}.nc")
+    return sorted(folder.glob("*.nc"))
+
+
+def tile(x: Any, y: Any, offset: float, crs: int | None = None) -> xr.Dataset:
+    values = offset + np.arange(len(x) * len(y), dtype="f8").reshape(len(y), len(x))
+    ds = xr.Dataset(
+        {"t": (("y", "x"), values)},
+        {
+            "x": ("x", np.asarray(x, "f8"), {"standard_name": "projection_x_coordinate"}),
+            "y": ("y", np.asarray(y, "f8"), {"standard_name": "projection_y_coordinate"}),
+        },
+    )
+    if crs is not None:
+        import pyproj
+
+        ds["crs"] = ((), 0, {"crs_wkt": pyproj.CRS.from_epsg(crs).to_wkt()})
+        ds.t.attrs["grid_mapping"] = "crs"
+    return ds
+
+
+ROWS = (30.0, 20.0, 10.0)
+TILES = written(tile([0, 10, 20], ROWS, 0), tile([20, 30, 40], ROWS, 100))
+OTHER_SYSTEMS = written(tile([0, 10, 20], ROWS, 0, 32631), tile([30, 40, 50], ROWS, 100, 32632))
+OTHER_PIXELS = written(tile([0, 10, 20], ROWS, 0), tile([30, 35, 40, 45], ROWS, 100))
+OFF_THE_GRID = written(tile([0, 10, 20], ROWS, 0), tile([34, 44, 54], ROWS, 100))
+UNEVEN = written(tile([0, 10, 21], ROWS, 0), tile([30, 41, 50], ROWS, 100))
+
+
+def one_cut(folder: Path) -> list[Path]:
+    files = written(dataset([0]), dataset([1], offset=500), dataset([2], offset=900))(folder)
+    cut = files[1]
+    cut.write_bytes(cut.read_bytes()[:900])
+    return files
+
+
+def one_unsupported(folder: Path) -> list[Path]:
+    for number in range(2):
+        path = folder / f"{number}.nc"
+        dataset([number], offset=500 * number).to_netcdf(path)
+        with h5py.File(path, "a") as file:
+            settings = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+            settings.set_chunk((4,))
+            settings.set_filter(32024, h5py.h5z.FLAG_OPTIONAL, ())  # SZ3, which nothing decodes
+            space = h5py.h5s.create_simple((4,))
+            made = h5py.h5d.create(file.id, b"a", h5py.h5t.NATIVE_FLOAT, space, settings)
+            made.write_direct_chunk((0,), b"compressed")
+    return sorted(folder.glob("*.nc"))
+
+
+def other_calendars(folder: Path) -> list[Path]:
+    for number, calendar in enumerate(("360_day", "noleap")):
+        dataset([number], offset=500 * number).to_netcdf(folder / f"{number}.nc")
+        with netCDF4.Dataset(folder / f"{number}.nc", "a") as file:
+            for dim in ("time",):
+                file[dim].units, file[dim].calendar = "days since 2000-01-01", calendar
+    return sorted(folder.glob("*.nc"))
+
+
+# What following advice gives
+
+
+@dataclass(frozen=True)
+class Case:
+    """An archive that is refused with a piece of advice.
+
+    Attributes
+    ----------
+    where
+        Modules, and rows of the page of errors, that give the advice.
+    advice
+        Options to follow it by; those that are None are taken away.
+    asked
+        Options of the call that is refused.
+    shows
+        What is found under each label: what the files hold there (``"all"``), or the ``"first"``
+        or ``"last"`` of them.
+    loses
+        Words that say what the advice loses; without any, all labels of all files are found.
+    changes
+        What values of a variable become, by name.
+    lost
+        Variables that are left out.
+    also
+        Further options that the advice takes.
+    labelled
+        A file's dataset with the labels that its variables lack.
+    """
+
+    where: tuple[str, ...]
+    archive: Archive
+    advice: Mapping[str, Any]
+    asked: Mapping[str, Any] = field(default_factory=lambda: {"concat_dim": "time"})
+    shows: str = "all"
+    loses: str = ""
+    changes: Mapping[str, Callable[[xr.DataArray], xr.DataArray]] = field(default_factory=dict)
+    lost: tuple[str, ...] = ()
+    also: Mapping[str, Any] = field(default_factory=dict)
+    labelled: Callable[[xr.Dataset, Path], xr.Dataset] = lambda ds, path: ds
+
+    def __str__(self) -> str:
+        return f"{self.where[0]} {self.advice}"
+
+    def tokens(self) -> Iterator[tuple[str, str]]:
+        """The advice, as `recommended` finds it."""
+        for where, (name, value) in product(self.where, self.advice.items()):
+            if value is not None:
+                yield where, f"{name}={value!r}"
+                yield where, f"{name}="
+
+
+CASES = [
+    Case(
+        ("combine/rules/joined_labels.py", "errors.md labels-differ"),
+        OTHER_LABELS,
+        {"join": "outer"},
+    ),
+    Case(
+        ("combine/rules/joined_labels.py", "errors.md labels-differ"),
+        OTHER_LABELS,
+        {"join": "inner"},
+        loses="keeps only the labels that all files have",
+    ),
+    Case(
+        ("combine/along.py", "errors.md overlap"),
+        OVERLAP,
+        {"overlap": "first"},
+        shows="first",
+        loses="hides the others",
+    ),
+    Case(
+        ("combine/along.py", "errors.md overlap"),
+        OVERLAP,
+        {"overlap": "last"},
+        shows="last",
+        loses="hides the others",
+    ),
+    Case(("combine/along.py", "errors.md overlap"), OVERLAP, {"overlap": "keep"}),
+    Case(
+        ("combine/level.py", "errors.md values-differ"),
+        OTHER_VALUES,
+        {"variables": "different"},
+    ),
+    Case(
+        ("combine/level.py", "errors.md values-differ"),
+        OTHER_VALUES,
+        {"compat": "override"},
+        shows="first",
+        loses="loses the others",
+    ),
+    Case(("combine/rules/gaps.py", "errors.md variable-missing"), SOME_LACK_IT, {"join": "outer"}),
+    Case(
+        ("combine/rules/gaps.py", "errors.md variable-missing"),
+        SOME_LACK_IT,
+        {"join": "inner"},
+        loses="leaves the variable out of all",
+        lost=("u",),
+    ),
+    *(
+        Case(
+            where,
+            OTHER_ATTRIBUTES,
+            {"combine_attrs": rule},
+            asked={"concat_dim": "time", "combine_attrs": "identical"},
+            loses=loses,
+        )
+        for where, rule, loses in (
+            (
+                ("combine/rules/attributes.py", "errors.md attributes"),
+                "override",
+                "loses the others",
+            ),
+            (("errors.md attributes",), "drop_conflicts", "leaves those that differ out"),
+        )
+    ),
+    Case(
+        ("combine/rules/flags.py", "errors.md flags-differ"),
+        OTHER_NAMES,
+        {"combine_attrs": "drop_conflicts"},
+        loses="leaves the names out",
+    ),
+    Case(
+        ("combine/rules/dtypes.py", "errors.md dtype-differs"),
+        OTHER_DTYPES,
+        {"lossy": True},
+        loses="rounds",
+        changes={"n": lambda values: values.astype("f8")},
+    ),
+    Case(
+        ("combine/rules/units.py", "errors.md units-differ"),
+        OTHER_UNITS,
+        {"convert_units": True},
+        changes={"p": lambda p: p / 100 if p.attrs["units"] == "Pa" else p},
+    ),
+    Case(
+        ("errors.md calendar-differs", "errors.md time-units-differ"),
+        other_calendars,
+        {"conflicts": "drop"},
+        loses="leaves the coordinate out",
+        lost=("time",),
+    ),
+    Case(
+        ("combine/hypercube.py",),
+        boxes((0, 0), (0, 1), (1, 0)),
+        {"variables": "different"},
+        asked={"concat_dim": ["time", "member"]},
+    ),
+    Case(
+        ("combine/hypercube.py",),
+        boxes((0, 0), (0, 1), (1, 0)),
+        {"compat": "override"},
+        asked={"concat_dim": ["time", "member"]},
+        shows="first",
+        loses="loses the others",
+    ),
+    *(
+        Case(
+            ("combine/hypercube.py",),
+            boxes((0, 0), (0, 1), (0, 1)),
+            {"overlap": shown},
+            asked={"concat_dim": ["time", "member"], "variables": "different"},
+            shows=shown,
+            loses="hides the others",
+        )
+        for shown in ("first", "last")
+    ),
+    Case(
+        ("combine/hypercube.py",),
+        boxes((0, 0), (0, 1), (0, 1)),
+        {"pattern": "{number:d}.nc"},
+        asked={"concat_dim": ["time", "member"], "variables": "different"},
+        also={"concat_dim": ["number", "time", "member"]},
+        labelled=lambda ds, path: ds.assign_coords(number=float(path.stem)),
+    ),
+    Case(
+        ("combine/hypercube.py",),
+        unlabelled,
+        {"labels": {"time": "attribute:day"}},
+        asked={"concat_dim": "time", "combine": "by_coords"},
+        labelled=lambda ds, path: ds.assign_coords(time=[ds.attrs["day"]]),
+    ),
+    Case(
+        ("combine/hypercube.py",),
+        unlabelled,
+        {"combine": "nested"},
+        asked={"concat_dim": "time", "combine": "by_coords"},
+    ),
+    Case(
+        ("combine/hypercube.py",),
+        OVERLAP,
+        {"combine": "nested"},
+        asked={"concat_dim": "time", "combine": "by_coords", "overlap": "keep"},
+    ),
+    Case(
+        ("combine/hypercube.py",),
+        OVERLAP,
+        {"combine": None},
+        asked={"concat_dim": "time", "combine": "by_coords", "overlap": "keep"},
+        also={"concat_dim": "time"},
+    ),
+    *(
+        Case(
+            ("combine/mosaic.py",),
+            TILES,
+            {"overlap": shown},
+            asked={"mosaic": True} | refused,
+            shows=shown,
+            loses=loses,
+        )
+        for shown in ("first", "last")
+        for refused, loses in (({}, "hides the others"), ({"overlap": "keep"}, "hide the others"))
+    ),
+    *(
+        Case(("combine/georeference.py",), archive, {"grids": "groups"}, asked={"mosaic": True})
+        for archive in (OTHER_SYSTEMS, OTHER_PIXELS, OFF_THE_GRID)
+    ),
+    Case(
+        ("combine/georeference.py",),
+        UNEVEN,
+        {"concat_dim": ["x", "y"], "mosaic": None},
+        asked={"mosaic": True},
+    ),
+    Case(
+        ("api/scan.py",),
+        one_cut,
+        {"on_error": "skip"},
+        loses="leaves it out",
+    ),
+    Case(
+        ("formats/hdf5/groups.py",),
+        one_unsupported,
+        {"on_unsupported": "skip"},
+        loses="leaves out what is refused",
+        lost=("a",),
+    ),
+]
+
+
+def _all(where: str, *tokens: str, by: str) -> dict[tuple[str, str], str]:
+    return {(where, token): by for token in tokens}
+
+
+_RAGGED = "integration/test_ragged_archives.py::"
+TESTED_ELSEWHERE = {
+    **_all(
+        "faces/xarray/duck_array.py",
+        "compat='override'",
+        by="integration/test_virtual_datasets.py::test_merge_and_reindex",
+    ),
+    **_all(
+        "catalog/pending.py",
+        "pending='fill'",
+        by="integration/test_declaring.py::test_strict_readers_raise",
+    ),
+    **_all(
+        "combine/rules/gaps.py",
+        "on_unsupported='skip'",
+        by="integration/test_bad_input.py::test_what_is_corrupt_in_one_file_is_not_absent",
+    ),
+    **_all(
+        "errors.md variable-damaged",
+        "on_unsupported='skip'",
+        by="integration/test_bad_input.py::test_what_is_corrupt_in_one_file_is_not_absent",
+    ),
+    **_all(
+        "formats/location.py",
+        "parser='virtualizarr.parsers:NetCDF3Parser'",
+        by="integration/test_parsers.py::test_the_refusal_of_netcdf3_names_a_parser_that_reads_it",
+    ),
+    **_all(
+        "combine/instances.py",
+        "layout='ragged'",
+        by=_RAGGED + "test_samples_that_say_their_instance",
+    ),
+    **_all(
+        "combine/instances.py",
+        "layout='padded'",
+        by=_RAGGED + "test_profiles_side_by_side_in_their_files",
+    ),
+    **_all(
+        "combine/instances.py",
+        "concat_dim='obs'",
+        by=_RAGGED + "test_what_does_not_say_what_differs_is_asked_for",
+    ),
+    **_all(
+        "errors.md dimension-missing",
+        "stack=",
+        by="integration/test_building.py::test_stack_of_dated_files",
+    ),
+    **_all(
+        "errors.md index-shift",
+        "index_variables=",
+        by="unit/combine/test_ragged.py::test_variables_may_be_named_that_count",
+    ),
+    **_all(
+        "errors.md labels-missing",
+        "pattern=",
+        by="integration/test_cubes.py::test_forecasts_by_init_and_step",
+    ),
+    **_all(
+        "errors.md packing-differs",
+        "conflicts='drop'",
+        by="unit/combine/test_drift.py::test_all_problems_come_at_once_and_can_be_left_out",
+    ),
+    **_all(
+        "errors.md shape-differs",
+        "layout=",
+        by=_RAGGED + "test_ragged_has_all_samples_and_how_many_each_file_has",
+    ),
+    **{
+        key: by
+        for where in ("errors.md spacing-differs", "api/layout/frequencies.py")
+        for key, by in _all(
+            where,
+            "split='frequency'",
+            "join='outer'",
+            by="integration/test_layout_groups.py::"
+            "test_times_of_different_spacing_are_a_problem_with_two_ways_out",
+        ).items()
+    },
+    **{
+        (where, "on_unsupported='skip'"): "integration/test_bad_input.py::"
+        "test_what_is_corrupt_in_one_file_is_not_absent"
+        for where in ("combine/rules/gaps.py", "errors.md variable-damaged")
+    },
+    **_all(
+        "api/building.py",
+        "overwrite=True",
+        by="integration/test_what_was_done.py::"
+        "test_a_catalog_that_is_there_is_replaced_when_asked_only",
+    ),
+    **_all(
+        "io/identity.py",
+        "identity='size'",
+        by="integration/test_moving.py::test_copies_are_refused_where_identity_is_strict",
+    ),
+    **_all(
+        "api/keeping.py",
+        "vanished='remove'",
+        by="integration/test_replacing.py::test_what_has_changed_is_found",
+    ),
+    **_all(
+        "api/layout/discovery.py",
+        "yes=True",
+        by="integration/test_layouts_found.py::test_several_layouts_are_listed_with_what_each_gives",
+    ),
+    **_all(
+        "api/layout/cubes.py",
+        "combine='by_coords'",
+        by="integration/test_cubes.py::test_one_variable_a_file_is_merged",
+    ),
+    **_all(
+        "api/layout/cubes.py",
+        "combine='nested'",
+        by="integration/test_virtual_mfdataset.py::test_it_does_what_xarray_does",
+    ),
+    **_all(
+        "api/layout/forecasts.py",
+        "offset=",
+        "after=",
+        "run=",
+        by="integration/test_forecast_views.py::test_one_offset_of_all_runs",
+    ),
+    **_all(
+        "faces/exports/icechunk/writing.py",
+        "materialize=True",
+        by="integration/test_icechunk.py::"
+        "test_what_cannot_be_referenced_is_refused_or_decoded_if_asked",
+    ),
+}
+"""Advice that other tests follow; they compare values and labels with other readers."""
+
+NO_ADVICE = {
+    ("combine/hypercube.py", "overlap='keep'"),  # what is refused, or was asked for
+    ("combine/mosaic.py", "overlap='keep'"),
+    ("api/building.py", "mosaic=True"),
+    ("api/layout/cubes.py", "combine='nested'"),
+    ("api/verify_labels.py", "compat='override'"),
+    ("api/verify_labels.py", "join='override'"),
+    ("api/layout/layouts.py", "layout='plate'"),
+    ("api/layout/layouts.py", "order='given'"),
+    ("api/layout/layouts.py", "layout="),
+    ("api/layout/layouts.py", "combine="),
+    ("combine/instances.py", "concat_dim="),  # what the caller is asked to choose, with an example
+    ("api/combining.py", "stack='time'"),
+    ("api/changes.py", "concat_dim='time'"),
+    ("api/changes.py", "concat_dim='time'"),
+    ("api/layout/discovery.py", "concat_dim='time'"),
+    ("api/layout/discovery.py", "stack='time'"),
+    ("api/layout/discovery.py", "mosaic=True"),
+    ("api/layout/frequencies.py", "group_by="),
+    ("api/layout/kinds.py", "group_by="),
+    ("api/layout/sources.py", "labels="),
+    ("api/layout/layouts.py", "concat_dim="),
+    ("api/layout/layouts.py", "concat_dim='time'"),
+    ("api/layout/layouts.py", "stack='time'"),
+}
+"""Options that a message names without recommending what it gives."""
+
+NO_VALUES = {
+    "allow", "append_dim", "asset", "at", "boundary", "datetime", "decode_times", "edges", "etag",
+    "events", "expect", "extent", "inventory", "keep", "load_limit", "loadable_variables",
+    "mask_and_scale", "max_errors", "max_in_flight", "max_inline_bytes", "mtime_ns", "prefixes",
+    "replace", "size_bytes", "snapshot", "storage_options", "templates", "url", "version",
+    "vlen_encode", "work", "zarr_format",
+}  # fmt: skip
+"""Options that say where something is, how much of it is done, or how it is read or written."""
+
+
+def _labels(ds: xr.Dataset, dim: str, starts: Mapping[str, int]) -> list[float]:
+    """Labels of a dimension; numbers of its elements in all files where it has none."""
+    if dim in ds.variables:
+        return [float(label) for label in np.atleast_1d(ds[dim].values)]
+    return [float(starts[dim] + number) for number in range(ds.sizes[dim])]
+
+
+def cells(array: xr.DataArray, ds: xr.Dataset, dims: Any, starts: Mapping[str, int]) -> Cells:
+    """Each value with its labels along some dimensions, along some of which it may repeat."""
+    found: Cells = defaultdict(list)
+    every = [_labels(ds, dim, starts) for dim in dims]
+    wide = array.expand_dims([dim for dim in dims if dim not in array.dims]).transpose(*dims)
+    for at in np.ndindex(*map(len, every)):
+        place = [k if n > 1 else 0 for k, n in zip(at, wide.shape, strict=True)]
+        key = tuple(labels[k] for labels, k in zip(every, at, strict=True))
+        found[key].append(wide.values[tuple(place)].item())
+    return found
+
+
+def originals(files: list[Path], case: Case) -> Iterator[xr.Dataset]:
+    """The files as netCDF4 reads them, without what is left out."""
+    for path in files:
+        if not h5py.is_hdf5(path) or not _opens(path):
+            continue
+        with xr.open_dataset(path, engine="netcdf4", decode_times=False) as ds:
+            own = case.labelled(ds.drop_vars(case.lost, errors="ignore").load(), path)
+        yield own.assign({name: change(own[name]) for name, change in case.changes.items()})
+
+
+def _opens(path: Path) -> bool:
+    try:
+        with h5py.File(path):
+            return True
+    except OSError:
+        return False
+
+
+def check_by_label(levels: list[xr.Dataset], files: list[Path], case: Case) -> None:
+    names = {name for level in levels for name in level.variables if name not in level.sizes}
+    names -= {"crs", "spatial_ref"}
+    assert not names.intersection(case.lost)
+    expected_names = {name for ds in originals(files, case) for name in ds.data_vars} - {"crs"}
+    assert names == expected_names
+    for name in names:
+        holding = [level for level in levels if name in level.variables]
+        dims = holding[0][name].dims
+        found: Cells = defaultdict(list)
+        expected: Cells = defaultdict(list)
+        for level in holding:
+            for key, values in cells(level[name], level, dims, defaultdict(int)).items():
+                found[key] += values
+        starts: dict[Any, int] = defaultdict(int)
+        for ds in originals(files, case):
+            if name in ds:
+                for key, values in cells(ds[name], ds, dims, starts).items():
+                    expected[key] += values
+            for dim, extent in ds.sizes.items():
+                starts[dim] += extent
+        assert case.loses or expected.keys() <= found.keys()
+        assert expected.keys() & found.keys()
+        for key, values in found.items():
+            held = expected.get(key, [])
+            held = {"first": held[:1], "last": held[-1:]}.get(case.shows, held) or [np.nan]
+            shown = values * len(held) if len(values) == 1 else values
+            np.testing.assert_array_equal(sorted(shown), sorted(held))
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_following_advice_gives_what_the_files_hold(case: Case, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    files = case.archive(tmp_path / "in")
+    with pytest.raises(GridrefError) as refused:
+        gridref.build(files, tmp_path / "refused.gridref", **case.asked)
+    rows = {where: _row(where) for where in case.where if where.startswith("errors.md")}
+    messages = [*rows.values(), *([str(refused.value)] if len(rows) < len(case.where) else [])]
+    for message in messages:
+        assert case.loses in message
+        assert any(token in set(_advice_in(message)) for _, token in case.tokens()) or case.also
+    options = {k: v for k, v in {**case.asked, **case.advice, **case.also}.items() if v is not None}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", gridref.errors.SkippedFilesWarning)
+        gridref.build(files, tmp_path / "cube.gridref", **options)
+    with xr.open_datatree(
+        f"gridref::{tmp_path / 'cube.gridref'}", engine="zarr", decode_times=False
+    ) as tree:
+        check_by_label([node.to_dataset().load() for node in tree.subtree], files, case)
+
+
+def _row(where: str) -> str:
+    cause = where.partition(" ")[2]
+    (row,) = re.findall(rf"^\| `{cause}` \|.*$", PAGE.read_text("utf-8"), re.MULTILINE)
+    return str(row)
+
+
+def test_all_advice_is_known() -> None:
+    tested = {token for case in CASES for token in case.tokens()}
+    listed = {*TESTED_ELSEWHERE, *NO_ADVICE}
+    given = {each for each in recommended() if each[1].partition("=")[0] not in NO_VALUES}
+    assert sorted(given - tested - listed) == [], "new advice: follow it in CASES"
+    assert sorted(listed - given) == [], "no longer given"
+
+
+def test_advice_is_found(tmp_path: Path) -> None:
+    module = tmp_path / "a.py"
+    module.write_text(
+        "def f(n):\n    \"join='left'\"\n    return f\"{n} differ; join='outer' fills in\"\n"
+    )
+    assert [token for text in _texts(module) for token in _advice_in(text)] == ["join='outer'"]
+
+
+@pytest.mark.parametrize("where", sorted(set(TESTED_ELSEWHERE.values())))
+def test_tests_elsewhere_are_there(where: str) -> None:
+    path, _, name = where.partition("::")
+    assert f"def {name}(" in (Path(__file__).parents[1] / path).read_text(encoding="utf-8")

@@ -1,0 +1,66 @@
+"""Programs that some tests need. Where one is absent, those tests are skipped with the reason.
+
+They are looked for on ``PATH`` only, so that `tools/try-bare` can hide them. A program that
+``GRIDREF_REQUIRE_PROGRAMS`` names has to be there, as in CI: then the test fails instead.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from tests.shared_data import ROOT
+
+WEB = ROOT / "web"
+VIEWER = ROOT / "src/gridref/faces/web/built/viewer.js"
+
+
+def program(*names: str) -> str:
+    """The path of the first of these programs that is there; skips the running test without one."""
+    path = next(filter(None, map(shutil.which, names)), None)
+    if path is None:
+        skip_or_fail(names[0], "it is not on PATH")
+    return path
+
+
+def skip_or_fail(name: str, reason: str) -> NoReturn:
+    """Skip the running test, or fail it where the program is required."""
+    if name in os.environ.get("GRIDREF_REQUIRE_PROGRAMS", "").split():
+        pytest.fail(f"{name}: {reason}, and GRIDREF_REQUIRE_PROGRAMS names it", pytrace=False)
+    pytest.skip(f"needs {name}: {reason}")
+
+
+def npm_package(name: str) -> Path:
+    """The folder of a package that `web/package.json` names."""
+    folder = WEB / "node_modules" / name
+    if not folder.is_dir():
+        skip_or_fail("npm", f"`make assets` has not installed {name}")
+    return folder
+
+
+def built_viewer() -> None:
+    """Skip the running test unless the viewer is built from what is in `web/` now."""
+    inputs = [WEB / "package.json", WEB / "build.mjs", *WEB.glob("viewer/**/*.js")]
+    if not VIEWER.exists() or VIEWER.stat().st_mtime < max(p.stat().st_mtime for p in inputs):
+        skip_or_fail("npm", "`make assets` has not built the viewer from what is in web/ now")
+
+
+class Skipped:
+    """Writes the tests that were skipped for want of a program to a file, one a line."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._tests: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.skipped and isinstance(report.longrepr, tuple):
+            _, _, reason = report.longrepr
+            if reason.startswith("Skipped: needs "):
+                self._tests.append(report.nodeid)
+
+    def pytest_sessionfinish(self) -> None:
+        self._path.write_text("".join(f"{each}\n" for each in self._tests))
