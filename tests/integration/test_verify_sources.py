@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from gridref.errors import InvalidRequestError
 from gridref.faces.cli.app import app
 from gridref.formats.hdf5.original import OriginalFile
 from gridref.model.array import VirtualGroup
+from gridref.model.encoding import Codec
 from gridref.model.indexing import isel
 from gridref.model.joining import concatenate
 from tests.http_server import Site, serving
@@ -221,3 +223,51 @@ def test_what_differs_is_listed_file_by_file_however_many_are_compared(tmp_path:
     assert len(first.differences) == 12
     assert all(difference.place.variable == "v1" for difference in first.differences)
     assert results[1:] == [first, first]
+
+
+def write_damaged(path: Path) -> None:
+    """A file whose second chunk is no deflated data, so that HDF5 cannot read it either."""
+    with h5py.File(path, "w") as file:
+        data = np.arange(24, dtype="i4").reshape(4, 6)
+        dataset = file.create_dataset("t", data=data, chunks=(2, 6), compression="gzip")
+        file["sound"] = np.arange(3)
+        damaged = dataset.id.get_chunk_info(1)
+    with path.open("r+b") as stream:
+        stream.seek(damaged.byte_offset)
+        stream.write(b"\xff" * damaged.size)
+    with h5py.File(path) as file, pytest.raises(OSError, match="filter returned failure"):
+        file["t"][2:]
+
+
+def test_a_chunk_that_no_reader_can_decode_is_a_difference(tmp_path: Path) -> None:
+    write_damaged(tmp_path / "a.h5")
+    gridref.build([tmp_path / "a.h5"], tmp_path / "cube.gridref")
+    result = gridref.verify(tmp_path / "cube.gridref", everything=True)
+    (difference,) = result.differences
+    assert not result.ok
+    assert (difference.place.variable, difference.place.chunk) == ("t", (1, 0))
+    assert difference.place.source is not None
+    assert difference.place.source.endswith("/a.h5")
+    assert "codec" in difference.message
+    assert result.n_chunks == 2
+    assert result.not_compared == ()
+    shown = CliRunner().invoke(app, ["verify", str(tmp_path / "cube.gridref"), "--all"])
+    assert shown.exit_code == 1, shown.output
+    assert "1 chunks differ" in shown.output
+
+
+@pytest.mark.parametrize(("codec", "is_known"), [("gzip", True), ("nobody.knows", False)])
+def test_what_only_an_unknown_codec_hides_is_not_compared(
+    tmp_path: Path, codec: str, is_known: bool
+) -> None:
+    (tmp_path / "raw.bin").write_bytes(b"IIxx" + bytes(60))  # tifffile and h5py cannot open it
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("t", (16,), "i4", external=[(str(tmp_path / "raw.bin"), 0, 64)])
+    array = gridref.scan(tmp_path / "a.h5").arrays["t"]
+    encoding = replace(
+        array.encodings[0], codecs=(*array.encodings[0].codecs, Codec.of(codec, level=1))
+    )
+    group = VirtualGroup({"t": replace(array, encodings=(encoding,))})
+    result = gridref.verify(group, everything=True)
+    assert [str(each.place.variable) for each in result.differences] == ["t"] * is_known
+    assert [name for name, _ in result.not_compared] == ["t"] * (not is_known)

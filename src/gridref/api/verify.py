@@ -31,8 +31,8 @@ from gridref.api.originals import (
 )
 from gridref.api.verify_labels import Labels, LabelsOfFile
 from gridref.catalog import ROOT_FILE, CatalogGroup, check_catalog
-from gridref.codecs import renumber, unpack
-from gridref.errors import InvalidRequestError, Place, UnsupportedFeatureError
+from gridref.codecs import renumber, unpack, why_not
+from gridref.errors import DecodeError, InvalidRequestError, Place, UnsupportedFeatureError
 from gridref.formats import scan
 from gridref.io import MAX_REQUESTS, Allow, absolute_url, is_local
 from gridref.model.array import VirtualGroup
@@ -50,7 +50,10 @@ _EXPORTS = (".json", ".parq", ".parquet", ".icechunk")
 
 @dataclass(frozen=True)
 class Difference:
-    """A chunk, or a label of a file, that gridref reads otherwise than the original reader."""
+    """A chunk, or a label of a file, that gridref reads otherwise than the original reader.
+
+    A chunk that gridref cannot decode, though it knows all of its codecs, is one too.
+    """
 
     place: Place
     message: str
@@ -73,7 +76,7 @@ class Verification:
     n_arrays, n_chunks, n_values
         How much was compared.
     differences
-        Every chunk that differs, and every label of a file.
+        Every chunk that differs or cannot be decoded, and every label of a file that differs.
     not_compared
         (path, reason) of what the original readers have no counterpart of.
     n_checksums
@@ -205,7 +208,7 @@ def verify(
     Raises
     ------
     ReadError
-        If a chunk cannot be read.
+        If a chunk cannot be read. One that is read and cannot be decoded is a difference.
     CatalogCorruptError
         If a file of the catalog is not as it was written.
     InvalidRequestError
@@ -309,15 +312,21 @@ def _compare(
     source, offset = source_of(array, int(batch.block[member]), int(batch.row[member]))
     url = None if source is None else source.url
     place = Place(source=url, variable=piece.path, chunk=tuple(batch.chunk[member].tolist()))
+    got = _read(piece, reader)
     try:
         if source is None:
             raise UnsupportedFeatureError(_INLINE)
         originals.of(source.url, source.policy)
         raw = _original(originals, source.url, offset, piece)
     except UnsupportedFeatureError as error:
-        tally.not_compared[piece.path, error.reason] = None
+        if isinstance(got, DecodeError) and not any(map(why_not, piece.encoding.codecs)):
+            tally.differences.append(Difference(got.place.within(place), got.reason))
+        else:
+            tally.not_compared[piece.path, error.reason] = None
         return
-    got = reader.read(array, piece.cross.in_output(batch.piece[member]), name=piece.path)
+    if isinstance(got, DecodeError):
+        tally.differences.append(Difference(got.place.within(place), got.reason))
+        return
     raw = np.broadcast_to(raw, got.shape)  # where one stored element is shown several times
     tally.arrays.add(piece.path)
     tally.n_chunks += 1
@@ -334,6 +343,15 @@ def _compare(
             tally.differences.append(Difference(where, found.difference))
         if found.not_compared:
             tally.not_compared[found.path, found.not_compared] = None
+
+
+def _read(piece: Piece, reader: Reader) -> NDArray[Any] | DecodeError:
+    """The values of a piece as gridref reads them, or why they cannot be decoded."""
+    selection = piece.cross.in_output(piece.batch.piece[piece.member])
+    try:
+        return reader.read(piece.cross.array, selection, name=piece.path)
+    except DecodeError as error:
+        return error
 
 
 def _original(originals: Originals, url: str, offset: int | None, piece: Piece) -> NDArray[Any]:
