@@ -3,6 +3,10 @@
 h5py holds one lock while it reads from a file object, and takes the same lock to free an object. If
 the fsspec thread that fetches the bytes collects an h5py object as garbage, the two threads wait
 for each other forever (h5py documentation, "Python file-like objects").
+
+Python can pause its collector only for the whole process. Without the pause,
+``tests/integration/test_remote_garbage.py`` hangs. Only `verify` needs it, for remote HDF5 files
+that are too large to be read whole.
 """
 
 from __future__ import annotations

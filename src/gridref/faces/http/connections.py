@@ -2,15 +2,24 @@
 
 These are long or slow heads of requests, bodies, peers that do not read, and too many connections
 of one peer. Sources: RFC 6585, sections 4 and 5 (429, 431), and RFC 9110, section 15.5.9 (408).
+
+uvicorn's options do not cover this: `timeout_keep_alive` starts only after the first answer,
+`limit_concurrency` counts the connections of all peers together, and only its slower h11 protocol
+bounds the head of a request. An ASGI middleware sees a request when its head is complete, and
+cannot abort a connection. Without this class, all 15 attacks in
+``tests/integration/test_http_connections.py`` succeed. uvicorn's h11 protocol stops the long heads,
+but no connection that is idle or does not read, no endless body, and not the peer with too many
+connections.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from http import HTTPStatus
 from typing import Any, ClassVar
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 
 class GuardedConnection(HttpToolsProtocol):
@@ -133,13 +142,11 @@ class GuardedConnection(HttpToolsProtocol):
         """Say why, and close the connection."""
         self._refused = True
         self._cancel()
-        self._unset_keepalive_if_required()
         if self.transport.is_closing():
             return
-        body = f"{reason}\n".encode()
-        head = (
-            b"content-type: text/plain; charset=utf-8\r\nconnection: close\r\n"
-            b"content-length: %d\r\n\r\n" % len(body)
+        self.transport.write(
+            f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n"
+            "content-type: text/plain; charset=utf-8\r\nconnection: close\r\n"
+            f"content-length: {len(reason) + 1}\r\n\r\n{reason}\n".encode()
         )
-        self.transport.write(STATUS_LINE[status] + head + body)
         self.transport.close()
