@@ -28,6 +28,7 @@ from tests.attack_doors import DOORS, is_told_by_http
 from tests.fuzz.catalog_attack import ATTACKS, attack, make_catalog, read_all
 from tests.fuzz.client_attack import client_attack
 from tests.fuzz.document_attack import document_attacks
+from tests.fuzz.member_attack import MemberAttack
 from tests.fuzz.process_attack import ForkAttack, KillAttack
 from tests.fuzz.reference_attack import attack_references, make_references
 from tests.fuzz.scanner_attack import scanner_attacks
@@ -205,6 +206,7 @@ def main() -> int:
         folder = Path(name)
         attacks = {
             **catalog_attacks(folder),
+            "catalog: members of many kinds": MemberAttack(folder / "members"),
             **reference_attacks(folder / "references"),
             **server_attacks(folder, site),
             **scanner_attacks(folder / "scanners"),

@@ -24,7 +24,7 @@ import gridref
 from gridref.api.opening import reader_for
 from gridref.errors import GridrefError
 
-__all__ = ["ATTACKS", "attack", "change_member", "make_catalog", "read_all", "sign"]
+__all__ = ["ATTACKS", "attack", "change_member", "make_catalog", "members", "read_all", "sign"]
 
 STRANGE = (
     None, True, -1, 0, 2**31, 2**63, 10**400, 0.5, "", "a/b", "\ud800", "\0", [], {}, [[]], [-1],
@@ -132,27 +132,27 @@ def _change_member(content: bytes, rng: random.Random) -> bytes:
 
 def change_member(document: Any, rng: random.Random) -> None:
     """Drop, rename, copy or overwrite one member of a document."""
-    members = list(_members(document))
-    holder, key = rng.choice(members)
+    found = list(members(document))
+    holder, key = rng.choice(found)
     change = rng.randrange(4)
     if change == 0:
         del holder[key]
     elif change == 1 and isinstance(holder, dict):
         holder[f"{key}x"] = holder.pop(key)
     elif change == 2:
-        other, name = rng.choice(members)
+        other, name = rng.choice(found)
         holder[key] = copy.deepcopy(other[name])
     else:
         holder[key] = copy.deepcopy(rng.choice(STRANGE))
 
 
-def _members(value: Any) -> Iterator[tuple[Any, Any]]:
+def members(value: Any) -> Iterator[tuple[Any, Any]]:
     """Every member of a document, with what holds it."""
     keys = list(value) if isinstance(value, dict) else range(len(value))
     for key in keys:
         yield value, key
         if isinstance(value[key], dict | list):
-            yield from _members(value[key])
+            yield from members(value[key])
 
 
 ATTACKS = {

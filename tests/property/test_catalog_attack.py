@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +15,7 @@ from gridref.errors import CatalogCorruptError, GridrefError
 from gridref.faces.http.site import Site, SiteOptions
 from tests.attack_doors import DOORS, told_at_a_door
 from tests.fuzz.catalog_attack import ATTACKS, attack, make_catalog, sign
+from tests.fuzz.member_attack import MemberAttack, make_catalogs
 from tests.fuzz.reference_attack import attack_references, make_references
 
 
@@ -101,3 +105,76 @@ def test_addresses_that_are_none_are_errors_of_ours(tmp_path: Path, name: str) -
     for door in ("own reader", "engine", "portable"):
         with pytest.raises(GridrefError):
             DOORS[door](changed, "a")
+
+
+@pytest.fixture(scope="module")
+def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A catalog that was appended to, with statistics, whose blocks are packed in several ways."""
+    return make_catalogs(tmp_path_factory.mktemp("kinds"))[1]
+
+
+def _unpacking(document: Any) -> Any:
+    return next(e for e in document["snapshot"]["encodings"] if "unpacking" in e)["unpacking"]
+
+
+def _array(document: Any) -> Any:
+    return document["snapshot"]["root"]["arrays"]["packed"]
+
+
+def _part(document: Any) -> Any:
+    return document["snapshot"]["parts"][0]
+
+
+HOSTILE_MEMBERS: dict[str, Callable[[Any], object]] = {
+    "factor": lambda d: _unpacking(d).update(scale="chunk-checksums"),
+    "shift": lambda d: _unpacking(d).update(offset=[1, 2]),
+    "fills": lambda d: _unpacking(d).update(fill_values=7),
+    "fills of two": lambda d: _unpacking(d).update(fill_values={"$tuple": [[1, 2]]}),
+    "arithmetic": lambda d: _unpacking(d).update(dtype="U1"),
+    "dimensions": lambda d: _array(d)["dimension_names"].__setitem__(0, {"a": 1}),
+    "axes": lambda d: _array(d).update(axes=[-1, 0]),
+    "encodings": lambda d: _array(d).update(encodings=[10**6]),
+    "no encodings": lambda d: _array(d).pop("encodings"),
+    "elements": lambda d: [e.update(data_type="string") for e in d["snapshot"]["encodings"]],
+    "commits": lambda d: d["snapshot"].update(log=[]),
+    "way up": lambda d: d["snapshot"].update(id="../../x"),
+    "parents": lambda d: d["snapshot"]["log"][0].update(parent="\0"),
+    "recipe": lambda d: d["snapshot"].update(recipe={"labels": 1}),
+    "no recipe": lambda d: d["snapshot"].update(recipe=[1]),
+    "rows": lambda d: [_part(d)[n].update(n_rows=1) for n in ("chunks", "statistics")],
+}
+
+
+@pytest.mark.parametrize("member", HOSTILE_MEMBERS)
+def test_members_of_other_kinds_are_refused(grown: Path, tmp_path: Path, member: str) -> None:
+    """Wherever something is wrong, it ends in an error of ours: also in changing the catalog."""
+    changed = shutil.copytree(grown, tmp_path / "changed.gridref")
+    document = json.loads((changed / "gridref.json").read_text())
+    HOSTILE_MEMBERS[member](document)
+    sign(document)
+    (changed / "gridref.json").write_text(json.dumps(document))
+    new_file = grown.parent / "new.nc"
+    with pytest.raises(GridrefError):
+        _use_all(changed, new_file)
+
+
+def _use_all(catalog: Path, new_file: Path) -> None:
+    for name in ("packed", "text"):
+        DOORS["own reader"](catalog, name)
+        DOORS["engine"](catalog, name)
+    gridref.diff(catalog, catalog)
+    group = gridref.open_catalog(catalog)
+    group.scan_values()
+    group.tag("x")
+    group.append(new_file)
+    group.prune(keep=1, grace_seconds=0)
+
+
+def test_catalogs_that_nobody_changed_can_be_used(grown: Path, tmp_path: Path) -> None:
+    _use_all(shutil.copytree(grown, tmp_path / "same.gridref"), grown.parent / "new.nc")
+
+
+def test_members_of_many_kinds_are_refused_or_read(tmp_path: Path) -> None:
+    attack_members = MemberAttack(tmp_path / "members")
+    found = {seed: attack_members(seed) for seed in range(200)}
+    assert {seed: what for seed, what in found.items() if what is not None} == {}

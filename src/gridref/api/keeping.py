@@ -52,6 +52,7 @@ from gridref.catalog.history import (
 )
 from gridref.catalog.kept_report import CatalogReport, merged_drifts
 from gridref.catalog.sources import Trust
+from gridref.catalog.values import refusing_damage
 from gridref.errors import (
     CatalogConflictError,
     InvalidRequestError,
@@ -332,6 +333,8 @@ class Keeper:
         check_names("append()", options, _names())
         kept = base.root.snapshot.recipe or {}
         recipe = {name: value for name, value in kept.items() if name not in ACCESS}
+        with refusing_damage("how its files were combined", Place(source=base.group.info.url)):
+            Job.of(recipe)
         return Job.of({**recipe, **options, "storage_options": self.storage_options})
 
     def _told_apart(self, base: Base, addresses: Sequence[str]) -> tuple[list[str], list[Finding]]:

@@ -36,6 +36,9 @@ from gridref.model.manifest import IDENTITIES, Identity
 
 # Snapshots: a catalog as one commit left it, without its rows
 
+_IDS = re.compile(r"[0-9a-f]{16}")
+"""Names of snapshots."""
+
 type SourceUrls = Literal["absolute", "relative"]
 
 
@@ -57,6 +60,11 @@ class Commit:
         What it did, for people.
     restores
         The snapshot that a rollback went back to.
+
+    Raises
+    ------
+    ValueError
+        If a snapshot is not called as they are: files are named after them.
     """
 
     id: str
@@ -65,6 +73,11 @@ class Commit:
     operation: str
     message: str
     restores: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in (self.id, self.parent, self.restores):
+            if name is not None and not _IDS.fullmatch(name):
+                raise ValueError(f"a snapshot is called {name!r}")
 
     def to_json(self) -> dict[str, Any]:
         """The JSON form."""
@@ -127,6 +140,11 @@ class Snapshot:
     def __post_init__(self) -> None:
         if self.identity not in IDENTITIES:
             raise ValueError(f"the identity of sources is {self.identity!r}")
+        if not self.log or self.log[-1].id != self.id:
+            raise ValueError(f"the last commit is not that of the snapshot {self.id!r}")
+        for name in ("extra", "recipe"):
+            if not isinstance(getattr(self, name), Mapping | None):
+                raise ValueError(f"{name} is {getattr(self, name)!r}")
 
     @cached_property
     def digest(self) -> str:
@@ -193,6 +211,7 @@ class Snapshot:
             checked_pending(document.get("pending", {})),
             _checked_ends(document.get("ends", {})),
         )
+        snapshot.shared.check_numbers(snapshot.root.all_arrays().values())
         # Stated, as it is part of what the file's checksum covers, and dear to make.
         vars(snapshot)["digest"] = str(document["digest"])
         return snapshot
@@ -317,7 +336,7 @@ class Root:
         return cls(
             Snapshot.from_json(document["snapshot"]),
             {str(tag): str(name) for tag, name in document["tags"].items()},
-            document["created_by"],
+            str(document["created_by"]),
             document["format_version"],
             tuple(map(str, document["pruned"])),
         )
@@ -417,7 +436,7 @@ def root_at(folder: Folder, root: Root, snapshot: str) -> Root:
         f" (tags: {', '.join(sorted(root.tags)) or 'none'})",
         place,
     )
-    if not re.fullmatch(r"[0-9a-f]{16}", name) or name in root.pruned:
+    if not _IDS.fullmatch(name) or name in root.pruned:
         raise missing
     file = snapshot_file(name)
     try:

@@ -7,7 +7,7 @@ share (axes, encodings, layouts) are kept once and referred to by number (`Inter
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -162,6 +162,13 @@ def _check_counts(record: Any) -> None:
             raise ValueError(f"{name} is {value!r}")
 
 
+def _check_items(name: str, items: Any, kind: type) -> None:
+    """Refuse what is no list of texts, or of numbers that count from 0 on."""
+    is_list = isinstance(items, list) and all(type(item) is kind for item in items)
+    if not is_list or (kind is int and min(items, default=0) < 0):
+        raise ValueError(f"{name} are {items!r}")
+
+
 @dataclass(frozen=True)
 class TableEntry:
     """One Parquet file: its name in the catalog, number of rows, size and SHA-256."""
@@ -207,6 +214,18 @@ class ArrayRows:
     def n_blocks(self) -> int:
         """Number of blocks."""
         return math.prod(self.grid_shape)
+
+    def check_inside(self, n_blocks: int, n_chunks: int) -> None:
+        """Refuse rows beyond tables of so many blocks and chunks.
+
+        Raises
+        ------
+        ValueError
+            If there are any.
+        """
+        ends = (self.first_block + self.n_blocks, self.first_chunk + self.n_chunks)
+        if ends[0] > n_blocks or ends[1] > n_chunks:
+            raise ValueError(f"rows up to {ends} of {n_blocks} blocks and {n_chunks} chunks")
 
     def to_json(self) -> dict[str, Any]:
         """The JSON form."""
@@ -330,12 +349,24 @@ class ArrayEntry:
         Of its chunks.
     content
         Hash of its blocks and chunk rows; empty where the format knew none.
+
+    Raises
+    ------
+    ValueError
+        If a member is of another type than the format says.
     """
 
     document: Mapping[str, Any]
     layout: int
     counts: ChunkCounts
     content: str
+
+    def __post_init__(self) -> None:
+        for name in ("axes", "encodings"):
+            _check_items(name, self.document[name], int)
+        _check_items("dimension_names", self.document["dimension_names"], str)
+        if not isinstance(self.document["attributes"], Mapping):
+            raise ValueError(f"attributes are {self.document['attributes']!r}")
 
     def to_json(self) -> dict[str, Any]:
         """The JSON form."""
@@ -448,6 +479,19 @@ class Interned:
         return found or self._together.setdefault(
             tuple(numbers), tuple(self.encodings[i] for i in numbers)
         )
+
+    def check_numbers(self, entries: Iterable[ArrayEntry]) -> None:
+        """Refuse numbers of what is not there.
+
+        Raises
+        ------
+        ValueError
+            If an array has any.
+        """
+        for name, items in (("axes", self.axes), ("encodings", self.encodings)):
+            used = {number for entry in entries for number in entry.document[name]}
+            if max(used, default=-1) >= len(items):
+                raise ValueError(f"there is no number {max(used)} of {len(items)} {name}")
 
     def axis(self, axis: GridAxis) -> int:
         """Number of an axis, added if it is new."""

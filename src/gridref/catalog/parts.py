@@ -370,9 +370,12 @@ class Part:
         place = Place(source=self.blocks.address)
         stated = self.blocks.metadata(INDEX_KEY)
         with refusing_damage("the index of a part", place):
-            return {
+            index = {
                 path: ArrayRows.from_json(rows) for path, rows in json.loads(stated or "").items()
             }
+            for rows in index.values():
+                rows.check_inside(self.blocks.n_rows, self.chunks.table.n_rows)
+            return index
 
     def rows(self, path: str) -> ArrayRows:
         """The rows of an array."""

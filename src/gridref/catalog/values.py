@@ -336,6 +336,8 @@ def _codec_from_json(document: Mapping[str, Any]) -> Codec:
     if "configuration_json" in document:
         if "configuration" in document:
             raise ValueError("a codec has two configurations")
+        if not isinstance(json.loads(document["configuration_json"]), dict):
+            raise ValueError(f"the configuration of a codec is {document['configuration_json']!r}")
         return Codec(document["name"], document["configuration_json"])
     return Codec.from_json(document)
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property, lru_cache
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -116,6 +117,11 @@ class Unpacking:
         unsigned stored integers, as signed (False); None leaves them.
     dtype
         Floating dtype in which the arithmetic is done, like ``"float32"``.
+
+    Raises
+    ------
+    InvalidRequestError
+        For factors or fill values that are no numbers, and dtypes that do not float.
     """
 
     scale: float | None = None
@@ -123,6 +129,14 @@ class Unpacking:
     fill_values: tuple[float | int, ...] = ()
     unsigned: bool | None = None
     dtype: str = "float64"
+
+    def __post_init__(self) -> None:
+        factors = [each for each in (self.scale, self.offset) if each is not None]
+        numbers = [*factors, *self.fill_values] if isinstance(self.fill_values, tuple) else [None]
+        if not all(isinstance(each, Real) and np.ndim(each) == 0 for each in numbers):
+            raise InvalidRequestError(f"unpacking by what is no number: {vars(self)}")
+        if self.unsigned not in (None, True, False) or np.dtype(self.dtype).kind != "f":
+            raise InvalidRequestError(f"unpacking that is not defined: {vars(self)}")
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gridref.cache import LRU
 from gridref.codecs import decode_chunk, unpack
-from gridref.errors import Place, ReadError
+from gridref.errors import DecodeError, Place, ReadError
 from gridref.model.array import VirtualArray
 from gridref.model.encoding import Encoding, bytes_codec
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
@@ -190,7 +190,18 @@ class Chunk:
     def put(self, values: NDArray[Any], out: NDArray[Any]) -> None:
         """Copy wanted elements to the output, unpacked and cast."""
         unpacking = self.encoding.unpacking
-        out[self.target] = values if unpacking is None else unpack(values, unpacking)
+        try:
+            out[self.target] = values if unpacking is None else unpack(values, unpacking)
+        except (TypeError, ValueError) as error:  # the catalog of a stranger may say so
+            raise _not_converted(self.encoding, out, self.place, error) from error
+
+
+def _not_converted(
+    encoding: Encoding, out: NDArray[Any], place: Place, error: Exception
+) -> DecodeError:
+    return DecodeError(
+        f"stored elements of {encoding.dtype} do not become elements of {out.dtype}: {error}", place
+    )
 
 
 class _Identity:
@@ -234,7 +245,10 @@ def tasks_of(
     for each in part.references:
         for member in each.members[each.rows.state == ChunkState.MISSING].tolist():
             encoding = array.encodings[int(batch.encoding[member])]
-            out[pieces.in_output(batch.piece[member])] = absent_value(array, encoding)
+            try:
+                out[pieces.in_output(batch.piece[member])] = absent_value(array, encoding)
+            except (TypeError, ValueError) as error:
+                raise _not_converted(encoding, out, Place(), error) from error
         rows = each.rows
         held = np.flatnonzero(rows.state != ChunkState.MISSING)
         if rows.n_rows == len(held) == 1:
