@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -195,4 +196,163 @@ def test_single_values_that_differ_lie_along_the_dimension(tmp_path: Path) -> No
         ds.assign_coords(time=[day]).to_netcdf(tmp_path / f"{day}.nc")
     gridref.build(tmp_path / "*.nc", tmp_path / "cube.gridref", "time")
     with xr.open_dataset(tmp_path / "cube.gridref", decode_times=False) as ds:
+        assert ds["angle"].values.tolist() == [0.5, 1.5, 0.5]
+
+
+def drifter(path: Path, number: int, length: int, gain: Any) -> Path:
+    """A drifter of its own length; `gain` is of all its temperatures."""
+    counts = (np.arange(length) + 100 * number).astype("i2")
+    ds = xr.Dataset({"counts": ("obs", counts, {"gain": gain})}, attrs={"member": f"r{number % 2}"})
+    ds.attrs["featureType"] = "trajectory"
+    ds.to_netcdf(path, unlimited_dims=["obs"])
+    return path
+
+
+def assert_samples_told(catalog: Path, files: list[Path], layout: str) -> None:
+    """Each sample lies under the gain and the member of its own file, as xarray reads them."""
+    with xr.open_dataset(catalog) as ds:
+        assert "gain" not in ds["counts"].attrs
+        assert "member" not in ds.attrs
+        gains, members = ds.coords["counts_gain"], ds.coords["member"]
+        assert gains.dims[0] == members.dims[0] == "trajectory"
+        ends = np.cumsum(ds["row_size"].values)
+        for number, path in enumerate(files):
+            own = xr.open_dataset(path)
+            n = own.sizes["obs"]
+            row = (
+                slice(ends[number] - n, ends[number]) if layout == "ragged" else (number, slice(n))
+            )
+            np.testing.assert_array_equal(ds["counts"].values[row], own["counts"].values)
+            np.testing.assert_array_equal(gains.values[number], own["counts"].attrs["gain"])
+            assert members.values[number] == own.attrs["member"]
+
+
+@pytest.mark.parametrize("gains", [(0.5, 0.25, 0.5, 0.125), ([1, 2], [3, 2], [1, 2], [5, 6])])
+@pytest.mark.parametrize("n_first", [1, 2, 4])
+@pytest.mark.parametrize("layout", ["ragged", "padded"])
+def test_attributes_of_files_that_differ_in_length(
+    tmp_path: Path,
+    layout: Any,
+    n_first: int,
+    gains: Sequence[Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", 3)
+    lengths = (3, 5, 2, 4)
+    files = [
+        drifter(tmp_path / f"d{number}.nc", number, length, gain)
+        for number, (length, gain) in enumerate(zip(lengths, gains, strict=True))
+    ]
+    options = {"layout": layout, "concat_dim": "obs", "stack": "trajectory"}
+    gridref.build(files[:n_first], tmp_path / "cube.gridref", **options)
+    if files[n_first:]:
+        gridref.open_catalog(tmp_path / "cube.gridref").append(files[n_first:])
+    assert_samples_told(tmp_path / "cube.gridref", files, layout)
+
+
+def test_attributes_of_several_values(tmp_path: Path) -> None:
+    """A coordinate with a dimension of its own; left out where files have unlike numbers."""
+    for day, (gain, slope) in enumerate(([[1, 2], [1, 2]], [[1, 3], [1, 2, 3]], [[2, 2], [0, 0]])):
+        attrs = {"gain": gain, "slope": slope, "band": ["red", "nir"]}
+        ds = xr.Dataset({"t": ("time", [day], attrs)}, {"time": [day]})
+        ds.to_netcdf(tmp_path / f"{day}.nc", engine="h5netcdf")
+    group = gridref.build(tmp_path / "*.nc", tmp_path / "cube.gridref", "time")
+    assert {"band"} == {"gain", "slope", "band"} & group.arrays["t"].attrs.keys()
+    with xr.open_dataset(tmp_path / "cube.gridref", decode_times=False) as ds:
+        assert ds.coords["t_gain"].dims == ("time", "t_gain_item")
+        assert ds["t_gain"].values.tolist() == [[1, 2], [1, 3], [2, 2]]
+        assert set(ds.variables) == {"t", "time", "t_gain"}
+    told = "\n".join(map(str, group.report.drifts))
+    assert "slope = [1, 2]" in told
+    assert "slope left out" in told
+
+
+def tile(path: Path, column: int, gain: float, day: str | None = None) -> Path:
+    """A tile of 2 x 2 pixels, which is to be multiplied by its gain."""
+    counts = np.full((2, 2), column, "i2")
+    ds = xr.Dataset({"counts": (("y", "x"), counts, {"gain": gain})}, attrs={"band": f"B{column}"})
+    ds = ds.assign_coords(y=[1.5, 0.5], x=[2 * column + 0.5, 2 * column + 1.5])
+    ds["crs"] = ((), 0, {"crs_wkt": "", "grid_mapping_name": "latitude_longitude"})
+    ds["counts"].attrs["grid_mapping"] = "crs"
+    ds.to_netcdf(path)
+    return path
+
+
+def test_attributes_of_tiles_beside_each_other_are_left_out(tmp_path: Path) -> None:
+    files = [tile(tmp_path / f"{n}.nc", n, gain) for n, gain in enumerate((0.5, 0.25, 0.5))]
+    group = gridref.build(files, tmp_path / "map.gridref", mosaic=True)
+    assert group.arrays["counts"].shape == (2, 6)
+    assert "gain" not in group.arrays["counts"].attrs
+    assert "band" not in group.attrs
+    told = "\n".join(map(str, group.report.drifts))
+    for text in ("gain = 0.5", "gain left out", "band = B2", "band left out"):
+        assert text in told
+    alike = [tile(tmp_path / f"alike{n}.nc", n, 0.5) for n in range(2)]
+    group = gridref.build(alike, tmp_path / "alike.gridref", mosaic=True)
+    assert group.arrays["counts"].attrs["gain"] == 0.5
+
+
+SERIES = {"mosaic": True, "stack": "time", "pattern": "{time:%Y%m%d}_{_}.nc"}
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3, 1000])
+@pytest.mark.parametrize("day_tells", [True, False])
+def test_attributes_of_a_series_of_mosaics(
+    tmp_path: Path, batch: int, day_tells: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A coordinate along the dates where all tiles of a date say the same, else left out."""
+    monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", batch)
+    gains = {"20240101": 0.5, "20240102": 0.25, "20240103": 0.5}
+    files = [
+        tile(tmp_path / f"{day}_{n}.nc", n, gain if day_tells or n else 4.0)
+        for n in range(2)
+        for day, gain in gains.items()
+    ]
+    group = gridref.build(files, tmp_path / "map.gridref", **SERIES)
+    assert group.arrays["counts"].shape == (3, 2, 4)
+    assert "gain" not in group.arrays["counts"].attrs
+    assert "band" not in group.attrs
+    with xr.open_dataset(tmp_path / "map.gridref") as ds:
+        assert ("counts_gain" in ds.coords) == day_tells
+        if day_tells:
+            assert ds["counts_gain"].dims == ("time",)
+            assert ds["counts_gain"].values.tolist() == list(gains.values())
+            assert [str(day)[:10].replace("-", "") for day in ds.time.values] == list(gains)
+
+
+def test_attributes_of_tiles_that_come_later(tmp_path: Path) -> None:
+    days = {"20240101": 0.5, "20240102": 0.5, "20240103": 0.25}
+    files = [tile(tmp_path / f"{day}_0.nc", 0, gain) for day, gain in days.items()]
+    gridref.build(files[:2], tmp_path / "map.gridref", **SERIES)
+    assert gridref.open_catalog(tmp_path / "map.gridref").arrays["counts"].attrs["gain"] == 0.5
+    gridref.open_catalog(tmp_path / "map.gridref").append(files[2:])
+    with xr.open_dataset(tmp_path / "map.gridref") as ds:
+        assert ds["counts_gain"].values.tolist() == [0.5, 0.5, 0.25]
+    gridref.open_catalog(tmp_path / "map.gridref").append([tile(tmp_path / "20240103_1.nc", 1, 8)])
+    with xr.open_dataset(tmp_path / "map.gridref") as ds:
+        assert "counts_gain" not in ds.coords
+        assert "gain" not in ds["counts"].attrs
+
+
+def test_attributes_of_tiles_by_day_and_band_with_a_hole(tmp_path: Path) -> None:
+    gains = {("20240101", "red"): 0.5, ("20240102", "nir"): 0.25, ("20240102", "red"): 2.0}
+    for (day, band), gain in gains.items():
+        tile(tmp_path / f"{day}_{band}.nc", 0, gain)
+    options = {"mosaic": True, "pattern": "{time:%Y%m%d}_{kind}.nc"}
+    gridref.build(tmp_path / "*.nc", tmp_path / "map.gridref", **options)
+    with xr.open_dataset(tmp_path / "map.gridref") as ds:
+        found = ds["counts_gain"].transpose("kind", "time").sel(kind=["nir", "red"])
+        np.testing.assert_array_equal(found.values, [[np.nan, 0.25], [0.5, 2.0]])
+
+
+def test_single_values_of_tiles_lie_along_dates(tmp_path: Path) -> None:
+    for number, day in enumerate(("20240101", "20240102", "20240103")):
+        path = tile(tmp_path / f"{day}_0.nc", 0, 1.0)
+        with xr.open_dataset(path) as ds:
+            ds.load()
+        ds["angle"] = ((), [0.5, 1.5, 0.5][number])
+        ds.to_netcdf(path)
+    gridref.build(tmp_path / "*.nc", tmp_path / "map.gridref", **SERIES)
+    with xr.open_dataset(tmp_path / "map.gridref") as ds:
+        assert ds["angle"].dims == ("time",)
         assert ds["angle"].values.tolist() == [0.5, 1.5, 0.5]

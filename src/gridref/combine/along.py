@@ -325,6 +325,10 @@ class Along:
         """Whether a variable without the dimension can be repeated along it."""
         return len(self.growing) == 1
 
+    def dims_of_files(self, column: Column, values: Values) -> tuple[str, ...]:
+        """The dimension; of several the last one, which in ragged archives counts the files."""
+        return self.growing[-1:]
+
     def at_level(
         self, columns: Mapping[str, Column], lengths: Lengths, values: Values, notes: Notes
     ) -> Along:

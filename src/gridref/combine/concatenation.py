@@ -27,7 +27,7 @@ from gridref.combine.rules.attributes import combine_attributes
 from gridref.combine.rules.dimensions import shared_lengths
 from gridref.combine.rules.gaps import note_damaged
 from gridref.combine.rules.single import stack_columns, stacked_attributes
-from gridref.combine.telling_attributes import as_coordinates, without_names
+from gridref.combine.telling_attributes import as_coordinates, with_told_names, without_names
 from gridref.combine.values import Values
 from gridref.errors import InvalidRequestError, Place, Problem
 from gridref.model.array import VirtualArray, VirtualGroup
@@ -134,10 +134,7 @@ def _combine_level(
         for name in names
     }
     attrs = group_attributes(groups, path, task, told)
-    beside = [name for name in arrays if columns[name].path in task.notes.told]
-    if beside:
-        named = str(attrs.get("coordinates", "")).split()
-        attrs["coordinates"] = " ".join(dict.fromkeys([*named, *beside]))
+    attrs = with_told_names(attrs, arrays, columns, task.notes)
     for dim in reversed(new):
         attrs = stacked_attributes(attrs, dim)
     return VirtualGroup(

@@ -135,6 +135,10 @@ class _Whole:
     repeats = False
     each_may_be_new = False
 
+    def dims_of_files(self, column: Column, values: Values) -> tuple[str, ...]:
+        """None: fragments are parts of one variable."""
+        return ()
+
     def at_level(
         self, columns: Mapping[str, Column], lengths: Lengths, values: Values, notes: Notes
     ) -> _Whole:

@@ -305,6 +305,10 @@ class Hypercube:
     repeats = True
     each_may_be_new = True
 
+    def dims_of_files(self, column: Column, values: Values) -> tuple[str, ...]:
+        """All of them."""
+        return self.growing
+
     def at_level(
         self, columns: Mapping[str, Column], lengths: Lengths, values: Values, notes: Notes
     ) -> Hypercube:

@@ -21,6 +21,7 @@ from gridref.combine.concatenation import combine, combine_batch, fold
 from gridref.combine.layout import Lengths, Placed
 from gridref.combine.options import CombineOptions, Read
 from gridref.combine.report import Combination, DriftReport, grouped
+from gridref.combine.rules.single import repeated_along
 from gridref.combine.values import Values
 from gridref.errors import InvalidRequestError, Problem
 from gridref.model.array import VirtualArray, VirtualGroup
@@ -316,6 +317,10 @@ class Padded:
         """The dimensions of instances and of samples."""
         return self.instance, *self.samples
 
+    def dims_of_files(self, column: Column, values: Values) -> tuple[str, ...]:
+        """That of instances."""
+        return (self.instance,)
+
     def at_level(
         self, columns: Mapping[str, Column], lengths: Lengths, values: Values, notes: Notes
     ) -> Padded:
@@ -330,7 +335,9 @@ class Padded:
     def with_dims(
         self, column: Column, dims: Sequence[str], lengths: Lengths, notes: Notes
     ) -> Column | None:
-        """Note a problem: the variable has other dimensions in some files."""
+        """Repeat attributes along the instances; else note a problem."""
+        if column.path in notes.told:
+            return repeated_along(column, self.instance, lengths[self.instance])
         cases = column.cases(lambda kind: str(kind.array.dims))
         advice = "leave it out, or name the dimensions that differ in length (concat_dim=)"
         notes.conflict("dimensions-differ", column.path, "dimensions", cases, advice)

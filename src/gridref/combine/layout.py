@@ -83,6 +83,14 @@ class LayoutRules(Protocol):
         """Whether a variable without the dimension can be repeated along it."""
         ...
 
+    def dims_of_files(self, column: Column, values: Values) -> tuple[str, ...]:
+        """Dimensions along which a variable with one value for each file is repeated.
+
+        Empty where the layout has none, or where several files with different values share a place
+        along them.
+        """
+        ...
+
     def at_level(
         self, columns: Mapping[str, Column], lengths: Lengths, values: Values, notes: Notes
     ) -> Self:

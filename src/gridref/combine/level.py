@@ -60,13 +60,14 @@ def _combine_static(column: Column, lengths: Lengths, task: Task) -> VirtualArra
     notes = task.notes
     _note_absent(column, column.files, "kept from the files that have it", notes)
     is_index = column.first.dims == (column.name,)  # labels: `join` says what becomes of them
-    rule = "minimal" if is_index else notes.options.repeat_rule(column.name)
     if column.path in notes.told:
-        rule = "all"
-    elif rule == "minimal" and column.name not in notes.options.repeated and _is_label(column):
+        along = task.layout.dims_of_files(column, task.values)
+        return _repeat(column, along, lengths, task)
+    rule = "minimal" if is_index else notes.options.repeat_rule(column.name)
+    if rule == "minimal" and column.name not in notes.options.repeated and _is_label(column):
         rule = "different"
     if rule == "all" and task.layout.repeats and task.growing:
-        return _repeat(column, lengths, task)
+        return _repeat(column, task.growing, lengths, task)
     if not extents_agree(column, (), notes):
         return None
     if notes.options.compat == "override" and not is_index:
@@ -76,8 +77,10 @@ def _combine_static(column: Column, lengths: Lengths, task: Task) -> VirtualArra
         return None
     if not differing:
         return with_attributes(column.first, column, task)
-    if rule == "different" and task.layout.repeats and task.growing:
-        return _repeat(column, lengths, task)
+    if rule == "different":
+        along = task.layout.dims_of_files(column, task.values)
+        if along:
+            return _repeat(column, along, lengths, task)
     _note_differing(column, differing, task, is_index=is_index)
     return None
 
@@ -113,14 +116,16 @@ def _note_differing(
     )
 
 
-def _repeat(column: Column, lengths: Lengths, task: Task) -> VirtualArray | None:
+def _repeat(
+    column: Column, dims: Sequence[str], lengths: Lengths, task: Task
+) -> VirtualArray | None:
     wide = column
-    for dim in reversed(task.growing):
+    for dim in reversed(dims):
         if lengths[dim].keys() >= set(column.files):
             wide = repeated_along(wide, dim, lengths[dim])
-    along = f"along {' and '.join(task.growing)}"
+    along = f"along {' and '.join(dims)}"
     task.notes.drift("repeated", column.path, {"without the dimension": list(column.files)}, along)
-    return _combine_growing(wide, task.growing, lengths, task)
+    return _combine_growing(wide, dims, lengths, task)
 
 
 def _combine_growing(

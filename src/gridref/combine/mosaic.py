@@ -16,6 +16,7 @@ https://github.com/zarr-conventions/multiscales).
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -44,10 +45,11 @@ from gridref.combine.grids import by_grid, in_groups
 from gridref.combine.layout import Lengths, Placed, Task
 from gridref.combine.level import Inherited, combine_columns, with_attributes
 from gridref.combine.options import CombineOptions, Read
-from gridref.combine.report import Combination, Drift, grouped
+from gridref.combine.report import Combination, Drift, DriftCase, DriftReport, file_ranges, grouped
 from gridref.combine.rules.gaps import note_damaged
-from gridref.combine.rules.single import stacked_attributes
-from gridref.combine.values import Values
+from gridref.combine.rules.single import repeated_along, stacked_attributes
+from gridref.combine.telling_attributes import as_coordinates, with_told_names
+from gridref.combine.values import Values, same_values
 from gridref.errors import InvalidRequestError, Place, Problem
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.blocks import MISSING_BLOCK
@@ -172,6 +174,29 @@ class Series:
         """The labels of an input by dimension."""
         return dict(zip(self.dims, self.labels[number], strict=True))
 
+    @property
+    def has_gaps(self) -> bool:
+        """Whether some labels of the dimensions are together in no input."""
+        held = {label for own in self.labels for label in product(*own)}
+        return len(held) < math.prod(map(len, self.places.values()))
+
+    def agrees(self, column: Column, values: Values) -> bool:
+        """Whether inputs have the same values of a variable under the same labels."""
+        said: dict[tuple[Any, ...], NDArray[Any]] = {}
+        for file, array in zip(column.files, column.arrays, strict=True):
+            if not values.available(array):
+                return False
+            lengths = zip(self.dims, self.labels[file], strict=True)
+            beside = [len(own) if dim in array.dims else 1 for dim, own in lengths]
+            others = array.shape[sum(dim in array.dims for dim in self.dims) :]
+            own = values.of(array).reshape(*beside, *others)
+            every = np.broadcast_to(own, (*map(len, self.labels[file]), *others))
+            rows = every.reshape(-1, *others)
+            for label, row in zip(product(*self.labels[file]), rows, strict=True):
+                if not same_values(said.setdefault(label, row), row):
+                    return False
+        return True
+
     def starts(self, dim: str) -> list[int]:
         """Place of each input's first label."""
         at = self.dims.index(dim)
@@ -203,16 +228,19 @@ class Series:
 
 
 def labels_of(
-    groups: Sequence[VirtualGroup], unnamed: Sequence[str], dims: tuple[str, ...], values: Values
-) -> tuple[list[VirtualGroup], list[str], Series]:
+    groups: Sequence[VirtualGroup], dims: tuple[str, ...], values: Values
+) -> tuple[list[VirtualGroup], list[int], Series]:
     """Inputs with their labels; one whose labels others come between is cut there.
 
     Parameters
     ----------
     groups
         The inputs, each with its label, or labels, as variables of the dimensions' names.
-    unnamed
-        Names for inputs that do not know their file.
+
+    Returns
+    -------
+    tuple
+        The inputs or parts of them, the number of the input that each is of, and their labels.
 
     Raises
     ------
@@ -224,8 +252,8 @@ def labels_of(
         for group in groups
     ]
     places = Series(dims, held).places
-    parts, names, labels = [], [], []
-    for group, name, own in zip(groups, unnamed, held, strict=True):
+    parts, owners, labels = [], [], []
+    for number, (group, own) in enumerate(zip(groups, held, strict=True)):
         runs = [
             _runs([places[dim][label] for label in along])
             for dim, along in zip(dims, own, strict=True)
@@ -234,9 +262,9 @@ def labels_of(
             cut = {dim: slice(*span) for dim, span in zip(dims, spans, strict=True)}
             whole = all(stop - start == len(o) for (start, stop), o in zip(spans, own, strict=True))
             parts.append(group if whole else isel_group(group, cut))
-            names.append(name)
+            owners.append(number)
             labels.append(tuple(o[slice(*span)] for o, span in zip(own, spans, strict=True)))
-    return parts, names, Series(dims, labels)
+    return parts, owners, Series(dims, labels)
 
 
 def _labels(
@@ -286,6 +314,8 @@ class Plane:
         Labels along dimensions beside rows and columns; None for a plane alone.
     merges
         Whether files hold different variables, so that none of them lacks one.
+    values
+        Gives values of variables along labels only, to compare them.
     """
 
     y: str
@@ -295,6 +325,7 @@ class Plane:
     series: Series | None = None
     merges: bool = False
     settled: Mapping[str, Collection[str]] = field(default_factory=dict)
+    values: Values = field(default_factory=lambda: Values(None))
     repeats = False
     each_may_be_new = False
 
@@ -308,19 +339,31 @@ class Plane:
         """The dimensions beside rows and columns."""
         return () if self.series is None else self.series.dims
 
+    def dims_of_files(self, column: Column, values: Values) -> tuple[str, ...]:
+        """The dimensions beside rows and columns, where all files of one label say the same."""
+        if self.series is None:
+            return ()
+        return self.beside if self.series.agrees(column, values) else ()
+
     def at_level(
         self, columns: Mapping[str, Column], lengths: Lengths, values: Values, notes: Notes
     ) -> Plane:
         """The layout itself: labels of rows and columns say nothing that placements do not."""
-        return self
+        return replace(self, values=values)
 
     def dims_of(self, column: Column, notes: Notes) -> tuple[str, ...] | None:
-        """All dimensions, or none; coordinates of rows and columns are made anew."""
+        """All dimensions, those beside rows and columns, or none.
+
+        Coordinates of rows and columns are made anew.
+        """
         dims = {dim for kind in column.kinds for dim in kind.array.dims if dim in self.growing}
         if {self.y, self.x} <= dims or not dims:
             return self.growing if dims else ()
         if column.name in self.beside:
             return (column.name,)
+        along = () if {self.y, self.x} & dims else self.dims_of_files(column, self.values)
+        if along and column.name not in self.growing:
+            return along
         if column.name not in self.growing:
             cases = {f"along {' and '.join(sorted(dims))} only": list(column.files)}
             notes.drift("dimensions", column.path, cases, LEFT_OUT)
@@ -329,7 +372,11 @@ class Plane:
     def with_dims(
         self, column: Column, dims: Sequence[str], lengths: Lengths, notes: Notes
     ) -> Column | None:
-        """Note a problem: a variable with both dimensions in some files must have them in all."""
+        """Repeat what lies along labels only; all files, or none, must have rows and columns."""
+        if not {self.y, self.x} & {*dims}:
+            for dim in reversed(dims):
+                column = repeated_along(column, dim, lengths[dim])
+            return column
         cases = column.cases(lambda kind: str(kind.array.dims))
         advice = f"only variables along {self.y} and {self.x} can be laid beside each other"
         notes.conflict("dimensions-differ", column.path, "dimensions", cases, advice)
@@ -349,7 +396,8 @@ class Plane:
             for dim in self.beside:
                 corners[dim] = self.series.starts(dim)
                 extents[dim] = len(self.series.places[dim])
-        return Placed(corners, extents, self.keep_last, merges=self.merges)
+        has_gaps = self.series is not None and (*dims,) == self.beside and self.series.has_gaps
+        return Placed(corners, extents, self.keep_last, has_gaps, merges=self.merges)
 
 
 # Groups combined as a mosaic
@@ -483,23 +531,22 @@ class _Mosaic:
         """Combine inputs that are all in memory."""
         report = ScanReport.joined([group.report for group in groups])
         self.x, self.y = plane_dims(groups[0], self.x, self.y)
-        self.series = None
+        self.series, owners = None, list(range(len(groups)))
         if self.stack:
-            labelled = labels_of(groups, unnamed, self.stack, Values(self.read))
-            groups, unnamed, self.series = labelled
-        notes = Notes(self.rules, groups, unnamed)
+            groups, owners, self.series = labels_of(groups, self.stack, Values(self.read))
+        notes = Notes(self.rules, groups, [unnamed[owner] for owner in owners])
         note_damaged(notes)
         dims = _Dims("", self.x, self.y)
         level = self._level(groups, dims, notes, note=note)
         if level is None or notes.problems:
-            return Combination(None, notes.report(), grouped(notes.problems))
+            return Combination(None, _of_whole(notes.report(), owners), grouped(notes.problems))
         overviews = self._overviews(groups, notes, note=note)
         attrs = _pyramid_attributes(level.attrs, overviews)
         for dim in reversed(self.stack if note else ()):
             if not any(dim in array.dims and array.ndim > 1 for array in groups[0].arrays.values()):
                 attrs = stacked_attributes(attrs, dim)
         group = VirtualGroup(level.arrays, overviews, attrs, report)
-        return Combination(group, notes.report())
+        return Combination(group, _of_whole(notes.report(), owners))
 
     def _level(
         self, groups: Sequence[VirtualGroup], dims: _Dims, notes: Notes, *, note: bool
@@ -513,11 +560,11 @@ class _Mosaic:
         if notes.problems:
             placements = side_by_side(placements)  # so that drift is found, too
         columns: Mapping[str, Column] = columns_of(groups, dims.path)
+        mapping_variable = mapping_name(groups[0], dims.x, dims.y)
+        task = Task(self._plane(dims, placements, mapping_variable), notes, Values(self.read))
+        columns, told = as_coordinates(groups, columns, dims.path, task)
         if self.series is not None:
             columns = self.series.stacked(columns, dims.y, dims.x)
-        mapping_variable = mapping_name(groups[0], dims.x, dims.y)
-        plane = self._plane(dims, placements, mapping_variable)
-        task = Task(plane, notes, Values(self.read))
         arrays, _, _ = combine_columns(columns, dims.path, task, Inherited())
         corner_raster = first.moved(*corner)
         if mapping_variable in arrays:
@@ -526,7 +573,9 @@ class _Mosaic:
             arrays[mapping_variable] = mapping.replace(attrs=attrs)
         arrays |= _coordinates(corner_raster, placements, columns, dims, task)
         ordered = {name: arrays.pop(name) for name in columns if name in arrays}
-        return VirtualGroup({**ordered, **arrays}, {}, group_attributes(groups, dims.path, task))
+        attrs = group_attributes(groups, dims.path, task, told)
+        attrs = with_told_names(attrs, ordered, columns, notes)
+        return VirtualGroup({**ordered, **arrays}, {}, attrs)
 
     def _plane(self, dims: _Dims, placements: Sequence[Placement], mapping: str) -> Plane:
         """The positions of the inputs at a resolution."""
@@ -633,6 +682,20 @@ class _Mosaic:
                 [raster.number for raster in rasters],
             )
         ]
+
+
+def _of_whole(report: DriftReport, owners: Sequence[int]) -> DriftReport:
+    """The report of inputs, given that of their parts and the input that each part is of."""
+    drifts = []
+    for drift in report.drifts:
+        cases = []
+        for case in drift.cases:
+            parts = itertools.chain(*(range(first, last + 1) for first, last in case.ranges))
+            numbers = sorted({owners[part] for part in parts})
+            cases.append(DriftCase(case.value, file_ranges((n, n) for n in numbers)))
+        drifts.append(replace(drift, cases=tuple(cases)))
+    names = dict(zip(owners, report.files, strict=True))
+    return DriftReport(tuple(drifts), tuple(names.values()))
 
 
 def _left_out(problem: Problem, files: Sequence[str]) -> Drift:

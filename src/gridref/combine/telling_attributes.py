@@ -6,12 +6,13 @@ must not stand for all, so each becomes a coordinate along the dimension.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 
-from gridref.combine.columns import Column, value_keys, value_text
+from gridref.combine.columns import Column, Notes, value_keys, value_text
 from gridref.combine.layout import Task
 from gridref.model.array import VirtualArray, VirtualGroup
 
@@ -64,19 +65,19 @@ CfRadial), of CMIP and CORDEX, and of instruments."""
 def as_coordinates(
     groups: Sequence[VirtualGroup | None], columns: Mapping[str, Column], path: str, task: Task
 ) -> tuple[dict[str, Column], set[str]]:
-    """The variables of groups, and a scalar for each attribute that says something and differs.
+    """The variables of groups, and one for each attribute that says something and differs.
 
     Attributes of a variable are called after both: ``DBZH_gain``. An input that has a variable
-    instead of the attribute is the result of combining others.
+    instead of the attribute is the result of combining others. An attribute whose values have no
+    place along a dimension, as the gain of tiles that lie beside each other, is left out.
 
     Returns
     -------
     tuple
-        The columns, and the names of attributes of the groups that are among them.
+        The columns, and the names of attributes of the groups that are among them or left out.
     """
     found = dict(columns)
-    asked_otherwise = task.notes.options.combine_attrs != "override"
-    if asked_otherwise or not task.layout.repeats or not task.growing:
+    if task.notes.options.combine_attrs != "override":
         return found, set()
     told = set()
     own = [None if group is None else group.attrs for group in groups]
@@ -84,11 +85,10 @@ def as_coordinates(
         if name in task.growing:
             told.add(name)  # its labels along the dimension say it for each
             continue
-        target = _free(name, groups)
-        column = _column(name, target, own, columns.get(target), path, task)
-        if column is not None:
-            found[target] = column
+        attribute = _Attribute.of(name, _free(name, groups), own, columns, task)
+        if attribute.differs:
             told.add(name)
+            found = attribute.among(found, path, task)
     for variable, column in columns.items():
         if len(column.kinds) == 1:
             continue
@@ -96,15 +96,25 @@ def as_coordinates(
         for file, array in zip(column.files, column.arrays, strict=True):
             own[file] = array.attrs
         for name in sorted(_names_in(own)):
-            target = f"{variable}_{name}"
-            scalars = _column(name, target, own, columns.get(target), path, task)
-            if scalars is not None:
+            attribute = _Attribute.of(name, f"{variable}_{name}", own, columns, task)
+            if attribute.differs:
                 arrays = [
                     a.replace(attrs=_without(a.attrs, {name})) for a in found[variable].arrays
                 ]
                 found[variable] = found[variable].with_arrays(arrays)
-                found[target] = scalars
+                found = attribute.among(found, path, task)
     return found, told
+
+
+def with_told_names(
+    attrs: Mapping[str, Any], made: Collection[str], columns: Mapping[str, Column], notes: Notes
+) -> dict[str, Any]:
+    """Attributes of a group that list what was made of attributes as ``coordinates``."""
+    beside = [name for name in made if name in columns and columns[name].path in notes.told]
+    if not beside:
+        return dict(attrs)
+    named = str(attrs.get("coordinates", "")).split()
+    return {**attrs, "coordinates": " ".join(dict.fromkeys([*named, *beside]))}
 
 
 def without_names(attrs: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
@@ -133,33 +143,102 @@ def _free(name: str, groups: Sequence[VirtualGroup | None]) -> str:
     return f"{name}_attribute" if taken else name
 
 
-def _column(
-    name: str, target: str, own: Own, before: Column | None, path: str, task: Task
-) -> Column | None:
-    """An attribute as a scalar of each input; None where all that have it say the same."""
-    known = {} if before is None else dict(zip(before.files, before.arrays, strict=True))
-    if any(not set(task.growing).issuperset(array.dims) for array in known.values()):
-        return None  # a variable of the files themselves
-    if any(np.size(attrs[name]) != 1 for attrs in own if attrs is not None and name in attrs):
-        return None
-    values = {
-        file: np.asarray(attrs[name]).reshape(()).item() if name in attrs else None
-        for file, attrs in enumerate(own)
-        if attrs is not None and file not in known
-    }
-    if not values or (not known and value_keys(list(values.values())) is None):
-        return None
-    as_text = not all(isinstance(value, int | float | None) for value in values.values())
-    lacking = "" if as_text else np.nan
-    shown = [lacking if value is None else value for value in values.values()]
-    stored = np.asarray([str(value) for value in shown] if as_text else shown)
-    arrays = dict(known)
-    cases: dict[str, list[int]] = {}
-    for number, (file, value) in enumerate(values.items()):
-        arrays[file] = VirtualArray.from_numpy(stored[number], ())
-        cases.setdefault(f"{name} = {value_text(value)}", []).append(file)
-    whole = f"{path}/{target}" if path else target
-    task.notes.drift("attributes", path, cases, f"the coordinate {target!r}")
-    task.notes.told.add(whole)
-    files = sorted(arrays)
-    return Column(target, whole, files, [arrays[file] for file in files])
+@dataclass(frozen=True, eq=False)
+class _Attribute:
+    """One attribute of all inputs that say it, or that were combined of such.
+
+    Attributes
+    ----------
+    name
+        The attribute.
+    target
+        What its coordinate is called.
+    known
+        The coordinate in inputs that have it already.
+    values
+        Plain values of the others; None where they lack the attribute.
+    is_free
+        Whether no input has a variable of its own under the coordinate's name.
+    """
+
+    name: str
+    target: str
+    known: Mapping[int, VirtualArray]
+    values: Mapping[int, Any]
+    is_free: bool
+
+    @classmethod
+    def of(
+        cls, name: str, target: str, own: Own, columns: Mapping[str, Column], task: Task
+    ) -> Self:
+        """The attribute of this name."""
+        before = columns.get(target)
+        held = {} if before is None else dict(zip(before.files, before.arrays, strict=True))
+        dims = {*task.growing, _items(target)}
+        is_free = all(dims.issuperset(array.dims) for array in held.values())
+        known = held if is_free else {}
+        values = {
+            file: _plain(attrs.get(name))
+            for file, attrs in enumerate(own)
+            if attrs is not None and file not in held
+        }
+        return cls(name, target, known, values, is_free)
+
+    @property
+    def differs(self) -> bool:
+        """Whether not all that have it say the same."""
+        if not self.values:
+            return False
+        return bool(self.known) or value_keys(list(self.values.values())) is not None
+
+    def among(self, columns: Mapping[str, Column], path: str, task: Task) -> dict[str, Column]:
+        """The columns with the coordinate, if its values have a place; the drift is noted."""
+        column = self._column(path)
+        if column is not None and not task.layout.dims_of_files(column, task.values):
+            column = None
+        cases: dict[str, list[int]] = {}
+        for file, value in self.values.items():
+            cases.setdefault(f"{self.name} = {value_text(value)}", []).append(file)
+        others = {name: own for name, own in columns.items() if name != self.target}
+        if column is None:
+            task.notes.drift("attributes", path, cases, f"{self.name} left out")
+            return others if self.known else dict(columns)
+        task.notes.drift("attributes", path, cases, f"the coordinate {self.target!r}")
+        task.notes.told.add(column.path)
+        return {**columns, self.target: column}
+
+    def _column(self, path: str) -> Column | None:
+        """Its values as an array of each input; None where they are of several shapes."""
+        said = [value for value in self.values.values() if value is not None]
+        shapes = {np.shape(value) if isinstance(value, list) else () for value in said}
+        if not self.is_free or len(shapes) > 1 or any(len(shape) > 1 for shape in shapes):
+            return None
+        (shape,) = shapes or {()}
+        items = [item for value in said for item in (value if shape else [value])]
+        as_text = not all(isinstance(item, int | float) for item in items)
+        lacking: Any = "" if as_text else np.nan
+        for length in shape:
+            lacking = [lacking] * length
+        shown = [lacking if value is None else value for value in self.values.values()]
+        stored = np.asarray(shown).astype(str) if as_text else np.asarray(shown)
+        dims = (_items(self.target),) if shape else ()
+        arrays = dict(self.known)
+        for number, file in enumerate(self.values):
+            arrays[file] = VirtualArray.from_numpy(stored[number], dims)
+        whole = f"{path}/{self.target}" if path else self.target
+        files = sorted(arrays)
+        return Column(self.target, whole, files, [arrays[file] for file in files])
+
+
+def _items(target: str) -> str:
+    """The dimension of an attribute that has several values."""
+    return f"{target}_item"
+
+
+def _plain(value: Any) -> Any:
+    """A value as Python's own: a scalar, also where it is the only element, or lists."""
+    try:
+        array = np.asarray(value)
+    except ValueError:  # lists of several lengths
+        return value
+    return array.reshape(()).item() if array.size == 1 else array.tolist()

@@ -70,13 +70,13 @@ def test_inputs_of_several_labels_are_cut_where_others_come_between() -> None:
     labels, rows = laid(tile([5, 9], 0, 1), tile([7], 0, 2))
     assert labels == [5, 7, 9]
     assert rows == [[1, 1], [2, 2], [1, 1]]
-    groups, names, series = labels_of(
-        [tile([5, 9], 0, 1), tile([7], 0, 2)], ["a", "b"], ("t",), Values(read_slowly)
+    groups, owners, series = labels_of(
+        [tile([5, 9], 0, 1), tile([7], 0, 2)], ("t",), Values(read_slowly)
     )
     assert [group.arrays["v"].shape[0] for group in groups] == [1, 1, 1]
-    assert (names, series.labels) == (["a", "a", "b"], [((5,),), ((9,),), ((7,),)])
-    whole, names, _ = labels_of([tile([5, 9], 0, 1)], ["a"], ("t",), Values(read_slowly))
-    assert (len(whole), names) == (1, ["a"])
+    assert (owners, series.labels) == ([0, 0, 1], [((5,),), ((9,),), ((7,),)])
+    whole, owners, _ = labels_of([tile([5, 9], 0, 1)], ("t",), Values(read_slowly))
+    assert (len(whole), owners) == (1, [0])
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_labels_that_cannot_be_compared(second: VirtualGroup, message: str) -> N
     if "t" in second.arrays and second.arrays["t"].ndim == 2:
         second = VirtualGroup({"t": chunked_array(np.array([[1]]), (1, 1), ("t", "s"))})
     with pytest.raises(InvalidRequestError, match=message):
-        labels_of([tile(5, 0, 1), second], ["a", "b"], ("t",), Values(read_slowly))
+        labels_of([tile(5, 0, 1), second], ("t",), Values(read_slowly))
 
 
 # Times and units that come out as they were
