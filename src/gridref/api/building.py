@@ -29,6 +29,7 @@ from gridref.api.summary import (
     drift_line,
     files_in_words,
     finding_lines,
+    label_lines,
     layout_line,
     warn_of_left_out,
 )
@@ -563,7 +564,7 @@ class Job:
             named = files_in_words(self.twice)
             lines.append(f"given more than once, and taken once: {named}")
         lines += drift_line(group.report.drifts, catalog)
-        return lines + finding_lines(group.report)
+        return lines + label_lines(group.report.drifts) + finding_lines(group.report)
 
     def joining(self, read: Read) -> Joining:
         """What joins variables of scanned files by their names, before files are laid out."""
@@ -641,7 +642,8 @@ def with_drifts(done: Combination, catalog: str = "") -> VirtualGroup:
         If there are problems.
     """
     group = done.unwrap()
-    return group.replace(report=replace(group.report, drifts=done.report.rows(catalog)))
+    drifts = (*group.report.drifts, *done.report.rows(catalog))
+    return group.replace(report=replace(group.report, drifts=drifts))
 
 
 def _with_failed(done: Combination, failed: tuple[Finding, ...]) -> Combination:

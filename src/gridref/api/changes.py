@@ -25,6 +25,7 @@ from gridref.api.building import Job, with_drifts
 from gridref.api.declaring import claimed, declared_groups, pending_after
 from gridref.api.layout.layouts import in_one_chunk
 from gridref.api.layout.listings import with_inventory
+from gridref.api.layout.sources import Contradicted
 from gridref.api.places import Arrangement, At, arranged
 from gridref.catalog.commit import Base
 from gridref.catalog.group import CatalogGroup
@@ -110,8 +111,9 @@ def added(
     if not isinstance(dim, str) or not grows:
         before = base.group.replace(report=_of_catalog(base))
         named = job.layout.tiles if job.layout.mosaic else job.layout.labelled
-        labelled = list(named(new))
-        return combined_whole(base, before, labelled, job, read)
+        noted = Contradicted(read)
+        labelled = list(named(new, noted))
+        return combined_whole(base, before, labelled, job, read, noted)
     if job.layout.order == "given" and at == "label":
         at = "end"
     read = Values(read).of  # labels are looked at for their places, and by the rules
@@ -220,6 +222,7 @@ def combined_whole(
     groups: Sequence[VirtualGroup],
     job: Job,
     read: Read,
+    noted: Contradicted | None = None,
 ) -> Grown:
     """Combine groups, among them a catalog or parts of it, as they are."""
     every = [*([before] if before is not None else []), *groups]
@@ -237,6 +240,8 @@ def combined_whole(
         done = combine(every, dim, read=read, options=job.rules)
         if done.group is not None and job.layout.keeps_labels_whole:
             done = replace(done, group=in_one_chunk(done.group, str(dim), read))
+    if noted is not None:
+        done = replace(done, report=noted.told(done.report))
     return _reusing(done, base)
 
 
@@ -323,7 +328,7 @@ def with_dim(
     ordered = job.layout.ordered([file for file, _ in new])
     order = {file: number for number, file in enumerate(ordered)}
     return [
-        job.layout.laid_out([item], read, job.rules, job.mosaic).unwrap()
+        with_drifts(job.layout.laid_out([item], read, job.rules, job.mosaic))
         for item in sorted(new, key=lambda item: order[item[0]])
     ]
 

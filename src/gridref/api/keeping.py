@@ -36,6 +36,7 @@ from gridref.api.summary import (
     drift_line,
     files_in_words,
     finding_lines,
+    label_lines,
     layout_line,
     warn_of_left_out,
 )
@@ -162,7 +163,8 @@ class Keeper:
     def _lines(self, done: Change, *layout: str) -> list[str]:
         """What a change did, in short."""
         drifts = drift_line(done.group.report.drifts, self.url)
-        return [f"{done.operation} {done.message}", *layout, *drifts]
+        contradicted = label_lines(done.group.report.drifts)
+        return [f"{done.operation} {done.message}", *layout, *drifts, *contradicted]
 
     def _rebuilt(self, base: Base, new: Sequence[str], job: Job, at: At, scans: _Scans) -> Change:
         """The commit of a catalog that is built anew, of its files and more of them."""

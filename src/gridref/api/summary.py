@@ -13,6 +13,7 @@ from typing import Any
 
 from gridref import errors
 from gridref.api.layout.layouts import Layout
+from gridref.api.layout.sources import KEPT, REPLACED
 from gridref.combine.along import ORDER_KEPT
 from gridref.combine.hypercube import label_text
 from gridref.errors import LeftOutWarning, SkippedFilesWarning
@@ -90,6 +91,20 @@ def drift_line(drifts: Rows, catalog: str) -> list[str]:
     named = ", ".join(f"{n_kind} {kind}" for kind, n_kind in sorted(kinds.items()))
     address = shown_address(catalog)
     return [f"{n} drift{'s'[: n > 1]} resolved: {named} (gridref report {address} lists them)"]
+
+
+def label_lines(drifts: Rows) -> list[str]:
+    """Which coordinates of files other labels contradict, with both values, and which is shown."""
+    told: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for row in drifts:
+        if row["cause"] in (REPLACED, KEPT):
+            told.setdefault((row["variable"], row["resolution"]), []).append(row)
+    lines = []
+    for (variable, resolution), rows in told.items():
+        n_files = sum(row["n_files"] for row in rows)
+        named = f"{rows[0]['first_file']}" + (f" and {n_files - 1} more" if n_files > 1 else "")
+        lines.append(f"{variable}: {rows[0]['value']} [{named}]; {resolution}")
+    return lines
 
 
 def finding_lines(report: ScanReport) -> list[str]:

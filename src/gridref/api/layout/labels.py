@@ -124,6 +124,12 @@ class LabelPattern:
             "calendar": "proleptic_gregorian",
         }
 
+    def n_known(self, name: str) -> int | None:
+        """How much of a moment a field says, in characters of ISO 8601; None for other fields."""
+        codes = set(re.findall("%(.)", self.fields[name] or ""))
+        lengths = {"fS": 19, "M": 16, "H": 13, "dj": 10, "mbB": 7, "yY": 4}
+        return next((n for known, n in lengths.items() if codes & {*known}), None)
+
     def texts_of_names(self, urls: Sequence[str]) -> list[dict[str, str]] | None:
         """The fields' texts in files' names as they are; None where a name does not match."""
         matches = [self.expression.search(text) for text in self._named(urls)]

@@ -27,8 +27,8 @@ from gridref.api.layout.names import (
     with_telling_parts,
 )
 from gridref.api.layout.sources import (
+    Contradicted,
     Labels,
-    Replaced,
     check_labels,
     labelled_files,
     with_labels_beside,
@@ -257,10 +257,8 @@ class Layout:
         """
         pattern = self._parsed_pattern()
         rules = self._rules(rules)
-        groups, dims = labelled_files(scanned, pattern, self.pattern_of, self.labels)
-        replaced = Replaced(read)
-        pairs = zip((group for _, group in scanned), groups, strict=True)
-        groups = list(replaced.noting(pairs, dims))
+        noted = Contradicted(read)
+        groups, dims = labelled_files(scanned, pattern, self.pattern_of, self.labels, noted)
         if not any(VALID_TIME in group.arrays for group in groups):
             before = [without_valid_times(group) for group in before]
         every = [*groups[:n_front], *before, *groups[n_front:]]
@@ -279,7 +277,7 @@ class Layout:
             done = combine_hypercube(every, self.dims, read=read, options=rules)
         else:
             done = combine_by_coords(every, dims, read=read, options=rules)
-        done = replaced.told(done)
+        done = replace(done, report=noted.told(done.report))
         group = done.group
         return done if group is None else replace(done, group=with_valid_times(group, read))
 
@@ -315,18 +313,21 @@ class Layout:
         """Combine files that follow each other along one way, or alone."""
         if self.layout == "plate":
             return combine_plate_files(list(scanned), self._parsed_pattern(), read, rules)
+        noted = Contradicted(read)
         if self.layout is not None:
-            return self.combine_ragged(self.labelled(scanned), read, rules)
-        replaced = Replaced(read)
+            rows = self.labelled(scanned, noted)
+            done = self.combine_ragged(rows, read, rules)
+            return replace(done, report=noted.told(done.report))
         if self.mosaic:
-            tiles = self.tiles(scanned, replaced)
-            return replaced.told(self.combine_mosaic(tiles, read, rules, mosaic_options))
+            tiles = self.tiles(scanned, noted)
+            done = self.combine_mosaic(tiles, read, rules, mosaic_options)
+            return replace(done, report=noted.told(done.report))
         by_label = self.order == "label"
         if self.stack is not None:
-            labelled = self.labelled(scanned, replaced)
+            labelled = self.labelled(scanned, noted)
             rules = self._rules(rules)
             done = combine_stack(labelled, self.stack, read=read, options=rules, by_label=by_label)
-            done = replaced.told(done)
+            done = replace(done, report=noted.told(done.report))
             if done.group is None or not self.keeps_labels_whole:
                 return done
             return replace(done, group=in_one_chunk(done.group, self.stack, read))
@@ -337,18 +338,16 @@ class Layout:
         return Combination(group, DriftReport((), (file,)))
 
     def labelled(
-        self, scanned: Iterable[tuple[str, VirtualGroup]], replaced: Replaced | None = None
+        self, scanned: Iterable[tuple[str, VirtualGroup]], noted: Contradicted
     ) -> Iterable[VirtualGroup]:
         """The groups of files, with their labels where they are stacked.
 
-        What labels take the place of is noted in `replaced`.
+        Coordinates that labels contradict are noted.
         """
         if self.stack is None:
             return (group for _, group in scanned)
         pairs = self._labelled(self.stack, scanned)
-        if replaced is None:
-            return (group for _, group in pairs)
-        return replaced.noting(pairs, [self.stack])
+        return noted.noting(pairs, [self.stack])
 
     def combine_mosaic(
         self,
@@ -378,11 +377,11 @@ class Layout:
         return replace(done, group=group)
 
     def tiles(
-        self, scanned: Iterable[tuple[str, VirtualGroup]], replaced: Replaced | None = None
+        self, scanned: Iterable[tuple[str, VirtualGroup]], noted: Contradicted
     ) -> Iterable[VirtualGroup]:
         """The groups of tiles, with their labels where a pattern finds some.
 
-        What labels take the place of is noted in `replaced`.
+        Coordinates that labels contradict are noted.
         """
         pattern = self._parsed_pattern()
         if pattern is None:
@@ -400,10 +399,8 @@ class Layout:
             found = pattern.of_attributes(attrs, self.pattern_of, files)
             known = [(file, without_attribute(group, self.pattern_of)) for file, group in known]
         labelled = labelled_tiles(known, found, pattern)
-        if replaced is None:
-            return labelled
         pairs = zip((group for _, group in known), labelled, strict=True)
-        return replaced.noting(pairs, list(pattern.fields))
+        return noted.noting(pairs, list(pattern.fields))
 
     def combine_ragged(
         self, groups: Iterable[VirtualGroup], read: Read, rules: CombineOptions

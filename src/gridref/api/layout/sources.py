@@ -10,17 +10,21 @@ from typing import Any
 import numpy as np
 
 from gridref.api.layout.labels import LabelPattern, duration_seconds
-from gridref.combine import Combination
 from gridref.combine.columns import source_name
 from gridref.combine.concatenation import label_values, with_label
 from gridref.combine.hypercube import label_text
 from gridref.combine.options import Read
-from gridref.combine.report import Drift
+from gridref.combine.report import Drift, DriftReport
 from gridref.errors import InvalidRequestError, Place
 from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.times import is_time_like
 
-REPLACED = "label-replaced"
-"""Cause of the drift that a label takes the place of a file's own coordinate, and differs."""
+REPLACED, KEPT = "label-replaced", "label-kept"
+"""Causes of drifts: a label contradicts a coordinate of the file, and takes its place or not."""
+_ANSWERS = {
+    REPLACED: "the labels take the place of the coordinate in the files",
+    KEPT: "the coordinate in the files is kept",
+}
 
 LabelSource = str | Callable[[str], Any]
 """``"attribute:NAME"``, ``"variable:NAME"``, ``"constant:VALUE"``, ``"column:NAME"`` of a table,
@@ -54,7 +58,11 @@ def check_labels(labels: Labels | None) -> None:
 
 
 def labelled_files(
-    scanned: Scanned, pattern: LabelPattern | None, pattern_of: str | None, labels: Labels | None
+    scanned: Scanned,
+    pattern: LabelPattern | None,
+    pattern_of: str | None,
+    labels: Labels | None,
+    noted: Contradicted,
 ) -> tuple[list[VirtualGroup], list[str]]:
     """Files with their labels as coordinates, where they have none of the dimension themselves.
 
@@ -64,6 +72,8 @@ def labelled_files(
         Addresses and groups.
     pattern, pattern_of
         What to find in names, or in an attribute of that name.
+    noted
+        Takes down where labels contradict coordinates of the files.
 
     Returns
     -------
@@ -77,19 +87,21 @@ def labelled_files(
         no numbers, texts or times.
     """
     files, groups = [file for file, _ in scanned], [group for _, group in scanned]
-    dims: list[str] = []
+    before, dims = groups, list[str]()
     if pattern is not None:
-        groups, dims = _by_pattern(scanned, pattern, pattern_of), list(pattern.fields)
+        groups, dims = _by_pattern(scanned, pattern, pattern_of, noted), list(pattern.fields)
     if callable(labels):
-        groups, found = _by_function(files, groups, labels)
-        return groups, list(dict.fromkeys([*dims, *found]))
+        groups, found = _by_function(files, groups, labels, noted)
+        dims = list(dict.fromkeys([*dims, *found]))
+        return list(noted.noting(zip(before, groups, strict=True), dims)), dims
     for dim, source in (labels or {}).items():
-        groups = _by_source(list(zip(files, groups, strict=True)), dim, source)
-    return groups, list(dict.fromkeys([*dims, *(labels or {})]))
+        groups = _by_source(list(zip(files, groups, strict=True)), dim, source, noted)
+    dims = list(dict.fromkeys([*dims, *(labels or {})]))
+    return list(noted.noting(zip(before, groups, strict=True), dims)), dims
 
 
 def _by_pattern(
-    scanned: Scanned, pattern: LabelPattern, pattern_of: str | None
+    scanned: Scanned, pattern: LabelPattern, pattern_of: str | None, noted: Contradicted
 ) -> list[VirtualGroup]:
     files, groups = [file for file, _ in scanned], [group for _, group in scanned]
     if pattern_of is None:
@@ -99,7 +111,8 @@ def _by_pattern(
         groups = [without_attribute(group, pattern_of) for group in groups]
     for dim in pattern.fields:
         values, _ = label_values([own[dim] for own in found])
-        groups = _labelled(groups, dim, values, pattern.attrs(dim))
+        known = pattern.n_known(dim)
+        groups = _labelled(groups, dim, values, pattern.attrs(dim), noted, known)
     pairs = zip(groups, found, strict=True)
     return [with_labels_beside(group, own, pattern) for group, own in pairs]
 
@@ -129,6 +142,7 @@ def _by_function(
     files: Sequence[str],
     groups: list[VirtualGroup],
     function: Callable[[str], Mapping[str, Any]],
+    noted: Contradicted,
 ) -> tuple[list[VirtualGroup], list[str]]:
     found = [function(file) for file in files]
     for file, own in zip(files, found, strict=True):
@@ -139,23 +153,25 @@ def _by_function(
                 Place(source=file),
             )
     for dim in found[0]:
-        groups = _labelled(groups, dim, *_stored([own[dim] for own in found]))
+        groups = _labelled(groups, dim, *_stored([own[dim] for own in found]), noted)
     return groups, list(found[0])
 
 
-def _by_source(scanned: Scanned, dim: str, source: LabelSource) -> list[VirtualGroup]:
+def _by_source(
+    scanned: Scanned, dim: str, source: LabelSource, noted: Contradicted
+) -> list[VirtualGroup]:
     groups = [group for _, group in scanned]
     if callable(source):
-        return _labelled(groups, dim, *_stored([source(file) for file, _ in scanned]))
+        return _labelled(groups, dim, *_stored([source(file) for file, _ in scanned]), noted)
     kind, _, name = source.partition(":")
     if kind == "column":
         raise InvalidRequestError(f"labels={{{dim!r}: {source!r}}} need the table: inventory=")
     if kind == "constant":
-        return _labelled(groups, dim, *_stored([name] * len(groups)))
+        return _labelled(groups, dim, *_stored([name] * len(groups)), noted)
     if kind == "variable":
         return [_renamed(group, name, dim, file) for file, group in scanned]
     values = [_attribute(group, name, file) for file, group in scanned]
-    return _labelled([without_attribute(g, name) for g in groups], dim, *_stored(values))
+    return _labelled([without_attribute(g, name) for g in groups], dim, *_stored(values), noted)
 
 
 def _attribute(group: VirtualGroup, name: str, file: str) -> Any:
@@ -208,13 +224,22 @@ def _numbers(texts: Sequence[str]) -> list[float] | None:
 
 
 def _labelled(
-    groups: Sequence[VirtualGroup], dim: str, values: Any, attrs: Mapping[str, str]
+    groups: Sequence[VirtualGroup],
+    dim: str,
+    values: Any,
+    attrs: Mapping[str, str],
+    noted: Contradicted,
+    n_known: int | None = None,
 ) -> list[VirtualGroup]:
     """Groups with their labels; those that have a coordinate of the dimension keep it."""
-    return [
-        group if dim in _indexed(group) else with_label(group, dim, value, attrs)
-        for group, value in zip(groups, values, strict=True)
-    ]
+    labelled = []
+    for group, value in zip(groups, values, strict=True):
+        if dim in _indexed(group):
+            noted.keeping(group, dim, value, attrs, n_known)
+            labelled.append(group)
+        else:
+            labelled.append(with_label(group, dim, value, attrs))
+    return labelled
 
 
 def _indexed(group: VirtualGroup) -> Collection[str]:
@@ -222,11 +247,11 @@ def _indexed(group: VirtualGroup) -> Collection[str]:
 
 
 @dataclass(frozen=True, eq=False)
-class Replaced:
-    """Coordinates of files that other labels take the place of, noted while files are labelled."""
+class Contradicted:
+    """Coordinates of files that other labels contradict, noted while files are labelled."""
 
     read: Read
-    cases: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    cases: dict[tuple[str, str], dict[str, list[str]]] = field(default_factory=dict)
 
     def noting(
         self, pairs: Iterable[tuple[VirtualGroup, VirtualGroup]], dims: Sequence[str]
@@ -239,34 +264,80 @@ class Replaced:
                     continue
                 was, now = (self._text(array) for array in (own, label))
                 if was != now:
-                    case = f"{was} in the file, {now} as its label"
-                    name = source_name(before) or ""
-                    self.cases.setdefault(dim, {}).setdefault(case, []).append(name)
+                    self._note(REPLACED, dim, before, was, now)
             yield after
+
+    def keeping(
+        self,
+        group: VirtualGroup,
+        dim: str,
+        label: Any,
+        attrs: Mapping[str, Any],
+        n_known: int | None,
+    ) -> None:
+        """Note the label of a group that keeps its own coordinate, if it is none of its labels.
+
+        Parameters
+        ----------
+        label, attrs
+            The label, and the attributes that it would have.
+        n_known
+            How much of a moment the label says, in characters of ISO 8601; None for all.
+        """
+        array = group.arrays[dim]
+        if not array.size or array.dtype.kind not in "iufSUT":
+            return
+        own = self.read(array).reshape(-1).tolist()
+        ends = min(own), max(own)
+        first, last = (_in_words(array.dtype.type(end), array.attrs) for end in ends)
+        now = _in_words(label, attrs)
+        if is_time_like(array.attrs) and not _MOMENT.fullmatch(first):
+            return  # of a calendar that cannot be compared here
+        moments = [_whole_moment(text)[:n_known] for text in (first, now, last)]
+        if all(map(_MOMENT.fullmatch, (first, now, last))):
+            agrees = moments[0] <= moments[1] <= moments[2]
+        elif array.dtype.kind in "iuf" and isinstance(label, np.number):
+            agrees = ends[0] <= label <= ends[1]
+        else:
+            agrees = now in {_in_words(each, array.attrs) for each in own}
+        if not agrees:
+            self._note(KEPT, dim, group, first if first == last else f"{first} to {last}", now)
+
+    def _note(self, cause: str, dim: str, group: VirtualGroup, was: str, now: str) -> None:
+        case = f"{was} in the file, {now} as its label"
+        cases = self.cases.setdefault((cause, dim), {})
+        cases.setdefault(case, []).append(source_name(group) or "")
 
     def _text(self, array: VirtualArray) -> str:
         """The label that an array holds, in words; equal numbers of other types look the same."""
         if array.size != 1:
             return f"{array.size} values"
         (label,) = self.read(array).reshape(-1)
-        label = label.decode(errors="replace") if isinstance(label, bytes) else label
-        text = label_text(label, array.attrs)
-        return text.removesuffix(".0") if isinstance(label, np.floating) else text
+        return _in_words(label, array.attrs)
 
-    def told(self, done: Combination) -> Combination:
-        """The combination, with a drift for each coordinate that was replaced."""
-        numbers = {name: number for number, name in enumerate(done.report.files)}
+    def told(self, report: DriftReport) -> DriftReport:
+        """The report, with a drift for each coordinate that labels contradict."""
+        numbers = {name: number for number, name in enumerate(report.files)}
         drifts = [
             Drift.of(
-                REPLACED,
+                cause,
                 dim,
                 {
                     case: [numbers[name] for name in names if name in numbers]
                     for case, names in cases.items()
                 },
-                "the labels take the place of the coordinate in the files",
+                _ANSWERS[cause],
             )
-            for dim, cases in self.cases.items()
+            for (cause, dim), cases in self.cases.items()
         ]
-        report = replace(done.report, drifts=(*drifts, *done.report.drifts))
-        return replace(done, report=report)
+        return replace(report, drifts=(*drifts, *report.drifts))
+
+
+def _in_words(label: Any, attrs: Mapping[str, Any]) -> str:
+    label = label.decode(errors="replace") if isinstance(label, bytes) else label
+    text = label_text(label, attrs)
+    return text.removesuffix(".0") if isinstance(label, np.floating) else text
+
+
+def _whole_moment(text: str) -> str:
+    return text if "T" in text else f"{text}T00:00:00"

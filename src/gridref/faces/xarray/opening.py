@@ -19,7 +19,7 @@ from gridref.api.layout.cubes import Part, Rules, by_coords, by_labels, flat, ne
 from gridref.api.layout.joined_variables import Joining
 from gridref.api.layout.labels import LabelPattern
 from gridref.api.layout.layouts import Layout
-from gridref.api.layout.sources import Labels, check_labels, labelled_files
+from gridref.api.layout.sources import Contradicted, Labels, check_labels, labelled_files
 from gridref.api.opened_data import open_data
 from gridref.api.opening import reader_for, subgroup
 from gridref.api.scan import scan_each
@@ -303,10 +303,12 @@ def _by_coords(
     check_labels(labels)
     parsed = None if pattern is None else LabelPattern.parse(pattern)
     scanned = [(url, part.group) for url, part in parts.items()]
-    groups, known = labelled_files(scanned, parsed, None, labels)
+    noted = Contradicted(reader.read)
+    groups, known = labelled_files(scanned, parsed, None, labels, noted)
     placed = [replace(part, group=g) for part, g in zip(parts.values(), groups, strict=True)]
     if known or len(dims) > 1:
-        return by_labels(placed, dims or known, reader, rules, found=not dims)
+        done = by_labels(placed, dims or known, reader, rules, found=not dims)
+        return replace(done, report=noted.told(done.report))
     return by_coords(placed, dims[0] if dims else None, reader, rules)
 
 
