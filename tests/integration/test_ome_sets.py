@@ -12,7 +12,7 @@ import tifffile
 
 import gridref
 from gridref.api.layout.names import wells_in_names
-from gridref.errors import InvalidRequestError
+from gridref.errors import InvalidRequestError, LeftOutWarning, UnsupportedFeatureError
 
 NAMESPACE = "http://www.openmicroscopy.org/Schemas/OME/2016-06"
 
@@ -115,16 +115,99 @@ def test_parts_of_a_set_are_not_stacked(tmp_path: Path) -> None:
             gridref.build(list(files.values()), tmp_path / "set.gridref", **options)
 
 
-def test_planes_of_a_companion_file_lie_along_what_their_names_count(
+def test_files_whose_metadata_is_in_a_companion_file_are_its_set(
     shared_data: Path, tmp_path: Path
 ) -> None:
     folder = shared_data / "ome_tiff/companion_multifile"
     files = sorted(folder.glob("*.ome.tiff"))
     group = gridref.build(files, tmp_path / "set.gridref")
-    whole = gridref.scan(folder / "multifile.companion.ome")["image"]
-    assert group.arrays["z"][...].tolist() == [1, 2, 3, 4, 5]
-    assert group.arrays["image"].dims == whole.dims == ("z", "y", "x")
-    np.testing.assert_array_equal(group.arrays["image"][...], whole[...])
+    image = group.arrays["image"]
+    assert image.dims == ("z", "y", "x")
+    np.testing.assert_array_equal(image[...], np.stack([plane_of(path) for path in files]))
+    assert gridref.verify(tmp_path / "set.gridref", everything=True).ok
+
+
+def write_companion_set(folder: Path, *, named: str = "set.companion.ome") -> list[Path]:
+    """Six planes, three times of two channels, whose file names say neither, as tifffile writes."""
+    files = [folder / f"plane{number}.ome.tif" for number in range(6)]
+    ids = [f"urn:uuid:{uuid.uuid4()}" for _ in files]
+    places = itertools.product(range(3), range(2))
+    planes = "".join(
+        f'<TiffData FirstT="{t}" FirstC="{c}" FirstZ="0" IFD="0" PlaneCount="1">'
+        f'<UUID FileName="{files[-1 - number].name}">{ids[-1 - number]}</UUID></TiffData>'
+        for number, (t, c) in enumerate(places)
+    )
+    (folder / "set.companion.ome").write_text(
+        f'<OME xmlns="{NAMESPACE}"><Image ID="Image:0"><Pixels ID="Pixels:0" Type="uint16"'
+        ' DimensionOrder="XYZCT" SizeX="8" SizeY="6" SizeZ="1" SizeC="2" SizeT="3">'
+        f"{planes}</Pixels></Image></OME>"
+    )
+    for number, (path, own) in enumerate(zip(files, ids, strict=True)):
+        xml = f'<OME xmlns="{NAMESPACE}" UUID="{own}"><BinaryOnly MetadataFile="{named}"/></OME>'
+        plane = np.arange(48, dtype="u2").reshape(6, 8) + 1000 * number
+        tifffile.imwrite(path, plane, description=xml, metadata=None)
+    return files
+
+
+def test_axes_are_those_of_the_companion_file_not_of_names(tmp_path: Path) -> None:
+    files = write_companion_set(tmp_path)
+    expected = np.stack([plane_of(path) for path in files[::-1]]).reshape(3, 2, 6, 8)
+    group = gridref.build(files, tmp_path / "set.gridref")
+    assert group.arrays["image"].dims == ("t", "c", "y", "x")
+    np.testing.assert_array_equal(group.arrays["image"][...], expected)
+    assert not group.report.skipped
+    assert gridref.verify(tmp_path / "set.gridref", everything=True).ok
+    for path in files[:2]:
+        np.testing.assert_array_equal(gridref.scan(path)["image"][...], expected)
+
+
+def test_a_companion_file_that_is_not_there_is_said(tmp_path: Path) -> None:
+    files = write_companion_set(tmp_path)
+    (tmp_path / "set.companion.ome").unlink()
+    with pytest.warns(LeftOutWarning, match="set.companion.ome, which is not beside it"):
+        group = gridref.build(files, tmp_path / "set.gridref", stack="plane")
+    np.testing.assert_array_equal(
+        group.arrays["image"][...], np.stack([plane_of(path) for path in files])
+    )
+    (line,) = [line for line in group.report.lines if "OME-XML" in line]
+    assert "plane0.ome.tif and 5 more" in line
+
+
+@pytest.mark.parametrize("named", ["../set.companion.ome", "/etc/passwd", "http://host/x.ome"])
+def test_a_companion_file_elsewhere_is_not_followed(tmp_path: Path, named: str) -> None:
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    files = write_companion_set(inner, named=named)
+    (inner / "set.companion.ome").rename(tmp_path / "set.companion.ome")
+    group = gridref.scan(files[0])
+    assert "which is not beside it" in group.report.skipped[0].reason
+    np.testing.assert_array_equal(group["image"][...], plane_of(files[0]))
+
+
+def test_a_companion_file_through_a_link_needs_to_be_allowed(tmp_path: Path) -> None:
+    inner, other = tmp_path / "inner", tmp_path / "other"
+    inner.mkdir()
+    other.mkdir()
+    files = write_companion_set(inner)
+    (inner / "set.companion.ome").rename(other / "set.companion.ome")
+    (inner / "set.companion.ome").symlink_to(other / "set.companion.ome")
+    with pytest.raises(UnsupportedFeatureError, match="allow"):
+        gridref.scan(files[0])
+    assert gridref.scan(files[0], allow=[other])["image"].shape == (3, 2, 6, 8)
+
+
+def test_a_companion_file_of_another_set_is_said(tmp_path: Path) -> None:
+    files = write_companion_set(tmp_path)
+    renamed = files[0].rename(tmp_path / "other.ome.tif")
+    with pytest.raises(UnsupportedFeatureError, match=r"not there: plane0\.ome\.tif"):
+        gridref.scan(renamed)  # of the set by its UUID
+    text = (tmp_path / "set.companion.ome").read_text()
+    with tifffile.TiffFile(renamed) as file:
+        own = file.pages[0].description.partition('UUID="')[2].partition('"')[0]
+    (tmp_path / "set.companion.ome").write_text(text.replace(own, f"urn:uuid:{uuid.uuid4()}"))
+    group = gridref.scan(renamed)
+    assert "which does not name it" in group.report.skipped[0].reason
+    assert group["image"].shape == (6, 8)
 
 
 @pytest.mark.parametrize(

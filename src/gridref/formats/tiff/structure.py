@@ -29,6 +29,7 @@ from gridref.formats.tiff.directory import (
 )
 from gridref.formats.tiff.file_set import FileSet
 from gridref.formats.tiff.group import build_group
+from gridref.formats.tiff.images import TiffStructure
 from gridref.formats.tiff.plain_reader import plain_directories, read_plain_structure
 from gridref.formats.tiff.siblings import (
     Described,
@@ -36,7 +37,12 @@ from gridref.formats.tiff.siblings import (
     keep_for_siblings,
     likeness,
 )
-from gridref.formats.tiff.tifffile_reader import read_companion, read_structure
+from gridref.formats.tiff.tifffile_reader import (
+    companion_of,
+    is_of_set,
+    read_companion,
+    read_structure,
+)
 from gridref.io import ScanFile
 from gridref.model.array import VirtualGroup
 from gridref.model.scan_report import Fate, Finding, ScanReport
@@ -90,10 +96,7 @@ def _described(
     file = files.first
     refuse = _refusal(file.name, options, skipped)
     if head.startswith(b"<"):
-        if file.size > _MAX_COMPANION_BYTES:
-            raise UnsupportedFeatureError(f"the companion file has {file.size} bytes")
-        text = file.read_many([0], [file.size])[0].decode("utf-8", errors="replace")
-        structure = read_companion(text, files, options.max_objects)
+        structure = read_companion(_text(file), files, options.max_objects)
         return build_group(structure, options.max_chunk_bytes, refuse)
     window = Window(file, head)
     directories = plain_directories(window, read_head(window, ndpi=is_ndpi(file.name)))
@@ -102,11 +105,47 @@ def _described(
     if described is not None:
         return described
     plain = read_plain_structure(file, window, directories)
-    structure = plain or read_structure(file, files, options.max_objects)
+    structure = plain or _by_companion(
+        read_structure(file, files, options.max_objects), files, options, skipped
+    )
     described = build_group(structure, options.max_chunk_bytes, refuse)
     if plain is not None and not skipped:
         keep_for_siblings(alike, directories, plain, described)
     return described
+
+
+def _by_companion(
+    structure: TiffStructure, files: FileSet, options: ScanOptions, skipped: list[Finding]
+) -> TiffStructure:
+    """The structure of the set of a file whose metadata is in a companion file, if that is there.
+
+    Source: OME-TIFF specification, "Multi-file OME-TIFF filesets": ``BinaryOnly`` names the file
+    beside it that holds the metadata.
+    """
+    description = str(structure.tags.get(Tag.IMAGE_DESCRIPTION, ""))
+    name = companion_of(description)
+    if name is None:
+        return structure
+    url = files.first.name
+    companion = files.member(name)
+    if companion is None:
+        reason = f"its OME-XML is in {name}, which is not beside it: nothing says what its axes are"
+    else:
+        text = _text(companion.scan_file)
+        if is_of_set(text, description, url):
+            return read_companion(text, files, options.max_objects)
+        reason = f"its OME-XML is in {name}, which does not name it: nothing says what its axes are"
+    skipped.append(Finding("/", Fate.SKIPPED, reason, url))
+    return structure
+
+
+def _text(companion: ScanFile) -> str:
+    """The text of a companion file."""
+    if companion.size > _MAX_COMPANION_BYTES:
+        raise UnsupportedFeatureError(
+            f"the companion file has {companion.size} bytes", Place(source=companion.name)
+        )
+    return companion.read_many([0], [companion.size])[0].decode("utf-8", errors="replace")
 
 
 def _refusal(

@@ -217,6 +217,25 @@ def _names_of_files(text: str) -> dict[str | None, str]:
     return names
 
 
+def companion_of(text: str) -> str | None:
+    """The companion file that OME-XML names in place of metadata; None if it names none."""
+    if "BinaryOnly" not in text:
+        return None
+    try:
+        elements = list(ET.fromstring(text).iter())
+    except ET.ParseError:
+        return None
+    named = (each.get("MetadataFile") for each in elements if each.tag.endswith("BinaryOnly"))
+    return next(filter(None, named), None)
+
+
+def is_of_set(companion: str, text: str, url: str) -> bool:
+    """Whether a companion file's OME-XML names a file, by its own UUID or its name."""
+    names = _names_of_files(companion)
+    own = ET.fromstring(text).get("UUID")
+    return own in names or any(beside(url, name) == url for name in names.values() if name)
+
+
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Keep tifffile from logging; what matters is raised or reported."""
