@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gridref.api.combining import stack as stack
     from gridref.api.inspect import Inspection as Inspection
     from gridref.api.inspect import inspect as inspect
+    from gridref.api.keeping import Catalog as Catalog
     from gridref.api.layout.forecasts import forecast as forecast
     from gridref.api.layout.layouts import Layout as Layout
     from gridref.api.layout.listings import files_from as files_from
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     __version__: str
 
 _HOMES = {
+    "Catalog": "gridref.api.keeping",
     "ChunkMap": "gridref.faces.picture",
     "Combination": "gridref.combine",
     "CombineOptions": "gridref.combine",
@@ -103,6 +105,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Catalog",
     "ChunkMap",
     "Combination",
     "CombineOptions",

@@ -128,7 +128,7 @@ def steps(folder: Path, labels: list[float], **attrs: Any) -> Path:
     return path
 
 
-def days(catalog: gridref.CatalogGroup) -> list[str]:
+def days(catalog: gridref.Catalog) -> list[str]:
     times = xr.open_dataset(catalog, engine="gridref")["time"].values
     return [str(time)[8:10] for time in times]
 

@@ -26,7 +26,7 @@ def months(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [month(folder, number) for number in range(12)]
 
 
-def pending_days(catalog: gridref.CatalogGroup) -> list[int]:
+def pending_days(catalog: gridref.Catalog) -> list[int]:
     rows = catalog.chunks("tas", state="pending").to_pylist()
     return sorted(day for row in rows for day in range(row["start"][0], row["stop"][0]))
 

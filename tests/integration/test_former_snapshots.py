@@ -32,7 +32,7 @@ def months(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.fixture
-def grown(months: list[Path], tmp_path: Path) -> gridref.CatalogGroup:
+def grown(months: list[Path], tmp_path: Path) -> gridref.Catalog:
     """Two months, tagged as ``two``, and a third."""
     return built(months[:2], tmp_path / "cube.gridref").tag("two").append(months[2])
 
@@ -62,9 +62,7 @@ DOORS: dict[str, Callable[[str, str], xr.Dataset]] = {
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_doors_show_former_snapshots(
-    grown: gridref.CatalogGroup, months: list[Path], door: str
-) -> None:
+def test_doors_show_former_snapshots(grown: gridref.Catalog, months: list[Path], door: str) -> None:
     url = grown.info.url
     for snapshot in ("two", grown.history()[1].id):
         shown = DOORS[door](url, snapshot)
@@ -76,7 +74,7 @@ def test_doors_show_former_snapshots(
 
 @pytest.mark.parametrize("door", ["store", "store, decoded on the way", "address", "engine"])
 def test_pickles_read_what_they_were_made_of(
-    grown: gridref.CatalogGroup, months: list[Path], door: str
+    grown: gridref.Catalog, months: list[Path], door: str
 ) -> None:
     pickled = pickle.dumps(DOORS[door](grown.info.url, "two"))
     grown.tag("two").rollback("two")
@@ -95,14 +93,12 @@ def test_pickles_of_a_store_outlive_appends(months: list[Path], tmp_path: Path) 
         pickle.loads(pickled)
 
 
-def test_what_is_open_has_its_snapshot(grown: gridref.CatalogGroup) -> None:
+def test_what_is_open_has_its_snapshot(grown: gridref.Catalog) -> None:
     with pytest.raises(InvalidRequestError, match="snapshot= is for the address of a catalog"):
         gridref.open_store(grown, snapshot="two")
 
 
-def test_a_server_shows_snapshots_by_tag_and_id(
-    grown: gridref.CatalogGroup, months: list[Path]
-) -> None:
+def test_a_server_shows_snapshots_by_tag_and_id(grown: gridref.Catalog, months: list[Path]) -> None:
     def shape(path: str) -> Any:
         answer = httpx.get(f"{url}{path}")
         return answer.json()["shape"][0] if answer.status_code == 200 else answer.status_code
@@ -127,7 +123,7 @@ def test_a_server_shows_snapshots_by_tag_and_id(
 
 
 def test_commands_read_former_snapshots(
-    grown: gridref.CatalogGroup, months: list[Path], tmp_path: Path
+    grown: gridref.Catalog, months: list[Path], tmp_path: Path
 ) -> None:
     url = grown.info.url
 

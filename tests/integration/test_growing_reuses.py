@@ -37,7 +37,7 @@ def days(folder: Path, name: str, first: int, dtype: str = "f4", **attrs: Any) -
 
 def grown(
     folder: Path, first: Sequence[str], rest: Sequence[str], **options: Any
-) -> gridref.CatalogGroup:
+) -> gridref.Catalog:
     """A catalog that has grown by one file after the other, as if it were built at once."""
     gridref.build(list(first), folder / "cube", **options)
     gridref.build([*first, *rest], folder / "whole", **options)
@@ -56,16 +56,16 @@ def grown(
     return catalog
 
 
-def stated(catalog: gridref.CatalogGroup) -> set[str]:
+def stated(catalog: gridref.Catalog) -> set[str]:
     return {table.file for part in catalog.snapshot.parts for table in part.tables}
 
 
-def rows_written(catalog: gridref.CatalogGroup) -> list[int]:
+def rows_written(catalog: gridref.Catalog) -> list[int]:
     """Chunk rows of each part."""
     return [part.chunks.n_rows for part in catalog.snapshot.parts]
 
 
-def assert_shows(catalog: gridref.CatalogGroup, files: Sequence[str], decode: bool = False) -> None:
+def assert_shows(catalog: gridref.Catalog, files: Sequence[str], decode: bool = False) -> None:
     """What xarray shows of the files in their order, unpacked one by one if need be."""
     opened = [xr.open_dataset(file, engine="h5netcdf", mask_and_scale=decode) for file in files]
     expected = np.concatenate([dataset.v.values for dataset in opened])
@@ -164,7 +164,7 @@ def test_tiles_that_cut_others(tmp_path: Path) -> None:
         grown(tmp_path, files, [over], mosaic=True)
 
 
-def assert_merged(catalog: gridref.CatalogGroup, files: Sequence[str]) -> None:
+def assert_merged(catalog: gridref.Catalog, files: Sequence[str]) -> None:
     """What rasterio makes of tiles, the first one above."""
     import rasterio.merge
 

@@ -21,7 +21,7 @@ def months(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.fixture
-def grown(months: list[Path], tmp_path: Path) -> gridref.CatalogGroup:
+def grown(months: list[Path], tmp_path: Path) -> gridref.Catalog:
     """A catalog of one month, to which four were added one by one."""
     catalog = built(months[:1], tmp_path / "cube")
     for file in months[1:5]:
@@ -35,7 +35,7 @@ def age(folder: Path) -> None:
         os.utime(path, (1e9, 1e9))
 
 
-def test_every_snapshot_opens_as_it_was(grown: gridref.CatalogGroup, months: list[Path]) -> None:
+def test_every_snapshot_opens_as_it_was(grown: gridref.Catalog, months: list[Path]) -> None:
     commits = grown.history()
     assert [commit.operation for commit in commits] == ["append"] * 4 + ["write"]
     assert [commit.parent for commit in commits] == [*(c.id for c in commits[1:]), None]
@@ -57,7 +57,7 @@ def test_a_long_history_is_listed_whole(months: list[Path], tmp_path: Path) -> N
     assert len(commits) == len({commit.id for commit in commits}) == 72
 
 
-def test_rolling_back(grown: gridref.CatalogGroup, months: list[Path]) -> None:
+def test_rolling_back(grown: gridref.Catalog, months: list[Path]) -> None:
     url, commits = grown.info.url, grown.history()
     one = grown.rollback()
     assert_shows(url, months[:4])
@@ -74,7 +74,7 @@ def test_rolling_back(grown: gridref.CatalogGroup, months: list[Path]) -> None:
         first.rollback()
 
 
-def test_tags(grown: gridref.CatalogGroup, months: list[Path]) -> None:
+def test_tags(grown: gridref.Catalog, months: list[Path]) -> None:
     url = grown.info.url
     grown.tag("published", grown.history()[3].id)
     assert gridref.open_catalog(url, snapshot="published")["tas"].shape[0] == 10
@@ -87,9 +87,7 @@ def test_tags(grown: gridref.CatalogGroup, months: list[Path]) -> None:
             moved.tag(bad)
 
 
-def test_pruning_removes_what_nothing_needs(
-    grown: gridref.CatalogGroup, months: list[Path]
-) -> None:
+def test_pruning_removes_what_nothing_needs(grown: gridref.Catalog, months: list[Path]) -> None:
     url, folder = grown.info.url, Path(grown.info.url)
     commits = grown.history()
     reader = gridref.open_catalog(url)
@@ -117,7 +115,7 @@ def test_pruning_removes_what_nothing_needs(
         opened_before[20:]
 
 
-def test_what_others_are_writing_stays(grown: gridref.CatalogGroup) -> None:
+def test_what_others_are_writing_stays(grown: gridref.Catalog) -> None:
     folder = Path(grown.info.url)
     orphan = folder / "chunks-00000000000000aa.parquet"
     orphan.write_bytes(b"x")
@@ -127,7 +125,7 @@ def test_what_others_are_writing_stays(grown: gridref.CatalogGroup) -> None:
     assert not orphan.exists()
 
 
-def test_on_the_command_line(grown: gridref.CatalogGroup, months: list[Path]) -> None:
+def test_on_the_command_line(grown: gridref.Catalog, months: list[Path]) -> None:
     url = grown.info.url
     listed = run_command("history", url)
     assert [line[:16] for line in listed.stdout.splitlines()] == [c.id for c in grown.history()]

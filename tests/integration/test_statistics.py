@@ -39,7 +39,7 @@ def shown_by_xarray(files: list[Path]) -> xr.Dataset:
     )  # fmt: skip
 
 
-def assert_known(catalog: gridref.CatalogGroup, path: str, shown: xr.Dataset) -> None:
+def assert_known(catalog: gridref.Catalog, path: str, shown: xr.Dataset) -> None:
     """Every chunk's statistics are those of what xarray's netCDF4 engine shows there."""
     values = shown[path].values
     for row in catalog.chunks(path).to_pylist():

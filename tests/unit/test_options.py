@@ -174,7 +174,7 @@ def test_every_option_has_a_bad_value() -> None:
 @pytest.mark.parametrize("name", BAD_VALUES)
 @pytest.mark.parametrize("call", ["build", "plan", "append"])
 def test_a_value_of_another_type_is_our_error(
-    call: str, name: str, file: str, one_file: gridref.CatalogGroup
+    call: str, name: str, file: str, one_file: gridref.Catalog
 ) -> None:
     options = {name: BAD_VALUES[name]}
     if name in ("x", "y", "tolerance", "grids"):
@@ -187,7 +187,7 @@ def test_a_value_of_another_type_is_our_error(
 
 
 @pytest.fixture(scope="module")
-def one_file(tmp_path_factory: pytest.TempPathFactory) -> gridref.CatalogGroup:
+def one_file(tmp_path_factory: pytest.TempPathFactory) -> gridref.Catalog:
     path = tmp_path_factory.mktemp("one") / "a.h5"
     with h5py.File(path, "w") as handle:
         handle["v"] = np.arange(6.0)

@@ -37,6 +37,7 @@ READ, KEPT = {"file", "files", "items", "groups", "group"}, {"catalog"}
 
 def test_public_names() -> None:
     assert sorted(gridref.__all__) == [
+        "Catalog",
         "ChunkMap",
         "Combination",
         "CombineOptions",

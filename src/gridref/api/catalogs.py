@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Literal
 
 from gridref.api.building import catalog_access
-from gridref.api.keeping import Keeper
+from gridref.api.keeping import Catalog, Keeper
 from gridref.api.opening import Sources, readable
 from gridref.catalog import CatalogGroup
 from gridref.catalog import open_catalog as read_catalog
@@ -35,7 +34,7 @@ def open_catalog(
     identity: Identity | None = None,
     prefixes: Mapping[str, str] | None = None,
     pending: PendingPolicy = "fill",
-) -> CatalogGroup:
+) -> Catalog:
     """Open a catalog.
 
     Only ``gridref.json`` is read, so the cost does not grow with the number of chunks. Arrays read
@@ -90,9 +89,10 @@ def open_catalog(
         ),
         Sources(storage_options),
     )
-    if prefixes or pending == "raise":  # what is written then would be written as if it lay there
-        return group
-    return replace(group, keeper=Keeper(group.info.url, storage_options, allow))
+    # What a changed view of the catalog writes would be written as if it lay there.
+    changes = not prefixes and pending != "raise"
+    keeper = Keeper(group.info.url, storage_options, allow) if changes else None
+    return Catalog.of(group, keeper)
 
 
 @verb()

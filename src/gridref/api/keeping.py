@@ -1,7 +1,7 @@
-"""The calls that change an opened catalog: `append`, `declare`, `replace`, `remove` and others.
+"""An opened catalog and the calls that change it: `append`, `declare`, `replace_file` and others.
 
-`Keeper` reads the current snapshot, computes the change, and commits it. If another writer was
-first, it starts again from the new snapshot.
+Each call says what it makes of a snapshot, and `Keeper` commits that to the newest one. If another
+writer was first, it starts again from the new snapshot.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -76,10 +76,13 @@ from gridref.model.scan_report import Fate, Finding, ScanReport
 from gridref.options import check_choice, check_names
 from gridref.secrets import shown_address
 
+type Vanished = Literal["raise", "remove"]
+"""What to do with files that are gone."""
+
 
 @dataclass(eq=False)
 class Keeper:
-    """Changes a catalog. What another writer did meanwhile is taken into account.
+    """Commits the changes of a catalog, and remembers what the next one needs.
 
     Attributes
     ----------
@@ -115,6 +118,78 @@ class Keeper:
         keeper.sources = self.sources
         return keeper
 
+    def commit(self, change: Callable[[Base], Change | Root | None]) -> Catalog:
+        """Commit what a change makes of the newest snapshot; return the catalog as it is then."""
+
+        def amending(base: Base) -> Change | Root | None:
+            if self.amends not in (None, base.root.snapshot.id):
+                raise CatalogConflictError(
+                    f"the last snapshot is {base.root.snapshot.id} by now, and not {self.amends},"
+                    " which was to be amended",
+                    Place(source=self.url),
+                )
+            wanted = change(base)
+            if self.amends is not None and isinstance(wanted, Change):
+                return replace(wanted, amends=True)
+            return wanted
+
+        self.base = commit(self.access(), amending, self.base)
+        return self._opened(self.base)
+
+    def record(
+        self,
+        operation: Literal["checksums", "statistics"],
+        scan: ValueScan | ChecksumScan,
+        message: str,
+    ) -> Catalog:
+        """Commit what a scan of all chunks finds."""
+        self.base = record(self.access(), self.base, operation, scan.of, message)
+        return self._opened(self.base)
+
+    def access(self) -> Access:
+        """How the catalog is reached."""
+        options = catalog_options(self.storage_options)
+        return Access(open_folder(self.url, options), options, Trust.of(self.url, self.allow))
+
+    def _opened(self, base: Base) -> Catalog:
+        """The catalog as it is now, to be read and changed."""
+        keeper = Keeper(self.url, self.storage_options, self.allow, base)
+        keeper.sources = self.sources
+        return Catalog.of(readable(base.group, Sources(self.storage_options)), keeper)
+
+
+def take_checksums(
+    url: str,
+    storage_options: Mapping[str, Any] | None,
+    allow: Allow,
+    progress: Progress | None = None,
+) -> int:
+    """Record checksums of all stored chunks of a catalog without one; return their number."""
+    scan = ChecksumScan(storage_options, progress)
+    Keeper(url, storage_options, allow).record("checksums", scan, "all arrays")
+    return scan.n_chunks
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Catalog(CatalogGroup):
+    """An opened catalog: its root group, and the calls that change it.
+
+    Changes return the catalog as it is then. This object still shows its snapshot.
+
+    Attributes
+    ----------
+    keeper
+        Commits the changes. None if the catalog was opened for reading only.
+    """
+
+    keeper: Keeper | None
+
+    @classmethod
+    def of(cls, group: CatalogGroup, keeper: Keeper | None) -> Catalog:
+        """The catalog behind a group that is read, which a keeper changes."""
+        own = {part.name: getattr(group, part.name) for part in fields(CatalogGroup)}
+        return cls(**own, keeper=keeper)
+
     @keeps_at_hand
     def append(
         self,
@@ -123,11 +198,46 @@ class Keeper:
         at: At = "label",
         progress: Progress | None = None,
         **options: Any,
-    ) -> CatalogGroup:
-        """Add files: see `gridref.CatalogGroup.append`."""
-        given = Counter(expand_files(files, self.storage_options, unique=False))
+    ) -> Catalog:
+        """Add files, in one step. Files of the catalog are neither scanned nor written again.
+
+        New files are combined with the catalog by the rules of `gridref.build`, with the options
+        that the catalog was built with.
+
+        Parameters
+        ----------
+        files
+            Paths, URLs, globs or directories. Files that are in the catalog already are left out,
+            and the report lists them.
+        at
+            ``"label"`` places files by the labels of their index coordinate: behind, before or
+            between those of the catalog. ``"start"`` and ``"end"`` place them there.
+        progress
+            Called with the number of files scanned, and of all files.
+        **options
+            Options of `gridref.build`, which replace those that the catalog was built with.
+
+        Returns
+        -------
+        Catalog
+            The catalog with the new files. This object still shows the old snapshot.
+
+        Raises
+        ------
+        CombineError
+            If the files do not fit. Nothing is written, and every problem is listed.
+        ScanError, SourceUnavailableError
+            If a file cannot be described.
+        SourceChangedError
+            If a file of the catalog has changed since it was scanned.
+        CatalogConflictError
+            If another writer's change makes this one impossible.
+        CatalogError
+            If the catalog cannot be written.
+        """
+        given = Counter(expand_files(files, self._kept.storage_options, unique=False))
         addresses = list(given)
-        scans = _Scans(self.sources, progress)
+        scans = _Scans(self._kept.sources, progress)
         skipped: list[Finding] = []
         lines: list[str] = []
 
@@ -151,7 +261,7 @@ class Keeper:
             lines[:] = self._lines(done, layout_line(job.layout, grown.group, grown.ends))
             return done
 
-        after = self._changed(change)
+        after = self._kept.commit(change)
         warn_of_left_out(scans.report)
         twice = [file for file, n in given.items() if n > 1]
         if twice:
@@ -162,7 +272,7 @@ class Keeper:
 
     def _lines(self, done: Change, *layout: str) -> list[str]:
         """What a change did, in short."""
-        drifts = drift_line(done.group.report.drifts, self.url)
+        drifts = drift_line(done.group.report.drifts, self.info.url)
         contradicted = label_lines(done.group.report.drifts)
         return [f"{done.operation} {done.message}", *layout, *drifts, *contradicted]
 
@@ -192,7 +302,7 @@ class Keeper:
                 reason = "it is not in the catalog, so that it cannot be replaced or removed"
                 raise InvalidRequestError(reason, Place(source=file))
         self._check_unchanged([source for url, source in sources.items() if url not in files])
-        gone = stale_sources([sources[file] for file in files], self.storage_options)
+        gone = stale_sources([sources[file] for file in files], self._kept.storage_options)
         was = scans.of([*sources], job, base) if not any(gone) else None
         after = [new for url in sources if (new := files.get(url, url)) is not None]
         stay = [url for url in sources if url not in files]
@@ -201,37 +311,90 @@ class Keeper:
         again = _drifts_found_again(grown, scans.report)
         return _change(operation, _exchanges(operation, files), base, grown, again)
 
-    def declare(self, dim: str, labels: ArrayLike) -> CatalogGroup:
-        """Declare labels whose files are still to come."""
+    def declare(self, dim: str, labels: ArrayLike) -> Catalog:
+        """Declare labels whose files are still to come, in any order.
+
+        The arrays get their whole extent at once. Elements that no file holds yet read as the fill
+        value and are listed as ``"pending"``. With `gridref.open_catalog` and ``pending="raise"``,
+        reading them is an error. `append` puts files where their labels were declared.
+
+        Parameters
+        ----------
+        dim
+            The dimension along which the catalog grows. It needs an index coordinate.
+        labels
+            Labels of that coordinate as xarray shows them. Existing labels stay.
+
+        Raises
+        ------
+        InvalidRequestError
+            If there is no such coordinate, or its dtype cannot hold the labels.
+        """
 
         def change(base: Base) -> Change | None:
-            grown = declared(base, dim, labels, self._job(base, {}), self.sources.reader.read)
+            grown = declared(base, dim, labels, self._job(base, {}), self._kept.sources.reader.read)
             said = f"{np.size(labels)} labels of {dim}"
             return None if grown is None else _change("declare", said, base, grown, {})
 
-        return self._changed(change)
+        return self._kept.commit(change)
 
-    def replace(
+    def replace_file(
         self, file: Address, by: Address | None = None, *, progress: Progress | None = None
-    ) -> CatalogGroup:
-        """Put a file in the place of another, or of its former self."""
+    ) -> Catalog:
+        """Replace a file by another one, or by its present version.
+
+        Parameters
+        ----------
+        file
+            A file of the catalog.
+        by
+            The file in its place. By default the same file is scanned again.
+        progress
+            As for `append`.
+
+        Raises
+        ------
+        InvalidRequestError
+            If the file is not in the catalog.
+        CombineError
+            If the new file does not fit. Nothing is written, and every problem is listed.
+        """
         old, new = absolute_url(file), absolute_url(by or file)
         return self._exchanged("replace", lambda base: {old: new}, progress)
 
-    def remove(self, files: Files) -> CatalogGroup:
-        """Leave files out."""
+    def remove(self, files: Files) -> Catalog:
+        """Remove files. Their elements are no longer part of the arrays.
+
+        Raises
+        ------
+        InvalidRequestError
+            If a file is not in the catalog, or no file would be left.
+        """
         addresses = [files] if isinstance(files, str | os.PathLike) else list(files)
         gone: dict[str, str | None] = {absolute_url(each): None for each in addresses}
         return self._exchanged("remove", lambda base: gone, None)
 
-    def refresh(
-        self, *, vanished: Literal["raise", "remove"] = "raise", progress: Progress | None = None
-    ) -> CatalogGroup:
-        """Scan again what has changed."""
+    def refresh(self, *, vanished: Vanished = "raise", progress: Progress | None = None) -> Catalog:
+        """Scan files again that have changed since they were scanned.
+
+        Parameters
+        ----------
+        vanished
+            ``"raise"`` makes missing files an error, ``"remove"`` removes them from the catalog.
+        progress
+            As for `append`.
+
+        Raises
+        ------
+        SourceUnavailableError
+            If files do not exist any more.
+        CombineError
+            If the changed files do not fit. Nothing is written, and every problem is listed.
+        """
         check_choice("vanished", vanished, ("raise", "remove"))
 
         def stale(base: Base) -> dict[str, str | None]:
-            changed, gone = stale_sources(base.group.source_list, self.storage_options)
+            changed, gone = stale_sources(base.group.source_list, self._kept.storage_options)
             if gone and vanished == "raise":
                 raise SourceUnavailableError(
                     f"{_counted(gone)} of the catalog {'are' if gone[1:] else 'is'} gone;"
@@ -248,9 +411,9 @@ class Keeper:
         operation: str,
         wanted: Callable[[Base], Mapping[str, str | None]],
         progress: Progress | None,
-    ) -> CatalogGroup:
+    ) -> Catalog:
         """Put files, or nothing, in the places of others."""
-        scans = _Scans(self.sources, progress)
+        scans = _Scans(self._kept.sources, progress)
         lines: list[str] = []
 
         def change(base: Base) -> Change | None:
@@ -277,58 +440,126 @@ class Keeper:
             done = _change(operation, said, base, grown, {}, scans.report)
             return replace(done, gone=frozenset(files))
 
-        after = self._changed(change)
+        after = self._kept.commit(change)
         warn_of_left_out(scans.report)
         return _reporting(after, scans.report, lines)
 
     def scan_values(
-        self, arrays: Collection[str] | None, n_threads: int | None, progress: Progress | None
-    ) -> CatalogGroup:
-        """Record what the values of chunks are."""
-        reader = reader_for(self.storage_options, cache_bytes=0)
+        self,
+        arrays: Collection[str] | None = None,
+        *,
+        n_threads: int | None = None,
+        progress: Progress | None = None,
+    ) -> Catalog:
+        """Read chunks without statistics, and record the range of their values.
+
+        Least and greatest value and the number of valid ones are recorded for each chunk. Values
+        are as xarray shows them without decoding of times: unpacked, and without missing ones. This
+        is a commit, but arrays and digest stay the same. Files that are appended later need another
+        call.
+
+        Parameters
+        ----------
+        arrays
+            Paths of arrays. None takes all arrays of numbers.
+        n_threads
+            Threads that read, 16 by default.
+        progress
+            Called with the number of chunks read, and of all chunks to read.
+
+        Raises
+        ------
+        ReadError
+            If a chunk cannot be read. Nothing is recorded.
+        """
+        reader = reader_for(self._kept.storage_options, cache_bytes=0)
         scan = ValueScan(arrays, reader, n_threads, progress)
         message = "all arrays" if arrays is None else ", ".join(arrays)
-        self.base = record(self._access(), self.base, "statistics", scan.of, message)
-        return self.opened(self.base)
+        return self._kept.record("statistics", scan, message)
 
-    def take_checksums(self, progress: Progress | None = None) -> int:
-        """Record checksums of all stored chunks without one; return their number."""
-        scan = ChecksumScan(self.storage_options, progress)
-        self.base = record(self._access(), self.base, "checksums", scan.of, "all arrays")
-        return scan.n_chunks
+    def amend(self) -> Catalog:
+        """Return the same catalog, whose next change replaces the snapshot that it shows.
+
+        The change starts from that snapshot, and the snapshot is no longer in the history.
+
+        Raises
+        ------
+        InvalidRequestError
+            If the snapshot has a tag.
+        CatalogConflictError
+            Raised by the change, if the catalog has a newer snapshot by then.
+        """
+        tags = [tag for tag, snapshot in self.info.tags.items() if snapshot == self.info.snapshot]
+        if tags:
+            raise InvalidRequestError(f"the snapshot is tagged {tags[0]!r}, and so it stays")
+        return replace(self, keeper=self._kept.amending(self.info.snapshot))
 
     def history(self) -> tuple[Commit, ...]:
-        """The commits, the last one first."""
-        base = read_base(self._access())
+        """List the commits of the catalog, the last one first."""
+        base = read_base(self._kept.access())
         return tuple(history(base.folder, base.root))
 
-    def tag(self, name: str, snapshot: str | None = None) -> CatalogGroup:
-        """Name a snapshot."""
-        return self._changed(lambda base: tagged(base, name, snapshot))
+    def tag(self, name: str, snapshot: str | None = None) -> Catalog:
+        """Tag a snapshot. Tagged snapshots can be opened by name and are never pruned.
 
-    def untag(self, name: str) -> CatalogGroup:
-        """Take a name away."""
-        return self._changed(lambda base: untagged(base, name))
+        Parameters
+        ----------
+        name
+            Letters, digits, dots, dashes and underscores. If another snapshot has this tag, the
+            tag moves.
+        snapshot
+            Id of a snapshot, or a tag; by default the current one.
+        """
+        return self._kept.commit(lambda base: tagged(base, name, snapshot))
 
-    def rollback(self, to: str | None = None) -> CatalogGroup:
-        """Go back to a snapshot."""
-        return self._changed(lambda base: rolled_back(base, to))
+    def untag(self, name: str) -> Catalog:
+        """Remove a tag from its snapshot."""
+        return self._kept.commit(lambda base: untagged(base, name))
 
-    def prune(self, *, keep: int, grace_seconds: float, dry_run: bool) -> Pruned:
-        """Remove snapshots, and what only they need."""
+    def rollback(self, to: str | None = None) -> Catalog:
+        """Return to an earlier snapshot. This is a commit, which can be rolled back too.
+
+        Parameters
+        ----------
+        to
+            Id or tag of a snapshot. By default the previous one.
+        """
+        return self._kept.commit(lambda base: rolled_back(base, to))
+
+    def prune(
+        self, *, keep: int = 1, grace_seconds: float = 24 * 3600, dry_run: bool = False
+    ) -> Pruned:
+        """Remove old snapshots, and the files that only they need.
+
+        Parameters
+        ----------
+        keep
+            Number of the last snapshots that stay. Tagged ones always stay.
+        grace_seconds
+            Younger snapshots and files stay, by the clock of their filesystem: others may be
+            writing or reading them.
+        dry_run
+            Only report what would be removed.
+        """
         if dry_run:
-            return prune_plan(read_base(self._access()), keep, grace_seconds)
+            return prune_plan(read_base(self._kept.access()), keep, grace_seconds)
         plans: list[Pruned] = []
 
         def change(base: Base) -> Root:
             plans.append(prune_plan(base, keep, grace_seconds))
             return replace(base.root, pruned=plans[-1].snapshots)
 
-        self._changed(change)
+        self._kept.commit(change)
         # Only now that the root file says that they are going.
         for file in plans[-1].files:
-            self._access().folder.remove(file)
+            self._kept.access().folder.remove(file)
         return plans[-1]
+
+    @property
+    def _kept(self) -> Keeper:
+        if self.keeper is None:
+            raise InvalidRequestError("open the catalog by gridref.open_catalog to change it")
+        return self.keeper
 
     def _job(self, base: Base, options: Mapping[str, Any]) -> Job:
         """How files are combined: as the catalog's were, but for what is said now."""
@@ -337,7 +568,7 @@ class Keeper:
         recipe = {name: value for name, value in kept.items() if name not in ACCESS}
         with refusing_damage("how its files were combined", Place(source=base.group.info.url)):
             Job.of(recipe)
-        return Job.of({**recipe, **options, "storage_options": self.storage_options})
+        return Job.of({**recipe, **options, "storage_options": self._kept.storage_options})
 
     def _told_apart(self, base: Base, addresses: Sequence[str]) -> tuple[list[str], list[Finding]]:
         """Files that are new, and what is said of those that are there already."""
@@ -348,7 +579,7 @@ class Keeper:
         return [address for address in addresses if address not in known], said
 
     def _check_unchanged(self, sources: Sequence[Source]) -> None:
-        with SourcePool(self.storage_options) as pool:
+        with SourcePool(self._kept.storage_options) as pool:
             for source in sources:
                 try:
                     pool.check(source)
@@ -357,35 +588,8 @@ class Keeper:
                         f"{error.reason}. It is in the catalog already", error.place
                     ) from error
 
-    def _changed(self, change: Callable[[Base], Change | Root | None]) -> CatalogGroup:
-        def amending(base: Base) -> Change | Root | None:
-            if self.amends not in (None, base.root.snapshot.id):
-                raise CatalogConflictError(
-                    f"the last snapshot is {base.root.snapshot.id} by now, and not {self.amends},"
-                    " which was to be amended",
-                    Place(source=self.url),
-                )
-            wanted = change(base)
-            if self.amends is not None and isinstance(wanted, Change):
-                return replace(wanted, amends=True)
-            return wanted
 
-        self.base = commit(self._access(), amending, self.base)
-        return self.opened(self.base)
-
-    def _access(self) -> Access:
-        options = catalog_options(self.storage_options)
-        return Access(open_folder(self.url, options), options, Trust.of(self.url, self.allow))
-
-    def opened(self, base: Base) -> CatalogGroup:
-        """The catalog as it is now, to be read and changed."""
-        keeper = Keeper(self.url, self.storage_options, self.allow, base)
-        keeper.sources = self.sources
-        group = readable(base.group, Sources(self.storage_options))
-        return replace(group, keeper=keeper)
-
-
-def _reporting(after: CatalogGroup, report: ScanReport, lines: Sequence[str]) -> CatalogGroup:
+def _reporting(after: Catalog, report: ScanReport, lines: Sequence[str]) -> Catalog:
     """A catalog with the report of a change."""
     told = replace(report, lines=(*lines, *finding_lines(report)))
     return replace(after, report=CatalogReport.of(told, after.snapshot.drifts))
@@ -473,8 +677,6 @@ def stale_sources(
 
 
 def _names() -> set[str]:
-    from dataclasses import fields
-
     return {option.name for kind in BUILD_OPTIONS for option in fields(kind)} - {"storage_options"}
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.api.ahead import daemon_threads, run_ahead
-from gridref.api.keeping import Keeper
+from gridref.api.keeping import take_checksums
 from gridref.api.opening import open_group, reader_for
 from gridref.api.originals import (
     Choice,
@@ -142,18 +142,15 @@ def _opened(
     return open_group(catalog, storage_options, allow, snapshot)
 
 
-def _keeper(
-    catalog: str | os.PathLike[str] | VirtualGroup,
-    storage_options: Mapping[str, Any] | None,
-    allow: Allow,
-    snapshot: str | None,
-) -> Keeper:
-    """What changes the catalog at an address."""
+def _catalog_to_record_in(
+    catalog: str | os.PathLike[str] | VirtualGroup, snapshot: str | None
+) -> str:
+    """The address of a catalog that checksums are recorded in."""
     if isinstance(catalog, VirtualGroup) or snapshot is not None or _is_export(catalog):
         raise InvalidRequestError(
             "checksums are recorded in a catalog: give its address, and no snapshot of it"
         )
-    return Keeper(absolute_url(catalog), storage_options, allow)
+    return absolute_url(catalog)
 
 
 @verb()
@@ -215,7 +212,7 @@ def verify(
         If `max_in_flight` is below 1, or checksums are to be recorded in an export or a former
         snapshot.
     """
-    keeper = _keeper(catalog, storage_options, allow, snapshot) if checksums else None
+    recorded = _catalog_to_record_in(catalog, snapshot) if checksums else None
     if max_in_flight < 1:
         raise InvalidRequestError(f"max_in_flight must be >= 1, got {max_in_flight}")
     group = _opened(catalog, storage_options, allow, snapshot)
@@ -237,8 +234,8 @@ def verify(
     for other in work.results(shares, max_in_flight):
         tally.add(other)
     n_checksums = 0
-    if keeper is not None and not tally.differences:
-        n_checksums = keeper.take_checksums(progress)
+    if recorded is not None and not tally.differences:
+        n_checksums = take_checksums(recorded, storage_options, allow, progress)
     return Verification(
         len(tally.arrays),
         tally.n_chunks,

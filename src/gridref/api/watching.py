@@ -12,8 +12,8 @@ from typing import Any
 from urllib.parse import unquote_plus
 
 from gridref.api.catalogs import open_catalog
+from gridref.api.keeping import Catalog
 from gridref.api.scan import Files
-from gridref.catalog import CatalogGroup
 from gridref.errors import GridrefError, InvalidRequestError
 from gridref.formats import expand_files
 from gridref.io import absolute_url, is_local
@@ -170,7 +170,7 @@ def _is_settled(file: str, seconds: float) -> bool:
         return True  # appending it says what is wrong
 
 
-def _appended(catalog: CatalogGroup, files: Sequence[str]) -> Watch:
+def _appended(catalog: Catalog, files: Sequence[str]) -> Watch:
     """Append files at once, or one by one where some do not fit."""
     if not files:
         return Watch(catalog.info.snapshot)

@@ -1,81 +1,23 @@
-"""An opened catalog: the group that users get, with its tables and the calls that change it."""
+"""An opened catalog to read: a group with its tables. `gridref.Catalog` adds the changes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Protocol, override
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, override
 
 import pyarrow as pa
 
-from gridref.catalog.document import Commit, Pruned, Snapshot
+from gridref.catalog.document import Snapshot
 from gridref.catalog.kept_report import CatalogReport
 from gridref.catalog.listing import list_chunks, listed_sources, summed_statistics
 from gridref.catalog.parts import Part
 from gridref.catalog.sources import Trust
 from gridref.catalog.statistics import boxes, parse_condition
 from gridref.catalog.tables import open_at_once
-from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.manifest import Source
 from gridref.options import check_names
-
-# The interface behind the calls that change a catalog
-
-
-class CatalogKeeper[G](Protocol):
-    """Changes a catalog that was opened."""
-
-    def append(self, files: Any, **options: Any) -> G:
-        """Add files."""
-        ...
-
-    def declare(self, dim: str, labels: Any) -> G:
-        """Declare labels."""
-        ...
-
-    def replace(self, file: Any, by: Any = ..., *, progress: Any = ...) -> G:
-        """Put a file in the place of another."""
-        ...
-
-    def remove(self, files: Any) -> G:
-        """Leave files out."""
-        ...
-
-    def refresh(self, *, vanished: Any = ..., progress: Any = ...) -> G:
-        """Scan again what has changed."""
-        ...
-
-    def scan_values(self, arrays: Any, n_threads: Any, progress: Any) -> G:
-        """Look at values."""
-        ...
-
-    def amending(self, snapshot: str) -> CatalogKeeper[G]:
-        """What takes the place of a snapshot."""
-        ...
-
-    def history(self) -> tuple[Commit, ...]:
-        """The commits."""
-        ...
-
-    def tag(self, name: str, snapshot: str | None) -> G:
-        """Name a snapshot."""
-        ...
-
-    def untag(self, name: str) -> G:
-        """Take a name away."""
-        ...
-
-    def rollback(self, to: str | None) -> G:
-        """Go back."""
-        ...
-
-    def prune(self, *, keep: int, grace_seconds: float, dry_run: bool) -> Pruned:
-        """Remove snapshots."""
-        ...
-
-
-# The group that users get
 
 
 @dataclass(frozen=True)
@@ -122,7 +64,7 @@ class CatalogInfo:
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class CatalogGroup(VirtualGroup):
-    """The root group of a catalog.
+    """The root group of a catalog, to be read.
 
     Attributes
     ----------
@@ -134,15 +76,12 @@ class CatalogGroup(VirtualGroup):
         Its parts.
     trust
         The sources that it may read.
-    keeper
-        Makes the changes. None if the catalog was opened for reading only.
     """
 
     info: CatalogInfo
     snapshot: Snapshot
     parts: tuple[Part, ...]
     trust: Trust
-    keeper: CatalogKeeper[CatalogGroup] | None = None
     report: CatalogReport = field(default_factory=CatalogReport)
 
     def __post_init__(self) -> None:
@@ -153,143 +92,6 @@ class CatalogGroup(VirtualGroup):
     def decided_trust(self) -> Trust:
         """The same trust, decided now, for a process on another machine."""
         return self.trust.decided(part.sources.stored for part in self.parts)
-
-    def append(self, files: Any, **options: Any) -> CatalogGroup:
-        """Add files, in one step. Files of the catalog are neither scanned nor written again.
-
-        New files are combined with the catalog by the rules of `gridref.build`, with the options
-        that the catalog was built with.
-
-        Parameters
-        ----------
-        files
-            Paths, URLs, globs or directories. Files that are in the catalog already are left out,
-            and the report lists them.
-        **options
-            ``at="label"`` places files by the labels of their index coordinate: behind, before or
-            between those of the catalog. ``at="start"`` and ``at="end"`` place them there.
-            ``progress`` is called with the number of files scanned, and of all files. Options of
-            `gridref.build` replace those that the catalog was built with.
-
-        Returns
-        -------
-        CatalogGroup
-            The catalog with the new files. This object still shows the old snapshot.
-
-        Raises
-        ------
-        CombineError
-            If the files do not fit. Nothing is written, and every problem is listed.
-        ScanError, SourceUnavailableError
-            If a file cannot be described.
-        SourceChangedError
-            If a file of the catalog has changed since it was scanned.
-        CatalogConflictError
-            If another writer's change makes this one impossible.
-        CatalogError
-            If the catalog cannot be written.
-        """
-        return self._kept().append(files, **options)
-
-    def declare(self, dim: str, labels: Any) -> CatalogGroup:
-        """Declare labels whose files are still to come, in any order.
-
-        The arrays get their whole extent at once. Elements that no file holds yet read as the fill
-        value and are listed as ``"pending"``. With `gridref.open_catalog` and ``pending="raise"``,
-        reading them is an error. `append` puts files where their labels were declared.
-
-        Parameters
-        ----------
-        dim
-            The dimension along which the catalog grows. It needs an index coordinate.
-        labels
-            Labels of that coordinate as xarray shows them. Existing labels stay.
-
-        Raises
-        ------
-        InvalidRequestError
-            If there is no such coordinate, or its dtype cannot hold the labels.
-        """
-        return self._kept().declare(dim, labels)
-
-    def replace_file(self, file: Any, by: Any = None, **options: Any) -> CatalogGroup:
-        """Replace a file by another one, or by its present version.
-
-        Parameters
-        ----------
-        file
-            A file of the catalog.
-        by
-            The file in its place. By default the same file is scanned again.
-        **options
-            ``progress``, as for `append`.
-
-        Raises
-        ------
-        InvalidRequestError
-            If the file is not in the catalog.
-        CombineError
-            If the new file does not fit. Nothing is written, and every problem is listed.
-        """
-        return self._kept().replace(file, by, **options)
-
-    def remove(self, files: Any) -> CatalogGroup:
-        """Remove files. Their elements are no longer part of the arrays.
-
-        Raises
-        ------
-        InvalidRequestError
-            If a file is not in the catalog, or no file would be left.
-        """
-        return self._kept().remove(files)
-
-    def refresh(self, **options: Any) -> CatalogGroup:
-        """Scan files again that have changed since they were scanned.
-
-        Parameters
-        ----------
-        **options
-            ``vanished="raise"`` makes missing files an error, ``"remove"`` removes them from the
-            catalog; ``progress``, as for `append`.
-
-        Raises
-        ------
-        SourceUnavailableError
-            If files do not exist any more.
-        CombineError
-            If the changed files do not fit. Nothing is written, and every problem is listed.
-        """
-        return self._kept().refresh(**options)
-
-    def scan_values(
-        self,
-        arrays: Collection[str] | None = None,
-        *,
-        n_threads: int | None = None,
-        progress: Callable[[int, int], None] | None = None,
-    ) -> CatalogGroup:
-        """Read chunks without statistics, and record the range of their values.
-
-        Least and greatest value and the number of valid ones are recorded for each chunk. Values
-        are as xarray shows them without decoding of times: unpacked, and without missing ones. This
-        is a commit, but arrays and digest stay the same. Files that are appended later need another
-        call.
-
-        Parameters
-        ----------
-        arrays
-            Paths of arrays. None takes all arrays of numbers.
-        n_threads
-            Threads that read, 16 by default.
-        progress
-            Called with the number of chunks read, and of all chunks to read.
-
-        Raises
-        ------
-        ReadError
-            If a chunk cannot be read. Nothing is recorded.
-        """
-        return self._kept().scan_values(arrays, n_threads, progress)
 
     def find(self, array: str, condition: str) -> list[dict[str, slice]]:
         """Find the chunks whose values may meet a condition, by the recorded statistics.
@@ -313,76 +115,6 @@ class CatalogGroup(VirtualGroup):
             For an unknown array, a condition of another form, or if no chunk has statistics.
         """
         return list(boxes(self._array(array), parse_condition(condition)))
-
-    def amend(self) -> CatalogGroup:
-        """Return the same catalog, whose next change replaces the snapshot that it shows.
-
-        The change starts from that snapshot, and the snapshot is no longer in the history.
-
-        Raises
-        ------
-        InvalidRequestError
-            If the snapshot has a tag.
-        CatalogConflictError
-            Raised by the change, if the catalog has a newer snapshot by then.
-        """
-        tags = [tag for tag, snapshot in self.info.tags.items() if snapshot == self.info.snapshot]
-        if tags:
-            raise InvalidRequestError(f"the snapshot is tagged {tags[0]!r}, and so it stays")
-        return replace(self, keeper=self._kept().amending(self.info.snapshot))
-
-    def history(self) -> tuple[Commit, ...]:
-        """List the commits of the catalog, the last one first."""
-        return self._kept().history()
-
-    def tag(self, name: str, snapshot: str | None = None) -> CatalogGroup:
-        """Tag a snapshot. Tagged snapshots can be opened by name and are never pruned.
-
-        Parameters
-        ----------
-        name
-            Letters, digits, dots, dashes and underscores. If another snapshot has this tag, the
-            tag moves.
-        snapshot
-            Id of a snapshot, or a tag; by default the current one.
-        """
-        return self._kept().tag(name, snapshot)
-
-    def untag(self, name: str) -> CatalogGroup:
-        """Remove a tag from its snapshot."""
-        return self._kept().untag(name)
-
-    def rollback(self, to: str | None = None) -> CatalogGroup:
-        """Return to an earlier snapshot. This is a commit, which can be rolled back too.
-
-        Parameters
-        ----------
-        to
-            Id or tag of a snapshot. By default the previous one.
-        """
-        return self._kept().rollback(to)
-
-    def prune(
-        self, *, keep: int = 1, grace_seconds: float = 24 * 3600, dry_run: bool = False
-    ) -> Pruned:
-        """Remove old snapshots, and the files that only they need.
-
-        Parameters
-        ----------
-        keep
-            Number of the last snapshots that stay. Tagged ones always stay.
-        grace_seconds
-            Younger snapshots and files stay, by the clock of their filesystem: others may be
-            writing or reading them.
-        dry_run
-            Only report what would be removed.
-        """
-        return self._kept().prune(keep=keep, grace_seconds=grace_seconds, dry_run=dry_run)
-
-    def _kept(self) -> CatalogKeeper[CatalogGroup]:
-        if self.keeper is None:
-            raise InvalidRequestError("open the catalog by gridref.open_catalog to change it")
-        return self.keeper
 
     def chunks(
         self,

@@ -52,7 +52,7 @@ CHUNK_LISTING_SCHEMA = pa.schema(
         *STATISTICS_SCHEMA,
     ]
 )
-"""Columns of a listing; `gridref.CatalogGroup.chunks` says what they mean."""
+"""Columns of a listing; `gridref.Catalog.chunks` says what they mean."""
 
 
 def list_chunks(
@@ -177,7 +177,7 @@ _SUMMARY = pa.schema(
 
 
 def summed_statistics(arrays: Mapping[str, VirtualArray]) -> pa.Table:
-    """What is known of the values of whole arrays; see `gridref.CatalogGroup.statistics`."""
+    """What is known of the values of whole arrays; see `gridref.Catalog.statistics`."""
     rows = []
     for path, array in arrays.items():
         pieces = ChunkListing(array).pieces(ROW_GROUP_ROWS)

@@ -126,9 +126,7 @@ def test_a_catalog_is_shown_like_a_group(tmp_path: Path) -> None:
     assert html is not None
     assert "CatalogInfo" not in html
     assert "<svg" in html
-    assert repr(catalog) == (
-        f"<CatalogGroup arrays: tas; groups: none; catalog: {catalog.info.url}>"
-    )
+    assert repr(catalog) == (f"<Catalog arrays: tas; groups: none; catalog: {catalog.info.url}>")
 
 
 def test_import_of_the_package_draws_in_notebooks() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from rich.text import Text
@@ -23,8 +23,10 @@ from gridref.faces.cli.progress import ScanProgress
 from gridref.secrets import shown_address
 
 if TYPE_CHECKING:
+    from gridref.api.keeping import Catalog as OpenedCatalog
+    from gridref.api.keeping import Vanished
+    from gridref.api.places import At
     from gridref.api.watching import Watch
-    from gridref.catalog import CatalogGroup
 
 
 # ``gridref append | declare | replace | remove | refresh``, and history commands
@@ -68,7 +70,7 @@ def append_command(
     opened = open_catalog(catalog, storage_options=options.pop("storage_options", None))
     with ScanProgress(Console(stderr=True), quiet) as progress:
         after = (opened.amend() if amend else opened).append(
-            files, at=at, progress=progress, **options
+            files, at=cast("At", at), progress=progress, **options
         )
     _told(catalog, opened, after)
 
@@ -155,7 +157,7 @@ def refresh_command(
     """
     opened = _opened(catalog, storage_options)
     with ScanProgress(Console(stderr=True), quiet) as progress:
-        after = opened.refresh(vanished=vanished, progress=progress)
+        after = opened.refresh(vanished=cast("Vanished", vanished), progress=progress)
     _told(catalog, opened, after)
 
 
@@ -251,13 +253,13 @@ def prune_command(
     echo(f"{len(pruned.snapshots)} snapshots, {len(pruned.files)} files")
 
 
-def _opened(catalog: str, storage_options: list[str] | None) -> CatalogGroup:
+def _opened(catalog: str, storage_options: list[str] | None) -> OpenedCatalog:
     from gridref.api.catalogs import open_catalog
 
     return open_catalog(catalog, storage_options=parse_options(storage_options))
 
 
-def _told(catalog: str, before: CatalogGroup, after: CatalogGroup) -> None:
+def _told(catalog: str, before: OpenedCatalog, after: OpenedCatalog) -> None:
     """Say what a change did; exit status 1 if files were left out because they failed."""
     console = Console(stderr=True)
     catalog = shown_address(catalog)

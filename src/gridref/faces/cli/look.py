@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gridref.api.inspect import Inspection
-    from gridref.catalog import CatalogGroup
+    from gridref.api.keeping import Catalog as OpenedCatalog
     from gridref.model.array import VirtualArray, VirtualGroup
 
 
@@ -256,7 +256,7 @@ def _opened(
     snapshot: str | None,
     storage_options: list[str] | None,
     allow: list[str] | None = None,
-) -> CatalogGroup:
+) -> OpenedCatalog:
     from gridref.api.catalogs import open_catalog
 
     options = parse_options(storage_options)

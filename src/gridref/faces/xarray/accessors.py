@@ -169,7 +169,7 @@ class GridrefAccessor(_Written):
     def where(self, name: str, condition: str) -> xr.DataArray:
         """``ds[name].where(ds[name] > 310)``, which reads only chunks that may hold such values.
 
-        `gridref.CatalogGroup.scan_values` records what chunks may hold. Chunks without statistics
+        `gridref.Catalog.scan_values` records what chunks may hold. Chunks without statistics
         are read too. Elements that are not read become missing.
 
         Parameters
@@ -177,7 +177,7 @@ class GridrefAccessor(_Written):
         name
             A virtual variable of numbers, as xarray shows it by default. It may be a selection.
         condition
-            As for `gridref.CatalogGroup.find`: ``"> 310"``, or several as ``">= 0 and < 1"``.
+            As for `gridref.Catalog.find`: ``"> 310"``, or several as ``">= 0 and < 1"``.
 
         Returns
         -------
