@@ -79,10 +79,9 @@ from gridref.errors import (
     Place,
 )
 from gridref.io import catalog_options
-from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.array import MAX_GROUP_DEPTH, VirtualArray, VirtualGroup
 from gridref.model.grid import ChunkGrid, GridAxis
 from gridref.model.label_ends import LabelEnds
-from gridref.model.names import MAX_GROUP_DEPTH
 
 # A new catalog: tables first, the root file last, in one step
 

@@ -345,6 +345,22 @@ class VirtualArray:
         return html_of(self)
 
 
+MAX_GROUP_DEPTH = 200
+"""Greatest depth of groups in files and catalogs: functions that walk a tree are recursive."""
+
+
+def check_name(name: str) -> None:
+    """Refuse what cannot be the name of an array or group: nothing, or something with a slash.
+
+    Raises
+    ------
+    InvalidRequestError
+        Saying what it is.
+    """
+    if not name or "/" in name:
+        raise InvalidRequestError(f"{name[:100]!r} cannot be the name of an array or group")
+
+
 @dataclass(frozen=True, eq=False)
 class VirtualGroup:
     """Arrays and groups under names, with attributes: a file, or many files combined.

@@ -11,14 +11,13 @@ import numpy as np
 import pytest
 
 from gridref.errors import InvalidRequestError, NotRepresentableError
-from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.array import VirtualArray, VirtualGroup, check_name
 from gridref.model.blocks import BlockTable
 from gridref.model.encoding import Codec, EdgePolicy, Encoding, Unpacking, bytes_codec
 from gridref.model.enumeration import Enumeration
 from gridref.model.grid import ChunkGrid
 from gridref.model.indexing import getitem
 from gridref.model.manifest import ChunkManifest, Source
-from gridref.model.names import check_name
 from gridref.model.placing import lay_out
 from gridref.model.shard import MISSING_CHUNK, IndexLocation, PackedShard, boxes_of_interval
 from gridref.testing.builders import chunked_array

@@ -25,7 +25,7 @@ from gridref.formats.hdf5.headers import HeaderMessage, ObjectHeader
 from gridref.formats.hdf5.links import Link, LinkKind, is_group
 from gridref.formats.hdf5.mappings import dataset_extents
 from gridref.formats.options import PhonyDims
-from gridref.model.names import MAX_GROUP_DEPTH
+from gridref.model.array import MAX_GROUP_DEPTH
 
 # The groups and datasets of a file
 

@@ -23,8 +23,7 @@ from gridref.formats.options import ScanOptions
 from gridref.formats.zarr.arrays import attributes_from_json, dimension_names, virtual_array
 from gridref.formats.zarr.files import ChunkFiles
 from gridref.formats.zarr.version2 import array_metadata_v2
-from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.names import MAX_GROUP_DEPTH
+from gridref.model.array import MAX_GROUP_DEPTH, VirtualArray, VirtualGroup
 from gridref.model.scan_report import Fate, Finding, ScanReport
 from gridref.model.zarr_metadata import ArrayMetadata
 
