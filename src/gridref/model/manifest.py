@@ -403,11 +403,9 @@ _INT64 = np.dtype(np.int64)
 
 
 def _of_bytes(offset: bytes, length: bytes, others: dict[str, Any]) -> ChunkManifest:
-    """Unpickle a manifest, without validation: it was validated when it was made."""
-    manifest = object.__new__(ChunkManifest)
+    """Unpickle a manifest."""
     columns = {"offset": np.frombuffer(offset, _INT64), "length": np.frombuffer(length, _INT64)}
-    vars(manifest).update(others, **columns)
-    return manifest
+    return ChunkManifest(**{**others, **columns})
 
 
 @lru_cache(maxsize=1024)

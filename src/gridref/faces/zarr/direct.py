@@ -18,7 +18,6 @@ import asyncio
 import json
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, Self
 
@@ -44,9 +43,10 @@ from gridref.serve.views import ArrayView
 _OPENED, _READ, _COPIED = range(3)
 
 
-@dataclass(frozen=True)
 class DirectCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
     """Reads the part of a chunk that zarr wants with gridref's own reader.
+
+    Unlike zarr's own codecs it is not frozen: zarr says only in `validate` what chunks a copy has.
 
     Parameters
     ----------
@@ -62,15 +62,30 @@ class DirectCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
         Zarr's data type of what a copy's codec is adapted to.
     """
 
-    chunk_shape: tuple[int, ...]
-    codecs: tuple[dict[str, JSON], ...]
-    stage: int = field(default=_OPENED, compare=False, repr=False)
-    dtype: ZDType[Any, Any] | None = field(default=None, compare=False, repr=False)
-
     is_fixed_size = False
+
+    def __init__(
+        self,
+        chunk_shape: tuple[int, ...],
+        codecs: tuple[dict[str, JSON], ...],
+        stage: int = _OPENED,
+        dtype: ZDType[Any, Any] | None = None,
+    ) -> None:
+        self.chunk_shape = chunk_shape
+        self.codecs = codecs
+        self.stage = stage
+        self.dtype = dtype
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, DirectCodec):
+            return NotImplemented
+        return (self.chunk_shape, self.codecs) == (other.chunk_shape, other.codecs)
 
     def __hash__(self) -> int:
         return hash((type(self), self.chunk_shape))
+
+    def __repr__(self) -> str:
+        return f"DirectCodec{(self.chunk_shape, self.codecs)}"
 
     @classmethod
     def from_dict(cls, data: dict[str, JSON]) -> Self:
@@ -121,9 +136,8 @@ class DirectCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
         in use before they are complete.
         """
         if self.stage == _COPIED:
-            vars(self).pop("_sharding", None)
-            fitting = _dividing(self.chunk_shape, chunk_grid.chunk_shape)
-            object.__setattr__(self, "chunk_shape", fitting)
+            self.chunk_shape = _dividing(self.chunk_shape, chunk_grid.chunk_shape)
+            vars(self).pop("_sharding", None)  # of other chunks
             self._sharding.validate(shape=shape, dtype=dtype, chunk_grid=chunk_grid)
 
     def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:
