@@ -376,7 +376,7 @@ def remember_array(dataset: NamedDataset, array: VirtualArray, options: ScanOpti
     stored = _stored(node, rows)
     if stored is not None:
         chunks = rows.with_sources(())
-        known = _changed(array, manifests=(), attrs={})
+        known = array.replace(manifests=(), attrs={})
         _arrays.put(dataset.key(options), _Known(known, chunks, stored))
 
 
@@ -441,16 +441,9 @@ def _filled(
     node: DatasetNode, known: _Known, offset: NDArray[np.int64], length: NDArray[np.int64]
 ) -> VirtualArray:
     """A known array with its chunks in the file of a dataset."""
-    sources = (node.file.source,)
-    manifest = _changed(known.chunks, sources=sources, offset=offset, length=length)
-    return _changed(known.array, manifests=(manifest,), attrs=node.attributes.public)
-
-
-def _changed[T](known: T, **changes: Any) -> T:
-    """A copy with other values of the same kinds and sizes: they are not validated once more."""
-    changed = object.__new__(type(known))
-    vars(changed).update(vars(known), **changes)
-    return changed
+    own = {"sources": (node.file.source,), "offset": offset, "length": length}
+    manifest = ChunkManifest(**{**vars(known.chunks), **own})
+    return known.array.replace(manifests=(manifest,), attrs=node.attributes.public)
 
 
 def _address(node: DatasetNode) -> int:
