@@ -42,7 +42,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from gridref.secrets import shown_address, without_secrets
+from gridref.secrets import cut_short, shown_address, without_secrets
 
 __all__ = [
     "PROBLEM_CAUSES",
@@ -107,7 +107,7 @@ class Place:
     def __str__(self) -> str:
         parts = []
         if self.source is not None:
-            parts.append(f"file {self.source}")
+            parts.append(f"file {cut_short(self.source)}")
         if self.variable is not None:
             parts.append(f"variable {self.variable}")
         if self.chunk is not None:
@@ -391,7 +391,7 @@ class Problem:
 
     def __str__(self) -> str:
         head = f"{self.variable}: " if self.variable else ""
-        shown = ", ".join(self.sources[:3])
+        shown = ", ".join(map(cut_short, self.sources[:3]))
         more = f" and {len(self.sources) - 3} more" if len(self.sources) > 3 else ""
         tail = f" [{shown}{more}]" if shown else ""
         return f"{head}{self.message}{tail}"

@@ -22,6 +22,8 @@ _WORD_END = re.compile(r"[\s'\"),;>]|:(?=\s)")
 _SERVER_END = re.compile(r"[/?#]")
 _NEXT_ADDRESS = re.compile(r"(?:::|[\s,;'\"(\[<])[A-Za-z][A-Za-z0-9+.-]*://")
 _MARKS = re.compile(r"[\s:/@?#&;=]+")
+_MOST_SHOWN = 500
+"""Most characters of an address in a message."""
 _LEAST = 4
 """Letters of a part of an address that is looked for in texts."""
 _SIGNATURE = re.compile(
@@ -40,10 +42,22 @@ _QUERY_IN_TEXT = {
 }
 """The same behind blanks in a text; the question mark of a sentence is none."""
 
+_RELATIVE_QUERY = {
+    True: re.compile(r"\?([^\s'\"?]*)"),
+    False: re.compile(r"\?(.*)", re.DOTALL),
+}
+"""Queries of addresses without a protocol, in texts and alone."""
+_QUOTE_BEFORE = re.compile(r"(['\"])[^'\"]*$")
+
 
 def shown_address(address: str) -> str:
     """An address for people, without user and query."""
     return _parsed(address)[0]
+
+
+def cut_short(address: str) -> str:
+    """An address for a message, without its middle if it is longer than any that is meant."""
+    return address if len(address) <= _MOST_SHOWN else f"{address[:400]}...{address[-97:]}"
 
 
 def without_secrets(text: str, address: str = "") -> str:
@@ -121,7 +135,23 @@ def _parsed(text: str, *, is_text: bool = False, only_http: bool = False) -> tup
         next_mark = text.find("://", position)
         if query >= 0 and (next_mark < 0 or query < next_mark) and (is_http or not only_http):
             return "".join([*kept, text[position:query]]), text[query:], quote
+    query, own_quote = (-1, "") if only_http else _signed_query(text, position, is_text=is_text)
+    if query >= 0:
+        return "".join([*kept, text[position:query]]), text[query:], own_quote or quote
     return "".join([*kept, text[position:]]), "", quote
+
+
+def _signed_query(text: str, start: int, *, is_text: bool) -> tuple[int, str]:
+    """Where a query with a signature begins in an address that is relative, and its quote; or -1.
+
+    Other question marks are of names, patterns and sentences.
+    """
+    for query in _RELATIVE_QUERY[is_text].finditer(text, start):
+        names = [part.partition("=")[0] for part in re.split("[?#&;]", query[1]) if "=" in part]
+        if any(map(_SIGNATURE.fullmatch, names)):
+            before = _QUOTE_BEFORE.search(text, start, query.start())
+            return query.start(), before[1] if before else ""
+    return -1, ""
 
 
 def _user_end(text: str, start: int, *, is_http: bool, is_text: bool) -> int | None:

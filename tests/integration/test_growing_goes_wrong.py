@@ -68,6 +68,13 @@ def test_a_full_disk(months: list[Path], tmp_path: Path, change: str) -> None:
     gridref.open_catalog(cube).append(months[4])
 
 
+def test_a_full_disk_leaves_no_folder_of_a_first_build(months: list[Path], tmp_path: Path) -> None:
+    there = sorted(tmp_path.iterdir())
+    words = ["build", *months[:2], "--concat-dim", "time", "-o", tmp_path / "new/cube"]
+    assert_refused_on_a_full_disk(*words)
+    assert sorted(tmp_path.iterdir()) == there
+
+
 def all_files(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 

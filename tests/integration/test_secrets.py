@@ -197,3 +197,29 @@ def test_options_out_of_a_file(site, tmp_path):
     for content in ("[]", "{", None):
         path.unlink() if content is None else path.write_text(content)
         assert run_command("info", tmp_path / "c.gridref", "-O", f"@{path}").returncode == 1
+
+
+@pytest.mark.parametrize("kind", ["csv", "stac"])
+@pytest.mark.parametrize("href", ["gone.h5?version=2&sig={}", "./gone.h5?sv=2022&se=1&sig={}%3D"])
+def test_signatures_in_relative_addresses_of_a_listing(tmp_path, kind, href):
+    href = href.format(SECRET)
+    if kind == "csv":
+        listing = tmp_path / "files.csv"
+        listing.write_text(f"path,time\n{href},1\n{href},2\n")
+    else:
+        listing = tmp_path / "items.json"
+        items = [
+            {"type": "Feature", "id": str(n), "properties": {"time": n}, "geometry": None,
+             "stac_version": "1.0.0", "links": [], "assets": {"data": {"href": href}}}
+            for n in (1, 2)
+        ]  # fmt: skip
+        listing.write_text(json.dumps({"type": "FeatureCollection", "features": items}))
+    with pytest.raises(GridrefError, match=r"gone\.h5") as caught:
+        gridref.build([], tmp_path / "c", "time", inventory=listing)
+    told = "".join(traceback.format_exception(caught.value))
+    assert SECRET not in told.replace(repr(href), "")
+    output = run_command(
+        "build", "--inventory", listing, "--concat-dim", "time", "-o", tmp_path / "c"
+    )
+    assert "gone.h5" in str(output)
+    assert SECRET not in str(output)

@@ -116,9 +116,13 @@ def write_catalog(
     storage_options = catalog_options(storage_options)
     folder = open_folder(url, storage_options)
     with write_errors_told("the catalog", folder.url, CatalogError):
-        return write_to_folder(
-            group, folder, dict(extra or {}), sources, recipe, keep_secrets, ends
-        )
+        try:
+            return write_to_folder(
+                group, folder, dict(extra or {}), sources, recipe, keep_secrets, ends
+            )
+        except BaseException:
+            folder.unmake()
+            raise
 
 
 def write_to_folder(

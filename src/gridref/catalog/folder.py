@@ -152,6 +152,10 @@ class Folder(TablePlace, Protocol):
         """Seconds since a file was written; None if that is not known."""
         ...
 
+    def unmake(self) -> None:
+        """Remove the folders that were made to write into this one, if nothing is in them."""
+        ...
+
 
 class OvertakenError(Exception):
     """A file to replace has another version: somebody else replaced it."""
@@ -203,6 +207,7 @@ class LocalFolder:
 
     def __init__(self, path: str) -> None:
         self.url = path
+        self._made: list[str] = []
 
     def address(self, name: str) -> str:
         """Address of a file in it."""
@@ -228,6 +233,7 @@ class LocalFolder:
 
     def create(self, name: str) -> WritableFile:
         """A new file to write, which is on the disk when it has been closed."""
+        self._made += _absent_folders(self.url)
         os.makedirs(self.url, exist_ok=True)
         return _DurableFile(self.address(name), "xb")
 
@@ -287,6 +293,21 @@ class LocalFolder:
         except OSError:
             return None
 
+    def unmake(self) -> None:
+        """Remove the folders that were made to write into this one, if nothing is in them."""
+        for path in self._made:
+            with suppress(OSError):
+                os.rmdir(path)
+
+
+def _absent_folders(path: str) -> list[str]:
+    """Those of a folder and the ones above it that do not exist, from the innermost outwards."""
+    absent = []
+    while not os.path.lexists(path):
+        absent.append(path)
+        path = os.path.dirname(path)
+    return absent
+
 
 class _DurableFile:
     """A file for writing that is flushed to the disk on closing."""
@@ -327,6 +348,9 @@ class RemoteFolder:
         self._path = self._path.rstrip("/")
         self._retry = RetryPolicy()
         self._clock_ahead: float | None = None
+
+    def unmake(self) -> None:
+        """Nothing: object stores have no folders."""
 
     def address(self, name: str) -> str:
         """Address of a file in it."""

@@ -26,7 +26,7 @@ from gridref.io.faults import RetryPolicy, is_absent, shown, unavailable
 from gridref.io.filesystems import HttpClient, find_files, glob_files, is_object_store
 from gridref.io.requests import within_limit
 from gridref.model.source_policy import EVERYTHING, SourcePolicy, checked_prefix
-from gridref.secrets import shown_address, without_secrets
+from gridref.secrets import cut_short, shown_address, without_secrets
 
 # Addresses: local paths and fsspec URLs
 
@@ -293,7 +293,7 @@ def expand_urls(
         else:
             urls = _expand_remote(url, storage_options, names)
         if not urls:
-            wanted = shown_address(os.fspath(pattern))
+            wanted = cut_short(shown_address(os.fspath(pattern)))
             raise InvalidRequestError(f"no file matches {wanted!r}{_hint(url, names)}")
         expanded += sorted(dict.fromkeys(urls), key=_natural)
     if not expanded:

@@ -181,3 +181,15 @@ def test_a_host_that_cannot_be_reached_is_no_missing_file(
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/{pattern}"
         with pytest.raises(SourceUnavailableError, match="Connect"):
             expand_urls(url)
+
+
+@pytest.mark.parametrize("n_characters", [100, 100_000])
+def test_messages_do_not_repeat_absurdly_long_addresses(tmp_path: Path, n_characters: int) -> None:
+    name = "n" * n_characters
+    for wanted in (f"{name}.nc", f"{tmp_path}/*{name}.nc", f"http://127.0.0.1:9/{name}.nc"):
+        with pytest.raises((InvalidRequestError, SourceUnavailableError)) as caught:
+            expand_urls(wanted)
+        text = str(caught.value)
+        assert "n" * 100 in text
+        assert text.count("n") <= max(2 * n_characters, 700)
+        assert len(text) < 1500
