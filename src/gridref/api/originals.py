@@ -79,7 +79,6 @@ class Choice:
 
     @property
     def n_chunks(self) -> int:
-        """Number of stored chunks."""
         return len(self._rows)
 
     @property
@@ -173,7 +172,6 @@ class Piece:
 
     @property
     def encoding(self) -> Encoding:
-        """Encoding of the chunk."""
         return self.cross.array.encodings[int(self.batch.encoding[self.member])]
 
     def chunk_region(self) -> tuple[tuple[slice, ...], tuple[int, ...]]:
@@ -311,9 +309,7 @@ class Original(Protocol):
         """Attributes of a dataset, None where it has none of CF, and members of its enumeration."""
         ...
 
-    def close(self) -> None:
-        """Close it."""
-        ...
+    def close(self) -> None: ...
 
 
 class _HDF5Original:

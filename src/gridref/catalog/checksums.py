@@ -199,5 +199,4 @@ class SourceChecksums:
     number: int
 
     def load(self) -> ChunkChecksums | None:
-        """The checksums."""
         return self.table.of(self.number)

@@ -59,7 +59,6 @@ class RowLayout:
 
     @property
     def n_rows(self) -> int:
-        """Number of stored rows."""
         return int((self.stop - self.start).sum())
 
 

@@ -80,12 +80,10 @@ class Commit:
                 raise ValueError(f"a snapshot is called {name!r}")
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON form."""
         return vars(self)
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Commit:
-        """Read the JSON form."""
         return cls(**{name: value and str(value) for name, value in document.items()})
 
 
@@ -175,7 +173,6 @@ class Snapshot:
         return tuple(self.shared.axes[i].n_chunks for i in entry.document["axes"])
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON form."""
         return {
             "id": self.id,
             "digest": self.digest,
@@ -195,7 +192,6 @@ class Snapshot:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Snapshot:
-        """Read the JSON form."""
         snapshot = cls(
             str(document["id"]),
             tuple(map(Commit.from_json, document["log"])),

@@ -69,7 +69,6 @@ class Segment:
 
     @property
     def n_blocks(self) -> int:
-        """Number of blocks."""
         return math.prod(self.shape)
 
     @property
@@ -119,7 +118,6 @@ class Segment:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON form."""
         first = {"first": list(self.first)} if any(self.first) else {}
         return {
             "part": self.part, **first, "start": list(self.start), "shape": list(self.shape)
@@ -127,7 +125,6 @@ class Segment:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Segment:
-        """Read the JSON form."""
         start, shape = tuple(document["start"]), tuple(document["shape"])
         first = tuple(document.get("first", (0,) * len(start)))
         return cls(document["part"], first, start, shape)
@@ -227,12 +224,10 @@ class ArrayRows:
             raise ValueError(f"rows up to {ends} of {n_blocks} blocks and {n_chunks} chunks")
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON form."""
         return {**asdict(self), "grid_shape": list(self.grid_shape)}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> ArrayRows:
-        """Read the JSON form."""
         counts = ChunkCounts(**document["counts"])
         return cls(**{**document, "grid_shape": tuple(document["grid_shape"]), "counts": counts})
 
@@ -270,14 +265,12 @@ class PartEntry:
             raise ValueError(f"{self.statistics.n_rows} statistics of {self.chunks.n_rows} chunks")
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON form."""
         names = ("sources", "blocks", "chunks", *self.optional)
         tables = {name: asdict(table) for name, table in zip(names, self.tables, strict=True)}
         return {**tables, **({"unused": list(self.unused)} if self.unused else {})}
 
     @classmethod
     def from_json(cls, tables: Mapping[str, Any]) -> PartEntry:
-        """Read the JSON form."""
         missing = {"sources", "blocks", "chunks"} - set(tables)
         if missing:
             raise ValueError(f"no table {', '.join(sorted(missing))}")
@@ -368,13 +361,11 @@ class ArrayEntry:
             raise ValueError(f"attributes are {self.document['attributes']!r}")
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON form."""
         own = {"layout": self.layout, "chunks": asdict(self.counts), "content": self.content}
         return {**self.document, **own}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> ArrayEntry:
-        """Read the JSON form."""
         own = ("layout", "chunks", "content")
         rest = {name: value for name, value in document.items() if name not in own}
         layout, counts = document["layout"], ChunkCounts(**document["chunks"])
@@ -421,7 +412,6 @@ class GroupEntry:
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON form."""
         return {
             **self._own(),
             "arrays": {name: array.to_json() for name, array in self.arrays.items()},
@@ -520,7 +510,6 @@ class Interned:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Interned:
-        """Read the JSON form."""
         return cls(
             [GridAxis.from_json(axis["edges"], axis["extent"]) for axis in document["axes"]],
             [encoding_from_json(encoding) for encoding in document["encodings"]],

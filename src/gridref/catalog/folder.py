@@ -81,9 +81,7 @@ class WritableFile(Protocol):
         """Append bytes."""
         ...
 
-    def close(self) -> None:
-        """Complete the file."""
-        ...
+    def close(self) -> None: ...
 
 
 class TablePlace(Protocol):

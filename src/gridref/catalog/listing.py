@@ -127,7 +127,6 @@ class _Batch:
     urls: _Urls
 
     def take(self, rows: NDArray[np.int64]) -> _Batch:
-        """Some of the rows."""
         return replace(self, listed=self.listed.take(rows), rows=self.rows.take(rows))
 
     def of_ranges(self, column: NDArray[Any], type_: pa.DataType) -> pa.Array:

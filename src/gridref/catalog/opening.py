@@ -75,7 +75,6 @@ class ParquetManifest:
 
     @property
     def n_rows(self) -> int:
-        """Number of rows."""
         return self.part.rows(self.path).n_chunks
 
     @property

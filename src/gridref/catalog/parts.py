@@ -323,7 +323,6 @@ class _BlockRows:
 
     @property
     def nbytes(self) -> int:
-        """Size in bytes."""
         lists = sum(column.nbytes for column in (*self.lists, *self.bounds))
         return self.encoding.nbytes + self.first_row.nbytes + lists
 
@@ -378,7 +377,6 @@ class Part:
             return index
 
     def rows(self, path: str) -> ArrayRows:
-        """The rows of an array."""
         if path not in self.index:
             raise self.blocks.corrupt(f"it holds nothing of {path!r}")
         return self.index[path]

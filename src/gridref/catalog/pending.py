@@ -87,7 +87,6 @@ class _Refusing:
 
     @property
     def n_blocks(self) -> int:
-        """Number of blocks."""
         return self.array.n_blocks
 
     def load(self) -> BlockTable:

@@ -74,7 +74,6 @@ class ChunkStatistics:
         return np.not_equal(self.n_valid, UNKNOWN)
 
     def take(self, rows: NDArray[Any]) -> ChunkStatistics:
-        """Some of the rows."""
         return ChunkStatistics(*(column[rows] for column in vars(self).values()))
 
     def widen(self, rows: Int64Array, found: ChunkStatistics) -> None:
@@ -97,9 +96,7 @@ class ChunkStatistics:
 class HasStatistics(Protocol):
     """A manifest that may know something of the values in its chunks."""
 
-    def statistics(self, rows: Int64Array) -> ChunkStatistics:
-        """Of some of its rows."""
-        ...
+    def statistics(self, rows: Int64Array) -> ChunkStatistics: ...
 
 
 def statistics_of(listed: ListedChunks) -> ChunkStatistics:

@@ -461,7 +461,6 @@ class TableFile:
 
     @property
     def n_rows(self) -> int:
-        """Number of rows."""
         return self.entry.n_rows
 
     @property

@@ -53,7 +53,6 @@ class ArraySpec:
 
     @property
     def size(self) -> int:
-        """Number of elements."""
         return math.prod(self.shape)
 
     @property

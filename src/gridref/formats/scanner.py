@@ -37,7 +37,6 @@ class MetadataPieces:
 
     @property
     def n_bytes(self) -> int:
-        """Size of all pieces."""
         return sum(stop - start for start, stop in self.pieces)
 
 

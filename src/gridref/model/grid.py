@@ -350,12 +350,10 @@ class ChunkGrid:
 
     @property
     def ndim(self) -> int:
-        """Number of dimensions."""
         return len(self.axes)
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the array."""
         return tuple([axis.extent for axis in self.axes])  # a generator takes twice as long
 
     @cached_property

@@ -70,7 +70,6 @@ class ChunkChecksums:
 
     @property
     def nbytes(self) -> int:
-        """Size in memory, in bytes."""
         return self.offset.nbytes + self.length.nbytes + self.crc32c.nbytes
 
     def load(self) -> ChunkChecksums:
@@ -185,9 +184,7 @@ class Manifest(Protocol):
     """Rows of chunk references, in memory or read on demand."""
 
     @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-        ...
+    def n_rows(self) -> int: ...
 
     @property
     def has_filter_masks(self) -> bool:
@@ -355,7 +352,6 @@ class ChunkManifest:
 
     @property
     def n_rows(self) -> int:
-        """Number of rows."""
         return len(self.state)
 
     @property
@@ -386,7 +382,6 @@ class ChunkManifest:
         return ChunkManifest(**{**vars(self), "sources": sources})
 
     def inline_bytes(self, row: int) -> bytes:
-        """The bytes of an inline row."""
         start = int(vars(self)["offset"][row])
         return self.inline[start : start + int(vars(self)["length"][row])]
 

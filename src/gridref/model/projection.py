@@ -97,7 +97,6 @@ class SliceProjection:
         return slice(start, start + int(self.count[piece]))
 
     def take(self, pieces: NDArray[np.int64] | NDArray[np.bool_] | slice) -> SliceProjection:
-        """Some of the pieces."""
         return SliceProjection(*[column[pieces] for column in vars(self).values()])
 
 

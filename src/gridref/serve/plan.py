@@ -103,9 +103,7 @@ class PieceSet(Protocol):
     """Pieces of stored chunks, and where their elements go."""
 
     @property
-    def array(self) -> VirtualArray:
-        """The array."""
-        ...
+    def array(self) -> VirtualArray: ...
 
     def batches(self, max_pieces: int) -> Iterator[PieceBatch]:
         """Resolve all pieces, at most `max_pieces` at a time."""

@@ -63,7 +63,6 @@ class References:
     present: BoolArray
 
     def inline_bytes(self, chunk: int) -> bytes:
-        """The bytes of an inline chunk."""
         held = self.literals[-1 - int(self.source[chunk])]
         start = int(self.offset[chunk])
         return held[start : start + int(self.length[chunk])]

@@ -27,7 +27,6 @@ class LiteralSegment:
 
     @property
     def n_bytes(self) -> int:
-        """Size in bytes."""
         return len(self.data)
 
 
@@ -66,7 +65,6 @@ class PackedSegment:
 
     @property
     def n_bytes(self) -> int:
-        """Size in bytes."""
         return int(self.start[-1])
 
 
@@ -102,7 +100,6 @@ class RewrappedSegment:
 
     @property
     def n_bytes(self) -> int:
-        """Size in bytes."""
         return self.held.n_bytes + REWRAP_BYTES
 
 
@@ -132,7 +129,6 @@ class DecodedRunSegment:
 
     @property
     def n_bytes(self) -> int:
-        """Size in bytes."""
         return len(self.numbers) * self.chunk_bytes
 
 

@@ -550,7 +550,6 @@ class VirtualDuckArray(NDArrayOperatorsMixin):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the array."""
         return self.array.shape
 
     @property
@@ -560,12 +559,10 @@ class VirtualDuckArray(NDArrayOperatorsMixin):
 
     @property
     def ndim(self) -> int:
-        """Number of dimensions."""
         return self.array.ndim
 
     @property
     def size(self) -> int:
-        """Number of elements."""
         return self.array.size
 
     @property

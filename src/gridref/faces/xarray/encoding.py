@@ -58,7 +58,6 @@ class _Compressor(dict[str, Any]):
         return self._codec.encode(buf)
 
     def decode(self, buf: Any, out: Any = None) -> Any:
-        """Decompress a buffer."""
         return self._codec.decode(buf, out)
 
 

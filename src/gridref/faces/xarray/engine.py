@@ -48,7 +48,6 @@ class GroupDataStore(AbstractDataStore):
         return {name: self._variable(name, array) for name, array in self.group.arrays.items()}
 
     def get_attrs(self) -> Mapping[str, Any]:
-        """Attributes of the group."""
         return dict(self.group.attrs)
 
     def get_dimensions(self) -> Mapping[str, int]:

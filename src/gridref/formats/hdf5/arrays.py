@@ -343,7 +343,6 @@ class _Pieces:
 
     @cached_property
     def n_bytes(self) -> int:
-        """Size of all pieces together."""
         return int((self.start + self.length).max(initial=0))
 
 

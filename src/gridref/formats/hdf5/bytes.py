@@ -36,9 +36,7 @@ class ByteReader(Protocol):
     """
 
     @property
-    def size_bytes(self) -> int:
-        """Size of the file."""
-        ...
+    def size_bytes(self) -> int: ...
 
     def read(self, offset: int, length: int) -> bytes:
         """`length` bytes from `offset` on."""

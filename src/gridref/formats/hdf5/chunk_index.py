@@ -438,7 +438,6 @@ class Elements:
 
     @property
     def n_bytes(self) -> int:
-        """Size of an element."""
         return self.dtype.itemsize
 
 
@@ -466,7 +465,6 @@ class BlockRun:
     structure: str
 
     def n_bytes(self, elements: Elements) -> int:
-        """Size of a block."""
         n_head = len(self.prefix) + self.n_skipped
         return n_head + self.n_elements * elements.n_bytes + CHECKSUM_BYTES
 

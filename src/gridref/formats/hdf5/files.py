@@ -79,7 +79,6 @@ class BlockReader:
 
     @property
     def size_bytes(self) -> int:
-        """Size of the file."""
         return self._file.size
 
     def read(self, offset: int, length: int) -> bytes:
@@ -308,12 +307,10 @@ class OpenFile:
 
     @cached_property
     def heap(self) -> GlobalHeap:
-        """The file's global heap."""
         return GlobalHeap(self.bytes)
 
     @cached_property
     def paths(self) -> ObjectPaths:
-        """Paths of the file's objects."""
         return ObjectPaths(self.bytes, self.heap)
 
     def header(self, address: int) -> ObjectHeader:

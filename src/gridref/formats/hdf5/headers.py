@@ -148,7 +148,6 @@ class HeaderForm:
 
     @cached_property
     def kinds(self) -> frozenset[int]:
-        """The types of the messages."""
         return frozenset(self.first)
 
     @cached_property
@@ -330,7 +329,6 @@ class ObjectHeader:
 
     @property
     def kinds(self) -> frozenset[int]:
-        """The types of its messages."""
         return self.form.kinds
 
     @property

@@ -59,7 +59,6 @@ class AlikeBytes[Value]:
         return self._values.put((cut, common), (value, common))[0]
 
     def clear(self) -> None:
-        """Forget all values."""
         self._cuts.clear()
         self._values.clear()
 

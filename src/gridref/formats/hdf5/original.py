@@ -248,7 +248,6 @@ class OriginalFile:
         return chunks, contiguous
 
     def close(self) -> None:
-        """Close it."""
         with self._waiting(), suppress(*_HDF5_ERRORS):  # where it is corrupt
             self._opened = None
             self._file.close()

@@ -68,12 +68,10 @@ class DatasetNode:
 
     @property
     def messages(self) -> tuple[HeaderMessage, ...]:
-        """Messages of its header."""
         return self.header.messages
 
     @property
     def is_scale(self) -> bool:
-        """Whether it is a dimension scale."""
         said: Any = self.attributes.records.get("CLASS", "")
         if isinstance(said, str):
             return said == "DIMENSION_SCALE"

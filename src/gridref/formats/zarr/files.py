@@ -45,9 +45,7 @@ class ChunkFiles(Protocol):
     url: str
     """Its address."""
 
-    def address(self, key: str) -> str:
-        """The address of a key."""
-        ...
+    def address(self, key: str) -> str: ...
 
     def get(self, key: str) -> bytes | None:
         """All of a small file; None where there is none."""
@@ -102,7 +100,6 @@ class StoreFiles:
             self._filesystem, self._path = open_filesystem(self.url, storage_options)
 
     def address(self, key: str) -> str:
-        """The address of a key."""
         return f"{self.url}/{key}" if key else self.url
 
     def get(self, key: str) -> bytes | None:

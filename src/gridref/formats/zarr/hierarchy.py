@@ -101,7 +101,6 @@ class _Scan:
     findings: list[Finding] = field(default_factory=list)
 
     def node(self, path: str) -> _ArrayNode | _GroupNode | None:
-        """The node at a path."""
         head = f"{path}/" if path else ""
         document = self._document(f"{head}zarr.json")
         if document is not None:
