@@ -356,3 +356,17 @@ def test_single_values_of_tiles_lie_along_dates(tmp_path: Path) -> None:
     with xr.open_dataset(tmp_path / "map.gridref") as ds:
         assert ds["angle"].dims == ("time",)
         assert ds["angle"].values.tolist() == [0.5, 1.5, 0.5]
+
+
+@pytest.mark.parametrize("layout", ["ragged", "padded"])
+def test_parts_of_names_of_instances(tmp_path: Path, layout: Any) -> None:
+    depths = {1: "low", 2: "high", 3: "low"}
+    files = [drifter(tmp_path / f"b{n}_{depth}.nc", n, n + 1, 1) for n, depth in depths.items()]
+    options = {"layout": layout, "stack": "buoy", "pattern": "b{buoy:d}_{_}.nc"}
+    gridref.build(files, tmp_path / "cube.gridref", **options)
+    files.append(drifter(tmp_path / "b4_high.nc", 4, 2, 1))
+    gridref.open_catalog(tmp_path / "cube.gridref").append(files[3:])
+    with xr.open_dataset(tmp_path / "cube.gridref") as ds:
+        assert ds["part1"].dims == ("buoy",)
+        assert ds["buoy"].values.tolist() == [1, 2, 3, 4]
+        assert ds["part1"].values.tolist() == ["low", "high", "low", "high"]

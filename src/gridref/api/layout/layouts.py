@@ -191,7 +191,8 @@ class Layout:
 
     def hiding_nothing(self, files: Sequence[str]) -> Self:
         """The layout with labels for informative parts of names that ``{_}`` skips."""
-        if self.pattern is None or self.pattern_of or self.mosaic or self.layout or self.in_groups:
+        elsewhere = self.mosaic or self.layout == "plate" or self.in_groups
+        if self.pattern is None or self.pattern_of or elsewhere:
             return self
         return replace(self, pattern=with_telling_parts(self.pattern, files))
 
