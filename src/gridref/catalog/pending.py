@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,13 +92,10 @@ class _Refusing:
 
     def load(self) -> BlockTable:
         """The blocks in memory."""
-        found: BlockTable | None = vars(self).get("loaded")
-        if found is None:
-            found = self._read()
-            vars(self)["loaded"] = found
-        return found
+        return self._loaded
 
-    def _read(self) -> BlockTable:
+    @cached_property
+    def _loaded(self) -> BlockTable:
         blocks = self.array.blocks
         grid = self.array.grid
         starts = [axis.starts(np.arange(axis.n_chunks)) for axis in grid.axes]
