@@ -161,3 +161,13 @@ def test_options_of_other_exports_are_refused(cube: str, tmp_path: Path) -> None
         done = CliRunner().invoke(app, ["export", cube, str(tmp_path / output), option])
         assert done.exit_code != 0
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", [".", "a\0b"])
+def test_names_that_netcdf_cannot_have_are_refused(files: list[Path], name: str) -> None:
+    group = gridref.scan(files[0])
+    named = gridref.VirtualGroup({name: group.arrays["lat"]}, attrs={"title": "t"})
+    path = files[0].parent / "names.nc"
+    with pytest.raises(NotRepresentableError):
+        gridref.to_cf_aggregation(named, path)
+    assert not path.exists()

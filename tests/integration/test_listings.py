@@ -274,3 +274,49 @@ def test_items_that_each_have_other_properties_are_refused(tmp_path: Path) -> No
     (tmp_path / "items.json").write_text(json.dumps(document))
     with pytest.raises(InvalidRequestError, match="3003 names of properties are more than 1000"):
         gridref.files_from(tmp_path / "items.json")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+@pytest.mark.parametrize("suffix", [".txt", ".csv"])
+def test_texts_say_their_encoding(tmp_path: Path, encoding: str, suffix: str) -> None:
+    """PowerShell writes texts in UTF-16 with a byte order mark."""
+    lines = "/d/é.nc\r\n/d/b.nc\r\n"
+    text = lines if suffix == ".txt" else f"path\r\n{lines}"
+    path = tmp_path / f"list{suffix}"
+    path.write_bytes(text.encode(encoding))
+    assert gridref.files_from(path) == ["/d/é.nc", "/d/b.nc"]
+
+
+def test_lines_end_where_other_programs_end_them(tmp_path: Path) -> None:
+    path = tmp_path / "list.txt"
+    path.write_text("/d/a\u2028b\x0cc\x85d.nc\n/d/e.nc\n", "utf-8", newline="")
+    assert gridref.files_from(path) == ["/d/a\u2028b\x0cc\x85d.nc", "/d/e.nc"]
+
+
+@pytest.mark.parametrize("content", [b"a.nc\n\0b.nc\n", "a.nc\n".encode("utf-16-le")])
+def test_texts_that_are_none_are_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "list.txt"
+    path.write_bytes(content)
+    with pytest.raises(InvalidRequestError, match=r"line [12] holds a NUL"):
+        gridref.files_from(path)
+
+
+@pytest.mark.parametrize("address", [None, np.nan, "", 7, b"a.nc"])
+def test_rows_without_an_address_are_refused(tmp_path: Path, address: object) -> None:
+    """They were taken for files called `nan`, `None` or `7`, and for the folder itself."""
+    frame = pd.DataFrame({"path": pd.Series(["/d/a.nc", address], dtype=object)})
+    with pytest.raises(InvalidRequestError, match="a row without an address"):
+        gridref.files_from(frame)
+    if address == "":
+        (tmp_path / "list.csv").write_text("path,n\n/d/a.nc,1\n,2\n")
+        with pytest.raises(InvalidRequestError, match="a row without an address"):
+            gridref.files_from(tmp_path / "list.csv")
+
+
+def test_listings_without_end_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A collection of a stranger may name ``/dev/zero`` as its table."""
+    monkeypatch.setattr("gridref.api.layout.listings._MOST_BYTES", 1000)
+    collection = {"assets": {"column_name": "path"}, "catalog_file": "/dev/zero"}
+    (tmp_path / "esm.json").write_text(json.dumps(collection))
+    with pytest.raises(InvalidRequestError, match="more than 1000 bytes"):
+        gridref.files_from(tmp_path / "esm.json")

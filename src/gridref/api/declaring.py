@@ -176,7 +176,8 @@ def claimed(
     for group in groups:
         array = group.arrays.get(dim)
         if array is not None and array.size:
-            at = theirs.get_indexer(pd.Index(decoded_values(dim, read(array), array)))
+            own = pd.Index(decoded_values(dim, read(array), array))
+            at = theirs.get_indexer_non_unique(own)[0]  # labels of a stranger may repeat
             found += [i for i in at.tolist() if i >= 0 and waits[i]]
     return list(joined_ranges((i, i + 1) for i in {*found}))
 

@@ -59,10 +59,18 @@ def column_of(
     ------
     OverflowError
         If a number does not fit the type.
+    InvalidRequestError
+        If a text has bytes of a name that is not UTF-8.
     """
     if pa.types.is_string(type_):
         texts = pa.lib.StringBuilder()
-        texts.append_values(values)
+        try:
+            texts.append_values(values)
+        except UnicodeEncodeError as error:
+            raise InvalidRequestError(
+                f"a catalog cannot keep {error.object[:200]!r}: it is not UTF-8. Rename the file,"
+                " array or group"
+            ) from error
         return texts.finish()
     if not isinstance(values, np.ndarray):
         known = list(values)

@@ -188,6 +188,10 @@ def opens_no_more(error: BaseException | None) -> bool:
     return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
 
 
+_MOST_TEXT = 500
+"""Most characters of what another library says."""
+
+
 def unavailable(
     url: str, error: BaseException, start: int | None = None, stop: int | None = None
 ) -> GridrefError:
@@ -218,6 +222,7 @@ def unavailable(
         reason = f"the server failed each time (status {status}): ask again later"
     else:
         text = without_secrets(str(error) or repr(error), url)
+        text = text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…"
         reason = f"the file cannot be read: {type(error).__name__}: {text}"
     return SourceUnavailableError(reason, Place(source=url, start=start, stop=stop))
 

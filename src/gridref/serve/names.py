@@ -2,9 +2,9 @@
 
 zarr-python takes a backslash for a slash, and the name ``zarr.json`` for metadata. A client that
 puts a name into an address without quoting it drops what follows ``#``, sends what follows ``?`` as
-a query, and takes ``%20`` for a space. It then asks for a key that does not exist, which reads as a
-missing chunk, or for another object. So names of arrays, groups and dimensions are shown with such
-characters percent-encoded (RFC 3986, section 2.1).
+a query, takes ``%20`` for a space, and leaves out line breaks and tabs. It then asks for a key that
+does not exist, which reads as a missing chunk, or for another object. So names of arrays, groups
+and dimensions are shown with such characters percent-encoded (RFC 3986, section 2.1).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gridref.model.array import VirtualGroup
 _NO_NAMES = r"\\|^(?:zarr\.json|\.z(?:array|attrs|group|metadata))$"
 IN_ZARR = re.compile(_NO_NAMES)
 """What Zarr cannot have in a name, or for a name."""
-IN_ADDRESSES = re.compile(rf"{_NO_NAMES}|[#?]|%(?=[0-9A-Fa-f]{{2}})|^\s|\s$")
+IN_ADDRESSES = re.compile(rf"{_NO_NAMES}|[#?\x00-\x1f\x7f]|%(?=[0-9A-Fa-f]{{2}})|^\s|\s$")
 """What clients cannot have in a name that becomes a part of an address."""
 
 

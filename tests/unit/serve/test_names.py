@@ -31,6 +31,7 @@ from gridref.testing.builders import chunked_array
         (".zarray", "%2Ezarray", "%2Ezarray"),
         ("zarr.json2", "zarr.json2", "zarr.json2"),
         (" a b ", " a b ", "%20a b%20"),
+        ("a\r\nb\t\x7f", "a\r\nb\t\x7f", "a%0D%0Ab%09%7F"),
     ],
 )
 def test_what_is_shown(name: str, in_zarr: str, in_addresses: str) -> None:

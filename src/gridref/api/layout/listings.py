@@ -37,8 +37,15 @@ def is_table(url: str) -> bool:
 
 def read_lines(url: str, options: Mapping[str, Any] | None) -> list[str]:
     """The lines of a text that are not empty."""
-    text = _read(url, options).removeprefix(codecs.BOM_UTF8).decode("utf-8", "surrogateescape")
-    return [line.strip() for line in text.splitlines() if line.strip()]
+    content = _as_utf8(_read(url, options)).removeprefix(codecs.BOM_UTF8)
+    found = []
+    text = io.TextIOWrapper(io.BytesIO(content), "utf-8", "surrogateescape", newline=None)
+    for number, line in enumerate(text, 1):
+        if "\0" in line:
+            raise ValueError(f"line {number} holds a NUL: it is no text in UTF-8")
+        if line := line.strip():
+            found.append(line)
+    return found
 
 
 def read_listing(url: str, options: Mapping[str, Any] | None) -> tuple[Any, str | None]:
@@ -70,7 +77,21 @@ def read_listing(url: str, options: Mapping[str, Any] | None) -> tuple[Any, str 
         if {"bucket", "key"} <= {*map(str, frame.columns)}:
             return _objects(frame), "path"
         return frame, None
-    return pd.read_csv(io.BytesIO(_read(url, options)), dtype=str, keep_default_na=False), None
+    content = _as_utf8(_read(url, options))
+    return pd.read_csv(io.BytesIO(content), dtype=str, keep_default_na=False), None
+
+
+def _as_utf8(content: bytes) -> bytes:
+    """A text whose byte order mark says UTF-16 or UTF-32, as PowerShell writes it, in UTF-8."""
+    marks = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    mark = next((mark for mark in marks if content.startswith(mark)), None)
+    if mark is None:
+        return content
+    return content.decode("utf-16" if len(mark) == 2 else "utf-32").encode()
+
+
+_MOST_BYTES = 2**30
+"""Of a listing, decompressed: one that names ``/dev/zero`` as its table never ends."""
 
 
 def _read(url: str, options: Mapping[str, Any] | None) -> bytes:
@@ -78,7 +99,10 @@ def _read(url: str, options: Mapping[str, Any] | None) -> bytes:
 
     compression = "gzip" if url.partition("?")[0].endswith(".gz") else None
     with fsspec.open(url, "rb", compression=compression, **dict(options or {})) as file:
-        return bytes(file.read())
+        content = bytes(file.read(_MOST_BYTES + 1))
+    if len(content) > _MOST_BYTES:
+        raise ValueError(f"it has more than {_MOST_BYTES} bytes: split it")
+    return content
 
 
 def _of_document(document: Any, url: str, options: Mapping[str, Any] | None) -> tuple[Any, str]:
@@ -347,7 +371,7 @@ def _listed(values: Mapping[str, Any], name: str, file: str) -> Any:
 def _addresses(value: Any, name: str, asset: Sequence[str]) -> dict[str, str]:
     """An address, or those of the assets of a STAC item, by the keys of these."""
     if not isinstance(value, Mapping):
-        return {"": str(value)}
+        return {"": _address(value, name)}
     assets = {key: held["href"] for key, held in value.items() if _has_address(held)}
     chosen = asset or (["data"] if "data" in assets else [*assets] if len(assets) == 1 else [])
     missing = [key for key in chosen if key not in assets]
@@ -358,7 +382,14 @@ def _addresses(value: Any, name: str, asset: Sequence[str]) -> dict[str, str]:
             f"inventory={name!r} has items {what}, asset=...; there are"
             f" {', '.join([*assets][:_SHOWN])}{more}"
         )
-    return {key: str(assets[key]) for key in chosen}
+    return {key: _address(assets[key], name) for key in chosen}
+
+
+def _address(value: Any, name: str) -> str:
+    if not isinstance(value, str | os.PathLike) or not os.fspath(value):
+        shown = repr(value)[:100]
+        raise InvalidRequestError(f"inventory={name!r} has a row without an address: {shown}")
+    return str(value)
 
 
 def _has_address(asset: Any) -> bool:

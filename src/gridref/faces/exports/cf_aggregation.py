@@ -20,6 +20,7 @@ from gridref.api.fragments import Fragmented, whole_fragments
 from gridref.api.opening import open_group, reader_for
 from gridref.catalog.folder import publish_file
 from gridref.combine.rules.packing import PACKING_ATTRIBUTES, Packing, float_dtype
+from gridref.errors import GridrefError, NotRepresentableError
 from gridref.extras import missing_package
 from gridref.faces.exports.references import INLINE_LIMIT_BYTES, is_nameable, refuse
 from gridref.io import absolute_url, is_local
@@ -86,11 +87,20 @@ def to_cf_aggregation(
     written |= small
     reasons |= {p: reason for p in written if (reason := _why_no_netcdf(arrays[p].dtype))}
     refuse("aggregation variables", reasons | _unlike_lengths(group))
+    _check_names(group)
     url = absolute_url(path)
     kept = {p: own for p, own in found.items() if p not in written}
     read = reader_for(storage_options).read
     values = {p: read(arrays[p], name=p) for p in written}
-    content = _file(group, values, kept, url.rpartition("/")[0] if relative else None)
+    folder = url.rpartition("/")[0] if relative else None
+    try:
+        content = _file(group, values, kept, folder)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        if isinstance(error, GridrefError):
+            raise
+        raise NotRepresentableError(
+            f"NetCDF cannot hold a name or an attribute of it: {error}"
+        ) from error
     publish_file("the aggregation file", url, content, storage_options)
     return {p: own.array.grid.grid_shape for p, own in kept.items()}
 
@@ -106,6 +116,17 @@ def _of_coordinates(group: VirtualGroup) -> set[str]:
         bounds = {str(part.arrays[name].attrs.get("bounds")) for name in names}
         found |= {f"{path}/{n}" if path else n for n in names | (bounds & {*part.arrays})}
     return found
+
+
+def _check_names(group: VirtualGroup) -> None:
+    """Refuse names that HDF5 would cut, or take for something else."""
+    for _, part in group.walk():
+        arrays = part.arrays.items()
+        used = {*part.arrays, *part.groups, *part.attrs}
+        used |= {name for _, array in arrays for name in (*array.dims, *array.attrs)}
+        odd = sorted(name for name in used if name in ("", ".") or "\0" in name)
+        if odd:
+            raise NotRepresentableError(f"NetCDF cannot hold the name {odd[0][:100]!r}")
 
 
 def _unlike_lengths(group: VirtualGroup) -> dict[str, str]:

@@ -1,0 +1,31 @@
+"""Hostile names are shown or refused: a few of those of `tests.fuzz.hostile_names`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.hostile_names import DOORS, NAMES, ROLES, try_name
+
+SOME = ("far way up", "return", "escape", "not UTF-8")
+QUICK = ("own reader", "stores", "filesystem", "STAC", "virtual")
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_names_are_shown_or_refused(role: str, tmp_path: Path) -> None:
+    found = {}
+    for title in SOME:
+        (tmp_path / title).mkdir()
+        found |= {title: try_name(role, NAMES[title], tmp_path / title, QUICK)}
+    assert sum(map(bool, found.values())) > 1
+    broke = {title: said for title, said in found.items() if "BROKE" in str(said)}
+    assert broke == {}
+
+
+@pytest.mark.parametrize("role", ["array", "attribute", "dimension"])
+@pytest.mark.parametrize("title", ["image", "newline"])
+def test_names_at_every_door(role: str, title: str, tmp_path: Path) -> None:
+    found = try_name(role, NAMES[title], tmp_path)
+    assert found.keys() == {"build", *DOORS}
+    assert set(found.values()) == {"shown"}
