@@ -301,7 +301,7 @@ def test_texts_that_are_none_are_refused(tmp_path: Path, content: bytes) -> None
         gridref.files_from(path)
 
 
-@pytest.mark.parametrize("address", [None, np.nan, "", 7, b"a.nc"])
+@pytest.mark.parametrize("address", [None, np.nan, "", 7, b"a.nc", "a\0.nc"])
 def test_rows_without_an_address_are_refused(tmp_path: Path, address: object) -> None:
     """They were taken for files called `nan`, `None` or `7`, and for the folder itself."""
     frame = pd.DataFrame({"path": pd.Series(["/d/a.nc", address], dtype=object)})

@@ -29,3 +29,9 @@ def test_names_at_every_door(role: str, title: str, tmp_path: Path) -> None:
     found = try_name(role, NAMES[title], tmp_path)
     assert found.keys() == {"build", *DOORS}
     assert set(found.values()) == {"shown"}
+
+
+@pytest.mark.parametrize("title", ["NUL", "300"])
+def test_exports_below_names_that_no_path_can_have(title: str, tmp_path: Path) -> None:
+    said = try_name("references", NAMES[title], tmp_path, ("exports",))
+    assert said["exports"].startswith(("refused: ", "shown"))

@@ -196,6 +196,10 @@ def write_errors_told(
     except OSError as error:
         place = Place(source=str(error.filename or url))
         raise kind(f"{what} cannot be written: {error.strerror or error}", place) from error
+    except ValueError as error:  # what Python says of paths with a NUL or half of a surrogate pair
+        if "null" not in str(error) and not isinstance(error, UnicodeEncodeError):
+            raise
+        raise kind(f"{what} cannot be written: {error} in a name", Place(source=url)) from error
 
 
 class LocalFolder:

@@ -386,7 +386,7 @@ def _addresses(value: Any, name: str, asset: Sequence[str]) -> dict[str, str]:
 
 
 def _address(value: Any, name: str) -> str:
-    if not isinstance(value, str | os.PathLike) or not os.fspath(value):
+    if not isinstance(value, str | os.PathLike) or not str(value) or "\0" in str(value):
         shown = repr(value)[:100]
         raise InvalidRequestError(f"inventory={name!r} has a row without an address: {shown}")
     return str(value)
