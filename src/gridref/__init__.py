@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from gridref.api.layout.listings import files_from as files_from
     from gridref.api.outcomes import RunOptions as RunOptions
     from gridref.api.questions import diff as diff
+    from gridref.api.results import Verification as Verification
     from gridref.api.scan import scan as scan
     from gridref.api.scan import scan_many as scan_many
-    from gridref.api.verify import Verification as Verification
     from gridref.api.verify import verify as verify
     from gridref.api.watching import watch as watch
     from gridref.combine import Combination as Combination
@@ -69,7 +69,7 @@ _HOMES = {
     "MosaicOptions": "gridref.combine",
     "RunOptions": "gridref.api.outcomes",
     "ScanOptions": "gridref.formats",
-    "Verification": "gridref.api.verify",
+    "Verification": "gridref.api.results",
     "ViewOptions": "gridref.serve.views",
     "VirtualArray": "gridref.model.array",
     "VirtualGroup": "gridref.model.array",

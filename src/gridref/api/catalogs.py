@@ -9,19 +9,13 @@ from typing import Any, Literal
 from gridref.api.building import catalog_access
 from gridref.api.keeping import Catalog, Keeper
 from gridref.api.opening import Sources, readable
-from gridref.catalog import CatalogGroup
 from gridref.catalog import open_catalog as read_catalog
 from gridref.catalog import write_catalog as put_catalog
-from gridref.catalog.commit import Base, Change, commit
-from gridref.catalog.growth import written
-from gridref.catalog.opening import PendingPolicy, group_of
-from gridref.catalog.sources import SourceRules
-from gridref.errors import InvalidRequestError
+from gridref.catalog.opening import PendingPolicy
 from gridref.io import Allow
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import Identity
 from gridref.options import verb
-from gridref.secrets import shown_address
 
 
 @verb()
@@ -90,9 +84,8 @@ def open_catalog(
         Sources(storage_options),
     )
     # What a changed view of the catalog writes would be written as if it lay there.
-    changes = not prefixes and pending != "raise"
-    keeper = Keeper(group.info.url, storage_options, allow) if changes else None
-    return Catalog.of(group, keeper)
+    is_fixed = bool(prefixes) or pending == "raise"
+    return Catalog.of(group, Keeper(group.info.url, storage_options, allow, is_fixed=is_fixed))
 
 
 @verb()
@@ -186,28 +179,5 @@ def relocate(
     CatalogError, SourceUnavailableError
         If the catalog cannot be read or written.
     """
-    access = catalog_access(catalog, storage_options)
-
-    def change(base: Base) -> Change:
-        rules = SourceRules.of(identity or base.root.snapshot.identity, prefixes)
-        group = group_of(base.root, access.folder, access.storage_options, access.trust, rules)
-        _check_moved(base.group, group, prefixes)
-        arrays = {path: written(array) for path, array in group.all_arrays().items()}
-        said = ", ".join(f"{shown_address(a)} to {shown_address(b)}" for a, b in prefixes.items())
-        own = {"identity": rules.identity}
-        return Change("relocate", said, group, arrays, own, is_alike=True)
-
-    return commit(access, change).root.snapshot.digest
-
-
-def _check_moved(before: CatalogGroup, after: CatalogGroup, prefixes: Mapping[str, str]) -> None:
-    """Refuse prefixes by which no source is moved."""
-    sources = before.source_list
-    pairs = zip(sources, after.source_list, strict=True)
-    if not any(old.url != new.url for old, new in pairs):
-        raise InvalidRequestError(
-            f"no source lies in {' or '.join(map(repr, map(shown_address, prefixes)))};"
-            f" there is {shown_address(sources[0].url)!r}"
-            if sources
-            else "the catalog has no sources"
-        )
+    keeper = Keeper(catalog_access(catalog, storage_options).folder.url, storage_options)
+    return keeper.relocate(prefixes, identity).info.digest

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,8 +29,12 @@ from gridref.api.changes import (
     rebuilt_with,
 )
 from gridref.api.each_chunk import ChecksumScan, ValueScan, told_as, with_checksums
+from gridref.api.layout.forecasts import forecast
+from gridref.api.named_calls import exporter, named_call
 from gridref.api.opening import Sources, readable, reader_for
 from gridref.api.places import At
+from gridref.api.questions import diff
+from gridref.api.results import Published, Verification, Watch
 from gridref.api.scan import Address, Failures, Files, Progress, scan_each
 from gridref.api.summary import (
     drift_line,
@@ -41,9 +45,11 @@ from gridref.api.summary import (
     warn_of_left_out,
 )
 from gridref.catalog import CatalogGroup
+from gridref.catalog import Change as Difference
 from gridref.catalog.commit import Access, Base, Change, commit, read_base, record
 from gridref.catalog.document import Commit, Pruned, Root
 from gridref.catalog.folder import open_folder
+from gridref.catalog.growth import written
 from gridref.catalog.history import (
     history,
     prune_plan,
@@ -52,7 +58,8 @@ from gridref.catalog.history import (
     untagged,
 )
 from gridref.catalog.kept_report import CatalogReport, merged_drifts
-from gridref.catalog.sources import Trust
+from gridref.catalog.opening import group_of
+from gridref.catalog.sources import SourceRules, Trust
 from gridref.catalog.values import refusing_damage
 from gridref.errors import (
     CatalogConflictError,
@@ -71,13 +78,20 @@ from gridref.io import (
     keeps_at_hand,
 )
 from gridref.model.array import VirtualGroup
-from gridref.model.manifest import Source
+from gridref.model.manifest import Identity, Source
 from gridref.model.scan_report import Fate, Finding, ScanReport
 from gridref.options import check_choice, check_names
 from gridref.secrets import shown_address
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import xarray as xr
+
 type Vanished = Literal["raise", "remove"]
 """What to do with files that are gone."""
+
+type ExportKind = Literal["kerchunk", "icechunk", "cf", "stac"]
+"""What a catalog can be exported to."""
 
 
 @dataclass(eq=False)
@@ -96,6 +110,8 @@ class Keeper:
         The current snapshot as far as known: the next change begins with it.
     amends
         Id of a snapshot whose place the next change takes; None for none.
+    is_fixed
+        Whether the catalog was opened in a way that does not allow changes.
     """
 
     url: str
@@ -103,6 +119,7 @@ class Keeper:
     allow: Allow = None
     base: Base | None = field(default=None, repr=False)
     amends: str | None = None
+    is_fixed: bool = False
 
     @cached_property
     def sources(self) -> Sources:
@@ -110,7 +127,8 @@ class Keeper:
         return Sources(self.storage_options)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Keeper, (self.url, self.storage_options, self.allow, None, self.amends)
+        own = (self.url, self.storage_options, self.allow, None, self.amends, self.is_fixed)
+        return Keeper, own
 
     def amending(self, snapshot: str) -> Keeper:
         """What takes the place of a snapshot."""
@@ -146,6 +164,22 @@ class Keeper:
         self.base = record(self.access(), self.base, operation, scan.of, message)
         return self._opened(self.base)
 
+    def relocate(self, prefixes: Mapping[str, str], identity: Identity | None) -> Catalog:
+        """Commit other locations of the sources."""
+
+        def change(base: Base) -> Change:
+            access = self.access()
+            rules = SourceRules.of(identity or base.root.snapshot.identity, prefixes)
+            group = group_of(base.root, access.folder, access.storage_options, access.trust, rules)
+            _check_moved(base.group, group, prefixes)
+            arrays = {path: written(array) for path, array in group.all_arrays().items()}
+            pairs = prefixes.items()
+            said = ", ".join(f"{shown_address(a)} to {shown_address(b)}" for a, b in pairs)
+            own = {"identity": rules.identity}
+            return Change("relocate", said, group, arrays, own, is_alike=True)
+
+        return self.commit(change)
+
     def access(self) -> Access:
         """How the catalog is reached."""
         options = catalog_options(self.storage_options)
@@ -179,13 +213,13 @@ class Catalog(CatalogGroup):
     Attributes
     ----------
     keeper
-        Commits the changes. None if the catalog was opened for reading only.
+        Commits the changes.
     """
 
-    keeper: Keeper | None
+    keeper: Keeper
 
     @classmethod
-    def of(cls, group: CatalogGroup, keeper: Keeper | None) -> Catalog:
+    def of(cls, group: CatalogGroup, keeper: Keeper) -> Catalog:
         """The catalog behind a group that is read, which a keeper changes."""
         own = {part.name: getattr(group, part.name) for part in fields(CatalogGroup)}
         return cls(**own, keeper=keeper)
@@ -555,10 +589,276 @@ class Catalog(CatalogGroup):
             self._kept.access().folder.remove(file)
         return plans[-1]
 
+    def take_checksums(self, *, progress: Progress | None = None) -> Catalog:
+        """Read each stored chunk without a checksum, and record its CRC-32C. This is a commit.
+
+        Later reads are compared with the checksums.
+
+        Parameters
+        ----------
+        progress
+            Called with the number of chunks read, and of all chunks to read.
+
+        Raises
+        ------
+        ReadError
+            If a chunk cannot be read. Nothing is recorded.
+        """
+        scan = ChecksumScan(self._kept.storage_options, progress)
+        return self._kept.record("checksums", scan, "all arrays")
+
+    def relocate(self, prefixes: Mapping[str, str], *, identity: Identity | None = None) -> Catalog:
+        """Change the recorded location of the source files. No source is read.
+
+        This is a commit, which can be rolled back. To use new locations without writing them, give
+        `gridref.open_catalog` the same `prefixes`.
+
+        Parameters
+        ----------
+        prefixes
+            Recorded folders with the new ones: ``{"s3://old/": "https://new/"}``. The longest
+            folder that matches an address counts.
+        identity
+            How later reads check that a source is the file that was scanned, as in `build`: copies
+            may have another time of change or ETag. By default as before.
+
+        Raises
+        ------
+        InvalidRequestError
+            For an unknown identity, or a folder of `prefixes` without a source.
+        CatalogError, SourceUnavailableError
+            If the catalog cannot be read or written.
+        """
+        return self._kept.relocate(prefixes, identity)
+
+    def watch(self, files: Files | None = None, **options: Any) -> Watch:
+        """Append new files again and again, until interrupted; see `gridref.api.watching.watch`.
+
+        Parameters
+        ----------
+        files
+            Paths, URLs, globs or directories to list in each round.
+        **options
+            The other options of that call: ``events``, ``every_seconds``, ``settle_seconds``,
+            ``once`` and ``on_round``.
+
+        Returns
+        -------
+        Watch
+            What the last round did. `gridref.open_catalog` opens the catalog as it is then.
+
+        Raises
+        ------
+        InvalidRequestError
+            Unless one of `files` and ``events`` is given.
+        """
+        call = named_call("watch")
+        found: Watch = call(
+            self._kept.url, files, storage_options=self._kept.storage_options, **options
+        )
+        return found
+
+    def to_xarray(self, group: str | None = None, **options: Any) -> xr.Dataset:
+        """Open a group of the catalog as a lazy xarray dataset.
+
+        Parameters
+        ----------
+        group
+            Path of the group, by default the root.
+        **options
+            Options of `xarray.open_dataset`, like ``decode_times`` and ``chunks``.
+
+        Raises
+        ------
+        GroupNotFoundError
+            If there is no such group.
+        """
+        import xarray as xr
+
+        shown: Any = self  # xarray names the inputs of its own engines only
+        own = {"storage_options": self.keeper.storage_options, "group": group}
+        return xr.open_dataset(shown, engine="gridref", **{**own, **options})
+
+    def verify(
+        self,
+        *,
+        everything: bool = False,
+        seed: int = 0,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Verification:
+        """Compare values and labels with what the original readers return; see `gridref.verify`.
+
+        Parameters
+        ----------
+        everything
+            Compare every stored chunk, and the labels of every file, not only a sample.
+        seed
+            Seed of the sample.
+        progress
+            Called with the number of chunks compared, and of all chunks to compare.
+
+        Raises
+        ------
+        ReadError
+            If a chunk cannot be read.
+        CatalogCorruptError
+            If a file of the catalog is not as it was written.
+        """
+        call = named_call("verify")
+        options = self.keeper.storage_options
+        found: Verification = call(
+            self, everything=everything, seed=seed, progress=progress, storage_options=options
+        )
+        return found
+
+    def diff(self, other: str | os.PathLike[str] | CatalogGroup) -> tuple[Difference, ...]:
+        """List the changes from this catalog to another one. No source is read.
+
+        Parameters
+        ----------
+        other
+            Address of a catalog, or an opened one: perhaps a former snapshot of this one.
+
+        Raises
+        ------
+        CatalogError, SourceUnavailableError
+            If a catalog cannot be read.
+        """
+        return diff(self, other, storage_options=self.keeper.storage_options)
+
+    def sql(self, query: str) -> pa.Table:
+        """Query the catalog in SQL with DuckDB; `gridref.faces.duckdb.sql` lists the tables.
+
+        Parameters
+        ----------
+        query
+            What DuckDB takes, like ``"SELECT source, count(*) FROM chunks GROUP BY source"``.
+
+        Raises
+        ------
+        InvalidRequestError
+            If DuckDB refuses the query; a `MissingPackageError` if it is not installed.
+        """
+        options = self.keeper.storage_options
+        found: pa.Table = named_call("sql")(self, query, storage_options=options)
+        return found
+
+    def forecast(
+        self,
+        *,
+        after: str | None = None,
+        offset: str | None = None,
+        run: str | None = None,
+        run_dim: str | None = None,
+        step_dim: str | None = None,
+    ) -> VirtualGroup:
+        """Show a cube of forecasts along valid times: the best series, one offset, or one run.
+
+        Parameters
+        ----------
+        after
+            Of the best series, the least step, like ``"12h"``.
+        offset
+            Show what every run says so far ahead, like ``"24h"``.
+        run
+            Show all steps of one run: its time, or ``"latest"``.
+        run_dim, step_dim
+            Dimensions of runs and steps; by default found by standard names and usual names.
+
+        Raises
+        ------
+        InvalidRequestError
+            If there are no such dimensions, no such offset or run, or more than one view is asked
+            for.
+        """
+        return forecast(
+            self,
+            after=after,
+            offset=offset,
+            run=run,
+            run_dim=run_dim,
+            step_dim=step_dim,
+            storage_options=self.keeper.storage_options,
+        )
+
+    def export(
+        self, path: str | os.PathLike[str], *, to: ExportKind | None = None, **options: Any
+    ) -> Any:
+        """Write the catalog for other readers.
+
+        Parameters
+        ----------
+        path
+            What to write.
+        to
+            ``"kerchunk"``: references, as JSON or (``.parq``) Parquet. ``"icechunk"``: an Icechunk
+            repository. ``"cf"``: a NetCDF4 file of CF aggregation variables. ``"stac"``: a STAC
+            Item or Collection. By default a path that ends in ``.icechunk`` or ``.nc`` says which,
+            and any other gets kerchunk references.
+        **options
+            Options of the call that writes it: `to_kerchunk`, `to_icechunk`, `to_cf_aggregation` or
+            `to_stac`.
+
+        Returns
+        -------
+        Any
+            What that call returns.
+
+        Raises
+        ------
+        NotRepresentableError
+            Lists every array that the export cannot express, with the reason. Nothing is written.
+        """
+        own = {"storage_options": self.keeper.storage_options}
+        return exporter(os.fspath(path), to)(self, path, **{**own, **options})
+
+    def publish(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        base_url: str,
+        prefixes: Mapping[str, str] | None = None,
+    ) -> Published:
+        """Write a site of files for the catalog, for any web server or bucket.
+
+        The site has pages, a copy of the catalog, kerchunk references and a STAC Item. The values
+        stay in the sources, which visitors read by byte ranges.
+
+        Parameters
+        ----------
+        folder
+            A local folder, new, empty, or with the same catalog published before.
+        base_url
+            Address that the folder will have on the web.
+        prefixes
+            Addresses of sources on the web: recorded folders with their addresses.
+
+        Raises
+        ------
+        InvalidRequestError
+            If a browser cannot read the sources, or the folder holds something else.
+        CatalogError, ReadError
+            If the catalog or a source cannot be read.
+        """
+        found: Published = named_call("publish")(
+            self.info.url,
+            folder,
+            base_url=base_url,
+            prefixes=prefixes,
+            storage_options=self.keeper.storage_options,
+            allow=self.keeper.allow,
+            snapshot=self.info.snapshot,
+        )
+        return found
+
     @property
     def _kept(self) -> Keeper:
-        if self.keeper is None:
-            raise InvalidRequestError("open the catalog by gridref.open_catalog to change it")
+        if self.keeper.is_fixed:
+            raise InvalidRequestError(
+                "the catalog was opened with prefixes= or pending='raise', and cannot be changed;"
+                " open it without them",
+                Place(source=self.info.url),
+            )
         return self.keeper
 
     def _job(self, base: Base, options: Mapping[str, Any]) -> Job:
@@ -587,6 +887,19 @@ class Catalog(CatalogGroup):
                     raise SourceChangedError(
                         f"{error.reason}. It is in the catalog already", error.place
                     ) from error
+
+
+def _check_moved(before: CatalogGroup, after: CatalogGroup, prefixes: Mapping[str, str]) -> None:
+    """Refuse prefixes by which no source is moved."""
+    sources = before.source_list
+    pairs = zip(sources, after.source_list, strict=True)
+    if not any(old.url != new.url for old, new in pairs):
+        raise InvalidRequestError(
+            f"no source lies in {' or '.join(map(repr, map(shown_address, prefixes)))};"
+            f" there is {shown_address(sources[0].url)!r}"
+            if sources
+            else "the catalog has no sources"
+        )
 
 
 def _reporting(after: Catalog, report: ScanReport, lines: Sequence[str]) -> Catalog:

@@ -29,6 +29,7 @@ from gridref.api.originals import (
     shares_of,
     source_of,
 )
+from gridref.api.results import Difference, Verification
 from gridref.api.verify_labels import Labels, LabelsOfFile
 from gridref.catalog import ROOT_FILE, CatalogGroup, check_catalog
 from gridref.codecs import renumber, unpack, why_not
@@ -37,7 +38,6 @@ from gridref.formats import scan
 from gridref.io import MAX_REQUESTS, Allow, absolute_url, is_local
 from gridref.model.array import VirtualGroup
 from gridref.model.blocks import MISSING_BLOCK
-from gridref.model.scan_report import html_of
 from gridref.options import verb
 from gridref.serve.plan import plan_read
 from gridref.serve.reader import Reader
@@ -46,60 +46,6 @@ from gridref.serve.reader import Reader
 
 _EXPORTS = (".json", ".parq", ".parquet", ".icechunk")
 """What addresses of references end in that `gridref.verify` reads in place of a catalog."""
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A chunk, or a label of a file, that gridref reads otherwise than the original reader.
-
-    A chunk that gridref cannot decode, though it knows all of its codecs, is one too.
-    """
-
-    place: Place
-    message: str
-
-    @property
-    def is_label(self) -> bool:
-        """Whether a file's labels differ, or what its values mean; its place names no chunk."""
-        return self.place.chunk is None
-
-    def __str__(self) -> str:
-        return f"{self.message} [{self.place}]"
-
-
-@dataclass(frozen=True)
-class Verification:
-    """The outcome of a comparison.
-
-    Attributes
-    ----------
-    n_arrays, n_chunks, n_values
-        How much was compared.
-    differences
-        Every chunk that differs or cannot be decoded, and every label of a file that differs.
-    not_compared
-        (path, reason) of what the original readers have no counterpart of.
-    n_checksums
-        Chunks whose checksums were recorded.
-    n_labels
-        Labels that were compared: values of coordinates, for each file.
-    """
-
-    n_arrays: int = 0
-    n_chunks: int = 0
-    n_values: int = 0
-    differences: tuple[Difference, ...] = ()
-    not_compared: tuple[tuple[str, str], ...] = ()
-    n_checksums: int = 0
-    n_labels: int = 0
-
-    @property
-    def ok(self) -> bool:
-        """Whether nothing differs."""
-        return not self.differences
-
-    def _repr_html_(self) -> str | None:
-        return html_of(self)
 
 
 @dataclass
@@ -135,7 +81,10 @@ def _opened(
 ) -> VirtualGroup:
     """The group behind an address. The files of a catalog are checked first."""
     if isinstance(catalog, VirtualGroup):
-        return open_group(catalog, storage_options, allow, snapshot)
+        group = open_group(catalog, storage_options, allow, snapshot)
+        if isinstance(group, CatalogGroup):
+            check_catalog(group.info.url, storage_options, group.info.snapshot)
+        return group
     if _is_export(catalog) and snapshot is None:
         return scan(catalog, storage_options, allow=allow)
     check_catalog(catalog, storage_options, snapshot)

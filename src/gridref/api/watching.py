@@ -13,32 +13,13 @@ from urllib.parse import unquote_plus
 
 from gridref.api.catalogs import open_catalog
 from gridref.api.keeping import Catalog
+from gridref.api.results import Watch
 from gridref.api.scan import Files
 from gridref.errors import GridrefError, InvalidRequestError
 from gridref.formats import expand_files
-from gridref.io import absolute_url, is_local
+from gridref.io import Allow, absolute_url, is_local
 from gridref.options import verb
 from gridref.secrets import without_secrets
-
-
-@dataclass(frozen=True)
-class Watch:
-    """What watching has done so far.
-
-    Attributes
-    ----------
-    snapshot
-        Id of the last snapshot.
-    appended
-        Files of the last round that were appended.
-    failed
-        Files that cannot be appended as they are now, with the reasons; they are tried again in
-        every round.
-    """
-
-    snapshot: str
-    appended: tuple[str, ...] = ()
-    failed: Mapping[str, str] = field(default_factory=dict)
 
 
 @verb()
@@ -52,6 +33,7 @@ def watch(
     once: bool = False,
     on_round: Callable[[Watch], object] | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    allow: Allow = None,
 ) -> Watch:
     """Append new files again and again, until interrupted.
 
@@ -76,6 +58,8 @@ def watch(
         Called after each round.
     storage_options
         Options of fsspec's filesystem of the catalog and of the files, or of several by protocol.
+    allow
+        As for `gridref.open_catalog`.
 
     Returns
     -------
@@ -93,7 +77,7 @@ def watch(
         raise InvalidRequestError("name files to watch, or a file of events")
     new = _Listing(files, storage_options) if events is None else _Events(Path(events))
     while True:
-        opened = open_catalog(catalog, storage_options=storage_options)
+        opened = open_catalog(catalog, storage_options=storage_options, allow=allow)
         known = {source.url for source in opened.source_list}
         found = [file for file in new() if file not in known and _is_settled(file, settle_seconds)]
         done = _appended(opened, found)

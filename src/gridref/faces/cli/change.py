@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gridref.api.keeping import Catalog as OpenedCatalog
     from gridref.api.keeping import Vanished
     from gridref.api.places import At
-    from gridref.api.watching import Watch
+    from gridref.api.results import Watch
 
 
 # ``gridref append | declare | replace | remove | refresh``, and history commands

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from gridref.api.catalogs import open_catalog, write_catalog
 from gridref.api.opening import reader_for
+from gridref.api.results import Published
 from gridref.catalog import CatalogGroup
 from gridref.catalog.folder import write_errors_told
 from gridref.catalog.kept_report import CatalogReport
@@ -25,22 +26,6 @@ from gridref.secrets import shown_address
 from gridref.serve.reader import Reader
 
 
-@dataclass(frozen=True)
-class Published:
-    """What was written.
-
-    Attributes
-    ----------
-    files
-        Paths of files in the folder, without those of the catalog's copy.
-    left_out
-        Files that cannot be, with the reasons.
-    """
-
-    files: tuple[str, ...]
-    left_out: Mapping[str, str]
-
-
 @verb()
 def publish(
     catalog: str | os.PathLike[str],
@@ -50,6 +35,7 @@ def publish(
     prefixes: Mapping[str, str] | None = None,
     storage_options: Mapping[str, Any] | None = None,
     allow: Allow = None,
+    snapshot: str | None = None,
 ) -> Published:
     """Write a site of files for a catalog: pages, a copy of it, kerchunk references, a STAC Item.
 
@@ -68,8 +54,8 @@ def publish(
     prefixes
         Addresses of sources on the web: recorded folders with their addresses, ``{"/data/":
         "https://data.example.org/"}``.
-    storage_options, allow
-        As for `open_catalog`.
+    storage_options, allow, snapshot
+        As for `gridref.open_catalog`.
 
     Returns
     -------
@@ -94,7 +80,13 @@ def publish(
             f"base_url is on all pages, and has a user or a query: leave them out, as in {shown!r}"
         )
     _check_folder(place, name)
-    group = open_catalog(catalog, storage_options=storage_options, allow=allow, prefixes=prefixes)
+    group = open_catalog(
+        catalog,
+        storage_options=storage_options,
+        allow=allow,
+        snapshot=snapshot,
+        prefixes=prefixes,
+    )
     _check_sources(group)
     group = replace(group, report=_moved(group.report, prefixes or {}))
     reader = reader_for(storage_options)

@@ -1,0 +1,178 @@
+"""Each verb of an opened catalog does what it says, as other programs read its results."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import xarray as xr
+
+import gridref
+from gridref.errors import CatalogCorruptError, InvalidRequestError
+from tests.http_server import Site, serving
+
+N_DAYS = 4
+
+
+@pytest.fixture
+def days(tmp_path: Path) -> list[Path]:
+    """One file a day; `area` is in a group."""
+    files = []
+    for day in range(N_DAYS):
+        values = np.random.default_rng(day).normal(size=(1, 6, 8)).astype("f4")
+        time = ("time", [day], {"units": "days since 2000-01-01"})
+        dataset = xr.Dataset({"tas": (("time", "y", "x"), values)}, {"time": time})
+        files.append(tmp_path / "days" / f"{day}.nc")
+        files[-1].parent.mkdir(exist_ok=True)
+        encoding = {"tas": {"chunksizes": (1, 3, 4), "zlib": True}}
+        dataset.to_netcdf(files[-1], engine="h5netcdf", encoding=encoding)
+        area = xr.Dataset({"area": (("y", "x"), np.arange(48.0).reshape(6, 8))})
+        area.to_netcdf(files[-1], engine="h5netcdf", mode="a", group="static")
+    return files
+
+
+@pytest.fixture
+def catalog(days: list[Path], tmp_path: Path) -> gridref.Catalog:
+    """A catalog of all days but the last."""
+    gridref.build(days[:-1], tmp_path / "cube.gridref", "time")
+    return gridref.open_catalog(tmp_path / "cube.gridref")
+
+
+def stored(days: list[Path]) -> np.ndarray:
+    values = []
+    for day in days:
+        with h5py.File(day) as file:
+            values.append(file["tas"][...])
+    return np.concatenate(values)
+
+
+def test_to_xarray(catalog: gridref.Catalog, days: list[Path]) -> None:
+    with xr.open_mfdataset(days[:-1], engine="h5netcdf") as expected:
+        xr.testing.assert_identical(catalog.to_xarray().load(), expected.load())
+    with xr.open_dataset(days[0], engine="h5netcdf", group="static") as expected:
+        xr.testing.assert_identical(catalog.to_xarray("static").load(), expected.load())
+    assert catalog.to_xarray(decode_times=False).time.dtype == "int64"
+
+
+def test_to_xarray_of_a_former_snapshot(catalog: gridref.Catalog, days: list[Path]) -> None:
+    catalog.append(days[-1])
+    np.testing.assert_array_equal(catalog.to_xarray().tas, stored(days[:-1]))
+
+
+def test_relocate(catalog: gridref.Catalog, days: list[Path], tmp_path: Path) -> None:
+    moved = days[0].parent.rename(tmp_path / "moved")
+    after = catalog.relocate({f"{days[0].parent}/": f"{moved}/"})
+    assert after.sources()["url"].to_pylist() == [str(moved / day.name) for day in days[:-1]]
+    np.testing.assert_array_equal(after["tas"].read(), stored([moved / d.name for d in days[:-1]]))
+    assert after.append(moved / days[-1].name)["tas"].shape == (N_DAYS, 6, 8)
+
+
+def test_relocate_of_no_source(catalog: gridref.Catalog) -> None:
+    with pytest.raises(InvalidRequestError, match="no source begins with '/elsewhere'"):
+        catalog.relocate({"/elsewhere/": "/here/"})
+
+
+def test_verify(catalog: gridref.Catalog, days: list[Path], tmp_path: Path) -> None:
+    result = catalog.verify(everything=True)
+    assert result.ok
+    assert result.n_chunks >= 3 * 4 + 1
+    blocks = next((tmp_path / "cube.gridref").glob("sources-*.parquet"))
+    blocks.write_bytes(blocks.read_bytes()[:-1] + b"?")
+    with pytest.raises(CatalogCorruptError, match=blocks.name):
+        catalog.verify()
+
+
+def test_take_checksums(catalog: gridref.Catalog, days: list[Path]) -> None:
+    after = catalog.take_checksums()
+    assert catalog.info.n_checksums == 0
+    assert after.info.n_checksums == catalog.chunks(state="range").num_rows
+    assert after.history()[0].operation == "checksums"
+
+
+def test_diff(catalog: gridref.Catalog, days: list[Path]) -> None:
+    after = catalog.append(days[-1])
+    assert catalog.diff(catalog) == ()
+    assert catalog.diff(after) == gridref.diff(catalog, after) != ()
+    assert any(str(days[-1]) in str(change) for change in catalog.diff(after))
+
+
+def test_sql(catalog: gridref.Catalog, days: list[Path]) -> None:
+    pytest.importorskip("duckdb")
+    rows = catalog.sql("SELECT count(*) AS n FROM chunks WHERE path = 'tas'")
+    assert rows.to_pylist() == [{"n": 3 * 4}]
+
+
+def test_watch(catalog: gridref.Catalog, days: list[Path]) -> None:
+    done = catalog.watch(days[0].parent, once=True)
+    assert done.appended == (str(days[-1]),)
+    np.testing.assert_array_equal(
+        gridref.open_catalog(catalog.info.url)["tas"].read(), stored(days)
+    )
+
+
+def test_export_by_the_ending(catalog: gridref.Catalog, days: list[Path], tmp_path: Path) -> None:
+    document = catalog.export(tmp_path / "refs.json")
+    assert (
+        json.loads((tmp_path / "refs.json").read_text())["refs"].keys() == document["refs"].keys()
+    )
+    with xr.open_dataset(str(tmp_path / "refs.json"), engine="kerchunk") as shown:
+        np.testing.assert_array_equal(shown.tas, stored(days[:-1]))
+    assert catalog.export(tmp_path / "all.nc")["tas"] == (3, 1, 1)
+    with h5py.File(tmp_path / "all.nc") as file:
+        assert file["tas"].attrs["aggregated_dimensions"] == "time y x"
+
+
+def test_export_by_name(catalog: gridref.Catalog, days: list[Path], tmp_path: Path) -> None:
+    item = catalog.export(tmp_path / "item.json", to="stac", id="days", datetime="2000-01-01")
+    assert json.loads((tmp_path / "item.json").read_text())["id"] == item["id"] == "days"
+    with pytest.raises(InvalidRequestError, match="did you mean 'kerchunk'"):
+        catalog.export(tmp_path / "refs.json", to="kerchunks")
+
+
+def test_export_to_icechunk(catalog: gridref.Catalog, days: list[Path], tmp_path: Path) -> None:
+    icechunk = pytest.importorskip("icechunk")
+    snapshot = catalog.export(tmp_path / "cube.icechunk")
+    storage = icechunk.local_filesystem_storage(str(tmp_path / "cube.icechunk"))
+    assert next(icechunk.Repository.open(storage).ancestry(branch="main")).id == snapshot
+
+
+def test_publish(catalog: gridref.Catalog, days: list[Path], tmp_path: Path) -> None:
+    """The snapshot that is open is published, not the newest one."""
+    pytest.importorskip("aiohttp", reason="HTTP needs aiohttp: install gridref[remote]")
+    catalog.append(days[-1])
+    with serving(Site({f"/{day.name}": day.read_bytes() for day in days})) as site:
+        prefixes = {f"{days[0].parent}/": f"{site.url}/"}
+        done = catalog.publish(tmp_path / "site", base_url=f"{site.url}/x", prefixes=prefixes)
+    assert [path for path in done.files if not (tmp_path / "site" / path).is_file()] == []
+    copy = gridref.open_catalog(tmp_path / "site" / "cube.gridref")
+    assert copy.sources()["url"].to_pylist() == [f"{site.url}/{day.name}" for day in days[:-1]]
+
+
+def test_forecast(tmp_path: Path) -> None:
+    """Of two runs, the newer one counts where both have a time."""
+    for run, hour in enumerate((0, 12)):
+        values = np.array([[10.0 * run, 10.0 * run + 1]])
+        steps = ("step", [0, 12], {"units": "hours"})
+        runs = ("time", [hour], {"units": "hours since 2022-03-01"})
+        dataset = xr.Dataset({"t2m": (("time", "step"), values)}, {"time": runs, "step": steps})
+        dataset.to_netcdf(tmp_path / f"{run}.nc", engine="h5netcdf")
+    gridref.build(f"{tmp_path}/*.nc", tmp_path / "cube.gridref", "time")
+    catalog = gridref.open_catalog(tmp_path / "cube.gridref")
+    np.testing.assert_array_equal(catalog.forecast()["t2m"].read(), [0, 10, 11])
+    np.testing.assert_array_equal(catalog.forecast(run="2022-03-01T00")["t2m"].read(), [0, 1])
+
+
+def test_what_is_opened_elsewhere_is_read_and_not_changed(
+    catalog: gridref.Catalog, days: list[Path], tmp_path: Path
+) -> None:
+    moved = shutil.move(days[0].parent, tmp_path / "moved")
+    prefixes = {f"{days[0].parent}/": f"{moved}/"}
+    shown = gridref.open_catalog(catalog.info.url, prefixes=prefixes)
+    here = [moved / day.name for day in days[:-1]]
+    np.testing.assert_array_equal(shown.to_xarray().tas, stored(here))
+    with pytest.raises(InvalidRequestError, match="open it without them"):
+        shown.remove(here[0])
