@@ -13,6 +13,8 @@ import pytest
 import xarray as xr
 
 import gridref
+from gridref.api.declaring import claimed
+from gridref.api.opening import reader_for
 from gridref.errors import BlockPendingError, CombineError, InvalidRequestError
 from tests.command import run_command
 from tests.integration.test_appending import assert_shows, built, month
@@ -184,3 +186,11 @@ def test_on_the_command_line(months: list[Path], tmp_path: Path) -> None:
     assert pending_days(gridref.open_catalog(cube)) == list(range(5, 15))
     refused = run_command("declare", cube, "time", "2000-01-20", "2000-01-01", "--step", "1D")
     assert (refused.returncode, "no labels" in refused.stderr) == (1, True)
+
+
+def test_labels_of_a_stranger_that_repeat_are_all_claimed() -> None:
+    times = gridref.VirtualArray.from_numpy(np.array([3, 5, 5, 7]), ("time",))
+    file = gridref.VirtualArray.from_numpy(np.array([5, 9]), ("time",))
+    groups = [gridref.VirtualGroup({"time": array}) for array in (times, file)]
+    read = reader_for().read
+    assert claimed(groups[0], groups[1:], "time", [(1, 2), (2, 4)], read) == [(1, 3)]

@@ -112,3 +112,9 @@ def test_other_failures_ask_for_no_pause(slept: list[float]) -> None:
     action = Failing(1, ThrottledError(500, Retry_After="7"))
     assert RetryPolicy(first_delay=1).call(action, "https://a") == "there"
     assert slept == [1]
+
+
+def test_what_another_library_says_is_cut() -> None:
+    said = faults.unavailable("/d/a.nc", OSError("x" * 15_000))
+    assert len(str(said)) < 700
+    assert "xxx…" in str(said)
