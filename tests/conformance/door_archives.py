@@ -93,7 +93,7 @@ def distinct(group: VirtualGroup) -> VirtualGroup:
             if (kind := _kind(array)) not in seen or name in array.dims:
                 seen.add(kind)
                 arrays[name] = array
-        return part.replace(
+        return part.with_changes(
             arrays=arrays, groups={name: kept(child) for name, child in part.groups.items()}
         )
 

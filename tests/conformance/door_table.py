@@ -133,7 +133,7 @@ def _only(archive: Archive, paths: list[str]) -> Archive:
     def kept(group: VirtualGroup, head: str) -> VirtualGroup:
         arrays = {name: array for name, array in group.arrays.items() if head + name in paths}
         groups = {name: kept(part, f"{head}{name}/") for name, part in group.groups.items()}
-        return group.replace(arrays=arrays, groups=groups)
+        return group.with_changes(arrays=arrays, groups=groups)
 
     return replace(archive, group=kept(archive.group, ""))
 

@@ -94,7 +94,7 @@ def moved(group: VirtualGroup, root: Path) -> VirtualGroup:
         for name, array in group.arrays.items()
     }
     groups = {name: moved(below, root) for name, below in group.groups.items()}
-    return group.replace(arrays=arrays, groups=groups)
+    return group.with_changes(arrays=arrays, groups=groups)
 
 
 if __name__ == "__main__":

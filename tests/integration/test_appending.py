@@ -111,7 +111,7 @@ def test_one_by_one_in_any_order_is_the_same(months: list[Path], tmp_path: Path)
     for number in (7, 3, 8, 1, 2, 9, 0, 11, 10):
         catalog = gridref.open_catalog(tmp_path / "cube").append(months[number])
     assert catalog.info.digest == whole.info.digest
-    catalog = catalog.remove(months[11]).append(months[11]).replace_file(months[0])
+    catalog = catalog.remove(months[11]).append(months[11]).replace(months[0])
     assert catalog.info.digest == whole.info.digest
     assert_shows(tmp_path / "cube", months)
 

@@ -292,7 +292,7 @@ def test_a_catalog_in_the_given_order_stays_in_it(tmp_path: Path) -> None:
     gridref.build(files, tmp_path / "c", "time", order="given")
     catalog = gridref.open_catalog(tmp_path / "c").append(tmp_path / "3.nc")
     assert catalog["time"][...].tolist() == [6, 7, 8, 0, 1, 2, 3, 4, 5]
-    catalog = catalog.replace_file(tmp_path / "0.nc", tmp_path / "9.nc")
+    catalog = catalog.replace(tmp_path / "0.nc", tmp_path / "9.nc")
     assert catalog["time"][...].tolist() == [6, 7, 8, 9, 10, 11, 3, 4, 5]
     assert catalog["t"][:, 0].tolist() == catalog["time"][...].tolist()
 

@@ -82,7 +82,7 @@ def test_inline_values_and_windows_are_compared(folder: Path) -> None:
         "inline": gridref.VirtualArray.from_numpy(np.arange(6.0)[::-1], ("x",)),
         "tas": group["tas"].isel(time=slice(9, None, -1)),
     }
-    gridref.write_catalog(base.replace(arrays=other), folder / "b.gridref")
+    gridref.write_catalog(base.with_changes(arrays=other), folder / "b.gridref")
     assert lines(folder) == [
         "~ array inline: chunks: 1 changed",
         "~ array tas: chunks: 4 changed",
@@ -100,7 +100,7 @@ def test_a_removed_array_and_group(folder: Path) -> None:
     group = gridref.open_catalog(folder / "a.gridref")
     nested = {"model": gridref.VirtualGroup({"pr": group["pr"]}, attrs={"id": 1})}
     less = gridref.VirtualGroup({k: v for k, v in group.arrays.items() if k != "pr"}, nested)
-    gridref.write_catalog(less.replace(attrs={"title": "x"}), folder / "b.gridref")
+    gridref.write_catalog(less.with_changes(attrs={"title": "x"}), folder / "b.gridref")
     assert lines(folder) == [
         '~ group /: attribute title: none -> "x"',
         "+ group model",

@@ -151,7 +151,7 @@ def test_the_last_snapshot_is_amended(months: list[Path], tmp_path: Path) -> Non
     catalog = built(months[:2], tmp_path / "cube").append(months[3])
     first, wrong = catalog.history()[1].id, catalog.info.snapshot
     reader = gridref.open_catalog(tmp_path / "cube")
-    catalog = catalog.amend().replace_file(months[3], months[2])
+    catalog = catalog.amend().replace(months[3], months[2])
     assert [commit.operation for commit in catalog.history()] == ["replace", "write"]
     assert catalog.history()[0].parent == first
     assert_shows(tmp_path / "cube", months[:3])

@@ -36,7 +36,7 @@ def test_a_file_that_was_rewritten(months: list[Path], tmp_path: Path, number: i
     catalog = built(months, tmp_path / "cube")
     tables = files_in(tmp_path / "cube")
     rewritten(months[number])
-    after = catalog.replace_file(months[number])
+    after = catalog.replace(months[number])
     assert_shows(tmp_path / "cube", months)
     assert tables < files_in(tmp_path / "cube")
     assert after.info.digest == built(months, tmp_path / "whole").info.digest
@@ -45,13 +45,13 @@ def test_a_file_that_was_rewritten(months: list[Path], tmp_path: Path, number: i
 
 def test_another_file_in_the_place_of_one(months: list[Path], tmp_path: Path) -> None:
     catalog = built(months[:3], tmp_path / "cube")
-    catalog.replace_file(months[1], months[3])
+    catalog.replace(months[1], months[3])
     assert_shows(tmp_path / "cube", [months[0], months[2], months[3]])
     shifted = month(tmp_path, 9, shift=0.5)
     with pytest.raises(CombineError, match="lat"):
-        catalog.replace_file(months[0], shifted)
+        catalog.replace(months[0], shifted)
     with pytest.raises(InvalidRequestError, match="not in the catalog"):
-        catalog.replace_file(shifted)
+        catalog.replace(shifted)
     assert_shows(tmp_path / "cube", [months[0], months[2], months[3]])
 
 
@@ -113,7 +113,7 @@ def test_on_the_command_line(months: list[Path], tmp_path: Path) -> None:
 def test_what_a_catalog_says_of_itself_is_what_it_has(months: list[Path], tmp_path: Path) -> None:
     catalog = built(months[:3], tmp_path / "cube")
     for _ in range(2):
-        catalog = catalog.replace_file(months[1], months[3]).replace_file(months[3], months[1])
+        catalog = catalog.replace(months[1], months[3]).replace(months[3], months[1])
     catalog = catalog.remove(months[2])
     whole = built(months[:2], tmp_path / "whole").info
     grown = catalog.info

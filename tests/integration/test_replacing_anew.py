@@ -113,5 +113,5 @@ def test_what_cannot_be_told_is_refused(tmp_path: Path) -> None:
     assert "the others come to lie elsewhere: build it anew with all files" in done.stderr
     assert gridref.open_catalog(tmp_path / "cube").info.digest == digest
     other = write_tile(tmp_path / "other.tif", 32, 32, (32, 32))
-    grown = gridref.open_catalog(tmp_path / "cube").remove(files[0]).replace_file(files[3], other)
+    grown = gridref.open_catalog(tmp_path / "cube").remove(files[0]).replace(files[3], other)
     assert grown["band_data"].shape == (1, 64, 64)

@@ -79,7 +79,7 @@ def test_views_have_tasks_of_other_names(rebuilt: Rebuilt) -> None:
 def test_a_changed_group_is_no_longer_its_catalog(rebuilt: Rebuilt) -> None:
     whole = gridref.open_catalog(rebuilt.catalog)
     part = whole["v"].isel(phony_dim_0=slice(0, 5))  # type: ignore[union-attr]
-    less = whole.replace(arrays={"v": part})
+    less = whole.with_changes(arrays={"v": part})
     assert tokenize(gridref.open_store(less)) != tokenize(gridref.open_store(whole))
     assert tokenize(less) != tokenize(whole)
 

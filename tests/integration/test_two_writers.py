@@ -69,7 +69,7 @@ def test_a_change_that_does_not_fit_names_the_other(
     monkeypatch.setattr(LocalFolder, "publish_over", publish_over)
     told = r"remove: .*001\.nc.*not in the catalog"
     with pytest.raises(CatalogConflictError, match=told) as caught:
-        catalog.replace_file(months[1])
+        catalog.replace(months[1])
     assert meanwhile[1] in str(caught.value)
     monkeypatch.undo()
     assert_shows(tmp_path / "cube", [months[0], months[2]])
@@ -135,7 +135,7 @@ def write_for_ever(catalog: Path, files: list[Path], begun: Any) -> None:
             begun[len(opened.snapshot.parts) % 4 == 3] += 1
             opened = opened.append(file)
         begun[2] += 1
-        opened = opened.replace_file(files[0])
+        opened = opened.replace(files[0])
         begun[3] += 1
         opened.prune(keep=2, grace_seconds=0)
         begun[4] += 1

@@ -67,7 +67,7 @@ def relabelled(name: str, change: Callable[[np.ndarray], Any]) -> Callable[[Any]
         array = group.arrays[name]
         values = np.asarray(change(group[name][...]), array.dtype)
         made = VirtualArray.from_numpy(values, array.dims, array.attrs)
-        return group.replace(arrays={**group.arrays, name: made})
+        return group.with_changes(arrays={**group.arrays, name: made})
 
     return altered
 
@@ -78,7 +78,7 @@ def described(name: str, **attrs: Any) -> Callable[[Any], Any]:
     def altered(group: VirtualGroup) -> VirtualGroup:
         array = group.arrays[name]
         made = array.replace(attrs={**array.attrs, **attrs})
-        return group.replace(arrays={**group.arrays, name: made})
+        return group.with_changes(arrays={**group.arrays, name: made})
 
     return altered
 
@@ -88,7 +88,7 @@ def moved(name: str, change: Callable[[VirtualArray], VirtualArray]) -> Callable
 
     def altered(group: VirtualGroup) -> VirtualGroup:
         made = change(group.arrays[name]).replace(attrs=group.arrays[name].attrs)
-        return group.replace(arrays={**group.arrays, name: made})
+        return group.with_changes(arrays={**group.arrays, name: made})
 
     return altered
 
@@ -259,7 +259,7 @@ def test_one_elevation_for_all_fails(files: list[Path], tmp_path: Path) -> None:
         file["elangle"][:] = 3.0
     scanned = [gridref.scan(path) for path in files]
     of_first = scanned[0].arrays["elangle"]
-    alike = [group.replace(arrays={**group.arrays, "elangle": of_first}) for group in scanned]
+    alike = [group.with_changes(arrays={**group.arrays, "elangle": of_first}) for group in scanned]
     result = gridref.verify(gridref.concat(alike, "time"), everything=True)
     (difference,) = result.differences
     assert difference.place.variable == "elangle"
@@ -293,7 +293,7 @@ def test_labels_in_groups_are_compared(files: list[Path], tmp_path: Path) -> Non
     right = gridref.verify(tmp_path / "right.gridref", everything=True)
     assert (right.ok, right.n_labels) == (True, 72)
     wrong = relabelled("time", lambda v: v + 1)(cube.groups["first"])
-    altered = cube.replace(groups={**cube.groups, "first": wrong})
+    altered = cube.with_changes(groups={**cube.groups, "first": wrong})
     found = {d.place.variable for d in gridref.verify(altered, everything=True).differences}
     assert found == {"first/time"}
 

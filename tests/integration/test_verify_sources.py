@@ -215,7 +215,7 @@ def test_what_differs_is_listed_file_by_file_however_many_are_compared(tmp_path:
     site = Site(contents, {path: f'"{path}"' for path in contents})
     with serving(site):
         group = gridref.concat([gridref.scan(site.url + path) for path in contents], "t")
-        swapped = group.replace(arrays={**group.arrays, "v1": group.arrays["v0"]})
+        swapped = group.with_changes(arrays={**group.arrays, "v1": group.arrays["v0"]})
         results = [
             gridref.verify(swapped, everything=True, max_in_flight=count) for count in (1, 2, 64)
         ]

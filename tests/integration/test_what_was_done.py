@@ -65,7 +65,7 @@ def test_build_append_and_replace_say_what_they_did(days: list[Path], tmp_path: 
         f"laid out by --concat-dim time, {order}",
         f"skipped {days[0]}: it is in the catalog",
     ]
-    grown = gridref.open_catalog(catalog).replace_file(days[1], days[3])
+    grown = gridref.open_catalog(catalog).replace(days[1], days[3])
     assert grown.report.lines[0] == f"replace {days[1]}, by {days[3]}"
     report = run_command("report", catalog)
     assert "gap" in report.stdout

@@ -104,7 +104,7 @@ def with_aggregations(
         findings[term] = Finding(f"/{term}", Fate.NAMED, "says where fragments lie", file.url)
     parts = [scan.report for scan in scanned.values() if isinstance(scan, VirtualGroup)]
     report = _report(group.report, parts, findings, drifts)
-    return _replaced(group, arrays, {*found, *named} - {*arrays}).replace(report=report)
+    return _replaced(group, arrays, {*found, *named} - {*arrays}).with_changes(report=report)
 
 
 def _report(
@@ -133,7 +133,7 @@ def _replaced(
         name: _replaced(part, arrays, dropped, prefix + name) for name, part in group.groups.items()
     }
     dims = {dim for array in kept.values() for dim in array.dims}
-    return group.replace(arrays=kept, groups=below, unlimited_dims=group.unlimited_dims & dims)
+    return group.with_changes(arrays=kept, groups=below, unlimited_dims=group.unlimited_dims & dims)
 
 
 @dataclass(frozen=True, eq=False)

@@ -413,7 +413,7 @@ def build(
             keep_secrets=keep_secrets,
             ends=done.ends,
         )
-    group = group.replace(report=replace(group.report, lines=tuple(lines)))
+    group = group.with_changes(report=replace(group.report, lines=tuple(lines)))
     return readable(group, Sources(storage_options))
 
 
@@ -643,7 +643,7 @@ def with_drifts(done: Combination, catalog: str = "") -> VirtualGroup:
     """
     group = done.unwrap()
     drifts = (*group.report.drifts, *done.report.rows(catalog))
-    return group.replace(report=replace(group.report, drifts=drifts))
+    return group.with_changes(report=replace(group.report, drifts=drifts))
 
 
 def _with_failed(done: Combination, failed: tuple[Finding, ...]) -> Combination:
@@ -651,4 +651,4 @@ def _with_failed(done: Combination, failed: tuple[Finding, ...]) -> Combination:
     if done.group is None or not failed:
         return replace(done, failed=failed)
     report = ScanReport.joined([done.group.report, ScanReport(failed)])
-    return replace(done, group=done.group.replace(report=report), failed=failed)
+    return replace(done, group=done.group.with_changes(report=report), failed=failed)

@@ -109,7 +109,7 @@ def added(
     if job.layout.is_cube(base.group):
         return _cube(base, new, job, read)
     if not isinstance(dim, str) or not grows:
-        before = base.group.replace(report=_of_catalog(base))
+        before = base.group.with_changes(report=_of_catalog(base))
         named = job.layout.tiles if job.layout.mosaic else job.layout.labelled
         noted = Contradicted(read)
         labelled = list(named(new, noted))
@@ -137,7 +137,7 @@ def _cube(base: Base, new: Sequence[tuple[str, VirtualGroup]], job: Job, read: R
         new = sorted(new, key=lambda item: place[item[0]])
         first = min((place[file] for file in there), default=0)
         n_front = sum(place[file] < first for file, _ in new)
-    before = base.group.replace(report=_of_catalog(base))
+    before = base.group.with_changes(report=_of_catalog(base))
     return _reusing(layout.combine_cube(new, read, job.rules, [before], n_front), base)
 
 
@@ -196,7 +196,7 @@ def combined(
     except WholeNeededError:
         said = _of_catalog(base)
         ordered = [
-            _part(shown, each, dim).replace(report=said) if isinstance(each, Span) else each
+            _part(shown, each, dim).with_changes(report=said) if isinstance(each, Span) else each
             for each in inputs
         ]
         whole = combined_whole(base, None, ordered, job, read)
@@ -258,7 +258,8 @@ def _standing_in(
     said = _of_catalog(base)
     standing = iter(standing_groups(shown, dim, spans))
     groups = [
-        next(standing).replace(report=said) if isinstance(each, Span) else each for each in inputs
+        next(standing).with_changes(report=said) if isinstance(each, Span) else each
+        for each in inputs
     ]
 
     def read_any(array: VirtualArray) -> NDArray[Any]:

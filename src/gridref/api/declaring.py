@@ -138,7 +138,7 @@ def _without_data(group: VirtualGroup, dim: str, labels: NDArray[Any]) -> Virtua
         return VirtualGroup(arrays, groups, node.attrs, unlimited_dims=node.unlimited_dims)
 
     empty = like(group)
-    return empty.replace(arrays={**empty.arrays, dim: _labelled(index, labels)})
+    return empty.with_changes(arrays={**empty.arrays, dim: _labelled(index, labels)})
 
 
 def _absent(array: VirtualArray, dim: str, n: int) -> VirtualArray:

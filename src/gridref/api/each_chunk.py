@@ -163,7 +163,7 @@ def _mapped(group: VirtualGroup, tell: _Telling) -> VirtualGroup:
         for name, array in group.arrays.items()
     }
     groups = {name: _mapped(below, tell) for name, below in group.groups.items()}
-    return group.replace(arrays=arrays, groups=groups)
+    return group.with_changes(arrays=arrays, groups=groups)
 
 
 # Checksums of stored chunks

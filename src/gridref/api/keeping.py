@@ -1,4 +1,4 @@
-"""An opened catalog and the calls that change it: `append`, `declare`, `replace_file` and others.
+"""An opened catalog and the calls that change it: `append`, `declare`, `replace` and others.
 
 Each call says what it makes of a snapshot, and `Keeper` commits that to the newest one. If another
 writer was first, it starts again from the new snapshot.
@@ -372,7 +372,7 @@ class Catalog(CatalogGroup):
 
         return self._kept.commit(change)
 
-    def replace_file(
+    def replace(
         self, file: Address, by: Address | None = None, *, progress: Progress | None = None
     ) -> Catalog:
         """Replace a file by another one, or by its present version.

@@ -74,7 +74,7 @@ class KeptScans:
                 return None
         except (OSError, GridrefError):
             return None
-        return group.replace(report=replace(group.report, n_requests=0, n_bytes=0))
+        return group.with_changes(report=replace(group.report, n_requests=0, n_bytes=0))
 
     def may_have(self, address: str) -> bool:
         """Whether a scan of the file has been kept, when it was perhaps another one."""

@@ -205,7 +205,7 @@ class CatalogGroup(VirtualGroup):
         return tuple(listed)
 
     @override
-    def replace(self, **changes: Any) -> VirtualGroup:
+    def with_changes(self, **changes: Any) -> VirtualGroup:
         """Copy the group with some attributes replaced: a group in memory, not a catalog."""
         own = {part.name: getattr(self, part.name) for part in fields(VirtualGroup)}
         return VirtualGroup(**{**own, **changes})

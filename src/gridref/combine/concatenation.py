@@ -67,7 +67,7 @@ def combine_batch(
     if notes.problems:
         return Combination(None, report, grouped(notes.problems))
     scans = ScanReport.joined([item.report for item in groups])
-    return Combination(group.replace(report=scans), report, ends=_ends(group, notes))
+    return Combination(group.with_changes(report=scans), report, ends=_ends(group, notes))
 
 
 def _ends(group: VirtualGroup, notes: Notes) -> LabelEnds:
@@ -486,7 +486,7 @@ def with_label(
     has_dim = any(dim in array.dims for array in _checked(group, dim).arrays.values())
     values = np.asarray(label).reshape((1,) if has_dim else ())
     coordinate = VirtualArray.from_numpy(values, (dim,) if has_dim else (), attrs)
-    return group.replace(arrays={**group.arrays, dim: coordinate})
+    return group.with_changes(arrays={**group.arrays, dim: coordinate})
 
 
 def with_labels(

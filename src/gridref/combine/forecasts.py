@@ -141,7 +141,7 @@ class ForecastAxes:
         beside = str(group.attrs.get("coordinates", "")).split()
         named = dict.fromkeys([*beside, *(dim for dim in (self.run, self.step) if dim in arrays)])
         attrs = {**group.attrs, "coordinates": " ".join(name for name in named if name in arrays)}
-        return group.replace(arrays={VALID_TIME: valid_time, **arrays}, groups={}, attrs=attrs)
+        return group.with_changes(arrays={VALID_TIME: valid_time, **arrays}, groups={}, attrs=attrs)
 
     def _picked(self, array: VirtualArray, picks: Picks) -> VirtualArray:
         if self.run in array.dims and self.step in array.dims:

@@ -63,7 +63,7 @@ class Instances:
         arrays |= self._per_instance(group, rules)
         arrays |= self._row_sizes(group, contiguous=True)
         groups = {name: self.contiguous(below, rules) for name, below in group.groups.items()}
-        return group.replace(arrays=arrays, groups=groups)
+        return group.with_changes(arrays=arrays, groups=groups)
 
     def padded(self, group: VirtualGroup, rules: CombineOptions) -> VirtualGroup:
         """An input as rows of a table, one for each of its instances."""
@@ -82,7 +82,7 @@ class Instances:
                 row = broadcast_axis(expand_dims(array, 0, self.instance), 0, n_instances)
             arrays[name] = self._renamed(row, sample, group)
         groups = {name: self.padded(below, rules) for name, below in group.groups.items()}
-        return group.replace(arrays=arrays, groups=groups)
+        return group.with_changes(arrays=arrays, groups=groups)
 
     def split(self, group: VirtualGroup, values: Values) -> Iterator[VirtualGroup]:
         """The instances of an input that holds several one after the other."""
@@ -285,7 +285,7 @@ def _lengths(group: VirtualGroup) -> dict[str, int]:
 
 def _length(group: VirtualGroup, dim: str) -> int | None:
     """Length of a dimension of the arrays right in a group; None if none has it."""
-    return _lengths(group.replace(groups={})).get(dim)
+    return _lengths(group.with_changes(groups={})).get(dim)
 
 
 # Padded archives: a row for each instance, as long as the longest

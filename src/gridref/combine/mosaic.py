@@ -661,7 +661,7 @@ class _Mosaic:
         ]
         attrs = _pyramid_attributes(group.attrs, overviews)
         report = replace(done.report, drifts=(*done.report.drifts, *drifts))
-        return Combination(group.replace(groups=overviews, attrs=attrs), report)
+        return Combination(group.with_changes(groups=overviews, attrs=attrs), report)
 
     def _overlaps(self, path: str) -> list[Problem]:
         by_label: dict[Any, list[Raster]] = {}

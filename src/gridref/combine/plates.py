@@ -162,7 +162,7 @@ def _described(
     channels = _channels(group, finest)
     if channels:
         attrs["ome"]["omero"] = omero(channels, finest.dtype)
-    return group.replace(attrs={**group.attrs, **attrs})
+    return group.with_changes(attrs={**group.attrs, **attrs})
 
 
 def _pixel_sizes(group: VirtualGroup) -> dict[str, tuple[float, str]]:
@@ -193,7 +193,7 @@ def _cube(fields: Sequence[PlateImage], read: Read | None, rules: CombineOptions
     groups = []
     for field in fields:
         part = field.group if _IMAGE in field.group.arrays else field.group.groups.get("0")
-        plain = VirtualGroup() if part is None else part.replace(groups={}, attrs={})
+        plain = VirtualGroup() if part is None else part.with_changes(groups={}, attrs={})
         named: Any = f"{field.row}{field.column.rjust(2, '0')}"
         groups.append(with_label(with_label(plain, "well", named), "field", field.field))
     return combine_hypercube(groups, ["well", "field"], read=read, options=rules)

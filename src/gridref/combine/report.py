@@ -244,7 +244,7 @@ class Combination:
             source = self.report.files[case.ranges[0][0]] if case.ranges else ""
             findings.append(Finding(f"/{drift.variable}", Fate.SKIPPED, reason, source))
         report = ScanReport.joined([self.group.report, ScanReport(tuple(findings))])
-        return replace(self, group=self.group.replace(report=report))
+        return replace(self, group=self.group.with_changes(report=report))
 
     def unwrap(self) -> VirtualGroup:
         """The combined group.

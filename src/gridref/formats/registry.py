@@ -108,14 +108,14 @@ def with_dimensions_apart(group: VirtualGroup, url: str) -> VirtualGroup:
     apart = _apart(group, "", url, findings)
     if not findings:
         return group
-    return apart.replace(report=replace(group.report, findings=(*group.report, *findings)))
+    return apart.with_changes(report=replace(group.report, findings=(*group.report, *findings)))
 
 
 def _apart(group: VirtualGroup, path: str, url: str, findings: list[Finding]) -> VirtualGroup:
     groups = {name: _apart(g, f"{path}/{name}", url, findings) for name, g in group.groups.items()}
     renamed = _renamed(group.arrays)
     if not renamed:
-        return group.replace(groups=groups) if groups else group
+        return group.with_changes(groups=groups) if groups else group
     for (dim, length), name in renamed.items():
         scalar = dim in group.arrays and group.arrays[dim].ndim == 0
         why = "a scalar has its name" if scalar else "it has another length elsewhere"
@@ -128,7 +128,7 @@ def _apart(group: VirtualGroup, path: str, url: str, findings: list[Finding]) ->
     new = {name for (dim, _), name in renamed.items() if dim in group.unlimited_dims}
     used = {dim for array in arrays.values() for dim in array.dims}
     unlimited = (group.unlimited_dims | new) & used
-    return group.replace(arrays=arrays, groups=groups, unlimited_dims=unlimited)
+    return group.with_changes(arrays=arrays, groups=groups, unlimited_dims=unlimited)
 
 
 def _renamed(arrays: Mapping[str, VirtualArray]) -> dict[tuple[str, int], str]:
@@ -311,7 +311,7 @@ def scan_with(url: str | os.PathLike[str], options: ScanOptions) -> VirtualGroup
         if location.file is not None:
             keep_coordinates(group, location.file)
     report = replace(group.report, n_requests=traffic.n_requests, n_bytes=traffic.n_bytes)
-    return group.replace(report=report)
+    return group.with_changes(report=report)
 
 
 def _folder_names(url: str | os.PathLike[str]) -> DataNames | None:

@@ -426,7 +426,7 @@ class VirtualGroup:
             node = node.arrays[name] if name in node.arrays else node.groups.get(name)
         return node
 
-    def replace(self, **changes: Any) -> VirtualGroup:
+    def with_changes(self, **changes: Any) -> VirtualGroup:
         """A copy with some attributes replaced."""
         return replace(self, **changes)
 

@@ -91,7 +91,7 @@ def isel_group(group: VirtualGroup, selection: Mapping[str, slice]) -> VirtualGr
         for name, array in group.arrays.items()
     }
     groups = {name: isel_group(below, selection) for name, below in group.groups.items()}
-    return group.replace(arrays=arrays, groups=groups)
+    return group.with_changes(arrays=arrays, groups=groups)
 
 
 def axis_of(array: VirtualArray, dim: str) -> int:

@@ -120,7 +120,7 @@ def _described(group: VirtualGroup) -> VirtualGroup:
                 arrays[name] = array.replace(attrs=place.attributes(array.attrs))
     if isinstance(attrs.get("multiscales"), Mapping):
         attrs["multiscales"] = _placed_levels(attrs["multiscales"], group)
-    return group.replace(attrs=attrs, arrays=arrays, groups=groups)
+    return group.with_changes(attrs=attrs, arrays=arrays, groups=groups)
 
 
 def _placed_levels(pyramid: Mapping[str, Any], group: VirtualGroup) -> dict[str, Any]:

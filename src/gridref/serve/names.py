@@ -64,7 +64,7 @@ def with_shown_names(group: VirtualGroup, unsafe: re.Pattern[str]) -> VirtualGro
 
 def _renamed(group: VirtualGroup, unsafe: re.Pattern[str]) -> VirtualGroup:
     shown = partial(shown_name, unsafe=unsafe)
-    return group.replace(
+    return group.with_changes(
         arrays={
             shown(name): array.replace(dims=tuple(map(shown, array.dims)))
             for name, array in group.arrays.items()

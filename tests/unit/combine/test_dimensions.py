@@ -112,7 +112,7 @@ def test_labels_that_run_the_other_way_round_are_flipped(below: bool) -> None:
 
 def test_a_group_with_labels_of_its_own_is_not_flipped_with_the_one_above() -> None:
     def nested(t: int, x: list[float]) -> VirtualGroup:
-        return field(t, x).replace(groups={"g": field(t, [5, 6, 7])})
+        return field(t, x).with_changes(groups={"g": field(t, [5, 6, 7])})
 
     done = joined(nested(0, [1, 2, 3]), nested(1, [3, 2, 1]))
     assert done.group is not None

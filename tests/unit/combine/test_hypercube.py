@@ -236,7 +236,7 @@ def test_single_values_that_differ_where_labels_cannot_be_compared() -> None:
     groups = [field(t, x, s=array(np.int16(n))) for n, (t, x) in enumerate(PLACES)]
     units = ({"units": "days since 2001-01-01", "calendar": name} for name in ("noleap", "360_day"))
     parts = [
-        group.replace(arrays={**group.arrays, "t": array([0], "t", **attrs)})
+        group.with_changes(arrays={**group.arrays, "t": array([0], "t", **attrs)})
         for group, attrs in zip(groups, units, strict=False)
     ]
     done = cube(*parts)

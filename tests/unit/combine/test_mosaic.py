@@ -138,7 +138,7 @@ def test_inputs_without_a_place_and_rotated_ones() -> None:
 def test_variables_that_some_inputs_lack() -> None:
     with_mask = tile(numbers(2, 2), 0, 0)
     mask = chunked_array(numbers(2, 2), (2, 2), ("y", "x"))
-    with_mask = with_mask.replace(arrays={**with_mask.arrays, "mask": mask})
+    with_mask = with_mask.with_changes(arrays={**with_mask.arrays, "mask": mask})
     with pytest.raises(CombineError) as error:
         mosaic([with_mask, tile(numbers(2, 2), 20, 0)])
     assert causes(error) == ["variable-missing"]
@@ -238,7 +238,7 @@ def test_attributes_follow_their_rule() -> None:
 def test_a_variable_that_some_tiles_lack_is_filled_in_or_left_out() -> None:
     with_mask = tile(numbers(2, 2), 0, 0)
     mask = chunked_array(numbers(2, 2) * 1.0, (2, 2), ("y", "x"))
-    with_mask = with_mask.replace(arrays={**with_mask.arrays, "mask": mask})
+    with_mask = with_mask.with_changes(arrays={**with_mask.arrays, "mask": mask})
     tiles = [with_mask, tile(numbers(2, 2), 20, 0)]
     values = read_slowly(mosaic(tiles, join="outer").arrays["mask"])
     np.testing.assert_array_equal(values[:, :2], numbers(2, 2))
@@ -251,7 +251,7 @@ def test_a_variable_that_some_tiles_lack_is_filled_in_or_left_out() -> None:
 
 def renamed(group: VirtualGroup, name: str) -> VirtualGroup:
     arrays = {name if key == "band_data" else key: array for key, array in group.arrays.items()}
-    return group.replace(arrays=arrays)
+    return group.with_changes(arrays=arrays)
 
 
 @pytest.mark.parametrize("overlap", ["first", "last"])
@@ -265,7 +265,7 @@ def test_files_of_one_variable_each_hide_nothing_of_each_other(overlap: str) -> 
 
 def test_labels_of_other_dimensions_are_joined() -> None:
     one, two = tile(numbers(2, 2) * 1.0, 0, 0), tile(numbers(2, 2) * 1.0, 20, 0)
-    two = two.replace(
+    two = two.with_changes(
         arrays={**two.arrays, "band": VirtualArray.from_numpy(np.array([2]), ("band",))}
     )
     group = mosaic([one, two], join="outer")
@@ -281,7 +281,7 @@ def test_what_lies_along_one_axis_only_is_left_out_and_reported() -> None:
     for k in range(2):
         lon = VirtualArray.from_numpy(np.arange(2.0), ("x",))
         plain = tile(numbers(2, 2), 20 * k, 0)
-        tiles.append(plain.replace(arrays={**plain.arrays, "lon": lon}))
+        tiles.append(plain.with_changes(arrays={**plain.arrays, "lon": lon}))
     done = combine_mosaic(tiles)
     assert done.group is not None
     assert "lon" not in done.group.arrays
@@ -293,7 +293,7 @@ def test_values_that_differ_without_a_place_are_a_problem() -> None:
     for k in range(2):
         plain = tile(numbers(2, 2), 20 * k, 0)
         time = VirtualArray.from_numpy(np.array(k), ())
-        tiles.append(plain.replace(arrays={**plain.arrays, "time": time}))
+        tiles.append(plain.with_changes(arrays={**plain.arrays, "time": time}))
     with pytest.raises(CombineError, match="compat='override'") as error:
         mosaic(tiles)
     assert "variables='different'" not in str(error.value)

@@ -115,7 +115,7 @@ def test_pyramids_and_sizes_of_pixels() -> None:
     assert at(done, "A/1/0").attrs["ome"] == own  # described already
     cube = at(done, "cube").arrays["image"]
     assert cube.shape == (1, 1, 4, 6)
-    bare = whole.replace(attrs={})
+    bare = whole.with_changes(attrs={})
     described = at(combine_plate([PlateImage("A", "1", 0, "a.tif", bare)]), "A/1/0").attrs["ome"]
     sets = described["multiscales"][0]["datasets"]
     assert [each["path"] for each in sets] == ["0/image", "1/image"]
@@ -132,7 +132,7 @@ def test_pyramids_and_sizes_of_pixels() -> None:
     assert image_of["axes"][1] == {"name": "y", "type": "space", "unit": "micrometer"}
     (level,) = image_of["datasets"]
     assert level["coordinateTransformations"][0]["scale"] == [1.0, 0.5, 0.25]
-    broken = plane.replace(attrs={"ome": {"multiscales": []}})
+    broken = plane.with_changes(attrs={"ome": {"multiscales": []}})
     done = combine_plate([PlateImage("A", "1", 0, "a.tif", broken)], dims=["z"])
     (level,) = at(done, "A/1/0").attrs["ome"]["multiscales"][0]["datasets"]
     assert level["coordinateTransformations"][0]["scale"] == [1.0, 1.0, 1.0]

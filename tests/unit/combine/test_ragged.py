@@ -77,7 +77,7 @@ def test_variables_may_be_named_that_count() -> None:
 def test_indices_that_nothing_can_read_are_a_problem() -> None:
     packed = [stations(2, [0, 1]) for _ in range(2)]
     parts = [
-        group.replace(
+        group.with_changes(
             arrays={
                 **group.arrays,
                 "i": chunked_array(

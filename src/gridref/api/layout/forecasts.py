@@ -117,7 +117,7 @@ def with_valid_times(group: VirtualGroup, read: Read) -> VirtualGroup:
     valid = _as_times(np.add.outer(start, ahead), (runs, steps), units, base.calendar)
     beside = str(group.attrs.get("coordinates", "")).split()
     attrs = {**group.attrs, "coordinates": " ".join([*beside, VALID_TIME])}
-    return group.replace(arrays={**group.arrays, VALID_TIME: valid}, attrs=attrs)
+    return group.with_changes(arrays={**group.arrays, VALID_TIME: valid}, attrs=attrs)
 
 
 def without_valid_times(group: VirtualGroup) -> VirtualGroup:
@@ -127,7 +127,7 @@ def without_valid_times(group: VirtualGroup) -> VirtualGroup:
     beside = str(group.attrs.get("coordinates", "")).split()
     if beside != [VALID_TIME] and beside:
         attrs["coordinates"] = " ".join(name for name in beside if name != VALID_TIME)
-    return group.replace(arrays=arrays, attrs=attrs)
+    return group.with_changes(arrays=arrays, attrs=attrs)
 
 
 def _picks(

@@ -162,7 +162,7 @@ class Joining:
         parts = group.groups
         below = {n: self._tree(part, by, file, f"{path}{n}/") for n, part in parts.items()}
         if any(below[name] is not parts[name] for name in parts):
-            group = group.replace(groups=below)
+            group = group.with_changes(groups=below)
         kept = referred_names(group.arrays.values())
         data = [n for n, a in group.arrays.items() if a.dims != (n,) and n not in kept]
         for name in filter(by.resembles, data):
@@ -197,7 +197,7 @@ class Joining:
                 self._note(key, f"{by.dim} {held}: {case.value}", file)
         rest = {name: array for name, array in group.arrays.items() if name not in names}
         coordinate = VirtualArray.from_numpy(stored, (by.dim,), attrs)
-        return group.replace(arrays={**rest, **joined, by.dim: coordinate})
+        return group.with_changes(arrays={**rest, **joined, by.dim: coordinate})
 
     def _note(self, key: tuple[str, str, str], value: str, file: str) -> None:
         self._noted.setdefault(key, {}).setdefault(value, []).append(file)

@@ -462,7 +462,7 @@ def _inline_joined(group: VirtualGroup, read: Read) -> VirtualGroup:
         for name, array in group.arrays.items()
     }
     groups = {name: _inline_joined(below, read) for name, below in group.groups.items()}
-    return group.replace(arrays=arrays, groups=groups)
+    return group.with_changes(arrays=arrays, groups=groups)
 
 
 def _is_inline(array: VirtualArray) -> bool:
@@ -480,7 +480,7 @@ def in_one_chunk(group: VirtualGroup, name: str, read: Read) -> VirtualGroup:
     """Keep the labels of all files in one chunk, since they are read together."""
     if name not in group.arrays:  # a mosaic for each grid
         parts = {path: in_one_chunk(part, name, read) for path, part in group.groups.items()}
-        return group.replace(groups=parts)
+        return group.with_changes(groups=parts)
     coordinate = group.arrays[name]
     whole = VirtualArray.from_numpy(read(coordinate), coordinate.dims, coordinate.attrs)
-    return group.replace(arrays={**group.arrays, name: whole})
+    return group.with_changes(arrays={**group.arrays, name: whole})

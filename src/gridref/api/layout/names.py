@@ -339,7 +339,7 @@ def _renamed(group: VirtualGroup, names: Mapping[str, str]) -> VirtualGroup:
     if isinstance(pyramid, Mapping):
         levels = [_renamed_level(level, names) for level in pyramid.get("layout", [])]
         attrs["multiscales"] = {**pyramid, "layout": levels}
-    return group.replace(arrays=arrays, groups=groups, attrs=attrs)
+    return group.with_changes(arrays=arrays, groups=groups, attrs=attrs)
 
 
 def _renamed_level(level: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:

@@ -130,12 +130,14 @@ def with_labels_beside(
     }
     known = str(group.attrs.get("coordinates", "")).split()
     attrs = {**group.attrs, "coordinates": " ".join([*known, *scalars])}
-    return group.replace(arrays={**group.arrays, **scalars}, attrs=attrs)
+    return group.with_changes(arrays={**group.arrays, **scalars}, attrs=attrs)
 
 
 def without_attribute(group: VirtualGroup, name: str) -> VirtualGroup:
     """A group that lacks an attribute."""
-    return group.replace(attrs={key: value for key, value in group.attrs.items() if key != name})
+    return group.with_changes(
+        attrs={key: value for key, value in group.attrs.items() if key != name}
+    )
 
 
 def _by_function(
@@ -193,7 +195,7 @@ def _renamed(group: VirtualGroup, name: str, dim: str, file: str) -> VirtualGrou
         what = "has no variable" if held is None else "has more than one value of"
         raise InvalidRequestError(f"the file {what} {name!r}", Place(source=file))
     arrays = {dim if key == name else key: array for key, array in group.arrays.items()}
-    return group.replace(arrays=arrays)
+    return group.with_changes(arrays=arrays)
 
 
 def _stored(values: Sequence[Any]) -> tuple[Any, dict[str, str]]:

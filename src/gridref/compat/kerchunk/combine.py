@@ -209,7 +209,7 @@ class MultiZarrToZarr:
         dims = [dim for dim in self.concat_dims if dim != _VARIABLE]
         cells = [replace(cell, group=_without(cell.group, self.identical_dims)) for cell in cells]
         joined = _along(cells, dims, {*self.coo_map})
-        return joined.replace(arrays={**joined.arrays, **identical})
+        return joined.with_changes(arrays={**joined.arrays, **identical})
 
     def _former_cell(self, given: Input) -> _Cell:
         """What was combined before: its labels and variables are in it."""
@@ -237,7 +237,7 @@ class MultiZarrToZarr:
             dim: coordinate_of(dim, selector, number, given, self.coo_dtypes.get(dim))
             for dim, selector in selectors.items()
         }
-        laid = given.group.replace(arrays={**arrays, **labels})
+        laid = given.group.with_changes(arrays={**arrays, **labels})
         group = readable(laid, self.opening.sources)
         dims = [dim for dim in self.concat_dims if dim != _VARIABLE]
         return _Cell(tuple(first_label(group.arrays[dim]) for dim in dims), given.name, group)
@@ -245,7 +245,7 @@ class MultiZarrToZarr:
 
 def _without(group: VirtualGroup, names: Collection[str]) -> VirtualGroup:
     kept = {name: array for name, array in group.arrays.items() if name not in names}
-    return group.replace(arrays=kept)
+    return group.with_changes(arrays=kept)
 
 
 def _along(cells: Sequence[_Cell], dims: Sequence[str], mapped: Collection[str]) -> VirtualGroup:
@@ -275,7 +275,7 @@ def _united(cells: Sequence[_Cell]) -> VirtualGroup:
                     f"{names[name]} and {cell.name} both hold {name} at the labels {cell.place}"
                 )
     arrays = {name: array for cell in reversed(cells) for name, array in cell.group.arrays.items()}
-    return cells[0].group.replace(arrays=arrays)
+    return cells[0].group.with_changes(arrays=arrays)
 
 
 def _variables(group: VirtualGroup) -> list[str]:

@@ -123,7 +123,7 @@ def replace_command(
         gridref replace cube.gridref data/2024-01.nc data/2024-01-v2.nc
     """
     opened = _opened(catalog, storage_options)
-    _told(catalog, opened, (opened.amend() if amend else opened).replace_file(file, by))
+    _told(catalog, opened, (opened.amend() if amend else opened).replace(file, by))
 
 
 def remove_command(

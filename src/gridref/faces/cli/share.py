@@ -460,7 +460,7 @@ def forecast_command(
         step_dim=step_dim,
         storage_options=options,
     )
-    kept = view if name is None else cube.replace(groups={**cube.groups, name: view})
+    kept = view if name is None else cube.with_changes(groups={**cube.groups, name: view})
     gridref.write_catalog(kept, output, storage_options=options)
     n_times = view.arrays["valid_time"].shape[0]
     where = output if name is None else f"group {name} of {output}"

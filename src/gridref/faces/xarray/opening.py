@@ -171,10 +171,10 @@ def open_virtual_mfdataset(
     asked = {"stack": stack, "mosaic": mosaic, "layout": layout}
 
     def prepared(url: str, root: VirtualGroup) -> VirtualGroup:
-        part = _without(subgroup(root, group).replace(groups={}), loading.drop_variables)
+        part = _without(subgroup(root, group).with_changes(groups={}), loading.drop_variables)
         if preprocess is not None:
             part = dataset_to_group(preprocess(group_to_dataset(part, reader, loading, url)))
-        return part.replace(report=root.report)
+        return part.with_changes(report=root.report)
 
     tree = nested_urls(files, storage_options)
     joining, labels = Joining.of(labels, reader.read, rules.options)
@@ -258,7 +258,7 @@ def open_virtual_datatree(
             part = _without(root, loading.drop_variables)
             if preprocess is not None:
                 part = tree_to_group(preprocess(group_to_tree(part, reader, loading)))
-            yield part.replace(report=root.report)
+            yield part.with_changes(report=root.report)
 
     if concat_dim is None:
         (group,), report = prepared(), DriftReport((), tuple(urls))
@@ -315,7 +315,7 @@ def _by_coords(
 def _without(group: VirtualGroup, dropped: Iterable[str]) -> VirtualGroup:
     """A group without variables of these names, at any depth."""
     names = set(dropped)
-    return group.replace(
+    return group.with_changes(
         arrays={name: array for name, array in group.arrays.items() if name not in names},
         groups={name: _without(below, names) for name, below in group.groups.items()},
     )

@@ -80,7 +80,7 @@ def _without_original(variable: xr.Variable) -> xr.Variable:
 def tree_to_group(tree: xr.DataTree) -> VirtualGroup:
     """Turn a tree back into a group with groups below; see `dataset_to_group`."""
     own = dataset_to_group(tree.to_dataset(inherit=False))
-    return own.replace(
+    return own.with_changes(
         groups={str(name): tree_to_group(child) for name, child in tree.children.items()}
     )
 

@@ -50,7 +50,7 @@ def scan_hdf5(file: ScanFile, options: ScanOptions) -> VirtualGroup:
         group = scan.group(root)
         scan.settle_damaged(group)
         scan.raise_refused()
-        return group.replace(report=ScanReport(tuple(scan.findings)))
+        return group.with_changes(report=ScanReport(tuple(scan.findings)))
 
 
 class _Scan:

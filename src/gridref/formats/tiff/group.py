@@ -304,7 +304,7 @@ def build_group(
         refuse,
     )
     group = _plain_file(context) if context.georeference is None else _geo_file(context)
-    group = group.replace(attrs={**_texts(context), **group.attrs})
+    group = group.with_changes(attrs={**_texts(context), **group.attrs})
     url = structure.sources[0].url
     findings = [
         Finding(f"/{path}", Fate.TAKEN, "", url)
@@ -346,7 +346,7 @@ def _plain_image(context: _Context, image: Image, prefix: str) -> VirtualGroup:
         group = _plain_level(context, image, level, f"{prefix}image", _order(image, level))
         if not image.is_microscopy or "image" not in group.arrays:
             return group
-        return group.replace(attrs=_ome_attributes(image, {"image": group.arrays["image"]}))
+        return group.with_changes(attrs=_ome_attributes(image, {"image": group.arrays["image"]}))
     groups = {
         str(level.level): _plain_level(
             context, image, level, f"{prefix}{level.level}/image", _order(image, level)

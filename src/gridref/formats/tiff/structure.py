@@ -86,7 +86,7 @@ def scan_tiff(location: Location, options: ScanOptions) -> VirtualGroup:
             # Tags of any type and value meet here; every failure must end in this error.
             reason = f"the tags of the file contradict each other: {error}"
             raise SourceFormatError(reason, Place(source=file.name)) from error
-    return group.replace(report=ScanReport((*findings, *skipped)))
+    return group.with_changes(report=ScanReport((*findings, *skipped)))
 
 
 def _described(

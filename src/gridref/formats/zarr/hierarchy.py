@@ -62,7 +62,7 @@ def scan_files(files: ChunkFiles, options: ScanOptions) -> VirtualGroup:
     else:
         scan.consolidated = root.consolidated
         group = scan.group(root, "")
-    return group.replace(report=ScanReport(tuple(scan.findings)))
+    return group.with_changes(report=ScanReport(tuple(scan.findings)))
 
 
 def folders_of(keys: Iterable[str]) -> dict[str, dict[str, None]]:
