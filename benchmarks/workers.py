@@ -91,7 +91,12 @@ def as_client(folder: str) -> None:
         Client(cluster) as scheduler,
     ):
         start = time.perf_counter()
-        group = gridref.build(files, Path(folder) / "cube.gridref", "time", scheduler=scheduler)
+        group = gridref.build(
+            files,
+            Path(folder) / "cube.gridref",
+            "time",
+            run=gridref.RunOptions(scheduler=scheduler),
+        )
         seconds = time.perf_counter() - start
     assert group["v"].shape == (4 * len(files), 10)
     assert int(group["v"][-1, -1]) == (len(files) - 1) % N_DIFFERENT

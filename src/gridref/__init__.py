@@ -23,8 +23,13 @@ if TYPE_CHECKING:
     from gridref.api.inspect import inspect as inspect
     from gridref.api.keeping import Catalog as Catalog
     from gridref.api.layout.forecasts import forecast as forecast
-    from gridref.api.layout.layouts import Layout as Layout
     from gridref.api.layout.listings import files_from as files_from
+    from gridref.api.layout.ways import Groups as Groups
+    from gridref.api.layout.ways import Labels as Labels
+    from gridref.api.layout.ways import Mosaic as Mosaic
+    from gridref.api.layout.ways import Plate as Plate
+    from gridref.api.layout.ways import Ragged as Ragged
+    from gridref.api.layout.ways import Stack as Stack
     from gridref.api.outcomes import RunOptions as RunOptions
     from gridref.api.questions import diff as diff
     from gridref.api.results import Verification as Verification
@@ -62,14 +67,19 @@ _HOMES = {
     "ChunkMap": "gridref.faces.picture",
     "Combination": "gridref.combine",
     "CombineOptions": "gridref.combine",
+    "Groups": "gridref.api.layout.ways",
     "GridrefStore": "gridref.faces.zarr.store",
     "Inspection": "gridref.api.inspect",
-    "Layout": "gridref.api.layout.layouts",
+    "Labels": "gridref.api.layout.ways",
     "Loading": "gridref.faces.xarray.virtual_dataset",
+    "Mosaic": "gridref.api.layout.ways",
     "MosaicOptions": "gridref.combine",
+    "Plate": "gridref.api.layout.ways",
+    "Ragged": "gridref.api.layout.ways",
     "RunOptions": "gridref.api.outcomes",
     "ScanOptions": "gridref.formats",
     "Verification": "gridref.api.results",
+    "Stack": "gridref.api.layout.ways",
     "ViewOptions": "gridref.serve.views",
     "VirtualArray": "gridref.model.array",
     "VirtualGroup": "gridref.model.array",
@@ -110,12 +120,17 @@ __all__ = [
     "Combination",
     "CombineOptions",
     "GridrefStore",
+    "Groups",
     "Inspection",
-    "Layout",
+    "Labels",
     "Loading",
+    "Mosaic",
     "MosaicOptions",
+    "Plate",
+    "Ragged",
     "RunOptions",
     "ScanOptions",
+    "Stack",
     "Verification",
     "ViewOptions",
     "VirtualArray",

@@ -176,7 +176,10 @@ def check_names(
 
 
 def refuses_unknown[T](options: type[T]) -> type[T]:
-    """Make a dataclass of options refuse names that it does not have, and values of other types."""
+    """Make a dataclass of options refuse names that it does not have, and values of other types.
+
+    Its objects remember which options were given: see `given_options`.
+    """
     kind: Any = options
     plain = kind.__init__
     known = [option.name for option in _fields(options)]
@@ -187,10 +190,46 @@ def refuses_unknown[T](options: type[T]) -> type[T]:
         hints = _hints(kind)
         for name, value in (*zip(hints, args, strict=False), *given.items()):
             check_type(name, value, hints[name])
+        object.__setattr__(self, "_given", frozenset((*list(hints)[: len(args)], *given)))
         plain(self, *args, **given)
 
     kind.__init__ = init
     return options
+
+
+def given_options(options: Any) -> dict[str, Any]:
+    """The options that an object of options was made with, also those at their defaults."""
+    given = vars(options)["_given"]
+    return {name: value for name, value in option_values(options).items() if name in given}
+
+
+def option_values(options: Any) -> dict[str, Any]:
+    """All fields of an object of options, by name."""
+    return {option.name: getattr(options, option.name) for option in _fields(type(options))}
+
+
+def _is_default(option: Field[Any], value: Any) -> bool:
+    plain = option.default
+    if option.default_factory is not MISSING:
+        plain = option.default_factory()
+    return value is plain or (type(value) is type(plain) and bool(value == plain))
+
+
+class Shown:
+    """Shows an object of options as it was written: without those at their defaults."""
+
+    def __repr__(self) -> str:
+        kind: Any = type(self)
+        values = [(option, getattr(self, option.name)) for option in _fields(kind) if option.repr]
+        first = _fields(kind)[0]
+        written = [
+            repr(value)
+            if option is first and isinstance(value, str)
+            else f"{option.name}={value!r}"
+            for option, value in values
+            if not _is_default(option, value)
+        ]
+        return f"{kind.__name__}({', '.join(written)})"
 
 
 def options_of(options: type, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -202,6 +241,7 @@ def options_of(options: type, given: Mapping[str, Any]) -> dict[str, Any]:
 def verb[**P, R](
     *options: type,
     hidden: Collection[str] = (),
+    elsewhere: Mapping[str, str] | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Make a function a public call: an option that it does not know is an error of ours.
 
@@ -212,6 +252,9 @@ def verb[**P, R](
         signature.
     hidden
         Fields of `options` that the function takes no value for.
+    elsewhere
+        How to write what is no option of the function itself, but of an object that it takes, by
+        name: ``{"join": "combine=CombineOptions(join=...)"}``.
 
     Raises
     ------
@@ -226,7 +269,13 @@ def verb[**P, R](
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            check_names(f"{function.__name__}()", kwargs, known)
+            for name in kwargs:
+                if name not in known and name in (elsewhere or {}):
+                    raise InvalidRequestError(
+                        f"{function.__name__}() has no option {name!r} of its own: write"
+                        f" {(elsewhere or {})[name]}"
+                    )
+            check_names(f"{function.__name__}()", kwargs, {*known, *(elsewhere or {})})
             for name, value in (*zip(by_place, args, strict=False), *kwargs.items()):
                 check_type(name, value, _hints_of(function).get(name, Any))
             return function(*args, **kwargs)

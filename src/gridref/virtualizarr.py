@@ -42,6 +42,7 @@ from gridref.io.object_stores import options_of_store, uri_of
 from gridref.model.array import VirtualGroup
 from gridref.model.grid import ChunkGrid
 from gridref.model.zarr_metadata import ArrayMetadata
+from gridref.options import option_values
 from gridref.serve.object_reader import ObjectReader
 from gridref.serve.objects import KeySpace
 from gridref.serve.presence import native_references
@@ -104,7 +105,7 @@ class Parser:
         NotRepresentableError
             Naming every array that manifests cannot express, and why.
         """
-        options = vars(self.options)
+        options = option_values(self.options)
         if self.options.storage_options is None:
             options = {**options, "storage_options": _storage_options(url, registry)}
         group = scan(url, **options)

@@ -64,7 +64,9 @@ def scanned(path: Path) -> VirtualGroup:
 
 
 def planned(files: Iterable[Path]) -> VirtualGroup:
-    return gridref.plan(sorted(files), on_unsupported="skip", yes=True).unwrap()
+    return gridref.plan(
+        sorted(files), scan=gridref.ScanOptions(on_unsupported="skip"), layout="first"
+    ).unwrap()
 
 
 def digest(read: Callable[[], VirtualGroup], root: Path) -> str:

@@ -81,7 +81,11 @@ def _read(path: Path, folder: Path, doors: list[str]) -> dict[str, Any]:
     warnings.simplefilter("ignore")
     catalog = folder / "a.gridref"
     try:
-        group = gridref.build(str(path), str(catalog), on_unsupported="skip", max_objects=2000)
+        group = gridref.build(
+            str(path),
+            str(catalog),
+            scan=gridref.ScanOptions(on_unsupported="skip", max_objects=2000),
+        )
     except GridrefError:
         return found
     except Exception as error:  # noqa: BLE001 - whatever is raised is the finding

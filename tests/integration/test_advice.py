@@ -25,6 +25,7 @@ import xarray as xr
 
 import gridref
 from gridref.errors import GridrefError
+from tests.by_name import by_name
 
 ROOT = Path(gridref.__file__).parent
 PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
@@ -35,7 +36,7 @@ Cells = dict[tuple[Any, ...], list[Any]]
 
 # What is recommended
 
-_TOKEN = r"""\b([a-z_]+)=("[^"]*"|'[^']*'|\[[^\]]*\]|True|False|\d+)?(?![\w=])"""
+_TOKEN = r"""\b([a-z_]+)=("[^"]*"|'[^']*'|\[[^\]]*\]|[A-Z]\w+\([^)]*\)|True|False|\d+)?(?![\w=])"""
 
 
 @cache
@@ -281,6 +282,10 @@ class Case:
         """The advice, as `recommended` finds it."""
         for where, (name, value) in product(self.where, self.advice.items()):
             if value is not None:
+                if name == "combine":
+                    yield where, f"layout={value!r}"
+                if name == "labels":
+                    yield where, "layout=Labels(...)"
                 yield where, f"{name}={value!r}"
                 yield where, f"{name}="
 
@@ -505,12 +510,12 @@ TESTED_ELSEWHERE = {
     ),
     **_all(
         "combine/instances.py",
-        "layout='ragged'",
+        "layout=Ragged()",
         by=_RAGGED + "test_samples_that_say_their_instance",
     ),
     **_all(
         "combine/instances.py",
-        "layout='padded'",
+        "layout=Ragged(padded=True)",
         by=_RAGGED + "test_profiles_side_by_side_in_their_files",
     ),
     **_all(
@@ -520,7 +525,7 @@ TESTED_ELSEWHERE = {
     ),
     **_all(
         "errors.md dimension-missing",
-        "stack=",
+        "layout=Stack(...)",
         by="integration/test_building.py::test_stack_of_dated_files",
     ),
     **_all(
@@ -530,7 +535,7 @@ TESTED_ELSEWHERE = {
     ),
     **_all(
         "errors.md labels-missing",
-        "pattern=",
+        "layout=Labels(...)",
         by="integration/test_cubes.py::test_forecasts_by_init_and_step",
     ),
     **_all(
@@ -548,7 +553,7 @@ TESTED_ELSEWHERE = {
         for where in ("errors.md spacing-differs", "api/layout/frequencies.py")
         for key, by in _all(
             where,
-            "split='frequency'",
+            "layout=Groups(frequency=True)",
             "join='outer'",
             by="integration/test_layout_groups.py::"
             "test_times_of_different_spacing_are_a_problem_with_two_ways_out",
@@ -577,17 +582,17 @@ TESTED_ELSEWHERE = {
     ),
     **_all(
         "api/layout/discovery.py",
-        "yes=True",
+        "layout='first'",
         by="integration/test_layouts_found.py::test_several_layouts_are_listed_with_what_each_gives",
     ),
     **_all(
         "api/layout/cubes.py",
-        "combine='by_coords'",
+        "layout='by_coords'",
         by="integration/test_cubes.py::test_one_variable_a_file_is_merged",
     ),
     **_all(
         "api/layout/cubes.py",
-        "combine='nested'",
+        "layout='nested'",
         by="integration/test_virtual_mfdataset.py::test_it_does_what_xarray_does",
     ),
     **_all(
@@ -609,27 +614,28 @@ TESTED_ELSEWHERE = {
 NO_ADVICE = {
     ("combine/hypercube.py", "overlap='keep'"),  # what is refused, or was asked for
     ("combine/mosaic.py", "overlap='keep'"),
-    ("api/building.py", "mosaic=True"),
-    ("api/layout/cubes.py", "combine='nested'"),
+    ("api/layout/cubes.py", "layout='nested'"),
+    ("api/keeping.py", "pending='raise'"),  # what was asked for
+    ("api/layout/ways.py", "layout=Mosaic()"),
+    ("api/layout/ways.py", "layout="),  # how an option is written
+    ("api/layout/ways.py", "layout=Labels(pattern, of=...)"),
+    ("api/layout/ways.py", "layout=Labels(inventory=..., asset=...)"),
+    ("api/layout/ways.py", "frequency=True"),
     ("api/verify_labels.py", "compat='override'"),
     ("api/verify_labels.py", "join='override'"),
-    ("api/layout/layouts.py", "layout='plate'"),
     ("api/layout/layouts.py", "order='given'"),
     ("api/layout/layouts.py", "layout="),
-    ("api/layout/layouts.py", "combine="),
     ("combine/instances.py", "concat_dim="),  # what the caller is asked to choose, with an example
     ("api/combining.py", "stack='time'"),
     ("api/changes.py", "concat_dim='time'"),
     ("api/changes.py", "concat_dim='time'"),
     ("api/layout/discovery.py", "concat_dim='time'"),
-    ("api/layout/discovery.py", "stack='time'"),
-    ("api/layout/discovery.py", "mosaic=True"),
-    ("api/layout/frequencies.py", "group_by="),
-    ("api/layout/kinds.py", "group_by="),
-    ("api/layout/sources.py", "labels="),
+    ("api/layout/discovery.py", "layout=Stack('time')"),
+    ("api/layout/discovery.py", "layout=Mosaic()"),
+    ("api/layout/frequencies.py", "layout=Groups('model')"),
     ("api/layout/layouts.py", "concat_dim="),
     ("api/layout/layouts.py", "concat_dim='time'"),
-    ("api/layout/layouts.py", "stack='time'"),
+    ("api/layout/layouts.py", "layout=Stack('time')"),
 }
 """Options that a message names without recommending what it gives."""
 
@@ -715,7 +721,7 @@ def test_following_advice_gives_what_the_files_hold(case: Case, tmp_path: Path) 
     (tmp_path / "in").mkdir()
     files = case.archive(tmp_path / "in")
     with pytest.raises(GridrefError) as refused:
-        gridref.build(files, tmp_path / "refused.gridref", **case.asked)
+        gridref.build(files, tmp_path / "refused.gridref", **by_name(**case.asked))
     rows = {where: _row(where) for where in case.where if where.startswith("errors.md")}
     messages = [*rows.values(), *([str(refused.value)] if len(rows) < len(case.where) else [])]
     for message in messages:
@@ -724,7 +730,7 @@ def test_following_advice_gives_what_the_files_hold(case: Case, tmp_path: Path) 
     options = {k: v for k, v in {**case.asked, **case.advice, **case.also}.items() if v is not None}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", gridref.errors.SkippedFilesWarning)
-        gridref.build(files, tmp_path / "cube.gridref", **options)
+        gridref.build(files, tmp_path / "cube.gridref", **by_name(**options))
     with xr.open_datatree(
         f"gridref::{tmp_path / 'cube.gridref'}", engine="zarr", decode_times=False
     ) as tree:

@@ -219,7 +219,7 @@ def test_files_that_do_not_fit_are_told_all_at_once_and_nothing_is_written(
 def test_labels_that_overlap_follow_the_rule(months: list[Path], tmp_path: Path) -> None:
     catalog = built(months[:3], tmp_path / "cube")
     other = month(tmp_path, 2, name="other", dtype="f8")
-    grown = catalog.append(other, overlap="last", lossy=True)
+    grown = catalog.append(other, combine=gridref.CombineOptions(overlap="last", lossy=True))
     with xr.open_dataset(other) as expected:
         assert np.array_equal(grown["tas"][10:], expected.tas.values)
     assert grown["tas"].shape == (15, 4, 6)
@@ -247,11 +247,13 @@ def test_variables_that_only_some_files_have(months: list[Path], tmp_path: Path)
     with xr.open_dataset(more) as dataset:
         dataset.load().assign(pr=dataset.tas * 2).to_netcdf(tmp_path / "more.nc", engine="h5netcdf")
     files = [*months[:2], tmp_path / "more.nc"]
-    gridref.build(files, tmp_path / "whole", "time", join="outer")
-    gridref.build(months[:2], tmp_path / "cube", "time", join="outer")
+    gridref.build(files, tmp_path / "whole", "time", combine=gridref.CombineOptions(join="outer"))
+    gridref.build(
+        months[:2], tmp_path / "cube", "time", combine=gridref.CombineOptions(join="outer")
+    )
     catalog = gridref.open_catalog(tmp_path / "cube")
     with pytest.raises(CombineError, match="pr"):
-        catalog.append(tmp_path / "more.nc", join="exact")
+        catalog.append(tmp_path / "more.nc", combine=gridref.CombineOptions(join="exact"))
     grown = catalog.append(tmp_path / "more.nc")
     assert grown.info.digest == gridref.open_catalog(tmp_path / "whole").info.digest
     assert np.isnan(grown["pr"][:10]).all()

@@ -13,6 +13,7 @@ import gridref
 from tests.archives import KINDS, Archive
 from tests.archives.forecasts import forecasts
 from tests.archives.models import cmip
+from tests.by_name import by_name
 from tests.command import run_command
 
 Kind = Callable[[Path], Archive]
@@ -24,7 +25,7 @@ def test_python_builds_it_in_one_call(kind: Kind, tmp_path: Path) -> None:
     archive = kind(made(tmp_path / "files"))
     catalog = tmp_path / "cube.gridref"
     assert len(archive.options) <= 1 >= sum(flag.startswith("--") for flag in archive.flags)
-    gridref.build(list(archive.files), catalog, **archive.options)
+    gridref.build(list(archive.files), catalog, **by_name(**archive.options))
     assert_as_expected(archive, catalog)
 
 
@@ -60,7 +61,9 @@ def test_bounds_of_the_same_times_have_to_be_equal(tmp_path: Path) -> None:
     with netCDF4.Dataset(broken, "r+") as file:
         file["time_bnds"][5, 1] += 1
     with pytest.raises(gridref.errors.CombineError) as error:
-        gridref.build(list(archive.files), tmp_path / "cube.gridref", group_by="source_id")
+        gridref.build(
+            list(archive.files), tmp_path / "cube.gridref", layout=gridref.Groups("source_id")
+        )
     (problem,) = error.value.problems
     assert (problem.cause, problem.variable) == ("overlap", "CESM2/time_bnds")
     assert str(broken) in problem.sources
@@ -75,5 +78,5 @@ def test_single_values_that_differ_are_shown_at_each_label(tmp_path: Path) -> No
         row["cause"] for row in gridref.open_catalog(tmp_path / "cube.gridref").report().to_pylist()
     }
     dims = {"concat_dim": ["time", "step"], "compat": "override"}
-    first = gridref.build(list(archive.files), tmp_path / "first.gridref", **dims)
+    first = gridref.build(list(archive.files), tmp_path / "first.gridref", **by_name(**dims))
     assert first.arrays["valid_time"].shape == ()

@@ -41,7 +41,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             holes.dims[axis].attach_scale(file[name])
     with h5py.File(files[2], "r+") as file:
         del file["pr"]
-    gridref.build(sorted(folder.glob("*.nc")), folder / "cube.gridref", "time", join="outer")
+    gridref.build(
+        sorted(folder.glob("*.nc")),
+        folder / "cube.gridref",
+        "time",
+        combine=gridref.CombineOptions(join="outer"),
+    )
     return folder
 
 

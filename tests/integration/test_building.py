@@ -12,13 +12,14 @@ import xarray as xr
 import gridref
 from gridref.api.layout.labels import LabelPattern
 from gridref.errors import CombineError, InvalidRequestError
+from tests.by_name import by_name
 
 RAW = {"mask_and_scale": False, "decode_times": True, "chunks": None}
 
 
 def test_mosaic_of_uneven_tiles(sample_data: Path, tmp_path: Path) -> None:
     catalog = tmp_path / "hills.gridref"
-    gridref.build(sample_data / "hills_*.tif", catalog, mosaic=True)
+    gridref.build(sample_data / "hills_*.tif", catalog, layout=gridref.Mosaic())
     shown = xr.open_zarr(f"gridref::file://{catalog}", **RAW)["band_data"]
     tiles = [tifffile.imread(sample_data / f"hills_{side}.tif") for side in ("west", "east")]
     assert np.array_equal(shown.values[0], np.concatenate(tiles, axis=1))
@@ -60,7 +61,7 @@ def test_mosaic_keeps_overviews_that_fit(tmp_path: Path) -> None:
         values = random.integers(1, 9000, (2, 136, width)).astype(np.uint16)
         write_tile(tmp_path / f"tile_{number}.tif", values, start, [2, 4, 8])
     catalog = tmp_path / "map.gridref"
-    group = gridref.build(tmp_path / "*.tif", catalog, mosaic=True)
+    group = gridref.build(tmp_path / "*.tif", catalog, layout=gridref.Mosaic())
     assert list(group.groups) == ["overview_1", "overview_2"]
     (left_out,) = group.report.skipped
     assert left_out.path == "/overview_3"
@@ -92,7 +93,7 @@ def test_mosaic_of_tiles_some_without_overviews(tmp_path: Path) -> None:
     values = np.ones((1, 64, 64), np.uint8)
     write_tile(tmp_path / "tile_0.tif", values, 0, [2])
     write_tile(tmp_path / "tile_1.tif", values, 64, [])
-    group = gridref.build(tmp_path / "*.tif", tmp_path / "map.gridref", mosaic=True)
+    group = gridref.build(tmp_path / "*.tif", tmp_path / "map.gridref", layout=gridref.Mosaic())
     assert not group.groups
     assert "multiscales" not in group.attrs
     assert [finding.reason for finding in group.report.skipped] == ["some inputs lack it"]
@@ -101,7 +102,7 @@ def test_mosaic_of_tiles_some_without_overviews(tmp_path: Path) -> None:
 def test_stack_of_dated_files(shared_data: Path, tmp_path: Path) -> None:
     catalog = tmp_path / "s2.gridref"
     files = sorted((shared_data / "families" / "openeo_s2_dates").iterdir())
-    gridref.build(files[::-1], catalog, stack="time", pattern="{time:%Y-%m-%d}")
+    gridref.build(files[::-1], catalog, layout=gridref.Stack("time", "{time:%Y-%m-%d}"))
     cube = xr.open_zarr(f"gridref::file://{catalog}", **RAW)
     dates = ["2023-06-01", "2023-06-04", "2023-06-06"]
     assert cube["time"].values.tolist() == np.array(dates, "datetime64[ns]").tolist()
@@ -116,7 +117,7 @@ def test_stack_of_pyramids(shared_data: Path, tmp_path: Path) -> None:
     rasterio = pytest.importorskip("rasterio")
     files = sorted((shared_data / "families" / "lcmap_cog_2years").iterdir())
     catalog = tmp_path / "lcmap.gridref"
-    gridref.build(files, catalog, stack="time", pattern="cog_{time:%Y}")
+    gridref.build(files, catalog, layout=gridref.Stack("time", "cog_{time:%Y}"))
     tree = xr.open_datatree(catalog, mask_and_scale=False)
     for level, entry in enumerate(tree.attrs["multiscales"]["layout"]):
         shown = tree[entry["asset"]]
@@ -197,7 +198,11 @@ def test_stack_by_times_in_tags(tmp_path: Path, attribute: str, pattern: str) ->
             SENSING_TIME=f"{moment}.123Z",
         )
     catalog = tmp_path / "scenes.gridref"
-    gridref.build(tmp_path / "*.tif", catalog, stack="time", pattern=pattern, pattern_of=attribute)
+    gridref.build(
+        tmp_path / "*.tif",
+        catalog,
+        layout=gridref.Stack("time", gridref.Labels(pattern, of=attribute)),
+    )
     cube = xr.open_zarr(f"gridref::file://{catalog}", **RAW)
     assert cube["time"].values.tolist() == np.array(sorted(moments), "datetime64[ns]").tolist()
     assert cube["band_data"].dims == ("time", "band", "y", "x")
@@ -216,9 +221,7 @@ def test_labels_of_a_netcdf_attribute(tmp_path: Path) -> None:
     group = gridref.build(
         tmp_path / "*.nc",
         tmp_path / "runs.gridref",
-        stack="member",
-        pattern="{member}",
-        pattern_of="member",
+        layout=gridref.Stack("member", gridref.Labels("{member}", of="member")),
     )
     assert xr.open_dataset(tmp_path / "runs.gridref").a.values.tolist() == [[1], [2]]
     assert group.arrays["member"].n_blocks == 1
@@ -228,11 +231,11 @@ def test_a_tag_that_is_not_there(tmp_path: Path) -> None:
     write_scene(tmp_path / "scene.tif", 1, TIFFTAG_SOFTWARE="camera 1.0", CLOUDS="12")
     options = {"stack": "time", "pattern": "{time:%Y}", "pattern_of": "TIFFTAG_DATETIME"}
     with pytest.raises(InvalidRequestError, match="it has TIFFTAG_SOFTWARE, CLOUDS") as caught:
-        gridref.build(tmp_path / "scene.tif", tmp_path / "x.gridref", **options)
+        gridref.build(tmp_path / "scene.tif", tmp_path / "x.gridref", **by_name(**options))
     assert "scene.tif" in str(caught.value)
     options["pattern_of"] = "TIFFTAG_SOFTWARE"
     with pytest.raises(InvalidRequestError, match=r"= 'camera 1\.0' does not match"):
-        gridref.build(tmp_path / "scene.tif", tmp_path / "x.gridref", **options)
+        gridref.build(tmp_path / "scene.tif", tmp_path / "x.gridref", **by_name(**options))
 
 
 def test_two_files_of_one_label_are_a_problem(tmp_path: Path) -> None:
@@ -240,8 +243,8 @@ def test_two_files_of_one_label_are_a_problem(tmp_path: Path) -> None:
         write_scene(tmp_path / f"{number}_20230114.tif", number)
     options = {"stack": "time", "pattern": "_{time:%Y%m%d}"}
     with pytest.raises(CombineError, match="labels occur more than once"):
-        gridref.build(tmp_path / "*.tif", tmp_path / "x.gridref", **options)
-    gridref.build(tmp_path / "*.tif", tmp_path / "x.gridref", overlap="last", **options)
+        gridref.build(tmp_path / "*.tif", tmp_path / "x.gridref", **by_name(**options))
+    gridref.build(tmp_path / "*.tif", tmp_path / "x.gridref", **by_name(overlap="last", **options))
     shown = xr.open_dataset(tmp_path / "x.gridref").band_data
     assert shown[:, 0, 0, 0].values.tolist() == [1]
 
@@ -249,7 +252,9 @@ def test_two_files_of_one_label_are_a_problem(tmp_path: Path) -> None:
 def test_labels_need_a_new_dimension(tmp_path: Path) -> None:
     xr.Dataset({"a": (("time", "x"), np.zeros((3, 2)))}).to_netcdf(tmp_path / "x_2023.nc")
     with pytest.raises(InvalidRequestError, match="'time' of length 3"):
-        gridref.build(tmp_path / "*.nc", tmp_path / "x.gridref", stack="time", pattern="{time:%Y}")
+        gridref.build(
+            tmp_path / "*.nc", tmp_path / "x.gridref", layout=gridref.Stack("time", "{time:%Y}")
+        )
 
 
 @pytest.mark.parametrize(
@@ -266,7 +271,7 @@ def test_one_way_to_lay_files_out(
     sample_data: Path, tmp_path: Path, options: dict[str, object]
 ) -> None:
     with pytest.raises(InvalidRequestError):
-        gridref.build(sample_data / "hills_*.tif", tmp_path / "x.gridref", **options)
+        gridref.build(sample_data / "hills_*.tif", tmp_path / "x.gridref", **by_name(**options))
 
 
 @pytest.mark.parametrize(
@@ -280,7 +285,9 @@ def test_stacks_are_verified_whole(
     shared_data: Path, tmp_path: Path, family: str, options: dict[str, str], compared: int
 ) -> None:
     """The axis that stacking adds is in no file; every stored chunk is compared all the same."""
-    gridref.build(shared_data / "families" / family, tmp_path / "stack.gridref", **options)
+    gridref.build(
+        shared_data / "families" / family, tmp_path / "stack.gridref", **by_name(**options)
+    )
     result = gridref.verify(tmp_path / "stack.gridref", everything=True)
     assert result.ok
     assert result.n_chunks == compared
@@ -296,7 +303,9 @@ def test_labels_that_are_the_same_in_each_file_can_all_be_kept(tmp_path: Path) -
         )
     with pytest.raises(CombineError, match="All these files have the same labels"):
         gridref.build(tmp_path / "*.nc", tmp_path / "x.gridref")
-    gridref.build(tmp_path / "*.nc", tmp_path / "x.gridref", overlap="keep")
+    gridref.build(
+        tmp_path / "*.nc", tmp_path / "x.gridref", combine=gridref.CombineOptions(overlap="keep")
+    )
     shown = xr.open_dataset(tmp_path / "x.gridref")
     assert shown.tos.values.tolist() == [0, 1, 2]
     assert (np.diff(shown.time_centered) == np.timedelta64(30, "D")).all()

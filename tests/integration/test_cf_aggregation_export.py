@@ -108,7 +108,7 @@ def test_new_dimensions_and_other_names(tmp_path: Path) -> None:
     for member, row in enumerate(values):
         write_netcdf(tmp_path / f"m{member}.nc", {"deep/v": Variable(("x",), row, {}, (2,))})
     group = gridref.build(
-        tmp_path, tmp_path / "c.gridref", stack="member", pattern="m{member:d}.nc"
+        tmp_path, tmp_path / "c.gridref", layout=gridref.Stack("member", "m{member:d}.nc")
     )
     renamed = gridref.VirtualGroup({"w": group["deep/v"], "member": group["member"]})
     written = gridref.to_cf_aggregation(renamed, tmp_path / "all.nc")
@@ -139,7 +139,9 @@ def test_units_that_were_converted_are_refused(tmp_path: Path) -> None:
         own = {"t": Variable(("x",), values.astype("f4"), {"units": units}, (3,))}
         write_netcdf(tmp_path / f"{number}.nc", own)
     files = [tmp_path / "0.nc", tmp_path / "1.nc"]
-    group = gridref.build(files, tmp_path / "c.gridref", "x", convert_units=True)
+    group = gridref.build(
+        files, tmp_path / "c.gridref", "x", combine=gridref.CombineOptions(convert_units=True)
+    )
     with pytest.raises(NotRepresentableError, match="t: numbers are scaled otherwise"):
         gridref.to_cf_aggregation(group, tmp_path / "all.nc", inline_limit=0)
 

@@ -72,7 +72,7 @@ def test_aggregation_files_are_combined_like_others(tmp_path: Path) -> None:
         fragments(folder)
         aggregated(folder)
     files = [tmp_path / f"m{member}" / "all.nc" for member in (1, 2)]
-    group = gridref.build(files, tmp_path / "cube.gridref", stack="member")
+    group = gridref.build(files, tmp_path / "cube.gridref", layout=gridref.Stack("member"))
     np.testing.assert_array_equal(group["tas"][...], [VALUES, VALUES])
 
 

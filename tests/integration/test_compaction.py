@@ -12,6 +12,7 @@ from aiobotocore.client import AioBaseClient
 
 import gridref
 from gridref.catalog import tables as table_file
+from tests.by_name import by_name
 from tests.integration.test_appending import assert_shows, built, month, steps
 from tests.s3_server import BUCKET, s3_bucket
 
@@ -47,7 +48,7 @@ def test_a_commit_is_five_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         url, options = f"s3://{BUCKET}/cube", {"storage_options": bucket.options}
         files = [steps(tmp_path, [float(number)]) for number in range(8)]
         there = [bucket.put(f"data/{file.name}", file.read_bytes()) for file in files]
-        gridref.build(there[:4], url, "time", **options)
+        gridref.build(there[:4], url, "time", **by_name(**options))
         catalog = gridref.open_catalog(url, **options).append(there[4])
         monkeypatch.setattr(AioBaseClient, "_make_api_call", counted)
         n_read, n_parts = 0, [len(catalog.parts)]
@@ -77,7 +78,7 @@ def test_tables_of_parts_are_opened_side_by_side(
     with s3_bucket() as bucket:
         url, options = f"s3://{BUCKET}/cube", {"storage_options": bucket.options}
         files = [steps(tmp_path, [float(number)]) for number in range(3)]
-        gridref.build(files[:1], url, "time", **options)
+        gridref.build(files[:1], url, "time", **by_name(**options))
         catalog = gridref.open_catalog(url, allow=tmp_path, **options)
         for file in files[1:]:
             catalog = catalog.append(file)

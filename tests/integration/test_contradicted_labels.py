@@ -12,6 +12,7 @@ import xarray as xr
 
 import gridref
 from gridref.errors import UnclearLayoutError
+from tests.by_name import by_name
 
 Own = Literal["index", "scalar", "absent"]
 NAMED = ("2024-01-01", "2024-01-02", "2024-01-03")
@@ -57,7 +58,7 @@ def test_what_is_shown_is_said_with_both_values(
 ) -> None:
     files = write_days(tmp_path, own, times)
     catalog = tmp_path / "cube.gridref"
-    built = gridref.build(files, catalog, **options)
+    built = gridref.build(files, catalog, **by_name(**options))
     keeps = own == "index" and keeps_index
     assert days_in(catalog) == dict(zip(times if keeps else NAMED, (0, 1, 2), strict=True))
     contradicted = own != "absent" and times != NAMED
@@ -78,7 +79,7 @@ def test_what_is_shown_is_said_with_both_values(
 def test_files_that_come_later(tmp_path: Path, options: dict[str, Any], own: Own) -> None:
     files = write_days(tmp_path, own, [*NAMED[:2], SHIFTED[2]])
     catalog = tmp_path / "cube.gridref"
-    built = gridref.build(files[:2], catalog, **options)
+    built = gridref.build(files[:2], catalog, **by_name(**options))
     assert not [line for line in built.report.lines if "as its label" in line]
     after = gridref.open_catalog(catalog).append(files[2:])
     (line,) = [line for line in after.report.lines if "as its label" in line]
@@ -108,7 +109,7 @@ def test_a_name_says_no_more_than_it_holds(
     ds.to_netcdf(tmp_path / f"d_{name}.nc")
     later = ds.assign_coords(time=at + np.timedelta64(3660, "D"))
     later.to_netcdf(tmp_path / "other.nc")
-    plan = gridref.plan([tmp_path / f"d_{name}.nc"], pattern=f"d_{{time:{kind}}}.nc")
+    plan = gridref.plan([tmp_path / f"d_{name}.nc"], layout=gridref.Labels(f"d_{{time:{kind}}}.nc"))
     assert bool(plan.report.of_cause("label-kept")) == contradicts
     with xr.open_dataset(tmp_path / f"d_{name}.nc") as own:
         assert own.time.values.tolist() == at.tolist()
@@ -119,7 +120,9 @@ def test_numbers(tmp_path: Path, members: tuple[int, int], contradicts: bool) ->
     for number, member in enumerate(members, 1):
         ds = xr.Dataset({"t": ("member", [number])}, {"member": [member]})
         ds.to_netcdf(tmp_path / f"m{number}.nc")
-    built = gridref.build(tmp_path / "*.nc", tmp_path / "cube.gridref", pattern="m{member}.nc")
+    built = gridref.build(
+        tmp_path / "*.nc", tmp_path / "cube.gridref", layout=gridref.Labels("m{member}.nc")
+    )
     with xr.open_dataset(tmp_path / "cube.gridref") as ds:
         assert ds["t"].sel(member=members[0]) == 1
     said = "\n".join(built.report.lines)
@@ -132,7 +135,7 @@ def test_instances(tmp_path: Path, layout: Any) -> None:
         ds = xr.Dataset({"t": ("obs", np.arange(number + 1))}, {"buoy": ((), own)})
         ds.to_netcdf(tmp_path / f"b{number}.nc")
     options = {"layout": layout, "stack": "buoy", "pattern": "b{buoy:d}.nc"}
-    built = gridref.build(tmp_path / "*.nc", tmp_path / "cube.gridref", **options)
+    built = gridref.build(tmp_path / "*.nc", tmp_path / "cube.gridref", **by_name(**options))
     with xr.open_dataset(tmp_path / "cube.gridref") as ds:
         assert ds["buoy"].values.tolist() == [1, 2]
     assert "buoy: 7 in the file, 2 as its label" in "\n".join(built.report.lines)

@@ -50,7 +50,9 @@ def site(paths: list[Path]) -> Iterator[Site]:
 
 def test_files_take_few_requests(site: Site, paths: list[Path], tmp_path: Path) -> None:
     urls = [f"{site.url}/{path.name}" for path in paths]
-    built = gridref.build(urls, tmp_path / "c.gridref", "time", max_in_flight=1)
+    built = gridref.build(
+        urls, tmp_path / "c.gridref", "time", run=gridref.RunOptions(max_in_flight=1)
+    )
     # Metadata and coordinates lie in three places of each file; asked for alone, they took six.
     assert len(site.requests) == 3 * N_FILES
     for name in ("first", "time", "lat"):

@@ -14,6 +14,7 @@ import gridref
 from gridref.api.layout.labels import LabelPattern
 from gridref.errors import CombineError, InvalidRequestError
 from gridref.faces.cli import app
+from tests.by_name import by_name
 
 DAYS = {"units": "days since 2001-01-01", "calendar": "standard"}
 
@@ -67,7 +68,7 @@ def assert_same(catalog: Path, expected: xr.Dataset) -> None:
 def test_members_by_times_with_holes(tmp_path: Path, options: dict[str, Any]) -> None:
     expected = ensemble(tmp_path)
     files = sorted(tmp_path.glob("*.nc"))[::-1]
-    group = gridref.build(files, tmp_path / "cube.gridref", **options)
+    group = gridref.build(files, tmp_path / "cube.gridref", **by_name(**options))
     assert_same(tmp_path / "cube.gridref", expected)
     (hole,) = [drift for drift in group.report.drifts if drift["cause"] == "hole"]
     assert "member 2, time 2001-01-07 to 2001-01-09" in hole["value"]
@@ -101,12 +102,12 @@ def test_nested_lists(tmp_path: Path) -> None:
     expected = ensemble(tmp_path)
     rows = [sorted(map(str, tmp_path.glob(f"m0{m}_*.nc"))) for m in (1, 3)]
     catalog = tmp_path / "cube.gridref"
-    gridref.build(rows, catalog, ["member", "time"], combine="nested")
+    gridref.build(rows, catalog, ["member", "time"], layout="nested")
     np.testing.assert_array_equal(shown(catalog)["t"].values, expected["t"].values[[0, 2]])
     with pytest.raises(InvalidRequestError, match="2 dimensions take lists of lists"):
-        gridref.plan(rows[0], ["member", "time"], combine="nested")
+        gridref.plan(rows[0], ["member", "time"], layout="nested")
     with pytest.raises(InvalidRequestError, match="nested deeper"):
-        gridref.plan(rows, "time", combine="nested")
+        gridref.plan(rows, "time", layout="nested")
 
 
 def test_appended_files_fill_holes_and_add_members(tmp_path: Path) -> None:
@@ -114,7 +115,9 @@ def test_appended_files_fill_holes_and_add_members(tmp_path: Path) -> None:
     files = sorted(tmp_path.glob("*.nc"))
     catalog = tmp_path / "cube.gridref"
     late = [path for path in files if path.name.startswith("m03") or path.name == "m01_000.nc"]
-    gridref.build([path for path in files if path not in late], catalog, pattern="m{member:d}")
+    gridref.build(
+        [path for path in files if path not in late], catalog, layout=gridref.Labels("m{member:d}")
+    )
     gridref.open_catalog(catalog).append(late)
     assert_same(catalog, expected)
     gridref.open_catalog(catalog).remove(files[0])
@@ -130,7 +133,7 @@ def test_one_variable_a_file_is_merged(tmp_path: Path) -> None:
                 tmp_path / f"{name}_{first}.nc"
             )
     catalog = tmp_path / "cube.gridref"
-    gridref.build(tmp_path / "*.nc", catalog, combine="by_coords")
+    gridref.build(tmp_path / "*.nc", catalog, layout="by_coords")
     with xr.open_mfdataset(sorted(tmp_path.glob("*.nc")), decode_times=False) as expected:
         xr.testing.assert_equal(shown(catalog), expected.load())
 
@@ -140,10 +143,12 @@ def test_the_same_month_twice_is_a_problem_that_names_files_and_way_out(tmp_path
     month(1, 0).to_netcdf(tmp_path / "m01_again.nc")
     options = {"pattern": "m{member:d}_"}
     with pytest.raises(CombineError, match=r"member 1, time 2001-01-01 to 2001-01-03") as caught:
-        gridref.build(tmp_path / "*.nc", tmp_path / "cube.gridref", **options)
+        gridref.build(tmp_path / "*.nc", tmp_path / "cube.gridref", **by_name(**options))
     assert "m01_again.nc" in str(caught.value)
     assert "overlap='first' or overlap='last'" in str(caught.value)
-    gridref.build(tmp_path / "*.nc", tmp_path / "cube.gridref", overlap="first", **options)
+    gridref.build(
+        tmp_path / "*.nc", tmp_path / "cube.gridref", **by_name(overlap="first", **options)
+    )
 
 
 @pytest.mark.parametrize(
@@ -204,7 +209,7 @@ def test_names_that_only_nearly_match_are_listed(tmp_path: Path) -> None:
 def test_what_does_not_fit_is_told(tmp_path: Path, options: dict[str, Any], message: str) -> None:
     ensemble(tmp_path)
     with pytest.raises((InvalidRequestError, CombineError), match=message):
-        gridref.build(tmp_path / "*.nc", tmp_path / "cube.gridref", **options)
+        gridref.build(tmp_path / "*.nc", tmp_path / "cube.gridref", **by_name(**options))
 
 
 @pytest.fixture
@@ -220,7 +225,7 @@ def forecasts(tmp_path: Path) -> tuple[Path, np.ndarray]:
 def test_forecasts_by_init_and_step(forecasts: tuple[Path, np.ndarray]) -> None:
     folder, values = forecasts
     pattern = "fc_{init:%Y%m%d%H}_{step:duration}.nc"
-    gridref.build(folder / "*.nc", folder / "cube.gridref", pattern=pattern)
+    gridref.build(folder / "*.nc", folder / "cube.gridref", layout=gridref.Labels(pattern))
     with xr.open_dataset(folder / "cube.gridref", decode_timedelta=True) as ds:
         assert ds["t"].dims == ("init", "step", "x")
         np.testing.assert_array_equal(ds["t"].values, values)
@@ -255,7 +260,9 @@ def test_members_of_different_calendars_are_a_problem(tmp_path: Path) -> None:
         ds["time"].attrs["calendar"] = calendar
         ds.to_netcdf(tmp_path / f"m{member}.nc")
     with pytest.raises(CombineError, match="calendars differ"):
-        gridref.build(tmp_path / "*.nc", tmp_path / "cube.gridref", pattern="m{member:d}")
+        gridref.build(
+            tmp_path / "*.nc", tmp_path / "cube.gridref", layout=gridref.Labels("m{member:d}")
+        )
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -267,13 +274,19 @@ def test_files_along_a_named_dimension_lie_by_their_labels(tmp_path: Path, jobs:
         ds.to_netcdf(tmp_path / f"{name}.nc", unlimited_dims=["time"])
     given = [tmp_path / f"{name}.nc" for name in ("apr", "jan", "mar", "feb")]
     out = tmp_path / "c.gridref"
-    gridref.build(given, out, "time", n_processes=jobs)
+    gridref.build(given, out, "time", run=gridref.RunOptions(n_processes=jobs))
     with (
         xr.open_dataset(out) as ds,
         xr.open_mfdataset(given, combine="by_coords") as expected,
     ):
         xr.testing.assert_equal(ds.load(), expected.load())
-    gridref.build(given, tmp_path / "given.gridref", "time", order="given", n_processes=jobs)
+    gridref.build(
+        given,
+        tmp_path / "given.gridref",
+        "time",
+        order="given",
+        run=gridref.RunOptions(n_processes=jobs),
+    )
     with (
         xr.open_dataset(tmp_path / "given.gridref") as ds,
         xr.open_mfdataset(given, combine="nested", concat_dim="time") as expected,
@@ -301,7 +314,7 @@ def test_the_given_order_is_of_files_along_one_dimension(tmp_path: Path) -> None
     month(0, 0).to_netcdf(tmp_path / "a.nc")
     for options in ({}, {"concat_dim": ["a", "b"]}, {"concat_dim": "time", "combine": "by_coords"}):
         with pytest.raises(InvalidRequestError, match="along one dimension"):
-            gridref.build([tmp_path / "a.nc"], tmp_path / "c", order="given", **options)
+            gridref.build([tmp_path / "a.nc"], tmp_path / "c", **by_name(order="given", **options))
 
 
 def runs_of_steps(folder: Path, dims: tuple[str, ...] = ()) -> list[list[Path]]:
@@ -344,5 +357,5 @@ def test_a_valid_time_that_is_no_sum_is_a_label(tmp_path: Path) -> None:
             ds = xr.load_dataset(file, decode_timedelta=True)
             late = ds["valid_time"] + np.timedelta64(number * number, "D")
             ds.assign_coords(valid_time=late).to_netcdf(file)
-    group = gridref.build(tmp_path / "*.nc", tmp_path / "c.gridref", yes=True)
+    group = gridref.build(tmp_path / "*.nc", tmp_path / "c.gridref", layout="first")
     assert "valid_time" in group.report.lines[0]

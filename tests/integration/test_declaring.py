@@ -89,7 +89,9 @@ def test_pending_is_not_missing(months: list[Path], tmp_path: Path) -> None:
     other = tmp_path / "other.nc"
     with xr.open_dataset(months[1], decode_times=False) as file:
         file.drop_vars("tas").to_netcdf(other, engine="h5netcdf")
-    gridref.build([months[0], other], tmp_path / "cube", "time", join="outer")
+    gridref.build(
+        [months[0], other], tmp_path / "cube", "time", combine=gridref.CombineOptions(join="outer")
+    )
     catalog = gridref.open_catalog(tmp_path / "cube").declare("time", ALL_DAYS[:15])
     assert pending_days(catalog) == [10, 11, 12, 13, 14]
     missing = catalog.chunks("tas", state="missing")

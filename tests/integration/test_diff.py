@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import gridref
+from tests.by_name import by_name
 from tests.integration.archives import write_months
 from tests.integration.test_cli import run
 
@@ -91,7 +92,7 @@ def test_inline_values_and_windows_are_compared(folder: Path) -> None:
 
 def test_a_relative_catalog_and_its_copy(folder: Path, tmp_path: Path) -> None:
     options = {"relative": True, "overwrite": True}
-    gridref.build(folder / "*.nc", folder / "a.gridref", "time", **options)
+    gridref.build(folder / "*.nc", folder / "a.gridref", "time", **by_name(**options))
     shutil.copytree(folder, tmp_path / "copy")  # with times of change
     assert gridref.diff(folder / "a.gridref", tmp_path / "copy" / "a.gridref") == ()
 

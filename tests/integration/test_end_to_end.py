@@ -192,7 +192,9 @@ def test_families_of_several_calendars(
     files = family(shared_data, name)
     with pytest.raises(CombineError, match="calendars differ"):
         gridref.build(files, tmp_path / "cube.gridref", "time")
-    gridref.build(files, tmp_path / "cube.gridref", "time", conflicts="drop")
+    gridref.build(
+        files, tmp_path / "cube.gridref", "time", combine=gridref.CombineOptions(conflicts="drop")
+    )
     assert set(gridref.open_catalog(tmp_path / "cube.gridref").arrays) >= variables
     check_everything(files, tmp_path / "cube.gridref", "time")
 

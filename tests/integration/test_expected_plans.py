@@ -117,7 +117,9 @@ def test_files_from_a_list(archive: Path) -> None:
 def test_a_catalog_names_the_files_that_were_left_out(archive: Path) -> None:
     (archive / "9.nc").write_bytes(b"CDF\x01")
     with pytest.warns(SkippedFilesWarning):
-        gridref.build(archive, archive / "a.gridref", "time", on_error="skip")
+        gridref.build(
+            archive, archive / "a.gridref", "time", run=gridref.RunOptions(on_error="skip")
+        )
     catalog = gridref.open_catalog(archive / "a.gridref")
     (skipped,) = catalog.info.extra["skipped_files"]
     assert skipped["file"] == str(archive / "9.nc")

@@ -14,6 +14,7 @@ import gridref
 from gridref.api.opening import reader_for
 from gridref.combine import CombineOptions, combine
 from gridref.errors import CombineError, UnclearLayoutError
+from tests.by_name import by_name
 
 ALONG: dict[str, tuple[str, dict[str, Any]]] = {
     "acorn_turq_hourly": ("TIME", {}),
@@ -62,7 +63,7 @@ def same(found: xr.DataArray, expected: np.ndarray, name: str) -> None:
 
 def cube_of(files: list[Path], folder: Path, dim: str, options: dict[str, Any]) -> xr.Dataset:
     catalog = folder / "cube.gridref"
-    gridref.build(files, catalog, dim, **options)
+    gridref.build(files, catalog, dim, **by_name(**options))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return xr.open_zarr(f"gridref::file://{catalog}", chunks=None, decode_timedelta=False)
@@ -169,7 +170,7 @@ def test_granules_of_groups_that_come_and_go(shared_data: Path, tmp_path: Path) 
     assert {problem.cause for problem in result.problems} == {"variable-missing"}
     options = {"join": "outer", "conflicts": "drop"}
     catalog = tmp_path / "cube.gridref"
-    gridref.build(files, catalog, "mirror_step", **options)
+    gridref.build(files, catalog, "mirror_step", **by_name(**options))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         cube = xr.open_groups(gridref.open_store(catalog), engine="zarr")
@@ -191,7 +192,7 @@ def test_granules_of_groups_that_come_and_go(shared_data: Path, tmp_path: Path) 
                 compared += 1
             same(cube[path][name], expected, f"{path}/{name}")
     assert compared == 37
-    report = gridref.plan(files, "mirror_step", **options).report
+    report = gridref.plan(files, "mirror_step", **by_name(**options)).report
     left_out = [d.variable for d in report if d.resolution == "left out"]
     assert left_out == ["mirror_step"]
 

@@ -14,6 +14,7 @@ import xarray as xr
 
 import gridref
 from gridref.errors import CombineError
+from tests.by_name import by_name
 
 SURFACE = {"land": 0, "sea": 1}
 SWAPPED = {"sea": 0, "land": 1}
@@ -98,13 +99,13 @@ def test_names_are_those_of_each_file(
         write(tmp_path / "1.nc", names, time=time, values=values, own_flags=own_flags),
     ]
     catalog = tmp_path / "c.gridref"
-    gridref.build(files, catalog, **LAYOUTS[layout])
+    gridref.build(files, catalog, **by_name(**LAYOUTS[layout]))
     expected = np.stack([words_of(files[0], SURFACE)[0], words_of(files[1], names)[0]])
     for door in ("zarr", "gridref"):
         found = opened(catalog, door).surface
         np.testing.assert_array_equal(words_in(found).reshape(expected.shape), expected)
     assert gridref.verify(catalog, everything=True).ok
-    report = gridref.plan(files, **LAYOUTS[layout]).report
+    report = gridref.plan(files, **by_name(**LAYOUTS[layout])).report
     assert [drift.variable for drift in report.of_cause("flags")] == ["surface"]
 
 
@@ -130,11 +131,13 @@ def test_numbers_that_mean_two_things_are_a_problem(
         write(tmp_path / "1.nc", time=1, own_flags=own_flags, **second),
         write(tmp_path / "2.nc", third, time=2, own_flags=own_flags),
     ]
-    plan = gridref.plan(files, **LAYOUTS[layout])
+    plan = gridref.plan(files, **by_name(**LAYOUTS[layout]))
     assert [problem.cause for problem in plan.problems] == ["flags-differ"]
     assert "surface" in str(plan.problems[0])
     assert "1.nc" in str(plan.problems[0])
-    gridref.build(files, tmp_path / "c.gridref", **LAYOUTS[layout], combine_attrs="drop_conflicts")
+    gridref.build(
+        files, tmp_path / "c.gridref", **by_name(**LAYOUTS[layout], combine_attrs="drop_conflicts")
+    )
     found = xr.open_zarr(f"gridref::{tmp_path / 'c.gridref'}", chunks=None).surface
     assert not {"flag_values", "flag_meanings"} & found.attrs.keys()
 
@@ -232,7 +235,7 @@ def test_mosaics_keep_the_meaning_of_each_tile(tmp_path: Path, own_flags: bool) 
             file["x"].standard_name = "projection_x_coordinate"
             file["y"].standard_name = "projection_y_coordinate"
         files.append(path)
-    gridref.build(files, tmp_path / "c.gridref", mosaic=True)
+    gridref.build(files, tmp_path / "c.gridref", layout=gridref.Mosaic())
     expected = np.concatenate([words_of(*each) for each in zip(files, every, strict=True)], axis=2)
     for door in ("zarr", "gridref"):
         found = opened(tmp_path / "c.gridref", door).surface
@@ -259,7 +262,7 @@ def test_names_that_do_not_fit_their_numbers_are_not_mixed(tmp_path: Path) -> No
             opened_file["surface"].flag_meanings = "land sea"
     (problem,) = gridref.plan(files, "time").problems
     assert problem.cause == "flags-differ"
-    assert not gridref.plan([files[0], files[0]], stack="run").problems
+    assert not gridref.plan([files[0], files[0]], layout=gridref.Stack("run")).problems
 
 
 def test_names_in_another_order_are_the_same(tmp_path: Path) -> None:

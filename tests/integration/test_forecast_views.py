@@ -39,7 +39,7 @@ def cube(tmp_path_factory: pytest.TempPathFactory) -> Path:
         }
         ds.to_netcdf(folder / f"run{number}.nc", encoding=encoding)
     catalog = folder / "cube.gridref"
-    gridref.build(f"{folder}/*.nc", catalog, "time", join="outer")
+    gridref.build(f"{folder}/*.nc", catalog, "time", combine=gridref.CombineOptions(join="outer"))
     return catalog
 
 

@@ -16,6 +16,7 @@ import gridref
 from gridref.faces.http import create_app
 from gridref.model.array import VirtualGroup
 from gridref.serve.conventions import with_conventions
+from tests.by_name import by_name
 from tests.integration.test_mosaic_series import OPTIONS, TILES, write_tile
 from tests.uvicorn_server import running
 
@@ -34,7 +35,7 @@ def tiles(tmp_path: Path) -> list[Path]:
 
 @pytest.fixture(params=[{"mosaic": True}, OPTIONS], ids=["one date", "series"])
 def site(tiles: list[Path], tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
-    gridref.build(tiles, tmp_path / "map.gridref", **request.param)
+    gridref.build(tiles, tmp_path / "map.gridref", **by_name(**request.param))
     with running(create_app({"map": tmp_path / "map.gridref"})) as address:
         yield f"{address}/map/portable"
 
@@ -67,7 +68,7 @@ def test_conventions_are_valid_and_true(site: str, tiles: list[Path], level: str
 
 
 def test_gdal_reads_what_it_reads_of_the_tiles(tiles: list[Path], tmp_path: Path) -> None:
-    gridref.build(tiles, tmp_path / "map.gridref", mosaic=True)
+    gridref.build(tiles, tmp_path / "map.gridref", layout=gridref.Mosaic())
     expected, transform = merging.merge(tiles)
     with running(create_app({"map": tmp_path / "map.gridref"})) as address:
         name = f'ZARR:"/vsicurl/{address}/map/portable":/band_data'

@@ -16,6 +16,7 @@ import xarray as xr
 
 import gridref
 from gridref.errors import CombineError
+from tests.by_name import by_name
 from tests.integration.test_mosaics import write_tile
 
 
@@ -39,8 +40,8 @@ def grown(
     folder: Path, first: Sequence[str], rest: Sequence[str], **options: Any
 ) -> gridref.Catalog:
     """A catalog that has grown by one file after the other, as if it were built at once."""
-    gridref.build(list(first), folder / "cube", **options)
-    gridref.build([*first, *rest], folder / "whole", **options)
+    gridref.build(list(first), folder / "cube", **by_name(**options))
+    gridref.build([*first, *rest], folder / "whole", **by_name(**options))
     catalog = gridref.open_catalog(folder / "cube")
     tables = [path for path in (folder / "cube").iterdir() if path.suffix == ".parquet"]
     for file in rest:
@@ -250,15 +251,16 @@ def test_many_pieces_are_written_as_a_whole(tmp_path: Path) -> None:
         file["time"].make_scale("time")
         file["v"] = file["time"][...]
         file["v"].dims[0].attach_scale(file["time"])
-    options = {"concat_dim": "time", "overlap": "first"}
-    catalog = gridref.open_catalog(tmp_path / "cube").append(tmp_path / "odd.h5", **options)
+    catalog = gridref.open_catalog(tmp_path / "cube").append(
+        tmp_path / "odd.h5", concat_dim="time", combine=gridref.CombineOptions(overlap="first")
+    )
     np.testing.assert_array_equal(catalog["v"][...], np.arange(600.0))
     assert max(map(len, catalog.snapshot.shared.layouts)) == 1
 
 
 def test_on_the_command_line(tmp_path: Path, run: Callable[..., str]) -> None:
     files = [run(member, 0) for member in (1, 2)]
-    gridref.build(files, tmp_path / "cube.gridref", pattern="m{member:d}")
+    gridref.build(files, tmp_path / "cube.gridref", layout=gridref.Labels("m{member:d}"))
     before = stated(gridref.open_catalog(tmp_path / "cube.gridref"))
     command = [sys.executable, "-m", "gridref", "append", str(tmp_path / "cube.gridref"), run(3, 0)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 import gridref
 from gridref.errors import InvalidRequestError
 from gridref.faces.cli import app
+from tests.by_name import by_name
 
 
 @pytest.fixture
@@ -60,7 +61,9 @@ def written(folder: Path, table: pd.DataFrame, kind: str) -> Path:
 def test_columns_are_labels(archive: tuple[Path, pd.DataFrame], kind: str) -> None:
     folder, table = archive
     inventory = written(folder, table, kind)
-    gridref.build([], folder / "cube.gridref", ["model", "member"], inventory=inventory)
+    gridref.build(
+        [], folder / "cube.gridref", ["model", "member"], layout=gridref.Labels(inventory=inventory)
+    )
     check(folder / "cube.gridref")
 
 
@@ -71,7 +74,7 @@ def test_files_that_are_listed_later_are_added(archive: tuple[Path, pd.DataFrame
         [folder / name for name in table["path"][:3]],
         folder / "cube.gridref",
         ["model", "member"],
-        inventory=inventory,
+        layout=gridref.Labels(inventory=inventory),
     )
     gridref.open_catalog(folder / "cube.gridref").append(folder / table["path"][3])
     check(folder / "cube.gridref")
@@ -81,10 +84,16 @@ def test_data_frames_and_columns_of_other_names(archive: tuple[Path, pd.DataFram
     folder, table = archive
     table["path"] = [str(folder / name) for name in table["path"]]
     labels = {"model": "column:model", "member": "column:member"}
-    gridref.build(folder / "*.nc", folder / "cube.gridref", inventory=table, labels=labels)
+    gridref.build(
+        folder / "*.nc",
+        folder / "cube.gridref",
+        layout=gridref.Labels(sources=labels, inventory=table),
+    )
     check(folder / "cube.gridref")
     group = gridref.build(
-        [], folder / "times.gridref", inventory=table, labels={"time": "column:start"}
+        [],
+        folder / "times.gridref",
+        layout=gridref.Labels(sources={"time": "column:start"}, inventory=table),
     )
     assert group.arrays["t"].dims == ("time", "i")
     with xr.open_dataset(folder / "times.gridref") as ds:
@@ -116,7 +125,7 @@ def test_what_tables_lack_is_told(
     folder, table = archive
     inventory = written(folder, table.assign(**change), "csv")
     with pytest.raises(InvalidRequestError, match=message):
-        gridref.plan(folder / "*.nc", inventory=inventory, **options)
+        gridref.plan(folder / "*.nc", **by_name(inventory=inventory, **options))
 
 
 def test_tables_without_addresses_and_labels_without_tables(
@@ -124,8 +133,8 @@ def test_tables_without_addresses_and_labels_without_tables(
 ) -> None:
     folder, table = archive
     with pytest.raises(InvalidRequestError, match="no column of addresses"):
-        gridref.plan([], inventory=table.drop(columns="path"))
+        gridref.plan([], layout=gridref.Labels(inventory=table.drop(columns="path")))
     with pytest.raises(InvalidRequestError, match="cannot be read"):
-        gridref.plan([], inventory=folder / "nothing.csv")
+        gridref.plan([], layout=gridref.Labels(inventory=folder / "nothing.csv"))
     with pytest.raises(InvalidRequestError, match="inventory="):
-        gridref.plan(folder / "*.nc", labels={"model": "column:model"})
+        gridref.plan(folder / "*.nc", layout=gridref.Labels(sources={"model": "column:model"}))

@@ -16,6 +16,7 @@ from gridref.errors import CombineError
 from gridref.faces.xarray.duck_array import VirtualDuckArray
 from gridref.testing.builders import chunked_array
 from gridref.testing.reference_reader import read_slowly
+from tests.by_name import by_name
 
 JOINS = ["outer", "inner", "left", "right"]
 GRIDS: dict[str, tuple[list[float], ...]] = {
@@ -64,7 +65,7 @@ def expected_of(files: list[Path], **options: Any) -> xr.Dataset:
 
 def cube_of(files: list[Path], folder: Path, **options: Any) -> xr.Dataset:
     catalog = folder / "cube.gridref"
-    gridref.build(files, catalog, "time", overwrite=True, **options)
+    gridref.build(files, catalog, "time", **by_name(overwrite=True, **options))
     return xr.open_zarr(f"gridref::{catalog}", chunks=None).load()
 
 
@@ -159,7 +160,7 @@ def test_batches_join_like_one(tmp_path: Path, join: str, monkeypatch: pytest.Mo
 
 def test_joined_labels_are_reported(tmp_path: Path) -> None:
     files = write(tmp_path, GRIDS["wider"])
-    report = gridref.plan(files, "time", join="outer").report
+    report = gridref.plan(files, "time", combine=gridref.CombineOptions(join="outer")).report
     (drift,) = report.of_cause("labels")
     assert drift.variable == "lat"
     assert [case.ranges for case in drift.cases] == [((0, 0), (2, 2)), ((1, 1),)]
@@ -283,12 +284,12 @@ def test_overriding_variables_leaves_labels_of_dimensions(
 ) -> None:
     reversed_labels = [[10, 20, 30], [30, 20, 10]]
     files = write(tmp_path, reversed_labels, static=True)
-    gridref.build(files, tmp_path / "a.gridref", **layout, compat="override")
+    gridref.build(files, tmp_path / "a.gridref", **by_name(**layout, compat="override"))
     cube = xr.open_zarr(f"gridref::{tmp_path / 'a.gridref'}", chunks=None)
     for path in files:
         with xr.open_dataset(path) as own:
             assert_same(cube.sel(time=own.time, lat=own.lat)[["t"]].load(), own[["t"]].load())
-    assert gridref.plan(files, **layout, compat="override").report.of_cause("direction")
+    assert gridref.plan(files, **by_name(**layout, compat="override")).report.of_cause("direction")
     files = write(tmp_path, [[10, 20, 30], [15, 25, 35]])
     with pytest.raises(CombineError, match=r"lat: its labels differ .*join='outer'"):
-        gridref.build(files, tmp_path / "b.gridref", **layout, compat="override")
+        gridref.build(files, tmp_path / "b.gridref", **by_name(**layout, compat="override"))

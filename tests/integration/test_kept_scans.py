@@ -21,6 +21,7 @@ import pytest
 import gridref
 from gridref.errors import InvalidRequestError
 from gridref.io import counted_traffic
+from tests.by_name import by_name
 
 N_FILES = 60
 
@@ -46,7 +47,7 @@ def built(archive: Path, work: Path, **options: object) -> tuple[dict[str, np.nd
     """All values of the catalog, and how many requests the scans sent."""
     catalog = work.parent / "cube.gridref"
     with counted_traffic() as traffic:
-        gridref.build(archive, catalog, "time", work=work, overwrite=True, **options)
+        gridref.build(archive, catalog, "time", **by_name(work=work, overwrite=True, **options))
     group = gridref.open_catalog(catalog)
     assert group["x"].attrs["values"].tolist() == [0, 1, 2]
     return {name: array[...] for name, array in group.arrays.items()}, traffic.n_requests
@@ -150,10 +151,10 @@ def test_files_that_need_others_are_always_scanned(tmp_path: Path) -> None:
         file["x"] = np.arange(3.0)
     with h5py.File(folder / "a.h5", "w") as file:
         file["x"] = h5py.ExternalLink("../far.h5", "x")
-    gridref.build(folder, tmp_path / "a.gridref", work=work, allow=tmp_path)
+    gridref.build(folder, tmp_path / "a.gridref", run=gridref.RunOptions(work=work), allow=tmp_path)
     with h5py.File(tmp_path / "far.h5", "w") as file:
         file["x"] = np.arange(5.0)
-    gridref.build(folder, tmp_path / "b.gridref", work=work, allow=tmp_path)
+    gridref.build(folder, tmp_path / "b.gridref", run=gridref.RunOptions(work=work), allow=tmp_path)
     assert gridref.open_catalog(tmp_path / "b.gridref")["x"][...].tolist() == [0, 1, 2, 3, 4]
 
 
@@ -161,7 +162,10 @@ def test_other_options_are_other_results(archive: Path, tmp_path: Path) -> None:
     file = archive / "000.h5"
     for limit in (8, 1 << 20):
         gridref.build(
-            file, tmp_path / f"{limit}.gridref", max_chunk_bytes=limit, work=tmp_path / "w"
+            file,
+            tmp_path / f"{limit}.gridref",
+            scan=gridref.ScanOptions(max_chunk_bytes=limit),
+            run=gridref.RunOptions(work=tmp_path / "w"),
         )
     shapes = [
         gridref.open_catalog(tmp_path / f"{limit}.gridref")["time"].encodings[0].chunk_shape

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 import gridref
 from gridref.errors import CombineError, InvalidRequestError
 from gridref.faces.cli import app
+from tests.by_name import by_name
 
 DAYS = {"units": "days since 2001-01-01", "calendar": "standard"}
 MONTHS = [15.5, 45.0, 74.5, 105.0]
@@ -46,8 +47,13 @@ def groups(catalog: Path) -> dict[str, xr.Dataset]:
 def test_times_of_different_spacing_are_a_problem_with_two_ways_out(archive: Path) -> None:
     with pytest.raises(CombineError, match=r"daily in 4 files.*monthly in 2 files") as caught:
         gridref.build(archive / "*.nc", archive / "cube.gridref")
-    assert "split='frequency' puts each into a group, join='outer'" in str(caught.value)
-    gridref.build(archive / "*.nc", archive / "cube.gridref", join="outer", combine="by_coords")
+    assert "layout=Groups(frequency=True) puts each into a group, join='outer'" in str(caught.value)
+    gridref.build(
+        archive / "*.nc",
+        archive / "cube.gridref",
+        combine=gridref.CombineOptions(join="outer"),
+        layout="by_coords",
+    )
     with xr.open_dataset(archive / "cube.gridref", decode_times=False) as ds:
         assert ds["tas"].sizes == {"time": 63, "x": 2}
         np.testing.assert_array_equal(ds["tos"].sel(time=MONTHS)[:, 0], MONTHS)
@@ -64,7 +70,7 @@ def test_times_of_different_spacing_are_a_problem_with_two_ways_out(archive: Pat
 )
 def test_a_group_for_each_kind(archive: Path, options: dict[str, str], names: set[str]) -> None:
     catalog = archive / "cube.gridref"
-    group = gridref.build(archive / "*.nc", catalog, **options)
+    group = gridref.build(archive / "*.nc", catalog, **by_name(**options))
     found = groups(catalog)
     assert set(found) == names
     daily, monthly = found[min(names)], found[max(names)]
@@ -75,7 +81,7 @@ def test_a_group_for_each_kind(archive: Path, options: dict[str, str], names: se
     assert {drift["variable"].partition("/")[0] for drift in group.report.drifts} <= names
     later = file_after(archive)
     grown = gridref.open_catalog(catalog).append(later)
-    gridref.build(archive / "*.nc", archive / "whole.gridref", **options)
+    gridref.build(archive / "*.nc", archive / "whole.gridref", **by_name(**options))
     assert grown.info.digest == gridref.open_catalog(archive / "whole.gridref").info.digest
     np.testing.assert_array_equal(grown[max(names)]["tos"][-2:, 1], [136.5, 167.0])
 
@@ -97,11 +103,11 @@ def test_on_the_command_line(archive: Path) -> None:
 
 def test_files_that_do_not_say_their_kind_are_named(archive: Path) -> None:
     file(archive / "zz_one_day.nc", "zz", [3.0])
-    with pytest.raises(InvalidRequestError, match=r"a single time.*group_by") as caught:
-        gridref.plan(archive / "*.nc", split="frequency")
+    with pytest.raises(InvalidRequestError, match=r"a single time.*Groups") as caught:
+        gridref.plan(archive / "*.nc", layout=gridref.Groups(frequency=True))
     assert "zz_one_day.nc" in str(caught.value)
     with pytest.raises(InvalidRequestError, match="no field of the pattern and no attribute"):
-        gridref.plan(archive / "*.nc", group_by="table")
+        gridref.plan(archive / "*.nc", layout=gridref.Groups("table"))
 
 
 def test_what_the_scan_left_out_is_listed_by_the_catalog(archive: Path) -> None:
@@ -110,7 +116,7 @@ def test_what_the_scan_left_out_is_listed_by_the_catalog(archive: Path) -> None:
             opened.create_dataset("odd", (3,), np.dtype([("x", h5py.vlen_dtype("i4"))]))
     catalog = archive / "cube.gridref"
     options: dict[str, Any] = {"split": "frequency", "on_unsupported": "skip"}
-    group = gridref.build(archive / "*.nc", catalog, **options)
+    group = gridref.build(archive / "*.nc", catalog, **by_name(**options))
     assert [finding.path for finding in group.report.skipped] == ["/odd"] * 6
     kept = gridref.open_catalog(catalog)
     assert [finding.path for finding in kept.report.skipped] == ["/odd"]

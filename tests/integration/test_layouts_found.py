@@ -16,6 +16,7 @@ from gridref.api.layout.names import name_parts
 from gridref.errors import InvalidRequestError, UnclearLayoutError
 from gridref.faces.cli import app, main
 from gridref.faces.cli.options import as_on_the_command_line
+from tests.by_name import by_name
 
 DAYS = {"units": "days since 2001-01-01", "calendar": "standard"}
 
@@ -29,7 +30,7 @@ def days(first: int, n: int = 2, name: str = "t", factor: float = 1.0) -> xr.Dat
 def built(folder: Path, **options: Any) -> tuple[xr.Dataset, str]:
     """What building all files of a folder gives, and how it says that they were laid out."""
     catalog = folder / "cube.gridref"
-    group = gridref.build(folder / "*.nc", catalog, overwrite=True, **options)
+    group = gridref.build(folder / "*.nc", catalog, **by_name(overwrite=True, **options))
     (layout,) = [drift for drift in group.report.drifts if drift["cause"] == "layout"]
     with xr.open_dataset(catalog, decode_times=False, decode_timedelta=False) as ds:
         return ds.load(), layout["resolution"]
@@ -51,7 +52,7 @@ def test_along_a_coordinate_whose_order_is_not_that_of_the_names(tmp_path: Path)
     for name, first in (("a", 4), ("b", 0), ("c", 2)):
         days(first).to_netcdf(tmp_path / f"{name}.nc")
     ds, layout = built(tmp_path)
-    assert layout == "laid out by concat_dim='time', combine='by_coords'"
+    assert layout == "laid out by concat_dim='time', layout='by_coords'"
     xr.testing.assert_equal(ds, days(0, 6))
 
 
@@ -67,7 +68,7 @@ def test_variables_alone(tmp_path: Path) -> None:
     for name in ("pr", "tas"):
         days(0, name=name).to_netcdf(tmp_path / f"{name}.nc")
     ds, layout = built(tmp_path)
-    assert layout == "laid out by combine='by_coords'"
+    assert layout == "laid out by layout='by_coords'"
     xr.testing.assert_equal(ds, xr.merge([days(0, 2, "pr"), days(0, 2, "tas")]))
 
 
@@ -102,7 +103,7 @@ def test_dates_in_names(tmp_path: Path) -> None:
         ds = xr.Dataset({"t": ("x", np.arange(3.0) + month)})
         ds.to_netcdf(tmp_path / f"mean_2001{month:02d}_v1.nc")
     ds, layout = built(tmp_path)
-    assert layout == "laid out by stack='time', pattern='mean_{time:%Y%m}_v1.nc'"
+    assert layout == "laid out by layout=Stack('time', labels='mean_{time:%Y%m}_v1.nc')"
     np.testing.assert_array_equal(ds["t"].values, np.add.outer([1, 2, 3], np.arange(3.0)))
     assert ds["time"].attrs["units"] == "seconds since 1970-01-01"
     assert ds["time"].values[0] == 978307200
@@ -124,7 +125,7 @@ def test_names_that_disagree_with_the_time_in_the_files(
 ) -> None:
     files = days_that_say_the_first(tmp_path, scalar=scalar)
     with pytest.raises(UnclearLayoutError) as caught:
-        gridref.build(files, tmp_path / "cube.gridref", yes=yes)
+        gridref.build(files, tmp_path / "cube.gridref", layout="first")
     text = str(caught.value)
     assert "'time' in 3 files disagrees with their names" in text
     assert "day_2001-01-02.nc: 2001-01-01 in the file, 2001-01-02 as its label" in text
@@ -167,7 +168,7 @@ def test_names_that_disagree_with_some_of_the_times(tmp_path: Path) -> None:
 
 def test_the_time_in_the_files_is_kept_where_it_is_asked_for(tmp_path: Path) -> None:
     files = days_that_say_the_first(tmp_path)
-    options = {"concat_dim": "time", "overlap": "keep"}
+    options = {"concat_dim": "time", "combine": gridref.CombineOptions(overlap="keep")}
     with pytest.raises(UnclearLayoutError) as caught:
         gridref.plan(files)
     assert options in caught.value.choices
@@ -222,11 +223,11 @@ def test_several_layouts_are_listed_with_what_each_gives(tmp_path: Path) -> None
         built(tmp_path)
     text = str(caught.value)
     assert "3 files may lie in several ways" in text
-    assert "stack='time', pattern='run_{time:%y%m%d}.nc'" in text
-    assert "stack='time', pattern='run_{time:%d%m%y}.nc'" in text
+    assert "layout=Stack('time', labels='run_{time:%y%m%d}.nc')" in text
+    assert "layout=Stack('time', labels='run_{time:%d%m%y}.nc')" in text
     assert text.count("t (time: 3, x: 3)") == 2
     ds, layout = built(tmp_path, yes=True)
-    assert layout == "laid out by stack='time', pattern='run_{time:%y%m%d}.nc'"
+    assert layout == "laid out by layout=Stack('time', labels='run_{time:%y%m%d}.nc')"
     assert ds["t"].values[:, 0].tolist() == [2, 0, 1]
     arguments = ["build", str(tmp_path / "*.nc"), "-o", str(tmp_path / "x.gridref")]
     done = CliRunner().invoke(app, arguments)
@@ -252,10 +253,10 @@ def test_the_command_line_says_what_it_takes_and_lists_commands(tmp_path: Path) 
 def test_files_of_differing_length_are_ragged_or_padded(tmp_path: Path) -> None:
     for number, n in enumerate((3, 5)):
         xr.Dataset({"t": ("obs", np.arange(n) + 10.0 * number)}).to_netcdf(tmp_path / f"{n}.nc")
-    with pytest.raises(InvalidRequestError, match=r"layout='ragged'.*\n.*layout='padded'"):
+    with pytest.raises(InvalidRequestError, match=r"Ragged\(\).*\n.*Ragged\(padded=True\)"):
         built(tmp_path)
     ds, layout = built(tmp_path, yes=True)
-    assert layout == "laid out by layout='ragged'"
+    assert layout == "laid out by layout=Ragged()"
     assert ds["t"].values.tolist() == [0, 1, 2, 10, 11, 12, 13, 14]
 
 
@@ -355,7 +356,7 @@ def test_kinds_of_files_on_grids_of_their_own_are_groups(tmp_path: Path) -> None
     }
     assert group["b/t"][...].tolist() == [[10, 11, 12, 13, 14], [30, 31, 32, 33, 34]]
     (layout, *_) = [row for row in group.report.drifts if row["cause"] == "layout"]
-    assert layout["resolution"] == "laid out by group_by='part2', pattern='s_{_}_{part2}.nc'"
+    assert layout["resolution"] == "laid out by layout=Groups('part2', labels='s_{_}_{part2}.nc')"
 
 
 def test_kinds_that_nothing_names_are_a_problem(tmp_path: Path) -> None:
@@ -368,5 +369,5 @@ def test_kinds_that_several_parts_name_are_listed(tmp_path: Path) -> None:
     files = grids(tmp_path, "s_p_1_a", "s_q_2_b", "s_r_3_a", "s_q_4_b", "s_p_5_a")
     with pytest.raises(InvalidRequestError) as caught:
         gridref.build(files, tmp_path / "cube.gridref")
-    assert "group_by='part1'" in str(caught.value)
-    assert "group_by='part3'" in str(caught.value)
+    assert "layout=Groups('part1'" in str(caught.value)
+    assert "layout=Groups('part3'" in str(caught.value)

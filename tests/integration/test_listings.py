@@ -96,7 +96,13 @@ def test_an_inventory_on_its_server(bucket: Bucket, tmp_path: Path, form: str) -
     bucket.put(MANIFEST.removeprefix(f"s3://{BUCKET}/"), manifest(form, parts))
     assert gridref.files_from(MANIFEST, storage_options=bucket.options) == LISTED
     catalog = tmp_path / "cube.gridref"
-    group = gridref.build([], catalog, "time", inventory=MANIFEST, storage_options=bucket.options)
+    group = gridref.build(
+        [],
+        catalog,
+        "time",
+        layout=gridref.Labels(inventory=MANIFEST),
+        storage_options=bucket.options,
+    )
     assert group["t"].shape == (6,)
     chosen = gridref.files_from(MANIFEST, match="*/day 2*", storage_options=bucket.options)
     assert chosen == LISTED[1:]
@@ -157,9 +163,11 @@ def test_properties_and_assets_are_labels(items: tuple[Path, list[Path]], tmp_pa
     gridref.build(
         [],
         tmp_path / "cube.gridref",
-        inventory=items[0],
-        asset=["red", "nir"],
-        labels={"time": "column:datetime", "band": "column:asset"},
+        layout=gridref.Labels(
+            sources={"time": "column:datetime", "band": "column:asset"},
+            inventory=items[0],
+            asset=["red", "nir"],
+        ),
     )
     with xr.open_dataset(tmp_path / "cube.gridref") as ds:
         assert ds["band"].values.tolist() == ["nir", "red"]
@@ -179,8 +187,10 @@ def test_a_data_frame_of_items_is_no_part_of_what_is_kept(
         ]
     )
     catalog = tmp_path / "cube.gridref"
-    gridref.build([], catalog, "run", inventory=frame[:1], asset="nir")
-    gridref.open_catalog(catalog).append(items[1][3], labels={"run": "constant:1"})
+    gridref.build([], catalog, "run", layout=gridref.Labels(inventory=frame[:1], asset="nir"))
+    gridref.open_catalog(catalog).append(
+        items[1][3], layout=gridref.Labels(sources={"run": "constant:1"})
+    )
     with xr.open_dataset(catalog) as ds:
         assert ds["v"].isel(x=0).values.tolist() == [0.0, 10.0]
 
@@ -212,7 +222,7 @@ def test_what_listings_lack_is_told(items: tuple[Path, list[Path]], tmp_path: Pa
     with pytest.raises(InvalidRequestError, match="one page of several"):
         gridref.files_from(tmp_path / "page.json", asset="red")
     with pytest.raises(InvalidRequestError, match="inventory="):
-        gridref.plan(items[1], asset="red")
+        gridref.plan(items[1], layout=gridref.Labels(asset="red"))
 
 
 BAD: list[bytes] = [

@@ -29,6 +29,7 @@ from gridref.errors import (
 )
 from gridref.faces.cli.progress import ScanProgress
 from gridref.faces.picture import human_bytes
+from tests.by_name import by_name
 from tests.command import run_command
 from tests.http_server import Site, serving
 
@@ -85,10 +86,10 @@ def test_plan_and_build_are_the_same_however_many_are_in_flight(
     site: Site, tmp_path: Path, options: dict[str, int]
 ) -> None:
     site.awaits = options.get("max_in_flight", 6)
-    assert gridref.plan(urls(site), "time", **options).group is not None
+    assert gridref.plan(urls(site), "time", **by_name(**options)).group is not None
     assert site.most_at_once >= site.awaits
-    gridref.build(urls(site), tmp_path / "many", "time", **options)
-    gridref.build(urls(site), tmp_path / "one", "time", max_in_flight=1)
+    gridref.build(urls(site), tmp_path / "many", "time", **by_name(**options))
+    gridref.build(urls(site), tmp_path / "one", "time", run=gridref.RunOptions(max_in_flight=1))
     assert content_of(tmp_path / "many") == content_of(tmp_path / "one")
 
 
@@ -100,7 +101,7 @@ def test_a_server_that_asks_for_pauses_gets_them(site: Site) -> None:
 
 
 def test_throttling_and_resets_give_the_same_catalog(site: Site, tmp_path: Path) -> None:
-    gridref.build(urls(site), tmp_path / "calm", "time", max_in_flight=1)
+    gridref.build(urls(site), tmp_path / "calm", "time", run=gridref.RunOptions(max_in_flight=1))
     site.statuses = [503, 503, 429, 500, 503]
     site.cuts_bodies = 3
     gridref.build(urls(site), tmp_path / "stormy", "time")
@@ -111,7 +112,7 @@ def test_throttling_and_resets_give_the_same_catalog(site: Site, tmp_path: Path)
 
 def test_processes_find_the_same(site: Site, tmp_path: Path) -> None:
     gridref.build(urls(site), tmp_path / "one", "time")
-    gridref.build(urls(site), tmp_path / "two", "time", n_processes=2)
+    gridref.build(urls(site), tmp_path / "two", "time", run=gridref.RunOptions(n_processes=2))
     assert content_of(tmp_path / "one") == content_of(tmp_path / "two")
 
 
@@ -150,7 +151,10 @@ def test_what_is_skipped_is_said(site: Site, tmp_path: Path, n_processes: int) -
     damage(site)
     with pytest.warns(SkippedFilesWarning, match="HTML page") as warned:
         group = gridref.build(
-            urls(site), tmp_path / "c", "time", on_error="skip", n_processes=n_processes
+            urls(site),
+            tmp_path / "c",
+            "time",
+            run=gridref.RunOptions(on_error="skip", n_processes=n_processes),
         )
     assert warned[0].filename == __file__
     assert [finding.source for finding in group.report.failed] == [
@@ -159,7 +163,10 @@ def test_what_is_skipped_is_said(site: Site, tmp_path: Path, n_processes: int) -
     left = [number for number in range(N_FILES) if number not in (3, 7, 9)]
     np.testing.assert_array_equal(gridref.open_catalog(tmp_path / "c")["x"][::3, 0], left)
     with pytest.warns(SkippedFilesWarning):
-        assert len(gridref.plan(urls(site), "time", on_error="skip").failed) == 3
+        assert (
+            len(gridref.plan(urls(site), "time", run=gridref.RunOptions(on_error="skip")).failed)
+            == 3
+        )
     with pytest.warns(SkippedFilesWarning):
         assert len(gridref.scan_many(urls(site), on_error="skip")) == 9
 
@@ -175,7 +182,7 @@ def test_too_many_failures_end_the_job_early(site: Site) -> None:
 def test_nothing_left_is_an_error(site: Site) -> None:
     site.forbidden.update(site.files)
     with pytest.raises(FilesFailedError, match="of 12 files"):
-        gridref.plan(urls(site), "time", on_error="skip")
+        gridref.plan(urls(site), "time", run=gridref.RunOptions(on_error="skip"))
 
 
 @pytest.mark.parametrize("name", ["max_in_flight", "n_processes", "max_errors"])

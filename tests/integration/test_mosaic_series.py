@@ -11,6 +11,7 @@ import xarray as xr
 
 import gridref
 from gridref.errors import CombineError, InvalidRequestError
+from tests.by_name import by_name
 from tests.command import run_command
 from tests.raster_tiles import write_tile
 
@@ -51,7 +52,7 @@ def test_tiles_missing_on_some_dates(
     archive: Path, tmp_path: Path, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", batch)
-    gridref.build(archive, tmp_path / "cube.gridref", **OPTIONS)
+    gridref.build(archive, tmp_path / "cube.gridref", **by_name(**OPTIONS))
     with opened(tmp_path / "cube.gridref") as shown:
         assert shown.band_data.dims == ("time", "band", "y", "x")
         np.testing.assert_array_equal(
@@ -82,7 +83,7 @@ def test_overviews_of_all_tiles_and_dates(tmp_path: Path) -> None:
             row, column, shape = TILES[tile]
             name = folder / f"{tile}_{date}_red.tif"
             write_tile(name, row, column, shape, overviews=True)
-    gridref.build(folder, tmp_path / "cube.gridref", **OPTIONS)
+    gridref.build(folder, tmp_path / "cube.gridref", **by_name(**OPTIONS))
     with opened(tmp_path / "cube.gridref", group="overview_1") as shown:
         assert shown.band_data.dims == ("time", "band", "y_1", "x_1")
         for number, date in enumerate(DATES):
@@ -109,7 +110,7 @@ def test_a_series_grows_between_and_behind_its_dates(archive: Path, tmp_path: Pa
     write_tile(tmp_path / "later" / "T02_20230120_red.tif", row, column, shape, nodata=0)
     middle = [path for path in (tmp_path / "later").iterdir() if "20230110" in path.name]
     behind = [path for path in (tmp_path / "later").iterdir() if "20230110" not in path.name]
-    gridref.build(archive, tmp_path / "cube.gridref", **OPTIONS)
+    gridref.build(archive, tmp_path / "cube.gridref", **by_name(**OPTIONS))
     gridref.open_catalog(tmp_path / "cube.gridref").append([*map(str, behind)])
     gridref.open_catalog(tmp_path / "cube.gridref").append([*map(str, middle)])
     for path in (tmp_path / "later").iterdir():
@@ -141,8 +142,8 @@ def test_the_same_tile_twice_on_a_date_is_a_problem(archive: Path, tmp_path: Pat
     row, column, shape = TILES["T01"]
     twice = write_tile(archive / "T01b_20230110_red.tif", row, column, shape, nodata=0)
     with pytest.raises(CombineError, match=r"40 by 48 pixels .*/T01_20230110_red\.tif"):
-        gridref.build(archive, tmp_path / "cube.gridref", **OPTIONS)
-    gridref.build(archive, tmp_path / "cube.gridref", **OPTIONS, overlap="last")
+        gridref.build(archive, tmp_path / "cube.gridref", **by_name(**OPTIONS))
+    gridref.build(archive, tmp_path / "cube.gridref", **by_name(**OPTIONS, overlap="last"))
     with opened(tmp_path / "cube.gridref") as shown, rasterio.open(twice) as file:
         np.testing.assert_array_equal(shown.band_data[1, :, :40, :48], file.read())
 
@@ -150,7 +151,7 @@ def test_the_same_tile_twice_on_a_date_is_a_problem(archive: Path, tmp_path: Pat
 def test_tiles_off_the_grid_are_told_by_how_much(archive: Path, tmp_path: Path) -> None:
     write_tile(archive / "T09_20230110_red.tif", 64.25, 0, (8, 8))
     with pytest.raises(CombineError, match=r"0 columns and 0.25 rows off the pixels of"):
-        gridref.build(archive, tmp_path / "cube.gridref", **OPTIONS)
+        gridref.build(archive, tmp_path / "cube.gridref", **by_name(**OPTIONS))
 
 
 def test_zones_and_resolutions_become_groups(tmp_path: Path) -> None:
@@ -171,13 +172,13 @@ def test_zones_and_resolutions_become_groups(tmp_path: Path) -> None:
                     name = folder / f"{number}_{kind}_{place}_{date}_.tif"
                     write_tile(name, row + shift, column, (16, 16), nodata=0, **profile)
     with pytest.raises(CombineError) as caught:
-        gridref.build(folder, tmp_path / "cube.gridref", **OPTIONS)
+        gridref.build(folder, tmp_path / "cube.gridref", **by_name(**OPTIONS))
     text = str(caught.value)
     assert "'WGS 84 / UTM zone 32N'" in text
     assert "'WGS 84 / UTM zone 33N'" in text
     assert "0.5 rows off the pixels" in text
     assert text.count("grids='groups'") >= 3
-    gridref.build(folder, tmp_path / "cube.gridref", **OPTIONS, grids="groups")
+    gridref.build(folder, tmp_path / "cube.gridref", **by_name(**OPTIONS, grids="groups"))
     for kind in kinds:
         with opened(tmp_path / "cube.gridref", group=kind) as shown:
             assert shown.band_data.shape == (2, 1, 32, 32)
@@ -188,7 +189,7 @@ def test_zones_and_resolutions_become_groups(tmp_path: Path) -> None:
     assert set(tree.children) == set(kinds)
     later = write_tile(folder / "0_epsg_32632_30_a_20230115_.tif", 0, 0, (16, 16), nodata=0)
     grown = gridref.open_catalog(tmp_path / "cube.gridref").append(str(later))
-    gridref.build(folder, tmp_path / "whole.gridref", **OPTIONS, grids="groups")
+    gridref.build(folder, tmp_path / "whole.gridref", **by_name(**OPTIONS, grids="groups"))
     assert grown.info.digest == gridref.open_catalog(tmp_path / "whole.gridref").info.digest
     with rasterio.open(later) as tile:
         values = grown["epsg_32632_30"]["band_data"][-1]
@@ -196,7 +197,7 @@ def test_zones_and_resolutions_become_groups(tmp_path: Path) -> None:
 
 
 def test_one_grid_needs_no_group(archive: Path, tmp_path: Path) -> None:
-    gridref.build(archive, tmp_path / "cube.gridref", **OPTIONS, grids="groups")
+    gridref.build(archive, tmp_path / "cube.gridref", **by_name(**OPTIONS, grids="groups"))
     with opened(tmp_path / "cube.gridref") as shown:
         np.testing.assert_array_equal(shown.band_data[1], merged(archive, "20230110"))
 
@@ -229,7 +230,7 @@ def test_bands_in_files_as_a_dimension(
 ) -> None:
     monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", batch)
     pattern = "_{time:%Y%m%d}_{band}.tif"
-    gridref.build(bands, tmp_path / "cube.gridref", mosaic=True, pattern=pattern)
+    gridref.build(bands, tmp_path / "cube.gridref", layout=gridref.Mosaic(pattern))
     with opened(tmp_path / "cube.gridref") as shown:
         assert shown.band_data.dims == ("time", "band", "y", "x")
         assert shown.band.values.tolist() == BANDS
@@ -245,7 +246,7 @@ def test_bands_in_files_as_variables(
 ) -> None:
     monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", batch)
     options = {"mosaic": True, "stack": "time", "pattern": "_{time:%Y%m%d}_{variable}.tif"}
-    gridref.build(bands, tmp_path / "cube.gridref", **options)
+    gridref.build(bands, tmp_path / "cube.gridref", **by_name(**options))
     with opened(tmp_path / "cube.gridref") as shown:
         assert set(shown.data_vars) == set(BANDS)
         for number, date in enumerate(DATES):
@@ -268,7 +269,7 @@ def test_bands_of_several_resolutions(tmp_path: Path) -> None:
         for column in (0, 16):
             write_tile(folder / f"{column}_{band}.tif", 0, column, (16, 16), step=step)
     options = {"mosaic": True, "pattern": "_{variable}.tif", "grids": "groups"}
-    gridref.build(folder, tmp_path / "cube.gridref", **options)
+    gridref.build(folder, tmp_path / "cube.gridref", **by_name(**options))
     for group, names in {"30": ["nir", "red"], "60": ["swir"]}.items():
         with opened(tmp_path / "cube.gridref", group=group) as shown:
             assert sorted(shown.data_vars) == names
@@ -280,7 +281,7 @@ def test_bands_of_several_resolutions(tmp_path: Path) -> None:
 @pytest.mark.parametrize("field", ["band", "variable"])
 def test_virtual_datasets_equal_the_catalog(bands: Path, tmp_path: Path, field: str) -> None:
     options = {"mosaic": True, "pattern": f"_{{time:%Y%m%d}}_{{{field}}}.tif"}
-    gridref.build(bands, tmp_path / "cube.gridref", **options)
+    gridref.build(bands, tmp_path / "cube.gridref", **by_name(**options))
     virtual = gridref.open_virtual_mfdataset(str(bands), **options)
     virtual.gridref.to_catalog(tmp_path / "virtual.gridref")
     again = opened(tmp_path / "virtual.gridref")

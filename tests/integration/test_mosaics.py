@@ -31,7 +31,12 @@ def tiles(tmp_path: Path) -> list[Path]:
 
 @pytest.mark.parametrize("overlap", ["first", "last"])
 def test_mosaics_equal_those_of_rasterio(tiles: list[Path], overlap: str, tmp_path: Path) -> None:
-    gridref.build(tiles, tmp_path / "map.gridref", mosaic=True, overlap=overlap)
+    gridref.build(
+        tiles,
+        tmp_path / "map.gridref",
+        layout=gridref.Mosaic(),
+        combine=gridref.CombineOptions(overlap=overlap),
+    )
     with xr.open_dataset(
         tmp_path / "map.gridref", engine="gridref", mask_and_scale=False
     ) as opened:
@@ -47,7 +52,12 @@ def test_batches_of_files_equal_rasterio(
     tiles: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", 2)
-    gridref.build(tiles, tmp_path / "map.gridref", mosaic=True, overlap="first")
+    gridref.build(
+        tiles,
+        tmp_path / "map.gridref",
+        layout=gridref.Mosaic(),
+        combine=gridref.CombineOptions(overlap="first"),
+    )
     with xr.open_dataset(
         tmp_path / "map.gridref", engine="gridref", mask_and_scale=False
     ) as opened:
@@ -57,7 +67,7 @@ def test_batches_of_files_equal_rasterio(
 def test_tiles_with_other_nodata_and_dtype_equal_rasterio_masked(tmp_path: Path) -> None:
     one = write_tile(tmp_path / "a.tif", 0, 0, (20, 30), nodata=7)
     two = write_tile(tmp_path / "b.tif", 0, 30, (20, 10), nodata=-1, dtype="int32")
-    gridref.build([one, two], tmp_path / "map.gridref", mosaic=True)
+    gridref.build([one, two], tmp_path / "map.gridref", layout=gridref.Mosaic())
     parts = []
     for path in (one, two):
         with rasterio.open(path) as file:
@@ -69,7 +79,7 @@ def test_tiles_with_other_nodata_and_dtype_equal_rasterio_masked(tmp_path: Path)
 def test_tiles_scaled_differently_are_each_shown_with_their_own_scale(tmp_path: Path) -> None:
     one = write_tile(tmp_path / "a.tif", 0, 0, (20, 30), scale=0.1)
     two = write_tile(tmp_path / "b.tif", 0, 30, (20, 10), scale=0.5)
-    gridref.build([one, two], tmp_path / "map.gridref", mosaic=True)
+    gridref.build([one, two], tmp_path / "map.gridref", layout=gridref.Mosaic())
     parts = []
     for path in (one, two):
         with rasterio.open(path) as file:

@@ -56,7 +56,7 @@ def test_latitudes_and_longitudes(tmp_path: Path, dtype: str) -> None:
     whole = field("lat", "lon", rows, columns)
     whole.lat.attrs["standard_name"], whole.lon.attrs["standard_name"] = "latitude", "longitude"
     files = write_tiles(tmp_path, whole, "lat", "lon", sst={"_FillValue": -999.0, "zlib": True})
-    gridref.build(files, tmp_path / "map.gridref", mosaic=True)
+    gridref.build(files, tmp_path / "map.gridref", layout=gridref.Mosaic())
     with xr.open_dataset(tmp_path / "map.gridref", engine="gridref", decode_times=False) as shown:
         xr.testing.assert_identical(shown.load(), with_hole(whole, "lat", "lon"))
         assert shown.lat.dtype == dtype
@@ -79,7 +79,7 @@ def test_rows_from_south_to_north_under_a_transform_from_north_to_south(tmp_path
         part.crs.attrs = {**whole.crs.attrs, "GeoTransform": f"{left} 30 0 {top} 0 -30"}
         files.append(tmp_path / f"{name}.nc")
         part.to_netcdf(files[-1], encoding={"sst": {"_FillValue": -999.0}})
-    gridref.build(files, tmp_path / "map.gridref", mosaic=True)
+    gridref.build(files, tmp_path / "map.gridref", layout=gridref.Mosaic())
     expected = with_hole(whole, "y", "x")
     with xr.open_dataset(tmp_path / "map.gridref", engine="gridref", decode_times=False) as shown:
         np.testing.assert_array_equal(shown.sst, expected.sst)
@@ -99,7 +99,7 @@ def test_a_series_of_netcdf_tiles(tmp_path: Path) -> None:
         for name, (row, column) in CUTS.items():
             part = day.isel(y=slice(row * 4, row * 4 + 4), x=slice(column * 6, column * 6 + 6))
             part.to_netcdf(folder / f"{name}_{number}.nc", encoding={"sst": {"_FillValue": -999.0}})
-    gridref.build(tmp_path / "tiles", tmp_path / "map.gridref", mosaic=True, pattern="_{time}.nc")
+    gridref.build(tmp_path / "tiles", tmp_path / "map.gridref", layout=gridref.Mosaic("_{time}.nc"))
     with xr.open_dataset(tmp_path / "map.gridref", engine="gridref") as shown:
         np.testing.assert_array_equal(shown.sst, with_hole(whole, "y", "x").sst)
 
@@ -111,7 +111,7 @@ def test_tiles_that_do_not_fit(tmp_path: Path) -> None:
         files.append(tmp_path / f"{name}.nc")
         part.to_netcdf(files[-1])
     with pytest.raises(CombineError) as caught:
-        gridref.build(files, tmp_path / "map.gridref", mosaic=True)
+        gridref.build(files, tmp_path / "map.gridref", layout=gridref.Mosaic())
     text = str(caught.value)
     assert "0.3 rows off the pixels of" in text
     assert "its labels along 'y' are not evenly spaced" in text

@@ -14,6 +14,7 @@ import xarray as xr
 
 import gridref
 from gridref.errors import InvalidRequestError, SourceChangedError
+from tests.by_name import by_name
 from tests.http_server import Site, serving
 from tests.integration.archives import assert_same_bits, read_raw, write_months
 from tests.integration.test_cli import run
@@ -30,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def build(folder: Path, **options: object) -> Path:
-    gridref.build(folder / "*.nc", folder / "cube.gridref", "time", **options)  # type: ignore[arg-type]
+    gridref.build(folder / "*.nc", folder / "cube.gridref", "time", **by_name(**options))  # type: ignore[arg-type]
     return folder / "cube.gridref"
 
 
@@ -121,8 +122,8 @@ def test_all_of_a_file_is_compared_where_that_was_asked_for(folder: Path) -> Non
     size = (folder / "month_00.nc").stat().st_size
     assert size > 16 * 4096 + 15 * 2000
     between = (size - 4096) // 15 - 100
-    for checksum, seen in (("sampled", False), ("all", True)):
-        build(folder, relative=True, checksum=checksum, overwrite=True)
+    for identity, seen in (("content", False), ("content-all", True)):
+        build(folder, relative=True, identity=identity, overwrite=True)
         there = copied(folder)
         flip(there / "month_00.nc", between)
         time = gridref.open_catalog(there / "cube.gridref")["time"]
@@ -150,7 +151,7 @@ def test_what_changes_after_it_was_compared_is_compared_again(folder: Path) -> N
 def test_files_that_are_appended_are_told_in_the_same_way(folder: Path) -> None:
     last = folder / "month_01.nc"
     shutil.move(last, folder.parent / "month_01.nc")
-    build(folder, relative=True, checksum="all")
+    build(folder, relative=True, identity="content-all")
     shutil.move(folder.parent / "month_01.nc", last)
     there = copied(folder)
     gridref.open_catalog(there / "cube.gridref").append(there / "*.nc")  # the first is a copy
@@ -164,7 +165,7 @@ def test_files_that_are_appended_are_told_in_the_same_way(folder: Path) -> None:
 
 
 def test_unknown_identities(folder: Path) -> None:
-    for options in ({"identity": "sise"}, {"checksum": "everything"}):
+    for options in ({"identity": "sise"}, {"identity": "content-some"}):
         with pytest.raises(InvalidRequestError, match="is none of"):
             build(folder, **options)
     catalog = build(folder)
@@ -185,7 +186,7 @@ def test_the_command_records_identities(folder: Path) -> None:
     done = run("build", *names, "-q", "--relative", "--identity", "size", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert gridref.open_catalog(folder / "cube.gridref").snapshot.identity == "size"
-    done = run("build", *names, "--identity", "content", "--checksum", "all", cwd=folder)
+    done = run("build", *names, "--identity", "content-all", cwd=folder)
     assert done.returncode == 0, done.stderr
     (checksum,) = {
         each.checksum and each.checksum[:12]

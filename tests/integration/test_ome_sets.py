@@ -13,6 +13,7 @@ import tifffile
 import gridref
 from gridref.api.layout.names import wells_in_names
 from gridref.errors import InvalidRequestError, LeftOutWarning, UnsupportedFeatureError
+from tests.by_name import by_name
 
 NAMESPACE = "http://www.openmicroscopy.org/Schemas/OME/2016-06"
 
@@ -63,7 +64,7 @@ def plane_of(path: Path) -> np.ndarray:
 def test_the_files_of_a_set_are_one_image(tmp_path: Path, yes: bool) -> None:
     files = write_set(tmp_path, "exp_T{1}_C{2}_Z{3}.ome.tif", (1, 4, 2, 3))
     catalog = tmp_path / "set.gridref"
-    group = gridref.build(list(files.values()), catalog, yes=yes)
+    group = gridref.build(list(files.values()), catalog, layout="first")
     image = group.arrays["image"]
     assert (image.dims, image.shape) == (("t", "c", "z", "y", "x"), (4, 2, 3, 6, 8))
     (note,) = [row for row in group.report.drifts if row["cause"] == "layout"]
@@ -112,7 +113,7 @@ def test_parts_of_a_set_are_not_stacked(tmp_path: Path) -> None:
     files = write_set(tmp_path, "x_T{1}.ome.tif", (1, 4, 1, 1))
     for options in ({"stack": "frame"}, {"stack": "n", "pattern": "x_T{n:d}.ome.tif"}):
         with pytest.raises(InvalidRequestError, match="parts of one OME-TIFF set of 4 files"):
-            gridref.build(list(files.values()), tmp_path / "set.gridref", **options)
+            gridref.build(list(files.values()), tmp_path / "set.gridref", **by_name(**options))
 
 
 def test_files_whose_metadata_is_in_a_companion_file_are_its_set(
@@ -165,7 +166,7 @@ def test_a_companion_file_that_is_not_there_is_said(tmp_path: Path) -> None:
     files = write_companion_set(tmp_path)
     (tmp_path / "set.companion.ome").unlink()
     with pytest.warns(LeftOutWarning, match="set.companion.ome, which is not beside it"):
-        group = gridref.build(files, tmp_path / "set.gridref", stack="plane")
+        group = gridref.build(files, tmp_path / "set.gridref", layout=gridref.Stack("plane"))
     np.testing.assert_array_equal(
         group.arrays["image"][...], np.stack([plane_of(path) for path in files])
     )

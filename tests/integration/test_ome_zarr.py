@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 import gridref
 from gridref.errors import CombineError, InvalidRequestError
 from gridref.faces.http import create_app
+from tests.by_name import by_name
 from tests.command import run_command
 from tests.uvicorn_server import running
 
@@ -131,7 +132,7 @@ def test_a_stack_of_images_along_time(tmp_path: Path) -> None:
         name = tmp_path / f"frame_{number}.ome.tif"
         tifffile.imwrite(name, image, metadata={"axes": "CYX", "Channel": {"Name": ["a", "b"]}})
     options = {"stack": "t", "pattern": "frame_{t}"}
-    gridref.build(str(tmp_path / "*.tif"), tmp_path / "film.gridref", **options)
+    gridref.build(str(tmp_path / "*.tif"), tmp_path / "film.gridref", **by_name(**options))
     with running(create_app({"film": tmp_path / "film.gridref"})) as site:
         (node,) = nodes_of(f"{site}/film/portable")
         np.testing.assert_array_equal(node.data[0].compute(), images)
@@ -199,7 +200,7 @@ def test_a_plate_without_any_option_but_the_layout(plate: Path, tmp_path: Path) 
 
 def test_a_plate_is_found_by_itself(plate: Path, tmp_path: Path) -> None:
     gridref.build(plate, tmp_path / "found.gridref")
-    gridref.build(plate, tmp_path / "asked.gridref", layout="plate")
+    gridref.build(plate, tmp_path / "asked.gridref", layout=gridref.Plate())
     found = gridref.open_catalog(tmp_path / "found.gridref")
     asked = gridref.open_catalog(tmp_path / "asked.gridref")
     assert found.attrs == asked.attrs
@@ -207,7 +208,7 @@ def test_a_plate_is_found_by_itself(plate: Path, tmp_path: Path) -> None:
 
 
 def test_a_plate_as_one_array(plate: Path, tmp_path: Path) -> None:
-    gridref.build(plate, tmp_path / "plate.gridref", layout="plate")
+    gridref.build(plate, tmp_path / "plate.gridref", layout=gridref.Plate())
     with xr.open_dataset(tmp_path / "plate.gridref", engine="gridref", group="cube") as cube:
         assert cube.image.dims == ("well", "field", "c", "y", "x")
         for (row, column), n_fields in WELLS.items():
@@ -232,10 +233,10 @@ def test_planes_in_files_of_their_own(tmp_path: Path) -> None:
                 tifffile.imwrite(folder / name, image[c, z], metadata=None)
     pattern = "r{row}c{column}f{field}p{z}-ch{c}.tiff"
     with pytest.raises(InvalidRequestError, match="takes its dimensions from the pattern"):
-        gridref.build(folder, tmp_path / "no.gridref", layout="plate", stack="c")
+        gridref.build(folder, tmp_path / "no.gridref", "c", layout=gridref.Plate())
     with pytest.raises(CombineError, match=r"field 0 of well A1 is in 6 files; fields of the patt"):
-        gridref.build(folder, tmp_path / "no.gridref", layout="plate")
-    gridref.build(folder, tmp_path / "plate.gridref", layout="plate", pattern=pattern)
+        gridref.build(folder, tmp_path / "no.gridref", layout=gridref.Plate())
+    gridref.build(folder, tmp_path / "plate.gridref", layout=gridref.Plate(pattern))
     with running(create_app({"plate": tmp_path / "plate.gridref"})) as site:
         (node,) = nodes_of(f"{site}/plate/portable/A/1/1")
         np.testing.assert_array_equal(node.data[0].compute(), field_of("A", "1", 1, 2, 3, 24, 32))
@@ -246,7 +247,7 @@ def test_planes_in_files_of_their_own(tmp_path: Path) -> None:
     tifffile.imwrite(later, np.zeros((24, 32), "u2"))
     files = sorted(map(str, folder.glob("*.tiff")))
     grown = gridref.open_catalog(tmp_path / "plate.gridref").append(files)
-    gridref.build(folder, tmp_path / "whole.gridref", layout="plate", pattern=pattern)
+    gridref.build(folder, tmp_path / "whole.gridref", layout=gridref.Plate(pattern))
     assert grown.info.digest == gridref.open_catalog(tmp_path / "whole.gridref").info.digest
 
 
@@ -257,7 +258,7 @@ def test_a_plate_of_pyramids(tmp_path: Path) -> None:
         well: write_pyramid(folder / f"{well}.ome.tif", values(3, 64, 96) + n, 2)
         for n, well in enumerate(("C03", "C04"))
     }
-    gridref.build(folder, tmp_path / "plate.gridref", layout="plate", pattern="{well}.ome.tif")
+    gridref.build(folder, tmp_path / "plate.gridref", layout=gridref.Plate("{well}.ome.tif"))
     with running(create_app({"plate": tmp_path / "plate.gridref"})) as site:
         (node,) = nodes_of(f"{site}/plate/portable")
         for level, shown in enumerate(node.data):
@@ -268,8 +269,8 @@ def test_a_plate_of_pyramids(tmp_path: Path) -> None:
 def test_names_without_a_well(tmp_path: Path) -> None:
     tifffile.imwrite(tmp_path / "cells.tif", np.zeros((8, 8), "u2"))
     with pytest.raises(InvalidRequestError, match="the name says no well like B02"):
-        gridref.build(tmp_path / "cells.tif", tmp_path / "no.gridref", layout="plate")
+        gridref.build(tmp_path / "cells.tif", tmp_path / "no.gridref", layout=gridref.Plate())
     with pytest.raises(InvalidRequestError, match="'cells' is no well like B02"):
         gridref.build(
-            tmp_path / "cells.tif", tmp_path / "no.gridref", layout="plate", pattern="{well}.tif"
+            tmp_path / "cells.tif", tmp_path / "no.gridref", layout=gridref.Plate("{well}.tif")
         )

@@ -106,7 +106,13 @@ def test_real_netcdf3_files_read_as_in_scipy(path: Path) -> None:
 def test_many_files_are_built_with_a_parser(tmp_path: Path) -> None:
     files = [classic(tmp_path / f"{day}.nc", day) for day in (0, 2, 4)]
     catalog = tmp_path / "cube.gridref"
-    gridref.build(files, catalog, "time", parser=NetCDF3Parser(), n_processes=2)
+    gridref.build(
+        files,
+        catalog,
+        "time",
+        scan=gridref.ScanOptions(parser=NetCDF3Parser()),
+        run=gridref.RunOptions(n_processes=2),
+    )
     expected = xr.open_mfdataset(files, engine="netcdf4", data_vars="minimal").compute()
     xr.testing.assert_equal(xr.open_dataset(catalog, engine="gridref").compute(), expected)
     groups = gridref.scan_many(files, parser=NetCDF3Parser(), work=tmp_path / "kept")

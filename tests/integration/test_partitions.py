@@ -25,6 +25,7 @@ from gridref.errors import (
     SkippedFilesWarning,
     SourceUnavailableError,
 )
+from tests.by_name import by_name
 
 distributed = pytest.importorskip("distributed")
 
@@ -96,7 +97,7 @@ class Elsewhere(ThreadPoolExecutor):
 
 def known(catalog: Path, files: Path, **options: Any) -> tuple[str, list[Any], list[Any]]:
     """Digest, drifts and left-out files of a catalog that is built."""
-    gridref.build(files, catalog, "time", **options)
+    gridref.build(files, catalog, "time", **by_name(**options))
     group = gridref.open_catalog(catalog)
     report = sorted(group.report().to_pylist(), key=str)
     return group.info.digest, report, list(group.info.extra.get("skipped_files", []))
@@ -123,7 +124,7 @@ def test_columns_come_back_and_no_object_for_each_file(
         monkeypatch.setattr("gridref.api.outcomes.FILES_PER_TASK", n_files)
         with Elsewhere() as executor:
             files = sorted(archive.iterdir())[:n_files]
-            gridref.plan(files, "time", executor=executor)
+            gridref.plan(files, "time", run=gridref.RunOptions(executor=executor))
         (result,) = executor.results
         n_bytes[n_files] = len(result)
         assert result.count(b"VirtualGroup") == 1
@@ -178,7 +179,9 @@ def test_workers_that_do_not_see_the_files_are_told(archive: Path, tmp_path: Pat
     for path in sorted(archive.iterdir())[:2]:
         (tmp_path / "seen" / path.name).write_bytes(path.read_bytes())
     with Blind(tmp_path / "seen") as executor, pytest.raises(FilesFailedError) as raised:
-        gridref.build(tmp_path / "seen", tmp_path / "c", "time", executor=executor)
+        gridref.build(
+            tmp_path / "seen", tmp_path / "c", "time", run=gridref.RunOptions(executor=executor)
+        )
     assert str(raised.value).count("workers must see the same files") == 2
 
 
@@ -194,7 +197,9 @@ def test_executors_that_cannot_work(
         executor = ThreadPoolExecutor(1)
         executor.shutdown()
     with pytest.raises(InvalidRequestError, match=message):
-        gridref.build(archive, tmp_path / "cube.gridref", "time", executor=executor)
+        gridref.build(
+            archive, tmp_path / "cube.gridref", "time", run=gridref.RunOptions(executor=executor)
+        )
 
 
 def test_a_process_that_dies_is_told(archive: Path, tmp_path: Path) -> None:
@@ -202,7 +207,12 @@ def test_a_process_that_dies_is_told(archive: Path, tmp_path: Path) -> None:
     with ProcessPoolExecutor(1, mp_context=context) as executor:
         executor.submit(os._exit, 9)
         with pytest.raises(SourceUnavailableError, match=r"process ended .*000\.h5.*with work="):
-            gridref.build(archive, tmp_path / "cube.gridref", "time", executor=executor)
+            gridref.build(
+                archive,
+                tmp_path / "cube.gridref",
+                "time",
+                run=gridref.RunOptions(executor=executor),
+            )
     assert not (tmp_path / "cube.gridref").exists()
 
 
@@ -218,7 +228,7 @@ def test_a_cluster_without_workers_is_told_and_waited_for(
             assert known(tmp_path / "cube.gridref", archive, scheduler=cluster) == alone
         later.join()
     with pytest.raises(InvalidRequestError, match="must be a Dask client or the address"):
-        gridref.plan(archive, "time", scheduler=8786)
+        gridref.plan(archive, "time", run=gridref.RunOptions(scheduler=8786))
 
 
 def test_files_that_fail_elsewhere_are_told(damaged: Path, tmp_path: Path) -> None:
@@ -241,13 +251,18 @@ def test_problems_are_those_of_one_process(archive: Path, tmp_path: Path) -> Non
     files = [*sorted(archive.iterdir()), tmp_path / "other.h5"]
     expected = gridref.plan(files, "time")
     with Elsewhere() as executor:
-        found = gridref.plan(files, "time", executor=executor)
+        found = gridref.plan(files, "time", run=gridref.RunOptions(executor=executor))
         told = {(problem.cause, problem.variable) for problem in found.problems}
         assert told == {(problem.cause, problem.variable) for problem in expected.problems}
         assert told
         assert found.report.files == expected.report.files
         with pytest.raises(CombineError, match="no input has a dimension 'nonsense'"):
-            gridref.build(archive, tmp_path / "cube.gridref", "nonsense", executor=executor)
+            gridref.build(
+                archive,
+                tmp_path / "cube.gridref",
+                "nonsense",
+                run=gridref.RunOptions(executor=executor),
+            )
     assert not (tmp_path / "cube.gridref").exists()
 
 
@@ -263,7 +278,9 @@ def test_workers_of_another_version_are_refused(client: Any, archive: Path, tmp_
     client.run(pretend_to_be_old)
     try:
         with pytest.raises(InvalidRequestError, match=r"a worker has gridref 0\.0\.1"):
-            gridref.build(archive, tmp_path / "cube.gridref", "time", scheduler=client)
+            gridref.build(
+                archive, tmp_path / "cube.gridref", "time", run=gridref.RunOptions(scheduler=client)
+            )
     finally:
         client.run(pretend_no_more)
     assert not (tmp_path / "cube.gridref").exists()
@@ -278,7 +295,7 @@ def test_a_scheduler_that_goes_away_is_told(archive: Path, tmp_path: Path) -> No
             archive,
             tmp_path / "cube.gridref",
             "time",
-            scheduler=cluster.scheduler_address,
+            run=gridref.RunOptions(scheduler=cluster.scheduler_address),
             progress=lambda n_done, n_files: cluster.close(),
         )
     assert not (tmp_path / "cube.gridref").exists()

@@ -22,6 +22,7 @@ import xarray as xr
 
 import gridref
 from gridref.errors import InvalidRequestError, SourceUnavailableError
+from tests.by_name import by_name
 from tests.nginx_server import nginx_serving
 from tests.shared_data import ROOT
 
@@ -44,7 +45,7 @@ def published(folder: Path, url: str, files: str = "*.nc", **options) -> Path:
     """The site of a catalog that was built of local files."""
     catalog = folder.parent / "months.gridref"
     again = {"concat_dim": "time", "overwrite": True}
-    gridref.build(str(folder / "data" / files), catalog, **{**again, **options})
+    gridref.build(str(folder / "data" / files), catalog, **by_name(**{**again, **options}))
     moved = {f"{folder}/data/": f"{url}/data/"}
     gridref.publish(catalog, folder / "site", base_url=f"{url}/site", prefixes=moved)
     return folder / "site"

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 import gridref
 from gridref.errors import CombineError, InvalidRequestError
+from tests.by_name import by_name
 from tests.command import run_command
 
 LENGTHS = [5, 12, 1, 7]
@@ -73,7 +74,7 @@ def test_ragged_has_all_samples_and_how_many_each_file_has(
     drifters: list[Path], tmp_path: Path, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", batch)
-    gridref.build(drifters, tmp_path / "all.gridref", layout="ragged")
+    gridref.build(drifters, tmp_path / "all.gridref", layout=gridref.Ragged())
     with opened(tmp_path / "all.gridref", decode_cf=False) as shown:
         for name in NAMES:
             expected = np.concatenate(stored(drifters, name))
@@ -98,7 +99,7 @@ def test_padded_has_a_row_for_each_file(
     drifters: list[Path], tmp_path: Path, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gridref.combine.concatenation.BATCH_GROUPS", batch)
-    gridref.build(drifters, tmp_path / "all.gridref", layout="padded")
+    gridref.build(drifters, tmp_path / "all.gridref", layout=gridref.Ragged(padded=True))
     with opened(tmp_path / "all.gridref") as shown:
         assert shown.sst.dims == ("trajectory", "obs")
         assert shown.sst.shape == (len(LENGTHS), max(LENGTHS))
@@ -121,7 +122,8 @@ def test_samples_with_labels_of_their_own(tmp_path: Path, layout: str) -> None:
     files = [
         write_drifter(tmp_path / f"d{n}.nc", n, length, "time") for n, length in enumerate((3, 9))
     ]
-    gridref.build(files, tmp_path / "all.gridref", layout=layout)
+    ragged = gridref.Ragged(padded=layout == "padded")
+    gridref.build(files, tmp_path / "all.gridref", layout=ragged)
     with opened(tmp_path / "all.gridref") as shown:
         assert shown.sst.dims == (("time",) if layout == "ragged" else ("trajectory", "obs"))
         assert "time" in shown.sst.coords
@@ -154,12 +156,12 @@ def test_files_that_are_ragged_become_longer_or_rows(tmp_path: Path) -> None:
     sizes = [[3, 0, 8], [6, 2]]
     files = [write_contiguous(tmp_path / f"{n}.nc", n, each) for n, each in enumerate(sizes)]
     salt = np.concatenate(stored(files, "salt"))
-    gridref.build(files, tmp_path / "ragged.gridref", layout="ragged")
+    gridref.build(files, tmp_path / "ragged.gridref", layout=gridref.Ragged())
     with opened(tmp_path / "ragged.gridref") as shown:
         np.testing.assert_array_equal(shown.salt, salt)
         np.testing.assert_array_equal(shown.n_levels, [3, 0, 8, 6, 2])
         assert "row_size" not in shown
-    gridref.build(files, tmp_path / "padded.gridref", layout="padded")
+    gridref.build(files, tmp_path / "padded.gridref", layout=gridref.Ragged(padded=True))
     with opened(tmp_path / "padded.gridref") as shown:
         assert shown.salt.shape == (5, 8)
         counts = shown.n_levels.values
@@ -188,7 +190,8 @@ def write_swath(path: Path, seed: int, n_lines: int) -> Path:
 @pytest.mark.parametrize("layout", ["ragged", "padded"])
 def test_swaths_in_groups(tmp_path: Path, layout: str) -> None:
     files = [write_swath(tmp_path / f"{n}.nc", n, size) for n, size in enumerate((7, 9, 8))]
-    gridref.build(files, tmp_path / "all.gridref", layout=layout, stack="granule")
+    ragged = gridref.Ragged("granule", padded=layout == "padded")
+    gridref.build(files, tmp_path / "all.gridref", layout=ragged)
     expected = stored(files, "science/radiance")
     with opened(tmp_path / "all.gridref", group="science") as shown:
         np.testing.assert_array_equal(shown.row_size, [7, 9, 8])
@@ -216,7 +219,7 @@ def write_argo(path: Path, seed: int, n_profiles: int, n_levels: int) -> Path:
 def test_profiles_side_by_side_in_their_files(tmp_path: Path) -> None:
     shapes = [(1, 5), (3, 4)]
     files = [write_argo(tmp_path / f"{n}.nc", n, *shape) for n, shape in enumerate(shapes)]
-    gridref.build(files, tmp_path / "padded.gridref", layout="padded")
+    gridref.build(files, tmp_path / "padded.gridref", layout=gridref.Ragged(padded=True))
     with opened(tmp_path / "padded.gridref", decode_cf=False) as shown:
         assert shown.PRES.dims == ("N_PROF", "N_LEVELS")
         expected = np.full((4, 5), 99999, "f4")
@@ -224,9 +227,9 @@ def test_profiles_side_by_side_in_their_files(tmp_path: Path) -> None:
         np.testing.assert_array_equal(shown.PRES, expected)
         np.testing.assert_array_equal(shown.LATITUDE, np.concatenate(stored(files, "LATITUDE")))
     with pytest.raises(CombineError, match=r"holds 3 instances along 'N_PROF' side by side"):
-        gridref.build(files, tmp_path / "ragged.gridref", layout="ragged")
+        gridref.build(files, tmp_path / "ragged.gridref", layout=gridref.Ragged())
     alone = [files[0], write_argo(tmp_path / "2.nc", 2, 1, 7)]
-    gridref.build(alone, tmp_path / "ragged.gridref", "N_LEVELS", layout="ragged", stack="N_PROF")
+    gridref.build(alone, tmp_path / "ragged.gridref", "N_LEVELS", layout=gridref.Ragged("N_PROF"))
     with opened(tmp_path / "ragged.gridref") as shown:
         expected = np.concatenate([part[0] for part in stored(alone, "PRES")])
         np.testing.assert_array_equal(shown.PRES, expected)
@@ -234,31 +237,35 @@ def test_profiles_side_by_side_in_their_files(tmp_path: Path) -> None:
 
 
 def test_ragged_archives_grow(drifters: list[Path], tmp_path: Path) -> None:
-    gridref.build(drifters[:2], tmp_path / "all.gridref", layout="ragged")
+    gridref.build(drifters[:2], tmp_path / "all.gridref", layout=gridref.Ragged())
     gridref.open_catalog(tmp_path / "all.gridref").append(drifters[2:])
     with opened(tmp_path / "all.gridref", decode_cf=False) as shown:
         for name in NAMES:
             np.testing.assert_array_equal(shown[name], np.concatenate(stored(drifters, name)))
         np.testing.assert_array_equal(shown.row_size, LENGTHS)
         np.testing.assert_array_equal(shown.trajectory, [100, 101, 102, 103])
-    gridref.build(drifters[:2], tmp_path / "rows.gridref", layout="padded")
+    gridref.build(drifters[:2], tmp_path / "rows.gridref", layout=gridref.Ragged(padded=True))
     grown = gridref.open_catalog(tmp_path / "rows.gridref").append(drifters[2:])
-    gridref.build(drifters, tmp_path / "whole.gridref", layout="padded")
+    gridref.build(drifters, tmp_path / "whole.gridref", layout=gridref.Ragged(padded=True))
     assert grown.info.digest == gridref.open_catalog(tmp_path / "whole.gridref").info.digest
     with opened(tmp_path / "rows.gridref", decode_cf=False) as shown:
         for number, values in enumerate(stored(drifters, NAMES[0])):
             np.testing.assert_array_equal(shown[NAMES[0]][number, : len(values)], values)
     later = shutil.copy(drifters[0], tmp_path / "later.nc")
     with pytest.raises(InvalidRequestError, match="at='start' is for files along one dimension"):
-        gridref.open_catalog(tmp_path / "all.gridref").append(later, at="start", layout="padded")
+        gridref.open_catalog(tmp_path / "all.gridref").append(
+            later, at="start", layout=gridref.Ragged(padded=True)
+        )
     with pytest.raises(InvalidRequestError, match="do not make what it holds"):
-        gridref.open_catalog(tmp_path / "all.gridref").append(later, layout="padded")
+        gridref.open_catalog(tmp_path / "all.gridref").append(
+            later, layout=gridref.Ragged(padded=True)
+        )
 
 
 def test_labels_out_of_names(tmp_path: Path) -> None:
     files = [write_swath(tmp_path / f"orbit_{n}.nc", n, size) for n, size in ((31, 7), (7, 9))]
     options = {"layout": "ragged", "stack": "orbit", "pattern": "orbit_{orbit}.nc"}
-    gridref.build(files, tmp_path / "all.gridref", **options)
+    gridref.build(files, tmp_path / "all.gridref", **by_name(**options))
     with opened(tmp_path / "all.gridref") as shown:
         np.testing.assert_array_equal(shown.orbit, [7, 31])
     catalog = gridref.open_catalog(tmp_path / "all.gridref")
@@ -286,12 +293,12 @@ def test_commands(drifters: list[Path], tmp_path: Path) -> None:
 def test_what_does_not_say_what_differs_is_asked_for(tmp_path: Path) -> None:
     files = [write_drifter(tmp_path / f"d{n}.nc", n, 4) for n in range(2)]
     with pytest.raises(InvalidRequestError, match=r"name the dimension .* \(concat_dim='obs'\)"):
-        gridref.build(files, tmp_path / "all.gridref", layout="ragged")
-    gridref.build(files, tmp_path / "all.gridref", "obs", layout="ragged")
+        gridref.build(files, tmp_path / "all.gridref", layout=gridref.Ragged())
+    gridref.build(files, tmp_path / "all.gridref", "obs", layout=gridref.Ragged())
     with opened(tmp_path / "all.gridref") as shown:
         np.testing.assert_array_equal(shown.row_size, [4, 4])
     with pytest.raises(InvalidRequestError, match="another one than a mosaic"):
-        gridref.build(files, tmp_path / "all.gridref", layout="ragged", mosaic=True)
+        gridref.build(files, tmp_path / "no.gridref", **by_name(layout="ragged", mosaic=True))
 
 
 def test_a_variable_called_row_size_is_not_covered_up(tmp_path: Path) -> None:
@@ -299,14 +306,15 @@ def test_a_variable_called_row_size_is_not_covered_up(tmp_path: Path) -> None:
     with netCDF4.Dataset(files[1], "a") as file:
         file.createVariable("row_size", "i4", ())[...] = 1
     with pytest.raises(CombineError, match=r"row_size: .* that name already .*d1\.nc"):
-        gridref.build(files, tmp_path / "all.gridref", layout="ragged")
+        gridref.build(files, tmp_path / "all.gridref", layout=gridref.Ragged())
 
 
 @pytest.mark.parametrize("layout", ["ragged", "padded"])
 def test_virtual_datasets_equal_the_catalog(
     drifters: list[Path], tmp_path: Path, layout: Literal["ragged", "padded"]
 ) -> None:
-    gridref.build(drifters, tmp_path / "all.gridref", layout=layout, stack="trajectory")
+    ragged = gridref.Ragged("trajectory", padded=layout == "padded")
+    gridref.build(drifters, tmp_path / "all.gridref", layout=ragged)
     virtual = gridref.open_virtual_mfdataset(drifters, layout=layout, stack="trajectory")
     virtual.gridref.to_catalog(tmp_path / "virtual.gridref")
     again = opened(tmp_path / "virtual.gridref", decode_cf=False)
@@ -332,11 +340,11 @@ def test_samples_that_say_their_instance(tmp_path: Path) -> None:
             at[:] = index
             file.createVariable("lat", "f4", ("station",))[:] = np.arange(max(index) + 1) + number
             file.createVariable("rain", "f8", ("obs",))[:] = np.arange(len(index)) / 7 + number
-    gridref.build(files, tmp_path / "all.gridref", layout="ragged")
+    gridref.build(files, tmp_path / "all.gridref", layout=gridref.Ragged())
     with opened(tmp_path / "all.gridref", decode_cf=False) as shown:
         np.testing.assert_array_equal(shown["at"], [0, 1, 1, 0, 4, 2, 3])
         np.testing.assert_array_equal(shown.lat, [0, 1, 1, 2, 3])
         np.testing.assert_array_equal(shown.rain, np.concatenate(stored(files, "rain")))
         assert "row_size" not in shown
-    with pytest.raises(CombineError, match=r"layout='ragged' keeps them so .*0\.nc"):
-        gridref.build(files, tmp_path / "rows.gridref", layout="padded")
+    with pytest.raises(CombineError, match=r"layout=Ragged\(\) keeps them so .*0\.nc"):
+        gridref.build(files, tmp_path / "rows.gridref", layout=gridref.Ragged(padded=True))

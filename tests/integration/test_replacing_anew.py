@@ -13,6 +13,7 @@ import xarray as xr
 
 import gridref
 from gridref.errors import InvalidRequestError
+from tests.by_name import by_name
 from tests.command import run_command
 from tests.integration.test_ragged_archives import write_drifter
 from tests.raster_tiles import write_tile
@@ -81,10 +82,10 @@ def test_files_go_and_come_back_changed(tmp_path: Path, kind: str) -> None:
     files = [write(folder, number, 0) for number in range(4)]
 
     def at_once(some: list[Path]) -> str:
-        gridref.build(some, tmp_path / "whole", overwrite=True, **options)
+        gridref.build(some, tmp_path / "whole", **by_name(overwrite=True, **options))
         return gridref.open_catalog(tmp_path / "whole").info.digest
 
-    gridref.build(files, tmp_path / "cube", **options)
+    gridref.build(files, tmp_path / "cube", **by_name(**options))
     catalog = gridref.open_catalog(tmp_path / "cube")
     less = catalog.remove(files[3])
     assert less.info.digest == at_once(files[:3])
@@ -105,7 +106,7 @@ def test_files_go_and_come_back_changed(tmp_path: Path, kind: str) -> None:
 def test_what_cannot_be_told_is_refused(tmp_path: Path) -> None:
     """A tile that lies elsewhere by now: where the others lay is not known to be right any more."""
     files = [tile(tmp_path, number, 0) for number in range(4)]
-    gridref.build(files, tmp_path / "cube", mosaic=True)
+    gridref.build(files, tmp_path / "cube", layout=gridref.Mosaic())
     digest = gridref.open_catalog(tmp_path / "cube").info.digest
     write_tile(files[0], 64, 64, (32, 32))
     done = run_command("refresh", tmp_path / "cube")

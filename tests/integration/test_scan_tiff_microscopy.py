@@ -151,9 +151,9 @@ def test_svs_by_date(tmp_path: Path) -> None:
     group = gridref.build(
         str(tmp_path / "*.svs"),
         tmp_path / "slides.gridref",
-        stack="time",
-        pattern="Date = {time:%m/%d/%y}",
-        pattern_of="TIFFTAG_IMAGEDESCRIPTION",
+        layout=gridref.Stack(
+            "time", gridref.Labels("Date = {time:%m/%d/%y}", of="TIFFTAG_IMAGEDESCRIPTION")
+        ),
     )
     days = read_slowly(group.arrays["time"]).astype("datetime64[s]").astype("datetime64[D]")
     assert days.astype(str).tolist() == ["2009-12-29", "2009-12-30"]

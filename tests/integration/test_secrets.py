@@ -215,7 +215,7 @@ def test_signatures_in_relative_addresses_of_a_listing(tmp_path, kind, href):
         ]  # fmt: skip
         listing.write_text(json.dumps({"type": "FeatureCollection", "features": items}))
     with pytest.raises(GridrefError, match=r"gone\.h5") as caught:
-        gridref.build([], tmp_path / "c", "time", inventory=listing)
+        gridref.build([], tmp_path / "c", "time", layout=gridref.Labels(inventory=listing))
     told = "".join(traceback.format_exception(caught.value))
     assert SECRET not in told.replace(repr(href), "")
     output = run_command(

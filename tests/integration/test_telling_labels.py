@@ -12,6 +12,7 @@ import pytest
 import xarray as xr
 
 import gridref
+from tests.by_name import by_name
 
 ANGLES = (0.5, 1.5, 2.5, 4.0, 6.0)
 
@@ -101,7 +102,7 @@ def test_attributes_that_differ_in_files_that_come_later(
     tmp_path: Path, name: str, options: dict[str, Any], dims: tuple[str, ...], n_first: int
 ) -> None:
     files = volumes(tmp_path, name)
-    gridref.build(files[:n_first], tmp_path / "cube.gridref", **options)
+    gridref.build(files[:n_first], tmp_path / "cube.gridref", **by_name(**options))
     gridref.open_catalog(tmp_path / "cube.gridref").append(files[n_first:])
     assert_told(tmp_path / "cube.gridref", files, dims)
 
@@ -113,7 +114,7 @@ def test_attributes_that_differ_between_batches(
     files = volumes(tmp_path, "rad_20240601T00{0:02d}00.h5")
     files = [sweep(tmp_path / f"rad_2024060{day}T000000.h5", 0.5) for day in (2, 3, 4)] + files
     pattern = "rad_{time:%Y%m%dT%H%M%S}.h5"
-    gridref.build(files, tmp_path / "cube.gridref", stack="time", pattern=pattern)
+    gridref.build(files, tmp_path / "cube.gridref", layout=gridref.Stack("time", pattern))
     assert_told(tmp_path / "cube.gridref", files, ("time",))
 
 
@@ -159,7 +160,7 @@ def test_parts_of_names_that_a_pattern_hides(tmp_path: Path, asked: bool) -> Non
         tmp_path, "a_20240101_low_x1.nc", "a_20240102_high_x2.nc", "a_20240103_low_x3.nc"
     )
     options = {"stack": "time", "pattern": "a_{time:%Y%m%d}_{_}_{_}.nc"} if asked else {}
-    gridref.build(files, tmp_path / "cube.gridref", **options)
+    gridref.build(files, tmp_path / "cube.gridref", **by_name(**options))
     with xr.open_dataset(tmp_path / "cube.gridref") as ds:
         assert ds["t"].dims == ("time", "x")
         assert set(ds.coords) == {"time", "part1"}  # the other one differs with every file
@@ -244,7 +245,7 @@ def test_attributes_of_files_that_differ_in_length(
         for number, (length, gain) in enumerate(zip(lengths, gains, strict=True))
     ]
     options = {"layout": layout, "concat_dim": "obs", "stack": "trajectory"}
-    gridref.build(files[:n_first], tmp_path / "cube.gridref", **options)
+    gridref.build(files[:n_first], tmp_path / "cube.gridref", **by_name(**options))
     if files[n_first:]:
         gridref.open_catalog(tmp_path / "cube.gridref").append(files[n_first:])
     assert_samples_told(tmp_path / "cube.gridref", files, layout)
@@ -280,7 +281,7 @@ def tile(path: Path, column: int, gain: float, day: str | None = None) -> Path:
 
 def test_attributes_of_tiles_beside_each_other_are_left_out(tmp_path: Path) -> None:
     files = [tile(tmp_path / f"{n}.nc", n, gain) for n, gain in enumerate((0.5, 0.25, 0.5))]
-    group = gridref.build(files, tmp_path / "map.gridref", mosaic=True)
+    group = gridref.build(files, tmp_path / "map.gridref", layout=gridref.Mosaic())
     assert group.arrays["counts"].shape == (2, 6)
     assert "gain" not in group.arrays["counts"].attrs
     assert "band" not in group.attrs
@@ -288,7 +289,7 @@ def test_attributes_of_tiles_beside_each_other_are_left_out(tmp_path: Path) -> N
     for text in ("gain = 0.5", "gain left out", "band = B2", "band left out"):
         assert text in told
     alike = [tile(tmp_path / f"alike{n}.nc", n, 0.5) for n in range(2)]
-    group = gridref.build(alike, tmp_path / "alike.gridref", mosaic=True)
+    group = gridref.build(alike, tmp_path / "alike.gridref", layout=gridref.Mosaic())
     assert group.arrays["counts"].attrs["gain"] == 0.5
 
 
@@ -308,7 +309,7 @@ def test_attributes_of_a_series_of_mosaics(
         for n in range(2)
         for day, gain in gains.items()
     ]
-    group = gridref.build(files, tmp_path / "map.gridref", **SERIES)
+    group = gridref.build(files, tmp_path / "map.gridref", **by_name(**SERIES))
     assert group.arrays["counts"].shape == (3, 2, 4)
     assert "gain" not in group.arrays["counts"].attrs
     assert "band" not in group.attrs
@@ -323,7 +324,7 @@ def test_attributes_of_a_series_of_mosaics(
 def test_attributes_of_tiles_that_come_later(tmp_path: Path) -> None:
     days = {"20240101": 0.5, "20240102": 0.5, "20240103": 0.25}
     files = [tile(tmp_path / f"{day}_0.nc", 0, gain) for day, gain in days.items()]
-    gridref.build(files[:2], tmp_path / "map.gridref", **SERIES)
+    gridref.build(files[:2], tmp_path / "map.gridref", **by_name(**SERIES))
     assert gridref.open_catalog(tmp_path / "map.gridref").arrays["counts"].attrs["gain"] == 0.5
     gridref.open_catalog(tmp_path / "map.gridref").append(files[2:])
     with xr.open_dataset(tmp_path / "map.gridref") as ds:
@@ -339,7 +340,7 @@ def test_attributes_of_tiles_by_day_and_band_with_a_hole(tmp_path: Path) -> None
     for (day, band), gain in gains.items():
         tile(tmp_path / f"{day}_{band}.nc", 0, gain)
     options = {"mosaic": True, "pattern": "{time:%Y%m%d}_{kind}.nc"}
-    gridref.build(tmp_path / "*.nc", tmp_path / "map.gridref", **options)
+    gridref.build(tmp_path / "*.nc", tmp_path / "map.gridref", **by_name(**options))
     with xr.open_dataset(tmp_path / "map.gridref") as ds:
         found = ds["counts_gain"].transpose("kind", "time").sel(kind=["nir", "red"])
         np.testing.assert_array_equal(found.values, [[np.nan, 0.25], [0.5, 2.0]])
@@ -352,7 +353,7 @@ def test_single_values_of_tiles_lie_along_dates(tmp_path: Path) -> None:
             ds.load()
         ds["angle"] = ((), [0.5, 1.5, 0.5][number])
         ds.to_netcdf(path)
-    gridref.build(tmp_path / "*.nc", tmp_path / "map.gridref", **SERIES)
+    gridref.build(tmp_path / "*.nc", tmp_path / "map.gridref", **by_name(**SERIES))
     with xr.open_dataset(tmp_path / "map.gridref") as ds:
         assert ds["angle"].dims == ("time",)
         assert ds["angle"].values.tolist() == [0.5, 1.5, 0.5]
@@ -363,7 +364,7 @@ def test_parts_of_names_of_instances(tmp_path: Path, layout: Any) -> None:
     depths = {1: "low", 2: "high", 3: "low"}
     files = [drifter(tmp_path / f"b{n}_{depth}.nc", n, n + 1, 1) for n, depth in depths.items()]
     options = {"layout": layout, "stack": "buoy", "pattern": "b{buoy:d}_{_}.nc"}
-    gridref.build(files, tmp_path / "cube.gridref", **options)
+    gridref.build(files, tmp_path / "cube.gridref", **by_name(**options))
     files.append(drifter(tmp_path / "b4_high.nc", 4, 2, 1))
     gridref.open_catalog(tmp_path / "cube.gridref").append(files[3:])
     with xr.open_dataset(tmp_path / "cube.gridref") as ds:

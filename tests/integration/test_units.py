@@ -33,13 +33,17 @@ def test_kelvin_and_celsius(tmp_path: Path) -> None:
     ]
     with pytest.raises(CombineError, match="convert_units"):
         gridref.build(files, tmp_path / "c.gridref", "time")
-    gridref.build(files, tmp_path / "c.gridref", "time", convert_units=True)
+    gridref.build(
+        files, tmp_path / "c.gridref", "time", combine=gridref.CombineOptions(convert_units=True)
+    )
     cube = xr.open_zarr(f"gridref::{tmp_path / 'c.gridref'}", chunks=None)
     expected = np.concatenate([kelvin.astype("f8"), celsius + 273.15])
     np.testing.assert_allclose(cube.t.values, expected, rtol=1e-14)
     assert cube.t.attrs["units"] == "K"
     assert gridref.plan(files, "time").problems
-    assert not gridref.plan(files, "time", convert_units=True).problems
+    assert not gridref.plan(
+        files, "time", combine=gridref.CombineOptions(convert_units=True)
+    ).problems
     virtual = gridref.open_virtual_mfdataset(files, "time", convert_units=True)
     np.testing.assert_allclose(np.asarray(virtual.t.data), expected, rtol=1e-14)
 

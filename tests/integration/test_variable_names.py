@@ -11,6 +11,7 @@ import xarray as xr
 
 import gridref
 from gridref.errors import CombineError, InvalidRequestError
+from tests.by_name import by_name
 from tests.command import run_command
 
 PERCENTILES = (10, 50, 90)
@@ -76,12 +77,14 @@ def test_variables_become_one_along_a_dimension(
     archive: Path, tmp_path: Path, options: dict[str, str]
 ) -> None:
     files = sorted(archive.glob("*.nc"))
-    gridref.build(files, tmp_path / "all.gridref", labels=LABELS, **options)
+    gridref.build(files, tmp_path / "all.gridref", **by_name(labels=LABELS, **options))
     assert_same(shown(tmp_path / "all.gridref"), decoded(expected(3)))
 
 
 def test_one_file_needs_no_more(archive: Path, tmp_path: Path) -> None:
-    gridref.build(archive / "m0.nc", tmp_path / "one.gridref", labels=LABELS)
+    gridref.build(
+        archive / "m0.nc", tmp_path / "one.gridref", layout=gridref.Labels(sources=LABELS)
+    )
     assert_same(shown(tmp_path / "one.gridref"), decoded(expected(1)))
 
 
@@ -107,7 +110,9 @@ def test_a_virtual_dataset_has_them_too(archive: Path) -> None:
 
 
 def test_a_plan_lists_names_that_nearly_match_and_drift_among_variables(archive: Path) -> None:
-    report = gridref.plan(sorted(archive.glob("*.nc")), "time", labels=LABELS).report
+    report = gridref.plan(
+        sorted(archive.glob("*.nc")), "time", layout=gridref.Labels(sources=LABELS)
+    ).report
     (near,) = report.of_cause("names")
     assert near.variable == "t2m_pmax"
     assert near.cases[0].ranges == ((0, 2),)
@@ -119,7 +124,7 @@ def test_several_dimensions_one_after_the_other(tmp_path: Path) -> None:
     names = {f"t_m{m}_p{p}": ("x", np.array([m, p])) for m in (1, 2) for p in (5, 95)}
     xr.Dataset(names).to_netcdf(tmp_path / "a.nc")
     labels = {**LABELS, "member": "name:{variable}_m{member:d}"}
-    gridref.build(tmp_path / "a.nc", tmp_path / "a.gridref", labels=labels)
+    gridref.build(tmp_path / "a.nc", tmp_path / "a.gridref", layout=gridref.Labels(sources=labels))
     t = shown(tmp_path / "a.gridref")["t"].transpose("member", "percentile", "x")
     np.testing.assert_array_equal(t, [[[m, p] for p in (5, 95)] for m in (1, 2)])
     np.testing.assert_array_equal(t["member"], [1, 2])
@@ -128,7 +133,11 @@ def test_several_dimensions_one_after_the_other(tmp_path: Path) -> None:
 def test_bands_are_called_by_the_text_around_their_label(tmp_path: Path) -> None:
     bands = {name: ("x", np.array([n])) for n, name in enumerate(("B8A", "B02", "B03"))}
     xr.Dataset(bands | {"flag": 7}).to_netcdf(tmp_path / "a.nc")
-    gridref.build(tmp_path / "a.nc", tmp_path / "a.gridref", labels={"band": "name:B{band}"})
+    gridref.build(
+        tmp_path / "a.nc",
+        tmp_path / "a.gridref",
+        layout=gridref.Labels(sources={"band": "name:B{band}"}),
+    )
     ds = shown(tmp_path / "a.gridref")
     assert ds["band"].values.tolist() == ["02", "03", "8A"]
     assert ds["B"].values.tolist() == [[1], [2], [0]]
@@ -156,14 +165,19 @@ def test_what_does_not_fit_is_refused_by_name(
 ) -> None:
     xr.Dataset(variables).to_netcdf(tmp_path / "a.nc")
     with pytest.raises(InvalidRequestError, match=re.escape(told)):
-        gridref.plan(tmp_path / "a.nc", labels={"p": f"name:{pattern}"})
+        gridref.plan(tmp_path / "a.nc", layout=gridref.Labels(sources={"p": f"name:{pattern}"}))
 
 
 def test_a_variable_that_lacks_a_label_goes_by_the_join(tmp_path: Path) -> None:
     xr.Dataset({"t_p1": X, "t_p2": X, "u_p1": X}).to_netcdf(tmp_path / "a.nc")
     labels = {"p": "name:{variable}_p{p:d}"}
     with pytest.raises(CombineError, match=r"a\.nc \(p 2\)"):
-        gridref.plan(tmp_path / "a.nc", labels=labels).unwrap()
-    gridref.build(tmp_path / "a.nc", tmp_path / "a.gridref", labels=labels, join="outer")
+        gridref.plan(tmp_path / "a.nc", layout=gridref.Labels(sources=labels)).unwrap()
+    gridref.build(
+        tmp_path / "a.nc",
+        tmp_path / "a.gridref",
+        layout=gridref.Labels(sources=labels),
+        combine=gridref.CombineOptions(join="outer"),
+    )
     u = shown(tmp_path / "a.gridref")["u"]
     np.testing.assert_array_equal(u, [[0, 0], [np.nan, np.nan]])

@@ -18,6 +18,7 @@ from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.indexing import flip, isel
 from gridref.model.joining import concatenate
 from gridref.model.reshaping import transpose
+from tests.by_name import by_name
 from tests.raster_tiles import write_tile
 
 DAYS = "days since 2000-01-01"
@@ -182,7 +183,7 @@ def mosaic(tmp_path: Path) -> VirtualGroup:
         for row in range(2)
         for column in range(2)
     ]
-    return gridref.build(tiles, tmp_path / "right.gridref", mosaic=True)
+    return gridref.build(tiles, tmp_path / "right.gridref", layout=gridref.Mosaic())
 
 
 def test_pixels_are_where_their_georeference_says(mosaic: VirtualGroup, tmp_path: Path) -> None:
@@ -277,7 +278,7 @@ def test_what_an_option_took_is_listed(files: list[Path], tmp_path: Path) -> Non
         file["lat"][:] = [11.0, 21, 31]
         file["area"][:] = 7.0
     options: dict[str, Any] = {"join": "override", "compat": "override"}
-    gridref.build(files, tmp_path / "cube.gridref", "time", **options)
+    gridref.build(files, tmp_path / "cube.gridref", "time", **by_name(**options))
     result = gridref.verify(tmp_path / "cube.gridref", everything=True)
     assert result.ok
     reasons = dict(result.not_compared)
@@ -289,7 +290,7 @@ def test_labels_in_groups_are_compared(files: list[Path], tmp_path: Path) -> Non
     for number, path in enumerate(files):
         with netCDF4.Dataset(path, "a") as file:
             file.kind = "first" if number < 2 else "other"
-    cube = gridref.build(files, tmp_path / "right.gridref", "time", group_by="kind")
+    cube = gridref.build(files, tmp_path / "right.gridref", "time", layout=gridref.Groups("kind"))
     right = gridref.verify(tmp_path / "right.gridref", everything=True)
     assert (right.ok, right.n_labels) == (True, 72)
     wrong = relabelled("time", lambda v: v + 1)(cube.groups["first"])

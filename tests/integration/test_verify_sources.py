@@ -105,7 +105,10 @@ def test_variables_joined_by_their_names_keep_their_axes_of_length_1(tmp_path: P
                 one[:] = part
     labels = {"p": "name:{variable}_p{p:d}"}
     group = gridref.build(
-        sorted(tmp_path.glob("*.nc")), tmp_path / "cube.gridref", "time", labels=labels
+        sorted(tmp_path.glob("*.nc")),
+        tmp_path / "cube.gridref",
+        "time",
+        layout=gridref.Labels(sources=labels),
     )
     assert group["t"].shape == (2, 2, 1, 6)
     result = gridref.verify(tmp_path / "cube.gridref", everything=True)

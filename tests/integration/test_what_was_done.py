@@ -13,6 +13,7 @@ import xarray as xr
 
 import gridref
 from gridref.errors import InvalidRequestError, LeftOutWarning, SkippedFilesWarning
+from tests.by_name import by_name
 from tests.command import run_command
 
 
@@ -82,7 +83,8 @@ def test_build_append_and_replace_say_what_they_did(days: list[Path], tmp_path: 
 def test_the_order_is_said(
     days: list[Path], tmp_path: Path, options: dict[str, Any], order: str
 ) -> None:
-    group = gridref.build([days[1], days[0]], tmp_path / "c.gridref", "time", **options)
+    asked = by_name(concat_dim="time", **options)
+    group = gridref.build([days[1], days[0]], tmp_path / "c.gridref", **asked)
     assert group.report.lines[0].endswith(f", {order}")
 
 
@@ -102,12 +104,14 @@ def test_one_warning_says_what_was_left_out(days: list[Path], tmp_path: Path) ->
     (days[0].parent / "05.nc").write_bytes(b"no NetCDF")
     files = sorted(days[0].parent.glob("*.nc"))
     with pytest.warns(LeftOutWarning, match="extra") as warned:
-        group = gridref.build(files[:5], tmp_path / "a.gridref", "time", join="inner")
+        group = gridref.build(
+            files[:5], tmp_path / "a.gridref", "time", combine=gridref.CombineOptions(join="inner")
+        )
     assert (len(warned), warned[0].filename) == (1, __file__)
     assert any(line.startswith("skipped /extra: ") for line in group.report.lines)
     options = {"join": "inner", "on_error": "skip"}
     with pytest.warns(SkippedFilesWarning, match=r"(?s)extra.*05\.nc") as warned:
-        group = gridref.build(files, tmp_path / "b.gridref", "time", **options)
+        group = gridref.build(files, tmp_path / "b.gridref", "time", **by_name(**options))
     assert len(warned) == 1
     assert group.report.lines[-1].startswith(f"left out {files[5]}: ")
 

@@ -14,10 +14,13 @@ import pytest
 import xarray as xr
 
 import gridref
-from gridref.api.building import BUILD_OPTIONS
+from gridref.api.layout.layouts import Layout
 from gridref.errors import InvalidRequestError
 from gridref.faces.fsspec import GridrefFileSystem
 from gridref.faces.http import create_app
+from tests.by_name import by_name
+
+OPTIONS = (gridref.CombineOptions, gridref.ScanOptions, gridref.RunOptions)
 
 
 @pytest.fixture
@@ -74,18 +77,25 @@ def test_an_option_that_nobody_knows_is_our_error_with_one_file_too(name: str, f
     ("name", "options", "message"),
     [
         ("build", {"jion": "outer"}, "'jion': did you mean 'join'"),
-        ("build", {"join": "outre"}, "join='outre' is none of .*: did you mean 'outer'"),
-        ("plan", {"overlap": "frist"}, "overlap='frist' is none of .*: did you mean 'first'"),
+        ("build", {"join": "outer"}, r"write combine=CombineOptions\(join=\.\.\.\)"),
+        ("plan", {"stack": "time"}, r"write layout=Stack\('time'\)"),
+        ("plan", {"yes": True}, "write layout='first'"),
+        ("build", {"checksum": "all"}, "write identity='content-all'"),
+        ("build", {"layout": "ragged"}, r"no layout 'ragged'.*Ragged\(\.\.\.\)"),
+        ("build", {"layout": "by_coord"}, "did you mean 'by_coords'"),
         (
-            "plan",
-            {"on_unsupported": "ignore"},
-            "on_unsupported='ignore' is none of",
+            "build",
+            {"combine": "by_coords"},
+            r"combine must be CombineOptions\(\.\.\.\) or None.*layout='by_coords'",
         ),
-        ("build", {"mosaic": True, "overlap": "keep"}, "a mosaic shows one input"),
+        (
+            "build",
+            {"layout": gridref.Mosaic(), "combine": gridref.CombineOptions(overlap="keep")},
+            "a mosaic shows one input",
+        ),
         ("concat", {"compt": "equals"}, "'compt': did you mean 'compat'"),
         ("stack", {"lables": [1, 2]}, "'lables': did you mean 'labels'"),
-        ("build", {"tolerance": 0.1}, "tolerance: only for files laid out by mosaic=True"),
-        ("build", {"mosaic": True, "tolerance": 7}, "tolerance must be from 0 to 0.5, got 7"),
+        ("build", {"tolerance": 0.1}, r"write layout=Mosaic\(tolerance=\.\.\.\)"),
         (
             "scan",
             {"phony_dims": "sorted"},
@@ -167,7 +177,8 @@ ANYTHING = {"executor", "scheduler", "inventory", "parser"}
 
 
 def test_every_option_has_a_bad_value() -> None:
-    known = {option.name for kind in BUILD_OPTIONS for option in dataclasses.fields(kind)}
+    kinds: tuple[Any, ...] = (*OPTIONS, Layout, gridref.MosaicOptions)
+    known = {option.name for kind in kinds for option in dataclasses.fields(kind)}
     assert known - ANYTHING == set(BAD_VALUES)
 
 
@@ -179,11 +190,15 @@ def test_a_value_of_another_type_is_our_error(
     options = {name: BAD_VALUES[name]}
     if name in ("x", "y", "tolerance", "grids"):
         options["mosaic"] = True
-    if call == "append" and name == "storage_options":
-        pytest.skip("append has those that the catalog was opened with")
+    if call == "append" and name in ("storage_options", "allow"):
+        pytest.skip("append has those that the catalog was opened with, or scan=ScanOptions(...)")
     append = functools.partial(one_file.append, file)
     with pytest.raises(InvalidRequestError, match=rf"{name}( must be |=)"):
-        append(**options) if call == "append" else CALLS[call](file, **options)
+        _called(append if call == "append" else functools.partial(CALLS[call], file), options)
+
+
+def _called(call: Callable[..., Any], options: dict[str, Any]) -> None:
+    call(**by_name(**options))
 
 
 @pytest.fixture(scope="module")
@@ -227,6 +242,8 @@ def test_dataclasses_of_options_name_what_was_meant(name: str) -> None:
 
 def test_a_layout_or_loading_names_what_was_meant() -> None:
     with pytest.raises(InvalidRequestError, match="'concat_dims': did you mean 'concat_dim'"):
-        gridref.Layout(concat_dims="time")  # type: ignore[call-arg]
+        Layout(concat_dims="time")  # type: ignore[call-arg]
+    with pytest.raises(InvalidRequestError, match="'label': did you mean 'labels'"):
+        gridref.Stack("time", label="{time}")  # type: ignore[call-arg]
     with pytest.raises(InvalidRequestError, match="'load_limits': did you mean 'load_limit'"):
         gridref.Loading(load_limits=1)  # type: ignore[call-arg]

@@ -22,6 +22,7 @@ from gridref.api.layout.file_sets import refusing_parts_of_sets
 from gridref.api.layout.joined_variables import Joining, NamePattern, split_labels
 from gridref.api.layout.layouts import Layout
 from gridref.api.layout.listings import with_inventory
+from gridref.api.layout.ways import ELSEWHERE, AnyLayout, flat_options
 from gridref.api.opening import Sources, readable, reader_for
 from gridref.api.outcomes import RunOptions, each_part, scan_here
 from gridref.api.scan import Address, Failures, Files, Progress, scan_each
@@ -51,7 +52,7 @@ from gridref.combine import (
 from gridref.combine.options import Read
 from gridref.errors import GridrefError, InvalidRequestError, Place, Problem
 from gridref.formats import ScanOptions, expand_files
-from gridref.io import Coverage, absolute_url, catalog_options, keeps_at_hand
+from gridref.io import Allow, Coverage, absolute_url, catalog_options, keeps_at_hand
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import IDENTITIES, Identity
 from gridref.model.scan_report import Finding, ScanReport
@@ -285,25 +286,30 @@ def _combine_here(
 
 # The calls `build` and `plan`
 
-BUILD_OPTIONS = (RunOptions, Layout, CombineOptions, MosaicOptions, ScanOptions)
+RECIPE_OPTIONS = (Layout, CombineOptions, MosaicOptions, ScanOptions)
+"""What says how files become a catalog."""
 
 
-@verb(*BUILD_OPTIONS)
+@verb(elsewhere=ELSEWHERE)
 def build(
     files: Files,
     catalog: Address,
     concat_dim: str | Sequence[str] | None = None,
     *,
+    order: Literal["label", "given"] = "label",
+    layout: AnyLayout | None = None,
+    combine: CombineOptions | None = None,
+    scan: ScanOptions | None = None,
+    run: RunOptions | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    allow: Allow = None,
     relative: bool = False,
-    identity: Identity | None = None,
-    checksum: Coverage = "sampled",
+    identity: Literal["strict", "size", "content", "content-all"] | None = None,
     checksums: bool = False,
     keep_secrets: bool = False,
     overwrite: bool = False,
     expect: Expected | None = None,
     progress: Progress | None = None,
-    **options: Any,
 ) -> VirtualGroup:
     """Index files, combine them and write the catalog.
 
@@ -315,22 +321,37 @@ def build(
         Where to write the catalog: a local path or an fsspec URL, usually ending in ``.gridref``.
     concat_dim
         Dimension to concatenate along, existing or new; several lay files out along each. Without
-        any option of `Layout`, `build` works out the layout from coordinates, georeferencing, names
-        and attributes. It takes a clear layout and reports it; if several are possible, it lists
-        them.
+        it and `layout`, `build` works out the layout from coordinates, georeferencing, names and
+        attributes. It takes a clear layout and reports it; if several are possible, it lists them.
+    order
+        The order of files along one dimension. ``"label"``: by label if the labels of every file
+        rise, or those of every file fall; otherwise as given, and the report says so. ``"given"``:
+        as given.
+    layout
+        How files lie beside each other, other than along an existing dimension: `Stack`, `Labels`,
+        `Mosaic`, `Ragged`, `Plate`, `Groups`, or ``"by_coords"``, ``"nested"``, ``"first"``.
+    combine
+        How differences between the files are resolved.
+    scan
+        How each file is scanned.
+    run
+        How many files are scanned at a time and where, and what happens to those that fail.
     storage_options
         Options of fsspec's filesystem of files and catalog, or of several by protocol:
         ``{"s3": {"anon": True}, "https": {...}}``.
+    allow
+        Folders and URLs below which files may refer to other files (references of kerchunk, and
+        external links, external storage and virtual datasets of HDF5), besides their own folder;
+        ``"*"`` allows everything.
     relative
         Record the addresses of the files relative to the catalog if both are on one filesystem.
         Both can then be moved together.
     identity
         How a read checks that a file is the one that was scanned. ``"strict"``: by size and time of
         change or ETag. ``"size"``: by size only. ``"content"``: by size and, if time or ETag
-        differ, by a checksum, which `build` computes. The default is ``"content"`` for relative
-        addresses, because copies have other times, and else ``"strict"``.
-    checksum
-        How much of each file to checksum: ``"sampled"`` (16 ranges of 4 KiB) or ``"all"``.
+        differ, by a checksum of 16 ranges of 4 KiB, which `build` computes; ``"content-all"``: of
+        the whole file. The default is ``"content"`` for relative addresses, because copies have
+        other times, and else ``"strict"``.
     checksums
         Compute a checksum (CRC-32C) of each stored chunk, and compare every later read with it.
         This reads all chunks once. Files that are added to the catalog later get checksums too.
@@ -345,10 +366,6 @@ def build(
         and every difference is listed as a problem.
     progress
         Called with the number of files done, and of all files.
-    **options
-        Fields of `RunOptions` (``max_in_flight``, ``n_processes``, ``on_error``), of `Layout`
-        (``stack``, ``pattern``, ``mosaic``), of `CombineOptions` (``convert_units=True`` converts
-        with pint), of `MosaicOptions` and of `ScanOptions`.
 
     Returns
     -------
@@ -366,10 +383,11 @@ def build(
     CombineError
         If the files do not fit together. It lists every problem.
     """
-    job = Job.of({**options, "concat_dim": concat_dim, "storage_options": storage_options})
-    identity = identity or ("content" if relative else "strict")
-    check_choice("identity", identity, IDENTITIES)
-    check_choice("checksum", checksum, ("sampled", "all"))
+    job = Job.asked(concat_dim, order, layout, combine, scan, run, storage_options, allow)
+    asked = identity or ("content" if relative else "strict")
+    check_choice("identity", asked, (*IDENTITIES, "content-all"))
+    coverage: Coverage = "all" if asked == "content-all" else "sampled"
+    kept: Identity = "content" if asked == "content-all" else asked
     access = catalog_access(catalog, storage_options)
     is_there = ROOT_FILE in (access.folder.names() or ())
     if is_there and not overwrite:
@@ -380,7 +398,7 @@ def build(
         )
     job, done = job.run(files, progress)
     done = as_expected(done, expect)
-    group = with_identity(with_drifts(done), identity, checksum, storage_options)
+    group = with_identity(with_drifts(done), kept, coverage, storage_options)
     if checksums:
         group = with_checksums(group, storage_options)
     lines = job.lines(group, done, access.folder.url)
@@ -391,7 +409,7 @@ def build(
             "source_urls": sources,
             "extra": extra,
             "recipe": job.recipe,
-            "identity": identity,
+            "identity": kept,
             "drifts": merged_drifts((), group.report.rows),
             "pending": {},
             "ends": done.ends,
@@ -424,30 +442,27 @@ def catalog_access(catalog: Address, storage_options: Mapping[str, Any] | None) 
     return Access(open_folder(url, options), options, Trust.of(url, None))
 
 
-@verb(*BUILD_OPTIONS)
+@verb(elsewhere=ELSEWHERE)
 def plan(
     files: Files,
     concat_dim: str | Sequence[str] | None = None,
     *,
+    order: Literal["label", "given"] = "label",
+    layout: AnyLayout | None = None,
+    combine: CombineOptions | None = None,
+    scan: ScanOptions | None = None,
+    run: RunOptions | None = None,
     storage_options: Mapping[str, Any] | None = None,
-    relative: bool = False,
-    identity: Identity | None = None,
-    checksum: Coverage = "sampled",
-    checksums: bool = False,
-    keep_secrets: bool = False,
-    overwrite: bool = False,
+    allow: Allow = None,
     expect: Expected | None = None,
     progress: Progress | None = None,
-    **options: Any,
 ) -> Combination:
     """Report what `build` would do with files, without writing anything.
 
     Parameters
     ----------
-    files, concat_dim, storage_options, progress, **options
+    files, concat_dim, order, layout, combine, scan, run, storage_options, allow, progress
         As for `build`.
-    relative, identity, checksum, checksums, keep_secrets, overwrite
-        As for `build`. They do not change a plan.
     expect
         As for `build`: every difference is one of the problems.
 
@@ -463,7 +478,7 @@ def plan(
     ScanError, SourceUnavailableError
         If a file cannot be described; a `FilesFailedError` with all of them, if several cannot.
     """
-    job = Job.of({**options, "concat_dim": concat_dim, "storage_options": storage_options})
+    job = Job.asked(concat_dim, order, layout, combine, scan, run, storage_options, allow)
     return as_expected(job.run(files, progress)[1], expect)
 
 
@@ -485,19 +500,31 @@ class Job:
     twice: tuple[str, ...] = ()
 
     @classmethod
+    def asked(
+        cls,
+        concat_dim: str | Sequence[str] | None,
+        order: Literal["label", "given"],
+        layout: AnyLayout | None,
+        combine: CombineOptions | None,
+        scan: ScanOptions | None,
+        run: RunOptions | None,
+        storage_options: Mapping[str, Any] | None,
+        allow: Allow,
+    ) -> Job:
+        """The options of `build`."""
+        flat = flat_options(concat_dim, order, layout, combine, scan, run)
+        access = {"storage_options": storage_options, "allow": allow}
+        return cls.of({**flat, **{name: own for name, own in access.items() if own is not None}})
+
+    @classmethod
     def of(cls, options: Mapping[str, Any]) -> Job:
-        """Options by name, of any of the kinds."""
+        """Options by name, as a recipe keeps them."""
         labels, names = split_labels(options.get("labels"))
         layout = Layout(**{**options_of(Layout, options), "labels": labels})
-        mosaic_options = options_of(MosaicOptions, options)
-        if mosaic_options and not layout.mosaic:
-            raise InvalidRequestError(
-                f"{', '.join(mosaic_options)}: only for files laid out by mosaic=True"
-            )
         return cls(
             layout,
             CombineOptions(**with_converter(options_of(CombineOptions, options))),
-            MosaicOptions(**mosaic_options),
+            MosaicOptions(**options_of(MosaicOptions, options)),
             ScanOptions(**options_of(ScanOptions, options)),
             RunOptions(**options_of(RunOptions, options)),
             _recipe(options),
@@ -603,7 +630,7 @@ def _recipe(options: Mapping[str, Any]) -> dict[str, Any]:
     Access is left out, and what JSON cannot say (a converter of units): it is given again.
     """
     kept: dict[str, Any] = {}
-    for kind in (Layout, CombineOptions, MosaicOptions, ScanOptions):
+    for kind in RECIPE_OPTIONS:
         for name, value in options_of(kind, options).items():
             plain = list(value) if isinstance(value, tuple | set | frozenset) else value
             plain = os.fspath(plain) if isinstance(plain, os.PathLike) else plain

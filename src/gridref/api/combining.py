@@ -23,7 +23,7 @@ from gridref.combine.concatenation import with_labels
 from gridref.combine.options import Read
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.options import options_of, verb
+from gridref.options import option_values, options_of, verb
 
 Dims = str | Sequence[str]
 
@@ -187,7 +187,7 @@ def mosaic(
     rules = CombineOptions(**with_converter(options_of(CombineOptions, options)))
     done = combine_mosaic(
         opened.noted(groups),
-        **vars(mosaic_options),
+        **option_values(mosaic_options),
         stack=() if stack is None else (stack,),
         read=opened.read,
         options=rules,

@@ -17,6 +17,7 @@ from gridref.formats.scanner import Advice, MetadataPieces
 from gridref.io import Layouts, absolute_url, learning_layouts, noted_files, noted_reads
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.manifest import ChunkState
+from gridref.options import option_values
 from gridref.secrets import shown_address
 
 SMALL_CHUNK_BYTES = 1 << 16
@@ -127,8 +128,8 @@ def inspect(file: Address, *, storage_options: Mapping[str, Any] | None = None) 
     options = ScanOptions(storage_options=storage_options, on_unsupported="skip")
     address = absolute_url(file)
     with learning_layouts(Layouts()), noted_files() as opened, noted_reads() as reads:
-        first = scan_file(address, **vars(options)).report
-        group = scan_file(address, **vars(options))
+        first = scan_file(address, **option_values(options)).report
+        group = scan_file(address, **option_values(options))
     source = opened.get(address)
     n_bytes = None if source is None else source.size_bytes
     metadata = MetadataPieces(reads.pieces(address), n_bytes or 0, group.report.n_requests)

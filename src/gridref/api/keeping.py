@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from gridref.api.building import ACCESS, BUILD_OPTIONS, Job
+from gridref.api.building import ACCESS, Job
 from gridref.api.changes import (
     Grown,
     added,
@@ -30,8 +30,10 @@ from gridref.api.changes import (
 )
 from gridref.api.each_chunk import ChecksumScan, ValueScan, told_as, with_checksums
 from gridref.api.layout.forecasts import forecast
+from gridref.api.layout.ways import AnyLayout, flat_options
 from gridref.api.named_calls import exporter, named_call
 from gridref.api.opening import Sources, readable, reader_for
+from gridref.api.outcomes import RunOptions
 from gridref.api.places import At
 from gridref.api.questions import diff
 from gridref.api.results import Published, Verification, Watch
@@ -61,6 +63,7 @@ from gridref.catalog.kept_report import CatalogReport, merged_drifts
 from gridref.catalog.opening import group_of
 from gridref.catalog.sources import SourceRules, Trust
 from gridref.catalog.values import refusing_damage
+from gridref.combine import CombineOptions
 from gridref.errors import (
     CatalogConflictError,
     InvalidRequestError,
@@ -68,7 +71,7 @@ from gridref.errors import (
     SourceChangedError,
     SourceUnavailableError,
 )
-from gridref.formats import expand_files
+from gridref.formats import ScanOptions, expand_files
 from gridref.io import (
     Allow,
     SourcePool,
@@ -80,7 +83,7 @@ from gridref.io import (
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import Identity, Source
 from gridref.model.scan_report import Fate, Finding, ScanReport
-from gridref.options import check_choice, check_names
+from gridref.options import check_choice
 from gridref.secrets import shown_address
 
 if TYPE_CHECKING:
@@ -230,8 +233,13 @@ class Catalog(CatalogGroup):
         files: Files,
         *,
         at: At = "label",
+        concat_dim: str | Sequence[str] | None = None,
+        order: Literal["label", "given"] = "label",
+        layout: AnyLayout | None = None,
+        combine: CombineOptions | None = None,
+        scan: ScanOptions | None = None,
+        run: RunOptions | None = None,
         progress: Progress | None = None,
-        **options: Any,
     ) -> Catalog:
         """Add files, in one step. Files of the catalog are neither scanned nor written again.
 
@@ -246,10 +254,10 @@ class Catalog(CatalogGroup):
         at
             ``"label"`` places files by the labels of their index coordinate: behind, before or
             between those of the catalog. ``"start"`` and ``"end"`` place them there.
+        concat_dim, order, layout, combine, scan, run
+            As for `gridref.build`. What they say replaces what the catalog was built with.
         progress
             Called with the number of files scanned, and of all files.
-        **options
-            Options of `gridref.build`, which replace those that the catalog was built with.
 
         Returns
         -------
@@ -269,6 +277,7 @@ class Catalog(CatalogGroup):
         CatalogError
             If the catalog cannot be written.
         """
+        options = flat_options(concat_dim, order, layout, combine, scan, run)
         given = Counter(expand_files(files, self._kept.storage_options, unique=False))
         addresses = list(given)
         scans = _Scans(self._kept.sources, progress)
@@ -863,7 +872,6 @@ class Catalog(CatalogGroup):
 
     def _job(self, base: Base, options: Mapping[str, Any]) -> Job:
         """How files are combined: as the catalog's were, but for what is said now."""
-        check_names("append()", options, _names())
         kept = base.root.snapshot.recipe or {}
         recipe = {name: value for name, value in kept.items() if name not in ACCESS}
         with refusing_damage("how its files were combined", Place(source=base.group.info.url)):
@@ -987,10 +995,6 @@ def stale_sources(
         fates = list(zip(sources, threads.map(fate, sources), strict=True))
     changed, gone = ([s.url for s, fate in fates if fate == kind] for kind in ("changed", "gone"))
     return changed, gone
-
-
-def _names() -> set[str]:
-    return {option.name for kind in BUILD_OPTIONS for option in fields(kind)} - {"storage_options"}
 
 
 def _exchanges(operation: str, files: Mapping[str, str | None]) -> str:

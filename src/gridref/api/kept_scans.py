@@ -23,6 +23,7 @@ from gridref.formats import ScanOptions
 from gridref.io import absolute_url, describe_source
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import Source
+from gridref.options import option_values
 from gridref.secrets import shown_address
 
 _HEADER = f"gridref scan 1 {version('gridref')}\n".encode()
@@ -115,7 +116,7 @@ class KeptScans:
             ) from error
 
     def _path(self, address: str) -> Path:
-        settings = {k: v for k, v in vars(self.options).items() if k != "storage_options"}
+        settings = {k: v for k, v in option_values(self.options).items() if k != "storage_options"}
         name = repr((absolute_url(address), sorted(settings.items(), key=repr)))
         digest = hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=20)
         text = digest.hexdigest()

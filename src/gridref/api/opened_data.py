@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gridref.api.building import Job, with_drifts
+from gridref.api.layout.ways import flat_options
 from gridref.api.opening import open_group
 from gridref.api.outcomes import scan_described
 from gridref.api.summary import warn_of_left_out
@@ -17,10 +18,13 @@ from gridref.formats.registry import data_names
 from gridref.io import absolute_url, is_local
 from gridref.model.array import VirtualGroup
 from gridref.model.scan_report import Fate, ScanReport
-from gridref.options import options_of
+from gridref.options import check_names, options_of
 
 type DataAddress = str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | VirtualGroup
 """A catalog, a file or several: their addresses, globs or directories; or a group."""
+
+_CATALOGS = ("allow", "snapshot")
+_FILES = ("concat_dim", "order", "layout", "combine", "scan", "run")
 
 
 def open_data(
@@ -51,6 +55,7 @@ def open_data(
         If it cannot be opened.
     """
     given = {name: value for name, value in options.items() if value is not None}
+    check_names("opening data", given, (*_CATALOGS, *_FILES))
     if isinstance(data, VirtualGroup):
         return _catalog(data, storage_options, given)
     if isinstance(data, str | os.PathLike):
@@ -64,12 +69,14 @@ def open_data(
                 pass
     if "snapshot" in given:
         raise InvalidRequestError("snapshot= is for catalogs")
-    if isinstance(data, str | os.PathLike) and _is_one_file(data, given):
-        group = scan_described(data, ScanOptions(**given, storage_options=storage_options))
+    asked = flat_options(**{name: given[name] for name in _FILES if name in given})
+    asked |= {"allow": given["allow"]} if "allow" in given else {}
+    if isinstance(data, str | os.PathLike) and _is_one_file(data, asked):
+        group = scan_described(data, ScanOptions(**{**asked, "storage_options": storage_options}))
         warn_of_left_out(ScanReport(group.report.with_fate(Fate.DAMAGED)))
         return group
     files = data if isinstance(data, str | os.PathLike) else list(data)
-    _, done = Job.of({**given, "storage_options": storage_options}).run(files, None)
+    _, done = Job.of({**asked, "storage_options": storage_options}).run(files, None)
     return with_drifts(done)
 
 
@@ -78,16 +85,16 @@ def _catalog(
     storage_options: Mapping[str, Any] | None,
     given: dict[str, Any],
 ) -> VirtualGroup:
-    others = given.keys() - {"allow", "snapshot"}
+    others = given.keys() - {*_CATALOGS}
     if others:
         raise InvalidRequestError(f"{', '.join(sorted(others))}: for files, not for a catalog")
     return open_group(data, storage_options, given.get("allow"), given.get("snapshot"))
 
 
-def _is_one_file(data: str | os.PathLike[str], given: Mapping[str, Any]) -> bool:
+def _is_one_file(data: str | os.PathLike[str], asked: Mapping[str, Any]) -> bool:
     """Whether an address is one file, or folder of data, and nothing is said of combining."""
     address = absolute_url(data)
-    if options_of(ScanOptions, given).keys() != given.keys():
+    if options_of(ScanOptions, asked).keys() != asked.keys():
         return False
     if is_local(address) and os.path.isdir(address):
         return data_names().is_folder(address)

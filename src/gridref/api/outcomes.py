@@ -35,7 +35,7 @@ from gridref.io import (
     using_beginnings,
 )
 from gridref.model.array import VirtualGroup
-from gridref.options import check_choices, refuses_unknown
+from gridref.options import Shown, check_choices, refuses_unknown
 
 __version__ = version("gridref")
 
@@ -53,8 +53,8 @@ _TASKS_PER_WORKER = 4
 
 
 @refuses_unknown
-@dataclass(frozen=True)
-class RunOptions:
+@dataclass(frozen=True, repr=False)
+class RunOptions(Shown):
     """How many files are scanned at a time, and what happens to files that fail.
 
     Attributes

@@ -14,6 +14,7 @@ from typing import Any
 from gridref import errors
 from gridref.api.layout.layouts import Layout
 from gridref.api.layout.sources import KEPT, REPLACED
+from gridref.api.layout.ways import spelled
 from gridref.combine.along import ORDER_KEPT
 from gridref.combine.hypercube import label_text
 from gridref.errors import LeftOutWarning, SkippedFilesWarning
@@ -48,8 +49,8 @@ def layout_line(layout: Layout, group: VirtualGroup, ends: LabelEnds) -> str:
     found = [f"{row['resolution']} ({row['value']})" for row in drifts if row["cause"] == "layout"]
     plain = Layout()
     asked = {name: getattr(layout, name) for name in _WAYS}
-    options = [f"{name}={v!r}" for name, v in asked.items() if v != getattr(plain, name)]
-    line = "; ".join(found) or f"laid out by {', '.join(options)}"
+    options = {name: value for name, value in asked.items() if value != getattr(plain, name)}
+    line = "; ".join(found) or f"laid out by {spelled(options)}"
     order = _order(layout, drifts, group, ends)
     return f"{line}, {order}" if order else line
 

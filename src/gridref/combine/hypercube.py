@@ -268,7 +268,7 @@ def combine_hypercube(
         raise InvalidRequestError(
             "overlap='keep' keeps labels that repeat, and where files lie by their labels only one"
             " input can be shown at each place: lay them one after the other along one dimension"
-            " (concat_dim alone, or combine='nested'), or take another overlap"
+            " (concat_dim alone, or layout='nested'), or take another overlap"
         )
     inputs = list(groups)
     if not inputs:
@@ -348,8 +348,8 @@ class Hypercube:
         paths = [column.path for column in columns.values() if dim in column.first.dims]
         path = paths[0] if paths else dim
         message = (
-            f"no labels say where it lies along {dim!r}: give them (labels=, pattern=), or the"
-            " order of the files (combine='nested')"
+            f"no labels say where it lies along {dim!r}: give them (layout=Labels(...)), or the"
+            " order of the files (layout='nested')"
         )
         notes.problem("labels-missing", path, message, unplaced, drop=False)
         notes.failed |= {column.path for column in columns.values()}
@@ -605,7 +605,7 @@ def _settled(column: Column, clashes: Sequence[tuple[int, int]], text: str, note
     rule = notes.options.overlap
     if rule == "error":
         message = (
-            f"several files hold ({text}); a dimension more (labels=, pattern=) keeps them apart;"
+            f"several files hold ({text}); a dimension more (layout=Labels(...)) keeps them apart;"
             " overlap='first' or overlap='last' shows one of them and hides the others"
         )
         notes.problem("overlap", column.path, message, concerned)

@@ -111,7 +111,7 @@ class Instances:
                 message = (
                     f"its samples along {', '.join(sorted(indexed))} say which instance they belong"
                     " to (instance_dimension) and lie in any order, which rows cannot show without"
-                    " copying: layout='ragged' keeps them so"
+                    " copying: layout=Ragged() keeps them so"
                 )
                 return path, message
             for name in self._uncounted(part):
@@ -123,7 +123,8 @@ class Instances:
                 if self.sample_of(array) is not None and n_instances != 1 and not padded:
                     message = (
                         f"it holds {n_instances} instances along {self.instance!r} side by side,"
-                        " each as long as the longest: layout='padded' lays them below each other"
+                        " each as long as the longest: layout=Ragged(padded=True) lays them below"
+                        " each other"
                     )
                     return prefix + name, message
         return None

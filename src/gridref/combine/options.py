@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray
-from gridref.options import check_choice, check_choices, refuses_unknown
+from gridref.options import Shown, check_choice, check_choices, refuses_unknown
 
 Read = Callable[[VirtualArray], NDArray[Any]]
 """Reads all values of an array."""
@@ -23,8 +23,8 @@ Repeat = Literal["minimal", "different", "all"]
 
 
 @refuses_unknown
-@dataclass(frozen=True)
-class CombineOptions:
+@dataclass(frozen=True, repr=False)
+class CombineOptions(Shown):
     """How drift between inputs is resolved.
 
     Attributes
@@ -58,7 +58,8 @@ class CombineOptions:
         Whether dtypes may be promoted to one that cannot hold all values (as for int64 and
         float32).
     convert_units
-        Converter for variables whose units differ. None makes them a problem.
+        Converter for variables whose units differ; True converts with pint. None makes them a
+        problem.
     index_variables
         Variables whose values count along a dimension that grows, by name with that dimension.
         Their values are shifted. Variables with an ``instance_dimension`` attribute (CF
@@ -75,7 +76,7 @@ class CombineOptions:
     )
     conflicts: Literal["raise", "drop"] = "raise"
     lossy: bool = False
-    convert_units: ConvertUnits | None = None
+    convert_units: ConvertUnits | bool | None = None
     index_variables: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -89,8 +90,8 @@ class CombineOptions:
 
 
 @refuses_unknown
-@dataclass(frozen=True)
-class MosaicOptions:
+@dataclass(frozen=True, repr=False)
+class MosaicOptions(Shown):
     """How to find the place of each georeferenced input in a mosaic.
 
     Attributes

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from gridref.errors import InvalidRequestError
 from gridref.io import Allow
-from gridref.options import check_choices, refuses_unknown
+from gridref.options import Shown, check_choices, refuses_unknown
 
 OnUnsupported = Literal["raise", "skip"]
 PhonyDims = Literal["sort", "access"]
@@ -17,8 +17,8 @@ Parser = Callable[..., Any]
 
 
 @refuses_unknown
-@dataclass(frozen=True)
-class ScanOptions:
+@dataclass(frozen=True, repr=False)
+class ScanOptions(Shown):
     """How a file is scanned.
 
     Attributes

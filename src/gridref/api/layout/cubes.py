@@ -104,7 +104,7 @@ def combine_nested(
         If there are not as many levels as dimensions.
     """
     if not dims:
-        raise InvalidRequestError("combine='nested' needs a concat_dim for every level of lists")
+        raise InvalidRequestError("layout='nested' needs a concat_dim for every level of lists")
     if len(dims) == 1:
         if any(isinstance(branch, list) for branch in tree):
             raise InvalidRequestError("the files are nested deeper than there are dimensions")
@@ -150,7 +150,7 @@ def nested_alike(tree: Sequence[Any], groups: Mapping[str, VirtualGroup]) -> lis
         if file not in groups:
             raise InvalidRequestError(
                 "a file that was left out leaves a hole in lists of lists; labels or"
-                " combine='by_coords' allow for it",
+                " layout='by_coords' allow for it",
                 Place(source=file),
             )
     return [
@@ -260,7 +260,7 @@ def nested(
         for branch in tree
     ]
     if not dims or (dims[0] is None and len(joined) > 1):
-        raise InvalidRequestError("combine='nested' needs a concat_dim for every level")
+        raise InvalidRequestError("layout='nested' needs a concat_dim for every level")
     if dims[0] is None:
         return joined[0]
     return _combined(joined, str(dims[0]), reader, rules)
@@ -316,7 +316,7 @@ def by_coords(parts: Sequence[Part], dim: str | None, reader: Reader, rules: Rul
         varying = [dim]
     if not varying:
         raise InvalidRequestError(
-            "no index coordinate tells the files apart: name concat_dim, with combine='nested'"
+            "no index coordinate tells the files apart: name concat_dim, with layout='nested'"
         )
     axes = [_Axis.of(name, labels.get(name) or [()] * len(parts)) for name in varying]
     return _joined_along(range(len(parts)), axes, parts, reader, rules)

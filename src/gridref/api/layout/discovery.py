@@ -31,6 +31,7 @@ from gridref.api.layout.names import (
     with_telling_parts,
 )
 from gridref.api.layout.sources import REPLACED
+from gridref.api.layout.ways import keywords_of, spelled
 from gridref.combine import Combination, CombineOptions, MosaicOptions
 from gridref.combine.georeference import Raster, read_raster
 from gridref.combine.options import Read
@@ -102,7 +103,7 @@ class Proposal:
     @property
     def text(self) -> str:
         """The options as they are written in Python."""
-        return ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+        return spelled(self.options)
 
 
 def proposals(files: Sequence[str], groups: Sequence[VirtualGroup], read: Read) -> list[Proposal]:
@@ -572,7 +573,7 @@ def laid_out_by_itself(
         raise InvalidRequestError(
             f"{len(files)} files need a dimension to lie along, and neither coordinates nor names"
             " nor attributes tell one: name it (concat_dim='time'), stack them along a new one"
-            " (stack='time') or by their place (mosaic=True)"
+            " (layout=Stack('time')) or by their place (layout=Mosaic())"
         )
     fitting = [(proposal, done) for proposal, done in tried if not done.problems]
     clear = [(proposal, done) for proposal, done in fitting if not _replaced(done)]
@@ -587,11 +588,11 @@ def laid_out_by_itself(
         ]
         raise UnclearLayoutError(
             _disagreement(first, files, [*others, *fitting]),
-            [proposal.options for proposal, _ in [*others, *fitting]],
+            [keywords_of(proposal.options) for proposal, _ in [*others, *fitting]],
         )
     if len(clear) > 1 and not take_first:
         raise UnclearLayoutError(
-            _listed(len(files), tried), [proposal.options for proposal, _ in tried]
+            _listed(len(files), tried), [keywords_of(proposal.options) for proposal, _ in tried]
         )
     chosen, done = (clear or tried)[0]
     sets = f", each of {len(files)} a set of files by OME-XML" if len(files) < len(every) else ""
@@ -717,7 +718,7 @@ def _disagreement(
 
 def _listed(n_files: int, tried: Sequence[tuple[Proposal, Combination]]) -> str:
     lines = [f"  {proposal.text} ({proposal.reason}): {_outcome(done)}" for proposal, done in tried]
-    head = f"{n_files} files may lie in several ways: ask for one, or yes=True for the first"
+    head = f"{n_files} files may lie in several ways: ask for one, or layout='first' for the first"
     return "\n".join([head, *lines])
 
 

@@ -27,8 +27,8 @@ def spacing_problem(scanned: Sequence[tuple[str, VirtualGroup]], read: Read) -> 
     cases = (f"{name} in {len(files)} files like {files[0]}" for name, files in known.items())
     shown = "; ".join(cases)
     message = (
-        f"times are {shown}: split='frequency' puts each into a group, join='outer' lays all on one"
-        " axis with holes"
+        f"times are {shown}: layout=Groups(frequency=True) puts each into a group,"
+        " join='outer' lays all on one axis with holes"
     )
     return Problem("spacing-differs", message, sources=tuple(files[0] for files in known.values()))
 
@@ -44,7 +44,8 @@ def frequency(group: VirtualGroup, read: Read, file: str) -> str:
     if name is None:
         raise InvalidRequestError(
             "it has a single time and no attribute 'frequency', which leaves open how often there"
-            " are values: say it by group_by= and a field of the pattern or another attribute",
+            " are values: group them by a field of the pattern or another attribute"
+            " (layout=Groups('model'))",
             Place(source=file),
         )
     return name

@@ -67,7 +67,7 @@ def _values(scanned: Scanned, name: str, pattern: str | None) -> list[str]:
         if name not in group.attrs:
             held = [*group.attrs, *([] if parsed is None else parsed.fields)]
             raise InvalidRequestError(
-                f"group_by={name!r} is no field of the pattern and no attribute of it: there are"
+                f"{name!r} is no field of the pattern and no attribute of it: there are"
                 f" {', '.join(held) or 'none'}",
                 Place(source=file),
             )

@@ -52,7 +52,7 @@ from gridref.combine.options import Read, Repeat
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.manifest import ChunkManifest, ChunkState, Manifest
-from gridref.options import check_choice, refuses_unknown
+from gridref.options import check_choice, option_values, refuses_unknown
 
 
 @refuses_unknown
@@ -149,7 +149,7 @@ class Layout:
         if self.layout is not None:
             check_choice("layout", self.layout, ("ragged", "padded", "plate"))
             if self.layout == "plate" and (self.stack or self.concat_dim):
-                raise InvalidRequestError("layout='plate' takes its dimensions from the pattern")
+                raise InvalidRequestError("Plate() takes its dimensions from the pattern")
             if self.mosaic:
                 raise InvalidRequestError(f"layout={self.layout!r} is another one than a mosaic")
         elif self.concat_dim and (self.stack or self.mosaic):
@@ -158,7 +158,7 @@ class Layout:
         if self.combine is not None:
             check_choice("combine", self.combine, ("by_coords", "nested"))
             if self.stack or self.mosaic or self.layout:
-                raise InvalidRequestError(f"combine={self.combine!r} is of files along concat_dim")
+                raise InvalidRequestError(f"layout={self.combine!r} is for files along concat_dim")
         placed = self.combine == "nested" or (self.mosaic and self.labels)
         if (self.pattern or self.labels) and placed:
             raise InvalidRequestError("labels are of files that lie along dimensions by them")
@@ -168,7 +168,9 @@ class Layout:
             raise InvalidRequestError("lists of lists of files are not told apart into groups")
         check_labels(self.labels)
         if self.asset is not None and self.inventory is None:
-            raise InvalidRequestError("asset= is of STAC items: name them, inventory='items.json'")
+            raise InvalidRequestError(
+                "asset is for STAC items: name them, Labels(inventory='items.json')"
+            )
         if self.pattern_of and not self.pattern:
             raise InvalidRequestError("an attribute to find labels in needs their pattern")
 
@@ -178,7 +180,8 @@ class Layout:
         if self.order == "given" and (others or not isinstance(self.stack or self.concat_dim, str)):
             raise InvalidRequestError(
                 "order='given' is for files that follow each other along one dimension: name it"
-                " (concat_dim='time', or stack='time' for a new one), and give no other layout"
+                " (concat_dim='time'), or stack them along a new one (layout=Stack('time')), and"
+                " give no other layout"
             )
 
     def ordered(self, files: Sequence[str]) -> list[str]:
@@ -364,7 +367,7 @@ class Layout:
         dims.pop(VARIABLE, None)
         done = combine_mosaic(
             groups,
-            **vars(mosaic_options),
+            **option_values(mosaic_options),
             stack=list(dims),
             merge=VARIABLE in fields,
             read=read,

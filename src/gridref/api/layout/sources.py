@@ -150,8 +150,8 @@ def _by_function(
     for file, own in zip(files, found, strict=True):
         if not isinstance(own, Mapping) or own.keys() != found[0].keys():
             raise InvalidRequestError(
-                f"labels= gave {own!r}: a function gives a label for each dimension, and the same"
-                " dimensions for all files",
+                f"labels of a function were {own!r}: a function gives a label for each dimension,"
+                " and the same dimensions for all files",
                 Place(source=file),
             )
     for dim in found[0]:
@@ -167,7 +167,9 @@ def _by_source(
         return _labelled(groups, dim, *_stored([source(file) for file, _ in scanned]), noted)
     kind, _, name = source.partition(":")
     if kind == "column":
-        raise InvalidRequestError(f"labels={{{dim!r}: {source!r}}} need the table: inventory=")
+        raise InvalidRequestError(
+            f"labels of {dim!r} from {source!r} need the table: Labels(inventory=...)"
+        )
     if kind == "constant":
         return _labelled(groups, dim, *_stored([name] * len(groups)), noted)
     if kind == "variable":

@@ -60,7 +60,7 @@ def _factors(column: Column, notes: Notes) -> dict[str, Factor]:
     cases = column.cases(lambda kind: value_text(kind.array.attrs.get("units")))
     convert = notes.options.convert_units
     target = str(column.first.attrs.get("units"))
-    if convert is None:
+    if not callable(convert):
         advice = "convert_units=True, or a converter, converts them to the first file's"
     else:
         factor_of = {unit: _SAME if unit == target else convert(unit, target) for unit in units}

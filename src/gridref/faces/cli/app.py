@@ -55,6 +55,7 @@ from gridref.faces.cli.options import (
     StorageOptions,
     all_files,
     as_on_the_command_line,
+    call_options,
     parse_options,
     takes,
 )
@@ -222,7 +223,7 @@ def build(
 
     def built(**options: Any) -> VirtualGroup:
         with ScanProgress(console, quiet) as progress:
-            return build_catalog(chosen, address, progress=progress, **options)
+            return build_catalog(chosen, address, progress=progress, **call_options(options))
 
     group = _or_ask(console, built, {"n_processes": None, **options})
     for line in group.report.lines:
@@ -243,6 +244,8 @@ def build(
 
 def _or_ask[T](console: Console, call: Callable[..., T], options: Mapping[str, Any]) -> T:
     """Call with some options; if the layout is unclear, ask the user at the terminal."""
+    from gridref.api.layout.ways import flat_options
+
     try:
         return call(**options)
     except UnclearLayoutError as error:
@@ -255,7 +258,7 @@ def _or_ask[T](console: Console, call: Callable[..., T], options: Mapping[str, A
         number = 0
         while not 1 <= number <= len(error.choices):
             number = typer.prompt("Number of the layout", type=int, err=True)
-        return call(**{**options, **error.choices[number - 1]})
+        return call(**{**options, **flat_options(**error.choices[number - 1])})
 
 
 def is_interactive() -> bool:
@@ -436,7 +439,7 @@ def plan(
 
     def planned(**options: Any) -> Combination:
         with ScanProgress(console, quiet) as progress:
-            return plan_files(chosen, progress=progress, **options)
+            return plan_files(chosen, progress=progress, **call_options(options))
 
     combination = _or_ask(console, planned, {"n_processes": None, **options})
     failed = _told_failed(console, combination.failed)

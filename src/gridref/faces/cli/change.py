@@ -37,7 +37,11 @@ Amend = Annotated[
 ]
 
 
-@takes(BUILD_OPTIONS)
+_OF_BUILD = ("expect", "relative", "overwrite", "keep_secrets", "identity", "checksums")
+"""Options that a catalog is built with once."""
+
+
+@takes({name: kind for name, kind in BUILD_OPTIONS.items() if name not in _OF_BUILD})
 def append_command(
     catalog: Catalog,
     files: Files,
@@ -66,11 +70,12 @@ def append_command(
         gridref append one.gridref data/*.nc --concat-dim time
     """
     from gridref.api.catalogs import open_catalog
+    from gridref.api.layout.ways import keywords_of
 
     opened = open_catalog(catalog, storage_options=options.pop("storage_options", None))
     with ScanProgress(Console(stderr=True), quiet) as progress:
         after = (opened.amend() if amend else opened).append(
-            files, at=cast("At", at), progress=progress, **options
+            files, at=cast("At", at), progress=progress, **keywords_of(options)
         )
     _told(catalog, opened, after)
 

@@ -145,7 +145,7 @@ def _read_shard(console: Console, catalog: Path, cube: xr.Dataset) -> bool:
 
 def _mosaic(console: Console, tiles: list[Path], catalog: Path) -> bool:
     """Lay tiles of different size side by side and compare them with tifffile."""
-    group = build(tiles, catalog, mosaic=True)
+    group = build(tiles, catalog, layout=gridref.Mosaic())
     array = group["band_data"]
     assert isinstance(array, gridref.VirtualArray)
     console.print(draw_tree(group, catalog.name))

@@ -8,7 +8,7 @@ import typer
 
 from gridref.faces.cli.console import echo
 from gridref.faces.cli.look import print_verification
-from gridref.faces.cli.options import BUILD_OPTIONS, Quiet, takes
+from gridref.faces.cli.options import BUILD_OPTIONS, Quiet, call_options, takes
 from gridref.secrets import shown_address
 
 # ``gridref import``: a catalog from references that another tool wrote
@@ -20,7 +20,6 @@ _OPTIONS = (
     "relative",
     "keep_secrets",
     "identity",
-    "checksum",
     "storage_options",
 )
 
@@ -59,7 +58,7 @@ def import_command(
     """
     from gridref.api.building import build
 
-    group = build(references, catalog, **options)
+    group = build(references, catalog, **call_options(options))
     arrays = group.all_arrays()
     echo(f"{shown_address(catalog)}: {len(arrays)} arrays")
     if verify:

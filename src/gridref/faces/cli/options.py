@@ -7,12 +7,14 @@ dataclasses `Layout`, `CombineOptions`, `MosaicOptions`, `ScanOptions` and `View
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
 import json
 import re
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any
@@ -234,10 +236,10 @@ BUILD_OPTIONS: Mapping[str, Any] = {
     "identity": _option(
         str,
         "What makes a file the one that was scanned: strict (size, and time or ETag), size, content"
-        " (a checksum). Default: strict; content with --relative.",
+        " (a checksum of samples), content-all (of the whole file). Default: strict; content with"
+        " --relative.",
         None,
     ),
-    "checksum": _option(str, "What of a file its checksum is of: sampled, all.", None),
     "checksums": _option(
         bool,
         "Take a checksum of each stored chunk, and compare what is read with it from then on.",
@@ -246,7 +248,19 @@ BUILD_OPTIONS: Mapping[str, Any] = {
     ),
     "storage_options": StorageOptions,
 }
-"""Type of each option of `gridref.build` and `gridref.plan` by its name in Python."""
+"""Type of each option of `gridref.build` and `gridref.plan`, by the names that recipes have."""
+
+OF_THE_CALL = ("storage_options", "allow", "expect", "relative", "overwrite", "keep_secrets",
+               "identity", "checksums")  # fmt: skip
+"""Those that are no part of a layout, nor of combining, scanning or running."""
+
+
+def call_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of the command line as `gridref.build` takes them."""
+    from gridref.api.layout.ways import keywords_of
+
+    own = {name: value for name, value in options.items() if name in OF_THE_CALL}
+    return {**keywords_of({n: v for n, v in options.items() if n not in own}), **own}
 
 
 _VIEW = "How arrays are shown"
@@ -471,7 +485,7 @@ def _listed(
 
 _OPTION = re.compile(r"""\b([a-z_]+)=(?:"([^"]*)"|'([^']*)'|(True|False|None|\.\.\.|-?\d[\w.]*))""")
 _LIST = re.compile(r"\b(allow|concat_dim)=\[('[^']*'(?:, '[^']*')*)\]")
-_LABELS = re.compile(r"\blabels=\{('[^{}]*')\}")
+_OBJECT = re.compile(r"\b(layout|combine|scan|run)=(?=[A-Z]|'(?:by_coords|first)')")
 _SPELLED_OTHERWISE = {"everything": "all"}
 _KNOWN = {*BUILD_OPTIONS, *VIEW_OPTIONS, *_SPELLED_OTHERWISE, "format", "output", "zarr_format"}
 
@@ -482,12 +496,49 @@ def as_on_the_command_line(message: str) -> str:
     Messages spell options as in Python.
     """
     one_each = _LIST.sub(
-        lambda match: f"{match[1]}={match[2].replace(', ', f' {match[1]}=')}", message
+        lambda match: f"{match[1]}={match[2].replace(', ', f' {match[1]}=')}", _flat(message)
     )
-    labels = _LABELS.sub(
-        lambda match: f"labels='{match[1].replace(chr(39), '').replace(': ', '=')}'", one_each
-    )
-    return re.sub(r"(--[a-z-]+ [^\s,]+), (?=--)", r"\1 ", _OPTION.sub(_respelled, labels))
+    return re.sub(r"(--[a-z-]+ [^\s,]+), (?=--)", r"\1 ", _OPTION.sub(_respelled, one_each))
+
+
+def _flat(message: str) -> str:
+    """A message with each object of options, like ``layout=Stack('time')``, as options by name."""
+    start = _OBJECT.search(message)
+    if start is None:
+        return message
+    rest = message[start.end() :]
+    for end in (i for i, mark in enumerate(rest, 1) if mark in ")'"):
+        with suppress(SyntaxError):
+            ast.parse(rest[:end], mode="eval")
+            return message[: start.start()] + _by_name(start[1], rest[:end]) + _flat(rest[end:])
+    return message[: start.end()] + _flat(rest)
+
+
+def _by_name(keyword: str, expression: str) -> str:
+    import gridref
+    from gridref.api.layout import ways
+
+    names = ("Labels", "Stack", "Mosaic", "Ragged", "Plate", "Groups",
+             "CombineOptions", "ScanOptions", "RunOptions")  # fmt: skip
+    classes: dict[str, Any] = {name: getattr(gridref, name) for name in names}
+
+    def value_of(node: ast.expr) -> Any:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            named = {str(each.arg): value_of(each.value) for each in node.keywords}
+            return classes[node.func.id](*map(value_of, node.args), **named)
+        return ast.literal_eval(node)
+
+    try:
+        asked = value_of(ast.parse(expression, mode="eval").body)
+    except (KeyError, TypeError, ValueError):  # labels of a function, or a table; an example
+        return f"{keyword}={expression}"
+    spelled = []
+    for name, value in ways.flat_options(**{keyword: asked}).items():
+        several = value if isinstance(value, list | tuple) else [value]
+        if isinstance(value, Mapping):
+            several = [",".join(f"{dim}={source}" for dim, source in value.items())]
+        spelled += [f"{name}={each!r}" for each in several]
+    return " ".join(spelled)
 
 
 def _respelled(match: re.Match[str]) -> str:

@@ -6,8 +6,8 @@ Input is the address of a catalog or of files. Output is a dataset or tree with 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Literal
 
 import xarray as xr
 from xarray.backends import AbstractDataStore, BackendEntrypoint
@@ -16,20 +16,23 @@ from xarray.backends.store import StoreBackendEntrypoint
 from xarray.core import indexing
 
 import gridref.faces.xarray.accessors  # noqa: F401 - registers `ds.gridref`
-from gridref.api.building import BUILD_OPTIONS
+from gridref.api.layout.ways import AnyLayout
 from gridref.api.opened_data import DataAddress, open_data
 from gridref.api.opening import group_path, reader_for, subgroup
+from gridref.api.outcomes import RunOptions
+from gridref.combine import CombineOptions
 from gridref.faces.xarray.encoding import variable_encoding
 from gridref.faces.xarray.lazy import LazyVirtualArray
+from gridref.formats import ScanOptions
 from gridref.io import Allow, SourcePool
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.enumeration import CF_FLAGS
-from gridref.options import check_names, options_of, verb
+from gridref.options import check_names, verb
 from gridref.secrets import shown_address
 from gridref.serve.reader import Reader
 
-_OWN_OPTIONS = ("storage_options", "allow")
-"""Options of files that are options of catalogs, too."""
+_OF_FILES = ("concat_dim", "order", "layout", "combine", "scan", "run")
+"""Options of `gridref.build` for files that are opened without a catalog."""
 
 
 class GroupDataStore(AbstractDataStore):
@@ -107,7 +110,7 @@ class GridrefBackendEntrypoint(BackendEntrypoint):
             return False
         return os.fspath(filename_or_obj).rstrip("/").endswith(".gridref")
 
-    @verb(*BUILD_OPTIONS, hidden=_OWN_OPTIONS)
+    @verb()
     def open_dataset(  # type: ignore[override]
         self,
         filename_or_obj: DataAddress,
@@ -123,12 +126,27 @@ class GridrefBackendEntrypoint(BackendEntrypoint):
         storage_options: Mapping[str, Any] | None = None,
         allow: Allow = None,
         snapshot: str | None = None,
-        **combining: Any,
+        concat_dim: str | Sequence[str] | None = None,
+        order: Literal["label", "given"] = "label",
+        layout: AnyLayout | None = None,
+        combine: CombineOptions | None = None,
+        scan: ScanOptions | None = None,
+        run: RunOptions | None = None,
     ) -> xr.Dataset:
         """Open one group of a catalog, of a file, or of files combined as `gridref.build` does."""
         path = group_path(group)
-        asked = {"allow": allow, "snapshot": snapshot, **combining}
-        root = open_data(filename_or_obj, storage_options, **asked)
+        root = open_data(
+            filename_or_obj,
+            storage_options,
+            allow=allow,
+            snapshot=snapshot,
+            concat_dim=concat_dim,
+            order=None if order == "label" else order,
+            layout=layout,
+            combine=combine,
+            scan=scan,
+            run=run,
+        )
         virtual_group = subgroup(root, group)
         return StoreBackendEntrypoint().open_dataset(
             GroupDataStore(
@@ -155,12 +173,13 @@ class GridrefBackendEntrypoint(BackendEntrypoint):
         **options: Any,
     ) -> dict[str, xr.Dataset]:
         """Open a group and all groups below it, by path."""
-        known = {name for kind in BUILD_OPTIONS for name in options_of(kind, options)}
-        decoding = {name: value for name, value in options.items() if name not in known}
+        of_files = {name: options[name] for name in _OF_FILES if name in options}
+        decoding = {name: value for name, value in options.items() if name not in of_files}
         check_names("open_groups_as_dict()", decoding, self.open_dataset_parameters or ())
         start = group_path(group)
-        asked = {name: options[name] for name in known} | {"allow": allow, "snapshot": snapshot}
-        root = open_data(filename_or_obj, storage_options, **asked)
+        root = open_data(
+            filename_or_obj, storage_options, allow=allow, snapshot=snapshot, **of_files
+        )
         below = subgroup(root, group).walk(start)
         reader, address = reader_for(storage_options), _address(filename_or_obj)
         return {

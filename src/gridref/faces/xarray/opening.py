@@ -78,7 +78,8 @@ def open_virtual_dataset(
         Virtual variables keep their stored dtype and attributes.
     """
     loading = Loading(**options_of(Loading, options))
-    root = open_data(file, storage_options, **options_of(ScanOptions, options))
+    scan = ScanOptions(**options_of(ScanOptions, options))
+    root = open_data(file, storage_options, allow=scan.allow, scan=scan)
     part = subgroup(root, group)
     source = None if isinstance(file, VirtualGroup) else os.fspath(file)
     return group_to_dataset(part, reader_for(storage_options), loading, source)

@@ -9,6 +9,8 @@ from typing import Any, get_args
 import pytest
 
 import gridref
+from gridref.api.layout.layouts import Layout
+from gridref.api.layout.ways import flat_options, keywords_of
 from gridref.errors import InvalidRequestError
 from gridref.faces.cli.options import (
     BUILD_OPTIONS,
@@ -19,8 +21,20 @@ from gridref.faces.cli.options import (
 )
 from gridref.options import choices_of
 
+LAYOUTS: tuple[Any, ...] = (
+    gridref.Labels("{time:%Y%m%d}.nc", of="TIFFTAG_DATETIME"),
+    gridref.Labels(sources={"member": "attribute:realization_index"}),
+    gridref.Stack("time", "{time:%Y%m%d}.nc"),
+    gridref.Mosaic("{variable}_{time:%Y}.tif", stack="time", tolerance=0.1, grids="groups"),
+    gridref.Ragged("orbit", padded=True, labels="{orbit}.nc"),
+    gridref.Plate("{well}_{field}.tif"),
+    gridref.Groups("model", labels="{model}_{time:%Y}.nc"),
+    gridref.Groups(frequency=True, each="by_coords"),
+    "first",
+)
+
 DATACLASSES = (
-    gridref.Layout,
+    Layout,
     gridref.CombineOptions,
     gridref.MosaicOptions,
     gridref.ScanOptions,
@@ -34,11 +48,34 @@ def help_of(name: str) -> str:
 def test_build_and_plan_take_the_same_and_the_command_line_takes_all_of_it() -> None:
     build = dict(inspect.signature(gridref.build).parameters)
     plan = dict(inspect.signature(gridref.plan).parameters)
-    assert {*build} - {"catalog"} == {*plan}
-    assert {*plan} - {"files", "progress", "executor"} == {*BUILD_OPTIONS}  # these are objects
+    of_catalogs = {"catalog", "relative", "identity", "checksums", "keep_secrets", "overwrite"}
+    assert {*build} - of_catalogs == {*plan}
+    assert len(build) <= 18
     for name, parameter in plan.items():
         assert parameter.default == build[name].default
         assert parameter.annotation == build[name].annotation
+    kinds = (Layout, gridref.CombineOptions, gridref.MosaicOptions, gridref.ScanOptions)
+    by_name = {option.name for kind in (*kinds, gridref.RunOptions) for option in fields(kind)}
+    objects = {"files", "progress", "layout", "combine", "scan", "run", "catalog"}
+    assert {*by_name, *build} - objects - {"executor"} == {*BUILD_OPTIONS} - objects
+
+
+def test_options_by_name_and_objects_are_the_same() -> None:
+    by_name: dict[str, Any] = {
+        "concat_dim": "time",
+        "pattern": "{member:d}_{time:%Y}.nc",
+        "labels": {"run": "attribute:run"},
+        "join": "exact",
+        "on_unsupported": "skip",
+        "n_processes": None,
+    }
+    assert flat_options(**keywords_of(by_name)) == by_name
+    for layout in LAYOUTS:
+        (again,) = keywords_of(flat_options(layout=layout)).values()
+        assert again == layout
+        spelled = as_on_the_command_line(f"say layout={layout!r} or so")
+        assert spelled.startswith("say --")
+        assert spelled.endswith(" or so")
 
 
 @pytest.mark.parametrize("options", DATACLASSES)
@@ -97,6 +134,9 @@ def test_lengths_that_are_none(text: str) -> None:
         ("combine_attrs='drop' or max_objects=7", "--combine-attrs drop or --max-objects 7"),
         ("concat_dim=... names it", "--concat-dim ... names it"),
         ("everything=True", "--all"),
+        ("layout=Stack('t', labels='{t:%Y}.nc') (x)", "--stack t --pattern {t:%Y}.nc (x)"),
+        ("layout='first' takes the first", "--yes takes the first"),
+        ("combine=CombineOptions(overlap='keep')", "--overlap keep"),
         ("a file with units=None and depth=3", "a file with units=None and depth=3"),
     ],
 )
