@@ -24,7 +24,7 @@ def test_mosaic_of_uneven_tiles(sample_data: Path, tmp_path: Path) -> None:
     tiles = [tifffile.imread(sample_data / f"hills_{side}.tif") for side in ("west", "east")]
     assert np.array_equal(shown.values[0], np.concatenate(tiles, axis=1))
     assert shown.dtype == tiles[0].dtype
-    assert gridref.verify(catalog, everything=True).ok
+    assert gridref.verify(catalog, all=True).ok
 
 
 def write_tile(path: Path, values: np.ndarray, column: int, factors: list[int]) -> None:
@@ -86,7 +86,7 @@ def test_mosaic_keeps_overviews_that_fit(tmp_path: Path) -> None:
         x = node[f"x_{level}" if level else "x"].values
         np.testing.assert_allclose(x, 500000 + (np.arange(396 // factor) + 0.5) * 10 * factor)
         assert layout[level]["transform"]["scale"] == [1.0, factor, factor]
-    assert gridref.verify(catalog, everything=True).ok
+    assert gridref.verify(catalog, all=True).ok
 
 
 def test_mosaic_of_tiles_some_without_overviews(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_stack_by_times_in_tags(tmp_path: Path, attribute: str, pattern: str) ->
     assert cube["band_data"].dims == ("time", "band", "y", "x")
     assert cube["band_data"][:, 0, 0, 0].values.tolist() == [1, 0, 2]
     assert attribute not in cube.attrs
-    result = gridref.verify(catalog, everything=True)
+    result = gridref.verify(catalog, all=True)
     assert result.ok
     assert result.n_chunks == 3
 
@@ -288,7 +288,7 @@ def test_stacks_are_verified_whole(
     gridref.build(
         shared_data / "families" / family, tmp_path / "stack.gridref", **by_name(**options)
     )
-    result = gridref.verify(tmp_path / "stack.gridref", everything=True)
+    result = gridref.verify(tmp_path / "stack.gridref", all=True)
     assert result.ok
     assert result.n_chunks == compared
     assert not {path for path, _ in result.not_compared} & {"band_data", "Band1"}

@@ -77,7 +77,7 @@ def test_relocate_of_no_source(catalog: gridref.Catalog) -> None:
 
 
 def test_verify(catalog: gridref.Catalog, days: list[Path], tmp_path: Path) -> None:
-    result = catalog.verify(everything=True)
+    result = catalog.verify(all=True)
     assert result.ok
     assert result.n_chunks >= 3 * 4 + 1
     blocks = next((tmp_path / "cube.gridref").glob("sources-*.parquet"))

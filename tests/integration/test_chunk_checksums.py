@@ -200,7 +200,7 @@ def test_checksums_stay_when_parts_become_one(tmp_path):
 def test_verify_reads_the_table_of_checksums(tmp_path):
     file = make_file(tmp_path / "a.nc")
     gridref.build(file, tmp_path / "cube", checksums=True)
-    assert gridref.verify(tmp_path / "cube", everything=True).ok
+    assert gridref.verify(tmp_path / "cube", all=True).ok
     (table,) = (tmp_path / "cube").glob("checksums-*")
     content = bytearray(table.read_bytes())
     content[len(content) // 2] ^= 1
@@ -214,7 +214,7 @@ def test_verify_records_them_in_a_catalog_that_is_there(tmp_path, door):
     file = make_file(tmp_path / "a.nc")
     gridref.build(file, tmp_path / "cube")
     before = gridref.open_catalog(tmp_path / "cube")
-    checked = gridref.verify(tmp_path / "cube", everything=True, checksums=True)
+    checked = gridref.verify(tmp_path / "cube", all=True, checksums=True)
     assert (checked.ok, checked.n_checksums) == (True, N_CHUNKS)
     catalog = gridref.open_catalog(tmp_path / "cube")
     assert (catalog.info.n_checksums, catalog.info.digest) == (N_CHUNKS, before.info.digest)

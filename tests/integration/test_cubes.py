@@ -72,7 +72,7 @@ def test_members_by_times_with_holes(tmp_path: Path, options: dict[str, Any]) ->
     assert_same(tmp_path / "cube.gridref", expected)
     (hole,) = [drift for drift in group.report.drifts if drift["cause"] == "hole"]
     assert "member 2, time 2001-01-07 to 2001-01-09" in hole["value"]
-    assert gridref.verify(tmp_path / "cube.gridref", everything=True).ok
+    assert gridref.verify(tmp_path / "cube.gridref", all=True).ok
 
 
 def test_the_same_on_the_command_line_over_directories(tmp_path: Path) -> None:
@@ -347,7 +347,7 @@ def test_forecasts_lie_along_runs_and_steps(tmp_path: Path, dims: tuple[str, ...
                 there = found.sel(time=own["time"], step=own["step"])
                 np.testing.assert_array_equal(there["t2m"].values, own["t2m"].values)
                 assert there["valid_time"].values == own["valid_time"].values
-    assert gridref.verify(catalog, everything=True).ok
+    assert gridref.verify(catalog, all=True).ok
 
 
 def test_a_valid_time_that_is_no_sum_is_a_label(tmp_path: Path) -> None:

@@ -168,7 +168,7 @@ def check_everything(files: list[Path], catalog: Path, dim: str) -> None:
             from_attributes.add(path)
         for values in open_all(catalog, path):
             assert_same_bits(values, expected)
-    result = gridref.verify(catalog, everything=True)
+    result = gridref.verify(catalog, all=True)
     assert result.ok
     assert {name for name, _ in result.not_compared} == from_attributes
 
@@ -276,4 +276,4 @@ def test_families_in_any_order_lie_by_their_labels(
     ):
         assert expected.indexes[dim].is_monotonic_increasing
         xr.testing.assert_equal(found.load(), expected.load())
-    assert gridref.verify(tmp_path / "mixed.gridref", everything=True).ok
+    assert gridref.verify(tmp_path / "mixed.gridref", all=True).ok

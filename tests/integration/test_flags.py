@@ -104,7 +104,7 @@ def test_names_are_those_of_each_file(
     for door in ("zarr", "gridref"):
         found = opened(catalog, door).surface
         np.testing.assert_array_equal(words_in(found).reshape(expected.shape), expected)
-    assert gridref.verify(catalog, everything=True).ok
+    assert gridref.verify(catalog, all=True).ok
     report = gridref.plan(files, **by_name(**LAYOUTS[layout])).report
     assert [drift.variable for drift in report.of_cause("flags")] == ["surface"]
 

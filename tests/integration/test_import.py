@@ -34,8 +34,8 @@ def test_an_export_comes_back_and_is_verified(name: str, tmp_path: Path) -> None
     xr.testing.assert_equal(xr.open_dataset(again, engine="gridref").compute(), expected)
     checked = run_command("verify", output, "--allow", SAMPLES, "--all")
     assert checked.returncode == 0, checked.stderr
-    n_chunks = gridref.verify(catalog, everything=True).n_chunks
-    assert gridref.verify(output, everything=True, allow=str(SAMPLES)).n_chunks >= n_chunks - 8
+    n_chunks = gridref.verify(catalog, all=True).n_chunks
+    assert gridref.verify(output, all=True, allow=str(SAMPLES)).n_chunks >= n_chunks - 8
 
 
 def test_generated_references_are_imported(tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def test_files_whose_metadata_is_in_a_companion_file_are_its_set(
     image = group.arrays["image"]
     assert image.dims == ("z", "y", "x")
     np.testing.assert_array_equal(image[...], np.stack([plane_of(path) for path in files]))
-    assert gridref.verify(tmp_path / "set.gridref", everything=True).ok
+    assert gridref.verify(tmp_path / "set.gridref", all=True).ok
 
 
 def write_companion_set(folder: Path, *, named: str = "set.companion.ome") -> list[Path]:
@@ -157,7 +157,7 @@ def test_axes_are_those_of_the_companion_file_not_of_names(tmp_path: Path) -> No
     assert group.arrays["image"].dims == ("t", "c", "y", "x")
     np.testing.assert_array_equal(group.arrays["image"][...], expected)
     assert not group.report.skipped
-    assert gridref.verify(tmp_path / "set.gridref", everything=True).ok
+    assert gridref.verify(tmp_path / "set.gridref", all=True).ok
     for path in files[:2]:
         np.testing.assert_array_equal(gridref.scan(path)["image"][...], expected)
 

@@ -400,7 +400,7 @@ def test_remote_ome_set(tmp_path: Path) -> None:
     with served(tmp_path) as site:
         group = scan(f"{site.url}/{quote(paths[1].name)}")
         assert group.report.n_requests == len(site.requests)
-        assert verify(group, everything=True).ok
+        assert verify(group, all=True).ok
     array = group.arrays["image"]
     entries = array.manifests[0].take(np.arange(3))
     expected = [f"{site.url}/{quote(path.name)}" for path in paths]

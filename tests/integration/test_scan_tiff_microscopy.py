@@ -174,7 +174,7 @@ def test_ndpi(tmp_path: Path, subsampling: tuple[int, int]) -> None:
     assert {image.encodings[0].chunk_shape for image in images} == {(3, 8 * subsampling[1], 64)}
     names = [group.groups[f"series_{n}"].arrays["image"].attrs["long_name"] for n in (1, 2)]
     assert names == ["Macro", "Map"]
-    assert gridref.verify(group, everything=True).ok
+    assert gridref.verify(group, all=True).ok
 
 
 def test_chroma_of_ndpi_tiles_is_smoothed_inside_of_them_only(tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_remote_ndpi(tmp_path: Path) -> None:
     write_ndpi(path, slide())
     with serving(Site({"/slide.ndpi": path.read_bytes()})) as site:
         group = scan(f"{site.url}/slide.ndpi?signature=a.b")
-        assert gridref.verify(group, everything=True).ok
+        assert gridref.verify(group, all=True).ok
     assert group.groups["series_0"].groups["0"].arrays["image"].encodings[0].chunk_shape[1] == 8
 
 

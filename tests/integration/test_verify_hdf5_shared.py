@@ -32,7 +32,7 @@ SLOW = {  # tens of thousands of tiny chunks
 def test_every_chunk_is_as_h5py_reads_it(path: Path) -> None:
     if path.suffix in NOT_HDF5:
         pytest.skip("no HDF5 file")
-    found = verify(scan(path, on_unsupported="skip"), everything=path.name not in SLOW)
+    found = verify(scan(path, on_unsupported="skip"), all=path.name not in SLOW)
     assert [str(difference) for difference in found.differences] == []
     unknown = [pair for pair in found.not_compared if not pair[1].startswith(REASONS)]
     assert unknown == []

@@ -145,7 +145,7 @@ MISLABELLED = {
 
 
 def test_right_labels_pass(cube: VirtualGroup, tmp_path: Path) -> None:
-    result = gridref.verify(tmp_path / "right.gridref", everything=True)
+    result = gridref.verify(tmp_path / "right.gridref", all=True)
     assert [str(difference) for difference in result.differences] == []
     assert result.n_labels > 3 * (2 + 3 + 3)
     assert result.not_compared == ()
@@ -159,7 +159,7 @@ def test_right_labels_pass(cube: VirtualGroup, tmp_path: Path) -> None:
 def test_wrong_labels_fail(cube: VirtualGroup, tmp_path: Path, what: str) -> None:
     name, alter = MISLABELLED[what]
     gridref.write_catalog(alter(cube), tmp_path / "wrong.gridref")
-    result = gridref.verify(tmp_path / "wrong.gridref", everything=True)
+    result = gridref.verify(tmp_path / "wrong.gridref", all=True)
     assert not result.ok
     assert name in {difference.place.variable for difference in result.differences}
     assert not gridref.verify(tmp_path / "wrong.gridref").ok
@@ -187,7 +187,7 @@ def mosaic(tmp_path: Path) -> VirtualGroup:
 
 
 def test_pixels_are_where_their_georeference_says(mosaic: VirtualGroup, tmp_path: Path) -> None:
-    result = gridref.verify(tmp_path / "right.gridref", everything=True)
+    result = gridref.verify(tmp_path / "right.gridref", all=True)
     assert [str(difference) for difference in result.differences] == []
     n_pixels = 4 * (32 + 32)
     assert result.n_labels >= n_pixels
@@ -216,7 +216,7 @@ def test_pixels_elsewhere_fail(
     mosaic: VirtualGroup, tmp_path: Path, name: str, alter: Callable[[Any], Any]
 ) -> None:
     gridref.write_catalog(alter(mosaic), tmp_path / "wrong.gridref")
-    result = gridref.verify(tmp_path / "wrong.gridref", everything=True)
+    result = gridref.verify(tmp_path / "wrong.gridref", all=True)
     assert name in {difference.place.variable for difference in result.differences}
 
 
@@ -246,12 +246,12 @@ def test_scalars_of_files_are_labels(tmp_path: Path, name: str) -> None:
     groups = [gridref.scan(path) for path in files]
     rows = [gridref.stack(groups[start : start + 2], "step") for start in (0, 2)]
     cube = gridref.stack(rows, "time", variables="different")
-    assert gridref.verify(cube, everything=True).ok
+    assert gridref.verify(cube, all=True).ok
     altered = relabelled(name, lambda v: v + 1)(cube)
-    found = gridref.verify(altered, everything=True)
+    found = gridref.verify(altered, all=True)
     assert name in {difference.place.variable for difference in found.differences}
     altered = described(name, units="days since 1900-01-01" if name != "step" else "days")(cube)
-    assert not gridref.verify(altered, everything=True).ok
+    assert not gridref.verify(altered, all=True).ok
 
 
 def test_one_elevation_for_all_fails(files: list[Path], tmp_path: Path) -> None:
@@ -261,15 +261,15 @@ def test_one_elevation_for_all_fails(files: list[Path], tmp_path: Path) -> None:
     scanned = [gridref.scan(path) for path in files]
     of_first = scanned[0].arrays["elangle"]
     alike = [group.with_changes(arrays={**group.arrays, "elangle": of_first}) for group in scanned]
-    result = gridref.verify(gridref.concat(alike, "time"), everything=True)
+    result = gridref.verify(gridref.concat(alike, "time"), all=True)
     (difference,) = result.differences
     assert difference.place.variable == "elangle"
     assert str(files[1]) in str(difference)
     right = gridref.concat(scanned, "time", variables="different")
-    result = gridref.verify(right, everything=True)
+    result = gridref.verify(right, all=True)
     assert (result.ok, result.not_compared) == (True, ())
     swapped = relabelled("elangle", lambda v: np.roll(v, 2))(right)
-    found = gridref.verify(swapped, everything=True)
+    found = gridref.verify(swapped, all=True)
     assert {difference.place.variable for difference in found.differences} == {"elangle"}
 
 
@@ -279,7 +279,7 @@ def test_what_an_option_took_is_listed(files: list[Path], tmp_path: Path) -> Non
         file["area"][:] = 7.0
     options: dict[str, Any] = {"join": "override", "compat": "override"}
     gridref.build(files, tmp_path / "cube.gridref", "time", **by_name(**options))
-    result = gridref.verify(tmp_path / "cube.gridref", everything=True)
+    result = gridref.verify(tmp_path / "cube.gridref", all=True)
     assert result.ok
     reasons = dict(result.not_compared)
     assert "join='override'" in reasons["lat"]
@@ -291,17 +291,17 @@ def test_labels_in_groups_are_compared(files: list[Path], tmp_path: Path) -> Non
         with netCDF4.Dataset(path, "a") as file:
             file.kind = "first" if number < 2 else "other"
     cube = gridref.build(files, tmp_path / "right.gridref", "time", layout=gridref.Groups("kind"))
-    right = gridref.verify(tmp_path / "right.gridref", everything=True)
+    right = gridref.verify(tmp_path / "right.gridref", all=True)
     assert (right.ok, right.n_labels) == (True, 72)
     wrong = relabelled("time", lambda v: v + 1)(cube.groups["first"])
     altered = cube.with_changes(groups={**cube.groups, "first": wrong})
-    found = {d.place.variable for d in gridref.verify(altered, everything=True).differences}
+    found = {d.place.variable for d in gridref.verify(altered, all=True).differences}
     assert found == {"first/time"}
 
 
 def test_exports_are_compared_too(cube: VirtualGroup, tmp_path: Path) -> None:
     to_kerchunk(cube, tmp_path / "right.json")
-    assert gridref.verify(tmp_path / "right.json", everything=True).ok
+    assert gridref.verify(tmp_path / "right.json", all=True).ok
     wrong = MISLABELLED["latitudes shifted"][1](cube)
     to_kerchunk(wrong, tmp_path / "wrong.json")
-    assert not gridref.verify(tmp_path / "wrong.json", everything=True).ok
+    assert not gridref.verify(tmp_path / "wrong.json", all=True).ok

@@ -65,7 +65,7 @@ def test_combined_references_are_compared_with_their_own_file(tmp_path: Path, ch
     references = combined_references(files)
     (tmp_path / "refs.json").write_text(json.dumps(references))
     group = gridref.scan(tmp_path / "refs.json")
-    result = gridref.verify(group, everything=True)
+    result = gridref.verify(group, all=True)
     assert result.ok
     assert result.n_values == 72
     assert not result.not_compared
@@ -77,7 +77,7 @@ def test_chunks_in_each_others_place_are_found(tmp_path: Path) -> None:
     refs = references["refs"]
     refs["t/0.0"], refs["t/1.1"] = refs["t/1.1"], refs["t/0.0"]
     (tmp_path / "refs.json").write_text(json.dumps(references))
-    result = gridref.verify(gridref.scan(tmp_path / "refs.json"), everything=True)
+    result = gridref.verify(gridref.scan(tmp_path / "refs.json"), all=True)
     assert [difference.place.chunk for difference in result.differences] == [(0, 0), (1, 1)]
 
 
@@ -88,7 +88,7 @@ def test_sources_of_virtual_datasets_have_other_names(tmp_path: Path) -> None:
         layout[4 * number : 4 * number + 4] = h5py.VirtualSource(path, "t", (4, 6))
     with h5py.File(tmp_path / "whole.h5", "w") as file:
         file.create_virtual_dataset("cube", layout)
-    result = gridref.verify(gridref.scan(tmp_path / "whole.h5"), everything=True)
+    result = gridref.verify(gridref.scan(tmp_path / "whole.h5"), all=True)
     assert result.ok
     assert result.n_values == 48
 
@@ -111,7 +111,7 @@ def test_variables_joined_by_their_names_keep_their_axes_of_length_1(tmp_path: P
         layout=gridref.Labels(sources=labels),
     )
     assert group["t"].shape == (2, 2, 1, 6)
-    result = gridref.verify(tmp_path / "cube.gridref", everything=True)
+    result = gridref.verify(tmp_path / "cube.gridref", all=True)
     assert result.ok
     assert result.n_values == values.size + 2
     assert [path for path, _ in result.not_compared] == ["p"]
@@ -122,7 +122,7 @@ def test_external_data_that_begins_like_tiff_is_not_compared(tmp_path: Path) -> 
     (tmp_path / "raw.bin").write_bytes(b"IIxx" + bytes(60))
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("t", (16,), "i4", external=[(str(tmp_path / "raw.bin"), 0, 64)])
-    result = gridref.verify(gridref.scan(tmp_path / "a.h5"), everything=True)
+    result = gridref.verify(gridref.scan(tmp_path / "a.h5"), all=True)
     assert result.ok
     assert [reason for _, reason in result.not_compared if "tifffile cannot open" in reason]
 
@@ -141,9 +141,7 @@ def test_each_chunk_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(OriginalFile, "read", counted)
     said: list[tuple[int, int]] = []
-    result = gridref.verify(
-        cube, everything=True, announce=lambda n, n_bytes: said.append((n, n_bytes))
-    )
+    result = gridref.verify(cube, all=True, announce=lambda n, n_bytes: said.append((n, n_bytes)))
     assert result.ok
     assert result.n_values == 36
     assert len(reads) == 1
@@ -185,7 +183,7 @@ def test_each_file_is_opened_once_for_all_its_arrays(
         begin(self, source_url, *args, **options)
 
     monkeypatch.setattr(OriginalFile, "__init__", counted)
-    result = gridref.verify(group, everything=True)
+    result = gridref.verify(group, all=True)
     assert (result.ok, result.n_arrays, result.n_values) == (True, 3, 4 * 3 * 24)
     assert sorted(opened) == [path.name for path in files]
 
@@ -197,11 +195,11 @@ def test_remote_files_are_compared_at_the_same_time(tmp_path: Path) -> None:
     with serving(site):
         group = gridref.concat([gridref.scan(site.url + path) for path in contents], "t")
         site.most_at_once = 0
-        assert gridref.verify(group, everything=True, max_in_flight=1).ok
+        assert gridref.verify(group, all=True, max_in_flight=1).ok
         alone, site.most_at_once = site.most_at_once, 0
         seen: list[tuple[int, int]] = []
         result = gridref.verify(
-            group, everything=True, progress=lambda done, total: seen.append((done, total))
+            group, all=True, progress=lambda done, total: seen.append((done, total))
         )
         together = site.most_at_once
         with pytest.raises(InvalidRequestError, match="max_in_flight"):
@@ -219,9 +217,7 @@ def test_what_differs_is_listed_file_by_file_however_many_are_compared(tmp_path:
     with serving(site):
         group = gridref.concat([gridref.scan(site.url + path) for path in contents], "t")
         swapped = group.with_changes(arrays={**group.arrays, "v1": group.arrays["v0"]})
-        results = [
-            gridref.verify(swapped, everything=True, max_in_flight=count) for count in (1, 2, 64)
-        ]
+        results = [gridref.verify(swapped, all=True, max_in_flight=count) for count in (1, 2, 64)]
     first = results[0]
     assert len(first.differences) == 12
     assert all(difference.place.variable == "v1" for difference in first.differences)
@@ -245,7 +241,7 @@ def write_damaged(path: Path) -> None:
 def test_a_chunk_that_no_reader_can_decode_is_a_difference(tmp_path: Path) -> None:
     write_damaged(tmp_path / "a.h5")
     gridref.build([tmp_path / "a.h5"], tmp_path / "cube.gridref")
-    result = gridref.verify(tmp_path / "cube.gridref", everything=True)
+    result = gridref.verify(tmp_path / "cube.gridref", all=True)
     (difference,) = result.differences
     assert not result.ok
     assert (difference.place.variable, difference.place.chunk) == ("t", (1, 0))
@@ -271,6 +267,6 @@ def test_what_only_an_unknown_codec_hides_is_not_compared(
         array.encodings[0], codecs=(*array.encodings[0].codecs, Codec.of(codec, level=1))
     )
     group = VirtualGroup({"t": replace(array, encodings=(encoding,))})
-    result = gridref.verify(group, everything=True)
+    result = gridref.verify(group, all=True)
     assert [str(each.place.variable) for each in result.differences] == ["t"] * is_known
     assert [name for name, _ in result.not_compared] == ["t"] * (not is_known)

@@ -134,7 +134,7 @@ def test_a_catalog_that_is_there_is_replaced_when_asked_only(
     gridref.build(days, tmp_path / "new.gridref", "time", relative=True)
     again, new = map(gridref.open_catalog, (catalog, tmp_path / "new.gridref"))
     assert again.info.digest == new.info.digest
-    assert gridref.verify(catalog, everything=True).ok
+    assert gridref.verify(catalog, all=True).ok
     assert again.history()[0].operation == "build"
     assert gridref.open_catalog(catalog, snapshot="first")["t"].shape == (8, 2)
     assert again.rollback()["t"].shape == (8, 2)

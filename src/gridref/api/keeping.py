@@ -691,7 +691,7 @@ class Catalog(CatalogGroup):
     def verify(
         self,
         *,
-        everything: bool = False,
+        all: bool = False,  # noqa: A002 - as on the command line
         seed: int = 0,
         progress: Callable[[int, int], None] | None = None,
     ) -> Verification:
@@ -699,7 +699,7 @@ class Catalog(CatalogGroup):
 
         Parameters
         ----------
-        everything
+        all
             Compare every stored chunk, and the labels of every file, not only a sample.
         seed
             Seed of the sample.
@@ -716,7 +716,7 @@ class Catalog(CatalogGroup):
         call = named_call("verify")
         options = self.keeper.storage_options
         found: Verification = call(
-            self, everything=everything, seed=seed, progress=progress, storage_options=options
+            self, all=all, seed=seed, progress=progress, storage_options=options
         )
         return found
 

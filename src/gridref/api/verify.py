@@ -106,7 +106,7 @@ def _catalog_to_record_in(
 def verify(
     catalog: str | os.PathLike[str] | VirtualGroup,
     *,
-    everything: bool = False,
+    all: bool = False,  # noqa: A002 - as on the command line
     checksums: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     allow: Allow = None,
@@ -130,7 +130,7 @@ def verify(
     ----------
     catalog
         Address of a catalog, or of an export (``.json``, ``.parq``, ``.icechunk``); or a group.
-    everything
+    all
         Compare every stored chunk, and the labels of every file. By default, compare the corners
         and a random sample of each array, and the labels of their files.
     checksums
@@ -167,7 +167,7 @@ def verify(
     group = _opened(catalog, storage_options, allow, snapshot)
     random = np.random.default_rng(seed)
     chosen = [
-        Choice.of(path, cross, choose(cross, everything, random))
+        Choice.of(path, cross, choose(cross, all, random))
         for path, array in group.all_arrays().items()
         for cross in plan_read(array).crosses
     ]

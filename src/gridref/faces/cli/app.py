@@ -235,9 +235,7 @@ def build(
         soft_wrap=True,
     )
     if verify:
-        print_verification(
-            address, everything=False, options=options.get("storage_options"), quiet=quiet
-        )
+        print_verification(address, all=False, options=options.get("storage_options"), quiet=quiet)
     if group.report.failed:
         raise typer.Exit(1)
 
@@ -334,7 +332,7 @@ def _print_reasons(console: Console, group: VirtualGroup, views: ViewOptions) ->
 @app.command()
 def verify(
     catalog: Catalog,
-    everything: Annotated[
+    all: Annotated[  # noqa: A002 - the option's name
         bool, typer.Option("--all", help="Compare every chunk, not a sample.")
     ] = False,
     checksums: Annotated[
@@ -367,7 +365,7 @@ def verify(
     """
     print_verification(
         catalog,
-        everything=everything,
+        all=all,
         checksums=checksums,
         options=parse_options(storage_options),
         quiet=quiet,

@@ -150,7 +150,7 @@ def _mosaic(console: Console, tiles: list[Path], catalog: Path) -> bool:
     assert isinstance(array, gridref.VirtualArray)
     console.print(draw_tree(group, catalog.name))
     console.print(draw_grid(array, "band_data", min(console.width, 100)))
-    result = gridref.verify(catalog, everything=True)
+    result = gridref.verify(catalog, all=True)
     console.print(
         f"{result.n_values} pixels of {len(tiles)} tiles compared with tifffile:"
         f" {len(result.differences)} chunks differ"

@@ -506,7 +506,7 @@ def _array_to_draw(group: VirtualGroup, path: str | None) -> tuple[str, VirtualA
 def print_verification(
     catalog: str,
     *,
-    everything: bool = False,
+    all: bool = False,  # noqa: A002 - as in `verify`
     checksums: bool = False,
     options: dict[str, Any] | None = None,
     quiet: bool = False,
@@ -532,7 +532,7 @@ def print_verification(
     with ScanProgress(Console(stderr=True), quiet, unit="chunks") as progress:
         result = verify_catalog(
             catalog,
-            everything=everything,
+            all=all,
             checksums=checksums,
             storage_options=options,
             allow=allow or None,

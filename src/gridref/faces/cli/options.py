@@ -486,8 +486,7 @@ def _listed(
 _OPTION = re.compile(r"""\b([a-z_]+)=(?:"([^"]*)"|'([^']*)'|(True|False|None|\.\.\.|-?\d[\w.]*))""")
 _LIST = re.compile(r"\b(allow|concat_dim)=\[('[^']*'(?:, '[^']*')*)\]")
 _OBJECT = re.compile(r"\b(layout|combine|scan|run)=(?=[A-Z]|'(?:by_coords|first)')")
-_SPELLED_OTHERWISE = {"everything": "all"}
-_KNOWN = {*BUILD_OPTIONS, *VIEW_OPTIONS, *_SPELLED_OTHERWISE, "format", "output", "zarr_format"}
+_KNOWN = {*BUILD_OPTIONS, *VIEW_OPTIONS, "all", "format", "output", "zarr_format"}
 
 
 def as_on_the_command_line(message: str) -> str:
@@ -545,6 +544,6 @@ def _respelled(match: re.Match[str]) -> str:
     name = match[1]
     if name not in _KNOWN:
         return match[0]
-    option = f"--{_SPELLED_OTHERWISE.get(name, name).replace('_', '-')}"
+    option = f"--{name.replace('_', '-')}"
     value = next(text for text in match.groups()[1:] if text is not None)
     return option if value == "True" else f"{option} {value}"

@@ -133,7 +133,7 @@ def test_lengths_that_are_none(text: str) -> None:
         ("lossy=True allows it", "--lossy allows it"),
         ("combine_attrs='drop' or max_objects=7", "--combine-attrs drop or --max-objects 7"),
         ("concat_dim=... names it", "--concat-dim ... names it"),
-        ("everything=True", "--all"),
+        ("all=True", "--all"),
         ("layout=Stack('t', labels='{t:%Y}.nc') (x)", "--stack t --pattern {t:%Y}.nc (x)"),
         ("layout='first' takes the first", "--yes takes the first"),
         ("combine=CombineOptions(overlap='keep')", "--overlap keep"),
