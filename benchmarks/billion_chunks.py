@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 import gridref
 from benchmarks.append import LATE_SECONDS, in_own_process
+from gridref.api.catalogs import write_catalog
 from gridref.catalog.commit import group_entry, new_id
 from gridref.catalog.document import Root
 from gridref.catalog.entries import ChunkCounts, Interned, PartEntry, Segment, array_entry
@@ -65,7 +66,7 @@ def write(folder: Path, n_parts: int, n_chunks: int) -> None:
         dims=("time", "x"),
     )
     began = time.perf_counter()
-    gridref.write_catalog(VirtualGroup({"v": array}), folder / "cube.gridref", sources="relative")
+    write_catalog(VirtualGroup({"v": array}), folder / "cube.gridref", sources="relative")
     print(f"{n_chunks} rows written in {time.perf_counter() - began:.0f} s")
     repeat(folder / "cube.gridref", array, n_parts, n_chunks)
 

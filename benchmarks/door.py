@@ -32,6 +32,7 @@ from zarr.core.buffer import cpu
 
 import gridref
 from benchmarks.reading import kerchunk_references
+from gridref.api.catalogs import write_catalog
 from gridref.api.opening import reader_for
 from gridref.model.array import VirtualGroup
 from gridref.serve.segments import LiteralSegment
@@ -243,7 +244,7 @@ def opening(table: Table, folder: Path, n_arrays: int = 1000, n_chunks: int = 10
     array = chunked_array(np.zeros(n_chunks, "i2"), (1,), ("t",))
     group = VirtualGroup({f"v{n}": array for n in range(n_arrays)})
     catalog = folder / "many.gridref"
-    gridref.write_catalog(group, catalog)
+    write_catalog(group, catalog)
     real = zarr.create_group(folder / "empty.zarr")
     for n in range(n_arrays):
         real.create_array(

@@ -17,7 +17,7 @@ import xarray as xr
 from virtualizarr.manifests import ChunkManifest, ManifestArray
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
-from gridref import to_icechunk
+from gridref.interchange import to_icechunk
 from gridref.io import describe_source
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import Encoding, bytes_codec

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import gridref
 from benchmarks._late_files import serve_files
 from benchmarks.hdf5_scan import N_VARIABLES, build
+from gridref.api.scan import scan_many
 
 N_DIFFERENT = 240
 
@@ -41,7 +42,7 @@ def server(folder: str, n_files: int, delay_seconds: float) -> Iterator[tuple[st
 
 
 def by_gridref(urls: Sequence[str]) -> None:
-    gridref.scan_many(urls)
+    scan_many(urls)
 
 
 def by_gridref_build(urls: Sequence[str]) -> None:

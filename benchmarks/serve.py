@@ -27,6 +27,7 @@ import numpy as np
 import zarr
 
 import gridref
+from gridref.api.catalogs import write_catalog
 
 MIB = 2**20
 CHUNK = (1, 512, 512)  # float32: 1 MiB
@@ -160,7 +161,7 @@ def write_cube(folder: Path, mib: int) -> tuple[Path, Path, np.ndarray]:
         file.create_dataset("v", data=values, chunks=CHUNK)
         file.create_dataset("large", data=values[: min(mib, 256)], chunks=LARGE)
     catalog = folder / "cube.gridref"
-    gridref.write_catalog(gridref.scan(path), catalog)
+    write_catalog(gridref.scan(path), catalog)
     return path, catalog, values
 
 

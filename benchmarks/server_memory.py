@@ -20,6 +20,7 @@ import numpy as np
 
 import gridref
 from benchmarks.serve import MIB, free_port, run_load, wait_for
+from gridref.api.catalogs import write_catalog as gridref_write_catalog
 
 RUNS = 3
 CONNECTIONS = (1, 16, 64)
@@ -42,7 +43,7 @@ def write_catalog(folder: Path) -> Path:
         file.create_dataset("v", data=values, chunks=chunks, compression="gzip", compression_opts=1)
         file.create_dataset("plain", data=values, chunks=chunks)
     catalog = folder / "cube.gridref"
-    gridref.write_catalog(gridref.scan(folder / "cube.h5"), catalog)
+    gridref_write_catalog(gridref.scan(folder / "cube.h5"), catalog)
     return catalog
 
 

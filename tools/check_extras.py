@@ -10,6 +10,8 @@ from collections.abc import Callable
 from importlib.metadata import metadata
 
 import gridref
+from gridref.faces.duckdb import sql
+from gridref.faces.picture import ChunkMap
 
 NOT_FOR_USERS = {"all", "dev", "docs", "test"}
 
@@ -41,25 +43,25 @@ def _dask(catalog: str) -> None:
 
 
 def _geo(catalog: str) -> None:
-    assert gridref.to_stac(catalog)["assets"]
+    assert gridref.interchange.to_stac(catalog)["assets"]
 
 
 def _interchange(catalog: str) -> None:
     group = gridref.open_catalog(catalog)
-    assert gridref.to_virtualizarr(group).sizes["time"] == 31
+    assert gridref.interchange.to_virtualizarr(group).sizes["time"] == 31
     from gridref.faces.exports.kerchunk import to_kerchunk
 
     to_kerchunk(group, "one.parq")
-    gridref.to_icechunk(group, "one.icechunk")
+    gridref.interchange.to_icechunk(group, "one.icechunk")
 
 
 def _plot(catalog: str) -> None:
     array = gridref.open_catalog(catalog).arrays["tas"]
-    gridref.ChunkMap(array, "tas").save("map.png")
+    ChunkMap(array, "tas").save("map.png")
 
 
 def _sql(catalog: str) -> None:
-    assert gridref.sql(catalog, "SELECT count(*) AS n FROM chunks") is not None
+    assert sql(catalog, "SELECT count(*) AS n FROM chunks") is not None
 
 
 def _units(catalog: str) -> None:

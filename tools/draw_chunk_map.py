@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import gridref
+from gridref.faces.picture import ChunkMap
 
 SAMPLES = Path(__file__).resolve().parents[1] / "sample_data"
 
@@ -14,7 +15,7 @@ def draw() -> str:
     """The blocks and stored chunks of the sample data's temperatures."""
     groups = [gridref.scan(path) for path in sorted(SAMPLES.glob("*.nc"))]
     array = gridref.concat([group.arrays["tas"] for group in groups], "time")
-    return gridref.ChunkMap(array).to_svg() + "\n"
+    return ChunkMap(array).to_svg() + "\n"
 
 
 if __name__ == "__main__":

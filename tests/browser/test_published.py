@@ -13,6 +13,7 @@ import pytest
 import tifffile
 
 import gridref
+from gridref.faces.web.publishing import publish
 from tests.browser.test_viewer import CELLS, READY, TOLD, cells, opened, rendered
 from tests.browser.visits import Visit
 from tests.nginx_server import nginx_serving
@@ -35,7 +36,7 @@ def published(place: tuple[Path, str], files: str) -> str:
     catalog = folder.parent / "months.gridref"
     gridref.build(str(folder / "data" / files), catalog, "time")
     moved = {f"{folder}/data/": f"{url}/data/"}
-    gridref.publish(catalog, folder / "site", base_url=f"{url}/site", prefixes=moved)
+    publish(catalog, folder / "site", base_url=f"{url}/site", prefixes=moved)
     return f"{url}/site"
 
 
@@ -125,7 +126,7 @@ def in_many_codecs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         gridref.build([folder / "www/codecs.h5"], folder / "codecs.gridref")
         moved = {f"{folder}/www/": f"{url}/"}
         site = folder / "www/site"
-        gridref.publish(folder / "codecs.gridref", site, base_url=f"{url}/site", prefixes=moved)
+        publish(folder / "codecs.gridref", site, base_url=f"{url}/site", prefixes=moved)
         yield f"{url}/site"
 
 
@@ -215,7 +216,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str
     with nginx_serving(www, folder) as url:
         for file in www.glob("*.tif"):
             gridref.build([file], folder / f"{file.stem}.gridref")
-            gridref.publish(
+            publish(
                 folder / f"{file.stem}.gridref",
                 www / file.stem,
                 base_url=f"{url}/{file.stem}",
@@ -258,7 +259,7 @@ def test_a_file_that_changed_is_not_shown(
     folder, url = place
     gridref.build(f"{url}/data/daily_2023-01.nc", folder.parent / "remote.gridref")
     site = f"{url}/remote"
-    gridref.publish(folder.parent / "remote.gridref", folder / "remote", base_url=site)
+    publish(folder.parent / "remote.gridref", folder / "remote", base_url=site)
     file = folder / "data" / "daily_2023-01.nc"
     content, before = file.read_bytes(), file.stat()
     file.write_bytes(change(content))

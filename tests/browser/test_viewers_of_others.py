@@ -25,6 +25,7 @@ import tifffile
 
 import gridref
 from gridref.faces.http import create_app
+from gridref.faces.web.publishing import publish
 from tests.browser.visits import Visit
 from tests.nginx_server import nginx_serving
 from tests.programs import WEB, npm_package
@@ -158,7 +159,7 @@ def test_zarr_layer_reads_what_is_published(pages: Path, visit: Visit, tmp_path:
         gridref.build([www / "globe.nc"], tmp_path / "globe.gridref")
         moved = {f"{www}/": f"{url}/"}
         site = f"{url}/site"
-        gridref.publish(tmp_path / "globe.gridref", www / "site", base_url=site, prefixes=moved)
+        publish(tmp_path / "globe.gridref", www / "site", base_url=site, prefixes=moved)
         visit.page.goto(url)
         on_map(visit, f"{site}/references.json", values)
 

@@ -14,7 +14,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-import gridref
+from gridref.api.catalogs import write_catalog
 from gridref.errors import GridrefError
 from gridref.model.array import VirtualGroup
 from tests.conformance.door_archives import Archive, all_archives, comparable
@@ -84,7 +84,7 @@ def run(folder: Path) -> Results:
     archives = list(all_archives(folder))
     place = Place(folder, "")
     for archive in archives:
-        gridref.write_catalog(archive.group, place.catalog(archive))
+        write_catalog(archive.group, place.catalog(archive))
     catalogs = {archive.name: str(place.catalog(archive)) for archive in archives}
     with warnings.catch_warnings(), served(catalogs) as url:
         warnings.simplefilter("ignore")

@@ -160,7 +160,7 @@ def _referenced_tree(document: Mapping[str, Any], zarr_format: int) -> xr.DataTr
 
 
 def _to_virtualizarr(group: gridref.VirtualGroup, folder: Path) -> Read:
-    virtual = gridref.to_virtualizarr(group, loadable_variables=[], inline_limit=0)
+    virtual = gridref.interchange.to_virtualizarr(group, loadable_variables=[], inline_limit=0)
     config, prefix = icechunk.RepositoryConfig.default(), f"file://{folder}/"
     store = icechunk.local_filesystem_store(str(folder))
     config.set_virtual_chunk_container(icechunk.VirtualChunkContainer(prefix, store))
@@ -172,7 +172,7 @@ def _to_virtualizarr(group: gridref.VirtualGroup, folder: Path) -> Read:
 
 
 def _to_icechunk(group: gridref.VirtualGroup, folder: Path) -> Read:
-    gridref.to_icechunk(group, folder / "a.icechunk", inline_limit=0)
+    gridref.interchange.to_icechunk(group, folder / "a.icechunk", inline_limit=0)
 
     def read() -> xr.DataTree:
         storage = icechunk.local_filesystem_storage(str(folder / "a.icechunk"))
@@ -185,7 +185,7 @@ def _to_icechunk(group: gridref.VirtualGroup, folder: Path) -> Read:
 
 
 def _to_cf_aggregation(group: gridref.VirtualGroup, folder: Path) -> Read:
-    gridref.to_cf_aggregation(group, folder / "all.nc", inline_limit=0)
+    gridref.interchange.to_cf_aggregation(group, folder / "all.nc", inline_limit=0)
     return lambda: read_aggregation(folder / "all.nc")
 
 
@@ -212,13 +212,15 @@ def _from_kerchunk(files: Sequence[Path], folder: Path) -> gridref.VirtualGroup:
 def _from_virtualizarr(files: Sequence[Path], folder: Path) -> gridref.VirtualGroup:
     registry = ObjectStoreRegistry({"file://": LocalStore()})
     parsed = [HDFParser()(f"file://{file}", registry) for file in files]
-    groups = [gridref.from_virtualizarr(store) for store in parsed]
+    groups = [gridref.interchange.from_virtualizarr(store) for store in parsed]
     return groups[0] if len(groups) == 1 else gridref.concat(groups, "time")
 
 
 def _from_icechunk(files: Sequence[Path], folder: Path) -> gridref.VirtualGroup:
-    gridref.to_icechunk(_group(files), folder / "b.icechunk", materialize=True, inline_limit=0)
-    return gridref.from_icechunk(folder / "b.icechunk")
+    gridref.interchange.to_icechunk(
+        _group(files), folder / "b.icechunk", materialize=True, inline_limit=0
+    )
+    return gridref.interchange.from_icechunk(folder / "b.icechunk")
 
 
 def _from_cf_aggregation(files: Sequence[Path], folder: Path) -> gridref.VirtualGroup:

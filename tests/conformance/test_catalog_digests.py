@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 import gridref
+from gridref.api.catalogs import write_catalog
 from gridref.errors import GridrefError
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import ChunkManifest, Manifest, Source
@@ -73,7 +74,7 @@ def digest(read: Callable[[], VirtualGroup], root: Path) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            gridref.write_catalog(moved(read(), root), "memory://digests.gridref")
+            write_catalog(moved(read(), root), "memory://digests.gridref")
             return gridref.open_catalog("memory://digests.gridref").info.digest[7:23]
         except GridrefError as error:
             return f"refused: {error.kind}"

@@ -13,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 import gridref
+from gridref.api.catalogs import write_catalog
 from gridref.errors import NotRepresentableError
 from gridref.faces.http import create_app
 from gridref.serve.names import IN_ADDRESSES, shown_name
@@ -45,7 +46,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Archive, P
             file.create_dataset(name, data=values_of(name), chunks=(2, 2), fillvalue=-1.0)
             file.create_dataset(f"g/{name}/v", data=-values_of(name), chunks=(2, 2), fillvalue=-1.0)
     archive = Archive("a", (path,), gridref.scan(path))
-    gridref.write_catalog(archive.group, Place(folder, "").catalog(archive))
+    write_catalog(archive.group, Place(folder, "").catalog(archive))
     with served({"a": str(Place(folder, "").catalog(archive))}) as url:
         yield archive, Place(folder, url)
 

@@ -32,11 +32,13 @@ import xarray as xr
 import zarr
 
 import gridref
+from gridref.api.questions import diff
 from gridref.errors import GridrefError
 from gridref.faces.cli import main as main_command
 from gridref.faces.exports.icechunk import to_icechunk
 from gridref.faces.exports.kerchunk import to_kerchunk, write_references
 from gridref.faces.http import create_app
+from gridref.faces.web.publishing import publish as publish_catalog
 from tests.attack_doors import is_told_by_http
 from tests.uvicorn_server import running
 
@@ -617,13 +619,13 @@ def _outputs(case: Case) -> dict[str, Callable[[Path], Any]]:
             case.check(array[...], "icechunk")
 
     def publish(path: Path) -> None:
-        gridref.publish(catalog, path, base_url="http://127.0.0.1/a",
+        publish_catalog(catalog, path, base_url="http://127.0.0.1/a",
                         prefixes={str(case.folder): "http://127.0.0.1/files"})  # fmt: skip
         for page in path.rglob("*.html"):
             _no_markup(page.read_text(), page.name)
 
     def aggregation(path: Path) -> None:
-        gridref.to_cf_aggregation(catalog, path)
+        gridref.interchange.to_cf_aggregation(catalog, path)
         for array in gridref.scan(path).all_arrays().values():
             case.check(array[...], "aggregation")
 
@@ -663,7 +665,7 @@ def _exports(case: Case) -> None:
 
 def _stac(case: Case) -> None:
     for kind in ("item", "collection"):
-        document = gridref.to_stac(case.catalog, datetime="2000-01-01", kind=kind)
+        document = gridref.interchange.to_stac(case.catalog, datetime="2000-01-01", kind=kind)
         json.loads(json.dumps(document, allow_nan=False))
 
 
@@ -686,7 +688,7 @@ def _changes(case: Case) -> None:
     group.scan_values().tag("t").refresh()
     group = gridref.open_catalog(copied)
     group.chunks(), group.sources(), group.statistics(), group.history()
-    gridref.diff(copied, case.catalog)
+    diff(copied, case.catalog)
     for array in group.all_arrays().values():
         case.check(array[...], "changed")
 

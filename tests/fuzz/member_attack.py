@@ -23,6 +23,7 @@ import xarray as xr
 import zarr
 
 import gridref
+from gridref.api.questions import diff
 from gridref.errors import GridrefError
 from gridref.io import SourcePool
 from gridref.serve.reader import Reader
@@ -205,7 +206,7 @@ def _tables(catalog: Path, _: Path) -> None:
 
 def _exports(catalog: Path, _: Path) -> None:
     group = gridref.open_catalog(catalog)
-    gridref.to_stac(group, datetime="2000-01-01")
+    gridref.interchange.to_stac(group, datetime="2000-01-01")
 
 
 def _usual(file: Path) -> Path:
@@ -232,6 +233,6 @@ _USES: dict[str, Callable[[Path, Path], None]] = {
     "refresh": _change(lambda group, _: group.refresh()),
     "values": _change(lambda group, _: group.scan_values()),
     "declare": _change(lambda group, _: group.declare("time", _DAYS)),
-    "difference": lambda catalog, file: gridref.diff(catalog, _usual(file)) and None,
+    "difference": lambda catalog, file: diff(catalog, _usual(file)) and None,
 }
 """What else is done with a changed catalog, and with a file that would fit."""

@@ -12,6 +12,7 @@ import numpy as np
 
 import gridref
 from gridref.errors import GridrefError
+from gridref.faces.web.publishing import publish
 from tests.attack_doors import DOORS, is_told_by_http
 from tests.fuzz.catalog_attack import make_catalog
 from tests.http_server import Site
@@ -84,7 +85,7 @@ class ServedSourceAttack:
         self._restore()
         self.catalog = folder / "served.gridref"
         gridref.build([f"{site.url}{name}" for name in self.files], self.catalog, "time")
-        gridref.publish(self.catalog, folder / "published", base_url=f"{site.url}/published")
+        publish(self.catalog, folder / "published", base_url=f"{site.url}/published")
         self.published = {
             f"/published/{path.relative_to(folder / 'published')}": path.read_bytes()
             for path in (folder / "published").rglob("*")

@@ -11,6 +11,7 @@ import pytest
 import xarray as xr
 
 import gridref
+from gridref.api.catalogs import write_catalog
 from gridref.errors import (
     CombineError,
     InvalidRequestError,
@@ -263,7 +264,7 @@ def test_variables_that_only_some_files_have(months: list[Path], tmp_path: Path)
 def test_catalogs_of_one_file_or_of_version_1_name_the_dimension(
     months: list[Path], tmp_path: Path
 ) -> None:
-    gridref.write_catalog(gridref.scan(months[0]), tmp_path / "one")
+    write_catalog(gridref.scan(months[0]), tmp_path / "one")
     one = gridref.open_catalog(tmp_path / "one")
     with pytest.raises(InvalidRequestError, match="name the dimension"):
         one.append(months[1])

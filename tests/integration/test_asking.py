@@ -17,6 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 import gridref
+from gridref.api.catalogs import write_catalog
 from gridref.faces.cli import app
 from tests.fuzz.catalog_attack import sign
 from tests.integration.archives import write_months
@@ -222,7 +223,7 @@ def test_the_report_of_drift_is_kept(tmp_path: Path) -> None:
         (2, str(files[0]), str(files[2])),
         (1, str(files[1]), str(files[1])),
     ]
-    gridref.write_catalog(catalog, tmp_path / "copy.gridref")
+    write_catalog(catalog, tmp_path / "copy.gridref")
     assert gridref.open_catalog(tmp_path / "copy.gridref").report().to_pylist() == kept
     done = run("report", "cube.gridref", "--format", "jsonl", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

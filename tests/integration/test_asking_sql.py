@@ -12,6 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import gridref
+from gridref.api.catalogs import write_catalog
+from gridref.faces.duckdb import sql
 from tests.integration.archives import write_months
 from tests.integration.test_cli import run
 
@@ -30,7 +32,7 @@ def test_answers_are_those_of_the_listing(folder: Path) -> None:
     catalog = gridref.open_catalog(folder / "cube.gridref")
     listed = catalog.chunks().to_pandas()
     expected = listed.groupby("path", observed=True)[["stored_bytes", "decoded_bytes"]].sum()
-    answer = gridref.sql(
+    answer = sql(
         folder / "cube.gridref",
         "SELECT path, sum(stored_bytes)::BIGINT AS s, sum(decoded_bytes)::BIGINT AS d"
         " FROM chunks GROUP BY path",
@@ -38,11 +40,11 @@ def test_answers_are_those_of_the_listing(folder: Path) -> None:
     assert {row["path"]: (row["s"], row["d"]) for row in answer} == {
         path: tuple(row) for path, row in zip(expected.index, expected.to_numpy(), strict=True)
     }
-    sizes = gridref.sql(catalog, "SELECT url, size_bytes FROM sources").to_pylist()
+    sizes = sql(catalog, "SELECT url, size_bytes FROM sources").to_pylist()
     assert {row["url"]: row["size_bytes"] for row in sizes} == {
         str(path): path.stat().st_size for path in folder.glob("*.nc")
     }
-    shapes = gridref.sql(catalog, "SELECT path, shape FROM arrays WHERE len(shape) = 3").to_pylist()
+    shapes = sql(catalog, "SELECT path, shape FROM arrays WHERE len(shape) = 3").to_pylist()
     assert shapes == [{"path": name, "shape": [59, 13, 17]} for name in ("tas", "pr")]
 
 
@@ -53,13 +55,11 @@ def test_a_table_is_read_as_often_as_a_query_names_it(folder: Path) -> None:
         "SELECT count(*) AS n FROM chunks a JOIN chunks b USING (path, chunk)"
         " WHERE path = 'tas' AND a.source IN (SELECT source FROM chunks)"
     )
-    assert gridref.sql(catalog, query).to_pylist() == [{"n": n_rows}]
+    assert sql(catalog, query).to_pylist() == [{"n": n_rows}]
 
 
 def test_labels_are_decoded(folder: Path, tmp_path: Path) -> None:
-    first = gridref.sql(
-        folder / "cube.gridref", "SELECT * FROM time WHERE index IN (0, 58) ORDER BY index"
-    )
+    first = sql(folder / "cube.gridref", "SELECT * FROM time WHERE index IN (0, 58) ORDER BY index")
     assert first["value"].to_pylist() == [pd.Timestamp("2001-01-01"), pd.Timestamp("2001-02-28")]
     with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
         file.createDimension("time", 2)
@@ -70,9 +70,9 @@ def test_labels_are_decoded(folder: Path, tmp_path: Path) -> None:
         group.createDimension("obs", 3)
         group.createVariable("height", "f4", ("obs",))[:] = [1, 2, 3]
     gridref.build(tmp_path / "a.nc", tmp_path / "a.gridref")
-    days = gridref.sql(tmp_path / "a.gridref", "SELECT value FROM time")
+    days = sql(tmp_path / "a.gridref", "SELECT value FROM time")
     assert days["value"].to_pylist() == ["2001-02-29 00:00:00", "2001-02-30 00:00:00"]
-    heights = gridref.sql(tmp_path / "a.gridref", 'SELECT sum(value) AS s FROM "station/height"')
+    heights = sql(tmp_path / "a.gridref", 'SELECT sum(value) AS s FROM "station/height"')
     assert heights["s"].to_pylist() == [6.0]
 
 
@@ -89,7 +89,7 @@ def test_labels_are_decoded(folder: Path, tmp_path: Path) -> None:
 def test_queries_that_are_refused(folder: Path, query: str, message: str) -> None:
     hidden = pd.DataFrame({"a": [1]})  # variables of Python are no tables
     with pytest.raises(gridref.errors.InvalidRequestError) as raised:
-        gridref.sql(folder / "cube.gridref", query)
+        sql(folder / "cube.gridref", query)
     assert message in str(raised.value)
     assert "\n" not in str(raised.value)
     assert len(hidden) == 1
@@ -97,13 +97,13 @@ def test_queries_that_are_refused(folder: Path, query: str, message: str) -> Non
 
 def test_a_damaged_table_is_damage_and_no_wrong_query(folder: Path, tmp_path: Path) -> None:
     catalog = tmp_path / "cube.gridref"
-    gridref.write_catalog(gridref.open_catalog(folder / "cube.gridref"), catalog)
+    write_catalog(gridref.open_catalog(folder / "cube.gridref"), catalog)
     (table,) = catalog.glob("chunks*.parquet")
     raw = bytearray(table.read_bytes())
     raw[4:400] = bytes(396)
     table.write_bytes(raw)
     with pytest.raises(gridref.errors.CatalogCorruptError, match=table.name):
-        gridref.sql(catalog, "SELECT count(*) FROM chunks")
+        sql(catalog, "SELECT count(*) FROM chunks")
 
 
 def test_arrays_that_differ_in_capitals_are_not_taken_for_each_other(tmp_path: Path) -> None:
@@ -112,15 +112,15 @@ def test_arrays_that_differ_in_capitals_are_not_taken_for_each_other(tmp_path: P
         for name in ("tt", "TT", "u"):
             file.createVariable(name, "f4", ("x",))[:] = [1, 2]
     gridref.build(tmp_path / "a.nc", tmp_path / "a.gridref")
-    assert gridref.sql(tmp_path / "a.gridref", "SELECT max(value) AS m FROM u")["m"][0].as_py() == 2
+    assert sql(tmp_path / "a.gridref", "SELECT max(value) AS m FROM u")["m"][0].as_py() == 2
     with pytest.raises(gridref.errors.InvalidRequestError, match="several arrays are called 'TT'"):
-        gridref.sql(tmp_path / "a.gridref", "FROM tt")
+        sql(tmp_path / "a.gridref", "FROM tt")
 
 
 def test_without_duckdb(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "duckdb", None)
     with pytest.raises(gridref.errors.MissingPackageError, match=r"asking in SQL.*duckdb"):
-        gridref.sql(folder / "cube.gridref", "SELECT 1")
+        sql(folder / "cube.gridref", "SELECT 1")
 
 
 def test_the_command(folder: Path, tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def cube(files: list[Path], tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_netcdf_readers_put_it_together_again(cube: str, tmp_path: Path) -> None:
-    written = gridref.to_cf_aggregation(cube, tmp_path / "all.nc")
+    written = gridref.interchange.to_cf_aggregation(cube, tmp_path / "all.nc")
     assert written == {"tas": (2, 1, 1), "pr": (2, 1, 1)}
     found = read_aggregation(tmp_path / "all.nc").to_dataset()
     expected = xr.open_dataset(cube, engine="gridref").load()
@@ -70,7 +70,7 @@ def test_netcdf_readers_put_it_together_again(cube: str, tmp_path: Path) -> None
 
 def test_cfdm_reads_it(cube: str, tmp_path: Path) -> None:
     cfdm = pytest.importorskip("cfdm")
-    gridref.to_cf_aggregation(cube, tmp_path / "all.nc")
+    gridref.interchange.to_cf_aggregation(cube, tmp_path / "all.nc")
     expected = xr.open_dataset(cube, engine="gridref")
     fields = {field.nc_get_variable(): field for field in cfdm.read(str(tmp_path / "all.nc"))}
     for name in ("tas", "pr"):
@@ -94,7 +94,7 @@ def test_relative_names_move_with_their_files(files: list[Path], tmp_path: Path)
     for file in files:
         (folder / "below" / file.name).write_bytes(file.read_bytes())
     group = gridref.build(sorted((folder / "below").iterdir()), tmp_path / "cube.gridref")
-    gridref.to_cf_aggregation(group, folder / "all.nc", relative=True)
+    gridref.interchange.to_cf_aggregation(group, folder / "all.nc", relative=True)
     expected = group["tas"][...]
     moved = tmp_path / "moved"
     folder.rename(moved)
@@ -111,7 +111,7 @@ def test_new_dimensions_and_other_names(tmp_path: Path) -> None:
         tmp_path, tmp_path / "c.gridref", layout=gridref.Stack("member", "m{member:d}.nc")
     )
     renamed = gridref.VirtualGroup({"w": group["deep/v"], "member": group["member"]})
-    written = gridref.to_cf_aggregation(renamed, tmp_path / "all.nc")
+    written = gridref.interchange.to_cf_aggregation(renamed, tmp_path / "all.nc")
     assert written == {"w": (3, 1)}
     with netCDF4.Dataset(tmp_path / "all.nc") as file:
         assert str(file["fragment_identifiers"][...]) == "/deep/v"
@@ -123,14 +123,16 @@ def test_what_cannot_be_said_is_refused_and_nothing_written(cube: str, tmp_path:
     parts = {"tas": group["tas"].isel(time=slice(3, 40))}
     (tmp_path / "all.nc").write_text("as before")
     with pytest.raises(NotRepresentableError, match="tas: some blocks are parts"):
-        gridref.to_cf_aggregation(gridref.VirtualGroup(parts), tmp_path / "all.nc", inline_limit=0)
+        gridref.interchange.to_cf_aggregation(
+            gridref.VirtualGroup(parts), tmp_path / "all.nc", inline_limit=0
+        )
     assert (tmp_path / "all.nc").read_text() == "as before"
-    gridref.to_cf_aggregation(gridref.VirtualGroup(parts), tmp_path / "all.nc")
+    gridref.interchange.to_cf_aggregation(gridref.VirtualGroup(parts), tmp_path / "all.nc")
     with netCDF4.Dataset(tmp_path / "all.nc") as file:
         np.testing.assert_array_equal(file["tas"][:], group["tas"][3:40])
     unlike = gridref.VirtualGroup({**parts, "pr": group["pr"]})
     with pytest.raises(NotRepresentableError, match="pr: the dimension 'time' is 59 long, and 37"):
-        gridref.to_cf_aggregation(unlike, tmp_path / "all.nc")
+        gridref.interchange.to_cf_aggregation(unlike, tmp_path / "all.nc")
 
 
 def test_units_that_were_converted_are_refused(tmp_path: Path) -> None:
@@ -143,7 +145,7 @@ def test_units_that_were_converted_are_refused(tmp_path: Path) -> None:
         files, tmp_path / "c.gridref", "x", combine=gridref.CombineOptions(convert_units=True)
     )
     with pytest.raises(NotRepresentableError, match="t: numbers are scaled otherwise"):
-        gridref.to_cf_aggregation(group, tmp_path / "all.nc", inline_limit=0)
+        gridref.interchange.to_cf_aggregation(group, tmp_path / "all.nc", inline_limit=0)
 
 
 def test_changed_files_are_refused(tmp_path: Path) -> None:
@@ -151,7 +153,7 @@ def test_changed_files_are_refused(tmp_path: Path) -> None:
     group = gridref.scan(file)
     os.utime(file, (1, 1))
     with pytest.raises(SourceChangedError):
-        gridref.to_cf_aggregation(group, tmp_path / "all.nc")
+        gridref.interchange.to_cf_aggregation(group, tmp_path / "all.nc")
 
 
 def test_options_of_other_exports_are_refused(cube: str, tmp_path: Path) -> None:
@@ -171,5 +173,5 @@ def test_names_that_netcdf_cannot_have_are_refused(files: list[Path], name: str)
     named = gridref.VirtualGroup({name: group.arrays["lat"]}, attrs={"title": "t"})
     path = files[0].parent / "names.nc"
     with pytest.raises(NotRepresentableError):
-        gridref.to_cf_aggregation(named, path)
+        gridref.interchange.to_cf_aggregation(named, path)
     assert not path.exists()

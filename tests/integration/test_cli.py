@@ -135,6 +135,7 @@ def test_verify_finds_nothing_and_then_something(folder: Path, tmp_path: Path) -
 def harm_offsets(catalog: Path) -> None:
     """Let every reference point four bytes further on."""
     import gridref
+    from gridref.api.catalogs import write_catalog
 
     group = gridref.open_catalog(catalog)
     tas = group.arrays["tas"]
@@ -144,7 +145,7 @@ def harm_offsets(catalog: Path) -> None:
     rows = manifest.take(np.arange(manifest.n_rows))
     rows.offset[:] += 4
     moved = {**group.arrays, "tas": tas.replace(manifests=(rows,))}
-    gridref.write_catalog(gridref.VirtualGroup(moved), catalog)
+    write_catalog(gridref.VirtualGroup(moved), catalog)
 
 
 def test_debug_shows_the_traceback(folder: Path) -> None:

@@ -15,6 +15,7 @@ import zarr
 from numpy.typing import NDArray
 
 import gridref
+from gridref.api.catalogs import write_catalog
 from gridref.errors import CombineError
 from tests.integration.archives import assert_same_bits, read_raw, write_months
 
@@ -220,7 +221,7 @@ def test_family_of_padded_partial_chunks_inside(shared_data: Path, tmp_path: Pat
         for path in shared
     }
     catalog = tmp_path / "cube.gridref"
-    gridref.write_catalog(gridref.VirtualGroup(joined), catalog)
+    write_catalog(gridref.VirtualGroup(joined), catalog)
     for path in shared:
         expected = np.concatenate([read_hdf5(file, path) for file in files])
         for values in open_all(catalog, path.replace("/", "_")):
@@ -240,7 +241,7 @@ def test_family_of_chunk_shapes(shared_data: Path, tmp_path: Path) -> None:
     for values in open_all(catalog, "Band1"):
         assert_same_bits(values, expected)
     along_y = [gridref.scan(path).arrays["Band1"] for path in files]
-    gridref.write_catalog(
+    write_catalog(
         gridref.VirtualGroup({"Band1": gridref.concat(along_y, "y")}), tmp_path / "y.gridref"
     )
     for values in open_all(tmp_path / "y.gridref", "Band1"):

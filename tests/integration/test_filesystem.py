@@ -12,6 +12,7 @@ import pytest
 import xarray as xr
 
 import gridref
+from gridref.api.catalogs import write_catalog
 from gridref.errors import InvalidRequestError, ReadOnlyError
 from tests.http_server import Site, serving
 from tests.integration.archives import write_months
@@ -131,10 +132,10 @@ def test_a_catalog_that_was_built_anew_is_read_anew(tmp_path: Path) -> None:
     catalog = tmp_path / "cube.gridref"
     address = f"gridref::file://{catalog}"
     first = gridref.VirtualArray.from_numpy(np.arange(3), ("x",))
-    gridref.write_catalog(gridref.VirtualGroup({"x": first}), catalog)
+    write_catalog(gridref.VirtualGroup({"x": first}), catalog)
     assert xr.open_zarr(address)["x"].values.tolist() == [0, 1, 2]
     second = gridref.VirtualArray.from_numpy(np.arange(5, 9), ("x",))
-    gridref.write_catalog(gridref.VirtualGroup({"x": second}), catalog)
+    write_catalog(gridref.VirtualGroup({"x": second}), catalog)
     assert xr.open_zarr(address)["x"].values.tolist() == [5, 6, 7, 8]
 
 

@@ -10,6 +10,7 @@ import pytest
 import xarray as xr
 
 import gridref
+from gridref.api.layout.forecasts import forecast
 from gridref.errors import InvalidRequestError
 from tests.command import run_command
 
@@ -74,24 +75,24 @@ BEST = [(0, 0), (0, 6), (1, 0), (1, 6), (2, 0), (2, 6), (1, 24)]
 
 def test_the_best_series_takes_the_newest_run_that_has_a_time(cube: Path) -> None:
     whole = gridref.open_catalog(cube)
-    assert_shows(gridref.forecast(cube), cube, BEST)
-    assert_shows(gridref.forecast(whole), cube, BEST)
+    assert_shows(forecast(cube), cube, BEST)
+    assert_shows(forecast(whole), cube, BEST)
 
 
 def test_spin_up_is_left_to_older_runs(cube: Path) -> None:
     expected = [(0, 12), (0, 18), (1, 12), (1, 18), (1, 24)]
-    assert_shows(gridref.forecast(cube, after="12h"), cube, expected)
+    assert_shows(forecast(cube, after="12h"), cube, expected)
 
 
 @pytest.mark.parametrize("offset", ["6h", "PT6H", "0.25d", "360 min"])
 def test_one_offset_of_all_runs(cube: Path, offset: str) -> None:
-    assert_shows(gridref.forecast(cube, offset=offset), cube, [(0, 6), (1, 6), (2, 6)])
+    assert_shows(forecast(cube, offset=offset), cube, [(0, 6), (1, 6), (2, 6)])
 
 
 @pytest.mark.parametrize(("run", "number"), [("2022-03-01T12:00", 1), ("2022-03-01", 0)])
 def test_one_run(cube: Path, run: str, number: int) -> None:
     pairs = [(number, step) for step in (0, 6, 12, 18, 24)]
-    assert_shows(gridref.forecast(cube, run=run), cube, pairs)
+    assert_shows(forecast(cube, run=run), cube, pairs)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +111,7 @@ def test_one_run(cube: Path, run: str, number: int) -> None:
 )
 def test_what_cannot_be_shown_is_said(cube: Path, asked: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidRequestError, match=message):
-        gridref.forecast(cube, **asked)
+        forecast(cube, **asked)
 
 
 def test_the_command_keeps_views_as_names_in_the_catalog(cube: Path, tmp_path: Path) -> None:
@@ -155,7 +156,7 @@ def test_cubes_have_valid_times_of_runs_and_steps(tmp_path: Path) -> None:
         assert shown.sizes == {"init": n_runs, "step": 4, "x": 3}
         assert shown.coords["valid_time"].dims == ("init", "step")
         np.testing.assert_array_equal(shown.valid_time, shown.init + shown.step)
-    assert set(gridref.forecast(catalog).arrays) == {"valid_time", "t2m", "init", "step"}
+    assert set(forecast(catalog).arrays) == {"valid_time", "t2m", "init", "step"}
 
 
 @pytest.mark.parametrize("attrs", [{"standard_name": "time"}, {}])

@@ -15,6 +15,7 @@ import pytest
 import gridref
 from gridref.catalog.folder import RemoteFolder
 from gridref.errors import CatalogError, InvalidRequestError
+from gridref.faces.web.publishing import publish
 from tests.command import run_command
 from tests.http_server import Site, serving
 from tests.integration.test_appending import assert_shows, built, files_in, month
@@ -137,7 +138,7 @@ def test_names_that_are_too_long_for_a_file_system(tmp_path: Path) -> None:
     with serving(Site({"/a.h5": (tmp_path / "a.h5").read_bytes()})) as server:
         options = {"base_url": "https://example.org", "prefixes": {f"{tmp_path}/": server.url}}
         with pytest.raises(InvalidRequestError, match="site cannot be written: File name too long"):
-            gridref.publish(tmp_path / "cube", tmp_path / "site", **options)
+            publish(tmp_path / "cube", tmp_path / "site", **options)
     assert all_files(tmp_path / "site") == {}
 
 

@@ -20,6 +20,7 @@ from obspec_utils.registry import ObjectStoreRegistry
 from obstore.store import LocalStore
 
 import gridref
+from gridref.api.catalogs import write_catalog
 from gridref.errors import (
     InvalidRequestError,
     NotRepresentableError,
@@ -103,10 +104,10 @@ def values_of(files: list[Path]) -> np.ndarray[Any, Any]:
     shared_files(*REAL_NETCDF),
 )
 def test_files_go_there_and_back(path: Path, tmp_path: Path) -> None:
-    gridref.to_icechunk(gridref.scan(path), tmp_path / "a.icechunk")
+    gridref.interchange.to_icechunk(gridref.scan(path), tmp_path / "a.icechunk")
     expected = xr.open_dataset(path, engine="netcdf4").load()
     xr.testing.assert_equal(read(opened(tmp_path / "a.icechunk")), expected)
-    back = gridref.from_icechunk(tmp_path / "a.icechunk", allow=path.parent)
+    back = gridref.interchange.from_icechunk(tmp_path / "a.icechunk", allow=path.parent)
     xr.testing.assert_equal(xr.open_dataset(back, engine="gridref").load(), expected)
     for name, array in back.arrays.items():
         assert array.attrs.keys() == gridref.scan(path)[name].attrs.keys()
@@ -115,14 +116,14 @@ def test_files_go_there_and_back(path: Path, tmp_path: Path) -> None:
 def test_uneven_months_are_referenced_on_a_rectilinear_grid(
     uneven: list[Path], tmp_path: Path
 ) -> None:
-    gridref.to_icechunk(along_time(uneven), tmp_path / "a.icechunk")
+    gridref.interchange.to_icechunk(along_time(uneven), tmp_path / "a.icechunk")
     session = opened(tmp_path / "a.icechunk")
     assert kinds(session, "/v") == {"virtual"}
     with zarr.config.set({"array.rectilinear_chunks": True}):
         array = zarr.open_array(session.store, path="v", mode="r")
         assert array.read_chunk_sizes[0] == (31, 28, 30)
         np.testing.assert_array_equal(array[...], values_of(uneven))
-    back = gridref.from_icechunk(tmp_path / "a.icechunk")
+    back = gridref.interchange.from_icechunk(tmp_path / "a.icechunk")
     np.testing.assert_array_equal(back["v"][...], values_of(uneven))
 
 
@@ -137,21 +138,21 @@ def test_trees_attributes_and_inline_chunks_come_through(tmp_path: Path) -> None
     )
     path = tmp_path / "ü tree #1?%25.nc"
     tree.to_netcdf(path, engine="h5netcdf")
-    gridref.to_icechunk(gridref.scan(path), tmp_path / "a.icechunk", inline_limit=0)
+    gridref.interchange.to_icechunk(gridref.scan(path), tmp_path / "a.icechunk", inline_limit=0)
     session = opened(tmp_path / "a.icechunk")
     expected = xr.open_datatree(path, engine="h5netcdf").load()
     got = xr.open_datatree(session.store, engine="zarr", consolidated=False)
     xr.testing.assert_equal(got.load(), expected)
     assert got["low/er"].attrs == {"n": 3}
     assert kinds(session, "/a") == {"virtual"}
-    gridref.to_icechunk(gridref.scan(path), tmp_path / "b.icechunk")
+    gridref.interchange.to_icechunk(gridref.scan(path), tmp_path / "b.icechunk")
     assert kinds(opened(tmp_path / "b.icechunk"), "/a") == {"inline"}
 
 
 def test_a_file_that_changed_is_refused_by_icechunk_and_by_us(
     uneven: list[Path], tmp_path: Path
 ) -> None:
-    gridref.to_icechunk(along_time(uneven), tmp_path / "a.icechunk")
+    gridref.interchange.to_icechunk(along_time(uneven), tmp_path / "a.icechunk")
     later = os.stat(uneven[1]).st_mtime + 5
     os.utime(uneven[1], (later, later))
     with zarr.config.set({"array.rectilinear_chunks": True}):
@@ -160,14 +161,16 @@ def test_a_file_that_changed_is_refused_by_icechunk_and_by_us(
         with pytest.raises(icechunk.IcechunkError, match="has changed"):
             array[31:40]
     with pytest.raises(SourceChangedError, match=r"28\.h5"):
-        gridref.from_icechunk(tmp_path / "a.icechunk")
+        gridref.interchange.from_icechunk(tmp_path / "a.icechunk")
 
 
 def test_each_month_is_appended_by_a_commit(tmp_path: Path) -> None:
     path = tmp_path / "a.icechunk"
-    first = gridref.to_icechunk(gridref.scan(MONTHS[0]), path)
+    first = gridref.interchange.to_icechunk(gridref.scan(MONTHS[0]), path)
     for month in MONTHS[1:]:
-        gridref.to_icechunk(gridref.scan(month), path, append_dim="time", message="one more")
+        gridref.interchange.to_icechunk(
+            gridref.scan(month), path, append_dim="time", message="one more"
+        )
     xr.testing.assert_equal(read(opened(path)), of_files(MONTHS))
     xr.testing.assert_equal(read(opened(path, snapshot_id=first)), of_files(MONTHS[:1]))
     repository = icechunk.Repository.open(icechunk.local_filesystem_storage(str(path)))
@@ -179,9 +182,9 @@ def test_what_is_appended_keeps_the_references_of_before(
     uneven: list[Path], tmp_path: Path
 ) -> None:
     path = tmp_path / "a.icechunk"
-    gridref.to_icechunk(gridref.scan(uneven[0]), path)
+    gridref.interchange.to_icechunk(gridref.scan(uneven[0]), path)
     for file in uneven[1:]:
-        gridref.to_icechunk(gridref.scan(file), path, append_dim="time")
+        gridref.interchange.to_icechunk(gridref.scan(file), path, append_dim="time")
     session = opened(path)
     assert kinds(session, "/v") == {"virtual"}
     with zarr.config.set({"array.rectilinear_chunks": True}):
@@ -203,7 +206,7 @@ def test_appends_that_do_not_fit_are_refused_by_array(tmp_path: Path) -> None:
         dataset = xr.Dataset(variables)
         dataset["y"].attrs["units"] = "ft" if name == "units" else "m"
         dataset.to_netcdf(tmp_path / f"{name}.nc", engine="h5netcdf")
-    gridref.to_icechunk(gridref.scan(tmp_path / "a.nc"), path)
+    gridref.interchange.to_icechunk(gridref.scan(tmp_path / "a.nc"), path)
     before = opened(path).snapshot_id
     for name, reason in {
         "units": "y: its attribute units was 'm', now 'ft'",
@@ -211,9 +214,11 @@ def test_appends_that_do_not_fit_are_refused_by_array(tmp_path: Path) -> None:
         "more": "w: it is not in the repository",
     }.items():
         with pytest.raises(NotRepresentableError, match=f"(?s)append along t.*{reason}"):
-            gridref.to_icechunk(gridref.scan(tmp_path / f"{name}.nc"), path, append_dim="t")
+            gridref.interchange.to_icechunk(
+                gridref.scan(tmp_path / f"{name}.nc"), path, append_dim="t"
+            )
     with pytest.raises(InvalidRequestError, match="no array has a dimension t"):
-        gridref.to_icechunk(gridref.scan(tmp_path / "less.nc"), path, append_dim="t")
+        gridref.interchange.to_icechunk(gridref.scan(tmp_path / "less.nc"), path, append_dim="t")
     assert opened(path).snapshot_id == before
 
 
@@ -224,24 +229,28 @@ def test_what_cannot_be_referenced_is_refused_or_decoded_if_asked(
     cube = along_time([*uneven, other])
     path = tmp_path / "a.icechunk"
     with pytest.raises(NotRepresentableError, match=r"(?s)materialize=True.*- v: .*encoding"):
-        gridref.to_icechunk(cube, path, inline_limit=0)
+        gridref.interchange.to_icechunk(cube, path, inline_limit=0)
     assert not path.exists()
-    gridref.to_icechunk(cube, path, materialize=True, inline_limit=0)
+    gridref.interchange.to_icechunk(cube, path, materialize=True, inline_limit=0)
     session = opened(path)
     assert kinds(session, "/v") == {"native"}
     array = zarr.open_array(session.store, path="v", mode="r")
     np.testing.assert_array_equal(array[...], values_of([*uneven, other]))
-    back = gridref.from_icechunk(path)
+    back = gridref.interchange.from_icechunk(path)
     np.testing.assert_array_equal(back["v"][...], values_of([*uneven, other]))
 
 
 def test_single_arrays_are_decoded_if_named(tmp_path: Path) -> None:
-    gridref.to_icechunk(gridref.scan(MONTHS[0]), tmp_path / "a.icechunk", materialize=["tas"])
+    gridref.interchange.to_icechunk(
+        gridref.scan(MONTHS[0]), tmp_path / "a.icechunk", materialize=["tas"]
+    )
     session = opened(tmp_path / "a.icechunk")
     assert (kinds(session, "/tas"), kinds(session, "/pr")) == ({"native"}, {"virtual", "inline"})
     xr.testing.assert_equal(read(session), of_files(MONTHS[:1]))
     with pytest.raises(InvalidRequestError, match="materialize names tos; there are"):
-        gridref.to_icechunk(gridref.scan(MONTHS[0]), tmp_path / "b.icechunk", materialize="tos")
+        gridref.interchange.to_icechunk(
+            gridref.scan(MONTHS[0]), tmp_path / "b.icechunk", materialize="tos"
+        )
 
 
 def test_files_that_lie_scattered_over_the_grid(tmp_path: Path) -> None:
@@ -255,7 +264,7 @@ def test_files_that_lie_scattered_over_the_grid(tmp_path: Path) -> None:
         os.utime(path, (row * 1000, row * 1000))
         files.append(path)
     rows = gridref.concat([gridref.scan(file) for file in files], "phony_dim_0")
-    gridref.to_icechunk(rows, tmp_path / "a.icechunk", inline_limit=0)
+    gridref.interchange.to_icechunk(rows, tmp_path / "a.icechunk", inline_limit=0)
     array = zarr.open_array(opened(tmp_path / "a.icechunk").store, path="v", mode="r")
     np.testing.assert_array_equal(array[...], expected)
     os.utime(files[3], (10**9, 10**9))
@@ -268,20 +277,22 @@ def test_missing_chunks_read_as_fill_value(tmp_path: Path) -> None:
         holes = file.create_dataset("holes", (40, 30), "i2", chunks=(10, 10), fillvalue=-7)
         holes[12:25, 3:18] = 5
         expected = holes[...]
-    gridref.to_icechunk(gridref.scan(tmp_path / "a.h5"), tmp_path / "a.icechunk", inline_limit=0)
+    gridref.interchange.to_icechunk(
+        gridref.scan(tmp_path / "a.h5"), tmp_path / "a.icechunk", inline_limit=0
+    )
     array = zarr.open_array(opened(tmp_path / "a.icechunk").store, path="holes", mode="r")
     np.testing.assert_array_equal(array[...], expected)
     assert array.nchunks_initialized == 4
-    back = gridref.from_icechunk(tmp_path / "a.icechunk")["holes"]
+    back = gridref.interchange.from_icechunk(tmp_path / "a.icechunk")["holes"]
     np.testing.assert_array_equal(back[...], expected)
 
 
 def test_what_is_there_is_replaced_only_if_asked(tmp_path: Path) -> None:
     path = tmp_path / "a.icechunk"
-    first = gridref.to_icechunk(gridref.scan(MONTHS[0]), path)
+    first = gridref.interchange.to_icechunk(gridref.scan(MONTHS[0]), path)
     with pytest.raises(InvalidRequestError, match="replace=True"):
-        gridref.to_icechunk(gridref.scan(MONTHS[1]), path)
-    gridref.to_icechunk(gridref.scan(MONTHS[1]), path, replace=True)
+        gridref.interchange.to_icechunk(gridref.scan(MONTHS[1]), path)
+    gridref.interchange.to_icechunk(gridref.scan(MONTHS[1]), path, replace=True)
     xr.testing.assert_equal(read(opened(path)), of_files(MONTHS[1:2]))
     xr.testing.assert_equal(read(opened(path, snapshot_id=first)), of_files(MONTHS[:1]))
 
@@ -290,7 +301,7 @@ def test_folders_of_something_else_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "a.icechunk").mkdir()
     (tmp_path / "a.icechunk" / "thesis.txt").write_text("mine")
     with pytest.raises(InvalidRequestError, match="no repository: it is left alone"):
-        gridref.to_icechunk(gridref.scan(MONTHS[0]), tmp_path / "a.icechunk")
+        gridref.interchange.to_icechunk(gridref.scan(MONTHS[0]), tmp_path / "a.icechunk")
     assert os.listdir(tmp_path / "a.icechunk") == ["thesis.txt"]
 
 
@@ -300,9 +311,9 @@ def test_sessions_are_written_to_and_left_to_commit() -> None:
     bare = icechunk.Repository.create(icechunk.in_memory_storage(), config)
     month = gridref.scan(MONTHS[0])
     with pytest.raises(InvalidRequestError, match=rf"no virtual chunk containers for {prefix}"):
-        gridref.to_icechunk(month, bare.writable_session("main"))
+        gridref.interchange.to_icechunk(month, bare.writable_session("main"))
     with pytest.raises(ReadOnlyError, match="writable_session"):
-        gridref.to_icechunk(month, bare.readonly_session("main"))
+        gridref.interchange.to_icechunk(month, bare.readonly_session("main"))
     files = icechunk.local_filesystem_store(str(SAMPLES))
     config.set_virtual_chunk_container(icechunk.VirtualChunkContainer(prefix, files))
     repository = icechunk.Repository.create(
@@ -311,13 +322,13 @@ def test_sessions_are_written_to_and_left_to_commit() -> None:
         authorize_virtual_chunk_access={prefix: Credentials.LocalFileSystemAccess()},
     )
     session = repository.writable_session("main")
-    assert gridref.to_icechunk(month, session) is None
+    assert gridref.interchange.to_icechunk(month, session) is None
     assert session.has_uncommitted_changes
     xr.testing.assert_equal(read(session), of_files(MONTHS[:1]))
-    again = gridref.from_icechunk(session)
+    again = gridref.interchange.from_icechunk(session)
     np.testing.assert_array_equal(again["tas"][...], month["tas"][...])
     # A repository is given the containers, and the commit.
-    assert gridref.to_icechunk(month, bare, branch="main") == bare.lookup_branch("main")
+    assert gridref.interchange.to_icechunk(month, bare, branch="main") == bare.lookup_branch("main")
     assert list(bare.fetch_config(bare.storage).virtual_chunk_containers) == [prefix]
 
 
@@ -336,36 +347,40 @@ def test_native_chunks_are_referenced_in_the_repository(tmp_path: Path) -> None:
     repository = written_by_xarray(tmp_path / "n.icechunk", dataset)
     group = gridref.scan(tmp_path / "n.icechunk")
     xr.testing.assert_identical(xr.open_dataset(group, engine="gridref").load(), dataset)
-    gridref.write_catalog(group, tmp_path / "n.gridref")
+    write_catalog(group, tmp_path / "n.gridref")
     (source, *_) = group["v"].manifests[0].take(np.arange(1)).sources  # type: ignore[attr-defined]
     assert source.url.startswith(str(tmp_path / "n.icechunk" / "chunks"))
     session = repository.readonly_session("main")
-    kept = gridref.from_icechunk(session)
+    kept = gridref.interchange.from_icechunk(session)
     np.testing.assert_array_equal(kept["v"][...], values)
     with pytest.raises(UnsupportedFeatureError, match="name its address"):
-        gridref.from_icechunk(session, max_inline_bytes=1000)
-    named = gridref.from_icechunk(session, address=tmp_path / "n.icechunk", max_inline_bytes=1000)
+        gridref.interchange.from_icechunk(session, max_inline_bytes=1000)
+    named = gridref.interchange.from_icechunk(
+        session, address=tmp_path / "n.icechunk", max_inline_bytes=1000
+    )
     np.testing.assert_array_equal(named["v"][...], values)
 
 
 def test_former_snapshots_and_tags_are_read(tmp_path: Path) -> None:
     path = tmp_path / "a.icechunk"
-    first = gridref.to_icechunk(gridref.scan(MONTHS[0]), path)
+    first = gridref.interchange.to_icechunk(gridref.scan(MONTHS[0]), path)
     assert first is not None
     repository = icechunk.Repository.open(icechunk.local_filesystem_storage(str(path)))
     repository.create_tag("one", first)
-    gridref.to_icechunk(gridref.scan(MONTHS[1]), path, append_dim="time")
+    gridref.interchange.to_icechunk(gridref.scan(MONTHS[1]), path, append_dim="time")
     for option in ({"snapshot": first}, {"tag": "one"}):
-        assert gridref.from_icechunk(path, allow=SAMPLES, **option)["tas"].shape[0] == 31
-    assert gridref.from_icechunk(path, allow=SAMPLES)["tas"].shape[0] == 59
+        assert (
+            gridref.interchange.from_icechunk(path, allow=SAMPLES, **option)["tas"].shape[0] == 31
+        )
+    assert gridref.interchange.from_icechunk(path, allow=SAMPLES)["tas"].shape[0] == 59
     with pytest.raises(SourceUnavailableError, match="two"):
-        gridref.from_icechunk(path, tag="two")
+        gridref.interchange.from_icechunk(path, tag="two")
 
 
 def test_references_of_others_read_only_what_is_allowed(tmp_path: Path) -> None:
-    gridref.to_icechunk(gridref.scan(MONTHS[0]), tmp_path / "a.icechunk")
+    gridref.interchange.to_icechunk(gridref.scan(MONTHS[0]), tmp_path / "a.icechunk")
     with pytest.raises(SourceNotAllowedError, match="allow"):
-        gridref.from_icechunk(tmp_path / "a.icechunk")
+        gridref.interchange.from_icechunk(tmp_path / "a.icechunk")
 
 
 def test_files_on_a_web_server_are_checked_by_icechunk(tmp_path: Path) -> None:
@@ -375,13 +390,13 @@ def test_files_on_a_web_server_are_checked_by_icechunk(tmp_path: Path) -> None:
     before = (www / "a.nc").stat()
     with nginx_serving(www, tmp_path) as url:
         path = tmp_path / "a.icechunk"
-        gridref.to_icechunk(gridref.scan(f"{url}/a.nc"), path)
+        gridref.interchange.to_icechunk(gridref.scan(f"{url}/a.nc"), path)
         access = {f"{url}/": Credentials.HttpAccess()}
         storage = icechunk.local_filesystem_storage(str(path))
         repository = icechunk.Repository.open(storage, authorize_virtual_chunk_access=access)
         session = repository.readonly_session(branch="main")
         xr.testing.assert_equal(read(session), of_files(MONTHS[:1]))
-        back = gridref.from_icechunk(path, allow=url)
+        back = gridref.interchange.from_icechunk(path, allow=url)
         xr.testing.assert_equal(
             xr.open_dataset(back, engine="gridref").load(), of_files(MONTHS[:1])
         )
@@ -390,7 +405,7 @@ def test_files_on_a_web_server_are_checked_by_icechunk(tmp_path: Path) -> None:
         with pytest.raises(icechunk.IcechunkError, match="has changed"):
             read(session)
         with pytest.raises(SourceChangedError):
-            gridref.from_icechunk(path, allow=url)
+            gridref.interchange.from_icechunk(path, allow=url)
 
 
 def test_files_of_others_redirect_to_allowed_folders_only(tmp_path: Path) -> None:
@@ -407,28 +422,32 @@ def test_files_of_others_redirect_to_allowed_folders_only(tmp_path: Path) -> Non
         session.store.set_virtual_ref("v/c/0", f"{folder}a.bin", offset=0, length=16)
         session.commit("one file")
         with pytest.raises(SourceNotAllowedError, match="priv"):
-            gridref.from_icechunk(tmp_path / "a.icechunk", allow=folder)
+            gridref.interchange.from_icechunk(tmp_path / "a.icechunk", allow=folder)
         assert {path for _, path, _ in site.requests} == {"/pub/a.bin"}
-        back = gridref.from_icechunk(tmp_path / "a.icechunk", allow=[folder, f"{site.url}/priv"])
+        back = gridref.interchange.from_icechunk(
+            tmp_path / "a.icechunk", allow=[folder, f"{site.url}/priv"]
+        )
         assert back["v"].read().tolist() == values.tolist()
 
 
 def test_damaged_and_absent_repositories_are_errors_of_ours(tmp_path: Path) -> None:
     with pytest.raises(SourceUnavailableError, match="nowhere"):
-        gridref.from_icechunk(tmp_path / "nowhere.icechunk")
-    gridref.to_icechunk(gridref.scan(MONTHS[0]), tmp_path / "a.icechunk")
+        gridref.interchange.from_icechunk(tmp_path / "nowhere.icechunk")
+    gridref.interchange.to_icechunk(gridref.scan(MONTHS[0]), tmp_path / "a.icechunk")
     (tmp_path / "a.icechunk" / "repo").write_bytes(b"ICE garbage")
     with pytest.raises((SourceFormatError, SourceUnavailableError), match=r"a\.icechunk"):
         gridref.scan(tmp_path / "a.icechunk")
 
 
 def test_virtualizarr_reads_ours_and_we_read_its(tmp_path: Path) -> None:
-    gridref.to_icechunk(gridref.scan(MONTHS[0]), tmp_path / "ours.icechunk", inline_limit=0)
+    gridref.interchange.to_icechunk(
+        gridref.scan(MONTHS[0]), tmp_path / "ours.icechunk", inline_limit=0
+    )
     session = opened(tmp_path / "ours.icechunk")
     theirs = virtualizarr.parsers.IcechunkParser().parse_session(
         session, REGISTRY, native_chunks_prefix="file:///"
     )
-    group = gridref.from_virtualizarr(theirs)
+    group = gridref.interchange.from_virtualizarr(theirs)
     np.testing.assert_array_equal(group["tas"][...], gridref.scan(MONTHS[0])["tas"][...])
 
     virtual = virtualizarr.open_virtual_dataset(
@@ -443,7 +462,7 @@ def test_virtualizarr_reads_ours_and_we_read_its(tmp_path: Path) -> None:
     session = repository.writable_session("main")
     virtual.vz.to_icechunk(session.store)
     session.commit("by VirtualiZarr")
-    back = gridref.from_icechunk(tmp_path / "theirs.icechunk", allow=SAMPLES)
+    back = gridref.interchange.from_icechunk(tmp_path / "theirs.icechunk", allow=SAMPLES)
     expected = of_files(MONTHS[:1])
     xr.testing.assert_equal(xr.open_dataset(back, engine="gridref").load(), expected)
 
@@ -458,14 +477,14 @@ def test_repositories_and_files_on_s3_are_checked_by_etag(bucket: Bucket) -> Non
     url = bucket.put("data/january ü.nc", MONTHS[0].read_bytes())
     address = f"s3://{BUCKET}/cubes/a.icechunk"
     group = gridref.scan(url, storage_options=bucket.options)
-    gridref.to_icechunk(group, address, storage_options=bucket.options)
-    back = gridref.from_icechunk(address, allow="*", storage_options=bucket.options)
+    gridref.interchange.to_icechunk(group, address, storage_options=bucket.options)
+    back = gridref.interchange.from_icechunk(address, allow="*", storage_options=bucket.options)
     expected = of_files(MONTHS[:1])
     read = xr.open_dataset(back, engine="gridref", storage_options=bucket.options)
     xr.testing.assert_equal(read.load(), expected)
     bucket.put("data/january ü.nc", MONTHS[0].read_bytes()[:-1] + b"\0")
     with pytest.raises(SourceChangedError, match="january"):
-        gridref.from_icechunk(address, allow="*", storage_options=bucket.options)
+        gridref.interchange.from_icechunk(address, allow="*", storage_options=bucket.options)
 
 
 def test_virtual_datasets_are_written_by_their_accessor(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 import gridref
+from gridref.api.scan import scan_many
 from gridref.errors import InvalidRequestError
 from gridref.io import counted_traffic
 from tests.by_name import by_name
@@ -201,12 +202,12 @@ def test_an_executor_of_ones_own_scans(archive: Path, tmp_path: Path) -> None:
         assert executor.submit(int).result() == 0  # it was not shut down
     assert_is_the_archive(values)
     with pytest.raises(InvalidRequestError, match="not both"):
-        gridref.scan_many(archive, executor=executor, scheduler="tcp://nowhere:1")
+        scan_many(archive, executor=executor, scheduler="tcp://nowhere:1")
 
 
 def test_encodings_that_other_processes_found_are_equal_to_ours(archive: Path) -> None:
     mine = gridref.scan(archive / "000.h5")
-    theirs, *_ = gridref.scan_many([archive / "000.h5", archive / "001.h5"], n_processes=2)
+    theirs, *_ = scan_many([archive / "000.h5", archive / "001.h5"], n_processes=2)
     assert mine["x"].encodings[0] == theirs["x"].encodings[0]
 
 

@@ -22,6 +22,7 @@ import zarr
 from zarr.core.metadata.v3 import RectilinearChunksDisabledError
 
 import gridref
+from gridref.api.catalogs import write_catalog
 from gridref.errors import NotRepresentableError
 from gridref.faces.exports.kerchunk import to_kerchunk
 from gridref.model.array import VirtualGroup
@@ -183,7 +184,7 @@ SAMPLES = Path(__file__).parents[2] / "sample_data"
 def test_exported_catalogs_open_with_the_engine_of_kerchunk(name: str, tmp_path: Path) -> None:
     """As a user does: the installed command, then xarray."""
     month, catalog, output = SAMPLES / "daily_2023-01.nc", tmp_path / "a.gridref", tmp_path / name
-    gridref.write_catalog(gridref.scan(month), catalog)
+    write_catalog(gridref.scan(month), catalog)
     for _ in range(2):  # what is there is replaced
         told = run_export(catalog, output)
         assert told.returncode == 0, told.stderr
@@ -206,7 +207,7 @@ def test_templates_and_small_chunks(tmp_path: Path) -> None:
         tmp_path / "a.gridref",
         tmp_path / "r.json",
     )
-    gridref.write_catalog(gridref.scan(month), catalog)
+    write_catalog(gridref.scan(month), catalog)
     told = run_export(catalog, output, "--templates", "--inline-threshold", "1500")
     assert told.returncode == 0, told.stderr
     document = json.loads(output.read_bytes())
@@ -274,7 +275,7 @@ def test_bad_exports_leave_what_is_there(
     catalog = tmp_path / "a.gridref"
     (tmp_path / "mine.parq").mkdir()
     (tmp_path / "mine.parq" / "kept").write_text("mine")
-    gridref.write_catalog(gridref.scan(SAMPLES / "daily_2023-01.nc"), catalog)
+    write_catalog(gridref.scan(SAMPLES / "daily_2023-01.nc"), catalog)
     told = run_export(catalog, tmp_path / name, *arguments)
     assert told.returncode != 0
     assert message in told.stderr

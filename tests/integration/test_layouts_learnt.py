@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 import pytest
 
-import gridref
+from gridref.api.scan import scan_many
 from gridref.errors import FilesFailedError
 from gridref.io.prefetch import MAX_BLOCKS, MAX_MISSES, Layouts
 from tests.http_server import Site, serving
@@ -29,7 +29,7 @@ def content(folder: Path, n_variables: int, seed: int = 0) -> bytes:
 
 def scanned(files: dict[str, bytes]) -> tuple[list[int], Counter[str]]:
     with serving(Site(files, {path: f'"{path}"' for path in files})) as site:
-        groups = gridref.scan_many([f"{site.url}{path}" for path in files], max_in_flight=1)
+        groups = scan_many([f"{site.url}{path}" for path in files], max_in_flight=1)
         n_requests = Counter(path for _, path, _ in site.requests)
         assert [group.report.n_requests for group in groups] == [n_requests[path] for path in files]
         for group, data in zip(groups, files.values(), strict=True):
@@ -76,7 +76,7 @@ def test_siblings_in_flight_together_take_one_request(tmp_path: Path) -> None:
     data = content(tmp_path, 30)
     files = {f"/f{n:02}.h5": data for n in range(40)}
     with serving(Site(files, {path: f'"{path}"' for path in files})) as site:
-        groups = gridref.scan_many([f"{site.url}{path}" for path in files], max_in_flight=8)
+        groups = scan_many([f"{site.url}{path}" for path in files], max_in_flight=8)
         n_requests = Counter(path for _, path, _ in site.requests)
     assert [group.report.n_requests for group in groups] == [n_requests[path] for path in files]
     assert {n_requests[path] for path in list(files)[20:]} == {1}
@@ -88,7 +88,7 @@ def test_files_of_several_servers_are_asked_for_together(tmp_path: Path) -> None
     files = {f"/f{n:02}.h5": data for n in range(12)}
     with serving(Site(dict(files))) as one, serving(Site(dict(files))) as other:
         urls = [f"{site.url}{path}" for path in files for site in (one, other)]
-        groups = gridref.scan_many(urls, max_in_flight=4)
+        groups = scan_many(urls, max_in_flight=4)
     assert [group["x0"].manifests[0].sources[0].url for group in groups] == urls
 
 
@@ -96,7 +96,7 @@ def test_a_remote_store_is_not_asked_for_as_a_file() -> None:
     with serving(Site()) as site:
         urls = [f"{site.url}/{n}.zarr" for n in range(3)]
         with pytest.raises(FilesFailedError):
-            gridref.scan_many(urls)
+            scan_many(urls)
         assert not {f"/{n}.zarr" for n in range(3)} & {path for _, path, _ in site.requests}
 
 
@@ -105,6 +105,6 @@ def test_small_files_of_which_nothing_is_known_take_one_request(tmp_path: Path) 
     assert 100_000 < len(data) < 256 * 2**10
     files = {f"/{n}/f.h5": data for n in range(3)}
     with serving(Site(files, {path: f'"{path}"' for path in files})) as site:
-        groups = gridref.scan_many([f"{site.url}{path}" for path in files])
+        groups = scan_many([f"{site.url}{path}" for path in files])
         assert Counter(path for _, path, _ in site.requests) == dict.fromkeys(files, 1)
     assert [group.report.n_bytes for group in groups] == [len(data)] * 3

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import gridref
+from gridref.api.catalogs import write_catalog
 from gridref.errors import CatalogCorruptError, GridrefError
 from tests.integration.test_appending import month
 
@@ -122,7 +123,7 @@ def test_what_lost_blocks_hold_is_never_made_up(table_of: Callable[[str], Path])
     with pytest.raises(CatalogCorruptError, match="blocks-"):
         part[1:3]
     with pytest.raises(GridrefError, match="blocks-"):
-        gridref.write_catalog(catalog, lost.parent.parent / "copy")
+        write_catalog(catalog, lost.parent.parent / "copy")
     with pytest.raises(CatalogCorruptError, match="blocks-"):
         catalog.chunks("tas")
     store = gridref.open_store(lost.parent)

@@ -19,6 +19,7 @@ import pytest
 from rich.console import Console
 
 import gridref
+from gridref.api.scan import scan_many
 from gridref.api.workers import workers
 from gridref.errors import (
     FilesFailedError,
@@ -66,7 +67,7 @@ def urls(site: Site) -> list[str]:
 
 def test_files_are_in_flight_together(site: Site) -> None:
     site.awaits = 6
-    groups = gridref.scan_many(urls(site))
+    groups = scan_many(urls(site))
     assert site.most_at_once >= 6
     found = [group["x"][0, 0] for group in groups]
     np.testing.assert_array_equal(found, np.arange(N_FILES))  # in the order of the files
@@ -74,10 +75,10 @@ def test_files_are_in_flight_together(site: Site) -> None:
 
 def test_no_more_files_are_in_flight_than_asked_for(site: Site) -> None:
     site.awaits, site.delay_seconds = 3, 0.01
-    gridref.scan_many(urls(site), max_in_flight=3)
+    scan_many(urls(site), max_in_flight=3)
     assert site.most_at_once == 3
     site.most_at_once = site.awaits = 0
-    gridref.scan_many(urls(site), max_in_flight=1)
+    scan_many(urls(site), max_in_flight=1)
     assert site.most_at_once == 1
 
 
@@ -95,7 +96,7 @@ def test_plan_and_build_are_the_same_however_many_are_in_flight(
 
 def test_a_server_that_asks_for_pauses_gets_them(site: Site) -> None:
     site.most_a_second = 4
-    groups = gridref.scan_many(urls(site))
+    groups = scan_many(urls(site))
     np.testing.assert_array_equal([group["x"][0, 0] for group in groups], np.arange(N_FILES))
     assert site.n_throttled
 
@@ -138,11 +139,11 @@ def test_one_failure_is_raised_as_it_is(site: Site) -> None:
     site.files["/f3.h5"] = site.files["/f3.h5"][:1000]
     remedy = "on_error='skip' leaves it out of 12 files"
     with pytest.raises(SourceFormatError, match=rf"{remedy}.*/f3\.h5"):
-        gridref.scan_many(urls(site))
+        scan_many(urls(site))
     alone = urls(site)[3:4]
-    for call in (gridref.scan_many, gridref.open_virtual_mfdataset):
+    for call in (scan_many, gridref.open_virtual_mfdataset):
         with pytest.raises(SourceFormatError) as raised:
-            call(alone if call is gridref.scan_many else urls(site))
+            call(alone if call is scan_many else urls(site))
         assert "on_error" not in str(raised.value)
 
 
@@ -168,13 +169,13 @@ def test_what_is_skipped_is_said(site: Site, tmp_path: Path, n_processes: int) -
             == 3
         )
     with pytest.warns(SkippedFilesWarning):
-        assert len(gridref.scan_many(urls(site), on_error="skip")) == 9
+        assert len(scan_many(urls(site), on_error="skip")) == 9
 
 
 def test_too_many_failures_end_the_job_early(site: Site) -> None:
     site.forbidden.update(site.files)
     with pytest.raises(FilesFailedError, match="max_errors=2") as raised:
-        gridref.scan_many(urls(site), on_error="skip", max_errors=2, max_in_flight=1)
+        scan_many(urls(site), on_error="skip", max_errors=2, max_in_flight=1)
     assert len(raised.value.failures) == 2
     assert {path for _, path, _ in site.requests} == {"/f0.h5", "/f1.h5"}
 
@@ -188,7 +189,7 @@ def test_nothing_left_is_an_error(site: Site) -> None:
 @pytest.mark.parametrize("name", ["max_in_flight", "n_processes", "max_errors"])
 def test_numbers_that_cannot_be_meant_are_refused(name: str, site: Site) -> None:
     with pytest.raises(InvalidRequestError, match=f"{name} must be >= 1, got 0"):
-        gridref.scan_many(urls(site), **{name: 0})
+        scan_many(urls(site), **{name: 0})
 
 
 def test_the_command_tells_what_it_left_out(site: Site, tmp_path: Path) -> None:
@@ -215,7 +216,7 @@ def test_the_progress_bar_shows_what_the_server_counted(site: Site, n_processes:
     shown = io.StringIO()
     console = Console(file=shown, force_terminal=True, width=160, color_system=None)
     with ScanProgress(console, quiet=False) as progress:
-        gridref.scan_many(urls(site), progress=progress, n_processes=n_processes)
+        scan_many(urls(site), progress=progress, n_processes=n_processes)
         n_bytes = sum(map(len, site.files.values()))
     last = shown.getvalue()
     assert f"{N_FILES}/{N_FILES}" in last

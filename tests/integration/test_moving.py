@@ -13,6 +13,7 @@ import pytest
 import xarray as xr
 
 import gridref
+from gridref.api.catalogs import relocate
 from gridref.errors import InvalidRequestError, SourceChangedError
 from tests.by_name import by_name
 from tests.http_server import Site, serving
@@ -235,7 +236,7 @@ def test_prefixes_that_no_source_has(folder: Path) -> None:
     with pytest.raises(InvalidRequestError, match="empty"):
         gridref.open_catalog(catalog, prefixes={"": "/x"})
     with pytest.raises(InvalidRequestError, match=r"no source lies in '.*/sub'; there is"):
-        gridref.relocate(catalog, {f"{folder}/sub": "/x"})
+        relocate(catalog, {f"{folder}/sub": "/x"})
 
 
 def test_relocated_to_an_http_server(folder: Path) -> None:
@@ -255,10 +256,10 @@ def test_relocated_to_an_http_server(folder: Path) -> None:
 def test_relocated_there_and_back_is_the_same_catalog(folder: Path) -> None:
     catalog = build(folder)
     digest = gridref.open_catalog(catalog).info.digest
-    moved = gridref.relocate(catalog, {str(folder): "s3://bucket/x"}, identity="size")
+    moved = relocate(catalog, {str(folder): "s3://bucket/x"}, identity="size")
     assert moved != digest
     assert gridref.open_catalog(catalog).snapshot.identity == "size"
-    back = gridref.relocate(catalog, {"s3://bucket/x/": str(folder)}, identity="strict")
+    back = relocate(catalog, {"s3://bucket/x/": str(folder)}, identity="strict")
     assert back == digest
     assert_reads(catalog, folder)
 
@@ -266,7 +267,7 @@ def test_relocated_there_and_back_is_the_same_catalog(folder: Path) -> None:
 def test_relocating_is_rolled_back(folder: Path) -> None:
     catalog = build(folder)
     digest = gridref.open_catalog(catalog).scan_values(["tas"]).info.digest
-    gridref.relocate(catalog, {str(folder): "s3://bucket/x"})
+    relocate(catalog, {str(folder): "s3://bucket/x"})
     moved = gridref.open_catalog(catalog)
     assert [c.operation for c in moved.history()] == ["relocate", "statistics", "write"]
     assert all(source.url.startswith("s3://bucket/x/") for source in moved.source_list)

@@ -52,7 +52,7 @@ def test_files_with_odd_attributes_are_combined_or_refused(
         group = gridref.open_catalog(catalog)
         np.testing.assert_array_equal(group.arrays["v"][...], np.tile([[0, 1], [2, 3]], (2, 1)))
         with suppress(GridrefError):
-            gridref.to_stac(group, datetime="2000-01-01")
+            gridref.interchange.to_stac(group, datetime="2000-01-01")
 
 
 @pytest.mark.parametrize("name", ["scale_factor", "add_offset"])

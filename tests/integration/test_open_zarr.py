@@ -18,6 +18,7 @@ from zarr.core.metadata.v3 import parse_codecs
 from zarr.registry import get_codec_class
 
 import gridref
+from gridref.api.catalogs import write_catalog
 from gridref.codecs.own import ARRAY_CODECS, BYTES_CODECS, SERIAL_CODECS
 from gridref.errors import GridrefError
 from gridref.model.encoding import Codec
@@ -83,7 +84,7 @@ def through_doors(source: Path, folder: Path) -> Iterator[tuple[str, xr.Dataset]
     """The catalog of a file through `xr.open_zarr`, by every view and by URL."""
     group = gridref.scan(source)
     catalog = folder / "c.gridref"
-    gridref.write_catalog(group, catalog)
+    write_catalog(group, catalog)
     options = {"mask_and_scale": False, "consolidated": False}
     for view in VIEWS:
         yield view, xr.open_zarr(gridref.open_store(group, view), **options)

@@ -9,6 +9,7 @@ import pytest
 import xarray as xr
 
 import gridref
+from gridref.api.catalogs import write_catalog
 
 N_YEARS = 3
 
@@ -34,12 +35,12 @@ def catalogs(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Path], list
         chunks = {"tas": {"chunksizes": (2 + year, 4, 3), "zlib": True}}
         dataset.to_netcdf(files[-1], engine="h5netcdf", encoding=chunks)
         catalogs.append(folder / f"{year}.gridref")
-        gridref.write_catalog(gridref.scan(files[-1]), catalogs[-1])
+        write_catalog(gridref.scan(files[-1]), catalogs[-1])
     return files, catalogs
 
 
 def assert_opens_as(group: gridref.VirtualGroup, expected: xr.Dataset, folder: Path) -> None:
-    gridref.write_catalog(group, folder / "all.gridref")
+    write_catalog(group, folder / "all.gridref")
     with xr.open_dataset(folder / "all.gridref", engine="gridref") as shown:
         xr.testing.assert_identical(shown.load(), expected)
 

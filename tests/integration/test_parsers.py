@@ -25,6 +25,7 @@ from virtualizarr.parsers import (
 )
 
 import gridref
+from gridref.api.scan import scan_many
 from gridref.errors import (
     InvalidRequestError,
     MissingPackageError,
@@ -115,7 +116,7 @@ def test_many_files_are_built_with_a_parser(tmp_path: Path) -> None:
     )
     expected = xr.open_mfdataset(files, engine="netcdf4", data_vars="minimal").compute()
     xr.testing.assert_equal(xr.open_dataset(catalog, engine="gridref").compute(), expected)
-    groups = gridref.scan_many(files, parser=NetCDF3Parser(), work=tmp_path / "kept")
+    groups = scan_many(files, parser=NetCDF3Parser(), work=tmp_path / "kept")
     assert [group["a"][0, 0] for group in groups] == [0, 2, 4]
 
 

@@ -22,6 +22,7 @@ import xarray as xr
 
 import gridref
 from gridref.errors import InvalidRequestError, SourceUnavailableError
+from gridref.faces.web.publishing import publish
 from tests.by_name import by_name
 from tests.nginx_server import nginx_serving
 from tests.shared_data import ROOT
@@ -47,7 +48,7 @@ def published(folder: Path, url: str, files: str = "*.nc", **options) -> Path:
     again = {"concat_dim": "time", "overwrite": True}
     gridref.build(str(folder / "data" / files), catalog, **by_name(**{**again, **options}))
     moved = {f"{folder}/data/": f"{url}/data/"}
-    gridref.publish(catalog, folder / "site", base_url=f"{url}/site", prefixes=moved)
+    publish(catalog, folder / "site", base_url=f"{url}/site", prefixes=moved)
     return folder / "site"
 
 
@@ -171,7 +172,7 @@ def test_it_is_published_again_over_itself_and_over_nothing_else(place: tuple[Pa
     (folder / "other").mkdir()
     (folder / "other" / "thesis.txt").write_text("")
     with pytest.raises(InvalidRequestError, match="something else"):
-        gridref.publish(folder.parent / "months.gridref", folder / "other", base_url=url)
+        publish(folder.parent / "months.gridref", folder / "other", base_url=url)
 
 
 def test_sources_that_nobody_reads_are_refused(
@@ -181,12 +182,12 @@ def test_sources_that_nobody_reads_are_refused(
     folder, url = place
     gridref.build(str(folder / "data" / "*.nc"), "months.gridref", "time")
     with pytest.raises(InvalidRequestError, match=r"2 of 2 sources .*--from and --to"):
-        gridref.publish("months.gridref", folder / "site", base_url=url)
+        publish("months.gridref", folder / "site", base_url=url)
     with pytest.raises(InvalidRequestError, match="address of HTTP"):
-        gridref.publish("months.gridref", folder / "site", base_url="s3://bucket")
+        publish("months.gridref", folder / "site", base_url="s3://bucket")
     wrong = {f"{folder}/data/": f"{url}/nowhere/"}
     with pytest.raises(SourceUnavailableError, match="nowhere"):
-        gridref.publish("months.gridref", folder / "site", base_url=url, prefixes=wrong)
+        publish("months.gridref", folder / "site", base_url=url, prefixes=wrong)
     assert not (folder / "site").exists()
 
 
@@ -231,7 +232,7 @@ def test_files_with_anything_in_their_names(place: tuple[Path, str]) -> None:
     catalog = folder.parent / "odd.gridref"
     gridref.build([folder / "data" / name], catalog)
     moved = {f"{folder}/data/": f"{url}/data/"}
-    gridref.publish(catalog, folder / "site", base_url=f"{url}/site", prefixes=moved)
+    publish(catalog, folder / "site", base_url=f"{url}/site", prefixes=moved)
     shown = gridref.open_catalog(f"{url}/site/odd.gridref", allow=[f"{url}/data/"])
     (source,) = shown.source_list
     assert source.url == f"{url}/data/%C3%A4%20%231%2050%25%3F.nc"

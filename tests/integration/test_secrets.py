@@ -12,8 +12,10 @@ import pytest
 import xarray as xr
 
 import gridref
+from gridref.api.scan import scan_many
 from gridref.errors import GridrefError, InvalidRequestError
 from gridref.faces.http import create_app
+from gridref.faces.web.publishing import publish
 from gridref.io import options_for
 from tests.command import run_command
 from tests.http_server import Site, serving
@@ -63,7 +65,7 @@ def test_addresses_with_credentials(shape, site, tmp_path, caplog):
     shown += [repr(gridref.open_virtual_dataset(url).encoding)]
     shown += [written(catalog).decode("latin-1")]
     site.forbidden.add("/a.h5")
-    for fails in (lambda: gridref.scan(url), lambda: gridref.scan_many([url, url + "x"])):
+    for fails in (lambda: gridref.scan(url), lambda: scan_many([url, url + "x"])):
         with pytest.raises(GridrefError) as raised:
             fails()
         shown += ["".join(traceback.format_exception(raised.value)), repr(raised.value)]
@@ -124,7 +126,7 @@ def test_what_a_catalog_says_of_its_changes(shape, tmp_path):
     assert SECRET not in repr(after.report.findings)
     assert SECRET not in written(tmp_path / "cube.gridref").decode("latin-1")
     with pytest.raises(InvalidRequestError, match="has a user or a query") as raised:
-        gridref.publish(
+        publish(
             tmp_path / "cube.gridref", tmp_path / "site", base_url=f"https://{SECRET}@h/?{SECRET}"
         )
     assert SECRET not in str(raised.value)

@@ -112,7 +112,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_an_item_says_what_the_coordinates_say(catalog: Path, tmp_path: Path) -> None:
-    document = gridref.to_stac(catalog, tmp_path / "item.json")
+    document = gridref.interchange.to_stac(catalog, tmp_path / "item.json")
     assert json.loads((tmp_path / "item.json").read_text()) == document
     item = check(document)
     expected = xr.open_dataset(MONTHS[0], engine="netcdf4")
@@ -137,7 +137,9 @@ def test_an_item_says_what_the_coordinates_say(catalog: Path, tmp_path: Path) ->
 
 
 def test_collections_are_valid(catalog: Path) -> None:
-    collection = check(gridref.to_stac(catalog, kind="collection", id="ours", license="CC-BY-4.0"))
+    collection = check(
+        gridref.interchange.to_stac(catalog, kind="collection", id="ours", license="CC-BY-4.0")
+    )
     assert isinstance(collection, pystac.Collection)
     assert (collection.id, collection.license) == ("ours", "CC-BY-4.0")
     assert collection.extent.spatial.bboxes == [[-180, -90, 180, 90]]
@@ -160,7 +162,7 @@ def test_uneven_chunks_are_told(tmp_path: Path) -> None:
         )
     files = [tmp_path / f"{length}.nc" for length in (28, 30, 31)]
     gridref.build(files, tmp_path / "a.gridref", "time")
-    document = gridref.to_stac(tmp_path / "a.gridref")
+    document = gridref.interchange.to_stac(tmp_path / "a.gridref")
     check(document)
     grid = document["properties"]["cube:variables"]["v"]["chunk_grid"]
     assert grid["name"] == "rectilinear"
@@ -172,7 +174,7 @@ def test_uneven_chunks_are_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", shared_files("families/lc8_bands_geotrellis/*.tif")[:2])
 def test_rasters_lie_where_rasterio_says(path: Path, tmp_path: Path) -> None:
     gridref.build(path, tmp_path / "a.gridref")
-    document = gridref.to_stac(tmp_path / "a.gridref", datetime="2019-05-06T10:11:12Z")
+    document = gridref.interchange.to_stac(tmp_path / "a.gridref", datetime="2019-05-06T10:11:12Z")
     check(document)
     properties = document["properties"]
     assert properties["datetime"] == "2019-05-06T10:11:12Z"
@@ -198,7 +200,7 @@ def test_rasters_lie_where_rasterio_says(path: Path, tmp_path: Path) -> None:
 )
 def test_real_files_give_valid_items(path: Path, tmp_path: Path) -> None:
     gridref.build(path, tmp_path / "a.gridref")
-    document = gridref.to_stac(tmp_path / "a.gridref", datetime="2001-01-01/2001-12-31")
+    document = gridref.interchange.to_stac(tmp_path / "a.gridref", datetime="2001-01-01/2001-12-31")
     check(document)
     expected = xr.open_dataset(path, engine="netcdf4")
     names = {str(name) for name in expected.variables} - set(map(str, expected.sizes))
@@ -209,10 +211,10 @@ def test_what_has_no_time_is_asked_for_it(tmp_path: Path) -> None:
     xr.Dataset({"v": ("x", [1, 2])}).to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
     gridref.build(tmp_path / "a.nc", tmp_path / "a.gridref")
     with pytest.raises(InvalidRequestError, match="datetime='2024-01-31'"):
-        gridref.to_stac(tmp_path / "a.gridref")
+        gridref.interchange.to_stac(tmp_path / "a.gridref")
     with pytest.raises(InvalidRequestError, match="no moment"):
-        gridref.to_stac(tmp_path / "a.gridref", datetime="yesterday")
-    check(gridref.to_stac(tmp_path / "a.gridref", datetime="2024-01-31"))
+        gridref.interchange.to_stac(tmp_path / "a.gridref", datetime="yesterday")
+    check(gridref.interchange.to_stac(tmp_path / "a.gridref", datetime="2024-01-31"))
 
 
 def test_boxes_across_the_antimeridian_are_two_polygons(tmp_path: Path) -> None:
@@ -225,7 +227,7 @@ def test_boxes_across_the_antimeridian_are_two_polygons(tmp_path: Path) -> None:
     )
     dataset.to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
     gridref.build(tmp_path / "a.nc", tmp_path / "a.gridref")
-    document = gridref.to_stac(tmp_path / "a.gridref", datetime="2024-01-31")
+    document = gridref.interchange.to_stac(tmp_path / "a.gridref", datetime="2024-01-31")
     check(document)
     assert document["bbox"] == [167.5, -15.0, -172.5, 15.0]
     assert document["geometry"]["type"] == "MultiPolygon"
@@ -236,7 +238,7 @@ def test_days_of_other_calendars_become_days_of_the_month(tmp_path: Path) -> Non
     dataset = xr.Dataset({"v": ("time", [1.0, 2.0])}, {"time": days})
     dataset.to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
     gridref.build(tmp_path / "a.nc", tmp_path / "a.gridref")
-    document = gridref.to_stac(tmp_path / "a.gridref")
+    document = gridref.interchange.to_stac(tmp_path / "a.gridref")
     check(document)
     assert document["properties"]["end_datetime"] == "2001-02-28T00:00:00Z"
 
@@ -252,7 +254,7 @@ def references(catalog: Path) -> Iterator[str]:
 
 
 def test_xpystac_opens_the_assets(catalog: Path, references: str) -> None:
-    item = check(gridref.to_stac(catalog, references=references))
+    item = check(gridref.interchange.to_stac(catalog, references=references))
     expected = xr.open_dataset(catalog).load()
     opened = xr.open_dataset(item.assets["catalog"], engine="stac")
     xr.testing.assert_identical(opened.load(), expected)
@@ -273,7 +275,7 @@ def test_all_groups_are_described(tmp_path: Path) -> None:
         mode = "w" if path == "/" else "a"
         dataset.to_netcdf(tmp_path / "a.nc", mode=mode, group=path, engine="h5netcdf")
     gridref.build([tmp_path / "a.nc"], tmp_path / "a.gridref")
-    item = gridref.to_stac(tmp_path / "a.gridref")
+    item = gridref.interchange.to_stac(tmp_path / "a.gridref")
     check(item)
     cube = item["properties"]
     assert cube["cube:dimensions"].keys() == {"time", "x", "other/time", "other/x"}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from s3fs import S3FileSystem
 
-import gridref
+from gridref.api.scan import scan_many
 from gridref.errors import InvalidRequestError, SourceUnavailableError
 from gridref.formats import expand_files
 from tests.s3_server import BUCKET, Bucket, s3_bucket
@@ -94,7 +94,7 @@ def test_a_prefix_that_cannot_be_listed_is_never_left_out(
 ) -> None:
     Listed(monkeypatch, refused="data/2005")
     with pytest.raises(SourceUnavailableError):
-        gridref.scan_many(f"{ROOT}/{what}", storage_options=bucket.options)
+        scan_many(f"{ROOT}/{what}", storage_options=bucket.options)
 
 
 def test_nothing_is_an_error(bucket: Bucket) -> None:

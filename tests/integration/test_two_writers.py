@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 import gridref
+from gridref.api.catalogs import write_catalog
 from gridref.catalog import commit as compaction
 from gridref.catalog.folder import LocalFolder, RemoteFolder
 from gridref.errors import CatalogConflictError, CatalogCorruptError, InvalidRequestError
@@ -201,7 +202,7 @@ def test_killed_at_any_moment_it_is_the_old_or_the_new(months: list[Path], tmp_p
 def replace_for_ever(whole: Path, catalog: Path) -> None:
     group = gridref.open_catalog(whole)
     while True:
-        gridref.write_catalog(group, catalog)
+        write_catalog(group, catalog)
 
 
 def test_readers_beside_killed_builders_never_miss_a_table(
@@ -209,7 +210,7 @@ def test_readers_beside_killed_builders_never_miss_a_table(
 ) -> None:
     whole, catalog = tmp_path / "whole", tmp_path / "cube"
     expected = built(months[:2], whole)["tas"][...]
-    gridref.write_catalog(gridref.open_catalog(whole), catalog)
+    write_catalog(gridref.open_catalog(whole), catalog)
     context = multiprocessing.get_context("spawn")
     for _ in range(2):
         before = gridref.open_catalog(catalog).info.snapshot

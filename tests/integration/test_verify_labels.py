@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import gridref
+from gridref.api.catalogs import write_catalog
 from gridref.faces.cli.app import app
 from gridref.faces.exports.kerchunk import to_kerchunk
 from gridref.model.array import VirtualArray, VirtualGroup
@@ -158,7 +159,7 @@ def test_right_labels_pass(cube: VirtualGroup, tmp_path: Path) -> None:
 @pytest.mark.parametrize("what", list(MISLABELLED))
 def test_wrong_labels_fail(cube: VirtualGroup, tmp_path: Path, what: str) -> None:
     name, alter = MISLABELLED[what]
-    gridref.write_catalog(alter(cube), tmp_path / "wrong.gridref")
+    write_catalog(alter(cube), tmp_path / "wrong.gridref")
     result = gridref.verify(tmp_path / "wrong.gridref", all=True)
     assert not result.ok
     assert name in {difference.place.variable for difference in result.differences}
@@ -167,7 +168,7 @@ def test_wrong_labels_fail(cube: VirtualGroup, tmp_path: Path, what: str) -> Non
 
 def test_wrong_labels_end_the_command_with_status_1(cube: VirtualGroup, tmp_path: Path) -> None:
     alter = MISLABELLED["latitudes shifted"][1]
-    gridref.write_catalog(alter(cube), tmp_path / "wrong.gridref")
+    write_catalog(alter(cube), tmp_path / "wrong.gridref")
     shown = CliRunner().invoke(
         app, ["verify", str(tmp_path / "wrong.gridref"), "--all"], env={"COLUMNS": "300"}
     )
@@ -215,7 +216,7 @@ def test_pixels_are_where_their_georeference_says(mosaic: VirtualGroup, tmp_path
 def test_pixels_elsewhere_fail(
     mosaic: VirtualGroup, tmp_path: Path, name: str, alter: Callable[[Any], Any]
 ) -> None:
-    gridref.write_catalog(alter(mosaic), tmp_path / "wrong.gridref")
+    write_catalog(alter(mosaic), tmp_path / "wrong.gridref")
     result = gridref.verify(tmp_path / "wrong.gridref", all=True)
     assert name in {difference.place.variable for difference in result.differences}
 

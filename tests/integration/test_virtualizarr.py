@@ -21,6 +21,7 @@ from virtualizarr.parsers import HDFParser
 
 import gridref
 import gridref.virtualizarr
+from gridref.api.catalogs import write_catalog
 from gridref.errors import InvalidRequestError, NotRepresentableError
 from tests.s3_server import BUCKET, Bucket, s3_bucket
 from tests.shared_data import REAL_NETCDF, shared_files
@@ -112,7 +113,7 @@ def test_chunks_longer_than_their_dimension(compression: str | None, tmp_path: P
                 file.create_dataset(
                     name, data=values, chunks=chunks, maxshape=dims, compression=compression
                 )
-    virtual = [gridref.to_virtualizarr(gridref.scan(path)) for path in paths]
+    virtual = [gridref.interchange.to_virtualizarr(gridref.scan(path)) for path in paths]
     cut = {"line": (7,), "plane": (5, 4), "one_row": (1, 7), "columns": (4, 8)}
     stored = {"line": (1024,), "plane": (8, 4), "one_row": (3, 10), "columns": (4, 8)}
     for name, chunks in (stored if compression else cut).items():
@@ -175,7 +176,7 @@ def test_virtual_datasets_become_groups(loadable: list[str] | None, tmp_path: Pa
         f"file://{MONTH}", REGISTRY, HDFParser(), loadable_variables=loadable
     )
     group = gridref.virtualizarr.from_virtualizarr(virtual)
-    gridref.write_catalog(group, tmp_path / "cube.gridref")
+    write_catalog(group, tmp_path / "cube.gridref")
     read = xr.open_dataset(tmp_path / "cube.gridref", engine="gridref")
     xr.testing.assert_equal(read.compute(), xr.open_dataset(MONTH, engine="netcdf4"))
 
@@ -187,8 +188,8 @@ def test_large_loaded_variables_are_not_kept_unsaid() -> None:
     )
     n_bytes = virtual["tas"].nbytes
     with pytest.raises(InvalidRequestError, match=f"variable tas is loaded.* {n_bytes} bytes"):
-        gridref.from_virtualizarr(virtual, max_inline_bytes=n_bytes - 1)
-    group = gridref.from_virtualizarr(virtual, max_inline_bytes=n_bytes)
+        gridref.interchange.from_virtualizarr(virtual, max_inline_bytes=n_bytes - 1)
+    group = gridref.interchange.from_virtualizarr(virtual, max_inline_bytes=n_bytes)
     np.testing.assert_array_equal(of_gridref(group)["tas"], virtual["tas"])
 
 

@@ -57,7 +57,7 @@ def test_its_writers_never_take_packed_numbers_for_values(
 
 def test_what_the_docs_propose_is_written(path: Path) -> None:
     dataset = gridref.open_virtual_dataset(path)
-    references = gridref.to_virtualizarr(dataset.gridref.to_group()).vz.to_kerchunk()
+    references = gridref.interchange.to_virtualizarr(dataset.gridref.to_group()).vz.to_kerchunk()
     assert references["refs"]["plain/0.0"][0].endswith("a.nc")
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import gridref
+from gridref.api.watching import watch
 from gridref.errors import CatalogNotFoundError, InvalidRequestError
 from tests.command import run_command
 from tests.integration.test_appending import assert_shows, built, month
@@ -35,11 +36,11 @@ def incoming(tmp_path: Path) -> Path:
 def test_what_is_new_is_appended(months: list[Path], incoming: Path, tmp_path: Path) -> None:
     cube = tmp_path / "cube"
     built(months[:1], cube)
-    assert gridref.watch(cube, incoming, once=True).appended == ()  # nothing is there yet
+    assert watch(cube, incoming, once=True).appended == ()  # nothing is there yet
     come = [shutil.copy2(file, incoming) for file in months[1:3]]
-    assert sorted(gridref.watch(cube, incoming, once=True).appended) == list(map(str, come))
+    assert sorted(watch(cube, incoming, once=True).appended) == list(map(str, come))
     before = gridref.open_catalog(cube).info.snapshot
-    assert gridref.watch(cube, f"{incoming}/*.nc", once=True).snapshot == before
+    assert watch(cube, f"{incoming}/*.nc", once=True).snapshot == before
     assert_shows(cube, months[:3])
 
 
@@ -68,32 +69,32 @@ def test_files_that_are_written_to_are_left(
 ) -> None:
     built(months[:1], tmp_path / "cube")
     shutil.copy(months[1], incoming)
-    young = gridref.watch(tmp_path / "cube", incoming, once=True, settle_seconds=3600)
+    young = watch(tmp_path / "cube", incoming, once=True, settle_seconds=3600)
     assert young.appended == ()
     os.utime(incoming / months[1].name, (1e9, 1e9))
-    old = gridref.watch(tmp_path / "cube", incoming, once=True, settle_seconds=3600)
+    old = watch(tmp_path / "cube", incoming, once=True, settle_seconds=3600)
     assert len(old.appended) == 1
 
 
 def test_events(months: list[Path], tmp_path: Path) -> None:
     cube, events = tmp_path / "cube", tmp_path / "events.txt"
     built(months[:1], cube)
-    assert gridref.watch(cube, events=events, once=True).appended == ()
+    assert watch(cube, events=events, once=True).appended == ()
     events.write_text(f"{months[1]}\n\n{months[2]}\n{str(months[3])[:-5]}")  # a line is not whole
-    assert len(gridref.watch(cube, events=events, once=True).appended) == 2
+    assert len(watch(cube, events=events, once=True).appended) == 2
     events.write_text(f"{months[1]}\n{months[2]}\n{months[3]}\n")
-    assert gridref.watch(cube, events=events, once=True).appended == (str(months[3]),)
+    assert watch(cube, events=events, once=True).appended == (str(months[3]),)
     record = {"s3": {"bucket": {"name": "b"}, "object": {"key": "a+run%2B1/x.nc"}}}
     removed = {**record, "eventName": "ObjectRemoved:Delete"}
     events.write_text(json.dumps({"Records": [record, removed]}) + "\n")
     at_once = {"retries": {"total_max_attempts": 1}}
     s3 = {"endpoint_url": "http://127.0.0.1:9", "anon": True, "config_kwargs": at_once}
     options = {"s3": s3}
-    failed = gridref.watch(cube, events=events, once=True, storage_options=options).failed
+    failed = watch(cube, events=events, once=True, storage_options=options).failed
     assert list(failed) == ["s3://b/a run+1/x.nc"]
     events.write_text("{no json}\n")
     with pytest.raises(InvalidRequestError, match="cannot be understood"):
-        gridref.watch(cube, events=events, once=True)
+        watch(cube, events=events, once=True)
     assert_shows(cube, months[:4])
 
 
@@ -130,8 +131,8 @@ def test_it_goes_on_after_it_was_killed(months: list[Path], incoming: Path, tmp_
 
 def test_bad_calls(months: list[Path], tmp_path: Path) -> None:
     with pytest.raises(CatalogNotFoundError):
-        gridref.watch(tmp_path / "none", tmp_path, once=True)
+        watch(tmp_path / "none", tmp_path, once=True)
     with pytest.raises(InvalidRequestError, match="name files to watch"):
-        gridref.watch(tmp_path / "none", once=True)
+        watch(tmp_path / "none", once=True)
     assert run_command("watch", tmp_path / "none", tmp_path, "--once").returncode == 1
     assert run_command("watch", tmp_path / "none", tmp_path, "--every", "often").returncode == 1

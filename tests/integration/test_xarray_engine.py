@@ -18,6 +18,7 @@ import xarray as xr
 import zarr
 
 import gridref
+from gridref.api.catalogs import write_catalog
 
 FILES = Path("/dev/fd")
 STRINGS = np.array(["alpha", "", "ä 日本", "x" * 300], object)
@@ -39,7 +40,7 @@ def netcdf_of_strings(path: Path) -> Path:
 def test_strings_of_variable_length(tmp_path: Path, engine: Any) -> None:
     source = netcdf_of_strings(tmp_path / "a.nc")
     catalog = tmp_path / "a.gridref"
-    gridref.write_catalog(gridref.scan(source), catalog)
+    write_catalog(gridref.scan(source), catalog)
     with xr.open_dataset(source, engine=engine) as expected, xr.open_dataset(catalog) as got:
         xr.testing.assert_identical(got.load(), expected.load())
         for name in expected.variables:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import gridref
+from gridref.api.questions import diff
 from gridref.errors import CatalogCorruptError, GridrefError
 from gridref.faces.http.site import Site, SiteOptions
 from tests.attack_doors import DOORS, told_at_a_door
@@ -162,7 +163,7 @@ def _use_all(catalog: Path, new_file: Path) -> None:
     for name in ("packed", "text"):
         DOORS["own reader"](catalog, name)
         DOORS["engine"](catalog, name)
-    gridref.diff(catalog, catalog)
+    diff(catalog, catalog)
     group = gridref.open_catalog(catalog)
     group.scan_values()
     group.tag("x")

@@ -14,10 +14,14 @@ import pytest
 import xarray as xr
 
 import gridref
+from gridref.api.catalogs import write_catalog
 from gridref.api.layout.layouts import Layout
+from gridref.api.scan import scan_many
+from gridref.combine import MosaicOptions
 from gridref.errors import InvalidRequestError
 from gridref.faces.fsspec import GridrefFileSystem
 from gridref.faces.http import create_app
+from gridref.faces.xarray.virtual_dataset import Loading
 from tests.by_name import by_name
 
 OPTIONS = (gridref.CombineOptions, gridref.ScanOptions, gridref.RunOptions)
@@ -33,14 +37,14 @@ def file(tmp_path: Path) -> str:
 
 CALLS: dict[str, Callable[..., Any]] = {
     "scan": gridref.scan,
-    "scan_many": lambda file, **options: gridref.scan_many([file], **options),
+    "scan_many": lambda file, **options: scan_many([file], **options),
     "plan": gridref.plan,
     "build": lambda file, **options: gridref.build(
         file, f"{file}.gridref", overwrite=True, **options
     ),
     "concat": lambda file, **options: gridref.concat([gridref.scan(file)] * 2, "t", **options),
     "stack": lambda file, **options: gridref.stack([gridref.scan(file)] * 2, "t", **options),
-    "write_catalog": lambda file, **options: gridref.write_catalog(
+    "write_catalog": lambda file, **options: write_catalog(
         gridref.scan(file), f"{file}.gridref", **options
     ),
     "open_store": lambda file, **options: gridref.open_store(gridref.scan(file), **options),
@@ -177,7 +181,7 @@ ANYTHING = {"executor", "scheduler", "inventory", "parser"}
 
 
 def test_every_option_has_a_bad_value() -> None:
-    kinds: tuple[Any, ...] = (*OPTIONS, Layout, gridref.MosaicOptions)
+    kinds: tuple[Any, ...] = (*OPTIONS, Layout, MosaicOptions)
     known = {option.name for kind in kinds for option in dataclasses.fields(kind)}
     assert known - ANYTHING == set(BAD_VALUES)
 
@@ -246,4 +250,4 @@ def test_a_layout_or_loading_names_what_was_meant() -> None:
     with pytest.raises(InvalidRequestError, match="'label': did you mean 'labels'"):
         gridref.Stack("time", label="{time}")  # type: ignore[call-arg]
     with pytest.raises(InvalidRequestError, match="'load_limits': did you mean 'load_limit'"):
-        gridref.Loading(load_limits=1)  # type: ignore[call-arg]
+        Loading(load_limits=1)  # type: ignore[call-arg]

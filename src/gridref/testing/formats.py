@@ -20,6 +20,7 @@ import zarr
 from numpy.typing import NDArray
 
 import gridref
+from gridref.api.catalogs import write_catalog
 from gridref.errors import GridrefError, SourceUnavailableError
 from gridref.formats import Scanner, expand_files
 from gridref.formats.location import open_location
@@ -123,7 +124,7 @@ class ScannerTests:
     def test_values_from_a_catalog(self, sample: Sample, tmp_path: Path) -> None:
         """The same after the group went through a catalog."""
         catalog = str(tmp_path / "catalog.gridref")
-        gridref.write_catalog(gridref.scan(sample.path), catalog)
+        write_catalog(gridref.scan(sample.path), catalog)
         assert_shows(gridref.open_catalog(catalog), sample)
 
     def test_values_of_a_remote_copy(self, sample: Sample) -> None:

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from PIL import Image, ImageColor
 
 import gridref
+from gridref.api.catalogs import write_catalog
 from gridref.errors import InvalidRequestError
 from gridref.faces.cli.drawing import draw_grid
 from gridref.faces.picture import (
@@ -120,7 +121,7 @@ def test_html_of_groups_is_small(n_arrays: int) -> None:
 
 
 def test_a_catalog_is_shown_like_a_group(tmp_path: Path) -> None:
-    gridref.write_catalog(VirtualGroup({"tas": months()}), tmp_path / "a.gridref")
+    write_catalog(VirtualGroup({"tas": months()}), tmp_path / "a.gridref")
     catalog = gridref.open_catalog(tmp_path / "a.gridref")
     html = catalog._repr_html_()
     assert html is not None

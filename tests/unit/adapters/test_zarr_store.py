@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import gridref
+from gridref.api.catalogs import write_catalog
 from gridref.model.array import VirtualGroup
 from gridref.testing.builders import chunked_array
 
@@ -22,7 +23,7 @@ def group(first: int = 0) -> VirtualGroup:
 def catalogs(tmp_path: Path) -> list[str]:
     paths = [str(tmp_path / name) for name in ("a.gridref", "b.gridref")]
     for number, path in enumerate(paths):
-        gridref.write_catalog(group(number), path)
+        write_catalog(group(number), path)
     return paths
 
 

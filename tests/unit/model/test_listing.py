@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gridref
+from gridref.api.catalogs import write_catalog
 from gridref.errors import InvalidRequestError
 from gridref.model import joining
 from gridref.model.blocks import MISSING_BLOCK
@@ -134,7 +135,7 @@ def test_reads_by_name_and_by_place(tmp_path: Path) -> None:
             file[name] = np.arange(values.shape[axis])
             file[name].make_scale(name)
             file["v"].dims[axis].attach_scale(file[name])
-    gridref.write_catalog(gridref.scan(tmp_path / "a.h5"), tmp_path / "a.gridref")
+    write_catalog(gridref.scan(tmp_path / "a.h5"), tmp_path / "a.gridref")
     array = gridref.open_catalog(tmp_path / "a.gridref")["v"]
     np.testing.assert_array_equal(array.read(), values)
     np.testing.assert_array_equal(array.read(np.s_[1, :, ::2]), values[1, :, ::2])

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import gridref
+from gridref.api.scan import scan_many
 from gridref.errors import InvalidRequestError, SourceUnavailableError
 
 
@@ -84,7 +85,7 @@ def test_an_error_names_the_array_that_could_not_be_read(files: list[str], tmp_p
 
 
 def test_combined_arrays_read_without_a_reader_of_the_callers(files: list[str]) -> None:
-    groups = gridref.scan_many(files)
+    groups = scan_many(files)
     expected = np.concatenate([values_of(file, "flat") for file in files])
     np.testing.assert_array_equal(gridref.concat(groups, "time")["flat"][...], expected)
     flat = gridref.concat([group["flat"] for group in groups], "time")

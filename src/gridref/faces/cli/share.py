@@ -446,12 +446,13 @@ def forecast_command(
 
         gridref forecast cube.gridref --run latest --name latest -o cube.gridref
     """
-    import gridref
+    from gridref.api.catalogs import write_catalog
+    from gridref.api.layout.forecasts import forecast
     from gridref.api.opening import open_group
 
     options = parse_options(storage_options)
     cube = open_group(catalog, options, allow or None, snapshot)
-    view = gridref.forecast(
+    view = forecast(
         cube,
         after=after,
         offset=offset,
@@ -461,7 +462,7 @@ def forecast_command(
         storage_options=options,
     )
     kept = view if name is None else cube.with_changes(groups={**cube.groups, name: view})
-    gridref.write_catalog(kept, output, storage_options=options)
+    write_catalog(kept, output, storage_options=options)
     n_times = view.arrays["valid_time"].shape[0]
     where = output if name is None else f"group {name} of {output}"
     echo(f"{n_times} valid times in {where}")

@@ -93,7 +93,7 @@ class _Written:
         extra: Mapping[str, Any] | None = None,
         sources: Literal["absolute", "relative"] = "absolute",
     ) -> None:
-        """Write a catalog, as `gridref.write_catalog` does; loaded variables are kept inside it."""
+        """Write a catalog; loaded variables are kept inside it."""
         write_catalog(self.to_group(), catalog, storage_options, extra=extra, sources=sources)
 
     def to_kerchunk(
@@ -112,7 +112,7 @@ class _Written:
         return to_kerchunk(self.to_group(), path, zarr_format=zarr_format)
 
     def to_icechunk(self, destination: Any, **options: Any) -> str | None:
-        """Write into an Icechunk repository; takes the options of `gridref.to_icechunk`."""
+        """Write into an Icechunk repository, as `gridref.interchange.to_icechunk` does."""
         from gridref.faces.exports.icechunk import to_icechunk
 
         return to_icechunk(self.to_group(), destination, **options)

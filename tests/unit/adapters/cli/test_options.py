@@ -11,6 +11,7 @@ import pytest
 import gridref
 from gridref.api.layout.layouts import Layout
 from gridref.api.layout.ways import flat_options, keywords_of
+from gridref.combine import MosaicOptions
 from gridref.errors import InvalidRequestError
 from gridref.faces.cli.options import (
     BUILD_OPTIONS,
@@ -36,7 +37,7 @@ LAYOUTS: tuple[Any, ...] = (
 DATACLASSES = (
     Layout,
     gridref.CombineOptions,
-    gridref.MosaicOptions,
+    MosaicOptions,
     gridref.ScanOptions,
 )
 
@@ -54,7 +55,7 @@ def test_build_and_plan_take_the_same_and_the_command_line_takes_all_of_it() -> 
     for name, parameter in plan.items():
         assert parameter.default == build[name].default
         assert parameter.annotation == build[name].annotation
-    kinds = (Layout, gridref.CombineOptions, gridref.MosaicOptions, gridref.ScanOptions)
+    kinds = (Layout, gridref.CombineOptions, MosaicOptions, gridref.ScanOptions)
     by_name = {option.name for kind in (*kinds, gridref.RunOptions) for option in fields(kind)}
     objects = {"files", "progress", "layout", "combine", "scan", "run", "catalog"}
     assert {*by_name, *build} - objects - {"executor"} == {*BUILD_OPTIONS} - objects

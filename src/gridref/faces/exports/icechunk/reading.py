@@ -56,7 +56,7 @@ def from_icechunk(
 
     Examples
     --------
-    >>> gridref.from_icechunk("cube.icechunk")  # doctest: +SKIP
+    >>> gridref.interchange.from_icechunk("cube.icechunk")  # doctest: +SKIP
     """
     given = {**options_of(ScanOptions, options), "storage_options": storage_options}
     if isinstance(session, icechunk.Session):

@@ -865,7 +865,7 @@ def to_icechunk(
 
     Examples
     --------
-    >>> gridref.to_icechunk("cube.gridref", "cube.icechunk")  # doctest: +SKIP
+    >>> gridref.interchange.to_icechunk("cube.gridref", "cube.icechunk")  # doctest: +SKIP
     """
     if append_dim is not None and replace:
         raise InvalidRequestError("append_dim= and replace=True contradict each other")
