@@ -78,8 +78,10 @@ def open_virtual_dataset(
         Virtual variables keep their stored dtype and attributes.
     """
     loading = Loading(**options_of(Loading, options))
-    scan = ScanOptions(**options_of(ScanOptions, options))
-    root = open_data(file, storage_options, allow=scan.allow, scan=scan)
+    asked = options_of(ScanOptions, options)
+    allow = asked.pop("allow", None)
+    scan = ScanOptions(**asked) if asked else None  # catalogs are not scanned, and refuse it
+    root = open_data(file, storage_options, allow=allow, scan=scan)
     part = subgroup(root, group)
     source = None if isinstance(file, VirtualGroup) else os.fspath(file)
     return group_to_dataset(part, reader_for(storage_options), loading, source)
