@@ -66,6 +66,7 @@ def command_line() -> str:
     parts = [
         "# Command line\n",
         f"{root.help}\n",
+        "`--help` shows the common options of a command, `--help-all` shows all.\n",
         "`--debug`, anywhere on the line, shows tracebacks.\n",
     ]
     for name, command in sorted(root.commands.items()):
@@ -90,7 +91,7 @@ def _row(parameter: Any) -> str:
     is_option = parameter.param_type_name == "option"
     names = [*parameter.opts, *parameter.secondary_opts] if is_option else [parameter.name.upper()]
     takes = parameter.metavar or _takes(parameter.type_descriptor.annotation)
-    text = " ".join((parameter.help or "").split())
+    text = re.sub(r"([*_<>])", r"\\\1", " ".join((parameter.help or "").split()))
     if parameter.show_default and isinstance(parameter.default, int | str) and takes:
         text += f" Default: {parameter.default}."
     cells = (", ".join(f"`{name}`" for name in names), takes, text)

@@ -183,6 +183,34 @@ def test_help_shows_examples(command: str) -> None:
     assert f"  gridref {command}" in done.output
 
 
+def test_help_shows_common_options_and_help_all_the_others() -> None:
+    for command in ("build", "plan", "append"):
+        short = CliRunner().invoke(app, [command, "--help"]).output
+        whole = CliRunner().invoke(app, [command, "--help-all"]).output
+        assert f"gridref {command} --help-all" in short
+        assert "--concat-dim" in short
+        assert "--max-objects" not in short
+        assert "--max-objects" in whole
+        assert sum(line.startswith("│ --") for line in short.splitlines()) <= 14
+
+
+def test_help_loses_no_characters() -> None:
+    shown = CliRunner().invoke(app, ["build", "--help-all"], env={"COLUMNS": "200"}).output
+    for text in ("'*/2020/*.nc'", "'{model}_{member:d}_{time:%Y%m}'", "user:password@"):
+        assert text in shown
+    for text in ("pip install 'gridref[plot]'", "* allows everything"):
+        shown = CliRunner().invoke(app, ["draw", "--help"], env={"COLUMNS": "200"}).output
+        shown += CliRunner().invoke(app, ["info", "--help"], env={"COLUMNS": "200"}).output
+        assert text in shown
+
+
+def test_commands_are_shown_in_four_groups() -> None:
+    shown = CliRunner().invoke(app, ["--help"]).output
+    groups = ("Make catalogs", "Look at catalogs", "Change catalogs", "Share catalogs")
+    places = [shown.index(group) for group in groups]
+    assert places == sorted(places)
+
+
 def test_demo(folder: Path, sample_data: Path) -> None:
     env = {**os.environ, "COLUMNS": "160", "HOME": "/dev/null"}  # nothing can be kept there
     del env["GRIDREF_STATE"]

@@ -29,6 +29,7 @@ from gridref.faces.cli.change import (
     watch_command,
 )
 from gridref.faces.cli.console import Console, echo, printable
+from gridref.faces.cli.help import CHANGE, LOOK, MAKE, SHARE, Command
 from gridref.faces.cli.look import (
     chunks_command,
     diff_command,
@@ -171,7 +172,7 @@ def _common(
     pass
 
 
-@app.command()
+@app.command(cls=Command, rich_help_panel=MAKE)
 @takes(BUILD_OPTIONS)
 def build(
     files: SomeFiles = None,
@@ -272,7 +273,7 @@ def _told_failed(console: Console, failed: Sequence[Finding]) -> bool:
     return bool(failed)
 
 
-@app.command()
+@app.command(cls=Command, rich_help_panel=LOOK)
 @takes(VIEW_OPTIONS)
 def info(
     catalog: Catalog,
@@ -329,7 +330,7 @@ def _print_reasons(console: Console, group: VirtualGroup, views: ViewOptions) ->
             console.print(Text(f"{title}: {paths} ({reason})", style="dim"))
 
 
-@app.command()
+@app.command(cls=Command, rich_help_panel=LOOK)
 def verify(
     catalog: Catalog,
     all: Annotated[  # noqa: A002 - the option's name
@@ -339,11 +340,11 @@ def verify(
         bool,
         typer.Option(
             "--checksums",
-            help="Then record a checksum of each stored chunk, which reads are compared with.",
+            help="Then record a checksum of each stored chunk, for all later reads to compare.",
         ),
     ] = False,
     max_in_flight: Annotated[
-        int, typer.Option(help="Remote files that are compared at a time.", min=1)
+        int, typer.Option(help="Compare at most this many remote files at a time.", min=1)
     ] = 64,
     quiet: Quiet = False,
     snapshot: Snapshot = None,
@@ -375,16 +376,16 @@ def verify(
     )
 
 
-@app.command()
+@app.command(cls=Command, rich_help_panel=MAKE)
 def demo(
     data: Annotated[
         Path | None,
         typer.Option(help="Folder of sample files; by default those that come with gridref."),
     ] = None,
     serve: Annotated[
-        bool, typer.Option("--serve", help="Then show it to browsers, until Ctrl+C.")
+        bool, typer.Option("--serve", help="Then serve it to browsers until Ctrl+C.")
     ] = False,
-    port: Annotated[int, typer.Option(help="Port of --serve; 0 takes any that is free.")] = 8000,
+    port: Annotated[int, typer.Option(help="Port for --serve; 0 takes any free one.")] = 8000,
 ) -> None:
     """Build a catalog of the sample data, open it with xarray, and compare every value.
 
@@ -405,7 +406,7 @@ def demo(
             serve_demo(Path(folder), port)
 
 
-@app.command()
+@app.command(cls=Command, rich_help_panel=MAKE)
 @takes(BUILD_OPTIONS)
 def plan(
     files: SomeFiles = None,
@@ -445,29 +446,32 @@ def plan(
         raise typer.Exit(1)
 
 
-app.command("serve")(serve_command)
-app.command("append")(append_command)
-app.command("declare")(declare_command)
-app.command("watch")(watch_command)
-app.command("replace")(replace_command)
-app.command("remove")(remove_command)
-app.command("refresh")(refresh_command)
-app.command("history")(history_command)
-app.command("tag")(tag_command)
-app.command("rollback")(rollback_command)
-app.command("prune")(prune_command)
-app.command("chunks")(chunks_command)
-app.command("explain")(explain_command)
-app.command("export")(export_command)
-app.command("import")(import_command)
-app.command("inspect")(inspect_command)
-app.command("stac")(stac_command)
-app.command("draw")(draw_command)
-app.command("forecast")(forecast_command)
-app.command("sources")(sources_command)
-app.command("report")(report_command)
-app.command("stats")(stats_command)
-app.command("sql")(sql_command)
-app.command("diff")(diff_command)
-app.command("relocate")(relocate_command)
-app.command("publish")(publish_command)
+for _name, _command, _group in (
+    ("import", import_command, MAKE),
+    ("inspect", inspect_command, LOOK),
+    ("draw", draw_command, LOOK),
+    ("chunks", chunks_command, LOOK),
+    ("sources", sources_command, LOOK),
+    ("report", report_command, LOOK),
+    ("stats", stats_command, LOOK),
+    ("sql", sql_command, LOOK),
+    ("diff", diff_command, LOOK),
+    ("explain", explain_command, LOOK),
+    ("append", append_command, CHANGE),
+    ("declare", declare_command, CHANGE),
+    ("watch", watch_command, CHANGE),
+    ("replace", replace_command, CHANGE),
+    ("remove", remove_command, CHANGE),
+    ("refresh", refresh_command, CHANGE),
+    ("relocate", relocate_command, CHANGE),
+    ("history", history_command, CHANGE),
+    ("tag", tag_command, CHANGE),
+    ("rollback", rollback_command, CHANGE),
+    ("prune", prune_command, CHANGE),
+    ("serve", serve_command, SHARE),
+    ("export", export_command, SHARE),
+    ("publish", publish_command, SHARE),
+    ("stac", stac_command, SHARE),
+    ("forecast", forecast_command, SHARE),
+):
+    app.command(_name, cls=Command, rich_help_panel=_group)(_command)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 Amend = Annotated[
     bool,
-    typer.Option("--amend", help="Take the place of the last snapshot, as if it had never been."),
+    typer.Option("--amend", help="Replace the last snapshot instead of adding one."),
 ]
 
 
@@ -48,7 +48,7 @@ def append_command(
     at: Annotated[
         str,
         typer.Option(
-            help="Where files go: label (as their coordinate says, else at the end), start, end."
+            help="Where to add files. label: by their coordinate, else at the end. start, end."
         ),
     ] = "label",
     amend: Amend = False,
@@ -88,7 +88,7 @@ def declare_command(
     first: Annotated[str, typer.Argument(help="First label: a date, or a number.")],
     last: Annotated[str, typer.Argument(help="Last label.")],
     step: Annotated[
-        str, typer.Option(help="From label to label: 1D, 6h, 1MS as pandas has it, or a number.")
+        str, typer.Option(help="Step between labels, as in pandas (1D, 6h, 1MS), or a number.")
     ] = "1D",
     storage_options: StorageOptions = None,
 ) -> None:
@@ -114,7 +114,9 @@ def replace_command(
     file: Annotated[str, typer.Argument(help="A file of the catalog.", show_default=False)],
     by: Annotated[
         str | None,
-        typer.Argument(help="What comes in its place; by default the file as it is now."),
+        typer.Argument(
+            help="The file in its place. Default: the present version of the same file."
+        ),
     ] = None,
     amend: Amend = False,
     storage_options: StorageOptions = None,
@@ -147,7 +149,10 @@ def remove_command(
 def refresh_command(
     catalog: Catalog,
     vanished: Annotated[
-        str, typer.Option(help="Files that are gone: raise, or remove (leave them out).")
+        str,
+        typer.Option(
+            help="Files that are gone. raise: stop. remove: take them out of the catalog."
+        ),
     ] = "raise",
     quiet: Quiet = False,
     storage_options: StorageOptions = None,
@@ -192,9 +197,9 @@ def tag_command(
     name: Annotated[str, typer.Argument(help="The name.", show_default=False)],
     snapshot: Annotated[
         str | None,
-        typer.Argument(help="Id of a snapshot, or a tag; by default the current one."),
+        typer.Argument(help="Id or tag of a snapshot. Default: the current one."),
     ] = None,
-    delete: Annotated[bool, typer.Option("--delete", help="Take the name away.")] = False,
+    delete: Annotated[bool, typer.Option("--delete", help="Remove the tag.")] = False,
     storage_options: StorageOptions = None,
 ) -> None:
     """Tag a snapshot. Tagged snapshots can be opened by name and are never pruned.
@@ -213,7 +218,7 @@ def tag_command(
 def rollback_command(
     catalog: Catalog,
     to: Annotated[
-        str | None, typer.Option(help="Id or tag of a snapshot; by default the one before.")
+        str | None, typer.Option(help="Id or tag of a snapshot. Default: the previous one.")
     ] = None,
     storage_options: StorageOptions = None,
 ) -> None:
@@ -231,12 +236,12 @@ def rollback_command(
 
 def prune_command(
     catalog: Catalog,
-    keep: Annotated[int, typer.Option(help="How many of the last snapshots stay.")] = 1,
+    keep: Annotated[int, typer.Option(help="Number of the last snapshots to keep.")] = 1,
     grace: Annotated[
-        str, typer.Option(help="Nothing younger is removed: 90s, 30m, 12h or 7d.")
+        str, typer.Option(help="Keep everything that is younger: 90s, 30m, 12h or 7d.")
     ] = "1d",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be removed; remove nothing.")
+        bool, typer.Option("--dry-run", help="Only report what would be removed.")
     ] = False,
     storage_options: StorageOptions = None,
 ) -> None:
@@ -291,16 +296,15 @@ def watch_command(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="A file that names what comes, one a line or as S3 notifications, in place of"
-            " FILES.",
+            help="Read new files from this file instead of FILES: one a line, or S3 notifications.",
             show_default=False,
         ),
     ] = None,
     every: Annotated[str, typer.Option(help="Time between rounds: 10s, 5m, 1h.")] = "60s",
     settle: Annotated[
-        str, typer.Option(help="Local files written to less than so long ago are left for later.")
+        str, typer.Option(help="Leave local files for later that changed within this time.")
     ] = "0s",
-    once: Annotated[bool, typer.Option("--once", help="One round only.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Run one round only.")] = False,
     storage_options: StorageOptions = None,
 ) -> None:
     """Append new files again and again, until interrupted.

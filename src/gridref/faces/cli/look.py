@@ -47,20 +47,20 @@ Output = Annotated[
     ),
 ]
 Format = Annotated[str, typer.Option("--format", help="On the screen: table, csv or jsonl.")]
-Limit = Annotated[int, typer.Option(help="Most rows of a table on the screen; 0 for all.")]
+Limit = Annotated[int, typer.Option(help="Show at most this many rows on the screen; 0 for all.")]
 
 
 def chunks_command(
     catalog: Catalog,
     array: Annotated[
         str | None,
-        typer.Argument(help="Path of an array; without it, of all arrays.", show_default=False),
+        typer.Argument(help="Path of an array. Default: all arrays.", show_default=False),
     ] = None,
     missing: Annotated[
-        bool, typer.Option("--missing", help="Only chunks that no file holds.")
+        bool, typer.Option("--missing", help="List only chunks that no file holds.")
     ] = False,
     pending: Annotated[
-        bool, typer.Option("--pending", help="Only chunks that are still to come.")
+        bool, typer.Option("--pending", help="List only chunks that are still to come.")
     ] = False,
     output: Output = None,
     format: Format = "table",  # noqa: A002
@@ -89,7 +89,9 @@ def chunks_command(
 
 def sources_command(
     catalog: Catalog,
-    by_size: Annotated[bool, typer.Option("--by-size", help="The largest first.")] = False,
+    by_size: Annotated[
+        bool, typer.Option("--by-size", help="Sort by size, the largest first.")
+    ] = False,
     output: Output = None,
     format: Format = "table",  # noqa: A002
     limit: Limit = 100,
@@ -117,17 +119,17 @@ def stats_command(
     catalog: Catalog,
     arrays: Annotated[
         list[str] | None,
-        typer.Argument(help="Arrays to look at; by default all.", show_default=False),
+        typer.Argument(help="Arrays to look at. Default: all.", show_default=False),
     ] = None,
     scan_values: Annotated[
         bool,
         typer.Option(
             "--scan-values",
-            help="Read all chunks that were not looked at yet, and record what their values are.",
+            help="Read all chunks without statistics, and record the range of their values.",
         ),
     ] = False,
     threads: Annotated[
-        int | None, typer.Option(help="Threads that read.", show_default=False)
+        int | None, typer.Option(help="Number of threads that read.", show_default=False)
     ] = None,
     output: Output = None,
     format: Format = "table",  # noqa: A002
@@ -182,7 +184,7 @@ def report_command(
 
 def sql_command(
     catalog: Catalog,
-    query: Annotated[str, typer.Argument(help="A query as DuckDB takes it.", show_default=False)],
+    query: Annotated[str, typer.Argument(help="A query in the SQL of DuckDB.", show_default=False)],
     output: Output = None,
     format: Format = "table",  # noqa: A002
     limit: Limit = 100,
@@ -213,7 +215,7 @@ def diff_command(
     other: Annotated[
         str | None,
         typer.Argument(
-            help="Address of another catalog; by default the same, as it is now.",
+            help="Address of another catalog. Default: the current state of the same.",
             show_default=False,
         ),
     ] = None,
@@ -338,7 +340,7 @@ _MAP_CELLS = 60
 def inspect_command(
     file: Annotated[str, typer.Argument(help="A file or URL.", show_default=False)],
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
-    limit: Annotated[int, typer.Option(help="Most arrays that are listed; 0 for all.")] = 20,
+    limit: Annotated[int, typer.Option(help="List at most this many arrays; 0 for all.")] = 20,
     storage_options: StorageOptions = None,
 ) -> None:
     """Report why a file is slow to scan on a server, and what rewriting it would save.
@@ -436,7 +438,7 @@ def draw_command(
     array: Annotated[
         str | None,
         typer.Argument(
-            help="Path of an array; without it, the largest that has several blocks.",
+            help="Path of an array. Default: the largest one with several blocks.",
             show_default=False,
         ),
     ] = None,
@@ -445,8 +447,8 @@ def draw_command(
         typer.Option(
             "--output",
             "-o",
-            help="Write a picture: .svg; or .png, .pdf by matplotlib (pip install 'gridref[plot]')."
-            " Without it, the map is drawn on the screen.",
+            help="Write a picture: .svg, or .png and .pdf with matplotlib (pip install"
+            " 'gridref[plot]'). Default: draw on the screen.",
             show_default=False,
         ),
     ] = None,

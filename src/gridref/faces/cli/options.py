@@ -44,8 +44,8 @@ StorageOptions = Annotated[
         "-O",
         "--option",
         metavar="KEY=VALUE",
-        help="fsspec option of remote files, of one protocol only as s3.anon=true; repeatable."
-        " @FILE reads all from a file of JSON, so that no credentials show among the processes.",
+        help="Option of fsspec's filesystem; for one protocol only: s3.anon=true. Repeatable."
+        " @FILE reads all of them from a JSON file, which keeps credentials off the command line.",
     ),
 ]
 Allowed = Annotated[
@@ -53,18 +53,18 @@ Allowed = Annotated[
     typer.Option(
         "--allow",
         metavar="PREFIX",
-        help="Folder or URL below which a catalog or references may read, * for everything;"
-        " repeatable. Their own folder they always may, and catalogs that you built may read"
-        " everything by default.",
+        help="Allow a catalog or references to read files below this folder or URL; * allows"
+        " everything. Repeatable. Their own folder is always allowed, and so is everything for"
+        " catalogs that you built.",
     ),
 ]
 Snapshot = Annotated[
     str | None,
     typer.Option(
-        help="Id of a former snapshot, or a tag; by default the current one.", show_default=False
+        help="Id or tag of an earlier snapshot. Default: the current one.", show_default=False
     ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress bar.")]
 
 
 def _option(kind: Any, help_text: str, panel: str | None, *names: str, **settings: Any) -> Any:
@@ -80,169 +80,191 @@ _text = functools.partial(_option, str)
 BUILD_OPTIONS: Mapping[str, Any] = {
     "concat_dim": _option(
         list[str],
-        "Dimension to lay the files along: an existing or a new one; repeatable.",
+        "Concatenate the files along this dimension, existing or new. Repeatable.",
         _LAYOUT,
         metavar="DIM",
     ),
     "order": _text(
-        "Order of files along one dimension: label (where their coordinate says; the default), or"
-        " given (as they are listed).",
+        "Order of files along one dimension. label: by their coordinate (default). given: as they"
+        " are listed.",
         _LAYOUT,
     ),
-    "combine": _text("by_coords: files lie where their coordinates say, in any order.", _LAYOUT),
-    "stack": _text("New dimension to stack the files along.", _LAYOUT),
+    "combine": _text("by_coords: place files by their coordinates, in any order.", _LAYOUT),
+    "stack": _text("Stack the files along this new dimension.", _LAYOUT),
     "pattern": _text(
-        "Where labels stand in file names: '{time:%Y%m%d}', or of several dimensions"
-        " '{model}_{member:d}_{time:%Y%m}'; '{_sweep:d}' is a coordinate along them; with a slash,"
-        " in the whole address.",
+        "Find labels in file names: '{time:%Y%m%d}', or several:"
+        " '{model}_{member:d}_{time:%Y%m}'. '{_sweep:d}' becomes a coordinate along the others. A"
+        " pattern with a slash searches the whole address.",
         _LAYOUT,
     ),
-    "pattern_of": _text("Attribute to find labels in, not file names: TIFFTAG_DATETIME.", _LAYOUT),
+    "pattern_of": _text(
+        "Search this attribute for the pattern instead of file names: TIFFTAG_DATETIME.", _LAYOUT
+    ),
     "inventory": _text(
-        "Table of the files, whose columns are labels: CSV, Parquet, JSON (intake-esm, STAC items,"
-        " S3 Inventory).",
+        "Read files and labels from a table: CSV, Parquet, JSON (intake-esm, STAC items, S3"
+        " Inventory).",
         _LAYOUT,
         metavar="TABLE",
     ),
     "asset": _option(
         list[str],
-        "Asset that is taken of each STAC item of --inventory or --files-from; repeatable.",
+        "Take this asset of each STAC item of --inventory or --files-from. Repeatable.",
         _LAYOUT,
         metavar="KEY",
     ),
     "labels": _text(
-        "Where other labels come from: member=attribute:realization_index,run=variable:init,"
-        "scenario=constant:historical; of variables' names, which become one variable:"
+        "Read labels from elsewhere: member=attribute:realization_index,run=variable:init,"
+        "scenario=constant:historical. To join variables by labels in their names:"
         " 'percentile=name:{variable}_p{percentile:d}'.",
         _LAYOUT,
         metavar="DIM=SOURCE,...",
     ),
     "yes": _option(
-        bool, "Of several layouts that files may have, take the first.", _LAYOUT, "--yes", "-y"
+        bool, "If several layouts are possible, take the first.", _LAYOUT, "--yes", "-y"
     ),
     "group_by": _text(
-        "A group for each kind of files: a field of the pattern, or an attribute.", _LAYOUT
+        "Make a group for each kind of files: a field of the pattern, or an attribute.", _LAYOUT
     ),
-    "split": _text("frequency: a group for each spacing of times, daily, monthly...", _LAYOUT),
-    "mosaic": _option(bool, "Lay the files out by their georeferencing.", _LAYOUT, "--mosaic"),
+    "split": _text("frequency: make a group for each spacing of times: daily, monthly...", _LAYOUT),
+    "mosaic": _option(bool, "Place the files by their georeferencing.", _LAYOUT, "--mosaic"),
     "layout": _text(
-        "Trajectories, profiles, swaths of differing length: ragged (all samples one after the"
-        " other), padded (a row each). Microscopy: plate (wells and fields).",
+        "Files of differing length (trajectories, profiles, swaths). ragged: all samples one after"
+        " the other. padded: one row each. For microscopy, plate: wells and fields.",
         _LAYOUT,
     ),
-    "x": _text("Dimension of the columns of a mosaic: x.", _LAYOUT),
-    "y": _text("Dimension of the rows of a mosaic: y.", _LAYOUT),
+    "x": _text("Dimension of the columns of a mosaic. Default: x.", _LAYOUT),
+    "y": _text("Dimension of the rows of a mosaic. Default: y.", _LAYOUT),
     "tolerance": _option(
-        float, "How far, in pixels, files may lie off a mosaic's grid: 0.01.", _LAYOUT
+        float, "How many pixels a file may be off the mosaic's grid. Default: 0.01.", _LAYOUT
     ),
     "grids": _text(
-        "Tiles of several reference systems, resolutions or pixel grids: one (a problem), groups"
-        " (a group each).",
+        "Tiles of several reference systems, resolutions or pixel grids. one: a problem. groups: a"
+        " group for each.",
         _LAYOUT,
     ),
     "join": _text(
-        "Variables and labels that some files lack: exact (a problem), outer, inner, left, right,"
-        " override.",
+        "Variables and labels that some files lack. exact: a problem (default). outer: fill with"
+        " missing values. inner: leave out. Also left, right, override.",
         _COMBINING,
     ),
-    "overlap": _text("Labels or pixels in several files: error, first, last, keep.", _COMBINING),
+    "overlap": _text(
+        "Labels or pixels in several files. error: a problem (default). first, last: show one of"
+        " them. keep: keep all labels.",
+        _COMBINING,
+    ),
     "variables": _text(
-        "Variables without the dimension: minimal (kept once), different (repeated where they"
-        " differ), all.",
+        "Variables without the dimension. minimal: keep one (default). different: repeat those"
+        " that differ. all: repeat all.",
         _COMBINING,
     ),
     "repeated": _text(
-        "The same for some of them, by name: minimal, different, all.",
+        "The same rules for single variables: minimal, different, all.",
         _COMBINING,
         metavar="NAME=RULE,...",
     ),
     "compat": _text(
-        "Variables without the dimension have the same values: equals (compared), override (taken"
-        " from the first file). Labels of dimensions are always compared.",
+        "How to compare variables without the dimension. equals: compare values (default)."
+        " override: take the first file's. Labels of dimensions are always compared.",
         _COMBINING,
     ),
     "combine_attrs": _text(
-        "Attributes that differ: override (the first file's), drop_conflicts, drop, no_conflicts,"
-        " identical.",
+        "Attributes that differ. override: the first file's (default). drop_conflicts: leave out"
+        " those that differ. drop: leave out all. no_conflicts, identical: a problem.",
         _COMBINING,
     ),
-    "conflicts": _text("Variables that do not fit together: raise, drop.", _COMBINING),
-    "lossy": _option(bool, "Dtypes may become one that rounds some values.", _COMBINING, "--lossy"),
+    "conflicts": _text(
+        "Variables that do not fit together. raise: list every problem. drop: leave them out.",
+        _COMBINING,
+    ),
+    "lossy": _option(bool, "Allow a common dtype that rounds some values.", _COMBINING, "--lossy"),
     "convert_units": _option(
-        bool, "Convert units that differ to the first file's.", _COMBINING, "--convert-units"
+        bool, "Convert units that differ to those of the first file.", _COMBINING, "--convert-units"
     ),
     "index_variables": _text(
-        "Variables that count along a dimension that grows, like count=obs.",
+        "Variables whose values count along a growing dimension, like count=obs.",
         _COMBINING,
         metavar="NAME=DIM,...",
     ),
     "on_unsupported": _text(
-        "What cannot be served faithfully: raise, skip (left out, and said so).", _SCANNING
+        "Variables that cannot be served faithfully. raise: stop. skip: leave them out and report"
+        " them.",
+        _SCANNING,
     ),
     "phony_dims": _text(
-        "How dimensions without a name are numbered: sort (netCDF4), access (h5netcdf).", _SCANNING
+        "How to number dimensions without a name: sort (as netCDF4), access (as h5netcdf).",
+        _SCANNING,
     ),
     "max_chunk_bytes": _option(
-        int, "Contiguous data is split into chunks of so many bytes: 4194304.", _SCANNING
+        int,
+        "Split contiguous data into chunks of at most this many bytes. Default: 4194304.",
+        _SCANNING,
     ),
     "max_inline_bytes": _option(
-        int, "Most bytes of an array's values kept in the catalog: 16777216.", _SCANNING
+        int,
+        "Keep values of an array in the catalog up to this many bytes. Default: 16777216.",
+        _SCANNING,
     ),
-    "max_objects": _option(int, "Most objects and links followed in a file: 1000000.", _SCANNING),
+    "max_objects": _option(
+        int, "Follow at most this many objects and links in a file. Default: 1000000.", _SCANNING
+    ),
     "parser": _text(
-        "What scans the files in place of gridref: a parser of VirtualiZarr or a scanner of"
-        " kerchunk, like virtualizarr.parsers:NetCDF3Parser or kerchunk.grib2:GribToZarr.",
+        "Scan with a parser of VirtualiZarr or a scanner of kerchunk instead:"
+        " virtualizarr.parsers:NetCDF3Parser, kerchunk.grib2:GribToZarr.",
         _SCANNING,
         metavar="MODULE:NAME",
     ),
-    "max_in_flight": _option(int, "Remote files that are scanned at a time: 64.", _SCANNING),
+    "max_in_flight": _option(
+        int, "Scan at most this many remote files at a time. Default: 64.", _SCANNING
+    ),
     "n_processes": _option(
         int,
-        "Processes that scan; as many as pay off by default.",
+        "Number of processes that scan. Default: as many as pay off.",
         _SCANNING,
         "--n-processes",
         "--jobs",
     ),
     "on_error": _text(
-        "Files that cannot be scanned: raise (the end, told with all others), skip (left out, and"
-        " said so).",
+        "Files that cannot be scanned. raise: stop and list every failure. skip: leave the file out"
+        " and report it.",
         _SCANNING,
     ),
-    "max_errors": _option(int, "Files that fail before the job ends at once: 100.", _SCANNING),
+    "max_errors": _option(int, "Stop at once after this many failures. Default: 100.", _SCANNING),
     "work": _text(
-        "Folder in which results of scans are kept: the next run scans only what is new.", _SCANNING
+        "Keep results of scans in this folder, so that the next run scans only new files.",
+        _SCANNING,
     ),
-    "scheduler": _text("Address of a Dask scheduler whose workers scan.", _SCANNING),
+    "scheduler": _text("Scan on the workers of the Dask scheduler at this address.", _SCANNING),
     "allow": Allowed,
     "expect": _text(
-        "A plan saved by gridref plan --json: what differs from it is told, and nothing is built.",
+        "Compare with a plan saved by gridref plan --json. If anything differs, list it and build"
+        " nothing.",
         None,
     ),
     "relative": _option(
-        bool, "Addresses of files are kept relative to the catalog's.", None, "--relative"
+        bool, "Record the addresses of files relative to the catalog.", None, "--relative"
     ),
     "overwrite": _option(
         bool,
-        "Replace the catalog that is there; its history stays (gridref rollback).",
+        "Replace an existing catalog. Its history stays: see gridref rollback.",
         None,
         "--overwrite",
     ),
     "keep_secrets": _option(
         bool,
-        "Keep credentials and signatures in addresses, as user:password@ and presigned queries.",
+        "Keep credentials and signatures in addresses (user:password@, presigned queries).",
         None,
         "--keep-secrets",
     ),
     "identity": _option(
         str,
-        "What makes a file the one that was scanned: strict (size, and time or ETag), size, content"
-        " (a checksum of samples), content-all (of the whole file). Default: strict; content with"
-        " --relative.",
+        "How reads check that a file is unchanged. strict: size and time or ETag. size: size only."
+        " content: a checksum of samples. content-all: a checksum of the whole file. Default:"
+        " strict, or content with --relative.",
         None,
     ),
     "checksums": _option(
         bool,
-        "Take a checksum of each stored chunk, and compare what is read with it from then on.",
+        "Compute a checksum of each stored chunk, and compare every later read with it.",
         None,
         "--checksums",
     ),
@@ -266,17 +288,17 @@ def call_options(options: Mapping[str, Any]) -> dict[str, Any]:
 _VIEW = "How arrays are shown"
 
 SERVED_VIEW_OPTIONS: Mapping[str, Any] = {
-    "grid": _text("Chunk grids that may be shown: auto, regular, rectilinear.", _VIEW),
+    "grid": _text("Chunk grids to show: auto, regular, rectilinear.", _VIEW),
     "chunks": _text("Chunks of the portable view, like time=24,lat=180.", _VIEW),
-    "compressor": _text("Compressor of the portable view: zstd or gzip.", _VIEW),
+    "compressor": _text("Compress chunks of the portable view with zstd or gzip.", _VIEW),
     "shards": _text("Show shards: blocks, auto, or lengths like time=120,lat=60.", _VIEW),
-    "index_location": _text("Where in a shard its index lies: start, end.", _VIEW),
+    "index_location": _text("Position of the index in a shard: start, end.", _VIEW),
     "storage_options": StorageOptions,
 }
 """Type of each option of views that a server shows, which are all of them."""
 
 VIEW_OPTIONS: Mapping[str, Any] = {
-    "view": _text("How chunks are shown: auto, native, portable, direct (in Python only).", _VIEW),
+    "view": _text("How to show chunks: auto, native, portable, direct (in Python only).", _VIEW),
     **SERVED_VIEW_OPTIONS,
     "allow": Allowed,
 }
@@ -422,8 +444,8 @@ FilesFrom = Annotated[
     typer.Option(
         "--files-from",
         metavar="FILE",
-        help="Also take the files that are listed: in a text, one a line (- is standard input), in"
-        " CSV or Parquet, in the manifest of an S3 Inventory, in STAC items (.json, .parquet).",
+        help="Also read files from a list: text with one file a line (- is standard input), CSV,"
+        " Parquet, the manifest of an S3 Inventory, or STAC items (.json, .parquet).",
         show_default=False,
     ),
 ]
@@ -432,7 +454,7 @@ Match = Annotated[
     typer.Option(
         "--match",
         metavar="GLOB",
-        help="Of the files listed, only those like it: '*/2020/*.nc'.",
+        help="Keep only listed files that match: '*/2020/*.nc'.",
         show_default=False,
     ),
 ]
@@ -459,7 +481,7 @@ def all_files(
         asset = options.get("asset") if inventory else options.pop("asset", None)
         listed = _listed(files_from, asset, match, options.get("storage_options"))
     elif match is not None:
-        raise InvalidRequestError("--match is of the files of a list: --files-from FILE")
+        raise InvalidRequestError("--match needs a list of files: --files-from FILE")
     found = [*(files or []), *listed]
     if not found and inventory is None:
         raise InvalidRequestError("name files, or a list of them: --files-from FILE")

@@ -30,16 +30,16 @@ AllowedHosts = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME",
-        help="Answer to this name too; repeatable, * for any."
-        " Default: names of the loopback device, and the address that is listened at.",
+        help="Answer requests for this host name, too; * for any. Repeatable. Default: names of"
+        " the loopback device, and the address of --host.",
     ),
 ]
 AllowedOrigins = Annotated[
     list[str] | None,
     typer.Option(
         metavar="ORIGIN",
-        help="Let web pages of this origin read, like https://example.org; repeatable,"
-        " * for all. Default: none but the server's own pages.",
+        help="Allow web pages of this origin to read, like https://example.org; * for all."
+        " Repeatable. Default: only the server's own pages.",
     ),
 ]
 
@@ -50,13 +50,15 @@ def serve_command(
         list[str],
         typer.Argument(help="Catalogs, or directories of catalogs.", show_default=False),
     ],
-    port: Annotated[int, typer.Option(help="Port to listen at.")] = 8000,
-    host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
-    workers: Annotated[int, typer.Option(help="Processes.")] = 1,
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8000,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    workers: Annotated[int, typer.Option(help="Number of processes.")] = 1,
     allow: Allowed = None,
     allow_host: AllowedHosts = None,
     allow_origin: AllowedOrigins = None,
-    max_age: Annotated[int, typer.Option(help="Seconds for which answers stay fresh.")] = 0,
+    max_age: Annotated[
+        int, typer.Option(help="Let caches keep answers for this many seconds.")
+    ] = 0,
     access_log: Annotated[bool, typer.Option(help="Log each request as a line of JSON.")] = True,
     **options: Any,
 ) -> None:
@@ -93,23 +95,26 @@ def serve_command(
 _Output = Annotated[
     str,
     typer.Argument(
-        help="Where it goes: .json, a folder of Parquet files (.parq), an Icechunk repository"
+        help="What to write: .json, a folder of Parquet files (.parq), an Icechunk repository"
         " (.icechunk), or a file of aggregation variables (.nc).",
         show_default=False,
     ),
 ]
 _AppendDim = Annotated[
     str | None,
-    typer.Option(help="Put the arrays behind those of an Icechunk repository.", show_default=False),
+    typer.Option(
+        help="Append the arrays to those of an Icechunk repository along this dimension.",
+        show_default=False,
+    ),
 ]
 _Replace = Annotated[
-    bool, typer.Option("--replace", help="Replace what is in an Icechunk repository.")
+    bool, typer.Option("--replace", help="Replace the contents of an Icechunk repository.")
 ]
 _Materialize = Annotated[
     list[str] | None,
     typer.Option(
-        help="Array that is written into an Icechunk repository decoded; * for all that cannot be"
-        " referenced; repeatable.",
+        help="Write this array decoded into an Icechunk repository; * for all that cannot be"
+        " referenced. Repeatable.",
         show_default=False,
     ),
 ]
@@ -118,7 +123,7 @@ _Materialize = Annotated[
 _Relative = Annotated[
     bool,
     typer.Option(
-        "--relative", help="Name files as seen from the aggregation file, to be moved together."
+        "--relative", help="Record files relative to the aggregation file, so that both can move."
     ),
 ]
 
@@ -129,17 +134,18 @@ def export_command(
     zarr_format: Annotated[
         int,
         typer.Option(
-            help="Of kerchunk's keys: 2 opens with xarray's engine kerchunk, 3 has uneven chunks."
+            help="Zarr format of references: 2 opens with xarray's engine kerchunk, 3 allows uneven"
+            " chunks."
         ),
     ] = 2,
     inline_limit: Annotated[
-        int, typer.Option(help="Most bytes of an array that is written out, decoded.")
+        int, typer.Option(help="Write arrays decoded only up to this many bytes.")
     ] = 1 << 20,
     inline_threshold: Annotated[
-        int, typer.Option(help="Stored chunks of fewer bytes are written into references.")
+        int, typer.Option(help="Write stored chunks of fewer bytes into the references.")
     ] = 0,
     templates: Annotated[
-        bool, typer.Option("--templates", help="Keep addresses of files once, as templates.")
+        bool, typer.Option("--templates", help="Write each address of a file once, as a template.")
     ] = False,
     snapshot: Snapshot = None,
     append_dim: _AppendDim = None,
@@ -255,7 +261,7 @@ _References = Annotated[
 _Moment = Annotated[
     str | None,
     typer.Option(
-        "--datetime", help="Its time, or START/END, where no coordinate has it.", show_default=False
+        "--datetime", help="Time, or START/END, if no coordinate has it.", show_default=False
     ),
 ]
 
@@ -264,13 +270,18 @@ def stac_command(
     catalog: Catalog,
     output: Annotated[
         str | None,
-        typer.Option("--output", "-o", help="File; standard output without.", show_default=False),
+        typer.Option(
+            "--output", "-o", help="File to write. Default: standard output.", show_default=False
+        ),
     ] = None,
     collection: Annotated[
-        bool, typer.Option("--collection", help="A Collection in place of an Item.")
+        bool, typer.Option("--collection", help="Write a Collection instead of an Item.")
     ] = False,
     id_: Annotated[
-        str | None, typer.Option("--id", help="By default, the catalog's name.", show_default=False)
+        str | None,
+        typer.Option(
+            "--id", help="Id to write. Default: the name of the catalog.", show_default=False
+        ),
     ] = None,
     references: _References = None,
     served: _Served = None,
@@ -317,10 +328,12 @@ def stac_command(
 _FROM = typer.Option(
     "--from",
     metavar="PREFIX",
-    help="Folder or URL that sources were in; repeatable, each with a --to.",
+    help="Former folder or URL of sources. Repeatable, each with a --to.",
     show_default=False,
 )
-_TO = typer.Option("--to", metavar="PREFIX", help="Where they are now.", show_default=False)
+_TO = typer.Option(
+    "--to", metavar="PREFIX", help="Present folder or URL of the same sources.", show_default=False
+)
 
 
 def relocate_command(
@@ -330,8 +343,8 @@ def relocate_command(
     identity: Annotated[
         str | None,
         typer.Option(
-            help="What makes them the files that were scanned: strict, size, content; as before by"
-            " default.",
+            help="How reads check that a file is unchanged: strict, size, content. Default: as"
+            " before.",
             show_default=False,
         ),
     ] = None,
@@ -358,11 +371,11 @@ def relocate_command(
 def publish_command(
     catalog: Catalog,
     folder: Annotated[
-        str, typer.Argument(help="Local folder that the site goes to.", show_default=False)
+        str, typer.Argument(help="Local folder to write the site to.", show_default=False)
     ],
     base_url: Annotated[
         str,
-        typer.Option(metavar="URL", help="Address that it will have.", show_default=False),
+        typer.Option(metavar="URL", help="Address that the site will have.", show_default=False),
     ],
     before: Annotated[list[str] | None, _FROM] = None,
     after: Annotated[list[str] | None, _TO] = None,
@@ -413,18 +426,20 @@ def forecast_command(
     ],
     after: Annotated[
         str | None,
-        typer.Option(help="Leave nearer steps to older runs: 12h.", show_default=False),
+        typer.Option(help="Take steps nearer than this from older runs: 12h.", show_default=False),
     ] = None,
     offset: Annotated[
-        str | None, typer.Option(help="What every run says so far ahead: 24h.", show_default=False)
+        str | None, typer.Option(help="Take this step of every run: 24h.", show_default=False)
     ] = None,
     run: Annotated[
         str | None,
-        typer.Option(help="One run: 2022-03-01T12:00, or latest.", show_default=False),
+        typer.Option(help="Take one run: 2022-03-01T12:00, or latest.", show_default=False),
     ] = None,
     name: Annotated[
         str | None,
-        typer.Option(help="Keep the cube, and the view as a group of it.", show_default=False),
+        typer.Option(
+            help="Keep the cube, and add the view as a group of this name.", show_default=False
+        ),
     ] = None,
     run_dim: Annotated[
         str | None, typer.Option(help="Dimension of the runs.", show_default=False)
