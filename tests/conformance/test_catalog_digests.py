@@ -84,7 +84,9 @@ def moved(group: VirtualGroup, root: Path) -> VirtualGroup:
     """A group whose files have addresses and times that are the same on every machine."""
 
     def source(there: Source) -> Source:
-        url = there.url.replace(str(root.resolve()), f"/{root.name}")
+        url = there.url
+        for folder in (root.absolute(), root.resolve()):  # the data may lie behind a link
+            url = url.replace(str(folder), f"/{root.name}")
         return replace(there, url=url, mtime_ns=None, etag=None)
 
     def manifest(there: Manifest) -> Manifest:

@@ -197,7 +197,7 @@ def test_names_that_only_nearly_match_are_listed(tmp_path: Path) -> None:
         ({"labels": {"member": "attribute:nothing"}}, "no attribute 'nothing'; it has member"),
         ({"labels": {"member": "variable:t"}}, "more than one value of 't'"),
         ({"labels": lambda file: 3}, "a function gives a label for each dimension"),
-        ({"concat_dim": ["time"], "pattern": "m{member:d}"}, "labels of member, which is none"),
+        ({"concat_dim": ["time"], "pattern": "m{member:d}"}, "labels for member, but"),
         ({"pattern": "m{member:x}"}, "a field is 'd', 'f'"),
         ({"concat_dim": ["member", "time"], "combine": "by_coords"}, "lies along 'member'"),
         ({"combine": "nested", "stack": "member"}, "files along concat_dim"),

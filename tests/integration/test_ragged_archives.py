@@ -252,7 +252,7 @@ def test_ragged_archives_grow(drifters: list[Path], tmp_path: Path) -> None:
         for number, values in enumerate(stored(drifters, NAMES[0])):
             np.testing.assert_array_equal(shown[NAMES[0]][number, : len(values)], values)
     later = shutil.copy(drifters[0], tmp_path / "later.nc")
-    with pytest.raises(InvalidRequestError, match="at='start' is for files along one dimension"):
+    with pytest.raises(InvalidRequestError, match="at='start' needs files along one dimension"):
         gridref.open_catalog(tmp_path / "all.gridref").append(
             later, at="start", layout=gridref.Ragged(padded=True)
         )

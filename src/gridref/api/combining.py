@@ -181,7 +181,7 @@ def mosaic(
     opened = _Opened(storage_options)
     if labels is not None:
         if stack is None:
-            raise InvalidRequestError("labels are for a dimension: name it (stack='time')")
+            raise InvalidRequestError("labels need a dimension: name it (stack='time')")
         groups = with_labels(groups, stack, labels)
     mosaic_options = MosaicOptions(**options_of(MosaicOptions, options))
     rules = CombineOptions(**with_converter(options_of(CombineOptions, options)))

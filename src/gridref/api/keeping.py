@@ -322,7 +322,7 @@ class Catalog(CatalogGroup):
     def _rebuilt(self, base: Base, new: Sequence[str], job: Job, at: At, scans: _Scans) -> Change:
         """The commit of a catalog that is built anew, of its files and more of them."""
         if at != "label":
-            raise InvalidRequestError(f"at={at!r} is for files along one dimension")
+            raise InvalidRequestError(f"at={at!r} needs files along one dimension")
         self._check_unchanged(base.group.source_list)
         held = scans.of([source.url for source in base.group.source_list], job, base)
         read = scans.sources.reader.read

@@ -187,7 +187,7 @@ class ChecksumTable:
         mine = source == number
         offset, length = offset[mine], length[mine]
         if mine.any() and (int(offset.min()) < 0 or int(length.min()) <= 0):
-            raise self.table.corrupt("a checksum is of a range that there cannot be")
+            raise self.table.corrupt("a checksum names a range that cannot exist")
         return offset, length, crc32c[mine]
 
 

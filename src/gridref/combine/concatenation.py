@@ -533,7 +533,7 @@ def label_values(labels: ArrayLike) -> tuple[NDArray[Any], dict[str, str]]:
     if values.dtype.kind != "M":
         return values, {}
     if np.isnat(values).any():
-        raise InvalidRequestError("labels are times, one of which is NaT")
+        raise InvalidRequestError("labels are times, and one of them is NaT")
     unit, count = np.datetime_data(values.dtype)
     if unit not in _TIME_UNITS or count != 1:
         unit = "D" if unit in ("Y", "M", "W") else "ns"

@@ -134,7 +134,7 @@ class Unpacking:
         factors = [each for each in (self.scale, self.offset) if each is not None]
         numbers = [*factors, *self.fill_values] if isinstance(self.fill_values, tuple) else [None]
         if not all(isinstance(each, Real) and np.ndim(each) == 0 for each in numbers):
-            raise InvalidRequestError(f"unpacking by what is no number: {vars(self)}")
+            raise InvalidRequestError(f"scale and offset must be numbers: {vars(self)}")
         if self.unsigned not in (None, True, False) or np.dtype(self.dtype).kind != "f":
             raise InvalidRequestError(f"unpacking that is not defined: {vars(self)}")
 

@@ -520,7 +520,7 @@ def _by_lengths(groups: Sequence[VirtualGroup]) -> list[Proposal]:
     uneven = [dim for dim, found in sizes.items() if len(found) > 1 and dim not in labelled]
     if not uneven:
         return []
-    reason = f"files are of differing length along {' and '.join(uneven)}"
+    reason = f"files differ in length along {' and '.join(uneven)}"
     return [Proposal({"layout": "ragged"}, reason), Proposal({"layout": "padded"}, reason)]
 
 

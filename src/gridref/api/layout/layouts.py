@@ -158,10 +158,15 @@ class Layout:
         if self.combine is not None:
             check_choice("combine", self.combine, ("by_coords", "nested"))
             if self.stack or self.mosaic or self.layout:
-                raise InvalidRequestError(f"layout={self.combine!r} is for files along concat_dim")
+                raise InvalidRequestError(
+                    f"layout={self.combine!r} places files along concat_dim, not in another way"
+                )
         placed = self.combine == "nested" or (self.mosaic and self.labels)
         if (self.pattern or self.labels) and placed:
-            raise InvalidRequestError("labels are of files that lie along dimensions by them")
+            raise InvalidRequestError(
+                "labels need files that are placed by label: lists of lists are not, and mosaics"
+                " take labels from a pattern only"
+            )
         if self.split is not None:
             check_choice("split", self.split, ("frequency",))
         if self.in_groups and self.combine == "nested":
@@ -179,7 +184,7 @@ class Layout:
         others = self.combine or self.pattern or self.labels or self.mosaic or self.layout
         if self.order == "given" and (others or not isinstance(self.stack or self.concat_dim, str)):
             raise InvalidRequestError(
-                "order='given' is for files that follow each other along one dimension: name it"
+                "order='given' needs files that follow each other along one dimension: name it"
                 " (concat_dim='time'), or stack them along a new one (layout=Stack('time')), and"
                 " give no other layout"
             )
@@ -274,7 +279,7 @@ class Layout:
         unnamed = [dim for dim in dims if dim not in self.dims]
         if unnamed and self.dims:
             raise InvalidRequestError(
-                f"there are labels of {', '.join(unnamed)}, which is none of the dimensions"
+                f"there are labels for {', '.join(unnamed)}, but the dimensions are"
                 f" {', '.join(self.dims)}: name it too (concat_dim=), or call the field {{_}}"
             )
         if self.dims:

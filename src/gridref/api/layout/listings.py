@@ -166,7 +166,7 @@ def _s3_inventory(manifest: Mapping[str, Any], url: str, options: Mapping[str, A
 
     form = manifest["fileFormat"]
     if form not in ("CSV", "Parquet"):
-        raise ValueError(f"the inventory is of the format {form}; CSV and Parquet can be read")
+        raise ValueError(f"the inventory has the format {form}; only CSV and Parquet can be read")
     parts = []
     for entry in manifest["files"]:
         data = _inventory_file(manifest, entry, url, options)

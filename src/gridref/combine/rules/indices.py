@@ -51,7 +51,7 @@ def refuse_moved(columns: Iterable[Column], dim: str, notes: Notes) -> None:
     for column in columns:
         message = (
             f"it counts along {dim!r}, whose elements are left out or put in another order by their"
-            " labels: give files in the order of their labels, none of which repeats"
+            " labels: give files in the order of their labels, without repeats"
         )
         notes.problem("index-shift", column.path, message, column.files)
 

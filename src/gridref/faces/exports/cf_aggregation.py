@@ -105,7 +105,7 @@ def to_cf_aggregation(
     return {p: own.array.grid.grid_shape for p, own in kept.items()}
 
 
-_ARCHIVE = "its files lie inside of an archive, of which a URI cannot name a part"
+_ARCHIVE = "its files are inside an archive, and a URI cannot name a part of that"
 
 
 def _of_coordinates(group: VirtualGroup) -> set[str]:

@@ -17,7 +17,7 @@ INLINE_LIMIT_BYTES = 2**20
 PORTABLE = ViewOptions(View.PORTABLE)
 """How the arrays that are written into the references are shown."""
 
-IN_ARCHIVE = "its files lie inside of an archive, of which a reference cannot name a part"
+IN_ARCHIVE = "its files are inside an archive, and a reference cannot name a part of that"
 
 
 def why_not_referenced(group: VirtualGroup, native: ViewOptions) -> dict[str, str]:

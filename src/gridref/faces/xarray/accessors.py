@@ -54,7 +54,7 @@ def values_where(array: xr.DataArray, condition: str) -> xr.DataArray:
     if raw or array.dtype.kind not in "iuf":
         why = f"has {', '.join(raw)} as attributes" if raw else f"is shown as {array.dtype}"
         raise InvalidRequestError(
-            f"{array.name} {why}: what is known of values is of numbers, unpacked"
+            f"{array.name} {why}: statistics exist for unpacked numbers only"
             " (mask_and_scale=True), and not of times"
         )
     nothing = xr.DataArray(np.zeros(0, array.dtype))

@@ -190,7 +190,7 @@ def _old_shape(cursor: FieldCursor) -> tuple[int, ...]:
 def _read_enum(cursor: FieldCursor, version: int, flags: int, size: int, depth: int) -> Datatype:
     base = _read(cursor, depth + 1)
     if base.kind is not DatatypeClass.INTEGER or base.size != size:
-        raise cursor.error("declares an enumeration of what is no integer of its size")
+        raise cursor.error("declares an enumeration whose base type is no integer of its size")
     names = [_name(cursor, padded=version < 3) for _ in range(flags & 0xFFFF)]
     values = [cursor.take_bytes(size) for _ in names]
     kind, pairs = DatatypeClass.ENUM, tuple(zip(names, values, strict=True))

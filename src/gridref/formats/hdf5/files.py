@@ -547,7 +547,7 @@ class _Search:
             if name in (b"", b"."):
                 continue
             if not is_group(here.file.header(here.address)):
-                return Nowhere(f"{_text(path)} leads through what is no group")
+                return Nowhere(f"{_text(path)} leads through an object that is no group")
             link = here.file.members(here.address).get(name)
             if link is None:
                 return Nowhere(f"there is no object {_text(path)}")

@@ -250,7 +250,7 @@ def _symbol_nodes(file: Hdf5Bytes, root: int) -> list[_SymbolNode]:
             level, children = _tree_node(file, node.address, structure)
             if level > _MAX_LEVELS or (expected is not None and level != expected):
                 raise SourceFormatError(
-                    f"{structure} is of the level {level}", file.place(node.address)
+                    f"{structure} has the level {level}", file.place(node.address)
                 )
             below += children
         addresses = {child.address for child in below}

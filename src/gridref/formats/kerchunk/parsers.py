@@ -60,7 +60,7 @@ def _array(array: Any, head: str) -> Iterator[tuple[str, bytes | Reference]]:
     expected = chunk_counts(metadata.shape, metadata.chunks)
     if manifest.dict() and tuple(manifest.shape_chunk_grid) != expected:
         raise SourceFormatError(
-            f"its manifest is of {manifest.shape_chunk_grid} chunks, its array of {expected}",
+            f"its manifest has {manifest.shape_chunk_grid} chunks, its array {expected}",
             Place(variable=head.rstrip("/")),
         )
     for key, entry in manifest.dict().items():

@@ -373,7 +373,7 @@ def read_head(window: Window, *, ndpi: bool = False) -> TiffHead:
         return TiffHead(order == ">", False, struct.unpack(order + "I", start[4:8])[0])
     if version == 43 and len(start) == 16 and start[4:8] == struct.pack(order + "HH", 8, 0):
         return TiffHead(order == ">", True, struct.unpack(order + "Q", start[8:16])[0])
-    raise SourceFormatError(f"the file is of an unknown TIFF version {version}")
+    raise SourceFormatError(f"the file has the unknown TIFF version {version}")
 
 
 def read_directories(
