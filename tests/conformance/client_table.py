@@ -31,10 +31,10 @@ server itself and of the origins that `--allow-origin` names: else any page coul
 that its visitor reaches. `*` allows all.
 
 Names of arrays and groups become parts of addresses. fsspec's HTTP filesystem, with which
-zarr-python reads, cuts them at `#` and `?` and takes `%20` for a space; so these characters, and
-spaces at the ends of names, are shown percent-encoded: the array `a?b` is `a%3Fb`, and answers
-whether a client quotes that once more or not. A backslash, which zarr-python takes for a slash, is
-`%5C` in every Zarr view.
+zarr-python reads, cuts them at `#` and `?` and takes `%20` for a space; it leaves out line breaks
+and tabs. So these characters, other control characters, and spaces at the ends of names, are shown
+percent-encoded: the array `a?b` is `a%3Fb`, and answers whether a client quotes that once more or
+not. A backslash, which zarr-python takes for a slash, is `%5C` in every Zarr view.
 """
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "clients.md"

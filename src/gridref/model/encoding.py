@@ -133,10 +133,21 @@ class Unpacking:
     def __post_init__(self) -> None:
         factors = [each for each in (self.scale, self.offset) if each is not None]
         numbers = [*factors, *self.fill_values] if isinstance(self.fill_values, tuple) else [None]
-        if not all(isinstance(each, Real) and np.ndim(each) == 0 for each in numbers):
+        if not all(_is_number(each) for each in numbers):
             raise InvalidRequestError(f"scale and offset must be numbers: {vars(self)}")
         if self.unsigned not in (None, True, False) or np.dtype(self.dtype).kind != "f":
             raise InvalidRequestError(f"unpacking that is not defined: {vars(self)}")
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a value is a real number that a float can hold."""
+    if not isinstance(value, Real) or isinstance(value, np.ndarray):
+        return False
+    try:
+        float(value)
+    except OverflowError:
+        return False
+    return True
 
 
 @dataclass(frozen=True)

@@ -209,3 +209,12 @@ def test_payloads_lie_back_to_back(location: IndexLocation, sizes: list[int]) ->
         assert index[number].tolist() == [before + start, size]
     missing = sorted(set(range(4)) - set(numbers.tolist()))
     assert (index[missing] == MISSING_CHUNK).all()
+
+
+@pytest.mark.parametrize("number", [10**400, "2", None, [1.0]])
+def test_factors_that_no_float_can_hold_are_refused(number: Any) -> None:
+    with pytest.raises(InvalidRequestError, match="must be numbers"):
+        Unpacking(fill_values=(number,))
+    if number is not None:
+        with pytest.raises(InvalidRequestError, match="must be numbers"):
+            Unpacking(offset=number)
