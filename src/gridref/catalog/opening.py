@@ -414,6 +414,8 @@ def _array(entry: ArrayEntry, contents: _Contents, path: str) -> VirtualArray:
         parts, layout = contents.layout(entry.layout)
         grid_shape = described["grid"].grid_shape
         n_encodings = len(described["encodings"])
+        if any(len(segment.shape) != len(grid_shape) for segment in layout):
+            raise ValueError(f"the layout of another rank than {len(grid_shape)}")
         blocks = ParquetBlocks(parts, layout, path, grid_shape, n_encodings, contents.loading)
         masks = entry.counts.has_filter_masks
         manifests = tuple(ParquetManifest(part, path, masks) for part in parts)

@@ -356,6 +356,17 @@ def test_a_damaged_root_file(tmp_path: Path, content: bytes) -> None:
     assert caught.value.place.source == str(path / "gridref.json")
 
 
+def test_a_layout_of_another_rank_is_refused_before_blocks_are_read(tmp_path: Path) -> None:
+    path = small(tmp_path / "a.gridref")
+
+    def change(document: Any) -> None:
+        document["snapshot"]["layouts"][0][0].update(start=[0, 0], shape=[1, 1])
+
+    edit(path, change)
+    with pytest.raises(CatalogCorruptError, match="another rank"):
+        open_catalog(path).arrays["v"]
+
+
 def test_members_that_contradict_each_other(tmp_path: Path) -> None:
     def array(document: Any) -> Any:
         return document["root"]["arrays"]["v"]
