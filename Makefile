@@ -85,16 +85,16 @@ kill: env ## kill writers of catalogs at N_KILLS (1000) random moments; KILL_SEE
 	N_KILLS=$${N_KILLS:-1000} $(BIN)/python -m pytest --timeout=0 tests/integration/test_two_writers.py -k killed $(ARGS)
 
 fuzz-hdf5: env ## fuzz the HDF5 scanner, guided by coverage, for MINUTES; see docs/fuzzing.md
-	$(BIN)/python -m tests.fuzz.fuzz_hdf5_scan --minutes $(MINUTES)
+	$(BIN)/python -m tools.fuzz.fuzz_hdf5_scan --minutes $(MINUTES)
 
 attack: env ## attack all that is trusted for MINUTES, with SEED; ONLY some; see docs/security.md
-	$(BIN)/python -m tests.fuzz.attack --minutes $(MINUTES) --seed $(SEED) --only "$(ONLY)"
+	$(BIN)/python -m tools.fuzz.attack --minutes $(MINUTES) --seed $(SEED) --only "$(ONLY)"
 
 mutate: env ## try the tests on small wrong changes to the code: MUTANTS a package, drawn by SEED
-	$(BIN)/python -m tests.mutation --mutants $(MUTANTS) --seed $(SEED) $(ARGS)
+	$(BIN)/python -m tools.mutation --mutants $(MUTANTS) --seed $(SEED) $(ARGS)
 
 soak: env ## random selections through all doors for MINUTES, with flat memory
-	$(BIN)/python -m tests.soak --minutes $(MINUTES)
+	$(BIN)/python -m tools.soak --minutes $(MINUTES)
 
 bench: env ## run the benchmarks
 	$(BIN)/python -m benchmarks

@@ -19,9 +19,9 @@ from typer.testing import CliRunner
 import gridref
 from gridref.api.catalogs import write_catalog
 from gridref.faces.cli import app
-from tests.fuzz.catalog_attack import sign
 from tests.integration.archives import write_months
 from tests.integration.test_cli import run
+from tools.fuzz.catalog_attack import sign
 
 LENGTHS = [31, 28, 30]
 

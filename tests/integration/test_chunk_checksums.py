@@ -23,9 +23,9 @@ from gridref.errors import (
 )
 from gridref.faces.cli.app import app
 from tests.attack_doors import DOORS, told_at_a_door
-from tests.fuzz.catalog_attack import sign
 from tests.http_server import Site, serving
 from tests.integration.test_appending import assert_shows, month
+from tools.fuzz.catalog_attack import sign
 
 NAMES = ("packed", "plain", "whole")
 """Compressed chunks, chunks as they are, and contiguous data of which parts are read."""

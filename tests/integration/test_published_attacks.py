@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.fuzz.hostile_files import try_files
+from tools.fuzz.hostile_files import try_files
 
 
 @pytest.mark.timeout(1200)

@@ -12,8 +12,8 @@ import pytest
 
 from gridref.errors import SourceFormatError, UnsupportedFeatureError
 from gridref.formats.registry import scan
-from tests.fuzz.hdf5_mutations import checked_spans, mend
 from tests.property.test_scan_hdf5_fuzz import intact
+from tools.fuzz.hdf5_mutations import checked_spans, mend
 
 SCAN = """
 import sys

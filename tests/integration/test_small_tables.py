@@ -15,8 +15,8 @@ import pytest
 
 import gridref
 from gridref.errors import CatalogCorruptError
-from tests.fuzz.catalog_attack import sign
 from tests.parquet_bombs import BOMBS, compressed, put
+from tools.fuzz.catalog_attack import sign
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from gridref.api.questions import diff
 from gridref.errors import CatalogCorruptError, GridrefError
 from gridref.faces.http.site import Site, SiteOptions
 from tests.attack_doors import DOORS, told_at_a_door
-from tests.fuzz.catalog_attack import ATTACKS, attack, make_catalog, sign
-from tests.fuzz.member_attack import MemberAttack, make_catalogs
-from tests.fuzz.reference_attack import attack_references, make_references
+from tools.fuzz.catalog_attack import ATTACKS, attack, make_catalog, sign
+from tools.fuzz.member_attack import MemberAttack, make_catalogs
+from tools.fuzz.reference_attack import attack_references, make_references
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 
 import gridref
 from gridref.errors import UnsupportedFeatureError
-from tests.fuzz.document_attack import document_attacks
+from tools.fuzz.document_attack import document_attacks
 
 
 @pytest.mark.parametrize(

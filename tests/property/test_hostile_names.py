@@ -1,4 +1,4 @@
-"""Hostile names are shown or refused: a few of those of `tests.fuzz.hostile_names`."""
+"""Hostile names are shown or refused: a few of those of `tools.fuzz.hostile_names`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz.hostile_names import DOORS, NAMES, ROLES, try_name
+from tools.fuzz.hostile_names import DOORS, NAMES, ROLES, try_name
 
 SOME = ("far way up", "return", "escape", "not UTF-8")
 QUICK = ("own reader", "stores", "filesystem", "STAC", "virtual")

@@ -12,9 +12,9 @@ import tifffile
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.fuzz.tiff_mutations import Mutator
-from tests.fuzz.tiff_target import check
 from tests.shared_data import shared_data_folder
+from tools.fuzz.tiff_mutations import Mutator
+from tools.fuzz.tiff_target import check
 
 MAX_SEED_BYTES = 24_000
 

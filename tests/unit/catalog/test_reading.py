@@ -33,7 +33,7 @@ from gridref.model.blocks import BlockTable
 from gridref.model.encoding import Codec, Encoding
 from gridref.model.grid import ChunkGrid
 from gridref.model.manifest import ChunkManifest, ChunkState, Source
-from tests.fuzz.catalog_attack import sign
+from tools.fuzz.catalog_attack import sign
 
 ENCODING = Encoding((1,), np.dtype("f4"), (Codec.of("bytes", endian="little"),))
 

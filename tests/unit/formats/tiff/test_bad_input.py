@@ -15,9 +15,9 @@ import tifffile
 from gridref.errors import GridrefError, ScanError, SourceFormatError, UnsupportedFeatureError
 from gridref.formats import scan
 from gridref.testing.reference_reader import read_slowly
-from tests.fuzz.tiff_mutations import layout_of
-from tests.fuzz.tiff_target import check
 from tests.unit.formats.tiff.tiff_builder import gray_page, tiff_bytes
+from tools.fuzz.tiff_mutations import layout_of
+from tools.fuzz.tiff_target import check
 
 PIXELS = bytes(range(200))
 MAX_EXTRA_BYTES = 512 << 20

@@ -13,9 +13,9 @@ from gridref.errors import GridrefError, SourceFormatError
 from gridref.formats.hdf5.bytes import Hdf5Bytes, read_superblock
 from gridref.formats.hdf5.headers import read_header
 from gridref.formats.hdf5.links import Link, LinkKind, is_group, read_links
-from tests.fuzz.hdf5_mutations import checked_spans, mend
 from tests.hdf5_bytes import BufferReader, LocalReader
 from tests.shared_data import shared_files
+from tools.fuzz.hdf5_mutations import checked_spans, mend
 
 FORMATS: list[dict[str, Any]] = [
     {"libver": "earliest"},

@@ -13,7 +13,7 @@ import pytest
 from gridref import scan
 from gridref.errors import SourceFormatError
 from gridref.testing.reference_reader import read_slowly
-from tests.fuzz.hdf5_mutations import checked_spans, mend
+from tools.fuzz.hdf5_mutations import checked_spans, mend
 
 
 def same_as_h5py(path: Path) -> dict[str, str]:

@@ -15,16 +15,16 @@ import tifffile
 
 from gridref.errors import GridrefError
 from tests.cold_scans import all_caches, described
-from tests.fuzz.catalog_attack import change_member, make_catalog
-from tests.fuzz.compared_attack import ComparedAttack
-from tests.fuzz.hdf5_mutations import Mutator as HDF5Mutator
-from tests.fuzz.reference_attack import SECONDS
-from tests.fuzz.small_hdf5 import EXTERNAL, hdf5_files
-from tests.fuzz.small_tiff import tiff_files
-from tests.fuzz.small_zarr import write_stores
-from tests.fuzz.tiff_mutations import Mutator as TIFFMutator
-from tests.fuzz.timed_scan import WrongDataError, scan_in_time
 from tests.shared_data import shared_data_folder
+from tools.fuzz.catalog_attack import change_member, make_catalog
+from tools.fuzz.compared_attack import ComparedAttack
+from tools.fuzz.hdf5_mutations import Mutator as HDF5Mutator
+from tools.fuzz.reference_attack import SECONDS
+from tools.fuzz.small_hdf5 import EXTERNAL, hdf5_files
+from tools.fuzz.small_tiff import tiff_files
+from tools.fuzz.small_zarr import write_stores
+from tools.fuzz.tiff_mutations import Mutator as TIFFMutator
+from tools.fuzz.timed_scan import WrongDataError, scan_in_time
 
 __all__ = ["scanner_attacks"]
 

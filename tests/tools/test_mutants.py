@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.mutation.__main__ import all_mutants, costs, known, text_of
-from tests.mutation.mutants import mutants_of, mutated_code
+from tools.mutation.__main__ import all_mutants, costs, known, text_of
+from tools.mutation.mutants import mutants_of, mutated_code
 
 SOURCE = '''
 class Box:

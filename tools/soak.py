@@ -1,4 +1,4 @@
-"""Random selections through all doors for a long time: ``python -m tests.soak --minutes 60``.
+"""Random selections through all doors for a long time: ``python -m tools.soak --minutes 60``.
 
 Every result is compared with numpy. The memory in use after the first tenth of the time must not
 have grown by more than `MOST_GROWTH_BYTES` at the end.

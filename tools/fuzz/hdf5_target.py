@@ -9,8 +9,8 @@ from pathlib import Path
 import h5py
 
 from gridref.model.array import VirtualGroup
-from tests.fuzz.timed_scan import WrongDataError, scan_in_time
 from tests.hdf5_oracle import Comparison, compare
+from tools.fuzz.timed_scan import WrongDataError, scan_in_time
 
 MAX_COMPARED_ELEMENTS = 1 << 14
 MAX_COMPARED_DATASETS = 40

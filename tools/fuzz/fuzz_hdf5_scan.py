@@ -1,6 +1,6 @@
 """Coverage-guided fuzzing of the HDF5 scanner with atheris (libFuzzer).
 
-``python -m tests.fuzz.fuzz_hdf5_scan --minutes 10`` keeps a fuzzing process running under limits of
+``python -m tools.fuzz.fuzz_hdf5_scan --minutes 10`` keeps a fuzzing process running under limits of
 time and memory for each input, starts it again after every finding, and prints what was run.
 ``--scan-only`` leaves the comparison with h5py out, so that whatever hangs or dies is ours.
 ``--replay FILE ...`` tries single inputs, such as findings. Seeds are the small files of the shared
@@ -50,8 +50,8 @@ def fuzz(arguments: list[str], *, compared: bool) -> None:
         import gridref.formats.registry  # noqa: F401 - to be instrumented
     import hdf5plugin  # noqa: F401 - gives h5py more filters
 
-    from tests.fuzz.hdf5_mutations import Mutator
-    from tests.fuzz.hdf5_target import check
+    from tools.fuzz.hdf5_mutations import Mutator
+    from tools.fuzz.hdf5_target import check
 
     resource.setrlimit(resource.RLIMIT_AS, (_MAX_ADDRESS_SPACE, _MAX_ADDRESS_SPACE))
     scratch = Path(tempfile.mkdtemp()) / "input.h5"
@@ -73,7 +73,7 @@ def fuzz(arguments: list[str], *, compared: bool) -> None:
 def replay(paths: list[Path], *, compared: bool) -> None:
     """Try each file in a process of its own, and say how it went."""
     code = "import sys, hdf5plugin; from pathlib import Path; "
-    code += "from tests.fuzz.hdf5_target import check; "
+    code += "from tools.fuzz.hdf5_target import check; "
     code += f"print(check(Path(sys.argv[1]), compared={compared}))"
     for path in paths:
         command = [sys.executable, "-X", "faulthandler", "-c", code, str(path)]
@@ -110,7 +110,7 @@ def supervise(folder: Path, minutes: float, *, compared: bool) -> None:
 def run_child(corpus: Path, findings: Path, seconds: int, *, compared: bool) -> str:
     """One fuzzing process, which ends with its first finding; its output."""
     command = [
-        *(sys.executable, "-m", "tests.fuzz.fuzz_hdf5_scan", "--child", str(corpus)),
+        *(sys.executable, "-m", "tools.fuzz.fuzz_hdf5_scan", "--child", str(corpus)),
         *(() if compared else ("--scan-only",)),
         f"-artifact_prefix={findings}/",
         f"-max_total_time={seconds}",

@@ -2,7 +2,7 @@
 
 Each goes through all doors: what a door shows of the data is right, or the door ends in an error of
 ours. Nothing of a name becomes markup on a page, a control sequence in a terminal, or a file beside
-where an export goes to. ``python -m tests.fuzz.hostile_names`` tries all names in all roles.
+where an export goes to. ``python -m tools.fuzz.hostile_names`` tries all names in all roles.
 """
 
 from __future__ import annotations

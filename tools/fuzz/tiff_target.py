@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gridref.errors import GridrefError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.testing.reference_reader import read_slowly
-from tests.fuzz.timed_scan import WrongDataError, scan_in_time
+from tools.fuzz.timed_scan import WrongDataError, scan_in_time
 
 MAX_COMPARED_ELEMENTS = 1 << 17
 MAX_COMPARED_IMAGES = 20

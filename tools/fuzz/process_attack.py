@@ -19,7 +19,7 @@ import numpy as np
 import gridref
 from gridref.errors import GridrefError
 from tests.attack_doors import DOORS
-from tests.fuzz.catalog_attack import make_catalog
+from tools.fuzz.catalog_attack import make_catalog
 
 __all__ = ["ForkAttack", "KillAttack"]
 

@@ -13,8 +13,8 @@ from urllib.parse import urlparse
 import httpx
 
 from gridref.faces.http import create_app
-from tests.fuzz.catalog_attack import make_catalog
 from tests.uvicorn_server import running
+from tools.fuzz.catalog_attack import make_catalog
 
 __all__ = ["ClientAttack"]
 

@@ -22,13 +22,13 @@ from typing import Any
 import pytest
 
 import gridref
-from tests.mutation.forks import results_of
+from tools.mutation.forks import results_of
 
 __all__ = ["SOURCE", "Reached", "all_codes", "living_codes", "passes", "reached_lines"]
 
 SOURCE = Path(gridref.__file__).parent
-_TESTS = Path(__file__).parents[1]
-_KEPT = _TESTS.parent / "build" / "mutation.pickle"
+_ROOT = Path(__file__).parents[2]
+_KEPT = _ROOT / "build" / "mutation.pickle"
 _TOOL = 4  # of sys.monitoring: one that no known tool takes
 
 Line = tuple[str, int]
@@ -88,7 +88,8 @@ def _key(item: pytest.Item) -> str:
 @cache
 def _state() -> str:
     """What tells the state of the package and of all that tests share."""
-    helpers = (path for path in _TESTS.rglob("*.py") if not path.name.startswith("test_"))
+    shared = (path for folder in ("tests", "tools") for path in (_ROOT / folder).rglob("*.py"))
+    helpers = (path for path in shared if not path.name.startswith("test_"))
     return _digest((*sorted(SOURCE.rglob("*.py")), *sorted(helpers)))
 
 

@@ -17,7 +17,7 @@ import pandas as pd
 import gridref
 from gridref.api.building import plan_document
 from gridref.errors import GridrefError
-from tests.fuzz.catalog_attack import change_member
+from tools.fuzz.catalog_attack import change_member
 
 __all__ = ["document_attacks"]
 

@@ -25,15 +25,15 @@ import gridref
 from gridref.errors import GridrefError
 from gridref.io import RetryPolicy, SourcePool, describe_source
 from tests.attack_doors import DOORS, is_told_by_http
-from tests.fuzz.catalog_attack import ATTACKS, attack, make_catalog, read_all
-from tests.fuzz.client_attack import client_attack
-from tests.fuzz.document_attack import document_attacks
-from tests.fuzz.member_attack import MemberAttack
-from tests.fuzz.process_attack import ForkAttack, KillAttack
-from tests.fuzz.reference_attack import attack_references, make_references
-from tests.fuzz.scanner_attack import scanner_attacks
-from tests.fuzz.source_attack import ServedSourceAttack, SourceAttack
 from tests.http_server import RANGE_FAULTS, Site, serving
+from tools.fuzz.catalog_attack import ATTACKS, attack, make_catalog, read_all
+from tools.fuzz.client_attack import client_attack
+from tools.fuzz.document_attack import document_attacks
+from tools.fuzz.member_attack import MemberAttack
+from tools.fuzz.process_attack import ForkAttack, KillAttack
+from tools.fuzz.reference_attack import attack_references, make_references
+from tools.fuzz.scanner_attack import scanner_attacks
+from tools.fuzz.source_attack import ServedSourceAttack, SourceAttack
 
 SECONDS = 30
 """Longest time of an attempt, its making included; steps have limits of their own."""

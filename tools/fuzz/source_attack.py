@@ -14,8 +14,8 @@ import gridref
 from gridref.errors import GridrefError
 from gridref.faces.web.publishing import publish
 from tests.attack_doors import DOORS, is_told_by_http
-from tests.fuzz.catalog_attack import make_catalog
 from tests.http_server import Site
+from tools.fuzz.catalog_attack import make_catalog
 
 __all__ = ["ServedSourceAttack", "SourceAttack"]
 

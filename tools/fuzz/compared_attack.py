@@ -15,8 +15,8 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from tests.fuzz import hdf5_target, tiff_target
-from tests.fuzz.timed_scan import WrongDataError
+from tools.fuzz import hdf5_target, tiff_target
+from tools.fuzz.timed_scan import WrongDataError
 
 __all__ = ["ComparedAttack"]
 

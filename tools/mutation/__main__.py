@@ -1,7 +1,7 @@
 """Mutation tests: how many small wrong changes the tests notice.
 
-``python -m tests.mutation --packages model serve --mutants 40 --seed 0`` draws mutants of each
-package (see `tests.mutation.mutants`), runs the tests on them, lists what survives, and prints a
+``python -m tools.mutation --packages model serve --mutants 40 --seed 0`` draws mutants of each
+package (see `tools.mutation.mutants`), runs the tests on them, lists what survives, and prints a
 table. Mutants that nobody could notice are named, with the reason, in ``equivalent.toml``.
 """
 
@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutation.mutants import Mutant, mutants_of
-from tests.mutation.runner import Runner, source_of
-from tests.mutation.tracing import SOURCE
+from tools.mutation.mutants import Mutant, mutants_of
+from tools.mutation.runner import Runner, source_of
+from tools.mutation.tracing import SOURCE
 
 EQUIVALENT = Path(__file__).with_name("equivalent.toml")
 TESTS = [

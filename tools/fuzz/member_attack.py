@@ -27,7 +27,7 @@ from gridref.api.questions import diff
 from gridref.errors import GridrefError
 from gridref.io import SourcePool
 from gridref.serve.reader import Reader
-from tests.fuzz.catalog_attack import change_member, make_catalog, members
+from tools.fuzz.catalog_attack import change_member, make_catalog, members
 
 __all__ = ["MemberAttack", "make_catalogs"]
 

@@ -1,6 +1,6 @@
 """A pytest plugin that runs the collected tests on mutants, each in a forked process.
 
-The tests are collected once. `tests.mutation.tracing` tells which of them reaches which line. Then,
+The tests are collected once. `tools.mutation.tracing` tells which of them reaches which line. Then,
 for each mutant, a fork puts the changed code into the living functions and runs the tests that
 reach the changed line, the quickest and those that noticed a change of this module before first,
 until one fails, or as many seconds of them have passed as a mutant is given. Nothing is imported or
@@ -22,9 +22,9 @@ from types import CodeType, FunctionType
 
 import pytest
 
-from tests.mutation.forks import end, fork, results_of, wait_for_the_end
-from tests.mutation.mutants import Mutant, mutated_code
-from tests.mutation.tracing import (
+from tools.mutation.forks import end, fork, results_of, wait_for_the_end
+from tools.mutation.mutants import Mutant, mutated_code
+from tools.mutation.tracing import (
     SOURCE,
     Reached,
     all_codes,
