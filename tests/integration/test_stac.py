@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import cftime
+import h5py
 import jsonschema
 import numpy as np
 import pystac
@@ -304,3 +305,18 @@ def test_the_command_writes_and_prints(catalog: Path, tmp_path: Path) -> None:
     assert "virtual" in item["assets"]["zarr"]["roles"]
     printed = json.loads(run(catalog, "--collection", "--id", "mine"))
     assert (printed["type"], printed["id"]) == ("Collection", "mine")
+
+
+@pytest.mark.parametrize("odd", ["", "-999", True, np.nan], ids=repr)
+def test_attributes_that_are_no_numbers_are_left_out_of_bands(tmp_path: Path, odd: object) -> None:
+    attributes = {"scale_factor": odd, "add_offset": odd, "missing_value": odd, "_FillValue": odd}
+    if isinstance(odd, float):
+        del attributes["_FillValue"]
+    with h5py.File(tmp_path / "a.nc", "w") as file:
+        file["v"] = np.arange(4.0)
+        file["v"].attrs.update(attributes)
+    gridref.build(tmp_path / "a.nc", tmp_path / "cube")
+    document = gridref.interchange.to_stac(tmp_path / "cube", datetime="2000-01-01")
+    [band] = document["assets"]["catalog"]["bands"]
+    assert band == {"name": "v", "data_type": "float64"}
+    check(document)

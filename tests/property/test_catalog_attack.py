@@ -159,6 +159,20 @@ def test_members_of_other_kinds_are_refused(grown: Path, tmp_path: Path, member:
         _use_all(changed, new_file)
 
 
+def test_statistics_of_contradicting_blocks_are_refused(grown: Path, tmp_path: Path) -> None:
+    """Blocks count into encodings that the description does not have."""
+    changed = shutil.copytree(grown, tmp_path / "changed.gridref")
+    document = json.loads((changed / "gridref.json").read_text())
+    encodings = document["snapshot"]["root"]["arrays"]["time"]["encodings"]
+    assert len(encodings) > 1
+    del encodings[1:]
+    sign(document)
+    (changed / "gridref.json").write_text(json.dumps(document))
+    catalog = gridref.open_catalog(changed)
+    with pytest.raises(CatalogCorruptError, match="blocks-"):
+        catalog.scan_values()
+
+
 def _use_all(catalog: Path, new_file: Path) -> None:
     for name in ("packed", "text"):
         DOORS["own reader"](catalog, name)

@@ -364,7 +364,7 @@ class ValueScan:
         total, done = sum(len(listed) for _, listed in wanted), 0
         for path, listed in wanted:
             found = self._measured(path, listed)
-            for address, rows, mine in _rows_by_part(path, listed):
+            for address, rows, mine in _rows_by_part(listed):
                 known[address].widen(rows, found.take(mine))
                 self._kept[address] = known[address]
             done += len(listed)
@@ -436,14 +436,14 @@ def _unknown(
     """The chunks of an array without statistics, in pieces."""
     for listed in ChunkListing(array).pieces(ROW_GROUP_ROWS):
         is_known = np.ones(len(listed), bool)
-        for part, rows, mine in _rows_by_part(path, listed):
+        for part, rows, mine in _rows_by_part(listed):
             is_known[mine] = known[part].is_known[rows]
         if not is_known.all():
             yield path, listed.take(~is_known)
 
 
 def _rows_by_part(
-    path: str, listed: ListedChunks
+    listed: ListedChunks,
 ) -> Iterator[tuple[str, NDArray[np.int64], NDArray[np.int64]]]:
     """By address of a part the rows of its chunk table, and which of the chunks they are."""
     array = listed.listing.array
@@ -453,4 +453,4 @@ def _rows_by_part(
         of = array.manifests[number]
         assert isinstance(of, ParquetManifest)
         mine = held[manifest == number]
-        yield of.part.blocks.address, listed.row[mine] + of.part.rows(path).first_chunk, mine
+        yield of.part.blocks.address, of.table_rows(listed.row[mine]), mine

@@ -100,20 +100,34 @@ class ParquetManifest:
         wanted = np.asarray(rows, np.int64)
         if wanted.size == 0:
             return ChunkManifest.missing(0)
-        if int(wanted.max()) >= _LOST_ROW:
-            raise self.part.lost_blocks(self.path)
-        if int(wanted.min()) < 0 or int(wanted.max()) >= self.n_rows:
-            raise InvalidRequestError(
-                f"rows {int(wanted.min())}..{int(wanted.max())} of a manifest of {self.n_rows}"
-            )
-        return self.part.chunks.take(wanted + self.part.rows(self.path).first_chunk)
+        return self.part.chunks.take(self.table_rows(wanted))
 
     def statistics(self, rows: Int64Array) -> ChunkStatistics:
         """What is known of the values in chunks."""
         table = self.part.statistics
         if table is None:
             return ChunkStatistics.unknown(len(rows))
-        return table.take(rows + self.part.rows(self.path).first_chunk)
+        return table.take(self.table_rows(rows))
+
+    def table_rows(self, rows: Int64Array) -> Int64Array:
+        """Where rows of this array are in the part's tables of chunks and statistics.
+
+        Raises
+        ------
+        InvalidRequestError
+            For rows that are not there.
+        CatalogCorruptError
+            For rows of blocks whose own table is lost or damaged.
+        """
+        if rows.size:
+            least, greatest = int(rows.min()), int(rows.max())
+            if greatest >= _LOST_ROW:
+                raise self.part.lost_blocks(self.path)
+            if least < 0 or greatest >= self.n_rows:
+                raise InvalidRequestError(
+                    f"rows {least}..{greatest} of a manifest of {self.n_rows}"
+                )
+        return rows + self.part.rows(self.path).first_chunk
 
 
 class ParquetBlocks:

@@ -647,16 +647,22 @@ def _bands(part: Part) -> list[Document]:
         if name not in names or array.dtype.kind not in "biufc":
             continue
         band: Document = {"name": part.named(name), "data_type": _data_type(array)}
-        if "_FillValue" in array.attrs:
-            number = plain(array.attrs["_FillValue"])
-            band["nodata"] = number if np.isfinite(number) else str(number)
+        if (nodata := _number(array.attrs.get("_FillValue"))) is not None:
+            band["nodata"] = nodata if np.isfinite(nodata) else str(nodata)
         if "units" in array.attrs:
             band["unit"] = str(array.attrs["units"])
         for key, attribute in (("scale", "scale_factor"), ("offset", "add_offset")):
-            if attribute in array.attrs:
-                band[f"raster:{key}"] = plain(array.attrs[attribute])
+            number = _number(array.attrs.get(attribute))
+            if number is not None and np.isfinite(number):
+                band[f"raster:{key}"] = number
         bands.append(band)
     return bands
+
+
+def _number(attribute: object) -> int | float | None:
+    """An attribute as a real number; None if it is anything else, as in some files."""
+    value = np.asarray(attribute)
+    return plain(value.reshape(())) if value.size == 1 and value.dtype.kind in "iuf" else None
 
 
 def _data_type(array: VirtualArray) -> str:
