@@ -39,7 +39,7 @@ def keep_freed_memory() -> bool:
     By default it gives most of it back at once, and the system clears each page again when the
     next buffer is filled. Sending stored chunks of 4 MiB over 16 or 64 connections takes a third
     less processor time with memory that is kept, and 5 to 14 % less of it at the peak
-    (docs/performance.md, ``benchmarks.server_memory``).
+    (docs/measurements.md, ``benchmarks.server_memory``).
 
     Returns
     -------
