@@ -283,3 +283,14 @@ def test_no_method_gives_stored_numbers(path: Path, kind: type, variable: str) -
             assert isinstance(array.variable.data, VirtualDuckArray), name
         assert not isinstance(array, np.ndarray | float | int) or isinstance(array, bool), name
     assert called > 20
+
+
+def test_gaps_of_another_variable_mask_nothing(tmp_path: Path) -> None:
+    values = xr.Dataset({"a": ("x", [1.0, 2, 3]), "b": ("x", [np.nan, 2, 3])})
+    values.to_netcdf(tmp_path / "gaps.nc")
+    virtual = gridref.open_virtual_dataset(tmp_path / "gaps.nc")
+    for mask in (virtual.b.notnull(), virtual.b[::-1].notnull()):
+        for masked in (virtual.a, virtual):
+            with pytest.raises(NoValuesError, match=r"np\.where needs values"):
+                masked.where(mask)
+    xr.testing.assert_identical(virtual.b.where(virtual.b.notnull()), virtual.b)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, override
 import numpy as np
 import xarray as xr
 
+from gridref.api.each_chunk import with_renamed_sources
 from gridref.api.questions import reading_costs
 from gridref.catalog import write_catalog
 from gridref.catalog.statistics import Bound, boxes, parse_condition
@@ -21,6 +22,7 @@ from gridref.faces.picture import ChunkMap
 from gridref.faces.xarray.duck_array import VirtualDuckArray
 from gridref.faces.xarray.lazy import is_lazy
 from gridref.faces.xarray.written_groups import (
+    ORIGINAL,
     dataset_to_group,
     tree_to_group,
     virtual_array_of,
@@ -137,17 +139,20 @@ class GridrefAccessor(_Written):
     def rename_paths(self, new: str | Callable[[str], str]) -> xr.Dataset:
         """Return the dataset with other addresses of its files. Reads check their sizes only.
 
+        Times of change and ETags are different there.
+
         Parameters
         ----------
         new
             The address of all files, or a function that gives it for each present one, a URI.
         """
-        virtual = {
-            name: variable.copy(data=variable.data.rename_paths(new))
-            for name, variable in self._dataset.variables.items()
-            if not is_lazy(variable) and isinstance(variable.data, VirtualDuckArray)
-        }
-        return self._dataset.assign(virtual)
+        renamed = self._dataset.copy()
+        for variable in renamed.variables.values():
+            variable.encoding.pop(ORIGINAL, None)  # loaded from the former files
+            duck = None if is_lazy(variable) else variable.data
+            if isinstance(duck, VirtualDuckArray):
+                variable.data = duck.like(with_renamed_sources(duck.array, new))
+        return renamed
 
     @property
     def nbytes(self) -> int:

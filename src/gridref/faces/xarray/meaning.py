@@ -54,23 +54,18 @@ def check_alike(arrays: Sequence[VirtualArray]) -> None:
 
 def differences(arrays: Sequence[VirtualArray]) -> list[Problem]:
     """How the stored numbers of arrays differ in what they mean; nothing where they do not."""
+    names = [", ".join(named_numbers(array)) for array in arrays]
+    meanings = (
+        ("packing-differs", "stored numbers are packed differently", map(_packing_text, arrays)),
+        ("units-differ", "units differ", _unit_texts(arrays)),
+        ("flags-differ", "names of stored numbers differ", filter(None, names)),
+    )
     problems = []
-    packings = dict.fromkeys(map(_packing_text, arrays))
-    if len(packings) > 1:
-        shown = "; ".join(list(packings)[:4])
-        message = f"stored numbers are packed differently: {shown}; {ADVICE}"
-        problems.append(Problem("packing-differs", message, sources=files_of(arrays)))
-    units = {_time_base(array) or _unit_text(array): _unit_text(array) for array in arrays}
-    times = any(is_time_like(array.attrs) for array in arrays)
-    if len(units) > 1 and (times or len([text for text in units.values() if text]) > 1):
-        shown = "; ".join(text or "none" for text in list(units.values())[:4])
-        message = f"units differ: {shown}; {ADVICE}"
-        problems.append(Problem("units-differ", message, sources=files_of(arrays)))
-    names = [text for array in arrays if (text := ", ".join(named_numbers(array)))]
-    if len(set(names)) > 1:
-        shown = "; ".join(list(dict.fromkeys(names))[:4])
-        message = f"names of stored numbers differ: {shown}; {ADVICE}"
-        problems.append(Problem("flags-differ", message, sources=files_of(arrays)))
+    for cause, message, texts in meanings:
+        distinct = list(dict.fromkeys(texts))
+        if len(distinct) > 1:
+            shown = f"{message}: {'; '.join(distinct[:4])}; {ADVICE}"
+            problems.append(Problem(cause, shown, sources=files_of(arrays)))
     return problems
 
 
@@ -92,14 +87,15 @@ def _packing_text(array: VirtualArray) -> str:
     return f"{text}, {array.attrs['dtype']}" if "dtype" in array.attrs else text
 
 
-def _time_base(array: VirtualArray) -> TimeBase | None:
-    return TimeBase.of(array.attrs) if is_time_like(array.attrs) else None
-
-
-def _unit_text(array: VirtualArray) -> str:
-    if "units" not in array.attrs:
-        return ""
-    return f"{array.attrs['units']} {array.attrs.get('calendar', '')}".strip()
+def _unit_texts(arrays: Sequence[VirtualArray]) -> list[str]:
+    """Units that differ. No unit is one where others count times, and goes with any other."""
+    units: dict[TimeBase | str, str] = {}
+    for array in arrays:
+        text = f"{array.attrs.get('units', '')} {array.attrs.get('calendar', '')}".strip()
+        text = text if "units" in array.attrs else ""
+        units.setdefault(TimeBase.of(array.attrs) or text, text)
+    times = any(is_time_like(array.attrs) for array in arrays)
+    return [text or "none" for text in units.values() if text or times]
 
 
 def promoted(array: VirtualArray, dtype: np.dtype[Any]) -> VirtualArray:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import xarray as xr
 from xarray.indexes import Index, PandasIndex
@@ -35,9 +35,10 @@ from gridref.serve.reader import Reader
 
 
 class StoredTimesIndex(PandasIndex):
-    """An index of undecoded times that knows their units and reference date.
+    """An index of undecoded times that knows what they count from, and their files.
 
-    `of` makes it. Otherwise it behaves as `xarray.indexes.PandasIndex`.
+    `of` makes it. Otherwise it behaves as `xarray.indexes.PandasIndex`, but raises `CombineError`
+    where it is concatenated or joined with one of other units or another reference date.
     """
 
     __slots__ = ("since", "sources")
@@ -46,32 +47,27 @@ class StoredTimesIndex(PandasIndex):
     sources: tuple[str, ...]
 
     @classmethod
-    def of(cls, name: str, variable: xr.Variable, sources: tuple[str, ...] = ()) -> Self:
+    def of(cls, plain: PandasIndex, attrs: Mapping[str, Any], sources: tuple[str, ...]) -> Self:
         """The index of a coordinate of some files with ``units`` like ``"days since ..."``."""
-        plain = cls.from_variables({name: variable}, options={})
-        return cls._counting(plain, _since(variable.attrs), sources)
+        base = TimeBase.of(attrs)
+        since = f"{attrs.get('units')} {attrs.get('calendar', '')}" if base is None else str(base)
+        return cls._counting(plain, since, sources)
 
     @classmethod
-    def _counting(cls, index: Any, since: str, sources: tuple[str, ...]) -> Self:
-        """An index that was made anew, knowing what its labels count from, and their files."""
+    def _counting(cls, plain: PandasIndex, since: str, sources: tuple[str, ...]) -> Self:
+        index = cls(plain.index, plain.dim, plain.coord_dtype, fastpath=True)
         index.since, index.sources = since, sources
-        return cast(Self, index)
+        return index
 
     def _replace(self, *args: Any, **kwargs: Any) -> Self:
-        plain = super()._replace(*args, **kwargs)  # type: ignore[no-untyped-call]
-        return self._counting(plain, self.since, self.sources)
+        changed = PandasIndex._replace(self, *args, **kwargs)  # type: ignore[no-untyped-call]
+        return self._counting(changed, self.since, self.sources)
 
     @classmethod
     def concat(cls, indexes: Sequence[Self], dim: Any, positions: Any = None) -> Self:
-        """Labels one after the other.
-
-        Raises
-        ------
-        CombineError
-            If their units or reference dates differ.
-        """
-        sources = _check(indexes)
-        return cls._counting(super().concat(indexes, dim, positions), indexes[0].since, sources)
+        sources = _files_that_count_alike(indexes)
+        joined = super().concat(indexes, dim, positions)
+        return cls._counting(joined, indexes[0].since, sources)
 
     def equals(self, other: Index, **options: Any) -> bool:
         """Whether labels, units and reference dates are the same."""
@@ -79,26 +75,17 @@ class StoredTimesIndex(PandasIndex):
         return alike and super().equals(other, **options)
 
     def join(self, other: Self, how: Any = "inner") -> Self:
-        """Join the labels of two indexes; raises as `concat` does."""
-        sources = _check([self, other])
+        sources = _files_that_count_alike([self, other])
         return self._counting(super().join(other, how), self.since, sources)
 
     def reindex_like(
         self, other: Self, method: Any = None, tolerance: Any = None
     ) -> dict[Any, Any]:
-        """Find another index' labels in this one; raises as `concat` does."""
-        _check([self, other])
+        _files_that_count_alike([self, other])
         return super().reindex_like(other, method, tolerance)
 
 
-def _since(attrs: Mapping[str, Any]) -> str:
-    """A key that is equal for times of the same units and calendar."""
-    base = TimeBase.of(attrs)
-    return str(base) if base is not None else f"{attrs.get('units')} {attrs.get('calendar', '')}"
-
-
-def _check(indexes: Sequence[StoredTimesIndex]) -> tuple[str, ...]:
-    """The files of all labels, if they count alike."""
+def _files_that_count_alike(indexes: Sequence[StoredTimesIndex]) -> tuple[str, ...]:
     sources = tuple(dict.fromkeys(name for index in indexes for name in index.sources))
     if len({index.since for index in indexes}) > 1:
         message = (
@@ -171,64 +158,44 @@ def group_to_dataset(
     arrays = {
         name: array for name, array in group.arrays.items() if name not in loading.drop_variables
     }
+    arrays_with_units = _with_parents_units(arrays)
     labels = {name for name, array in arrays.items() if array.dims == (name,)}
+    wanted = labels if loading.loadable_variables is None else loading.loadable_variables
+    variables: dict[str, xr.Variable] = {}
+    indexes: dict[str, Index] = {}
+    for name, array in arrays_with_units.items():
+        raw = not loading.decode_times and is_time_like(array.attrs)
+        if name in wanted and (name in labels or not raw):
+            variable = _loaded_variable(name, arrays[name], reader, loading.decode_times)
+        else:
+            duck = VirtualDuckArray(array, reader, loading.load_limit, raw=raw and name in wanted)
+            variable = xr.Variable(array.dims, duck, *_attributes(arrays[name]), fastpath=True)
+        if name in labels and name in wanted:
+            index = PandasIndex.from_variables({name: variable}, options={})
+            if is_time_like(variable.attrs):
+                index = StoredTimesIndex.of(index, variable.attrs, files_of([array]))
+            indexes[name] = index
+            variable = index.create_variables({name: variable})[name]
+        variables[name] = variable
     coordinates = coordinate_names(arrays, group.attrs)
-    variables = _variables(arrays, labels, reader, loading)
-    indexed = _indexes({name: variables[name] for name in labels}, arrays)
-    plain = {name: variable for name, variable in variables.items() if name not in indexed}
-    attrs = {name: value for name, value in group.attrs.items() if name != "coordinates"}
     dataset = xr.Dataset(
-        {name: variable for name, variable in plain.items() if name not in coordinates},
-        {name: variable for name, variable in plain.items() if name in coordinates},
-        attrs,
+        {name: variable for name, variable in variables.items() if name not in coordinates},
+        xr.Coordinates(
+            {name: variables[name] for name in variables if name in coordinates}, indexes
+        ),
+        {name: value for name, value in group.attrs.items() if name != "coordinates"},
     )
-    for name, index in indexed.items():
-        indexes = {} if index is None else {name: index}
-        dataset = dataset.assign_coords(xr.Coordinates({name: variables[name]}, indexes))
     dataset.encoding["unlimited_dims"] = set(group.unlimited_dims)
     if source is not None:
         dataset.encoding["source"] = shown_address(source)
     return dataset
 
 
-def _variables(
-    arrays: Mapping[str, VirtualArray], labels: Collection[str], reader: Reader, loading: Loading
-) -> dict[str, xr.Variable]:
-    """The variables of a dataset, virtual or loaded."""
-    wanted = labels if loading.loadable_variables is None else loading.loadable_variables
-    hidden = _with_parents_units(arrays)
-    result = {}
-    for name, array in arrays.items():
-        raw = name in wanted and not loading.decode_times and is_time_like(hidden[name].attrs)
-        if name in wanted and (name in labels or not raw):
-            result[name] = _loaded_variable(name, array, reader, decode_times=loading.decode_times)
-        else:
-            duck = VirtualDuckArray(hidden[name], reader, loading.load_limit, raw=raw)
-            attrs, encoding = _plain_attributes(array), _named_coordinates(array)
-            result[name] = xr.Variable(array.dims, duck, attrs, encoding, fastpath=True)
-    return result
-
-
-def _indexes(
-    labels: Mapping[str, xr.Variable], arrays: Mapping[str, VirtualArray]
-) -> dict[str, StoredTimesIndex | None]:
-    """Dimension coordinates with another index than xarray's own: virtual ones have none."""
-    result: dict[str, StoredTimesIndex | None] = {}
-    for name, variable in labels.items():
-        if isinstance(variable.data, VirtualDuckArray):
-            result[name] = None
-        elif is_time_like(variable.attrs):
-            result[name] = StoredTimesIndex.of(name, variable, files_of([arrays[name]]))
-    return result
-
-
-def _plain_attributes(array: VirtualArray) -> dict[str, Any]:
-    return {name: value for name, value in array.attrs.items() if name != "coordinates"}
-
-
-def _named_coordinates(array: VirtualArray) -> dict[str, Any]:
-    """Where xarray keeps the coordinates that a file names for a variable."""
-    return {name: value for name, value in array.attrs.items() if name == "coordinates"}
+def _attributes(array: VirtualArray) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Attributes, and the encoding, where xarray keeps the coordinates that a file names."""
+    attrs = dict(array.attrs)
+    named = {"coordinates": attrs.pop("coordinates")} if "coordinates" in attrs else {}
+    return attrs, named
 
 
 def group_to_tree(
@@ -254,13 +221,11 @@ def _with_parents_units(arrays: Mapping[str, VirtualArray]) -> dict[str, Virtual
 
 
 def _loaded_variable(
-    name: str, array: VirtualArray, reader: Reader, *, decode_times: bool
+    name: str, array: VirtualArray, reader: Reader, decode_times: bool
 ) -> xr.Variable:
     raw = reader.read(array, name=name)
-    if raw.dtype.kind == "T":
-        raw = raw.astype(object)
-    variable = decoded(
-        name, xr.Variable(array.dims, raw, _plain_attributes(array)), decode_times=decode_times
-    )
+    raw = raw.astype(object) if raw.dtype.kind == "T" else raw
+    plain = xr.Variable(array.dims, raw, _attributes(array)[0])
+    variable = decoded(name, plain, decode_times=decode_times)
     variable.encoding[ORIGINAL] = VirtualDuckArray(array, reader)
     return variable
