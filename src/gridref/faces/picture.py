@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -244,25 +244,34 @@ class ChunkMap:
         axes = self.array.grid.axes
         return axes[across].edges(), np.ones(1, np.int64) if down is None else axes[down].edges()
 
-    def fill(self, row: int, column: int) -> str:
-        """Colour of a cell."""
-        return FILLS[(row + column) % 2] if self.present[row, column] else MISSING_FILL
+    def cells(self) -> Iterator[tuple[str, tuple[int, int], tuple[int, int]]]:
+        """Colour of each cell, and the elements at which it begins and ends, across and down."""
+        columns, rows = (ends.tolist() for ends in self.ends)
+        for i, (top, bottom) in enumerate(pairwise(rows)):
+            for j, (left, right) in enumerate(pairwise(columns)):
+                fill = FILLS[(i + j) % 2] if self.present[i, j] else MISSING_FILL
+                yield fill, (left, top), (right, bottom)
 
     def to_svg(self) -> str:
         """The drawing as SVG."""
-        columns, rows = (self._pixels(axis, self.ends[axis]) for axis in (0, 1))
         size = f'width="{self.width + 16}" height="{TOP + self.height + 10}"'
         font = f'font-family="sans-serif" font-size="11" fill="{INK}"'
-        thin = [f"M{x:g} {TOP}v{self.height}" for x in self._pixels(0, self.chunk_ends[0])]
-        thin += [f"M{LEFT} {y:g}h{self.width}" for y in self._pixels(1, self.chunk_ends[1])]
-        thick = [f"M{x:g} {TOP}v{self.height}" for x in columns[1:-1]]
-        thick.append(f"M{LEFT} {TOP}h{self.width}v{self.height}h-{self.width}z")
+        across, down = f"h{self.width}", f"v{self.height}"
+        ends = self._pixels(0, self.ends[0])
+        columns, rows = (self._pixels(axis, self.chunk_ends[axis]) for axis in (0, 1))
+        thin = [f"M{x:g} {TOP}{down}" for x in columns] + [f"M{LEFT} {y:g}{across}" for y in rows]
+        thick = [f"M{x:g} {TOP}{down}" for x in ends[1:-1]]
+        thick.append(f"M{LEFT} {TOP}{across}{down}h-{self.width}z")
+        places = self._pixels(0, [middle for middle, _ in self.labels])
         return "\n".join(
             [
                 f'<svg xmlns="http://www.w3.org/2000/svg" {size} {font}>',
                 f'<text x="{LEFT}" y="13">{escape(self.caption)}</text>',
-                *self._texts(),
-                *self._cells(columns, rows),
+                *(
+                    f'<text x="{x:.2f}" y="{TOP - 4}" text-anchor="middle">{text}</text>'
+                    for x, (_, text) in zip(places, self.labels, strict=True)
+                ),
+                *(f'<path fill="{fill}" d="{path}"/>' for fill, path in self._paths().items()),
                 *_lines(thin, THIN),
                 *_lines(thick, THICK),
                 "</svg>",
@@ -275,22 +284,19 @@ class ChunkMap:
         scaled = np.asarray(elements) * (length / int(self.ends[axis][-1]))
         return [round(place, 2) for place in (start + scaled).tolist()]
 
-    def _texts(self) -> list[str]:
-        places = self._pixels(0, [middle for middle, _ in self.labels])
-        return [
-            f'<text x="{x:.2f}" y="{TOP - 4}" text-anchor="middle">{text}</text>'
-            for x, (_, text) in zip(places, self.labels, strict=True)
-        ]
-
-    def _cells(self, columns: list[float], rows: list[float]) -> list[str]:
+    def _paths(self) -> dict[str, str]:
         """One path for all cells of a colour."""
+        columns, rows = (
+            dict(zip(ends.tolist(), self._pixels(axis, ends), strict=True))
+            for axis, ends in enumerate(self.ends)
+        )
         paths: dict[str, str] = {}
-        for i, (y, below) in enumerate(pairwise(rows)):
-            for j, (x, right) in enumerate(pairwise(columns)):
-                width, height, fill = round(right - x, 2), round(below - y, 2), self.fill(i, j)
-                cell = f"M{x:g} {y:g}h{width:g}v{height:g}h-{width:g}z"
-                paths[fill] = paths.get(fill, "") + cell
-        return [f'<path fill="{fill}" d="{path}"/>' for fill, path in paths.items()]
+        for fill, (left, top), (right, bottom) in self.cells():
+            x, y = columns[left], rows[top]
+            width, height = round(columns[right] - x, 2), round(rows[bottom] - y, 2)
+            cell = f"M{x:g} {y:g}h{width:g}v{height:g}h-{width:g}z"
+            paths[fill] = paths.get(fill, "") + cell
+        return paths
 
     def _repr_svg_(self) -> str:
         return self.to_svg()
@@ -316,7 +322,10 @@ class ChunkMap:
             from matplotlib import pyplot as plt
 
             _, ax = plt.subplots(figsize=self._inches, layout="constrained")
-        corners, fills = self._polygons()
+        fills, corners = [], []
+        for fill, (x, y), (end, below) in self.cells():
+            fills.append(fill)
+            corners.append([(x, y), (end, y), (end, below), (x, below)])
         cells = PolyCollection(corners, facecolors=fills, edgecolors=INK, linewidths=THICK)
         ax.add_collection(cells)
         (right, bottom), (across, down) = (int(ends[-1]) for ends in self.ends), self.axes
@@ -328,16 +337,6 @@ class ChunkMap:
         else:
             ax.set_ylabel(self.array.dims[down])
         return ax
-
-    def _polygons(self) -> tuple[list[Any], list[str]]:
-        """Corners, in elements, and colour of each cell."""
-        corners, fills = [], []
-        columns, rows = (ends.tolist() for ends in self.ends)
-        for i, (y, below) in enumerate(pairwise(rows)):
-            for j, (x, right) in enumerate(pairwise(columns)):
-                corners.append([(x, y), (right, y), (right, below), (x, below)])
-                fills.append(self.fill(i, j))
-        return corners, fills
 
     @property
     def _inches(self) -> tuple[float, float]:

@@ -17,13 +17,11 @@ from gridref.combine.hypercube import label_text
 from gridref.combine.values import inline_values
 from gridref.errors import NotRepresentableError
 from gridref.faces.picture import (
-    MOST_ALONG,
+    ChunkMap,
     chunks_along,
     codecs_in_words,
     edges_in_words,
-    map_axes,
     several,
-    stored_edges,
 )
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.blocks import MISSING_BLOCK
@@ -55,86 +53,47 @@ def _blocks(array: VirtualArray) -> str:
 
 
 def draw_grid(array: VirtualArray, name: str, width: int = 72) -> Text:
-    """Draw an array's blocks and stored chunks, the axis of most blocks across.
+    """The chunk map of an array in characters: a row for each stored chunk down, up to `MAX_ROWS`.
 
-    Blocks alternate in colour; ``┃`` is an edge between blocks, ``│`` one between stored chunks
-    inside a block. Where there is no room for an edge of its own, edges share a column.
+    Blocks alternate in colour, and are dotted where no file holds them; ``┃`` is an edge between
+    blocks, ``│`` one between stored chunks inside a block. Where there is no room for an edge of
+    its own, edges share a column.
     """
-    text = Text()
     if array.ndim == 0 or array.size == 0:
-        return text.append(f"{name}: {'a scalar' if array.ndim == 0 else 'no elements'}\n")
-    across, down = map_axes(array)
-    bar = _Bar(array, across, width)
-    text.append(f"{name}: {array.dims[across]} → {array.shape[across]}")
+        return Text(f"{name}: {'a scalar' if array.ndim == 0 else 'no elements'}\n")
+    drawn = ChunkMap(array, name)
+    across, down = drawn.axes
+    text = Text(f"{name}: {array.dims[across]} → {array.shape[across]}")
     if down is not None:
         text.append(f", {array.dims[down]} ↓ {array.shape[down]}")
     text.append("\n")
-    in_all = 1 if down is None else chunks_along(array)[down]
-    rows = min(MAX_ROWS, in_all)
-    text.append(bar.rule("┏", "┳", "┯", "━", "┓"))
-    for row in range(rows):
-        text.append(bar.cells())
-        if row < rows - 1:
-            text.append(bar.rule("┠", "╂", "┼", "─", "┨"))
-    text.append(bar.rule("┗", "┻", "┷", "━", "┛"))
-    if in_all > rows:
-        text.append(f"({in_all} rows of chunks in all)\n", style="dim")
+    scale = (width - 1) / array.shape[across]
+    ends = drawn.ends[0][1:-1] * scale
+    cells = np.searchsorted(ends, np.arange(width), side="right").tolist()
+    held = drawn.present.any(axis=0).tolist()
+    block_edges, chunk_edges = (
+        set(np.rint(places).tolist()) for places in (ends, drawn.chunk_ends[0] * scale)
+    )
+
+    def line(left: str, block: str, chunk: str, between: str, right: str) -> Text:
+        """A line of the drawing; without a character for `between`, of what is inside chunks."""
+        drawn_line = Text()
+        for column, cell in enumerate(cells):
+            mark = between or (" " if held[cell] else "·")
+            mark = chunk if column in chunk_edges else mark
+            mark = block if column in block_edges else mark
+            mark = {0: left, width - 1: right}.get(column, mark)
+            drawn_line.append(mark, style=COLOURS[cell % len(COLOURS)])
+        return drawn_line.append("\n")
+
+    n_rows = 1 if down is None else chunks_along(array)[down]
+    chunk_row, rule = line("┃", "┃", "│", "", "┃"), line("┠", "╂", "┼", "─", "┨")
+    text.append(line("┏", "┳", "┯", "━", "┓"))
+    text.append(rule.join([chunk_row] * min(MAX_ROWS, n_rows)))
+    text.append(line("┗", "┻", "┷", "━", "┛"))
+    if n_rows > MAX_ROWS:
+        text.append(f"({n_rows} rows of chunks in all)\n", style="dim")
     return text
-
-
-class _Bar:
-    """Columns of a drawing: which hold an edge of blocks, which one of stored chunks."""
-
-    def __init__(self, array: VirtualArray, axis: int, width: int) -> None:
-        extent = array.shape[axis]
-        scale = (width - 1) / extent
-        self.block_edges = self._columns(np.cumsum(array.grid.axes[axis].edges()), scale)
-        self.chunk_edges = set(range(width))
-        if chunks_along(array)[axis] <= MOST_ALONG:
-            self.chunk_edges = self._columns(np.cumsum(stored_edges(array, axis)), scale)
-        self.width = width
-        moved = np.moveaxis(
-            (array.blocks.encoding != MISSING_BLOCK).reshape(array.grid.grid_shape), axis, 0
-        )
-        self.present = moved.reshape(len(moved), -1).any(axis=1)
-        ends = np.cumsum(array.grid.axes[axis].edges()) * scale
-        self.ends = ends
-
-    @staticmethod
-    def _columns(ends: NDArray[np.int64], scale: float) -> set[int]:
-        return {round(float(end) * scale) for end in ends[:-1]}
-
-    def _block_at(self, column: int) -> int:
-        return min(int(np.searchsorted(self.ends, column, side="right")), len(self.ends) - 1)
-
-    def rule(self, left: str, block: str, chunk: str, line: str, right: str) -> Text:
-        """A horizontal line that meets the edges."""
-        text = Text()
-        for column in range(self.width):
-            if column == 0:
-                mark = left
-            elif column == self.width - 1:
-                mark = right
-            elif column in self.block_edges:
-                mark = block
-            else:
-                mark = chunk if column in self.chunk_edges else line
-            text.append(mark, style=COLOURS[self._block_at(column) % len(COLOURS)])
-        return text.append("\n")
-
-    def cells(self) -> Text:
-        """A row of chunks; blocks that no file holds are dotted."""
-        text = Text()
-        for column in range(self.width):
-            block = self._block_at(column)
-            if column in (0, self.width - 1) or column in self.block_edges:
-                mark = "┃"
-            elif column in self.chunk_edges:
-                mark = "│"
-            else:
-                mark = " " if self.present[block] else "·"
-            text.append(mark, style=COLOURS[block % len(COLOURS)])
-        return text.append("\n")
 
 
 def describe_arrays(group: VirtualGroup, options: ViewOptions) -> Table:
