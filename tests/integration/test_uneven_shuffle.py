@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import h5py
+import numcodecs
 import numpy as np
 import pytest
 import xarray as xr
@@ -73,3 +75,24 @@ def test_whatever_zarr_writes_with_it_comes_back() -> None:
     values = np.arange(7, dtype="<i2")
     array = zarr.create_array({}, data=values, chunks=(7,), filters=None, compressors=[codec])
     np.testing.assert_array_equal(array[...], values)
+
+
+@pytest.mark.parametrize("view", ["direct", "native", "portable", "auto"])
+def test_a_store_that_leaves_the_size_of_elements_out(tmp_path: Path, view: str) -> None:
+    """numcodecs takes 4 bytes then."""
+    array = zarr.create_array(
+        tmp_path / "s.zarr",
+        data=np.arange(24, dtype="i4").reshape(4, 6),
+        chunks=(2, 6),
+        filters=[numcodecs.Shuffle(elementsize=4)],
+        zarr_format=2,
+    )
+    expected = array[...]
+    metadata = tmp_path / "s.zarr" / ".zarray"
+    document = json.loads(metadata.read_text())
+    del document["filters"][0]["elementsize"]
+    metadata.write_text(json.dumps(document))
+    np.testing.assert_array_equal(zarr.open_array(tmp_path / "s.zarr", mode="r")[...], expected)
+    store = gridref.open_store(gridref.scan(tmp_path / "s.zarr"), view=view)
+    [(_, found)] = zarr.open_group(store, mode="r").members()
+    np.testing.assert_array_equal(found[...], expected)

@@ -85,16 +85,26 @@ def has_uneven_shuffle(encoding: Encoding) -> bool:
     even = True
     for codec in encoding.codecs:
         if codec.name == "numcodecs.shuffle":
-            if not even or encoding.dtype.itemsize % codec.configuration["elementsize"]:
+            if not even or encoding.dtype.itemsize % _shuffled_bytes(codec):
                 return True
         elif codec.name not in ("bytes", "transpose"):
             even = False  # of whatever size
     return False
 
 
+def _shuffled_bytes(codec: Codec) -> int:
+    """Bytes of the elements that are shuffled: numcodecs takes 4 where nothing is said."""
+    size = codec.configuration.get("elementsize", 4)
+    if not isinstance(size, int) or size < 1:
+        raise NotRepresentableError(f"numcodecs.shuffle has elementsize {size!r}")
+    return size
+
+
 def _with_own_shuffle(encoding: Encoding) -> Encoding:
     codecs = tuple(
-        replace(codec, name=SHUFFLE_CODEC) if codec.name == "numcodecs.shuffle" else codec
+        Codec.of(SHUFFLE_CODEC, elementsize=_shuffled_bytes(codec))
+        if codec.name == "numcodecs.shuffle"
+        else codec
         for codec in encoding.codecs
     )
     return replace(encoding, codecs=codecs)
