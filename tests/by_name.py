@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gridref.api.layout.ways import keywords_of
-
-_OF_THE_CALL = {
-    *("storage_options", "allow", "expect", "relative", "overwrite", "keep_secrets", "identity"),
-    *("checksums", "progress", "at"),
-}
+from gridref.faces.cli.options import call_options
 
 
 def by_name(**options: Any) -> dict[str, Any]:
@@ -18,5 +13,5 @@ def by_name(**options: Any) -> dict[str, Any]:
     Tests keep options as pairs of names and values where the same ones go to commands, or where
     they are put together out of several.
     """
-    own = {name: value for name, value in options.items() if name in _OF_THE_CALL}
-    return {**keywords_of({n: v for n, v in options.items() if n not in own}), **own}
+    own = {name: options.pop(name) for name in ("progress", "at") if name in options}
+    return {**call_options(options), **own}

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from gridref.api.combining import mosaic as mosaic
     from gridref.api.combining import stack as stack
     from gridref.api.keeping import Catalog as Catalog
+    from gridref.api.layout.layouts import Groups as Groups
+    from gridref.api.layout.layouts import Labels as Labels
+    from gridref.api.layout.layouts import Mosaic as Mosaic
+    from gridref.api.layout.layouts import Plate as Plate
+    from gridref.api.layout.layouts import Ragged as Ragged
+    from gridref.api.layout.layouts import Stack as Stack
     from gridref.api.layout.listings import files_from as files_from
-    from gridref.api.layout.ways import Groups as Groups
-    from gridref.api.layout.ways import Labels as Labels
-    from gridref.api.layout.ways import Mosaic as Mosaic
-    from gridref.api.layout.ways import Plate as Plate
-    from gridref.api.layout.ways import Ragged as Ragged
-    from gridref.api.layout.ways import Stack as Stack
     from gridref.api.outcomes import RunOptions as RunOptions
     from gridref.api.scan import scan as scan
     from gridref.api.verify import verify as verify
@@ -46,14 +46,14 @@ if TYPE_CHECKING:
 _HOMES = {
     "Catalog": "gridref.api.keeping",
     "CombineOptions": "gridref.combine",
-    "Groups": "gridref.api.layout.ways",
-    "Labels": "gridref.api.layout.ways",
-    "Mosaic": "gridref.api.layout.ways",
-    "Plate": "gridref.api.layout.ways",
-    "Ragged": "gridref.api.layout.ways",
+    "Groups": "gridref.api.layout.layouts",
+    "Labels": "gridref.api.layout.layouts",
+    "Mosaic": "gridref.api.layout.layouts",
+    "Plate": "gridref.api.layout.layouts",
+    "Ragged": "gridref.api.layout.layouts",
     "RunOptions": "gridref.api.outcomes",
     "ScanOptions": "gridref.formats",
-    "Stack": "gridref.api.layout.ways",
+    "Stack": "gridref.api.layout.layouts",
     "ViewOptions": "gridref.serve.views",
     "VirtualArray": "gridref.model.array",
     "VirtualGroup": "gridref.model.array",

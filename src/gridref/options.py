@@ -7,7 +7,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import StrEnum
 from numbers import Integral, Real
 from types import UnionType
@@ -112,6 +112,10 @@ def _is_one(value: Any, hint: Any) -> bool:
         is_truth = isinstance(value, bool) or type(value).__name__ == "bool"
         return is_truth if hint is bool else not is_truth and isinstance(value, _PLAIN[hint])
     kind, members = get_origin(hint) or hint, get_args(hint)
+    if kind is Literal:
+        return isinstance(value, str)
+    if is_dataclass(kind):
+        return isinstance(value, kind)  # type: ignore[arg-type]
     if kind is os.PathLike:
         return isinstance(value, os.PathLike)
     if kind is Iterable:
@@ -130,6 +134,10 @@ def _is_one(value: Any, hint: Any) -> bool:
 
 def _said(hint: Any) -> str:
     kind, members = get_origin(hint) or hint, get_args(hint)
+    if kind is Literal:
+        return " or ".join(map(repr, members))
+    if is_dataclass(kind):
+        return f"{kind.__name__}(...)"  # type: ignore[union-attr]
     if kind in (Sequence, Iterable):
         several = len(_alternatives(members[0])) > 1
         return f"a list of {'those' if several else _MANY.get(members[0], members[0].__name__)}"
@@ -203,6 +211,13 @@ def given_options(options: Any) -> dict[str, Any]:
     return {name: value for name, value in option_values(options).items() if name in given}
 
 
+def updated[T](options: T | None, given: T) -> T:
+    """Options of a class, in which those that another object was made with take their places."""
+    if options is None:
+        return given
+    return type(options)(**{**given_options(options), **given_options(given)})
+
+
 def option_values(options: Any) -> dict[str, Any]:
     """All fields of an object of options, by name."""
     return {option.name: getattr(options, option.name) for option in _fields(type(options))}
@@ -241,7 +256,6 @@ def options_of(options: type, given: Mapping[str, Any]) -> dict[str, Any]:
 def verb[**P, R](
     *options: type,
     hidden: Collection[str] = (),
-    elsewhere: Mapping[str, str] | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Make a function a public call: an option that it does not know is an error of ours.
 
@@ -252,9 +266,6 @@ def verb[**P, R](
         signature.
     hidden
         Fields of `options` that the function takes no value for.
-    elsewhere
-        How to write what is no option of the function itself, but of an object that it takes, by
-        name: ``{"join": "combine=CombineOptions(join=...)"}``.
 
     Raises
     ------
@@ -269,21 +280,52 @@ def verb[**P, R](
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            for name in kwargs:
-                if name not in known and name in (elsewhere or {}):
-                    raise InvalidRequestError(
-                        f"{function.__name__}() has no option {name!r} of its own: write"
-                        f" {(elsewhere or {})[name]}"
-                    )
-            check_names(f"{function.__name__}()", kwargs, {*known, *(elsewhere or {})})
+            if not kwargs.keys() <= known:
+                _refuse_unknown(function, kwargs, known)
             for name, value in (*zip(by_place, args, strict=False), *kwargs.items()):
-                check_type(name, value, _hints_of(function).get(name, Any))
+                _check_argument(name, value, _hints_of(function))
             return function(*args, **kwargs)
 
         call.__signature__ = signature  # type: ignore[attr-defined]
         return call
 
     return decorate
+
+
+def _check_argument(name: str, value: Any, hints: Mapping[str, Any]) -> None:
+    """Check the type of an argument; a text may be meant for another one."""
+    try:
+        check_type(name, value, hints.get(name, Any))
+    except InvalidRequestError as error:
+        for other, hint in hints.items():
+            if any(value in get_args(each) for each in _literals(hint) if isinstance(value, str)):
+                raise InvalidRequestError(f"{error}: write {other}={value!r}") from None
+        raise
+
+
+def _literals(hint: Any) -> list[Any]:
+    return [each for each in _alternatives(hint) if get_origin(each) is Literal]
+
+
+def _refuse_unknown(function: Any, given: Iterable[str], known: Collection[str]) -> None:
+    """Refuse options that a function does not have; say which object takes one that it knows."""
+    written: dict[str, str] = {}
+    hints = {name: hint for name, hint in _hints_of(function).items() if name in known}
+    for parameter, hint in hints.items():
+        kinds: list[Any] = [each for each in _alternatives(hint) if is_dataclass(each)]
+        calls = {kind.__name__: f"{parameter}={kind.__name__}" for kind in kinds}
+        written |= {name.lower(): f"{call}(...)" for name, call in calls.items()}
+        for kind in kinds:
+            for option in _fields(kind):
+                call = f"{calls[kind.__name__]}({option.name}=...)"
+                written.setdefault(option.name, call)
+    for name in given:
+        if name not in known and name in written:
+            raise InvalidRequestError(
+                f"{function.__name__}() has no option {name!r} of its own: write {written[name]}"
+            )
+        near = difflib.get_close_matches(name, written)
+        check_names(f"{function.__name__}()", [name], {*known, *near})
 
 
 _BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

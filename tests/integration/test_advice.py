@@ -616,15 +616,13 @@ NO_ADVICE = {
     ("combine/mosaic.py", "overlap='keep'"),
     ("api/layout/cubes.py", "layout='nested'"),
     ("api/keeping.py", "pending='raise'"),  # what was asked for
-    ("api/layout/ways.py", "layout=Mosaic()"),
-    ("api/layout/ways.py", "layout="),  # how an option is written
-    ("api/layout/ways.py", "layout=Labels(pattern, of=...)"),
-    ("api/layout/ways.py", "layout=Labels(inventory=..., asset=...)"),
-    ("api/layout/ways.py", "frequency=True"),
+    ("api/layout/layouts.py", "frequency=True"),
+    ("api/layout/layouts.py", "layout='nested'"),  # what is refused
     ("api/verify_labels.py", "compat='override'"),
     ("api/verify_labels.py", "join='override'"),
     ("api/layout/layouts.py", "order='given'"),
     ("api/layout/layouts.py", "layout="),
+    ("faces/xarray/opening.py", "layout="),  # what was asked for
     ("combine/instances.py", "concat_dim="),  # what the caller is asked to choose, with an example
     ("api/combining.py", "stack='time'"),
     ("api/changes.py", "concat_dim='time'"),

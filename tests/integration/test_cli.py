@@ -227,7 +227,7 @@ def test_demo(folder: Path, sample_data: Path) -> None:
         (["plan", "data", "--tolerance", "much"], 2, "--tolerance"),
         (["serv"], 2, "No such command"),
         (["build", "data", "-o", "x", "--join", "outre"], 1, "--join outre is none of"),
-        (["build", "data", "-o", "x", "--x", "lon"], 1, "laid out as a mosaic (--mosaic)"),
+        (["build", "data", "-o", "x", "--x", "lon"], 1, "only for a mosaic (--mosaic)"),
         (["plan", "data", "--stack", "time"], 1, "stacking makes a new one"),
         (["build", "nothing.nc", "-o", "x.gridref"], 1, "no file matches"),
         (["info", "cube.gridref", "--view", "natve"], 1, "did you mean 'native'?"),

@@ -200,7 +200,7 @@ def test_names_that_only_nearly_match_are_listed(tmp_path: Path) -> None:
         ({"concat_dim": ["time"], "pattern": "m{member:d}"}, "labels for member, but"),
         ({"pattern": "m{member:x}"}, "a field is 'd', 'f'"),
         ({"concat_dim": ["member", "time"], "combine": "by_coords"}, "lies along 'member'"),
-        ({"combine": "nested", "stack": "member"}, "files along concat_dim"),
+        ({"combine": "nested", "stack": "member"}, "of different layouts"),
         ({"pattern": "m{member:d}", "overlap": "keep"}, "only one input can be shown"),
         ({"concat_dim": "time", "combine": "by_coords", "overlap": "keep"}, "only one input can"),
         ({"combine": "by_coords", "overlap": "keep"}, "only one input can be shown"),

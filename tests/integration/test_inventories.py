@@ -67,6 +67,19 @@ def test_columns_are_labels(archive: tuple[Path, pd.DataFrame], kind: str) -> No
     check(folder / "cube.gridref")
 
 
+def test_a_column_labels_stacked_files(archive: tuple[Path, pd.DataFrame]) -> None:
+    folder, table = archive
+    inventory = written(folder, table, "csv")
+    layout = gridref.Stack("start", gridref.Labels(inventory=inventory))
+    gridref.build([folder / f"{name}.nc" for name in "db"], folder / "cube.gridref", layout=layout)
+    grown = gridref.open_catalog(folder / "cube.gridref").append([folder / "a.nc", folder / "c.nc"])
+    assert grown["t"].shape == (4, 3)
+    with xr.open_dataset(folder / "cube.gridref") as ds:
+        for name, start in zip(table["path"], table["start"], strict=True):
+            with xr.open_dataset(folder / name) as own:
+                np.testing.assert_array_equal(ds["t"].sel(start=start), own["t"])
+
+
 def test_files_that_are_listed_later_are_added(archive: tuple[Path, pd.DataFrame]) -> None:
     folder, table = archive
     inventory = written(folder, table, "csv")

@@ -297,7 +297,9 @@ def test_what_does_not_say_what_differs_is_asked_for(tmp_path: Path) -> None:
     gridref.build(files, tmp_path / "all.gridref", "obs", layout=gridref.Ragged())
     with opened(tmp_path / "all.gridref") as shown:
         np.testing.assert_array_equal(shown.row_size, [4, 4])
-    with pytest.raises(InvalidRequestError, match="another one than a mosaic"):
+    with pytest.raises(InvalidRequestError, match="labels of files from a pattern only"):
+        gridref.Ragged("drifter", labels=gridref.Labels(sources={"drifter": "attribute:id"}))
+    with pytest.raises(InvalidRequestError, match="are of different layouts"):
         gridref.build(files, tmp_path / "no.gridref", **by_name(layout="ragged", mosaic=True))
 
 

@@ -8,21 +8,34 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from gridref.api.each_chunk import with_checksums, with_identity
 from gridref.api.layout.cubes import flat, nested_urls
-from gridref.api.layout.discovery import laid_out_by_itself, laid_out_by_kind
+from gridref.api.layout.discovery import laid_out_by_itself
 from gridref.api.layout.file_sets import refusing_parts_of_sets
-from gridref.api.layout.joined_variables import Joining, NamePattern, split_labels
-from gridref.api.layout.layouts import Layout
+from gridref.api.layout.joined_variables import Joining
+from gridref.api.layout.layouts import (
+    AnyLayout,
+    Combining,
+    Groups,
+    Labels,
+    Layout,
+    Mosaic,
+    Order,
+    Plate,
+    Ragged,
+    Scanned,
+    Stack,
+    as_given,
+    layout_of,
+)
 from gridref.api.layout.listings import with_inventory
-from gridref.api.layout.ways import ELSEWHERE, AnyLayout, flat_options
 from gridref.api.opening import Sources, readable, reader_for
 from gridref.api.outcomes import RunOptions, each_part, scan_here
 from gridref.api.scan import Address, Failures, Files, Progress, scan_each
@@ -35,17 +48,17 @@ from gridref.api.summary import (
     warn_of_left_out,
 )
 from gridref.api.units import with_converter
-from gridref.catalog import ROOT_FILE, Trust, write_catalog
+from gridref.catalog import ROOT_FILE, CatalogGroup, Trust, write_catalog
 from gridref.catalog.commit import Access, Change, commit
 from gridref.catalog.folder import open_folder
 from gridref.catalog.growth import written
 from gridref.catalog.kept_report import merged_drifts
+from gridref.catalog.values import refusing_damage
 from gridref.combine import (
     BATCH_GROUPS,
     Combination,
     CombinedPart,
     CombineOptions,
-    MosaicOptions,
     combine_part,
     combine_parts,
 )
@@ -54,9 +67,17 @@ from gridref.errors import GridrefError, InvalidRequestError, Place, Problem
 from gridref.formats import ScanOptions, expand_files
 from gridref.io import Allow, Coverage, absolute_url, catalog_options, keeps_at_hand
 from gridref.model.array import VirtualGroup
+from gridref.model.label_ends import LabelEnds
 from gridref.model.manifest import IDENTITIES, Identity
 from gridref.model.scan_report import Finding, ScanReport
-from gridref.options import check_choice, options_of, verb
+from gridref.options import (
+    check_choice,
+    given_options,
+    option_values,
+    refuses_unknown,
+    updated,
+    verb,
+)
 from gridref.secrets import shown_address, without_secrets
 
 # Comparison with a saved plan: every difference is a problem
@@ -284,19 +305,264 @@ def _combine_here(
     return _Partition(part, failed)
 
 
+# What a call says of files, and what it does with them
+
+
+@refuses_unknown
+@dataclass(frozen=True, eq=False)
+class Job:
+    """How files become one group: what `build`, `plan`, `append` and `open_dataset` take.
+
+    Attributes
+    ----------
+    concat_dim, order, layout, combine, scan, run
+        As for `build`.
+    """
+
+    concat_dim: str | Sequence[str] | None = None
+    order: Order = "label"
+    layout: AnyLayout | None = None
+    combine: CombineOptions | None = None
+    scan: ScanOptions | None = None
+    run: RunOptions | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("order", self.order, ("label", "given"))
+        self.way.check(self.dims, self.order)
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What is not at its default, by name."""
+        own = option_values(self)
+        return {name: value for name, value in own.items() if value not in (None, "label")}
+
+    @property
+    def way(self) -> Layout:
+        """The layout, which combines files."""
+        return layout_of(self.layout)
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """The dimensions that files are concatenated along, as far as they are named."""
+        named = self.concat_dim or ()
+        return (named,) if isinstance(named, str) else tuple(named)
+
+    @property
+    def rules(self) -> CombineOptions:
+        """How differences are resolved."""
+        given = {} if self.combine is None else given_options(self.combine)
+        return CombineOptions(**with_converter(given))
+
+    @property
+    def scanning(self) -> ScanOptions:
+        """How files are scanned."""
+        return self.scan or ScanOptions()
+
+    @property
+    def running(self) -> RunOptions:
+        """How many files are scanned at a time."""
+        return self.run or RunOptions()
+
+    def reading(self, storage_options: Mapping[str, Any] | None, allow: Allow = None) -> Job:
+        """The same job with access to sources, where some is given."""
+        access: dict[str, Any] = {"storage_options": storage_options, "allow": allow}
+        given = {name: own for name, own in access.items() if own is not None}
+        return self.updated(Job(scan=ScanOptions(**given)))
+
+    def updated(self, other: Job) -> Job:
+        """The same job, but for what another one says."""
+        asked = {**self.asked, **other.asked}
+        for name in ("combine", "scan", "run"):
+            if name in other.asked:
+                asked[name] = updated(getattr(self, name), getattr(other, name))
+        mine, given = self.layout, other.layout
+        if mine is not None and type(mine) is type(given) and not isinstance(mine, str):
+            asked["layout"] = updated(mine, given)
+        elif isinstance(given, Labels) and mine is not None:
+            asked["layout"] = as_given(self.way.with_labels(updated(self.way.sought, given)))
+        return Job(**asked)
+
+    # What a catalog keeps
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """What says how files become a catalog, as its JSON keeps it.
+
+        Access is left out, and what JSON cannot say, like a function: it is given again.
+        """
+        asked = {name: own for name, own in self.asked.items() if name != "run"}
+        kept = {name: _to_json(own) for name, own in asked.items()}
+        return {name: own for name, own in kept.items() if own not in ({}, {"kind": "Labels"})}
+
+    @classmethod
+    def of(cls, group: VirtualGroup) -> Job:
+        """How a catalog was made of files; an empty job for any other group.
+
+        Access to sources is from the caller, never from a catalog.
+        """
+        if not isinstance(group, CatalogGroup):
+            return cls()
+        with refusing_damage("how its files were combined", Place(source=group.info.url)):
+            return cls._kept(group.snapshot.recipe or {})
+
+    @classmethod
+    def _kept(cls, recipe: Mapping[str, Any]) -> Job:
+        asked = {name: own for name, own in recipe.items() if name not in ACCESS}
+        if "layout" in asked:
+            asked["layout"] = _layout_from_json(asked["layout"])
+        for name, kind in (("combine", CombineOptions), ("scan", ScanOptions)):
+            if name in asked:
+                given = {n: own for n, own in dict(asked[name]).items() if n not in ACCESS}
+                asked[name] = kind(**given)
+        return cls(**asked)
+
+    # Doing it
+
+    def combining(self, read: Read, tree: Sequence[Any] = ()) -> Combining:
+        """What is said of combining besides the layout; `tree` is the nesting of the files."""
+        rules = self.rules
+
+        def by_itself(files: Sequence[tuple[str, VirtualGroup]], take_first: bool) -> Combination:
+            return laid_out_by_itself(files, read, rules, take_first=take_first)[1]
+
+        return Combining(read, rules, self.dims, self.order, by_itself, tree)
+
+    def layout_line(self, group: VirtualGroup, ends: LabelEnds) -> str:
+        """How files were laid out, for people."""
+        asked = {n: own for n, own in self.asked.items() if n in ("concat_dim", "order", "layout")}
+        return layout_line(asked, self.way.grows_along(self.dims), group, ends)
+
+    def laid_out(self, scanned: Scanned, read: Read) -> Combination:
+        """Combine scanned files."""
+        return self.way.laid_out(scanned, self.combining(read))
+
+    @keeps_at_hand
+    def combined(self, files: Files, progress: Progress | None) -> tuple[Done, Combination]:
+        """Scan files and combine them; also what was done, with the layout that was used."""
+        storage_options = self.scanning.storage_options
+        tree = nested_urls(files, storage_options) if self.layout == "nested" else []
+        way, files = with_inventory(self.way, self.dims, files, storage_options)
+        given = Counter([] if tree else expand_files(files, storage_options, unique=False))
+        ordered = flat(tree) or way.ordered(list(given))
+        told = way.telling(ordered)
+        job = self
+        if told is not way:
+            way = told
+            pattern = self.way.sought.with_pattern(told.sought.pattern)
+            job = replace(self, layout=as_given(self.way.with_labels(pattern)))
+            ordered = way.ordered(ordered)
+        failures = Failures(self.running)
+        scanned = scan_each(
+            ordered, self.scanning, self.running, failures=failures, progress=progress
+        )
+        read = reader_for(storage_options).read
+        how = self.combining(read, tree)
+        joining = Joining(way.sought.of_variables, read, how.rules)
+        joined = joining.each(scanned)
+        is_asked_for = way.is_asked_for(self.dims)
+        if is_asked_for and not isinstance(way, Groups):  # which lay out each kind by itself
+            joined = refusing_parts_of_sets(joined)
+        if self._travels(way, len(ordered)):
+            done = combine_elsewhere(
+                ordered,
+                self.dims[0],
+                self.scanning,
+                how.rules,
+                self.running,
+                failures=failures,
+                progress=progress,
+                by_label=self.order == "label",
+            )
+        elif len(ordered) > 1 and not is_asked_for:
+            take_first = self.layout == "first"
+            found, done = laid_out_by_itself(list(joined), read, how.rules, take_first=take_first)
+            job = self._found(found)
+        else:
+            done = way.laid_out(joined, how)
+        done = replace(done, report=joining.told(done.report))
+        done = _with_failed(done, failures.findings)
+        warn_of_left_out(ScanReport(done.failed) if done.group is None else done.group.report)
+        return Done(job, tuple(file for file, n in given.items() if n > 1)), done
+
+    def _found(self, found: Mapping[str, Any]) -> Job:
+        """The job with a layout that was found; labels that were asked for stay."""
+        asked, labels = given_options(self.way.sought), layout_of(found.get("layout")).sought
+        both = {**asked, **given_options(labels)}
+        if isinstance(self.way.sought.sources, Mapping) and isinstance(labels.sources, Mapping):
+            both["sources"] = {**self.way.sought.sources, **labels.sources}
+        own = {**self.asked, **found}
+        if asked:
+            own["layout"] = as_given(layout_of(found.get("layout")).with_labels(Labels(**both)))
+        elif "layout" not in found:
+            own.pop("layout", None)
+        return Job(**own)
+
+    def _travels(self, way: Layout, n_files: int) -> bool:
+        """Whether files are combined where they are scanned: in a row, by rules without calls."""
+        plain = self.rules.convert_units is None and not way.sought.of_variables
+        in_a_row = len(self.dims) == 1 and not way.is_asked_for(())
+        return plain and in_a_row and self.running.is_elsewhere(n_files)
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a job did: the job with the layout that was used, and the files given repeatedly."""
+
+    job: Job
+    twice: tuple[str, ...] = ()
+
+    def lines(self, group: VirtualGroup, done: Combination, catalog: str) -> list[str]:
+        """What was done to make a catalog of files, in short."""
+        several = len(done.report.files) > 1
+        lines = [self.job.layout_line(group, done.ends)] if several else []
+        if self.twice:
+            named = files_in_words(self.twice)
+            lines.append(f"given more than once, and taken once: {named}")
+        lines += drift_line(group.report.drifts, catalog)
+        return lines + label_lines(group.report.drifts) + finding_lines(group.report)
+
+
+ACCESS = ("storage_options", "allow")
+"""Options for access to sources."""
+
+
+def _to_json(value: Any) -> Any:
+    """Options as JSON; None for what it cannot say."""
+    if isinstance(value, Layout | CombineOptions | ScanOptions):
+        kind = {"kind": type(value).__name__} if isinstance(value, Layout) else {}
+        own = {name: _to_json(each) for name, each in given_options(value).items()}
+        kept = {name: each for name, each in own.items() if each is not None}
+        if "inventory" not in kept:  # it was a data frame
+            kept.pop("asset", None)
+        return {**kind, **{name: each for name, each in kept.items() if name not in ACCESS}}
+    plain = list(value) if isinstance(value, tuple | set | frozenset) else value
+    plain = os.fspath(plain) if isinstance(plain, os.PathLike) else plain
+    with suppress(TypeError, ValueError):
+        return json.loads(json.dumps(plain, allow_nan=False))
+    return None
+
+
+def _layout_from_json(value: Any) -> Any:
+    """A layout, or labels: an object of the class that it names, or a text."""
+    if not isinstance(value, Mapping):
+        return value
+    given = {name: _layout_from_json(own) if name in ("labels", "each") else own
+             for name, own in value.items() if name != "kind"}  # fmt: skip
+    kinds = {kind.__name__: kind for kind in (Labels, Stack, Mosaic, Ragged, Plate, Groups)}
+    check_choice("kind", value["kind"], tuple(kinds))
+    return kinds[value["kind"]](**given)
+
+
 # The calls `build` and `plan`
 
-RECIPE_OPTIONS = (Layout, CombineOptions, MosaicOptions, ScanOptions)
-"""What says how files become a catalog."""
 
-
-@verb(elsewhere=ELSEWHERE)
+@verb()
 def build(
     files: Files,
     catalog: Address,
     concat_dim: str | Sequence[str] | None = None,
     *,
-    order: Literal["label", "given"] = "label",
+    order: Order = "label",
     layout: AnyLayout | None = None,
     combine: CombineOptions | None = None,
     scan: ScanOptions | None = None,
@@ -383,7 +649,7 @@ def build(
     CombineError
         If the files do not fit together. It lists every problem.
     """
-    job = Job.asked(concat_dim, order, layout, combine, scan, run, storage_options, allow)
+    job = Job(concat_dim, order, layout, combine, scan, run).reading(storage_options, allow)
     asked = identity or ("content" if relative else "strict")
     check_choice("identity", asked, (*IDENTITIES, "content-all"))
     coverage: Coverage = "all" if asked == "content-all" else "sampled"
@@ -396,19 +662,19 @@ def build(
             " append adds files to it",
             Place(source=access.folder.url),
         )
-    job, done = job.run(files, progress)
+    how, done = job.combined(files, progress)
     done = as_expected(done, expect)
     group = with_identity(with_drifts(done), kept, coverage, storage_options)
     if checksums:
         group = with_checksums(group, storage_options)
-    lines = job.lines(group, done, access.folder.url)
+    lines = how.lines(group, done, access.folder.url)
     sources: Literal["absolute", "relative"] = "relative" if relative else "absolute"
     extra = _skipped(done.failed)
     if is_there:
         own = {
             "source_urls": sources,
             "extra": extra,
-            "recipe": job.recipe,
+            "recipe": how.job.recipe,
             "identity": kept,
             "drifts": merged_drifts((), group.report.rows),
             "pending": {},
@@ -427,7 +693,7 @@ def build(
             storage_options,
             sources=sources,
             extra=extra,
-            recipe=job.recipe,
+            recipe=how.job.recipe,
             keep_secrets=keep_secrets,
             ends=done.ends,
         )
@@ -442,12 +708,12 @@ def catalog_access(catalog: Address, storage_options: Mapping[str, Any] | None) 
     return Access(open_folder(url, options), options, Trust.of(url, None))
 
 
-@verb(elsewhere=ELSEWHERE)
+@verb()
 def plan(
     files: Files,
     concat_dim: str | Sequence[str] | None = None,
     *,
-    order: Literal["label", "given"] = "label",
+    order: Order = "label",
     layout: AnyLayout | None = None,
     combine: CombineOptions | None = None,
     scan: ScanOptions | None = None,
@@ -478,168 +744,8 @@ def plan(
     ScanError, SourceUnavailableError
         If a file cannot be described; a `FilesFailedError` with all of them, if several cannot.
     """
-    job = Job.asked(concat_dim, order, layout, combine, scan, run, storage_options, allow)
-    return as_expected(job.run(files, progress)[1], expect)
-
-
-@dataclass(frozen=True)
-class Job:
-    """All options of a call, sorted by purpose.
-
-    `names` are patterns for names of variables, from the option ``labels``. When the job has run,
-    `twice` lists the files that were given more than once.
-    """
-
-    layout: Layout
-    rules: CombineOptions
-    mosaic: MosaicOptions
-    scanning: ScanOptions
-    options: RunOptions
-    recipe: Mapping[str, Any] = field(default_factory=dict)
-    names: tuple[NamePattern, ...] = ()
-    twice: tuple[str, ...] = ()
-
-    @classmethod
-    def asked(
-        cls,
-        concat_dim: str | Sequence[str] | None,
-        order: Literal["label", "given"],
-        layout: AnyLayout | None,
-        combine: CombineOptions | None,
-        scan: ScanOptions | None,
-        run: RunOptions | None,
-        storage_options: Mapping[str, Any] | None,
-        allow: Allow,
-    ) -> Job:
-        """The options of `build`."""
-        flat = flat_options(concat_dim, order, layout, combine, scan, run)
-        access = {"storage_options": storage_options, "allow": allow}
-        return cls.of({**flat, **{name: own for name, own in access.items() if own is not None}})
-
-    @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Job:
-        """Options by name, as a recipe keeps them."""
-        labels, names = split_labels(options.get("labels"))
-        layout = Layout(**{**options_of(Layout, options), "labels": labels})
-        return cls(
-            layout,
-            CombineOptions(**with_converter(options_of(CombineOptions, options))),
-            MosaicOptions(**options_of(MosaicOptions, options)),
-            ScanOptions(**options_of(ScanOptions, options)),
-            RunOptions(**options_of(RunOptions, options)),
-            _recipe(options),
-            names,
-        )
-
-    @keeps_at_hand
-    def run(self, files: Files, progress: Progress | None) -> tuple[Job, Combination]:
-        """Scan files and combine them. The job that is returned has the layout that was used."""
-        storage_options = self.scanning.storage_options
-        layout, files = with_inventory(self.layout, files, storage_options)
-        if layout is not self.layout:
-            listed = replace(self, layout=replace(layout, inventory=None, asset=None))
-            return listed.run(files, progress)
-        tree = nested_urls(files, storage_options) if self.layout.combine == "nested" else []
-        given = Counter([] if tree else expand_files(files, storage_options, unique=False))
-        ordered = flat(tree) or self.layout.ordered(list(given))
-        told = layout.hiding_nothing(ordered)
-        if told.pattern != layout.pattern:
-            recipe = {**self.recipe, "pattern": told.pattern}
-            return replace(self, layout=told, recipe=recipe).run(files, progress)
-        failures = Failures(self.options)
-        scanned = scan_each(
-            ordered, self.scanning, self.options, failures=failures, progress=progress
-        )
-        read = reader_for(storage_options).read
-        joining = self.joining(read)
-        joined = joining.each(scanned)
-        if self.layout.is_asked_for:
-            joined = refusing_parts_of_sets(joined)
-        job = replace(self, twice=tuple(file for file, n in given.items() if n > 1))
-        if self._travels(len(ordered)):
-            done = combine_elsewhere(
-                ordered,
-                str(self.layout.grows_along),
-                self.scanning,
-                self.rules,
-                self.options,
-                failures=failures,
-                progress=progress,
-                by_label=self.layout.order == "label",
-            )
-        elif len(ordered) > 1 and not (self.layout.is_asked_for or self.layout.in_groups):
-            take_first = self.layout.yes
-            found, done = laid_out_by_itself(list(joined), read, self.rules, take_first=take_first)
-            job = replace(
-                job,
-                layout=Layout(**options_of(Layout, found)),
-                mosaic=MosaicOptions(**options_of(MosaicOptions, found)),
-                recipe=self._recipe_with(found),
-            )
-        else:
-            done = self.laid_out(joined, read, tree)
-        done = replace(done, report=joining.told(done.report))
-        done = _with_failed(done, failures.findings)
-        warn_of_left_out(ScanReport(done.failed) if done.group is None else done.group.report)
-        return job, done
-
-    def lines(self, group: VirtualGroup, done: Combination, catalog: str) -> list[str]:
-        """What was done to make a catalog of files, in short."""
-        several = len(done.report.files) > 1
-        lines = [layout_line(self.layout, group, done.ends)] if several else []
-        if self.twice:
-            named = files_in_words(self.twice)
-            lines.append(f"given more than once, and taken once: {named}")
-        lines += drift_line(group.report.drifts, catalog)
-        return lines + label_lines(group.report.drifts) + finding_lines(group.report)
-
-    def joining(self, read: Read) -> Joining:
-        """What joins variables of scanned files by their names, before files are laid out."""
-        return Joining(self.names, read, self.rules)
-
-    def _recipe_with(self, found: Mapping[str, Any]) -> dict[str, Any]:
-        """The recipe with a layout that was found; labels in variables' names stay in it."""
-        both = {**self.recipe.get("labels", {}), **found.get("labels", {})}
-        return {**self.recipe, **found, **({"labels": both} if both else {})}
-
-    def laid_out(
-        self,
-        scanned: Iterable[tuple[str, VirtualGroup]],
-        read: Read,
-        tree: Sequence[Any] = (),
-    ) -> Combination:
-        """Combine scanned files as the layout says; `tree` is their nesting, if they have one."""
-        if self.layout.in_groups:
-            return laid_out_by_kind(list(scanned), self.layout, read, self.rules, self.mosaic)
-        return self.layout.laid_out(scanned, read, self.rules, self.mosaic, tree)
-
-    def _travels(self, n_files: int) -> bool:
-        """Whether files are combined where they are scanned: in a row, by rules without calls."""
-        plain = self.rules.convert_units is None and not self.names
-        along = self.layout.grows_along is not None and plain
-        return along and self.options.is_elsewhere(n_files)
-
-
-ACCESS = ("storage_options", "allow")
-"""Options for access to sources: from the caller, never from a catalog."""
-
-
-def _recipe(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that say how files become a catalog, as its JSON keeps them.
-
-    Access is left out, and what JSON cannot say (a converter of units): it is given again.
-    """
-    kept: dict[str, Any] = {}
-    for kind in RECIPE_OPTIONS:
-        for name, value in options_of(kind, options).items():
-            plain = list(value) if isinstance(value, tuple | set | frozenset) else value
-            plain = os.fspath(plain) if isinstance(plain, os.PathLike) else plain
-            with suppress(TypeError, ValueError):
-                if name not in ACCESS and plain is not None:
-                    kept[name] = json.loads(json.dumps(plain, allow_nan=False))
-    if "inventory" not in kept:  # it was a data frame
-        kept.pop("asset", None)
-    return kept
+    job = Job(concat_dim, order, layout, combine, scan, run).reading(storage_options, allow)
+    return as_expected(job.combined(files, progress)[1], expect)
 
 
 def _skipped(failed: tuple[Finding, ...]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gridref.api.building import Job, with_drifts
 from gridref.api.declaring import claimed, declared_groups, pending_after
-from gridref.api.layout.layouts import in_one_chunk
+from gridref.api.layout.layouts import InARow, Stack
 from gridref.api.layout.listings import with_inventory
 from gridref.api.layout.sources import Contradicted
 from gridref.api.places import Arrangement, At, arranged
@@ -99,22 +99,22 @@ def added(
     CombineError
         With every problem, where they do not fit.
     """
-    dim = job.layout.stack or job.layout.concat_dim
-    grows = isinstance(dim, str) and not job.layout.mosaic and job.layout.layout is None
-    if base.root.snapshot.pending and (job.layout.is_cube(base.group) or not grows):
+    files, storage_options = [file for file, _ in new], job.scanning.storage_options
+    way, _ = with_inventory(job.way, job.dims, files, storage_options)
+    is_cube, dim = way.is_cube(base.group, job.dims), way.grows_along(job.dims)
+    if base.root.snapshot.pending and (is_cube or dim is None):
         raise InvalidRequestError(
             "files are laid by other rules than along one dimension, while labels of"
             f" {' and '.join(base.root.snapshot.pending)} are declared ahead"
         )
-    if job.layout.is_cube(base.group):
-        return _cube(base, new, job, read)
-    if not isinstance(dim, str) or not grows:
+    if isinstance(way, InARow) and is_cube:
+        return _cube(base, new, way, job, read)
+    if dim is None:
         before = base.group.with_changes(report=_of_catalog(base))
-        named = job.layout.tiles if job.layout.mosaic else job.layout.labelled
         noted = Contradicted(read)
-        labelled = list(named(new, noted))
-        return combined_whole(base, before, labelled, job, read, noted)
-    if job.layout.order == "given" and at == "label":
+        labelled = list(way.labelled(new, noted))
+        return combined_whole(base, [before, *labelled], job, read, noted)
+    if job.order == "given" and at == "label":
         at = "end"
     read = Values(read).of  # labels are looked at for their places, and by the rules
     groups = with_dim(new, dim, job, read)
@@ -123,29 +123,31 @@ def added(
     return combined(base, base.group, laid, dim, job, read)
 
 
-def _cube(base: Base, new: Sequence[tuple[str, VirtualGroup]], job: Job, read: Read) -> Grown:
+def _cube(
+    base: Base, new: Sequence[tuple[str, VirtualGroup]], way: InARow, job: Job, read: Read
+) -> Grown:
     """A catalog of files by their labels along several dimensions, and more such files.
 
     Those whose names sort before all that are there are combined first, as in building at once:
     what inputs share is taken from the first.
     """
-    layout, _ = with_inventory(job.layout, [file for file, _ in new], job.scanning.storage_options)
     there = [source.url for source in base.group.source_list]
     n_front = 0
     with suppress(InvalidRequestError):  # what files point to need not have such names
-        place = {file: i for i, file in enumerate(layout.ordered([*there, *dict(new)]))}
+        place = {file: i for i, file in enumerate(way.ordered([*there, *dict(new)]))}
         new = sorted(new, key=lambda item: place[item[0]])
         first = min((place[file] for file in there), default=0)
         n_front = sum(place[file] < first for file, _ in new)
     before = base.group.with_changes(report=_of_catalog(base))
-    return _reusing(layout.combine_cube(new, read, job.rules, [before], n_front), base)
+    return _reusing(way.cube(new, job.combining(read), [before], n_front), base)
 
 
 def declared(base: Base, dim: str, labels: ArrayLike, job: Job, read: Read) -> Grown | None:
     """Add labels whose files are still to come; None if the catalog has all of them."""
-    grows = job.layout.stack or job.layout.concat_dim
-    if grows != dim or job.layout.layout is not None or job.layout.mosaic:
-        raise InvalidRequestError(f"the catalog grows along {grows!r}, not {dim!r}")
+    grows = job.way.grows_along(job.dims)
+    if grows != dim:
+        along = grows or list(job.dims) or None
+        raise InvalidRequestError(f"the catalog grows along {along!r}, not {dim!r}")
     groups = declared_groups(base.group, dim, labels, read)
     if not groups:
         return None
@@ -199,7 +201,7 @@ def combined(
             _part(shown, each, dim).with_changes(report=said) if isinstance(each, Span) else each
             for each in inputs
         ]
-        whole = combined_whole(base, None, ordered, job, read)
+        whole = combined_whole(base, ordered, job, read)
         return replace(whole, pending=pending)
 
 
@@ -218,28 +220,13 @@ def _reusing(done: Combination, base: Base) -> Grown:
 
 def combined_whole(
     base: Base,
-    before: VirtualGroup | None,
     groups: Sequence[VirtualGroup],
     job: Job,
     read: Read,
     noted: Contradicted | None = None,
 ) -> Grown:
     """Combine groups, among them a catalog or parts of it, as they are."""
-    every = [*([before] if before is not None else []), *groups]
-    if job.layout.mosaic:
-        done = job.layout.combine_mosaic(every, read, job.rules, job.mosaic)
-    elif job.layout.layout is not None:
-        done = job.layout.combine_ragged(every, read, job.rules)
-    else:
-        dim = job.layout.stack or job.layout.concat_dim
-        if dim is None:
-            raise InvalidRequestError(
-                "the catalog does not say how its files were combined: name the dimension to add"
-                " files along (concat_dim='time')"
-            )
-        done = combine(every, dim, read=read, options=job.rules)
-        if done.group is not None and job.layout.keeps_labels_whole:
-            done = replace(done, group=in_one_chunk(done.group, str(dim), read))
+    done = job.way.joined(groups, job.combining(read))
     if noted is not None:
         done = replace(done, report=noted.told(done.report))
     return _reusing(done, base)
@@ -274,7 +261,7 @@ def _standing_in(
         path: grown(array, before.get(path), dim, lengths, edges)
         for path, array in group.all_arrays().items()
     }
-    if job.layout.keeps_labels_whole and arrays[dim].laid is not None:
+    if isinstance(job.way, Stack) and job.way.keeps_labels_whole and arrays[dim].laid is not None:
         arrays[dim] = written(_in_one_chunk(arrays[dim], before[dim], read))
     return Grown(group, arrays)
 
@@ -319,17 +306,17 @@ def with_dim(
     new: Sequence[tuple[str, VirtualGroup]], dim: str, job: Job, read: Read
 ) -> list[VirtualGroup]:
     """The files' groups, each along the dimension, in order of labels that names have."""
-    if job.layout.stack is None:
+    if not isinstance(job.way, Stack):
         return [
             group
             if _has(group, dim)
             else combine([group], dim, read=read, options=job.rules).unwrap()
             for _, group in new
         ]
-    ordered = job.layout.ordered([file for file, _ in new])
+    ordered = job.way.ordered([file for file, _ in new])
     order = {file: number for number, file in enumerate(ordered)}
     return [
-        with_drifts(job.layout.laid_out([item], read, job.rules, job.mosaic))
+        with_drifts(job.laid_out([item], read))
         for item in sorted(new, key=lambda item: order[item[0]])
     ]
 
@@ -369,8 +356,8 @@ def changed(
     CombineError
         With every problem, where what comes instead does not fit.
     """
-    dim = job.layout.stack or job.layout.concat_dim
-    if not isinstance(dim, str):
+    dim = job.way.grows_along(job.dims)
+    if dim is None:
         raise InvalidRequestError(
             "files are replaced and removed along the dimension that they were laid along, and the"
             " catalog does not say which: name it (concat_dim='time')"
@@ -379,7 +366,7 @@ def changed(
     ordered = sorted(files, key=lambda file: (files[file] is None, elements[file]))
     new = with_dim([(f, group) for f in ordered if (group := files[f])], dim, job, read)
     without = [elements[file] for file in ordered]
-    at: At = "label" if job.layout.order == "label" else "end"  # each in its former place
+    at: At = "label" if job.order == "label" else "end"  # each in its former place
     laid = arranged(base.group, new, dim, at, read, base.root.snapshot.ends, without)
     if not laid.inputs:
         raise InvalidRequestError("nothing would be left of the catalog")
@@ -457,16 +444,9 @@ def _with_constants(
 Scanned = Sequence[tuple[str, VirtualGroup]]
 
 
-def is_rebuilt(job: Job) -> bool:
-    """Whether the files of a catalog are laid out by rules that need all of them."""
-    several = job.layout.mosaic and job.mosaic.grids == "groups"
-    return several or job.layout.in_groups or job.layout.layout in ("plate", "padded")
-
-
 def is_made_of_all(job: Job, group: VirtualGroup) -> bool:
     """Whether the layout places files by more than their order along one dimension."""
-    several_ways = job.layout.mosaic or job.layout.layout or job.layout.is_cube(group)
-    return is_rebuilt(job) or bool(several_ways)
+    return not isinstance(job.way, InARow) or job.way.is_cube(group, job.dims)
 
 
 def rebuilt(base: Base, held: Scanned, new: Scanned, job: Job, read: Read) -> Grown:
@@ -540,7 +520,7 @@ def rebuilt_with(
 
 def _anew(files: Mapping[str, VirtualGroup], job: Job, read: Read) -> tuple[Grown, Combination]:
     """A catalog of files, all of whose rows are written."""
-    ordered = [(file, files[file]) for file in job.layout.ordered([*files])]
+    ordered = [(file, files[file]) for file in job.way.ordered([*files])]
     done = job.laid_out(ordered, read)
     group = with_drifts(done)
     arrays = {path: written(array) for path, array in group.all_arrays().items()}

@@ -6,7 +6,7 @@ Values that the rules of combining have to compare or change are read from the s
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 from numpy.typing import ArrayLike, NDArray
 
@@ -14,16 +14,16 @@ from gridref.api.opening import SourceAccess, Sources, readable
 from gridref.api.units import with_converter
 from gridref.combine import (
     CombineOptions,
-    MosaicOptions,
     combine,
     combine_mosaic,
     combine_stack,
 )
 from gridref.combine.concatenation import with_labels
+from gridref.combine.mosaic import check_tolerance
 from gridref.combine.options import Read
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.options import option_values, options_of, verb
+from gridref.options import check_choice, verb
 
 Dims = str | Sequence[str]
 
@@ -139,12 +139,16 @@ def stack(
     return readable(done, opened.sources)
 
 
-@verb(MosaicOptions, CombineOptions)
+@verb(CombineOptions)
 def mosaic(
     groups: Iterable[VirtualGroup],
     *,
     stack: str | None = None,
     labels: ArrayLike | None = None,
+    x: str = "x",
+    y: str = "y",
+    tolerance: float = 0.01,
+    grids: Literal["one", "groups"] = "one",
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> VirtualGroup:
@@ -163,10 +167,12 @@ def mosaic(
     labels
         The label of each input along that dimension, as for `stack`. By default, each input's
         variable of that name holds its label.
+    x, y, tolerance, grids
+        As for `gridref.Mosaic`.
     storage_options
         As for `concat`.
     **options
-        Fields of `MosaicOptions` and `CombineOptions`. ``overlap="first"`` and ``"last"`` decide
+        Fields of `CombineOptions`. ``overlap="first"`` and ``"last"`` decide
         which input is shown where several cover a pixel.
 
     Raises
@@ -183,11 +189,15 @@ def mosaic(
         if stack is None:
             raise InvalidRequestError("labels need a dimension: name it (stack='time')")
         groups = with_labels(groups, stack, labels)
-    mosaic_options = MosaicOptions(**options_of(MosaicOptions, options))
-    rules = CombineOptions(**with_converter(options_of(CombineOptions, options)))
+    check_tolerance(tolerance)
+    check_choice("grids", grids, ("one", "groups"))
+    rules = CombineOptions(**with_converter(options))
     done = combine_mosaic(
         opened.noted(groups),
-        **option_values(mosaic_options),
+        x=x,
+        y=y,
+        tolerance=tolerance,
+        grids=grids,
         stack=() if stack is None else (stack,),
         read=opened.read,
         options=rules,

@@ -17,20 +17,20 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from gridref.api.building import ACCESS, Job
+from gridref.api.building import Job
 from gridref.api.changes import (
     Grown,
     added,
     changed,
     declared,
     is_made_of_all,
-    is_rebuilt,
     rebuilt,
     rebuilt_with,
 )
 from gridref.api.each_chunk import ChecksumScan, ValueScan, told_as, with_checksums
 from gridref.api.layout.forecasts import forecast
-from gridref.api.layout.ways import AnyLayout, flat_options
+from gridref.api.layout.joined_variables import Joining
+from gridref.api.layout.layouts import AnyLayout, Order
 from gridref.api.named_calls import exporter, named_call
 from gridref.api.opening import Sources, readable, reader_for
 from gridref.api.outcomes import RunOptions
@@ -43,7 +43,6 @@ from gridref.api.summary import (
     files_in_words,
     finding_lines,
     label_lines,
-    layout_line,
     warn_of_left_out,
 )
 from gridref.catalog import CatalogGroup
@@ -62,7 +61,6 @@ from gridref.catalog.history import (
 from gridref.catalog.kept_report import CatalogReport, merged_drifts
 from gridref.catalog.opening import group_of
 from gridref.catalog.sources import SourceRules, Trust
-from gridref.catalog.values import refusing_damage
 from gridref.combine import CombineOptions
 from gridref.errors import (
     CatalogConflictError,
@@ -234,7 +232,7 @@ class Catalog(CatalogGroup):
         *,
         at: At = "label",
         concat_dim: str | Sequence[str] | None = None,
-        order: Literal["label", "given"] = "label",
+        order: Order = "label",
         layout: AnyLayout | None = None,
         combine: CombineOptions | None = None,
         scan: ScanOptions | None = None,
@@ -277,7 +275,7 @@ class Catalog(CatalogGroup):
         CatalogError
             If the catalog cannot be written.
         """
-        options = flat_options(concat_dim, order, layout, combine, scan, run)
+        asked = Job(concat_dim, order, layout, combine, scan, run)
         given = Counter(expand_files(files, self._kept.storage_options, unique=False))
         addresses = list(given)
         scans = _Scans(self._kept.sources, progress)
@@ -285,23 +283,21 @@ class Catalog(CatalogGroup):
         lines: list[str] = []
 
         def change(base: Base) -> Change | None:
-            job = self._job(base, options)
+            job = self._job(base, asked)
             new, there = self._told_apart(base, addresses)
             skipped[:] = there
             lines.clear()
             if not new:
                 return None
-            if is_rebuilt(job):
+            if job.way.needs_all:
                 done = self._rebuilt(base, new, job, at, scans)
                 lines[:] = self._lines(done)
                 return done
             scanned = scans.of(new, job, base)
             grown = added(base, scanned, job, at, scans.sources.reader.read)
-            changes: dict[str, Any] = (
-                {} if base.root.snapshot.recipe else {"recipe": dict(job.recipe)}
-            )
+            changes: dict[str, Any] = {} if base.root.snapshot.recipe else {"recipe": job.recipe}
             done = _change("append", _counted(new), base, grown, changes, scans.report)
-            lines[:] = self._lines(done, layout_line(job.layout, grown.group, grown.ends))
+            lines[:] = self._lines(done, job.layout_line(grown.group, grown.ends))
             return done
 
         after = self._kept.commit(change)
@@ -375,7 +371,7 @@ class Catalog(CatalogGroup):
         """
 
         def change(base: Base) -> Change | None:
-            grown = declared(base, dim, labels, self._job(base, {}), self._kept.sources.reader.read)
+            grown = declared(base, dim, labels, self._job(base), self._kept.sources.reader.read)
             said = f"{np.size(labels)} labels of {dim}"
             return None if grown is None else _change("declare", said, base, grown, {})
 
@@ -468,7 +464,7 @@ class Catalog(CatalogGroup):
             files = wanted(base)
             if not files:
                 return None
-            job = self._job(base, {})
+            job = self._job(base)
             if is_made_of_all(job, base.group):
                 return self._rebuilt_with(operation, base, files, job, scans)
             scanned = dict(scans.of([new for new in files.values() if new is not None], job, base))
@@ -870,13 +866,9 @@ class Catalog(CatalogGroup):
             )
         return self.keeper
 
-    def _job(self, base: Base, options: Mapping[str, Any]) -> Job:
-        """How files are combined: as the catalog's were, but for what is said now."""
-        kept = base.root.snapshot.recipe or {}
-        recipe = {name: value for name, value in kept.items() if name not in ACCESS}
-        with refusing_damage("how its files were combined", Place(source=base.group.info.url)):
-            Job.of(recipe)
-        return Job.of({**recipe, **options, "storage_options": self._kept.storage_options})
+    def _job(self, base: Base, asked: Job | None = None) -> Job:
+        """How files are combined: as the catalog's were, but for what is asked now."""
+        return Job.of(base.group).updated(asked or Job()).reading(self._kept.storage_options)
 
     def _told_apart(self, base: Base, addresses: Sequence[str]) -> tuple[list[str], list[Finding]]:
         """Files that are new, and what is said of those that are there already."""
@@ -952,11 +944,12 @@ class _Scans:
     def of(self, addresses: Sequence[str], job: Job, base: Base) -> list[tuple[str, VirtualGroup]]:
         """The groups of files, with their addresses; those that fail may be left out."""
         wanted = [address for address in addresses if address not in self._groups]
-        failures = Failures(job.options)
+        failures = Failures(job.running)
         scanned = scan_each(
-            wanted, job.scanning, job.options, failures=failures, progress=self._progress
+            wanted, job.scanning, job.running, failures=failures, progress=self._progress
         )
-        joined = job.joining(reader_for(self.sources.storage_options).read).each(scanned)
+        read = reader_for(self.sources.storage_options).read
+        joined = Joining(job.way.sought.of_variables, read, job.rules).each(scanned)
         self._groups.update((address, self._as_in(base.group, group)) for address, group in joined)
         self._failed = (*self._failed, *failures.findings)
         return [(each, self._groups[each]) for each in addresses if each in self._groups]

@@ -7,28 +7,27 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gridref.api.building import Job, with_drifts
-from gridref.api.layout.ways import flat_options
 from gridref.api.opening import open_group
 from gridref.api.outcomes import scan_described
 from gridref.api.summary import warn_of_left_out
 from gridref.catalog import ROOT_FILE
 from gridref.errors import CatalogNotFoundError, InvalidRequestError
-from gridref.formats import ScanOptions
 from gridref.formats.registry import data_names
-from gridref.io import absolute_url, is_local
+from gridref.io import Allow, absolute_url, is_local
 from gridref.model.array import VirtualGroup
 from gridref.model.scan_report import Fate, ScanReport
-from gridref.options import check_names, options_of
 
 type DataAddress = str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | VirtualGroup
 """A catalog, a file or several: their addresses, globs or directories; or a group."""
 
-_CATALOGS = ("allow", "snapshot")
-_FILES = ("concat_dim", "order", "layout", "combine", "scan", "run")
-
 
 def open_data(
-    data: DataAddress, storage_options: Mapping[str, Any] | None = None, **options: Any
+    data: DataAddress,
+    storage_options: Mapping[str, Any] | None = None,
+    *,
+    allow: Allow = None,
+    snapshot: str | None = None,
+    job: Job | None = None,
 ) -> VirtualGroup:
     """Open a catalog, scan a file, or combine files, whichever an address stands for.
 
@@ -41,9 +40,10 @@ def open_data(
         See `DataAddress`.
     storage_options
         Options of fsspec's filesystems.
-    **options
-        ``allow`` and ``snapshot``, as for `gridref.open_catalog`; for files, what `gridref.build`
-        takes.
+    allow, snapshot
+        As for `gridref.open_catalog`.
+    job
+        How files are combined.
 
     Raises
     ------
@@ -54,47 +54,41 @@ def open_data(
     CatalogError, ScanError, SourceUnavailableError
         If it cannot be opened.
     """
-    given = {name: value for name, value in options.items() if value is not None}
-    check_names("opening data", given, (*_CATALOGS, *_FILES))
+    job = job or Job()
+
+    def catalog(address: str | os.PathLike[str] | VirtualGroup) -> VirtualGroup:
+        if job.asked:
+            raise InvalidRequestError(
+                f"{', '.join(sorted(job.asked))}: for files, not for a catalog"
+            )
+        return open_group(address, storage_options, allow, snapshot)
+
     if isinstance(data, VirtualGroup):
-        return _catalog(data, storage_options, given)
+        return catalog(data)
     if isinstance(data, str | os.PathLike):
         known = _is_catalog(absolute_url(data))
         if known:
-            return _catalog(data, storage_options, given)
+            return catalog(data)
         if known is None:
             try:
-                return _catalog(data, storage_options, given)
+                return catalog(data)
             except CatalogNotFoundError:
                 pass
-    if "snapshot" in given:
+    if snapshot is not None:
         raise InvalidRequestError("snapshot= is for catalogs")
-    asked = flat_options(**{name: given[name] for name in _FILES if name in given})
-    asked |= {"allow": given["allow"]} if "allow" in given else {}
-    if isinstance(data, str | os.PathLike) and _is_one_file(data, asked):
-        group = scan_described(data, ScanOptions(**{**asked, "storage_options": storage_options}))
+    reading = job.reading(storage_options, allow)
+    if isinstance(data, str | os.PathLike) and _is_one_file(data, job):
+        group = scan_described(data, reading.scanning)
         warn_of_left_out(ScanReport(group.report.with_fate(Fate.DAMAGED)))
         return group
     files = data if isinstance(data, str | os.PathLike) else list(data)
-    _, done = Job.of({**asked, "storage_options": storage_options}).run(files, None)
-    return with_drifts(done)
+    return with_drifts(reading.combined(files, None)[1])
 
 
-def _catalog(
-    data: str | os.PathLike[str] | VirtualGroup,
-    storage_options: Mapping[str, Any] | None,
-    given: dict[str, Any],
-) -> VirtualGroup:
-    others = given.keys() - {*_CATALOGS}
-    if others:
-        raise InvalidRequestError(f"{', '.join(sorted(others))}: for files, not for a catalog")
-    return open_group(data, storage_options, given.get("allow"), given.get("snapshot"))
-
-
-def _is_one_file(data: str | os.PathLike[str], asked: Mapping[str, Any]) -> bool:
+def _is_one_file(data: str | os.PathLike[str], job: Job) -> bool:
     """Whether an address is one file, or folder of data, and nothing is said of combining."""
     address = absolute_url(data)
-    if options_of(ScanOptions, asked).keys() != asked.keys():
+    if job.asked.keys() - {"scan"}:
         return False
     if is_local(address) and os.path.isdir(address):
         return data_names().is_folder(address)

@@ -12,9 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gridref import errors
-from gridref.api.layout.layouts import Layout
 from gridref.api.layout.sources import KEPT, REPLACED
-from gridref.api.layout.ways import spelled
 from gridref.combine.along import ORDER_KEPT
 from gridref.combine.hypercube import label_text
 from gridref.errors import LeftOutWarning, SkippedFilesWarning
@@ -23,8 +21,6 @@ from gridref.model.label_ends import LabelEnds
 from gridref.model.scan_report import LEFT_OUT, Fate, ScanReport
 from gridref.secrets import shown_address
 
-_WAYS = ("concat_dim", "order", "combine", "stack", "pattern", "pattern_of", "labels", "mosaic",
-         "layout", "group_by", "split")  # fmt: skip
 _SHOWN = 3
 """Files that a line names."""
 _PACKAGE = os.path.dirname(errors.__file__)
@@ -33,13 +29,17 @@ _PACKAGE = os.path.dirname(errors.__file__)
 Rows = Sequence[Mapping[str, Any]]
 
 
-def layout_line(layout: Layout, group: VirtualGroup, ends: LabelEnds) -> str:
+def layout_line(
+    asked: Mapping[str, Any], dim: str | None, group: VirtualGroup, ends: LabelEnds
+) -> str:
     """How files were laid out, and in which order along one dimension.
 
     Parameters
     ----------
-    layout
-        As it was asked for or found.
+    asked
+        The layout that was asked for or found: ``concat_dim``, ``order`` and ``layout``.
+    dim
+        The dimension that files follow each other along, if there is one.
     group
         The result, with the drifts of its files.
     ends
@@ -47,24 +47,23 @@ def layout_line(layout: Layout, group: VirtualGroup, ends: LabelEnds) -> str:
     """
     drifts = group.report.drifts
     found = [f"{row['resolution']} ({row['value']})" for row in drifts if row["cause"] == "layout"]
-    plain = Layout()
-    asked = {name: getattr(layout, name) for name in _WAYS}
-    options = {name: value for name, value in asked.items() if value != getattr(plain, name)}
-    line = "; ".join(found) or f"laid out by {spelled(options)}"
-    order = _order(layout, drifts, group, ends)
-    return f"{line}, {order}" if order else line
+    line = "; ".join(found) or f"laid out by {in_words(asked)}"
+    if dim is None:
+        return line
+    given = asked.get("order") == "given" or asked.get("layout") == "nested"
+    return f"{line}, {'in the given order' if given else _order(dim, drifts, group, ends)}"
 
 
-def _order(layout: Layout, drifts: Rows, group: VirtualGroup, ends: LabelEnds) -> str:
-    """The order of files along one dimension; empty for other layouts."""
-    dim = layout.stack or layout.concat_dim
-    if layout.mosaic or layout.layout or layout.in_groups or not isinstance(dim, str):
-        return ""
+def in_words(options: Mapping[str, Any]) -> str:
+    """Options as they are written in a call."""
+    return ", ".join(f"{name}={value!r}" for name, value in options.items())
+
+
+def _order(dim: str, drifts: Rows, group: VirtualGroup, ends: LabelEnds) -> str:
+    """The order of files along one dimension."""
     kept = [row["value"] for row in drifts if row["resolution"] == ORDER_KEPT]
     kept += [row["value"] for row in drifts if row["resolution"] == "all are kept"]
     arrays = group.all_arrays()
-    if layout.order == "given" or layout.combine == "nested":
-        return "in the given order"
     if kept:
         return f"in the given order ({kept[0]})"
     if not any(a.dims == (dim,) == (path.rpartition("/")[2],) for path, a in arrays.items()):

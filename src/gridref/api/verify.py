@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.api.ahead import daemon_threads, run_ahead
+from gridref.api.building import Job
 from gridref.api.keeping import take_checksums
 from gridref.api.opening import open_group, reader_for
 from gridref.api.originals import (
@@ -176,8 +177,7 @@ def verify(
         announce(sum(choice.n_chunks for choice in chosen), sum(c.stored_bytes for c in chosen))
     shares = shares_of(chosen)
     reader = reader_for(storage_options)
-    recipe = (group.snapshot.recipe or {}) if isinstance(group, CatalogGroup) else {}
-    labels = Labels(group, reader, recipe)
+    labels = Labels(group, reader, Job.of(group))
     work = _Comparison(reader, labels, storage_options, total, progress)
     tally = _Tally()
     for other in work.results(shares, max_in_flight):

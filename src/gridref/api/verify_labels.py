@@ -19,10 +19,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gridref.api.building import Job
 from gridref.api.decoding import coordinate_names, refusing_attributes
+from gridref.api.layout.layouts import Groups, Mosaic, layout_of
 from gridref.api.layout.sources import REPLACED
 from gridref.api.originals import Located, Original, Own, Piece, axis_order
 from gridref.api.units import converter
+from gridref.combine import CombineOptions
 from gridref.errors import MissingPackageError, NotRepresentableError, UnsupportedFeatureError
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.encoding import Encoding
@@ -68,13 +71,19 @@ class Labels:
         The cube.
     reader
         Reads its values.
-    recipe
-        The options that it was built with, where it is a catalog.
+    job
+        How it was built, where it is a catalog.
     """
 
-    def __init__(self, group: VirtualGroup, reader: Reader, recipe: Mapping[str, Any]) -> None:
+    def __init__(self, group: VirtualGroup, reader: Reader, job: Job) -> None:
         self.reader = reader
-        self.recipe = recipe
+        self.rules = job.combine or CombineOptions()
+        way = layout_of(job.way.each) if isinstance(job.way, Groups) else job.way
+        self.pixels = way.tolerance if isinstance(way, Mosaic) else None
+        sources = job.way.sought.sources
+        self.sources = sources if isinstance(sources, Mapping) else {}
+        new = (getattr(way, name, None) for name in ("dim", "stack", "instance"))
+        self._growing = {*job.dims, *self.sources, *(dim for dim in new if dim is not None)}
         drifts = group.report.drifts
         self._replaced = {row["variable"] for row in drifts if row["cause"] == REPLACED}
         self._groups = dict(group.walk())
@@ -101,27 +110,20 @@ class Labels:
 
     def taken_instead(self, path: str, array: VirtualArray) -> str:
         """Which option asked for other labels than the file's own; empty if none did."""
-        name, asked = path.rpartition("/")[2], self.recipe
+        name = path.rpartition("/")[2]
         if path in self._replaced:
             return "labels from names, attributes or options were asked for in place of the files'"
         if array.dims == (name,):
-            first = asked.get("join") == "override" and name not in self._growing
+            first = self.rules.join == "override" and name not in self._growing
             return "the first file's labels stand for all, as join='override' asks" if first else ""
-        first = asked.get("compat") == "override" and not self._growing & set(array.dims)
+        first = self.rules.compat == "override" and not self._growing & set(array.dims)
         return "the first file's values stand for all, as compat='override' asks" if first else ""
-
-    @property
-    def _growing(self) -> set[str]:
-        """Dimensions along which files are laid."""
-        dims = [self.recipe.get(name) for name in ("concat_dim", "stack")]
-        flat = [dim for each in dims for dim in (each if isinstance(each, list) else [each])]
-        return {str(dim) for dim in flat if dim} | set(self.recipe.get("labels", ()))
 
     def tolerance(self, own: Own) -> float:
         """How far labels may differ, in parts of their spacing."""
-        if own.exact and not self.recipe.get("mosaic"):
+        if own.exact and self.pixels is None:
             return 0.0
-        return max(float(self.recipe.get("tolerance", 0.01)), 1e-6)
+        return max(0.01 if self.pixels is None else self.pixels, 1e-6)
 
     def _whole(self, path: str) -> tuple[NDArray[Any], NDArray[Any]]:
         """All values of a label, as stored and decoded."""
@@ -285,7 +287,7 @@ class LabelsOfFile:
             own = None if axis is None else original.labels(located.name, axis)
             if own is not None:
                 return own
-        source = str(dict(self.labels.recipe.get("labels", {})).get(name, ""))
+        source = str(self.labels.sources.get(name, ""))
         named = source.removeprefix("variable:") if source.startswith("variable:") else name
         return original.named(located.name, named)
 

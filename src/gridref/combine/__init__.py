@@ -14,7 +14,7 @@ from gridref.combine.concatenation import (
 from gridref.combine.hypercube import combine_hypercube
 from gridref.combine.instances import combine_ragged
 from gridref.combine.mosaic import combine_mosaic
-from gridref.combine.options import CombineOptions, MosaicOptions
+from gridref.combine.options import CombineOptions
 from gridref.combine.report import Combination, Drift, DriftCase, DriftReport
 
 __all__ = [
@@ -25,7 +25,6 @@ __all__ = [
     "Drift",
     "DriftCase",
     "DriftReport",
-    "MosaicOptions",
     "combine",
     "combine_hypercube",
     "combine_mosaic",

@@ -433,7 +433,9 @@ def combine_mosaic(
     tolerance
         How far, in pixels, an input may be off the grid of the first one.
     grids
-        As for `MosaicOptions`; with ``"groups"`` all inputs are kept in memory.
+        Inputs of several coordinate reference systems, resolutions or pixel grids: ``"one"`` makes
+        them a problem, ``"groups"`` lays out those of each grid in a group of its own. It keeps all
+        inputs in memory.
     stack
         Dimensions besides rows and columns. Each input has its labels as variables of these names
         (see `gridref.combine.concatenation.with_label`). Labels are sorted, and new dimensions are
@@ -477,6 +479,18 @@ def combine_mosaic(
 
     parts = by_grid(groups, place, tolerance)
     return in_groups({name: laid(tiles) for name, tiles in parts.items()})
+
+
+def check_tolerance(tolerance: float) -> None:
+    """Check that places are clear: inputs may be off the grid by up to half a pixel.
+
+    Raises
+    ------
+    InvalidRequestError
+        If they are not.
+    """
+    if not 0 <= tolerance <= 0.5:
+        raise InvalidRequestError(f"tolerance must be from 0 to 0.5, got {tolerance!r}")
 
 
 def _checked(rules: CombineOptions) -> CombineOptions:

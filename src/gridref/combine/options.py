@@ -8,7 +8,6 @@ from typing import Any, Literal, get_args
 
 from numpy.typing import NDArray
 
-from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray
 from gridref.options import Shown, check_choice, check_choices, refuses_unknown
 
@@ -87,35 +86,3 @@ class CombineOptions(Shown):
     def repeat_rule(self, name: str) -> Repeat:
         """The rule for a variable without the dimension."""
         return self.repeated.get(name, self.variables)
-
-
-@refuses_unknown
-@dataclass(frozen=True, repr=False)
-class MosaicOptions(Shown):
-    """How to find the place of each georeferenced input in a mosaic.
-
-    Attributes
-    ----------
-    x, y
-        Names of the dimensions of columns and rows.
-    tolerance
-        How far, in pixels, an input may be off the grid of the first one.
-    grids
-        Inputs of several coordinate reference systems, resolutions or pixel grids. ``"one"`` makes
-        them a problem. ``"groups"`` lays out the inputs of each grid in a group of its own.
-
-    Raises
-    ------
-    InvalidRequestError
-        For a tolerance below 0 or above half a pixel, where places become ambiguous.
-    """
-
-    x: str = "x"
-    y: str = "y"
-    tolerance: float = 0.01
-    grids: Literal["one", "groups"] = "one"
-
-    def __post_init__(self) -> None:
-        check_choices(self)
-        if not 0 <= self.tolerance <= 0.5:
-            raise InvalidRequestError(f"tolerance must be from 0 to 0.5, got {self.tolerance!r}")

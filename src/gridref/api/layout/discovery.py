@@ -15,12 +15,22 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from gridref.api.layout.cubes import is_ragged, varying_dims
 from gridref.api.layout.file_sets import one_of_each_set
-from gridref.api.layout.kinds import laid_out_in_groups
-from gridref.api.layout.layouts import Layout
+from gridref.api.layout.layouts import (
+    Combining,
+    Groups,
+    InARow,
+    Labels,
+    Layout,
+    Mosaic,
+    Plate,
+    Ragged,
+    Stack,
+    layout_of,
+)
 from gridref.api.layout.names import (
     VARIABLE,
     NameField,
@@ -31,8 +41,7 @@ from gridref.api.layout.names import (
     with_telling_parts,
 )
 from gridref.api.layout.sources import REPLACED
-from gridref.api.layout.ways import keywords_of, spelled
-from gridref.combine import Combination, CombineOptions, MosaicOptions
+from gridref.combine import Combination, CombineOptions
 from gridref.combine.georeference import Raster, read_raster
 from gridref.combine.options import Read
 from gridref.combine.report import Drift, DriftReport
@@ -41,7 +50,7 @@ from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.blocks import MISSING_BLOCK
 from gridref.model.reference_systems import text_of
 from gridref.model.times import TimeBase, duration_base, is_time_like
-from gridref.options import options_of
+from gridref.options import given_options
 
 # Proposals, from coordinates, georeferencing, names and attributes
 
@@ -92,7 +101,7 @@ class Proposal:
     Attributes
     ----------
     options
-        Fields of `Layout`.
+        What `build` is called with: ``concat_dim``, ``layout`` and ``combine``.
     reason
         What speaks for it.
     """
@@ -103,7 +112,12 @@ class Proposal:
     @property
     def text(self) -> str:
         """The options as they are written in Python."""
-        return spelled(self.options)
+        return ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+
+    @property
+    def way(self) -> Layout:
+        """The layout."""
+        return layout_of(self.options.get("layout"))
 
 
 def proposals(files: Sequence[str], groups: Sequence[VirtualGroup], read: Read) -> list[Proposal]:
@@ -117,7 +131,7 @@ def proposals(files: Sequence[str], groups: Sequence[VirtualGroup], read: Read) 
     wells = wells_in_names(files) if all("ome" in group.attrs for group in groups) else []
     if len(wells) > 1:
         reason = f"microscopy images with wells in the names ({wells[0]}, ...)"
-        return [Proposal({"layout": "plate"}, reason)]
+        return [Proposal({"layout": Plate()}, reason)]
     rasters = [
         read_raster(group, file, "x", "y") for file, group in zip(files, groups, strict=True)
     ]
@@ -130,7 +144,7 @@ def proposals(files: Sequence[str], groups: Sequence[VirtualGroup], read: Read) 
     if apart and varying:
         return _along(varying, groups)
     if apart:
-        return [Proposal({"combine": "by_coords"}, "each file holds other variables")]
+        return [Proposal({"layout": "by_coords"}, "each file holds other variables")]
     grows = [] if varying else _unlabelled(groups)
     if len(grows) == 1:
         reason = f"{grows[0]!r} is unlimited, and nothing labels it: in the order of the files"
@@ -152,7 +166,7 @@ def _along(varying: Sequence[str], groups: Sequence[VirtualGroup]) -> list[Propo
         return [Proposal({"concat_dim": varying[0]}, reason)]
     if len(known) > 1:
         reason += ", and variables between files"
-    return [Proposal({"concat_dim": list(varying), "combine": "by_coords"}, reason)]
+    return [Proposal({"concat_dim": list(varying), "layout": "by_coords"}, reason)]
 
 
 def _variables(group: VirtualGroup) -> set[str]:
@@ -322,19 +336,17 @@ def _labelled(
     options: dict[str, Any] = {}
     fields = [source.field for source in chosen if source.field is not None]
     named = fields if bands is None else [*fields, bands]
-    if named and parts is not None:
-        options["pattern"] = parts.pattern(named)
-        if not finds_all(options["pattern"], files, named):
-            return None
+    pattern = parts.pattern(named) if named and parts is not None else None
+    if pattern is not None and not finds_all(pattern, files, named):
+        return None
     attributes = {s.dim: f"attribute:{s.attribute}" for s in chosen if s.attribute is not None}
-    if attributes:
-        options["labels"] = attributes
     if len(fields) == 1 == len(chosen) and (not varying or (is_single and varying == dims)):
-        options = {"stack": dims[0], **options}
-    elif varying or len(fields) + len(attributes) < len(chosen):
-        options = {"concat_dim": list(dict.fromkeys([*dims, *varying])), **options}
-    if list(options) == ["concat_dim"]:
-        options["combine"] = "by_coords"
+        options["layout"] = Stack(dims[0], pattern)
+    else:
+        if varying or len(fields) + len(attributes) < len(chosen):
+            options["concat_dim"] = list(dict.fromkeys([*dims, *varying]))
+        labels = Labels(pattern, sources=attributes or None)
+        options["layout"] = labels if pattern or attributes else "by_coords"
     reasons = [source.reason for source in chosen]
     reasons += [f"coordinates differ along {' and '.join(varying)}"] if varying else []
     return Proposal(options, ", ".join(reasons))
@@ -418,7 +430,7 @@ def _of_rasters(
     n_grids = len({(raster.crs, raster.dx, raster.dy) for raster in rasters})
     parts = name_parts(files)
     bands = None if parts is None or _told_apart(spans, groups) else parts.bands(VARIABLE)
-    mosaic = {"mosaic": True, **({"grids": "groups"} if n_grids > 1 else {})}
+    grids: Literal["one", "groups"] = "groups" if n_grids > 1 else "one"
     where = f"georeferenced at {n_places} places" + (f" on {n_grids} grids" if n_grids > 1 else "")
     if bands is not None:
         where += f", bands in the names ({bands.values[0]}, ...)"
@@ -426,18 +438,21 @@ def _of_rasters(
         spans = [(*own, band) for own, band in zip(spans, named, strict=True)]
     if _told_apart(spans, groups):
         if bands is not None and parts is not None:
-            return [Proposal({**mosaic, "pattern": parts.pattern([bands])}, where)]
+            return [Proposal({"layout": Mosaic(parts.pattern([bands]), grids=grids)}, where)]
         if n_places == 1:
-            return [Proposal({"combine": "by_coords"}, "each file holds other variables")]
-        return [Proposal(mosaic, where)]
+            return [Proposal({"layout": "by_coords"}, "each file holds other variables")]
+        return [Proposal({"layout": Mosaic(grids=grids)}, where)]
     found = _with_labels(files, groups, (), spans, read, bands)
     if n_places == 1 and bands is None:
         return list(found)
-    return [
-        Proposal({**mosaic, **own.options}, f"{where}, {own.reason}")
-        for own in found
-        if "pattern" in own.options and not {"labels", "concat_dim"} & set(own.options)
-    ]
+    placed = []
+    for own in found:
+        labels = own.way.sought
+        if labels.pattern and not labels.sources and "concat_dim" not in own.options:
+            stack = own.way.dim if isinstance(own.way, Stack) else None
+            layout = Mosaic(labels.pattern, stack, grids=grids)
+            placed.append(Proposal({"layout": layout}, f"{where}, {own.reason}"))
+    return placed
 
 
 def proposals_by_kind(
@@ -453,13 +468,14 @@ def proposals_by_kind(
         n_kinds = len(set(source.values))
         if len(set(grids)) < 2 or len(pairs) > n_kinds or n_kinds == len(files):
             continue
-        options: dict[str, Any] = {"group_by": source.attribute}
+        if source.field is not None and source.field.is_time:
+            continue
         if source.field is not None and parts is not None:
-            if source.field.is_time:
-                continue
-            options = {"group_by": source.dim, "pattern": parts.pattern([source.field])}
+            layout = Groups(source.dim, labels=parts.pattern([source.field]))
+        else:
+            layout = Groups(source.attribute)
         reason = f"kinds of files have grids of their own, {source.reason}"
-        found.setdefault(_partition([source.values]), Proposal(options, reason))
+        found.setdefault(_partition([source.values]), Proposal({"layout": layout}, reason))
     return list(found.values())
 
 
@@ -521,7 +537,7 @@ def _by_lengths(groups: Sequence[VirtualGroup]) -> list[Proposal]:
     if not uneven:
         return []
     reason = f"files differ in length along {' and '.join(uneven)}"
-    return [Proposal({"layout": "ragged"}, reason), Proposal({"layout": "padded"}, reason)]
+    return [Proposal({"layout": Ragged(padded=padded)}, reason) for padded in (False, True)]
 
 
 # The choice: the one layout that fits, or a list of candidates
@@ -541,14 +557,14 @@ def laid_out_by_itself(
     scanned
         Addresses and groups, more than one.
     read, rules
-        As for `Layout.laid_out`.
+        As for `Combining`.
     take_first
         Whether to take the first of several layouts.
 
     Returns
     -------
     tuple
-        The options of the layout; and what it gives, with a drift that says so.
+        What `build` would be called with; and what it gives, with a drift that says so.
 
     Raises
     ------
@@ -588,11 +604,11 @@ def laid_out_by_itself(
         ]
         raise UnclearLayoutError(
             _disagreement(first, files, [*others, *fitting]),
-            [keywords_of(proposal.options) for proposal, _ in [*others, *fitting]],
+            [proposal.options for proposal, _ in [*others, *fitting]],
         )
     if len(clear) > 1 and not take_first:
         raise UnclearLayoutError(
-            _listed(len(files), tried), [keywords_of(proposal.options) for proposal, _ in tried]
+            _listed(len(files), tried), [proposal.options for proposal, _ in tried]
         )
     chosen, done = (clear or tried)[0]
     sets = f", each of {len(files)} a set of files by OME-XML" if len(files) < len(every) else ""
@@ -604,12 +620,11 @@ def laid_out_by_itself(
 
 def _telling(proposal: Proposal, files: Sequence[str], groups: Sequence[VirtualGroup]) -> Proposal:
     """The layout, in which parts of names that mean something are labels beside others."""
-    options = dict(proposal.options)
-    if options.keys() & {"mosaic", "group_by", "layout"}:
+    way, options = proposal.way, proposal.options
+    if not isinstance(way, InARow):
         return proposal
-    if "pattern" in options:
-        pattern = with_telling_parts(options["pattern"], files)
-        return replace(proposal, options={**options, "pattern": pattern})
+    if way.sought.pattern is not None:
+        return replace(proposal, options={**options, "layout": way.telling(files)})
     dims = options.get("concat_dim", ())
     dims = [dims] if isinstance(dims, str) else dims
     parts = name_parts(files)
@@ -619,27 +634,35 @@ def _telling(proposal: Proposal, files: Sequence[str], groups: Sequence[VirtualG
     pattern = with_telling_parts(hiding, files, known=True)
     if pattern == hiding:
         return proposal
-    return replace(proposal, options={**options, "pattern": pattern})
+    labels = way.with_labels(way.sought.with_pattern(pattern))
+    return replace(proposal, options={**options, "layout": labels})
 
 
 def _tried(
     proposal: Proposal, scanned: Scanned, read: Read, rules: CombineOptions
 ) -> tuple[Proposal, Combination]:
     """What a layout gives; files along one dimension are put in the order of their labels."""
-
-    def given(options: Mapping[str, Any]) -> Combination:
-        layout = Layout(**options_of(Layout, options))
-        groups = dict(scanned)
-        ordered = [(file, groups[file]) for file in layout.ordered(list(groups))]
-        own_rules = replace(rules, **options_of(CombineOptions, options))
-        mosaic = MosaicOptions(**options_of(MosaicOptions, options))
-        return layout.laid_out(ordered, read, own_rules, mosaic)
-
-    done = given(proposal.options)
-    if "order" in {drift.cause for drift in done.report}:
-        proposal = replace(proposal, options={**proposal.options, "combine": "by_coords"})
-        done = given(proposal.options)
+    done = _laid_out(proposal, scanned, read, rules)
+    in_a_row = proposal.options.get("layout") is None
+    if in_a_row and "order" in {drift.cause for drift in done.report}:
+        proposal = replace(proposal, options={**proposal.options, "layout": "by_coords"})
+        done = _laid_out(proposal, scanned, read, rules)
     return proposal, done
+
+
+def _laid_out(
+    proposal: Proposal, scanned: Scanned, read: Read, rules: CombineOptions
+) -> Combination:
+    groups, way = dict(scanned), proposal.way
+    dims = proposal.options.get("concat_dim", ())
+    own_rules = replace(rules, **given_options(proposal.options.get("combine", CombineOptions())))
+
+    def by_itself(files: Scanned, take_first: bool) -> Combination:
+        return laid_out_by_itself(files, read, rules, take_first=take_first)[1]
+
+    named = (dims,) if isinstance(dims, str) else tuple(dims)
+    how = Combining(read, own_rules, named, "label", by_itself)
+    return way.laid_out([(file, groups[file]) for file in way.ordered(list(groups))], how)
 
 
 def _tried_by_kind(
@@ -649,28 +672,8 @@ def _tried_by_kind(
     tried = []
     for proposal in found:
         with suppress(InvalidRequestError):
-            layout = Layout(**proposal.options)
-            tried.append((proposal, laid_out_by_kind(scanned, layout, read, rules)))
+            tried.append((proposal, _laid_out(proposal, scanned, read, rules)))
     return tried
-
-
-def laid_out_by_kind(
-    scanned: Scanned,
-    layout: Layout,
-    read: Read,
-    rules: CombineOptions,
-    mosaic_options: MosaicOptions | None = None,
-) -> Combination:
-    """Combine files of each kind into a group, as `laid_out_in_groups` does.
-
-    If `layout` does not give the layout within a kind, it is worked out too.
-    """
-
-    def by_itself(files: Scanned) -> Combination:
-        return laid_out_by_itself(files, read, rules, take_first=layout.yes)[1]
-
-    given = mosaic_options or MosaicOptions()
-    return laid_out_in_groups(scanned, layout, read, rules, given, by_itself)
 
 
 def _replaced(done: Combination) -> tuple[Drift, ...]:
@@ -680,22 +683,28 @@ def _replaced(done: Combination) -> tuple[Drift, ...]:
 
 def _beside(proposal: Proposal, dim: str, groups: Sequence[VirtualGroup]) -> list[Proposal]:
     """Other layouts that keep the coordinate of the files, instead of labels out of their names."""
-    options = proposal.options
+    way = proposal.way
     own = [group.arrays[dim] for group in groups if dim in group.arrays]
     kept = []
-    if options.get("stack") == dim and all(array.dims == (dim,) for array in own):
-        along = {"concat_dim": dim, "overlap": "keep"}
+    if isinstance(way, Stack) and way.dim == dim and all(array.dims == (dim,) for array in own):
+        along = {"concat_dim": dim, "combine": CombineOptions(overlap="keep")}
         kept.append(Proposal(along, f"{dim!r} as the files say it"))
     name = f"{dim}_in_name"
-    renamed: dict[str, Any] = {
-        key: value.replace(f"{{{dim}:", f"{{{name}:").replace(f"{{{dim}}}", f"{{{name}}}")
-        if key == "pattern"
-        else [name if each == dim else each for each in value]
-        if key == "concat_dim" and not isinstance(value, str)
-        else (name if value == dim else value)
-        for key, value in options.items()
-    }
-    if renamed != options:
+    pattern = way.sought.pattern
+    if pattern is not None:
+        told = pattern.replace(f"{{{dim}:", f"{{{name}:").replace(f"{{{dim}}}", f"{{{name}}}")
+        way = way.with_labels(way.sought.with_pattern(told))
+    if isinstance(way, Stack) and way.dim == dim:
+        way = Stack(name, way.labels)
+    if isinstance(way, Mosaic) and way.stack == dim:
+        way = Mosaic(**{**given_options(way), "stack": name})
+    renamed = {**proposal.options, **({"layout": way} if "layout" in proposal.options else {})}
+    dims = renamed.get("concat_dim", ())
+    if dims == dim:
+        renamed["concat_dim"] = name
+    elif not isinstance(dims, str) and dim in dims:
+        renamed["concat_dim"] = [name if each == dim else each for each in dims]
+    if renamed != proposal.options:
         kept.append(Proposal(renamed, "both, under two names"))
     return kept
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from gridref.api.layout.labels import LabelPattern
-from gridref.api.layout.sources import Labels
+from gridref.api.layout.sources import LabelSources
 from gridref.combine import CombineOptions, combine
 from gridref.combine.concatenation import label_values, with_label
 from gridref.combine.options import Read
@@ -83,7 +83,9 @@ class NamePattern:
         return [(str(own.get(_VARIABLE, self.literal)), own[self.dim]) for own in found]
 
 
-def split_labels(labels: Labels | None) -> tuple[Labels | None, tuple[NamePattern, ...]]:
+def split_labels(
+    labels: LabelSources | None,
+) -> tuple[LabelSources | None, tuple[NamePattern, ...]]:
     """Labels of files, and those in variables' names (``"name:PATTERN"``) apart.
 
     Raises
@@ -115,14 +117,6 @@ class Joining:
     read: Read
     rules: CombineOptions
     _noted: dict[tuple[str, str, str], dict[str, list[str]]] = field(default_factory=dict)
-
-    @classmethod
-    def of(
-        cls, labels: Labels | None, read: Read, rules: CombineOptions
-    ) -> tuple[Self, Labels | None]:
-        """What `split_labels` finds, and the other labels."""
-        rest, patterns = split_labels(labels)
-        return cls(patterns, read, rules), rest
 
     def each(
         self, scanned: Iterable[tuple[str, VirtualGroup]]

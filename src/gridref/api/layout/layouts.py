@@ -1,15 +1,19 @@
-"""How files are laid beside each other: along dimensions, stacked, or as a mosaic.
+"""How files lie beside each other: one class for each way, which combines scanned files.
 
-`Layout` holds the options. Its methods take scanned files and combine them accordingly.
+`Labels`, `Stack`, `Mosaic`, `Ragged`, `Plate` and `Groups` are what users write as ``layout=``.
+Ways without options have names; `Row` and `Nested` stand for these, and for no layout. `layout_of`
+makes a `Layout` of each. What a call says besides its layout is in `Combining`.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from operator import itemgetter
-from typing import Any, Literal, Self
+from typing import Any, Literal, cast
 
 from gridref.api.layout.cubes import (
     combine_by_coords,
@@ -17,8 +21,10 @@ from gridref.api.layout.cubes import (
     is_ragged,
     nested_alike,
 )
+from gridref.api.layout.file_sets import refusing_parts_of_sets
 from gridref.api.layout.forecasts import with_valid_times, without_valid_times
-from gridref.api.layout.frequencies import spacing_problem
+from gridref.api.layout.frequencies import frequency, spacing_problem
+from gridref.api.layout.joined_variables import NamePattern, split_labels
 from gridref.api.layout.labels import LabelPattern
 from gridref.api.layout.names import (
     VARIABLE,
@@ -28,7 +34,7 @@ from gridref.api.layout.names import (
 )
 from gridref.api.layout.sources import (
     Contradicted,
-    Labels,
+    LabelSources,
     check_labels,
     labelled_files,
     with_labels_beside,
@@ -39,224 +45,220 @@ from gridref.combine import (
     Combination,
     CombineOptions,
     DriftReport,
-    MosaicOptions,
     combine,
     combine_hypercube,
     combine_mosaic,
     combine_ragged,
     combine_stack,
+    merged_reports,
 )
 from gridref.combine.concatenation import with_label
 from gridref.combine.forecasts import VALID_TIME
+from gridref.combine.mosaic import check_tolerance
 from gridref.combine.options import Read, Repeat
-from gridref.errors import InvalidRequestError
+from gridref.errors import InvalidRequestError, Place
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.manifest import ChunkManifest, ChunkState, Manifest
-from gridref.options import check_choice, option_values, refuses_unknown
+from gridref.model.scan_report import ScanReport
+from gridref.options import Shown, check_choices, given_options, near_names, refuses_unknown
+
+type Order = Literal["label", "given"]
+type Scanned = Iterable[tuple[str, VirtualGroup]]
+"""Addresses of files, and what was scanned of each."""
 
 
-@refuses_unknown
 @dataclass(frozen=True)
-class Layout:
-    """How files are laid beside each other. Give at most one way.
+class Combining:
+    """What a call says of combining, whatever its layout.
 
     Attributes
     ----------
-    concat_dim
-        Dimension to concatenate along, existing or new. With several, files are placed along each
-        by their coordinates and labels, with holes where there is no file. If every variable has
-        only one of them (ragged arrays), each grows by itself. One file needs none.
+    read
+        Reads all values of an array.
+    rules
+        How differences between files are resolved.
+    dims
+        The dimensions that ``concat_dim`` names.
     order
-        The order of files along one `concat_dim`, or along `stack`. ``"label"``: by label if the
-        labels of every file rise, or those of every file fall; otherwise as given, and the report
-        says so. ``"given"``: as given.
-    combine
-        ``"by_coords"`` places files by their coordinates, in any order, along `concat_dim` or, if
-        that is None, along each dimension whose coordinates differ. Files with different variables
-        are merged. ``"nested"`` takes lists of lists of files in the given order, the outermost
-        along the first of several dimensions.
-    stack
-        New dimension to stack the files along; with `mosaic`, the first of the pattern's fields.
-    pattern
-        Pattern that finds labels in file names, like ``{time:%Y%m%d}`` or
-        ``{model}_{member:d}_{time:%Y%m}.nc``; see `gridref.api.layout.labels.LabelPattern`. The
-        fields are dimensions of the result; ``{_sweep:d}`` is a coordinate along them. Text that
-        ``{_}`` skips becomes such a coordinate if several files share it. If the files have a
-        coordinate of the dimension, it is kept. `stack` and `mosaic` replace it, and the report
-        lists both values.
-    pattern_of
-        Attribute of the files in which the pattern finds labels, like ``TIFFTAG_DATETIME``. By
-        default it searches their names.
-    labels
-        Sources of labels other than file names: for each dimension ``"attribute:NAME"``,
-        ``"variable:NAME"`` (a scalar), ``"constant:VALUE"``, ``"column:NAME"`` of the inventory or
-        a function of the address; or one function that returns a label for each dimension.
-        ``"name:{variable}_p{percentile:d}"`` finds labels in names of variables. These variables
-        become one along the dimension before files are laid out. Numbers, and times and durations
-        of ISO 8601, are converted from text.
-    inventory
-        A table that lists the files and their labels, in place of `files`: a data frame, a CSV
-        file, a Parquet file like stac-geoparquet's, or the JSON document of an intake-esm
-        collection, a STAC item collection or an S3 Inventory. Columns with the names of dimensions
-        hold their labels.
-    asset
-        Keys of the assets to take from each STAC item of the inventory; by default ``"data"``, or
-        the only one. The column ``asset`` holds the key of each file.
-    mosaic
-        Place the files by their georeferencing. Labels that `pattern` finds, like a date or a band,
-        give a mosaic each. The field ``{variable}`` finds the name of the file's variable.
-    yes
-        If no layout is given and several are possible, take the first. By default an error lists
-        them.
-    group_by
-        Lay out the files of each kind by themselves, into a group of that name. The kind is a field
-        of `pattern`, or an attribute.
-    split
-        ``"frequency"`` groups files by their frequency: the attribute ``frequency``, or the spacing
-        of the times (``daily``, ``monthly``, ``6hourly``; ``fixed`` without times).
-    layout
-        For trajectories, profiles or swaths of differing length. ``"ragged"`` puts all samples one
-        after the other, with the number of samples of each file in ``row_size`` (CF conventions,
-        9.3.3). ``"padded"`` gives each file a row, as long as the longest. `concat_dim` then is the
-        dimension whose length differs, and `stack` the one that counts the files; gridref finds
-        both if they are None. ``"plate"`` lays microscopy images out by wells and fields, as
-        OME-Zarr does, by the fields ``{well}`` (or ``{row}`` and ``{column}``) and ``{field}`` of
-        `pattern`; other fields, like ``{c}`` and ``{z}``, are dimensions of the images. Without a
-        pattern the usual forms of names are known.
-
-    Raises
-    ------
-    InvalidRequestError
-        For more than one way, or unknown sources of labels.
+        Whether files follow each other by label, or as given.
+    by_itself
+        Combines several files whose layout has to be found; `Groups` asks it.
+    tree
+        The nesting of the files, if they were given as lists of lists.
     """
 
-    concat_dim: str | Sequence[str] | None = None
-    order: Literal["label", "given"] = "label"
-    combine: Literal["by_coords", "nested"] | None = None
-    stack: str | None = None
-    pattern: str | None = None
-    pattern_of: str | None = None
-    labels: Labels | None = None
-    inventory: Any = None
-    asset: str | Sequence[str] | None = None
-    mosaic: bool = False
-    layout: Literal["ragged", "padded", "plate"] | None = None
-    yes: bool = False
-    group_by: str | None = None
-    split: Literal["frequency"] | None = None
+    read: Read
+    rules: CombineOptions
+    dims: tuple[str, ...] = ()
+    order: Order = "label"
+    by_itself: Callable[[Sequence[tuple[str, VirtualGroup]], bool], Combination] | None = None
+    tree: Sequence[Any] = ()
 
-    def __post_init__(self) -> None:
-        if self.layout is not None:
-            check_choice("layout", self.layout, ("ragged", "padded", "plate"))
-            if self.layout == "plate" and (self.stack or self.concat_dim):
-                raise InvalidRequestError("Plate() takes its dimensions from the pattern")
-            if self.mosaic:
-                raise InvalidRequestError(f"layout={self.layout!r} is another one than a mosaic")
-        elif self.concat_dim and (self.stack or self.mosaic):
-            raise InvalidRequestError("ask for one of a dimension to concatenate, stack or mosaic")
-        self._check_order()
-        if self.combine is not None:
-            check_choice("combine", self.combine, ("by_coords", "nested"))
-            if self.stack or self.mosaic or self.layout:
-                raise InvalidRequestError(
-                    f"layout={self.combine!r} places files along concat_dim, not in another way"
-                )
-        placed = self.combine == "nested" or (self.mosaic and self.labels)
-        if (self.pattern or self.labels) and placed:
-            raise InvalidRequestError(
-                "labels need files that are placed by label: lists of lists are not, and mosaics"
-                " take labels from a pattern only"
-            )
-        if self.split is not None:
-            check_choice("split", self.split, ("frequency",))
-        if self.in_groups and self.combine == "nested":
-            raise InvalidRequestError("lists of lists of files are not told apart into groups")
-        check_labels(self.labels)
-        if self.asset is not None and self.inventory is None:
-            raise InvalidRequestError(
-                "asset is for STAC items: name them, Labels(inventory='items.json')"
-            )
-        if self.pattern_of and not self.pattern:
-            raise InvalidRequestError("an attribute to find labels in needs their pattern")
+    def along(self, groups: Iterable[VirtualGroup], dims: Sequence[str]) -> Combination:
+        """Combine groups that follow each other along dimensions that they have, or a new one."""
+        dim = dims[0] if len(dims) == 1 else dims
+        by_label = self.order == "label"
+        return combine(groups, dim, read=self.read, options=self.rules, by_label=by_label)
 
-    def _check_order(self) -> None:
-        check_choice("order", self.order, ("label", "given"))
-        others = self.combine or self.pattern or self.labels or self.mosaic or self.layout
-        if self.order == "given" and (others or not isinstance(self.stack or self.concat_dim, str)):
+
+class Layout(Shown):
+    """What all layouts have in common.
+
+    A layout with ``labels`` finds the labels of files in their names and elsewhere.
+    """
+
+    labels: Labels | str | None = None
+
+    @property
+    def sought(self) -> Labels:
+        """Where labels come from; empty if nothing says so."""
+        return Labels(self.labels) if isinstance(self.labels, str) else self.labels or Labels()
+
+    def with_labels(self, labels: Labels) -> Layout:
+        """The same layout with labels from somewhere else."""
+        return type(self)(**{**given_options(self), "labels": labels})
+
+    def check(self, dims: Sequence[str], order: Order) -> None:
+        """Check that ``concat_dim`` and ``order`` mean something for this layout.
+
+        Raises
+        ------
+        InvalidRequestError
+            If they do not.
+        """
+        if dims:
+            named = dims[0] if len(dims) == 1 else list(dims)
             raise InvalidRequestError(
-                "order='given' needs files that follow each other along one dimension: name it"
-                " (concat_dim='time'), or stack them along a new one (layout=Stack('time')), and"
-                " give no other layout"
+                f"layout={self!r} does not lay files along concat_dim={named!r}: leave one out"
             )
+        if order == "given":
+            raise _no_order()
+
+    def is_asked_for(self, dims: Sequence[str]) -> bool:
+        """Whether this, or ``concat_dim``, is a way to lay out several files."""
+        return True
+
+    def grows_along(self, dims: Sequence[str]) -> str | None:
+        """The dimension that files follow each other along, if it is the only one."""
+        return None
+
+    def is_cube(self, first: VirtualGroup, dims: Sequence[str]) -> bool:
+        """Whether files are placed by label along dimensions; `first` is one of the files."""
+        return False
+
+    def listed_dims(self, dims: Sequence[str]) -> Sequence[str]:
+        """The dimensions whose labels a table may list for each file."""
+        return ()
+
+    @property
+    def needs_all(self) -> bool:
+        """Whether a catalog is combined from all of its files again when there are more."""
+        return False
 
     def ordered(self, files: Sequence[str]) -> list[str]:
         """The files in the order of the labels in their names, if there is a pattern."""
-        pattern = self._parsed_pattern()
-        if pattern is None or self.pattern_of is not None:
+        pattern = self._pattern
+        if pattern is None or self.sought.of is not None:
             return list(files)
         found = zip(files, pattern.of_names(files), strict=True)
         return [file for file, _ in sorted(found, key=lambda pair: tuple(pair[1].values()))]
 
-    def hiding_nothing(self, files: Sequence[str]) -> Self:
+    def telling(self, files: Sequence[str]) -> Layout:
         """The layout with labels for informative parts of names that ``{_}`` skips."""
-        elsewhere = self.mosaic or self.layout == "plate" or self.in_groups
-        if self.pattern is None or self.pattern_of or elsewhere:
+        if self.sought.pattern is None or self.sought.of:
             return self
-        return replace(self, pattern=with_telling_parts(self.pattern, files))
+        told = with_telling_parts(self.sought.pattern, files)
+        return (
+            self
+            if told == self.sought.pattern
+            else self.with_labels(self.sought.with_pattern(told))
+        )
+
+    def laid_out(self, scanned: Scanned, how: Combining) -> Combination:
+        """Combine scanned files into one group; problems are returned."""
+        noted = Contradicted(how.read)
+        done = self.joined(self.labelled(scanned, noted), how)
+        return replace(done, report=noted.told(done.report))
+
+    def labelled(self, scanned: Scanned, noted: Contradicted) -> Iterable[VirtualGroup]:
+        """The groups of files with their labels; coordinates that labels contradict are noted."""
+        return (group for _, group in scanned)
+
+    def joined(self, groups: Iterable[VirtualGroup], how: Combining) -> Combination:
+        """Combine groups that have their labels: of files, or of a catalog."""
+        raise NotImplementedError
 
     @property
-    def is_asked_for(self) -> bool:
-        """Whether the options name a way to lay out several files."""
-        known = self.concat_dim or self.stack or self.mosaic or self.layout
-        return bool(known or self.combine or self.pattern or self.labels)
+    def _pattern(self) -> LabelPattern | None:
+        """The pattern of the labels, if there is one."""
+        return None if self.sought.pattern is None else LabelPattern.parse(self.sought.pattern)
 
-    @property
-    def grows_along(self) -> str | None:
-        """The dimension along which files are concatenated, if it is the only one."""
-        others = self.combine or self.stack or self.pattern or self.labels or self.mosaic
-        if others or self.layout or self.in_groups or not isinstance(self.concat_dim, str):
-            return None
-        return self.concat_dim
 
-    @property
-    def in_groups(self) -> bool:
-        """Whether files of each kind make a group."""
-        return self.group_by is not None or self.split is not None
+def _no_order() -> InvalidRequestError:
+    return InvalidRequestError(
+        "order='given' needs files that follow each other along one dimension: name it"
+        " (concat_dim='time'), or stack them along a new one (layout=Stack('time')), and"
+        " give no other layout"
+    )
 
-    @property
-    def dims(self) -> tuple[str, ...]:
-        """The dimensions that files are concatenated or stacked along, as far as they are named."""
-        if self.stack is not None and self.labels:
-            return (self.stack,)
-        named = self.concat_dim or ()
-        return (named,) if isinstance(named, str) else tuple(named)
 
-    @property
-    def keeps_labels_whole(self) -> bool:
-        """Whether labels that a pattern found in files are kept in one chunk."""
-        return self.stack is not None and self.pattern is not None
+def _check_pattern_only(layout: Layout) -> None:
+    if layout.sought.of_files:
+        raise InvalidRequestError(
+            f"{type(layout).__name__}() takes labels of files from a pattern only, and sources need"
+            " files that are placed by label: Labels(...) or Stack(...)"
+        )
 
-    def is_cube(self, first: VirtualGroup) -> bool:
-        """Whether files are placed by label along dimensions; `first` is one of the files."""
-        if self.mosaic or self.layout is not None or self.combine == "nested":
-            return False
-        if self.labels or (self.stack is None and (self.pattern or self.combine)):
-            return True
-        return len(self.dims) > 1 and not is_ragged(first, self.dims)
 
-    def _rules(self, rules: CombineOptions) -> CombineOptions:
-        """The rules, by which labels that are no dimensions are repeated along these."""
-        pattern = self._parsed_pattern()
-        if pattern is None or not pattern.beside:
-            return rules
-        beside: dict[str, Repeat] = {name[1:]: "all" for name in pattern.beside}
-        return replace(rules, repeated={**beside, **rules.repeated})
+class InARow(Layout):
+    """Files that follow each other along dimensions, or lie where their labels say."""
 
-    def combine_cube(
+    def check(self, dims: Sequence[str], order: Order) -> None:
+        if order == "given" and (self.is_asked_for(()) or len(dims) != 1):
+            raise _no_order()
+
+    def is_asked_for(self, dims: Sequence[str]) -> bool:
+        return bool(dims)
+
+    def grows_along(self, dims: Sequence[str]) -> str | None:
+        return dims[0] if len(dims) == 1 else None
+
+    def is_cube(self, first: VirtualGroup, dims: Sequence[str]) -> bool:
+        return len(dims) > 1 and not is_ragged(first, dims)
+
+    def cube_dims(self, dims: Sequence[str]) -> Sequence[str]:
+        """The dimensions that files are placed along by label, as far as they are named."""
+        return dims
+
+    def listed_dims(self, dims: Sequence[str]) -> Sequence[str]:
+        return self.cube_dims(dims)
+
+    def laid_out(self, scanned: Scanned, how: Combining) -> Combination:
+        rest = iter(scanned)
+        first = list(itertools.islice(rest, 2))
+        if len(first) == 1 and not self.is_asked_for(how.dims):
+            ((file, group),) = first
+            return Combination(group, DriftReport((), (file,)))
+        scanned = itertools.chain(first, rest)
+        if first and self.is_cube(first[0][1], how.dims):
+            return self.cube(list(scanned), how)
+        return self._row(scanned, how)
+
+    def _row(self, scanned: Scanned, how: Combining) -> Combination:
+        return how.along((group for _, group in scanned), how.dims)
+
+    def joined(self, groups: Iterable[VirtualGroup], how: Combining) -> Combination:
+        if not how.dims:
+            raise InvalidRequestError(
+                "the catalog does not say how its files were combined: name the dimension to add"
+                " files along (concat_dim='time')"
+            )
+        return replace(how, order="given").along(groups, how.dims)
+
+    def cube(
         self,
         scanned: Sequence[tuple[str, VirtualGroup]],
-        read: Read,
-        rules: CombineOptions,
+        how: Combining,
         before: Sequence[VirtualGroup] = (),
         n_front: int = 0,
     ) -> Combination:
@@ -264,180 +266,618 @@ class Layout:
 
         The first `n_front` files come before these groups, the others after them.
         """
-        pattern = self._parsed_pattern()
-        rules = self._rules(rules)
-        noted = Contradicted(read)
-        groups, dims = labelled_files(scanned, pattern, self.pattern_of, self.labels, noted)
+        pattern, labels = self._pattern, self.sought
+        noted = Contradicted(how.read)
+        groups, dims = labelled_files(scanned, pattern, labels.of, labels.of_files, noted)
         if not any(VALID_TIME in group.arrays for group in groups):
             before = [without_valid_times(group) for group in before]
         every = [*groups[:n_front], *before, *groups[n_front:]]
-        spacing = spacing_problem(scanned, read) if rules.join == "exact" else None
+        rules = _with_labels_beside(how.rules, pattern)
+        spacing = spacing_problem(scanned, how.read) if rules.join == "exact" else None
         if spacing is not None:
-            return Combination(
-                None, DriftReport((), tuple(file for file, _ in scanned)), (spacing,)
-            )
-        unnamed = [dim for dim in dims if dim not in self.dims]
-        if unnamed and self.dims:
+            files = tuple(file for file, _ in scanned)
+            return Combination(None, DriftReport((), files), (spacing,))
+        named = self.cube_dims(how.dims)
+        unnamed = [dim for dim in dims if dim not in named]
+        if unnamed and named:
             raise InvalidRequestError(
                 f"there are labels for {', '.join(unnamed)}, but the dimensions are"
-                f" {', '.join(self.dims)}: name it too (concat_dim=), or call the field {{_}}"
+                f" {', '.join(named)}: name it too (concat_dim=), or call the field {{_}}"
             )
-        if self.dims:
-            done = combine_hypercube(every, self.dims, read=read, options=rules)
+        if named:
+            done = combine_hypercube(every, named, read=how.read, options=rules)
         else:
-            done = combine_by_coords(every, dims, read=read, options=rules)
+            done = combine_by_coords(every, dims, read=how.read, options=rules)
         done = replace(done, report=noted.told(done.report))
         group = done.group
-        return done if group is None else replace(done, group=with_valid_times(group, read))
+        return done if group is None else replace(done, group=with_valid_times(group, how.read))
 
-    def laid_out(
-        self,
-        scanned: Iterable[tuple[str, VirtualGroup]],
-        read: Read,
-        rules: CombineOptions,
-        mosaic_options: MosaicOptions,
-        tree: Sequence[Any] = (),
-    ) -> Combination:
-        """Combine files, given as (address, group), into one group; problems are returned.
 
-        With ``combine="nested"``, `tree` is the nesting of the files.
-        """
-        if self.combine == "nested":
-            groups = nested_alike(tree, dict(scanned))
-            return combine_nested(groups, self.dims, read, rules)
-        rest = iter(scanned)
-        first = list(itertools.islice(rest, 1))
-        scanned = itertools.chain(first, rest)
-        if first and self.is_cube(first[0][1]):
-            return self.combine_cube(list(scanned), read, rules)
-        return self._in_a_row(scanned, read, rules, mosaic_options)
+@refuses_unknown
+@dataclass(frozen=True, repr=False)
+class Labels(InARow):
+    """Where the labels of files come from. As a layout: files lie where their labels say.
 
-    def _in_a_row(
-        self,
-        scanned: Iterable[tuple[str, VirtualGroup]],
-        read: Read,
-        rules: CombineOptions,
-        mosaic_options: MosaicOptions,
-    ) -> Combination:
-        """Combine files that follow each other along one way, or alone."""
-        if self.layout == "plate":
-            return combine_plate_files(list(scanned), self._parsed_pattern(), read, rules)
-        noted = Contradicted(read)
-        if self.layout is not None:
-            rows = self.labelled(scanned, noted)
-            done = self.combine_ragged(rows, read, rules)
-            return replace(done, report=noted.told(done.report))
-        if self.mosaic:
-            tiles = self.tiles(scanned, noted)
-            done = self.combine_mosaic(tiles, read, rules, mosaic_options)
-            return replace(done, report=noted.told(done.report))
-        by_label = self.order == "label"
-        if self.stack is not None:
-            labelled = self.labelled(scanned, noted)
-            rules = self._rules(rules)
-            done = combine_stack(labelled, self.stack, read=read, options=rules, by_label=by_label)
-            done = replace(done, report=noted.told(done.report))
-            if done.group is None or not self.keeps_labels_whole:
-                return done
-            return replace(done, group=in_one_chunk(done.group, self.stack, read))
-        groups = (group for _, group in scanned)
-        if self.concat_dim:
-            return combine(groups, self.concat_dim, read=read, options=rules, by_label=by_label)
-        ((file, group),) = scanned
-        return Combination(group, DriftReport((), (file,)))
+    Attributes
+    ----------
+    pattern
+        Where labels stand in file names, like ``{time:%Y%m%d}`` or
+        ``{model}_{member:d}_{time:%Y%m}.nc``; see `gridref.api.layout.labels.LabelPattern`. The
+        fields are dimensions of the result; ``{_sweep:d}`` is a coordinate along them. Text that
+        ``{_}`` skips becomes such a coordinate if several files share it. If the files have a
+        coordinate of the dimension, it is kept. `Stack` and `Mosaic` replace it, and the report
+        lists both values.
+    of
+        Attribute of the files in which the pattern finds labels, like ``TIFFTAG_DATETIME``. By
+        default it searches their names.
+    sources
+        Sources of labels other than file names: for each dimension ``"attribute:NAME"``,
+        ``"variable:NAME"`` (a scalar), ``"constant:VALUE"``, ``"column:NAME"`` of the inventory or
+        a function of the address; or one function that returns a label for each dimension.
+        ``"name:{variable}_p{percentile:d}"`` finds labels in names of variables. These variables
+        become one along the dimension before files are laid out. Numbers, and times and durations
+        of ISO 8601, are converted from text.
+    inventory
+        A table that lists the files and their labels: a data frame, a CSV file, a Parquet file like
+        stac-geoparquet's, or the JSON document of an intake-esm collection, a STAC item collection
+        or an S3 Inventory. Columns with the names of dimensions hold their labels. Without other
+        files (``files=[]``), all of the table are taken.
+    asset
+        Keys of the assets to take from each STAC item of the inventory; by default ``"data"``, or
+        the only one. The column ``asset`` holds the key of each file.
 
-    def labelled(
-        self, scanned: Iterable[tuple[str, VirtualGroup]], noted: Contradicted
-    ) -> Iterable[VirtualGroup]:
-        """The groups of files, with their labels where they are stacked.
+    Raises
+    ------
+    InvalidRequestError
+        For unknown sources, `of` without a pattern, or `asset` without an inventory.
+    """
 
-        Coordinates that labels contradict are noted.
-        """
-        if self.stack is None:
-            return (group for _, group in scanned)
-        pairs = self._labelled(self.stack, scanned)
-        return noted.noting(pairs, [self.stack])
+    pattern: str | None = None
+    of: str | None = None
+    sources: LabelSources | None = None
+    inventory: Any = field(default=None, hash=False)
+    asset: str | Sequence[str] | None = None
 
-    def combine_mosaic(
-        self,
-        groups: Iterable[VirtualGroup],
-        read: Read,
-        rules: CombineOptions,
-        mosaic_options: MosaicOptions,
-    ) -> Combination:
-        """Combine groups as a mosaic by their georeferencing, one for each label."""
-        pattern = self._parsed_pattern()
+    def __post_init__(self) -> None:
+        check_labels(self.of_files)
+        if self.asset is not None and self.inventory is None:
+            raise InvalidRequestError(
+                "asset is for STAC items: name them, Labels(inventory='items.json')"
+            )
+        if self.of and not self.pattern:
+            raise InvalidRequestError("an attribute to find labels in needs their pattern")
+
+    @property
+    def sought(self) -> Labels:
+        return self
+
+    @property
+    def of_files(self) -> LabelSources | None:
+        """The sources of labels of files: those that are not names of variables."""
+        return self._split[0]
+
+    @property
+    def of_variables(self) -> tuple[NamePattern, ...]:
+        """Where labels stand in names of variables."""
+        return self._split[1]
+
+    @cached_property
+    def _split(self) -> tuple[LabelSources | None, tuple[NamePattern, ...]]:
+        return split_labels(self.sources)
+
+    def with_labels(self, labels: Labels) -> Labels:
+        return labels
+
+    def with_pattern(self, pattern: str | None) -> Labels:
+        """The same labels with another pattern."""
+        return Labels(**{**given_options(self), "pattern": pattern})
+
+    def is_asked_for(self, dims: Sequence[str]) -> bool:
+        return bool(dims or self.pattern or self.of_files)
+
+    def is_cube(self, first: VirtualGroup, dims: Sequence[str]) -> bool:
+        # With labels of variables only, and no dimension, coordinates say where files lie.
+        by_coords = bool(self.of_variables) and not dims
+        return self.is_asked_for(()) or by_coords or super().is_cube(first, dims)
+
+
+@refuses_unknown
+@dataclass(frozen=True, repr=False)
+class Stack(InARow):
+    """Files lie one behind the other along a new dimension.
+
+    Attributes
+    ----------
+    dim
+        Name of the new dimension.
+    labels
+        Labels of the dimension, which also say the order of the files. A text is a pattern of their
+        names.
+    """
+
+    dim: str
+    labels: Labels | str | None = None
+
+    def check(self, dims: Sequence[str], order: Order) -> None:
+        if dims:
+            Layout.check(self, dims, order)
+        if order == "given" and self.sought.is_asked_for(()):
+            raise _no_order()
+
+    def is_asked_for(self, dims: Sequence[str]) -> bool:
+        return True
+
+    def grows_along(self, dims: Sequence[str]) -> str | None:
+        return self.dim
+
+    def is_cube(self, first: VirtualGroup, dims: Sequence[str]) -> bool:
+        return bool(self.sought.of_files)
+
+    def cube_dims(self, dims: Sequence[str]) -> Sequence[str]:
+        return (self.dim,)
+
+    def listed_dims(self, dims: Sequence[str]) -> Sequence[str]:
+        return () if self.sought.pattern and not self.sought.of_files else (self.dim,)
+
+    def labelled(self, scanned: Scanned, noted: Contradicted) -> Iterable[VirtualGroup]:
+        return noted.noting(_stacked(scanned, self.dim, self._pattern, self.sought.of), [self.dim])
+
+    def _row(self, scanned: Scanned, how: Combining) -> Combination:
+        noted = Contradicted(how.read)
+        done = combine_stack(
+            self.labelled(scanned, noted),
+            self.dim,
+            read=how.read,
+            options=_with_labels_beside(how.rules, self._pattern),
+            by_label=how.order == "label",
+        )
+        return self._whole(replace(done, report=noted.told(done.report)), how.read)
+
+    def joined(self, groups: Iterable[VirtualGroup], how: Combining) -> Combination:
+        return self._whole(replace(how, order="given").along(groups, [self.dim]), how.read)
+
+    @property
+    def keeps_labels_whole(self) -> bool:
+        """Whether labels that a pattern found in files are kept in one chunk."""
+        return self.sought.pattern is not None
+
+    def _whole(self, done: Combination, read: Read) -> Combination:
+        if done.group is None or not self.keeps_labels_whole:
+            return done
+        return replace(done, group=in_one_chunk(done.group, self.dim, read))
+
+    @property
+    def _pattern(self) -> LabelPattern | None:
+        text = self.sought.pattern
+        return None if text is None else LabelPattern.parse(text, self.dim)
+
+
+@refuses_unknown
+@dataclass(frozen=True, repr=False)
+class Mosaic(Layout):
+    """Files lie where their georeferencing says.
+
+    Attributes
+    ----------
+    labels
+        Labels, like a date or a band, that give a mosaic each. A text is a pattern of names; its
+        field ``{variable}`` is the name of a file's variable.
+    stack
+        Which field of the pattern is the first dimension.
+    x, y
+        Names of the dimensions of columns and rows.
+    tolerance
+        How far, in pixels, a file may be off the grid of the first one.
+    grids
+        Files of several coordinate reference systems, resolutions or pixel grids: ``"one"`` makes
+        them a problem, ``"groups"`` lays out the files of each grid in a group of its own.
+
+    Raises
+    ------
+    InvalidRequestError
+        For a tolerance below 0 or above half a pixel, where places become ambiguous.
+    """
+
+    labels: Labels | str | None = None
+    stack: str | None = None
+    x: str = "x"
+    y: str = "y"
+    tolerance: float = 0.01
+    grids: Literal["one", "groups"] = "one"
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_tolerance(self.tolerance)
+        _check_pattern_only(self)
+
+    @property
+    def needs_all(self) -> bool:
+        return self.grids == "groups"
+
+    def telling(self, files: Sequence[str]) -> Layout:
+        return self
+
+    def labelled(self, scanned: Scanned, noted: Contradicted) -> Iterable[VirtualGroup]:
+        pattern, of = self._pattern, self.sought.of
+        if pattern is None:
+            return super().labelled(scanned, noted)
+        if self.stack is not None and self.stack not in pattern.fields:
+            raise InvalidRequestError(
+                f"the pattern {pattern.text!r} has no field {{{self.stack}}}, which is the stack"
+            )
+        known = list(scanned)
+        files = [file for file, _ in known]
+        if of is None:
+            found = pattern.of_names(files)
+        else:
+            found = pattern.of_attributes([group.attrs for _, group in known], of, files)
+            known = [(file, without_attribute(group, of)) for file, group in known]
+        labelled = labelled_tiles(known, found, pattern)
+        pairs = zip((group for _, group in known), labelled, strict=True)
+        return noted.noting(pairs, list(pattern.fields))
+
+    def joined(self, groups: Iterable[VirtualGroup], how: Combining) -> Combination:
+        pattern = self._pattern
         fields = [] if pattern is None else [*pattern.fields]
         dims = dict.fromkeys([self.stack, *fields] if self.stack else fields)
         dims.pop(VARIABLE, None)
         done = combine_mosaic(
             groups,
-            **option_values(mosaic_options),
+            x=self.x,
+            y=self.y,
+            tolerance=self.tolerance,
+            grids=self.grids,
             stack=list(dims),
             merge=VARIABLE in fields,
-            read=read,
-            options=rules,
+            read=how.read,
+            options=how.rules,
         )
         if done.group is None:
             return done
         group = done.group
         for dim in dims:
-            group = in_one_chunk(group, dim, read)
+            group = in_one_chunk(group, dim, how.read)
         return replace(done, group=group)
 
-    def tiles(
-        self, scanned: Iterable[tuple[str, VirtualGroup]], noted: Contradicted
-    ) -> Iterable[VirtualGroup]:
-        """The groups of tiles, with their labels where a pattern finds some.
 
-        Coordinates that labels contradict are noted.
-        """
-        pattern = self._parsed_pattern()
-        if pattern is None:
-            return (group for _, group in scanned)
-        if self.stack is not None and self.stack not in pattern.fields:
-            raise InvalidRequestError(
-                f"the pattern {self.pattern!r} has no field {{{self.stack}}}, which is the stack"
-            )
-        known = list(scanned)
-        files = [file for file, _ in known]
-        if self.pattern_of is None:
-            found = pattern.of_names(files)
-        else:
-            attrs = [group.attrs for _, group in known]
-            found = pattern.of_attributes(attrs, self.pattern_of, files)
-            known = [(file, without_attribute(group, self.pattern_of)) for file, group in known]
-        labelled = labelled_tiles(known, found, pattern)
-        pairs = zip((group for _, group in known), labelled, strict=True)
-        return noted.noting(pairs, list(pattern.fields))
+@refuses_unknown
+@dataclass(frozen=True, repr=False)
+class Ragged(Layout):
+    """Trajectories, profiles or swaths of differing length: all samples one after the other.
 
-    def combine_ragged(
-        self, groups: Iterable[VirtualGroup], read: Read, rules: CombineOptions
-    ) -> Combination:
-        """Combine groups of differing length."""
-        dims = [self.concat_dim] if isinstance(self.concat_dim, str) else self.concat_dim or ()
-        padded = self.layout == "padded"
+    A variable ``row_size`` holds the number of samples of each file (CF conventions, 9.3.3).
+    `concat_dim` names the dimension whose length differs; by default it is found.
+
+    Attributes
+    ----------
+    instance
+        Dimension that counts the files; by default it is found.
+    padded
+        Give each file a row instead, as long as the longest.
+    labels
+        Labels of the files. A text is a pattern of their names.
+    """
+
+    instance: str | None = None
+    padded: bool = False
+    labels: Labels | str | None = None
+
+    def __post_init__(self) -> None:
+        _check_pattern_only(self)
+
+    def check(self, dims: Sequence[str], order: Order) -> None:
+        super().check((), order)
+
+    @property
+    def needs_all(self) -> bool:
+        return self.padded
+
+    def labelled(self, scanned: Scanned, noted: Contradicted) -> Iterable[VirtualGroup]:
+        if self.instance is None:
+            return super().labelled(scanned, noted)
+        pairs = _stacked(scanned, self.instance, self._pattern, self.sought.of)
+        return noted.noting(pairs, [self.instance])
+
+    def joined(self, groups: Iterable[VirtualGroup], how: Combining) -> Combination:
         done = combine_ragged(
-            groups, samples=dims, instance=self.stack, padded=padded, read=read, options=rules
+            groups,
+            samples=how.dims,
+            instance=self.instance,
+            padded=self.padded,
+            read=how.read,
+            options=how.rules,
         )
-        return done if done.group is None else replace(done, group=_inline_joined(done.group, read))
+        if done.group is None:
+            return done
+        return replace(done, group=_inline_joined(done.group, how.read))
 
-    def _parsed_pattern(self) -> LabelPattern | None:
-        if self.pattern is None:
-            return None
-        return LabelPattern.parse(self.pattern, None if self.mosaic else self.stack)
+    @property
+    def _pattern(self) -> LabelPattern | None:
+        text = self.sought.pattern
+        return None if text is None else LabelPattern.parse(text, self.instance)
 
-    def _labelled(
-        self, dim: str, scanned: Iterable[tuple[str, VirtualGroup]]
-    ) -> Iterable[tuple[VirtualGroup, VirtualGroup]]:
-        """Groups without and with their labels, in the order of the labels."""
-        pattern = self._parsed_pattern()
-        if pattern is None:
-            return ((group, group) for _, group in scanned)
-        if self.pattern_of is None:
-            named = ((group, pattern.of_names([file])[0]) for file, group in scanned)
-            return ((group, _with_labels(group, dim, own, pattern)) for group, own in named)
-        return _sorted_by_attribute(list(scanned), dim, pattern, self.pattern_of)
+
+@refuses_unknown
+@dataclass(frozen=True, repr=False)
+class Plate(Layout):
+    """Microscopy images lie by wells and fields, as in OME-Zarr.
+
+    Attributes
+    ----------
+    labels
+        A pattern of file names with the fields ``{well}`` (or ``{row}`` and ``{column}``) and
+        ``{field}``; other fields, like ``{c}`` and ``{z}``, are dimensions of the images. Without
+        one the usual forms of names are known.
+    """
+
+    labels: Labels | str | None = None
+
+    def __post_init__(self) -> None:
+        _check_pattern_only(self)
+
+    def check(self, dims: Sequence[str], order: Order) -> None:
+        if dims:
+            raise InvalidRequestError("Plate() takes its dimensions from the pattern")
+        super().check(dims, order)
+
+    @property
+    def needs_all(self) -> bool:
+        return True
+
+    def telling(self, files: Sequence[str]) -> Layout:
+        return self
+
+    def laid_out(self, scanned: Scanned, how: Combining) -> Combination:
+        return combine_plate_files(list(scanned), self._pattern, how.read, how.rules)
+
+
+@refuses_unknown
+@dataclass(frozen=True, repr=False)
+class Groups(Layout):
+    """Files of each kind lie by themselves, in a group of that name.
+
+    Attributes
+    ----------
+    by
+        What tells the kinds apart: a field of the pattern of `labels`, or an attribute of the
+        files.
+    frequency
+        Tell files apart by their frequency: the attribute ``frequency``, or the spacing of the
+        times (``daily``, ``monthly``, ``6hourly``; ``fixed`` without times).
+    labels
+        Labels of the files. A text is a pattern of their names.
+    each
+        Layout within each kind. By default it is found.
+
+    Raises
+    ------
+    InvalidRequestError
+        If nothing tells the kinds apart.
+    """
+
+    by: str | None = None
+    frequency: bool = False
+    labels: Labels | str | None = None
+    each: AnyLayout | None = None
+
+    def __post_init__(self) -> None:
+        if self.by is None and not self.frequency:
+            raise InvalidRequestError(
+                "Groups() needs what tells files apart: an attribute or a field of names"
+                " (Groups('model')), or Groups(frequency=True)"
+            )
+        if self.each == "nested" or isinstance(self.each, Groups):
+            raise InvalidRequestError("lists of lists of files, or groups, do not lie in groups")
+        if isinstance(self._each(), Mosaic | Plate | Ragged):
+            _check_pattern_only(self)
+
+    def check(self, dims: Sequence[str], order: Order) -> None:
+        self._each().check(dims, order)
+
+    def listed_dims(self, dims: Sequence[str]) -> Sequence[str]:
+        return self._each().listed_dims(dims)
+
+    @property
+    def needs_all(self) -> bool:
+        return True
+
+    def telling(self, files: Sequence[str]) -> Layout:
+        return self
+
+    def laid_out(self, scanned: Scanned, how: Combining) -> Combination:
+        kinds: dict[str, list[tuple[str, VirtualGroup]]] = {}
+        scanned = list(scanned)
+        for name, item in zip(self._names(scanned, how.read), scanned, strict=True):
+            kinds.setdefault(name, []).append(item)
+        each = self._each()
+        done = {}
+        for name, files in sorted(kinds.items()):
+            if how.by_itself and len(files) > 1 and not each.is_asked_for(how.dims):
+                done[name] = how.by_itself(files, self.each == "first")
+            else:
+                done[name] = each.laid_out(refusing_parts_of_sets(files), how)
+        return _tree(done)
+
+    @property
+    def sought(self) -> Labels:
+        each = layout_of(self.each).sought
+        return Labels(**{**given_options(super().sought), **given_options(each)})
+
+    def with_labels(self, labels: Labels) -> Layout:
+        each = layout_of(self.each)
+        bare = as_given(each.with_labels(Labels()) if given_options(each.sought) else each)
+        return Groups(**{**given_options(self), "labels": labels, "each": bare})
+
+    def _each(self) -> Layout:
+        """The layout within each kind, with the labels of all but the field that names it."""
+        known = {name: own for name, own in given_options(self.sought).items() if own is not None}
+        if self.by is not None and "pattern" in known:
+            rest = re.sub(rf"\{{{re.escape(self.by)}(?=[:}}])", "{_", known["pattern"])
+            known["pattern"] = rest
+            if not re.search(r"\{(?!_[:}])", rest):  # no other field
+                known = {name: own for name, own in known.items() if name not in ("pattern", "of")}
+        each = layout_of(self.each)
+        return each.with_labels(Labels(**known)) if known else each
+
+    def _names(self, scanned: Sequence[tuple[str, VirtualGroup]], read: Read) -> list[str]:
+        """The name of the group that each file goes to."""
+        parts: list[list[str]] = []
+        if self.by is not None:
+            parts.append(self._values(scanned, self.by))
+        if self.frequency:
+            parts.append([frequency(group, read, file) for file, group in scanned])
+        return [re.sub(r"[^\w.+-]+", "_", "_".join(names)) for names in zip(*parts, strict=True)]
+
+    def _values(self, scanned: Sequence[tuple[str, VirtualGroup]], name: str) -> list[str]:
+        pattern = self._pattern
+        if pattern is not None and name in pattern.fields:
+            return [str(own[name]) for own in pattern.of_names([file for file, _ in scanned])]
+        for file, group in scanned:
+            if name not in group.attrs:
+                held = [*group.attrs, *([] if pattern is None else pattern.fields)]
+                raise InvalidRequestError(
+                    f"{name!r} is no field of the pattern and no attribute of it: there are"
+                    f" {', '.join(held) or 'none'}",
+                    Place(source=file),
+                )
+        return [str(group.attrs[name]) for _, group in scanned]
+
+
+def _tree(done: Mapping[str, Combination]) -> Combination:
+    """One combination of groups, whose paths stand before those of their variables."""
+    reports = [_below(name, each.report) for name, each in done.items()]
+    report = merged_reports(reports, None)
+    problems = tuple(
+        replace(problem, variable=f"{name}/{problem.variable or ''}")
+        for name, each in done.items()
+        for problem in each.problems
+    )
+    groups = {name: each.group for name, each in done.items() if each.group is not None}
+    if problems or len(groups) < len(done):
+        return Combination(None, report, problems)
+    found = ScanReport.joined([group.report for group in groups.values()])
+    return Combination(VirtualGroup({}, groups, report=found), report)
+
+
+def _below(name: str, report: DriftReport) -> DriftReport:
+    drifts = (replace(drift, variable=f"{name}/{drift.variable}") for drift in report.drifts)
+    return DriftReport(tuple(drifts), report.files)
+
+
+# Layouts without options
+
+
+@dataclass(frozen=True, repr=False)
+class Row(InARow):
+    """No layout, or one that has a name only: `LayoutName`."""
+
+    name: Literal["by_coords", "first"] | None = None
+
+    def __repr__(self) -> str:
+        return repr(self.name)
+
+    def with_labels(self, labels: Labels) -> Layout:
+        return labels  # which lie by coordinates, too
+
+    def is_asked_for(self, dims: Sequence[str]) -> bool:
+        return bool(dims) or self.name == "by_coords"
+
+    def is_cube(self, first: VirtualGroup, dims: Sequence[str]) -> bool:
+        return self.name == "by_coords" or super().is_cube(first, dims)
+
+
+@dataclass(frozen=True, repr=False)
+class Nested(InARow):
+    """Lists of lists of files in the given order."""
+
+    def __repr__(self) -> str:
+        return "'nested'"
+
+    def with_labels(self, labels: Labels) -> Layout:
+        raise InvalidRequestError("layout='nested' takes no labels: the lists say where files lie")
+
+    def is_asked_for(self, dims: Sequence[str]) -> bool:
+        return True
+
+    def is_cube(self, first: VirtualGroup, dims: Sequence[str]) -> bool:
+        return False
+
+    def laid_out(self, scanned: Scanned, how: Combining) -> Combination:
+        return combine_nested(nested_alike(how.tree, dict(scanned)), how.dims, how.read, how.rules)
+
+
+type LayoutName = Literal["by_coords", "nested", "first"]
+"""Layouts without options. ``"by_coords"``: files lie where their coordinates say, along
+`concat_dim` or, if that is None, along each dimension whose coordinates differ; files with
+different variables are merged. ``"nested"``: lists of lists of files in the given order, the
+outermost along the first of several dimensions. ``"first"``: the first of the layouts that the
+files may have."""
+type AnyLayout = Labels | Stack | Mosaic | Ragged | Plate | Groups | LayoutName
+
+_NAMED: Mapping[str, Layout] = {
+    "by_coords": Row("by_coords"),
+    "nested": Nested(),
+    "first": Row("first"),
+}
+
+
+def layout_of(layout: AnyLayout | None) -> Layout:
+    """What combines files by a layout, as it is given to a call.
+
+    Raises
+    ------
+    InvalidRequestError
+        For a name that no layout has.
+    """
+    if layout is None:
+        return Row()
+    if isinstance(layout, Layout):
+        return layout
+    if not isinstance(layout, str):
+        raise InvalidRequestError(f"layout must be Stack(...) or another layout, got {layout!r}")
+    if layout not in _NAMED:
+        raise InvalidRequestError(
+            f"there is no layout {layout!r}{near_names(layout, _NAMED)}, or take one of"
+            " Labels(...), Stack(...), Mosaic(...), Ragged(...), Plate(...), Groups(...)"
+        )
+    return _NAMED[layout]
+
+
+def as_given(layout: Layout) -> AnyLayout | None:
+    """A layout as it is given to a call: the opposite of `layout_of`."""
+    if isinstance(layout, Row):
+        return layout.name
+    return "nested" if isinstance(layout, Nested) else cast("AnyLayout", layout)
+
+
+# Labels of stacked files, and labels in one chunk
+
+
+def _with_labels_beside(rules: CombineOptions, pattern: LabelPattern | None) -> CombineOptions:
+    """The rules, by which labels that are no dimensions are repeated along these."""
+    if pattern is None or not pattern.beside:
+        return rules
+    beside: dict[str, Repeat] = {name[1:]: "all" for name in pattern.beside}
+    return replace(rules, repeated={**beside, **rules.repeated})
+
+
+def _stacked(
+    scanned: Scanned, dim: str, pattern: LabelPattern | None, of: str | None
+) -> Iterable[tuple[VirtualGroup, VirtualGroup]]:
+    """Groups without and with their labels, in the order of labels in an attribute."""
+    if pattern is None:
+        return ((group, group) for _, group in scanned)
+    if of is None:
+        named = ((group, pattern.of_names([file])[0]) for file, group in scanned)
+        return ((group, _with_labels(group, dim, own, pattern)) for group, own in named)
+    known = list(scanned)
+    files, groups = [file for file, _ in known], [group for _, group in known]
+    found = pattern.of_attributes([group.attrs for group in groups], of, files)
+    labelled = [
+        (own[dim], group, _with_labels(without_attribute(group, of), dim, own, pattern))
+        for own, group in zip(found, groups, strict=True)
+    ]
+    return [(before, after) for _, before, after in sorted(labelled, key=itemgetter(0))]
 
 
 def _with_labels(
@@ -446,19 +886,6 @@ def _with_labels(
     """A group with its label along a new dimension, and those beside it."""
     labelled = with_label(group, dim, labels[dim], pattern.attrs(dim))
     return with_labels_beside(labelled, labels, pattern)
-
-
-def _sorted_by_attribute(
-    scanned: Sequence[tuple[str, VirtualGroup]], dim: str, pattern: LabelPattern, name: str
-) -> list[tuple[VirtualGroup, VirtualGroup]]:
-    """Groups without and with the labels in an attribute, which they no longer have, in order."""
-    files, groups = [file for file, _ in scanned], [group for _, group in scanned]
-    found = pattern.of_attributes([group.attrs for group in groups], name, files)
-    labelled = [
-        (own[dim], group, _with_labels(without_attribute(group, name), dim, own, pattern))
-        for own, group in zip(found, groups, strict=True)
-    ]
-    return [(before, after) for _, before, after in sorted(labelled, key=itemgetter(0))]
 
 
 def _inline_joined(group: VirtualGroup, read: Read) -> VirtualGroup:

@@ -11,16 +11,17 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, Self
 from urllib.parse import unquote_plus
 
-from gridref.api.layout.layouts import Layout
+from gridref.api.layout.layouts import Labels, Layout
 from gridref.errors import GridrefError, InvalidRequestError, Place, SourceChangedError
 from gridref.formats.registry import data_names
 from gridref.io import absolute_url, beside, options_for
+from gridref.options import given_options
 
 # Formats: CSV, Parquet, intake-esm, STAC items, S3 Inventory
 
@@ -407,26 +408,35 @@ def _plain(value: Any) -> Any:
 
 
 def with_inventory(
-    layout: Layout, files: Any, storage_options: Mapping[str, Any] | None
+    layout: Layout, dims: Sequence[str], files: Any, storage_options: Mapping[str, Any] | None
 ) -> tuple[Layout, Any]:
     """The layout with labels out of its inventory, and the files: those listed if there are none.
 
     Labels are those of ``column:NAME``, and of columns that are called like dimensions.
     """
-    if layout.inventory is None:
+    labels = layout.sought
+    if labels.inventory is None:
         return layout, files
-    table = Inventory.of(layout.inventory, storage_options, layout.asset)
+    table = Inventory.of(labels.inventory, storage_options, labels.asset)
     chosen = [] if isinstance(files, str | os.PathLike) else list(files)
-    asked = {} if callable(layout.labels) else dict(layout.labels or {})
+    known = files if isinstance(files, str | os.PathLike) else chosen or list(table.files)
+    given = {
+        name: own
+        for name, own in given_options(labels).items()
+        if name not in ("inventory", "asset")
+    }
+    if callable(labels.sources):
+        return layout.with_labels(Labels(**given)), known
+    asked = dict(labels.sources or {})
     sources: dict[str, Any] = {
-        dim: f"column:{dim}" for dim in layout.dims if dim in table.columns and dim not in asked
+        dim: f"column:{dim}"
+        for dim in layout.listed_dims(dims)
+        if dim in table.columns and dim not in asked
     }
     for dim, source in {**sources, **asked}.items():
         kind, _, column = source.partition(":") if isinstance(source, str) else ("", "", "")
         sources[dim] = table.label(column) if kind == "column" else source
-    labels = layout.labels if callable(layout.labels) else sources or None
-    known = files if isinstance(files, str | os.PathLike) else chosen or list(table.files)
-    return replace(layout, labels=labels), known
+    return layout.with_labels(Labels(**{**given, "sources": sources or None})), known
 
 
 def files_from(

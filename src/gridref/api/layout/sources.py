@@ -29,7 +29,7 @@ _ANSWERS = {
 LabelSource = str | Callable[[str], Any]
 """``"attribute:NAME"``, ``"variable:NAME"``, ``"constant:VALUE"``, ``"column:NAME"`` of a table,
 ``"name:PATTERN"`` of variables or a function of the address."""
-Labels = Mapping[str, LabelSource] | Callable[[str], Mapping[str, Any]]
+LabelSources = Mapping[str, LabelSource] | Callable[[str], Mapping[str, Any]]
 """A source for each dimension, or one function of the address that gives labels by dimension."""
 
 Scanned = Sequence[tuple[str, VirtualGroup]]
@@ -38,7 +38,7 @@ _SOURCES = ("attribute", "variable", "constant", "column")
 _MOMENT = re.compile(r"\d{4}-\d{2}(-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?)?)?(Z|\+00:00)?")
 
 
-def check_labels(labels: Labels | None) -> None:
+def check_labels(labels: LabelSources | None) -> None:
     """Check that sources of labels are known.
 
     Raises
@@ -61,7 +61,7 @@ def labelled_files(
     scanned: Scanned,
     pattern: LabelPattern | None,
     pattern_of: str | None,
-    labels: Labels | None,
+    labels: LabelSources | None,
     noted: Contradicted,
 ) -> tuple[list[VirtualGroup], list[str]]:
     """Files with their labels as coordinates, where they have none of the dimension themselves.

@@ -69,6 +69,7 @@ from gridref.faces.cli.share import (
     serve_command,
     stac_command,
 )
+from gridref.options import updated
 from gridref.secrets import shown_address
 
 if TYPE_CHECKING:
@@ -224,9 +225,9 @@ def build(
 
     def built(**options: Any) -> VirtualGroup:
         with ScanProgress(console, quiet) as progress:
-            return build_catalog(chosen, address, progress=progress, **call_options(options))
+            return build_catalog(chosen, address, progress=progress, **options)
 
-    group = _or_ask(console, built, {"n_processes": None, **options})
+    group = _or_ask(console, built, call_options({"n_processes": None, **options}))
     for line in group.report.lines:
         console.print(Text(as_on_the_command_line(line)), soft_wrap=True)
     arrays = group.all_arrays()
@@ -243,8 +244,6 @@ def build(
 
 def _or_ask[T](console: Console, call: Callable[..., T], options: Mapping[str, Any]) -> T:
     """Call with some options; if the layout is unclear, ask the user at the terminal."""
-    from gridref.api.layout.ways import flat_options
-
     try:
         return call(**options)
     except UnclearLayoutError as error:
@@ -257,7 +256,10 @@ def _or_ask[T](console: Console, call: Callable[..., T], options: Mapping[str, A
         number = 0
         while not 1 <= number <= len(error.choices):
             number = typer.prompt("Number of the layout", type=int, err=True)
-        return call(**{**options, **flat_options(**error.choices[number - 1])})
+        choice = dict(error.choices[number - 1])
+        if "combine" in choice:
+            choice["combine"] = updated(options.get("combine"), choice["combine"])
+        return call(**{**options, **choice})
 
 
 def is_interactive() -> bool:
@@ -438,9 +440,9 @@ def plan(
 
     def planned(**options: Any) -> Combination:
         with ScanProgress(console, quiet) as progress:
-            return plan_files(chosen, progress=progress, **call_options(options))
+            return plan_files(chosen, progress=progress, **options)
 
-    combination = _or_ask(console, planned, {"n_processes": None, **options})
+    combination = _or_ask(console, planned, call_options({"n_processes": None, **options}))
     failed = _told_failed(console, combination.failed)
     if not print_plan(Console(), combination, as_json=as_json) or failed:
         raise typer.Exit(1)

@@ -16,6 +16,7 @@ from gridref.faces.cli.options import (
     SomeFiles,
     StorageOptions,
     as_on_the_command_line,
+    call_options,
     parse_options,
     takes,
 )
@@ -70,12 +71,11 @@ def append_command(
         gridref append one.gridref data/*.nc --concat-dim time
     """
     from gridref.api.catalogs import open_catalog
-    from gridref.api.layout.ways import keywords_of
 
     opened = open_catalog(catalog, storage_options=options.pop("storage_options", None))
     with ScanProgress(Console(stderr=True), quiet) as progress:
         after = (opened.amend() if amend else opened).append(
-            files, at=cast("At", at), progress=progress, **keywords_of(options)
+            files, at=cast("At", at), progress=progress, **call_options(options)
         )
     _told(catalog, opened, after)
 

@@ -2,7 +2,7 @@
 
 Options that `gridref.build` takes in Python are defined here once, for all commands that have them.
 An option that was not given is not passed on. Defaults, and the check of values, are those of the
-dataclasses `Layout`, `CombineOptions`, `MosaicOptions`, `ScanOptions` and `ViewOptions`.
+classes of layouts, `CombineOptions`, `ScanOptions`, `RunOptions` and `ViewOptions`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Annotated, Any
 import typer
 
 from gridref.errors import InvalidRequestError
+from gridref.options import check_choice, given_options, options_of
 
 # The options: their names, their help, and the meaning of their values
 
@@ -278,11 +279,112 @@ OF_THE_CALL = ("storage_options", "allow", "expect", "relative", "overwrite", "k
 
 
 def call_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of the command line as `gridref.build` takes them."""
-    from gridref.api.layout.ways import keywords_of
+    """Options of the command line as `gridref.build` takes them.
 
-    own = {name: value for name, value in options.items() if name in OF_THE_CALL}
-    return {**keywords_of({n: v for n, v in options.items() if n not in own}), **own}
+    Raises
+    ------
+    InvalidRequestError
+        For options of the layout that do not go together.
+    """
+    import gridref
+
+    given = dict(options)
+    own = {name: given.pop(name) for name in (*OF_THE_CALL, "concat_dim", "order") if name in given}
+    kinds: dict[str, Any] = {
+        "combine": gridref.CombineOptions,
+        "scan": gridref.ScanOptions,
+        "run": gridref.RunOptions,
+    }
+    for keyword, kind in kinds.items():
+        if named := options_of(kind, given):
+            own[keyword] = kind(**named)
+            given = {name: value for name, value in given.items() if name not in named}
+    given = {n: value for n, value in given.items() if value is not None and value is not False}
+    layout = _layout(given)
+    given.pop("yes", None)
+    if given:
+        others = ", ".join(f"{name}={value!r}" for name, value in given.items())
+        if given.keys() <= {"x", "y", "tolerance", "grids"}:
+            raise InvalidRequestError(f"{others}: only for a mosaic (layout=Mosaic())")
+        asked = "files along concat_dim" if layout is None else f"layout={layout!r}"
+        raise InvalidRequestError(f"{others} and {asked} are of different layouts: leave one out")
+    return own if layout is None else {"layout": layout, **own}
+
+
+def _layout(given: dict[str, Any]) -> Any:
+    """The layout that is asked for; its options are taken out of those given."""
+    import gridref
+
+    def take(name: str) -> Any:
+        return given.pop(name, None)
+
+    def made(kind: Any, **own: Any) -> Any:
+        return kind(**{n: v for n, v in own.items() if v is not None and v is not False})
+
+    of, sources, table = take("pattern_of"), take("labels"), take("inventory")
+    labels: Any = take("pattern")
+    if any(each is not None for each in (of, sources, table, given.get("asset"))):
+        names: dict[str, Any] = {"of": of, "sources": sources, "inventory": table}
+        labels = made(gridref.Labels, pattern=labels, **names, asset=take("asset"))
+    by, split = take("group_by"), take("split")
+    if by is not None or split is not None:
+        check_choice("split", split or "frequency", ("frequency",))
+        each = _layout(given)
+        return made(gridref.Groups, by=by, frequency=split is not None, labels=labels, each=each)
+    kind = take("layout")
+    if kind is not None:
+        check_choice("layout", kind, ("ragged", "padded", "plate"))
+        if kind == "plate":
+            return made(gridref.Plate, labels=labels)
+        rows: dict[str, Any] = {"instance": take("stack"), "padded": kind == "padded"}
+        return made(gridref.Ragged, **rows, labels=labels)
+    if take("mosaic"):
+        pixels = {name: take(name) for name in ("stack", "x", "y", "tolerance", "grids")}
+        return made(gridref.Mosaic, labels=labels, **pixels)
+    if "stack" in given:
+        return made(gridref.Stack, dim=take("stack"), labels=labels)
+    if labels is not None and given.get("combine") != "nested":
+        take("combine")
+        return gridref.Labels(labels) if isinstance(labels, str) else labels
+    if labels is not None:
+        raise InvalidRequestError(
+            "lists of lists of files take no labels: they say where files lie"
+        )
+    return take("combine") or ("first" if take("yes") else None)
+
+
+_NAMES: Mapping[str, Mapping[str, str]] = {
+    "Labels": {"of": "pattern_of", "sources": "labels"},
+    "Stack": {"dim": "stack"},
+    "Ragged": {"instance": "stack"},
+    "Groups": {"by": "group_by"},
+}
+"""By class of layout: fields that the command line calls otherwise."""
+_ASKED: Mapping[str, Mapping[str, Any]] = {
+    "Mosaic": {"mosaic": True},
+    "Ragged": {"layout": "ragged"},
+    "Plate": {"layout": "plate"},
+}
+"""By class of layout: the option that asks for it."""
+
+
+def by_name(layout: Any) -> dict[str, Any]:
+    """A layout as options of the command line: the opposite of `call_options`."""
+    if isinstance(layout, str):
+        return {"yes": True} if layout == "first" else {"combine": layout}
+    if layout is None:
+        return {}
+    kind, given = type(layout).__name__, given_options(layout)
+    labels, each = given.pop("labels", None), given.pop("each", None)
+    asked = dict(_ASKED.get(kind, {}))
+    if given.pop("padded", False):
+        asked["layout"] = "padded"
+    if given.pop("frequency", False):
+        asked["split"] = "frequency"
+    names = _NAMES.get(kind, {})
+    own = {names.get(name, name): value for name, value in given.items() if value is not None}
+    found = {"pattern": labels} if isinstance(labels, str) else by_name(labels)
+    return {**asked, **own, **found, **by_name(each)}
 
 
 _VIEW = "How arrays are shown"
@@ -537,7 +639,6 @@ def _flat(message: str) -> str:
 
 def _by_name(keyword: str, expression: str) -> str:
     import gridref
-    from gridref.api.layout import ways
 
     names = ("Labels", "Stack", "Mosaic", "Ragged", "Plate", "Groups",
              "CombineOptions", "ScanOptions", "RunOptions")  # fmt: skip
@@ -554,7 +655,8 @@ def _by_name(keyword: str, expression: str) -> str:
     except (KeyError, TypeError, ValueError):  # labels of a function, or a table; an example
         return f"{keyword}={expression}"
     spelled = []
-    for name, value in ways.flat_options(**{keyword: asked}).items():
+    named = by_name(asked) if keyword == "layout" else given_options(asked)
+    for name, value in named.items():
         several = value if isinstance(value, list | tuple) else [value]
         if isinstance(value, Mapping):
             several = [",".join(f"{dim}={source}" for dim, source in value.items())]

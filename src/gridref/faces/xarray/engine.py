@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import xarray as xr
 from xarray.backends import AbstractDataStore, BackendEntrypoint
@@ -16,7 +16,8 @@ from xarray.backends.store import StoreBackendEntrypoint
 from xarray.core import indexing
 
 import gridref.faces.xarray.accessors  # noqa: F401 - registers `ds.gridref`
-from gridref.api.layout.ways import AnyLayout
+from gridref.api.building import Job
+from gridref.api.layout.layouts import AnyLayout, Order
 from gridref.api.opened_data import DataAddress, open_data
 from gridref.api.opening import group_path, reader_for, subgroup
 from gridref.api.outcomes import RunOptions
@@ -27,12 +28,9 @@ from gridref.formats import ScanOptions
 from gridref.io import Allow, SourcePool
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.enumeration import CF_FLAGS
-from gridref.options import check_names, verb
+from gridref.options import check_names, options_of, verb
 from gridref.secrets import shown_address
 from gridref.serve.reader import Reader
-
-_OF_FILES = ("concat_dim", "order", "layout", "combine", "scan", "run")
-"""Options of `gridref.build` for files that are opened without a catalog."""
 
 
 class GroupDataStore(AbstractDataStore):
@@ -127,7 +125,7 @@ class GridrefBackendEntrypoint(BackendEntrypoint):
         allow: Allow = None,
         snapshot: str | None = None,
         concat_dim: str | Sequence[str] | None = None,
-        order: Literal["label", "given"] = "label",
+        order: Order = "label",
         layout: AnyLayout | None = None,
         combine: CombineOptions | None = None,
         scan: ScanOptions | None = None,
@@ -140,12 +138,7 @@ class GridrefBackendEntrypoint(BackendEntrypoint):
             storage_options,
             allow=allow,
             snapshot=snapshot,
-            concat_dim=concat_dim,
-            order=None if order == "label" else order,
-            layout=layout,
-            combine=combine,
-            scan=scan,
-            run=run,
+            job=Job(concat_dim, order, layout, combine, scan, run),
         )
         virtual_group = subgroup(root, group)
         return StoreBackendEntrypoint().open_dataset(
@@ -173,13 +166,12 @@ class GridrefBackendEntrypoint(BackendEntrypoint):
         **options: Any,
     ) -> dict[str, xr.Dataset]:
         """Open a group and all groups below it, by path."""
-        of_files = {name: options[name] for name in _OF_FILES if name in options}
+        of_files = options_of(Job, options)
         decoding = {name: value for name, value in options.items() if name not in of_files}
         check_names("open_groups_as_dict()", decoding, self.open_dataset_parameters or ())
         start = group_path(group)
-        root = open_data(
-            filename_or_obj, storage_options, allow=allow, snapshot=snapshot, **of_files
-        )
+        job = Job(**of_files)
+        root = open_data(filename_or_obj, storage_options, allow=allow, snapshot=snapshot, job=job)
         below = subgroup(root, group).walk(start)
         reader, address = reader_for(storage_options), _address(filename_or_obj)
         return {

@@ -15,16 +15,17 @@ from typing import Any, Literal
 import xarray as xr
 
 import gridref.faces.xarray.accessors  # noqa: F401 - registers `ds.gridref`
+from gridref.api.building import Job
 from gridref.api.layout.cubes import Part, Rules, by_coords, by_labels, flat, nested, nested_urls
 from gridref.api.layout.joined_variables import Joining
 from gridref.api.layout.labels import LabelPattern
-from gridref.api.layout.layouts import Layout
-from gridref.api.layout.sources import Contradicted, Labels, check_labels, labelled_files
+from gridref.api.layout.layouts import Combining, Labels, Layout, Mosaic, Ragged, Stack
+from gridref.api.layout.sources import Contradicted, LabelSources, labelled_files
 from gridref.api.opened_data import open_data
 from gridref.api.opening import reader_for, subgroup
 from gridref.api.scan import scan_each
 from gridref.api.units import with_converter
-from gridref.combine import CombineOptions, DriftReport, MosaicOptions, combine
+from gridref.combine import CombineOptions, DriftReport, combine
 from gridref.errors import CombineError, InvalidRequestError
 from gridref.faces.xarray.virtual_dataset import (
     Loading,
@@ -81,7 +82,7 @@ def open_virtual_dataset(
     asked = options_of(ScanOptions, options)
     allow = asked.pop("allow", None)
     scan = ScanOptions(**asked) if asked else None  # catalogs are not scanned, and refuse it
-    root = open_data(file, storage_options, allow=allow, scan=scan)
+    root = open_data(file, storage_options, allow=allow, job=Job(scan=scan))
     part = subgroup(root, group)
     source = None if isinstance(file, VirtualGroup) else os.fspath(file)
     return group_to_dataset(part, reader_for(storage_options), loading, source)
@@ -91,8 +92,7 @@ def open_virtual_dataset(
     Loading,
     ScanOptions,
     CombineOptions,
-    MosaicOptions,
-    hidden=("variables", "repeated", "grids"),
+    hidden=("variables", "repeated"),
 )
 @keeps_at_hand
 def open_virtual_mfdataset(
@@ -107,10 +107,13 @@ def open_virtual_mfdataset(
     compat: str = "equals",
     overlap: Literal["error", "first", "last", "keep"] | None = None,
     pattern: str | None = None,
-    labels: Labels | None = None,
+    labels: LabelSources | None = None,
     stack: str | None = None,
     mosaic: bool = False,
     layout: Literal["ragged", "padded"] | None = None,
+    x: str = "x",
+    y: str = "y",
+    tolerance: float = 0.01,
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> xr.Dataset:
@@ -149,11 +152,13 @@ def open_virtual_mfdataset(
     stack, mosaic, layout
         Other layouts, in place of `combine`, as for `gridref.build`: stacked along a new dimension,
         as a mosaic by georeferencing, or as instances of differing length.
+    x, y, tolerance
+        As for `gridref.Mosaic`.
     storage_options
         As for `gridref.scan`.
     **options
-        Fields of `Loading`, as for `open_virtual_dataset`, of `ScanOptions`, of `MosaicOptions` and
-        of `CombineOptions` except ``variables``. ``convert_units=True`` converts with pint.
+        Fields of `Loading`, as for `open_virtual_dataset`, of `ScanOptions` and of `CombineOptions`
+        except ``variables``. ``convert_units=True`` converts with pint.
 
     Returns
     -------
@@ -171,7 +176,8 @@ def open_virtual_mfdataset(
     loading = Loading(**options_of(Loading, options))
     rules = _rules(data_vars, coords, compat, {**options, "overlap": overlap or _OVERLAP[combine]})
     scanning = ScanOptions(**options_of(ScanOptions, options), storage_options=storage_options)
-    asked = {"stack": stack, "mosaic": mosaic, "layout": layout}
+    sought = Labels(pattern, sources=labels)
+    way = _way(sought, stack, layout, Mosaic(sought, stack, x, y, tolerance) if mosaic else None)
 
     def prepared(url: str, root: VirtualGroup) -> VirtualGroup:
         part = _without(subgroup(root, group).with_changes(groups={}), loading.drop_variables)
@@ -180,16 +186,15 @@ def open_virtual_mfdataset(
         return part.with_changes(report=root.report)
 
     tree = nested_urls(files, storage_options)
-    joining, labels = Joining.of(labels, reader.read, rules.options)
+    joining = Joining(sought.of_variables, reader.read, rules.options)
     joined = joining.each((u, prepared(u, root)) for u, root in scan_each(flat(tree), scanning))
     dims = [concat_dim] if concat_dim is None or isinstance(concat_dim, str) else list(concat_dim)
     try:
         parts = {url: Part(part, url) for url, part in joined}
-        if any(asked.values()):
-            way = Layout(concat_dim, pattern=pattern, labels=labels, **asked)  # type: ignore[arg-type]
-            result = _laid_out(way, parts, reader, rules, options)
+        if way is not None:
+            result = _laid_out(way, [dim for dim in dims if dim], parts, reader, rules)
         elif combine == "by_coords":
-            result = _by_coords(parts, [dim for dim in dims if dim], pattern, labels, reader, rules)
+            result = _by_coords(parts, [dim for dim in dims if dim], sought, reader, rules)
         else:
             result = nested(tree, dims, parts, reader, rules)
     except CombineError as error:
@@ -278,36 +283,46 @@ def open_virtual_datatree(
     return tree
 
 
+def _way(
+    labels: Labels,
+    stack: str | None,
+    layout: Literal["ragged", "padded"] | None,
+    mosaic: Mosaic | None,
+) -> Layout | None:
+    """The layout that is asked for in place of `combine`, if one is."""
+    if layout is not None:
+        check_choice("layout", layout, ("ragged", "padded"))
+        if mosaic is not None:
+            raise InvalidRequestError(f"layout={layout!r} is another one than a mosaic")
+        return Ragged(stack, layout == "padded", labels)
+    if mosaic is not None:
+        return mosaic
+    return None if stack is None else Stack(stack, labels)
+
+
 def _laid_out(
-    way: Layout,
-    parts: Mapping[str, Part],
-    reader: Reader,
-    rules: Rules,
-    given: Mapping[str, Any],
+    way: Layout, dims: Sequence[str], parts: Mapping[str, Part], reader: Reader, rules: Rules
 ) -> Part:
     """Combine files by another layout than along their coordinates."""
-    check_choice("layout", way.layout or "ragged", ("ragged", "padded"))
+    way.check(dims, "label")
     scanned = [(url, parts[url].group) for url in way.ordered(list(parts))]
     options = rules.of([group for _, group in scanned])
-    places = MosaicOptions(**options_of(MosaicOptions, given))
-    done = way.laid_out(scanned, reader.read, options, places)
+    done = way.laid_out(scanned, Combining(reader.read, options, tuple(dims)))
     return Part(done.unwrap(), "", done.report)
 
 
 def _by_coords(
     parts: Mapping[str, Part],
     dims: Sequence[str],
-    pattern: str | None,
-    labels: Labels | None,
+    sought: Labels,
     reader: Reader,
     rules: Rules,
 ) -> Part:
     """Combine files by their coordinates and the requested labels."""
-    check_labels(labels)
-    parsed = None if pattern is None else LabelPattern.parse(pattern)
+    parsed = None if sought.pattern is None else LabelPattern.parse(sought.pattern)
     scanned = [(url, part.group) for url, part in parts.items()]
     noted = Contradicted(reader.read)
-    groups, known = labelled_files(scanned, parsed, None, labels, noted)
+    groups, known = labelled_files(scanned, parsed, None, sought.of_files, noted)
     placed = [replace(part, group=g) for part, g in zip(parts.values(), groups, strict=True)]
     if known or len(dims) > 1:
         done = by_labels(placed, dims or known, reader, rules, found=not dims)

@@ -9,14 +9,13 @@ from typing import Any, get_args
 import pytest
 
 import gridref
-from gridref.api.layout.layouts import Layout
-from gridref.api.layout.ways import flat_options, keywords_of
-from gridref.combine import MosaicOptions
 from gridref.errors import InvalidRequestError
 from gridref.faces.cli.options import (
     BUILD_OPTIONS,
     VIEW_OPTIONS,
     as_on_the_command_line,
+    by_name,
+    call_options,
     parse_lengths,
     parse_options,
 )
@@ -34,12 +33,17 @@ LAYOUTS: tuple[Any, ...] = (
     "first",
 )
 
-DATACLASSES = (
-    Layout,
-    gridref.CombineOptions,
-    MosaicOptions,
-    gridref.ScanOptions,
-)
+DATACLASSES = (gridref.Mosaic, gridref.CombineOptions, gridref.ScanOptions, gridref.RunOptions)
+
+CALLED = {
+    "Labels": {"of": "pattern_of", "sources": "labels"},
+    "Stack": {"dim": "stack"},
+    "Mosaic": {"labels": "mosaic"},
+    "Ragged": {"instance": "stack", "padded": "layout"},
+    "Plate": {},
+    "Groups": {"by": "group_by", "frequency": "split", "each": "combine"},
+}
+"""By class of layout: how the command line calls fields that have other names in Python."""
 
 
 def help_of(name: str) -> str:
@@ -55,25 +59,30 @@ def test_build_and_plan_take_the_same_and_the_command_line_takes_all_of_it() -> 
     for name, parameter in plan.items():
         assert parameter.default == build[name].default
         assert parameter.annotation == build[name].annotation
-    kinds = (Layout, gridref.CombineOptions, MosaicOptions, gridref.ScanOptions)
-    by_name = {option.name for kind in (*kinds, gridref.RunOptions) for option in fields(kind)}
+    kinds: tuple[Any, ...] = (gridref.CombineOptions, gridref.ScanOptions, gridref.RunOptions)
+    named = {option.name for kind in kinds for option in fields(kind)}
+    for kind, names in CALLED.items():
+        named |= {names.get(each.name, each.name) for each in fields(getattr(gridref, kind))}
     objects = {"files", "progress", "layout", "combine", "scan", "run", "catalog"}
-    assert {*by_name, *build} - objects - {"executor"} == {*BUILD_OPTIONS} - objects
+    assert {*named, *build, "yes"} - objects - {"executor"} == {*BUILD_OPTIONS} - objects
 
 
 def test_options_by_name_and_objects_are_the_same() -> None:
-    by_name: dict[str, Any] = {
+    named: dict[str, Any] = {
         "concat_dim": "time",
         "pattern": "{member:d}_{time:%Y}.nc",
         "labels": {"run": "attribute:run"},
         "join": "exact",
         "on_unsupported": "skip",
-        "n_processes": None,
     }
-    assert flat_options(**keywords_of(by_name)) == by_name
+    assert call_options(named) == {
+        "concat_dim": "time",
+        "layout": gridref.Labels(named["pattern"], sources=named["labels"]),
+        "combine": gridref.CombineOptions(join="exact"),
+        "scan": gridref.ScanOptions(on_unsupported="skip"),
+    }
     for layout in LAYOUTS:
-        (again,) = keywords_of(flat_options(layout=layout)).values()
-        assert again == layout
+        assert call_options(by_name(layout)) == {"layout": layout}
         spelled = as_on_the_command_line(f"say layout={layout!r} or so")
         assert spelled.startswith("say --")
         assert spelled.endswith(" or so")
@@ -86,6 +95,8 @@ def test_help_names_the_choices_and_defaults(options: Any) -> None:
             assert choice in help_of(name), name
     for option in fields(options):
         default: Any = option.default
+        if option.name == "n_processes":
+            continue  # commands take as many as pay off
         if default not in (MISSING, None, False) and option.name not in choices_of(options):
             assert f"{default}" in help_of(option.name), option.name
 
