@@ -16,24 +16,6 @@ from gridref.faces.picture import ChunkMap
 NOT_FOR_USERS = {"all", "dev", "docs", "test"}
 
 
-def _http(catalog: str) -> None:
-    from gridref.faces.http import create_app
-    from gridref.faces.http.server import serve
-
-    assert callable(serve)
-    create_app([catalog])
-
-
-def _remote(catalog: str) -> None:
-    for address in ("http://127.0.0.1:9/a.gridref", "s3://bucket/a.gridref"):
-        options = {"s3": {"endpoint_url": "http://127.0.0.1:9", "anon": True}}
-        try:
-            gridref.open_catalog(address, storage_options=options)
-        except gridref.errors.SourceUnavailableError:
-            continue
-        raise AssertionError(address)
-
-
 def _dask(catalog: str) -> None:
     import distributed
     import xarray as xr
@@ -70,10 +52,14 @@ def _units(catalog: str) -> None:
     assert converter()("degC", "K") == (1.0, 273.15)
 
 
+def _verify(catalog: str) -> None:
+    assert gridref.verify(catalog, all=True).n_chunks
+
+
 USES: dict[str, Callable[[str], None]] = {
     name.removeprefix("_"): use
     for name, use in list(globals().items())
-    if name in {"_http", "_remote", "_dask", "_geo", "_interchange", "_plot", "_sql", "_units"}
+    if name in {"_dask", "_geo", "_interchange", "_plot", "_sql", "_units", "_verify"}
 }
 
 if __name__ == "__main__":

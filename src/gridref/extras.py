@@ -26,7 +26,7 @@ def missing_package(purpose: str, error: ImportError) -> MissingPackageError:
         What the import raised. A package that is in no extra is told of in its own words.
     """
     words = {(error.name or "").partition(".")[0], *re.findall(r"[\w.-]+", str(error))}
-    words |= {word.replace("_", "-") for word in words}  # zarr_cm is in zarr-cm
+    words |= {word.replace("_", "-") for word in words}  # obspec_utils is in obspec-utils
     for package, extra in _extras().items():
         if package in words:
             return MissingPackageError(f"{purpose} needs {package}: pip install 'gridref[{extra}]'")

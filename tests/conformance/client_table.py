@@ -12,10 +12,10 @@ from typing import Any
 
 import httpx
 import numpy as np
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gridref.api.catalogs import write_catalog
 from gridref.faces.http import create_app
+from gridref.typing import ASGIApp, Receive, Scope, Send
 from tests.conformance.cases import Case, all_cases
 from tests.conformance.clients import THROUGH_FSSPEC, Client, all_clients
 from tests.programs import WEB

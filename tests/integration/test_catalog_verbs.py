@@ -143,7 +143,6 @@ def test_export_to_icechunk(catalog: gridref.Catalog, days: list[Path], tmp_path
 
 def test_publish(catalog: gridref.Catalog, days: list[Path], tmp_path: Path) -> None:
     """The snapshot that is open is published, not the newest one."""
-    pytest.importorskip("aiohttp", reason="HTTP needs aiohttp: install gridref[remote]")
     catalog.append(days[-1])
     with serving(Site({f"/{day.name}": day.read_bytes() for day in days})) as site:
         prefixes = {f"{days[0].parent}/": f"{site.url}/"}

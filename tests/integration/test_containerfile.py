@@ -97,9 +97,3 @@ def test_the_user_is_not_root() -> None:
     user, _, group = instruction("USER").partition(":")
     assert int(user) > 0
     assert int(group) > 0
-
-
-def test_it_installs_extras_that_there_are() -> None:
-    (extras,) = re.findall(r"\)\[([\w,]+)\]", TEXT)
-    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    assert all(re.search(rf"^{extra} = \[", project, re.MULTILINE) for extra in extras.split(","))

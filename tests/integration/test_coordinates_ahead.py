@@ -13,8 +13,6 @@ import gridref
 from gridref.errors import CombineError, SourceChangedError
 from tests.http_server import Site, serving
 
-pytest.importorskip("aiohttp", reason="HTTP needs aiohttp: install gridref[remote]")
-
 N_FILES = 8
 
 

@@ -169,7 +169,6 @@ def test_clocks_that_are_wrong_let_prune_remove_nothing_that_is_needed(
     months: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, skew: float
 ) -> None:
     """Ages are by the clock of where files lie; whatever they say, live snapshots stay."""
-    pytest.importorskip("s3fs")
     with s3_bucket() as bucket:
         url, options = f"s3://{BUCKET}/cube.gridref", bucket.options
         gridref.build(months[:2], url, "time", storage_options=options)

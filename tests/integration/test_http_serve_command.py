@@ -172,11 +172,6 @@ def test_where_it_cannot_listen_nothing_is_announced(catalog):
     )
 
 
-def test_a_missing_extra_is_named(catalog):
-    text = failing(catalog, before="import sys; sys.modules['uvicorn'] = None")
-    assert "pip install 'gridref[http]'" in text
-
-
 def test_lengths():
     assert parse_shards("blocks") == "blocks"
     assert parse_shards(None) is None

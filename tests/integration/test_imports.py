@@ -79,6 +79,33 @@ def test_original_readers_are_loaded_with_a_file_to_compare(folder: Path) -> Non
     assert "h5py" not in tiff
 
 
+def without(package: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command where a package is not installed."""
+    code = (
+        f"import sys; sys.modules[{package!r}] = None; from gridref.faces.cli import main; main()"
+    )
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+
+
+def test_without_h5py_only_comparing_hdf5_files_fails(folder: Path) -> None:
+    for name in ("a.h5", "a.tif"):
+        built = without("h5py", "build", name, "-o", f"{name}.gridref", cwd=folder)
+        assert built.returncode == 0, built.stderr
+    assert without("h5py", "verify", "a.tif.gridref", cwd=folder).returncode == 0
+    refused = without("h5py", "verify", "a.h5.gridref", cwd=folder)
+    assert refused.returncode == 1
+    assert len(refused.stderr.splitlines()) == 1
+    assert "comparing with HDF5 files needs h5py: pip install 'gridref[verify]'" in refused.stderr
+
+
+def test_without_h5py_the_demonstration_says_what_it_left_out(tmp_path: Path) -> None:
+    done = without("h5py", "demo", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "comparing needs h5py: pip install 'gridref[verify]'" in done.stdout
+    assert "0 chunks differ" in done.stdout  # tiles are compared with tifffile
+
+
 def test_no_package_hides_behind_a_call_of_its_name(folder: Path) -> None:
     """`gridref.scan` is a call, whatever is imported before or after it."""
     code = (

@@ -33,8 +33,6 @@ from gridref.model.manifest import Source
 from tests.http_server import Site, serving
 from tests.nginx_server import nginx_serving
 
-pytest.importorskip("aiohttp", reason="HTTP needs aiohttp: install gridref[remote]")
-
 DATA = np.random.default_rng(5).bytes(300_000)
 FAST = RetryPolicy(n_attempts=3, first_delay=0.01)
 APART = Merging(0, 1)

@@ -16,8 +16,6 @@ from gridref.catalog import write_catalog
 from gridref.errors import SourceChangedError, SourceUnavailableError
 from tests.http_server import Site, serving
 
-pytest.importorskip("aiohttp", reason="HTTP needs aiohttp: install gridref[remote]")
-
 
 @pytest.fixture
 def cube(tmp_path: Path) -> Iterator[tuple[Site, str, xr.Dataset]]:

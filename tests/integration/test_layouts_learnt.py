@@ -15,8 +15,6 @@ from gridref.errors import FilesFailedError
 from gridref.io.prefetch import MAX_BLOCKS, MAX_MISSES, Layouts
 from tests.http_server import Site, serving
 
-pytest.importorskip("aiohttp", reason="HTTP needs aiohttp: install gridref[remote]")
-
 
 def content(folder: Path, n_variables: int, seed: int = 0) -> bytes:
     path = folder / "one.h5"

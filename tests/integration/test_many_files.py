@@ -34,8 +34,6 @@ from tests.by_name import by_name
 from tests.command import run_command
 from tests.http_server import Site, serving
 
-pytest.importorskip("aiohttp", reason="HTTP needs aiohttp: install gridref[remote]")
-
 N_FILES = 12
 
 

@@ -27,7 +27,6 @@ from tests.by_name import by_name
 from tests.nginx_server import nginx_serving
 from tests.shared_data import ROOT
 
-pytest.importorskip("aiohttp", reason="HTTP needs aiohttp: install gridref[remote]")
 JANUARY = ROOT / "sample_data" / "daily_2023-01.nc"
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import h5py
 import numpy as np
-import pytest
 
 _PROGRAM = """
 import gc, sys
@@ -40,7 +39,6 @@ print(len(spaces))
 
 
 def test_garbage_on_the_thread_that_reads_blocks_nothing(tmp_path: Path) -> None:
-    pytest.importorskip("aiohttp", reason="HTTP needs aiohttp: install gridref[remote]")
     path = tmp_path / "a.nc"
     with h5py.File(path, "w") as file:
         for number in range(20):

@@ -95,7 +95,6 @@ def test_what_is_read_does_not_grow_with_the_data(tmp_path: Path) -> None:
 
 
 def test_requests_of_a_remote_scan_are_few(tmp_path: Path) -> None:
-    pytest.importorskip("aiohttp", reason="HTTP needs aiohttp: install gridref[remote]")
     make_big_files(tmp_path)
     files = {f"/{path.name}": path.read_bytes() for path in tmp_path.iterdir()}
     with serving(Site(files, {name: f'"{name}"' for name in files})) as site:
@@ -111,7 +110,6 @@ def test_requests_of_a_remote_scan_are_few(tmp_path: Path) -> None:
 
 
 def test_requests_of_a_remote_file_of_twenty_variables(tmp_path: Path) -> None:
-    pytest.importorskip("aiohttp", reason="HTTP needs aiohttp: install gridref[remote]")
     path = tmp_path / "daily.nc"
     with h5py.File(path, "w") as file:
         for number in range(20):

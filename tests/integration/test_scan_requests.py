@@ -17,8 +17,6 @@ import gridref
 from gridref.errors import SourceChangedError
 from tests.http_server import Site, serving
 
-pytest.importorskip("aiohttp", reason="HTTP needs aiohttp: install gridref[remote]")
-
 VALUES = np.arange(48.0).reshape(6, 8)
 
 

@@ -250,7 +250,6 @@ def test_two_hosts_append_to_one_catalog_on_an_object_store(
     months: list[Path], tmp_path: Path
 ) -> None:
     """As two hosts: processes with homes, caches and temporary folders of their own."""
-    pytest.importorskip("s3fs")
     with s3_bucket() as bucket:
         url, options = f"s3://{BUCKET}/cube.gridref", bucket.options
         gridref.build(months[:2], url, "time", storage_options=options)
@@ -273,7 +272,6 @@ def test_two_hosts_append_to_one_catalog_on_an_object_store(
 
 
 def test_on_an_object_store(months: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("s3fs")
     with s3_bucket() as bucket:
         url, options = f"s3://{BUCKET}/cube.gridref", bucket.options
         gridref.build(months[:2], url, "time", storage_options=options)

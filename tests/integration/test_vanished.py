@@ -27,8 +27,6 @@ from gridref.serve.reader import never_absent
 from tests.attack_doors import DOORS, Read, told_at_a_door
 from tests.http_server import RANGE_FAULTS, Site, serving
 
-pytest.importorskip("aiohttp", reason="HTTP needs aiohttp: install gridref[remote]")
-
 VALUES = np.random.default_rng(3).integers(1, 2**31, (40, 50)).astype("i4")
 
 

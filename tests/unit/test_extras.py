@@ -29,17 +29,17 @@ def test_names_the_extra_of_a_package(package: str, extra: str) -> None:
 
 def test_submodules_and_the_words_of_fsspec_name_their_package() -> None:
     with pytest.raises(ModuleNotFoundError) as missing:
-        importlib.import_module("aiohttp.no_such_module")
-    assert "gridref[remote]" in str(missing_package("reading", missing.value))
-    said = missing_package("reading s3://b/a.nc", ImportError("Install s3fs to access S3"))
-    assert str(said) == "reading s3://b/a.nc needs s3fs: pip install 'gridref[remote]'"
+        importlib.import_module("duckdb.no_such_module")
+    assert "gridref[sql]" in str(missing_package("asking", missing.value))
+    said = missing_package("this", ImportError("Install fastparquet to write Parquet"))
+    assert str(said) == "this needs fastparquet: pip install 'gridref[interchange]'"
 
 
 def test_modules_are_written_otherwise_than_their_packages() -> None:
     error = missing_package(
-        "this", ModuleNotFoundError("No module named 'zarr_cm'", name="zarr_cm")
+        "this", ModuleNotFoundError("No module named 'obspec_utils'", name="obspec_utils")
     )
-    assert str(error) == "this needs zarr-cm: pip install 'gridref[geo]'"
+    assert str(error) == "this needs obspec-utils: pip install 'gridref[interchange]'"
 
 
 def test_packages_in_no_extra_are_told_of_in_their_own_words() -> None:

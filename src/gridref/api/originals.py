@@ -20,6 +20,7 @@ from gridref.errors import (
     SourceFormatError,
     UnsupportedFeatureError,
 )
+from gridref.extras import missing_package
 from gridref.io import open_for_scan
 from gridref.model.array import VirtualArray
 from gridref.model.blocks import MISSING_BLOCK
@@ -316,7 +317,10 @@ class _HDF5Original:
     def __init__(self, url: str, storage_options: Mapping[str, Any] | None) -> None:
         with suppress(ImportError):
             import hdf5plugin  # noqa: F401 - importing it gives h5py more filters
-        from gridref.formats.hdf5.original import OriginalFile
+        try:
+            from gridref.formats.hdf5.original import OriginalFile
+        except ImportError as error:
+            raise missing_package("comparing with HDF5 files", error) from error
 
         self.file = OriginalFile(url, storage_options)
 

@@ -213,11 +213,8 @@ def _is_by_protocol(options: Mapping[str, Any]) -> bool:
 
 @functools.cache
 def _s3_settings() -> Mapping[str, Any]:
-    """None without s3fs, whose absence is reported where its filesystem is opened."""
-    try:
-        from gridref.io.s3_session import PlainSession
-    except ImportError:
-        return {}
+    from gridref.io.s3_session import PlainSession
+
     return {"http_session_cls": PlainSession}
 
 

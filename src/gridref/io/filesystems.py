@@ -14,7 +14,6 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from fsspec.asyn import sync
@@ -79,17 +78,10 @@ class HttpClient:
         url = request.url
         if self.policy is not None:
             self.policy.require(str(url))
-        if url.origin() != _origin_of(self.server):
+        if url.origin() != type(url)(self.server).origin():
             for name in [name for name in request.headers if name.lower() not in _HARMLESS]:
                 del request.headers[name]
         return await pass_on(request)
-
-
-@lru_cache(maxsize=64)
-def _origin_of(server: str) -> Any:
-    from yarl import URL
-
-    return URL(server).origin()
 
 
 # Listings of object stores: many prefixes at the same time, never from a cache

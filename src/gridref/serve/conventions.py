@@ -96,15 +96,9 @@ def with_conventions(group: VirtualGroup) -> VirtualGroup:
     """Add the attributes of Zarr conventions to the georeferenced parts of a group.
 
     A part is georeferenced if its arrays have a grid mapping with a ``GeoTransform``, called as
-    GDAL, rioxarray or CF do. Levels of a
-    pyramid say it in the ``multiscales`` attribute, too. Without the package ``zarr-cm`` the group
-    is returned as it is.
+    GDAL, rioxarray or CF do. Levels of a pyramid say it in the ``multiscales`` attribute, too.
     """
     if not any(_place_of(part) for _, part in group.walk()):
-        return group
-    try:
-        import zarr_cm  # noqa: F401
-    except ImportError:
         return group
     return _described(group)
 

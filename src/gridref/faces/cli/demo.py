@@ -15,11 +15,11 @@ from zarr.core.buffer import Buffer, BufferPrototype
 import gridref
 from gridref.api.building import build
 from gridref.errors import InvalidRequestError
+from gridref.extras import missing_package
 from gridref.faces.cli.console import Console
 from gridref.faces.cli.drawing import draw_grid, draw_tree
 from gridref.faces.picture import human_bytes
 from gridref.faces.zarr.store import GridrefStore
-from gridref.formats.hdf5.original import OriginalFile
 
 
 def run_demo(console: Console, data: Path | None, folder: Path) -> bool:
@@ -72,8 +72,6 @@ def serve_demo(folder: Path, port: int) -> None:
 
     Raises
     ------
-    MissingPackageError
-        Without the packages of the extra ``http``.
     InvalidRequestError
         If the port is taken.
     """
@@ -95,6 +93,11 @@ def _sample_folder(data: Path | None) -> Path:
 
 
 def _compare(console: Console, cube: xr.Dataset, files: list[Path]) -> bool:
+    try:
+        from gridref.formats.hdf5.original import OriginalFile
+    except ImportError as error:
+        console.print(str(missing_package("skipped: comparing", error)), highlight=False)
+        return True
     start = n_values = n_different = 0
     for file in files:
         original = OriginalFile(str(file))

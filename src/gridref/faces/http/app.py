@@ -22,7 +22,7 @@ from collections.abc import AsyncGenerator, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qs
 
 from gridref.codecs import codec_named
@@ -38,10 +38,7 @@ from gridref.secrets import without_secrets
 from gridref.serve.segments import VirtualObject
 from gridref.serve.tasks import Buffer
 from gridref.serve.views import ViewOptions
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
+from gridref.typing import ASGIApp, Message, Receive, Scope, Send
 
 # Counters of one process, in the Prometheus text format (version 0.0.4)
 

@@ -10,15 +10,11 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gridref.errors import InvalidRequestError
-from gridref.extras import missing_package
 from gridref.faces.http.app import create_app
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp
-
+from gridref.typing import ASGIApp
 
 # Memory of a server process: buffers of bodies are used again
 
@@ -102,13 +98,11 @@ def serve(
     InvalidRequestError
         For bad options, or if it cannot listen.
     """
-    try:
-        import uvicorn
-        from uvicorn.supervisors import Multiprocess
+    import uvicorn
+    from uvicorn.supervisors import Multiprocess
 
-        from gridref.faces.http.connections import GuardedConnection
-    except ImportError as error:
-        raise missing_package("serving", error) from error
+    from gridref.faces.http.connections import GuardedConnection
+
     if workers < 1:
         raise InvalidRequestError(f"workers must be >= 1, got {workers}")
     _log_to_stderr()

@@ -1,0 +1,91 @@
+"""What is imported is declared, and what is declared is imported, in the extra where it belongs."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from functools import cache
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+OURS = {*sys.stdlib_module_names, "_typeshed", "gridref", "tests", "tools", "benchmarks"}
+DISTRIBUTIONS = packages_distributions()
+"""Packages by the modules that they install; a look at all that is installed, which takes long."""
+
+UNIMPORTED = {
+    "dask": "xarray makes chunked arrays with it; distributed schedules them",
+    "fastparquet": "fsspec writes kerchunk's references in Parquet with it",
+    "kerchunk": "the same",
+    "httptools": "uvicorn's protocol, which `faces.http.connections` extends, is made of it",
+    "s3fs": "fsspec opens S3 with it",
+    "uvloop": "uvicorn runs on it where it is installed",
+}
+"""Dependencies that no module imports, and who does."""
+
+
+def names_of(requirements: list[str]) -> set[str]:
+    """Names of packages in requirements, as indexes spell them."""
+    return {normal(re.split(r"[\[;>=<!~ ]", line)[0]) for line in requirements}
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+PLAIN = names_of(PROJECT["dependencies"])
+EXTRAS = {
+    extra: names_of(lines) - {"gridref"}
+    for extra, lines in PROJECT["optional-dependencies"].items()
+}
+
+
+@cache
+def imported(folder: str) -> dict[str, set[str]]:
+    """Packages that modules of a folder import, and the modules; those for annotations too."""
+    found: dict[str, set[str]] = {}
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            modules = []
+            if isinstance(node, ast.Import):
+                modules = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                modules = [str(node.module)]
+            for module in modules:
+                top = module.partition(".")[0]
+                if top in OURS:
+                    continue
+                found.setdefault(normal(DISTRIBUTIONS.get(top, [top])[0]), set()).add(
+                    str(path.relative_to(ROOT))
+                )
+    return found
+
+
+def test_what_src_imports_is_declared() -> None:
+    for_users = PLAIN.union(*(EXTRAS[extra] for extra in EXTRAS if extra not in {"dev", "docs"}))
+    undeclared = {name: at for name, at in imported("src").items() if name not in for_users}
+    assert not undeclared
+
+
+def test_only_test_helpers_import_what_tests_need() -> None:
+    everything = PLAIN.union(*(EXTRAS[extra] for extra in EXTRAS if extra not in {"dev", "test"}))
+    for name in EXTRAS["test"] - everything:
+        for path in imported("src").get(name, ()):
+            assert path.startswith("src/gridref/testing/"), (name, path)
+
+
+def test_what_is_declared_for_users_is_imported() -> None:
+    extras = set(EXTRAS) - {"all", "dev", "docs", "test"}
+    declared = PLAIN.union(*(EXTRAS[extra] for extra in extras))
+    assert declared - set(imported("src")) == set(UNIMPORTED)
+
+
+def test_all_has_every_extra_for_users() -> None:
+    (line,) = PROJECT["optional-dependencies"]["all"]
+    assert set(line[len("gridref[") : -1].split(",")) == set(EXTRAS) - {
+        "all", "dev", "docs", "test",
+    }  # fmt: skip
