@@ -14,7 +14,7 @@ PACKAGES := web/node_modules/.installed
 VIEWER := src/gridref/faces/web/built/viewer.js
 
 .DEFAULT_GOAL := help
-.PHONY: assets attack package site help env demo test lint types check clients interchange doors fuzz fuzz-hdf5 kill mutate soak viewers bench constraints clean
+.PHONY: assets attack package site help env demo test test-all tried-assets lint types check clients interchange doors fuzz fuzz-hdf5 kill mutate soak viewers bench constraints clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,9 +35,14 @@ $(STAMP): pyproject.toml constraints.txt
 demo: env ## open the sample files as one cube and compare every value; ARGS=--serve shows it
 	@$(BIN)/gridref demo $(ARGS)
 
-test: env ## run the tests; those that need a program that is not installed are skipped
-	@! command -v npm >/dev/null || $(MAKE) --no-print-directory assets || echo "make assets failed: tests of the viewer are skipped"
+test: env tried-assets ## test every capability; what needs a program that is not installed is skipped
+	$(BIN)/python -m pytest -n $(JOBS) -m "not long" $(ARGS)
+
+test-all: env tried-assets ## all tests: those of make test, and long ones; ARGS="-m long" for these alone
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+tried-assets: env
+	@! command -v npm >/dev/null || $(MAKE) --no-print-directory assets || echo "make assets failed: tests of the viewer are skipped"
 
 lint: env ## style, format and direction of imports
 	$(BIN)/ruff check

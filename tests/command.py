@@ -30,9 +30,16 @@ SCRIPT = "--script"
 # What commands import sooner or later.
 IMPORTS = (
     "gridref.faces.cli.app", "gridref.api.keeping", "gridref.api.each_chunk",
-    "gridref.api.verify", "gridref.faces.exports.kerchunk", "gridref.faces.exports.stac",
-    "gridref.codecs.own", "gridref.formats.hdf5.groups", "h5py", "pandas", "pyarrow.parquet",
-    "tifffile", "typer._adapters", "xarray", "zarr",
+    "gridref.api.verify", "gridref.faces.cli.drawing", "gridref.faces.cli.tabular",
+    "gridref.faces.exports.kerchunk", "gridref.faces.exports.stac", "gridref.faces.xarray.engine",
+    "gridref.codecs.own", "gridref.formats.hdf5.groups", "gridref.formats.hdf5.original",
+    "gridref.formats.hdf5.scanner", "gridref.formats.icechunk.scanner",
+    "gridref.formats.kerchunk.scanner", "gridref.formats.tiff.scanner",
+    "gridref.formats.zarr.scanner",
+    # xarray asks for these two when it meets an array that is not numpy's.
+    "dask.array", "pint",
+    "h5py", "kerchunk.xarray_backend", "netCDF4", "pandas", "pyarrow.compute", "pyarrow.parquet",
+    "pyproj", "rioxarray", "tifffile", "typer._adapters", "xarray", "xpystac.xarray_plugin", "zarr",
 )  # fmt: skip
 
 

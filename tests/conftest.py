@@ -12,7 +12,7 @@ import hdf5plugin  # noqa: F401
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from tests import programs
+from tests import long, programs
 from tests.shared_data import missing_reason, shared_data_folder, skip_or_fail
 
 # Machines that are shared make single examples slow now and then, so no profile has a deadline.
@@ -56,6 +56,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.option.skipped_to and not hasattr(config, "workerinput"):
         config.pluginmanager.register(programs.Skipped(config.option.skipped_to))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    long.spare_quick_cases(items)
 
 
 def pytest_collection_finish() -> None:

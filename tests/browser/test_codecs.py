@@ -98,6 +98,7 @@ def of_cut_off() -> dict[str, list[bytes | str]]:
     return {name: found[3 * i : 3 * i + 3] for i, name in enumerate(ENCODERS)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("codec", ENCODERS)
 def test_what_is_cut_off_is_no_value(codec: str, of_cut_off: dict[str, list[bytes | str]]) -> None:
     found = of_cut_off[codec]

@@ -68,6 +68,7 @@ def test_from_the_list_to_an_array_by_keyboard(visit: Visit, served: str) -> Non
     ]
 
 
+@pytest.mark.long
 def test_the_chunk_map_tells_where_a_chunk_lies(
     visit: Visit, served: str, sample_data: Path
 ) -> None:
@@ -85,6 +86,7 @@ def test_the_chunk_map_tells_where_a_chunk_lies(
     assert (int(start), int(stop)) == (stored.byte_offset, stored.byte_offset + stored.size)
 
 
+@pytest.mark.long
 def test_sizes_are_those_of_the_files(visit: Visit, served: str, sample_data: Path) -> None:
     page = visit.page
     see_map(visit, f"{served}/cube/array/tas")
@@ -100,6 +102,7 @@ def test_sizes_are_those_of_the_files(visit: Visit, served: str, sample_data: Pa
     assert f"{len(sizes)} range" in page.locator("#sizes caption").text_content()
 
 
+@pytest.mark.long
 def test_what_is_hidden_from_the_map_has_a_slider(visit: Visit, served: str) -> None:
     page = visit.page
     see_map(visit, f"{served}/cube/array/tas")
@@ -109,6 +112,7 @@ def test_what_is_hidden_from_the_map_has_a_slider(visit: Visit, served: str) -> 
         page.keyboard.press("ArrowRight")
 
 
+@pytest.mark.long
 def test_links_open_the_array_in_other_viewers(visit: Visit, served: str) -> None:
     page = visit.page
     here = served.replace("127.0.0.1", "localhost")  # as this browser reaches it
@@ -124,6 +128,7 @@ def test_links_open_the_array_in_other_viewers(visit: Visit, served: str) -> Non
     assert all(url.startswith(here) for url in visit.asked)
 
 
+@pytest.mark.long
 def test_lines_to_copy(browser: Any, served: str, sample_data: Path) -> None:
     visit = Visit(browser, permissions=["clipboard-read", "clipboard-write"])
     page = visit.page
@@ -142,6 +147,7 @@ def test_lines_to_copy(browser: Any, served: str, sample_data: Path) -> None:
     assert not visit.problems
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", ["/", "/cube", "/cube/array/tas", "/nowhere"])
 def test_everybody_gets_in(visitor: Visit, served: str, path: str) -> None:
     visitor.begin()
@@ -153,6 +159,7 @@ def test_everybody_gets_in(visitor: Visit, served: str, path: str) -> None:
     assert [each for each in visitor.problems if "404" not in each] == []
 
 
+@pytest.mark.long
 def test_a_server_of_two_thousand_catalogs(visit: Visit, cube: Path) -> None:
     group = gridref.open_catalog(cube)
     many = {f"cube-{number}": group for number in range(2_000)}
@@ -169,6 +176,7 @@ def test_a_server_of_two_thousand_catalogs(visit: Visit, cube: Path) -> None:
     assert 0 < len(asked) < 200  # of what is in sight only
 
 
+@pytest.mark.long
 def test_a_million_chunks(visit: Visit, tmp_path: Path) -> None:
     path = tmp_path / "million.bin"
     path.write_bytes(bytes(1_000_000))
@@ -197,6 +205,7 @@ def test_a_million_chunks(visit: Visit, tmp_path: Path) -> None:
         page.goto("about:blank")
 
 
+@pytest.mark.long
 def test_nothing_that_a_catalog_says_runs(visit: Visit) -> None:
     bad = "\"><img src=x onerror=window.ran=1><'"
     attrs = {
@@ -223,6 +232,7 @@ def test_nothing_that_a_catalog_says_runs(visit: Visit) -> None:
         page.goto("about:blank")
 
 
+@pytest.mark.long
 def test_a_source_that_fails_is_told_in_words(
     browser: Any, of_a_lost_file: str, tmp_path: Path
 ) -> None:

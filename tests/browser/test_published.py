@@ -65,6 +65,7 @@ def test_pictures_are_read_from_the_files(place: tuple[Path, str], visit: Visit)
     visit.wait(f"{TOLD}.endsWith('; daily_2023-01.nc, {where}')")
 
 
+@pytest.mark.long
 def test_months_of_uneven_chunks_are_shown(place: tuple[Path, str], visit: Visit) -> None:
     site = published(place, "*.nc")
     page = opened(visit, f"{site}/array/pr.html", "coasts=0&at0=33")
@@ -130,6 +131,7 @@ def in_many_codecs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield f"{url}/site"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     ["zlib", "zstd", "lz4", "bitshuffle", "bitshuffle-lz4", "bitshuffle-zstd", "lzf", "plain"]
@@ -141,6 +143,7 @@ def test_codecs_are_decoded_in_the_browser(in_many_codecs: str, visit: Visit, na
     np.testing.assert_array_equal(shown, rendered(VALUES.astype("f8"), 0, 255))
 
 
+@pytest.mark.long
 def test_the_chunk_map_is_drawn_from_files(in_many_codecs: str, visit: Visit) -> None:
     visit.page.goto(f"{in_many_codecs}/array/sparse.html")
     visit.page.locator("#chunk-map").scroll_into_view_if_needed()
@@ -165,6 +168,7 @@ def test_the_chunk_map_is_drawn_from_files(in_many_codecs: str, visit: Visit) ->
     assert not visit.barriers()
 
 
+@pytest.mark.long
 def test_what_browsers_cannot_read_is_said(in_many_codecs: str, visit: Visit) -> None:
     visit.page.goto(f"{in_many_codecs}/array/large.html")
     assert visit.page.get_by_text("gridref.hdf5_lzf is not among those").count() == 1
@@ -178,6 +182,7 @@ def test_what_browsers_cannot_read_is_said(in_many_codecs: str, visit: Visit) ->
     assert not visit.barriers()
 
 
+@pytest.mark.long
 def test_a_source_that_is_gone_is_said(place: tuple[Path, str], visit: Visit) -> None:
     site = published(place, "*01.nc")
     (place[0] / "data" / "daily_2023-01.nc").unlink()
@@ -225,6 +230,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str
         yield www, url
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [*JPEG, "strips", "predictor"])
 def test_images_are_decoded_in_the_browser(
     images: tuple[Path, str], visit: Visit, name: str
@@ -245,6 +251,7 @@ def _other_bytes(content: bytes) -> bytes:
     return content.replace(b"\x78\x9c", b"\x78\x9d")  # other headers of zlib, size unchanged
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("change", "told"),
     [

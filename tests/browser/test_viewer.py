@@ -70,6 +70,7 @@ def opened(visit: Visit, url: str, state: str = "") -> Any:
     return visit.page
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("name", ["tas", "pr"])
 def test_the_picture_is_what_numpy_draws(
     visit: Visit, served: str, sample_data: Path, name: str
@@ -85,6 +86,7 @@ def test_the_picture_is_what_numpy_draws(
     np.testing.assert_array_equal(cells(visit, values.shape, 1), expected)
 
 
+@pytest.mark.long
 def test_the_list_of_catalogs_has_a_preview(visit: Visit, served: str, sample_data: Path) -> None:
     visit.page.goto(served)
     visit.page.locator(".preview[data-ready=drawn]").wait_for()
@@ -101,6 +103,7 @@ def test_the_list_of_catalogs_has_a_preview(visit: Visit, served: str, sample_da
     np.testing.assert_array_equal(np.array(shown).reshape(expected.shape), expected)
 
 
+@pytest.mark.long
 def test_values_and_their_bytes_by_keyboard(visit: Visit, served: str, sample_data: Path) -> None:
     page = opened(visit, f"{served}/cube/array/tas", "at0=31")
     page.locator("#viewer-canvas").focus()
@@ -119,6 +122,7 @@ def test_values_and_their_bytes_by_keyboard(visit: Visit, served: str, sample_da
     assert (int(start), int(stop)) == (stored.byte_offset, stored.byte_offset + stored.size)
 
 
+@pytest.mark.long
 def test_a_series_through_a_point(visit: Visit, served: str, sample_data: Path) -> None:
     page = opened(visit, f"{served}/cube/array/tas")
     canvas = page.locator("#viewer-canvas")
@@ -138,6 +142,7 @@ def test_a_series_through_a_point(visit: Visit, served: str, sample_data: Path) 
     assert first == "2023-01-01 12:00:00"
 
 
+@pytest.mark.long
 def test_only_the_chunks_that_are_shown_are_asked_for(visit: Visit, cube: Path) -> None:
     app = create_app([cube], access_log=False, chunks={"time": 1, "lat": 10, "lon": 10})
     with running(app) as url:
@@ -155,6 +160,7 @@ def test_only_the_chunks_that_are_shown_are_asked_for(visit: Visit, cube: Path) 
         page.goto("about:blank")
 
 
+@pytest.mark.long
 def test_an_address_leads_to_the_same_picture(visit: Visit, served: str) -> None:
     page = opened(visit, f"{served}/cube/array/tas")
     page.locator("select[name=up]").select_option("time")
@@ -177,6 +183,7 @@ def test_an_address_leads_to_the_same_picture(visit: Visit, served: str) -> None
     assert page.locator("#viewer-canvas").screenshot() == before
 
 
+@pytest.mark.long
 def test_bands_of_a_tiff_in_their_colours(visit: Visit, tmp_path: Path) -> None:
     image = np.random.default_rng(1).integers(0, 256, (24, 32, 3), "u1")
     tifffile.imwrite(tmp_path / "rgb.tif", image, photometric="rgb", tile=(16, 16))
@@ -189,6 +196,7 @@ def test_bands_of_a_tiff_in_their_colours(visit: Visit, tmp_path: Path) -> None:
     np.testing.assert_array_equal(shown[..., :3], image)
 
 
+@pytest.mark.long
 def test_a_closer_look(visit: Visit) -> None:
     values = np.arange(16.0).reshape(4, 4)
     group = VirtualGroup({"a": VirtualArray.from_numpy(values, ("y", "x"))})
@@ -215,6 +223,7 @@ def test_a_closer_look(visit: Visit) -> None:
         page.goto("about:blank")
 
 
+@pytest.mark.long
 def test_categories_have_names(visit: Visit) -> None:
     values = np.array([[1, 2, 4], [4, 9, 1]], "i2")
     attrs = {"flag_values": np.array([1, 2, 4], "i2"), "flag_meanings": "land sea ice"}
@@ -236,6 +245,7 @@ def test_categories_have_names(visit: Visit) -> None:
         page.goto("about:blank")
 
 
+@pytest.mark.long
 def test_what_is_not_valid_is_no_value(visit: Visit) -> None:
     values = np.array([[0.5, -3, 2], [99, np.nan, 1]])
     attrs = {"valid_range": np.array([0.0, 10.0]), "missing_value": 2.0}
@@ -248,6 +258,7 @@ def test_what_is_not_valid_is_no_value(visit: Visit) -> None:
     np.testing.assert_array_equal(shown, rendered(expected, 0.5, 1.0))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("values", "told"),
     [
@@ -267,6 +278,7 @@ def test_arrays_of_one_dimension_are_plots(visit: Visit, values: Any, told: str)
         page.goto("about:blank")
 
 
+@pytest.mark.long
 def test_values_have_all_their_digits(visit: Visit) -> None:
     large = VirtualArray.from_numpy(np.array([[2**53 + 1, -(2**62) - 1]]), ("y", "x"))
     single = VirtualArray.from_numpy(np.array([[0.1, 16777217.0]], "f4"), ("y", "x"))
@@ -287,6 +299,7 @@ def test_values_have_all_their_digits(visit: Visit) -> None:
         page.goto("about:blank")
 
 
+@pytest.mark.long
 def test_pyramids_of_tiff_files(visit: Visit, tmp_path: Path) -> None:
     image = np.random.default_rng(3).integers(0, 256, (2_500, 2_100), "u1")
     small = 255 - image[::2, ::2]
@@ -308,6 +321,7 @@ def test_pyramids_of_tiff_files(visit: Visit, tmp_path: Path) -> None:
         page.goto("about:blank")
 
 
+@pytest.mark.long
 def test_overviews_are_shown_first(visit: Visit) -> None:
     image = np.random.default_rng(3).integers(0, 256, (2_500, 2_100), "u1")
     small = image[::50, ::50]
@@ -335,6 +349,7 @@ def test_the_lines_for_javascript(served: str, sample_data: Path, tmp_path: Path
         assert float(done.stdout) == file["tas"][0, 0, 0]
 
 
+@pytest.mark.long
 def test_names_with_anything_in_them(visit: Visit) -> None:
     names = ["a#b", "ä ö", "100%", "%23", "what?", "a&b=c;d", "'q\"", "+"]
     values = np.array([[5, 6], [7, 8]], "i2")
@@ -355,6 +370,7 @@ def test_names_with_anything_in_them(visit: Visit) -> None:
         page.goto("about:blank")
 
 
+@pytest.mark.long
 def test_single_values_and_other_planes(visit: Visit) -> None:
     scalar = VirtualArray.from_numpy(np.array(4.5), (), {"units": "m"})
     three = VirtualArray.from_numpy(np.arange(24, dtype="i8").reshape(2, 3, 4), ("a", "b", "c"))
@@ -368,6 +384,7 @@ def test_single_values_and_other_planes(visit: Visit) -> None:
         page.goto("about:blank")
 
 
+@pytest.mark.long
 def test_labels_that_cannot_be_read_are_numbers(
     visit: Visit, sample_data: Path, tmp_path: Path
 ) -> None:
@@ -396,6 +413,7 @@ def test_labels_that_cannot_be_read_are_numbers(
     visit.problems.clear()
 
 
+@pytest.mark.long
 def test_colours_are_those_of_finite_values(visit: Visit) -> None:
     values = np.full((2, 3, 3), np.nan)
     values[1] = [[1, 2, np.inf], [3, -np.inf, 4], [5, 6, np.nan]]
@@ -410,6 +428,7 @@ def test_colours_are_those_of_finite_values(visit: Visit) -> None:
         page.goto("about:blank")
 
 
+@pytest.mark.long
 def test_much_is_read_when_asked_for(visit: Visit, tmp_path: Path) -> None:
     with h5py.File(tmp_path / "large.h5", "w") as file:
         file.create_dataset("line", (30_000_000,), "f8", chunks=(1_000_000,))
@@ -439,6 +458,7 @@ def test_much_is_read_when_asked_for(visit: Visit, tmp_path: Path) -> None:
     visit.problems.clear()
 
 
+@pytest.mark.long
 def test_a_source_that_is_gone_is_told_in_words(
     browser: Any, of_a_lost_file: str, tmp_path: Path
 ) -> None:

@@ -74,6 +74,7 @@ def install(folder: str, *command: str | Path) -> None:
     subprocess.run(command, cwd=HERE, check=True, timeout=600)
 
 
+@pytest.mark.long
 def test_openlayers_reads_the_values(
     others: str, visit: Visit, cube: Path, sample_data: Path
 ) -> None:
@@ -89,6 +90,7 @@ def test_openlayers_reads_the_values(
     assert (shown[:rows, :columns, 1] == 1).all()
 
 
+@pytest.mark.long
 def test_ome_zarr_js_draws_the_image(others: str, visit: Visit, tmp_path: Path) -> None:
     image = np.random.default_rng(5).integers(0, 256, (40, 60), np.uint8)
     tifffile.imwrite(tmp_path / "a.ome.tif", image, metadata={"axes": "YX"}, tile=(16, 16))
@@ -143,6 +145,7 @@ def on_map(visit: Visit, address: str, values: Any) -> None:
     visit.problems.clear()
 
 
+@pytest.mark.long
 def test_zarr_layer_shows_the_values(others: str, visit: Visit, tmp_path: Path) -> None:
     values = write_globe(tmp_path / "globe.nc")
     visit.page.goto(others)
@@ -151,6 +154,7 @@ def test_zarr_layer_shows_the_values(others: str, visit: Visit, tmp_path: Path) 
         on_map(visit, f"{url}/m/portable", values)
 
 
+@pytest.mark.long
 def test_zarr_layer_reads_what_is_published(pages: Path, visit: Visit, tmp_path: Path) -> None:
     www = tmp_path / "www"
     shutil.copytree(pages, www)
@@ -181,6 +185,7 @@ VALUE = """(at) => {
 }"""
 
 
+@pytest.mark.long
 def test_neuroglancer_shows_the_values(visit: Visit, cube: Path, sample_data: Path) -> None:
     app = create_app([cube], access_log=False, allow_origin=["*"])
     with running(app) as url, neuroglancer(f"zarr3://{url}/cube/portable/tas/") as address:
@@ -214,6 +219,7 @@ def neuroglancer(source: str) -> Iterator[str]:
         process.stdin.close()
 
 
+@pytest.mark.long
 def test_no_viewer_reads_a_server_that_does_not_name_it(
     others: str, browser: Any, served: str
 ) -> None:

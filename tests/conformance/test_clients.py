@@ -25,6 +25,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return run(tmp_path_factory.mktemp("archives"))
 
 
+@pytest.mark.long
 def test_no_client_reads_anything_wrong(results: Results) -> None:
     wrong = {
         (results.rows[number].label, name): cell
@@ -34,6 +35,7 @@ def test_no_client_reads_anything_wrong(results: Results) -> None:
     assert not wrong
 
 
+@pytest.mark.long
 def test_every_client_reads_what_it_can(results: Results) -> None:
     with all_clients() as clients:
         known = {client.name: client for client in clients}
@@ -45,6 +47,7 @@ def test_every_client_reads_what_it_can(results: Results) -> None:
     assert not refused
 
 
+@pytest.mark.long
 def test_each_archive_is_read_by_every_client_in_some_view(results: Results) -> None:
     for name in {name for _, name in results.cells}:
         for case in {row.case.name for row in results.rows} - {"strings"}:
@@ -56,12 +59,14 @@ def test_each_archive_is_read_by_every_client_in_some_view(results: Results) -> 
             assert "yes" in cells, (name, case)
 
 
+@pytest.mark.long
 def test_shards_cost_an_index_and_a_chunk(results: Results) -> None:
     trace = results.traces["zarr-python"]
     assert len(trace) == 2
     assert "bytes=-" in trace[0]
 
 
+@pytest.mark.long
 def test_the_page_is_up_to_date(results: Results) -> None:
     assert PAGE.exists(), "run `make clients`"
     assert without_versions(PAGE.read_text()) == without_versions(render(results)), (

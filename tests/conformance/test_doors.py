@@ -12,6 +12,7 @@ from tests.conformance.doors import DOORS
 from tests.shared_data import missing_reason, skip_or_fail
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_every_array_is_equal_or_refused_for_a_listed_reason(tmp_path: Path) -> None:
     # One test: several would read everything again in every process that runs tests.

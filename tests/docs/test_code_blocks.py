@@ -36,6 +36,7 @@ NOT_RUN = [
 MOST_NOT_RUN = 4
 
 
+@pytest.mark.long(but=6)
 @pytest.mark.parametrize(
     "page", [page for page, blocks in BLOCKS.items() if any(b.not_run is None for b in blocks)]
 )

@@ -6,6 +6,8 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from tests.wheels import install, run_python
 
 PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
@@ -41,6 +43,7 @@ def test_the_walk_passes_the_conformance_suites(tmp_path: Path) -> None:
     assert "skipped" not in done.stdout
 
 
+@pytest.mark.long
 def test_the_command_line_reads_the_format(tmp_path: Path) -> None:
     site = installed(tmp_path)
     (tmp_path / "a.grid").write_bytes(b"GRID\x02\0\0\0\x03\0\0\0" + bytes(range(250, 256)))
@@ -57,6 +60,7 @@ def test_the_command_line_reads_the_format(tmp_path: Path) -> None:
     assert done.stdout.strip() == "[[5, 4, 3], [2, 1, 0]]", done.stderr
 
 
+@pytest.mark.long
 def test_without_the_codec_the_suite_fails(tmp_path: Path) -> None:
     """The suite can fail: a codec that changes a byte is found out."""
     site = installed(tmp_path)

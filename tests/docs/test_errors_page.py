@@ -38,6 +38,7 @@ def test_a_paragraph_names_the_class_cause_and_remedy(kind: str) -> None:
     assert "**Remedy.**" in text or "**Cause and remedy.**" in text
 
 
+@pytest.mark.long(but=10)
 @pytest.mark.parametrize("kind", [*KINDS, *sorted(PROBLEM_CAUSES)])
 def test_the_command_line_explains(kind: str) -> None:
     told = CliRunner().invoke(app, ["explain", kind])

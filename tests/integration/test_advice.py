@@ -714,6 +714,7 @@ def check_by_label(levels: list[xr.Dataset], files: list[Path], case: Case) -> N
             np.testing.assert_array_equal(sorted(shown), sorted(held))
 
 
+@pytest.mark.long(but=10)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_following_advice_gives_what_the_files_hold(case: Case, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()

@@ -107,6 +107,7 @@ def test_virtual_sources_that_are_not_there_are_fill_values(tmp_path):
     assert gridref.scan(file)["v"][...].tolist() == [-1] * 12
 
 
+@pytest.mark.long(but=1)
 @WAYS
 def test_the_command_line(tmp_path, way):
     file = way(tmp_path / "in" / "a.h5", str(tmp_path / "secret" / "b.h5"))

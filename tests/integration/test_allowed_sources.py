@@ -367,6 +367,7 @@ def test_references_that_are_allowed(tmp_path, monkeypatch):
     assert gridref.scan(path)["v"].read().tolist() == expected
 
 
+@pytest.mark.long
 def test_the_command_line(tmp_path):
     catalog = catalog_of(file_at(tmp_path / "data" / "a.h5"), tmp_path / "x" / "cube.gridref")
     stranger = {**os.environ, "GRIDREF_STATE": str(tmp_path / "state")}

@@ -152,6 +152,7 @@ def test_the_command_lists_missing_chunks(folder: Path) -> None:
     assert wrong.stderr == f"error: {told} (see gridref explain invalid-request)\n"
 
 
+@pytest.mark.long
 def test_the_command_writes_files(folder: Path, tmp_path: Path) -> None:
     rows = gridref.open_catalog(folder / "cube.gridref").chunks()
     readers = {
@@ -175,6 +176,7 @@ def test_the_command_writes_files(folder: Path, tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.part"))
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -56,6 +56,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "large.gridref"
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
 @pytest.mark.parametrize("door", ["engine", "direct", "portable"])
 def test_a_scan_through_dask_keeps_no_more_than_the_cache(catalog: Path, door: str) -> None:
@@ -82,6 +83,7 @@ except gridref.errors.GridrefError as error:
 """
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other limits elsewhere")
 @pytest.mark.parametrize("room_mb", [800, 1000, 1100, 1300, 1500])
 def test_little_address_space_ends_in_an_error_of_ours(catalog, room_mb):

@@ -17,6 +17,7 @@ from tests.integration.test_appending import assert_shows, built, month, steps
 from tests.s3_server import BUCKET, s3_bucket
 
 
+@pytest.mark.long
 def test_many_commits_leave_few_parts(tmp_path: Path) -> None:
     months = [month(tmp_path, number) for number in range(40)]
     catalog = built(months[:1], tmp_path / "cube")

@@ -200,6 +200,7 @@ def both(*args: Any, **kwargs: Any) -> tuple[xr.Dataset, xr.Dataset]:
     return ours, theirs
 
 
+@pytest.mark.long(but=6)
 @pytest.mark.parametrize(
     ("names", "options"),
     [

@@ -74,6 +74,7 @@ DOORS: dict[str, Callable[[Path], xr.Dataset]] = {
 }
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("door", DOORS)
 def test_workers_compute_what_h5py_reads(client: Any, catalog: Path, door: str) -> None:
     v = DOORS[door](catalog)["v"]

@@ -174,6 +174,7 @@ def check_everything(files: list[Path], catalog: Path, dim: str) -> None:
     assert {name for name, _ in result.not_compared} == from_attributes
 
 
+@pytest.mark.long
 def test_family_siconc(shared_data: Path, tmp_path: Path) -> None:
     files = family(shared_data, "sam0_siconc_uneven")
     gridref.build(files, tmp_path / "cube.gridref", "time")

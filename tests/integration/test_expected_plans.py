@@ -51,6 +51,7 @@ def test_what_is_as_planned_is_built(archive: Path) -> None:
     assert gridref.open_catalog(archive / "a.gridref")["tas"][...].tolist() == [0, 1, 2, 3]
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize(
     ("change", "told"),
     [

@@ -69,6 +69,7 @@ def cube_of(files: list[Path], folder: Path, dim: str, options: dict[str, Any]) 
         return xr.open_zarr(f"gridref::file://{catalog}", chunks=None, decode_timedelta=False)
 
 
+@pytest.mark.long(but=3)
 @pytest.mark.parametrize("name", list(ALONG))
 def test_families_along_a_dimension(shared_data: Path, tmp_path: Path, name: str) -> None:
     dim, options = ALONG[name]
@@ -136,6 +137,7 @@ def test_families_that_do_not_fit_say_why(shared_data: Path, name: str) -> None:
     assert len(caught.value.problems) >= 1
 
 
+@pytest.mark.long
 def test_beams_of_unequal_length_group_by_group(shared_data: Path) -> None:
     """Ragged along several dimensions at once, in 85 groups; some files lack beams."""
     files = family(shared_data, "atl06_beams_uneven")

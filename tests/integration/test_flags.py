@@ -82,6 +82,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.long(but=16)
 @pytest.mark.parametrize("own_flags", [True, False, None], ids=["flags", "enum", "both"])
 @pytest.mark.parametrize("layout", list(LAYOUTS))
 @pytest.mark.parametrize(

@@ -122,6 +122,7 @@ def test_a_server_shows_snapshots_by_tag_and_id(grown: gridref.Catalog, months: 
         assert shape(f"/cube@{first}/portable/tas/zarr.json") == 10
 
 
+@pytest.mark.long
 def test_commands_read_former_snapshots(
     grown: gridref.Catalog, months: list[Path], tmp_path: Path
 ) -> None:

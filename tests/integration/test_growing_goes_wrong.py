@@ -56,6 +56,7 @@ def assert_refused_on_a_full_disk(*words: object) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_full_disk(months: list[Path], tmp_path: Path, change: str) -> None:
     cube = tmp_path / "cube"
@@ -80,6 +81,7 @@ def all_files(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize(
     ("command", "output"),
     [
@@ -110,6 +112,7 @@ def test_a_full_disk_leaves_what_was_exported(
     assert all_files(exports) == before
 
 
+@pytest.mark.long
 def test_a_full_disk_leaves_the_published_site(months: list[Path], tmp_path: Path) -> None:
     cube, site = tmp_path / "cube", tmp_path / "site"
     built(months[:2], cube)

@@ -185,6 +185,7 @@ LINE = st.one_of(
 )
 
 
+@pytest.mark.long
 @given(lines=st.lists(LINE, max_size=12), end=st.sampled_from([b"\r\n", b"\n", b"\r\n\r\n"]))
 def test_any_bytes(address: tuple[str, int], lines: list[bytes], end: bytes) -> None:
     with socket.create_connection(address) as connection:

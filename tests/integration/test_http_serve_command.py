@@ -54,6 +54,7 @@ def serving(*arguments):
         process.stderr.close()
 
 
+@pytest.mark.long
 def test_the_demonstration_is_served(sample_data):
     command = [sys.executable, "-m", "gridref", "demo", "--serve", "--port", "0"]
     process = subprocess.Popen(
@@ -80,6 +81,7 @@ def catalog(tmp_path):
     return str(address)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("workers", [1, 2])
 def test_it_serves_and_stops(catalog, workers):
     with serving(catalog, "--workers", str(workers), "--shards", "t=40") as (url, process):
@@ -159,6 +161,7 @@ def test_what_is_announced_is_where_it_listens(catalog):
         process.stderr.close()
 
 
+@pytest.mark.long
 def test_where_it_cannot_listen_nothing_is_announced(catalog):
     for port in ("99999", "-1"):
         assert "a port is a number from 0 to 65535" in failing(catalog, "--port", port)

@@ -20,6 +20,7 @@ SAMPLES = Path(__file__).parents[2] / "sample_data"
 MONTH = SAMPLES / "daily_2023-01.nc"
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("name", ["refs.json", "templates.json", "refs.parq", "cube.icechunk"])
 def test_an_export_comes_back_and_is_verified(name: str, tmp_path: Path) -> None:
     catalog, output, again = (tmp_path / part for part in ("a.gridref", name, "again.gridref"))

@@ -70,6 +70,7 @@ def test_readers_of_a_format_are_loaded_with_a_file_of_it(folder: Path) -> None:
     assert not tiff & {"h5py", "xarray", "zarr", "pandas"}
 
 
+@pytest.mark.long
 def test_original_readers_are_loaded_with_a_file_to_compare(folder: Path) -> None:
     verified = "import gridref; assert gridref.verify(gridref.scan({!r})).n_chunks"
     hdf5, tiff = (loaded_by(verified.format(name), folder) for name in ("a.h5", "a.tif"))
@@ -106,6 +107,7 @@ def test_without_h5py_the_demonstration_says_what_it_left_out(tmp_path: Path) ->
     assert "0 chunks differ" in done.stdout  # tiles are compared with tifffile
 
 
+@pytest.mark.long
 def test_no_package_hides_behind_a_call_of_its_name(folder: Path) -> None:
     """`gridref.scan` is a call, whatever is imported before or after it."""
     code = (
@@ -129,6 +131,7 @@ def test_importing_the_test_helpers_loads_nothing_heavy(folder: Path) -> None:
     }
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize(
     ("module", "package"),
     [("strategies", "hypothesis"), ("codecs", "pytest"), ("formats", "pytest")],

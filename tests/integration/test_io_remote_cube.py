@@ -79,6 +79,7 @@ def test_every_face_reads_the_same(cube: tuple[Site, str, xr.Dataset], face: str
     assert np.array_equal(picked.values, expected["tas"].values[25:40:3, 5])
 
 
+@pytest.mark.long(but=4)
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize("harm", ["changed", "lost", "emptied", "refused"])
 def test_a_harmed_source_is_an_error_and_never_fill_values(

@@ -76,6 +76,7 @@ def assert_same(found: xr.Dataset, expected: xr.Dataset) -> None:
         np.testing.assert_array_equal(found[name].values, variable.values, str(name))
 
 
+@pytest.mark.long(but=16)
 @pytest.mark.parametrize("join", JOINS)
 @pytest.mark.parametrize("grids", list(GRIDS))
 @pytest.mark.parametrize(

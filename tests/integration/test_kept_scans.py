@@ -111,6 +111,7 @@ def test_only_what_is_new_is_scanned(tmp_path: Path) -> None:
     assert n_again < n_changed < n_first
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("damage", ["cut", "flipped", "of another version", "emptied", "hostile"])
 def test_entries_that_cannot_be_read_are_scanned_again(
     archive: Path, tmp_path: Path, damage: str
@@ -211,6 +212,7 @@ def test_encodings_that_other_processes_found_are_equal_to_ours(archive: Path) -
     assert mine["x"].encodings[0] == theirs["x"].encodings[0]
 
 
+@pytest.mark.long
 def test_a_cluster_scans_and_a_worker_that_dies_costs_nothing(
     archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -147,6 +147,7 @@ def test_a_file_in_an_archive_is_written_out_or_refused(path: Path, tmp_path: Pa
         to_kerchunk(scanned, inline_limit=500, zarr_format=3)
 
 
+@pytest.mark.long(but=16)
 @pytest.mark.parametrize("zarr_format", [2, 3])
 @pytest.mark.parametrize("source", shared_files("hdf5/*/*", "netcdf4/*/*"))
 def test_real_files_equal_h5py_or_are_refused_by_name(
@@ -180,6 +181,7 @@ def without(group: VirtualGroup, names: set[str], at: str = "") -> VirtualGroup:
 SAMPLES = Path(__file__).parents[2] / "sample_data"
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("name", ["refs.json", "refs.parq"])
 def test_exported_catalogs_open_with_the_engine_of_kerchunk(name: str, tmp_path: Path) -> None:
     """As a user does: the installed command, then xarray."""
@@ -259,6 +261,7 @@ def test_uneven_grids_need_keys_of_zarr_3(tmp_path: Path) -> None:
     assert not output.exists()
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize(
     ("name", "arguments", "message"),
     [

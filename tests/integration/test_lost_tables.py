@@ -87,6 +87,7 @@ def test_the_rest_is_readable(
         gridref.verify(damaged.parent)
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("kind", TABLES)
 def test_a_byte_that_was_changed_never_changes_values(
     table_of: Callable[[str], Path], kind: str

@@ -222,6 +222,7 @@ def test_the_progress_bar_shows_what_the_server_counted(site: Site, n_processes:
     assert "files/s" in last
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_an_interrupt_ends_the_command_and_leaves_nothing(

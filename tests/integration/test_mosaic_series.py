@@ -65,6 +65,7 @@ def test_tiles_missing_on_some_dates(
     assert gridref.verify(tmp_path / "cube.gridref").ok
 
 
+@pytest.mark.long
 def test_installed_command(archive: Path, tmp_path: Path) -> None:
     files = sorted(map(str, archive.glob("*.tif")))
     for command, more in (("plan", []), ("build", ["-o", str(tmp_path / "cube.gridref")])):

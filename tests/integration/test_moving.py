@@ -45,6 +45,7 @@ def assert_reads(catalog: object, folder: Path, **options: object) -> None:
     assert_same_bits(shown["tas"].values, expected)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize(
     "command", [["cp", "-r", "here", "there"], ["rsync", "-r", "here/", "there"]]
 )
@@ -174,6 +175,7 @@ def test_unknown_identities(folder: Path) -> None:
         gridref.open_catalog(catalog, identity="sise")  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 def test_the_command_records_identities(folder: Path) -> None:
     names = [
         "month_00.nc",

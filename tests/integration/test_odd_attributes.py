@@ -39,6 +39,7 @@ def files(folder: Path, variable: str, attrs: dict[str, Any]) -> list[Path]:
     return paths
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.filterwarnings("ignore::xarray.SerializationWarning")
 @pytest.mark.parametrize("variable", ["time", "v"])
 @pytest.mark.parametrize("odd", ODD)

@@ -60,6 +60,7 @@ def plane_of(path: Path) -> np.ndarray:
         return file.pages[0].asarray()
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("yes", [False, True])
 def test_the_files_of_a_set_are_one_image(tmp_path: Path, yes: bool) -> None:
     files = write_set(tmp_path, "exp_T{1}_C{2}_Z{3}.ome.tif", (1, 4, 2, 3))

@@ -92,6 +92,7 @@ def through_doors(source: Path, folder: Path) -> Iterator[tuple[str, xr.Dataset]
     yield "URL", xr.open_zarr(f"gridref::file://{catalog}", **options)
 
 
+@pytest.mark.long(but=8)
 @pytest.mark.parametrize(("name", "configuration"), CODECS)
 def test_data_that_zarr_wrote(tmp_path: Path, name: str, configuration: dict[str, Any]) -> None:
     source = tmp_path / "a.zarr"

@@ -131,6 +131,7 @@ def test_columns_come_back_and_no_object_for_each_file(
     assert (n_bytes[30] - n_bytes[10]) / 20 < 500
 
 
+@pytest.mark.long
 def test_a_cluster_that_loses_a_worker_gives_the_same_catalog(
     client: Any, archive: Path, alone: Any, tmp_path: Path
 ) -> None:

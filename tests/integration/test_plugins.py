@@ -8,7 +8,7 @@ import pytest
 
 from gridref.codecs.own import OWN
 from gridref.formats.registry import BUILT_IN
-from tests.wheels import install, run_python
+from tests.wheels import install, run_python, unpack
 
 FORMAT = '''
 """Files of bytes: "GRID", a byte for the number of columns, then rows."""
@@ -72,15 +72,12 @@ print(opened["grid"].values.tolist())
 """
 
 
-def installed(folder: Path) -> Path:
-    return install(folder / "site", "byte-grids", FILES, ENTRY_POINTS)
-
-
 def test_a_format_and_a_codec_of_another_package(tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
     (work / "a.grid").write_bytes(b"GRID\x03" + bytes(255 - n for n in range(6)))
-    done = run_python(["-c", READ], paths=[installed(tmp_path)], folder=work)
+    site = install(tmp_path / "site", "byte-grids", FILES, ENTRY_POINTS)
+    done = run_python(["-c", READ], paths=[site], folder=work)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[[0, 1, 2], [3, 4, 5]]"
     without = run_python(["-c", READ], paths=[], folder=work)
@@ -90,12 +87,14 @@ def test_a_format_and_a_codec_of_another_package(tmp_path: Path) -> None:
 
 def test_an_unknown_file_is_told_about_all_formats(tmp_path: Path) -> None:
     (tmp_path / "a.bin").write_bytes(b"GRIB")
+    site = unpack(tmp_path / "site", "byte-grids", FILES, ENTRY_POINTS)
     code = "import gridref; gridref.scan('a.bin')"
-    done = run_python(["-c", code], paths=[installed(tmp_path)], folder=tmp_path)
+    done = run_python(["-c", code], paths=[site], folder=tmp_path)
     assert "SourceFormatError: the file looks like a GRIB file; gridref scans TIFF," in done.stderr
     assert "HDF5/NetCDF4, byte grids" in done.stderr
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize(
     ("code", "problem"),
     [
@@ -107,7 +106,7 @@ def test_an_unknown_file_is_told_about_all_formats(tmp_path: Path) -> None:
     ],
 )
 def test_broken_packages_are_named(tmp_path: Path, code: str, problem: str) -> None:
-    site = install(
+    site = unpack(
         tmp_path / "site", "byte-grids", {"bytegrids.py": code}, {"gridref.formats": SCANNER}, "2.1"
     )
     (tmp_path / "a.grid").write_bytes(b"GRID")
@@ -120,7 +119,7 @@ def test_broken_packages_are_named(tmp_path: Path, code: str, problem: str) -> N
 
 
 def test_a_broken_package_does_not_keep_other_files_closed(tmp_path: Path) -> None:
-    site = install(
+    site = unpack(
         tmp_path / "site", "byte-grids", {"bytegrids.py": "1 / 0"}, {"gridref.formats": SCANNER}
     )
     code = (
@@ -132,12 +131,13 @@ def test_a_broken_package_does_not_keep_other_files_closed(tmp_path: Path) -> No
     assert done.stdout.strip() == "['x']", done.stderr
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("name", ["grid", "hdf5"])
 def test_names_claimed_twice(tmp_path: Path, name: str) -> None:
     points = {"gridref.formats": {name: "bytegrids:GridScanner"}}
-    sites = [install(tmp_path / "one", "byte-grids", FILES, points)]
+    sites = [unpack(tmp_path / "one", "byte-grids", FILES, points)]
     if name == "grid":
-        sites.append(install(tmp_path / "two", "more-grids", {"more.py": ""}, points, "3.0"))
+        sites.append(unpack(tmp_path / "two", "more-grids", {"more.py": ""}, points, "3.0"))
     (tmp_path / "a.grid").write_bytes(b"GRID")
     code = "import gridref; gridref.scan('a.grid')"
     done = run_python(["-c", code], paths=sites, folder=tmp_path)
@@ -149,7 +149,7 @@ def test_names_claimed_twice(tmp_path: Path, name: str) -> None:
 
 def test_a_broken_codec_is_named(tmp_path: Path) -> None:
     points = {"gridref.codecs": {"example.inverted": "bytegrids:GridScanner"}}
-    site = install(tmp_path / "site", "byte-grids", FILES, points)
+    site = unpack(tmp_path / "site", "byte-grids", FILES, points)
     code = (
         "from gridref.codecs import why_not\n"
         "from gridref.model.encoding import Codec\n"

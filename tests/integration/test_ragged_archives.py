@@ -274,6 +274,7 @@ def test_labels_out_of_names(tmp_path: Path) -> None:
         np.testing.assert_array_equal(shown.row_size, [9, 7])
 
 
+@pytest.mark.long
 def test_commands(drifters: list[Path], tmp_path: Path) -> None:
     planned = run_command("plan", *drifters, "--layout", "padded")
     assert planned.returncode == 0, planned.stderr

@@ -38,6 +38,7 @@ def broken(path: Path, signature: bytes, place: int, value: bytes) -> None:
     path.write_bytes(data)
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize(
     ("signature", "place", "value"),
     [

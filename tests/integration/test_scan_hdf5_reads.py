@@ -120,6 +120,7 @@ def test_requests_of_a_remote_file_of_twenty_variables(tmp_path: Path) -> None:
         assert len(site.requests) <= 3  # its size, its beginning, and the rest
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("libver", ["earliest", "latest"])
 @pytest.mark.parametrize("endless", [False, True])
 def test_memory_a_chunk(tmp_path: Path, libver: str, endless: bool) -> None:

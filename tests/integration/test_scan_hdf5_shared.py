@@ -25,6 +25,7 @@ def external_files_lie_beside(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HDF5_EXTFILE_PREFIX", "${ORIGIN}")
 
 
+@pytest.mark.long(but=24)
 @pytest.mark.parametrize("path", shared_files(*GOOD))
 def test_equals_h5py_or_is_refused(path: Path) -> None:
     if path.suffix in NOT_HDF5:
@@ -38,6 +39,7 @@ def test_equals_h5py_or_is_refused(path: Path) -> None:
     assert undocumented == {}
 
 
+@pytest.mark.long(but=16)
 @pytest.mark.parametrize("path", shared_files("netcdf4/**/*", "families/**/*", "hdf5/features/*"))
 def test_names_and_attributes_equal_xarray(path: Path) -> None:
     if path.suffix in NOT_HDF5:

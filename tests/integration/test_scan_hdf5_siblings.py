@@ -143,6 +143,7 @@ def each_changed(path: Path, changed: Path) -> Iterator[int]:
             yield at
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("libver", ["earliest", "latest"])
 def test_siblings_that_differ_in_one_byte_are_told_apart(tmp_path: Path, libver: str) -> None:
     original, changed = tmp_path / "original.h5", tmp_path / "changed.h5"

@@ -96,12 +96,14 @@ def as_laid_out(values: NDArray[Any], axes: str, array: VirtualArray) -> NDArray
     return values[np.newaxis] if values.ndim == 2 else values
 
 
+@pytest.mark.long(but=24)
 @pytest.mark.parametrize("path", TIFFS)
 def test_refused_as_documented(path: Path) -> None:
     expected = documented().get(path.relative_to(shared_data_folder()).as_posix(), {})
     assert refusals(path) == expected
 
 
+@pytest.mark.long(but=24)
 @pytest.mark.parametrize("path", TIFFS)
 def test_equals_tifffile(path: Path) -> None:
     try:
@@ -136,6 +138,7 @@ def test_equals_tifffile(path: Path) -> None:
             assert np.ascontiguousarray(values).tobytes() == expected.tobytes()
 
 
+@pytest.mark.long(but=16)
 @pytest.mark.filterwarnings("ignore:Dataset has no geotransform")
 @pytest.mark.parametrize("path", TIFFS)
 def test_equals_gdal(path: Path) -> None:
@@ -179,6 +182,7 @@ def test_few_requests(shared_data: Path) -> None:
     assert report.n_bytes <= 16 << 10
 
 
+@pytest.mark.long(but=16)
 @pytest.mark.parametrize("path", TIFFS)
 def test_never_a_whole_file(path: Path) -> None:
     """Metadata and offsets only: what is read does not grow with the pixels."""

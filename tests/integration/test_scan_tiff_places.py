@@ -49,6 +49,7 @@ def agrees(dataset: xr.Dataset, file: Any) -> None:
     )
 
 
+@pytest.mark.long(but=16)
 @pytest.mark.parametrize("path", TIFFS)
 def test_place_equals_gdal(path: Path) -> None:
     group = georeferenced(path)
@@ -71,6 +72,7 @@ def test_place_equals_gdal(path: Path) -> None:
             agrees(opened(group, name), file)
 
 
+@pytest.mark.long(but=16)
 @pytest.mark.parametrize("path", TIFFS)
 def test_pixel_centres_equal_rioxarray(path: Path) -> None:
     import rioxarray

@@ -90,6 +90,7 @@ def check_tree(group: VirtualGroup) -> int:
     return n_checked
 
 
+@pytest.mark.long(but=16)
 @pytest.mark.parametrize("path", TIFFS)
 def test_shared_files(path: Path) -> None:
     try:

@@ -55,6 +55,7 @@ class Listed:
             self._going -= 1
 
 
+@pytest.mark.long(but=3)
 @pytest.mark.parametrize(
     "pattern",
     [

@@ -173,6 +173,7 @@ def stated(catalog: Path) -> set[str]:
     return {"gridref.json", *files, *(table.file for part in parts for table in part.tables)}
 
 
+@pytest.mark.long
 def test_killed_at_any_moment_it_is_the_old_or_the_new(months: list[Path], tmp_path: Path) -> None:
     """``make kill`` does this a thousand times."""
     catalog = tmp_path / "cube"
@@ -205,6 +206,7 @@ def replace_for_ever(whole: Path, catalog: Path) -> None:
         write_catalog(group, catalog)
 
 
+@pytest.mark.long
 def test_readers_beside_killed_builders_never_miss_a_table(
     months: list[Path], tmp_path: Path
 ) -> None:
@@ -246,6 +248,7 @@ for file in files:  # each begins with what it saw before the other host's commi
 """
 
 
+@pytest.mark.long
 def test_two_hosts_append_to_one_catalog_on_an_object_store(
     months: list[Path], tmp_path: Path
 ) -> None:

@@ -107,6 +107,7 @@ def breaking(tmp_path: Path) -> Iterator[Path]:
         Breaking.error = None
 
 
+@pytest.mark.long(but=14)
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize(
     "error",
@@ -144,6 +145,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
         yield running
 
 
+@pytest.mark.long(but=3)
 @pytest.mark.parametrize("door", DOORS)
 def test_wrong_answers_to_ranges(site: Site, tmp_path: Path, door: str) -> None:
     catalog = tmp_path / "cube.gridref"

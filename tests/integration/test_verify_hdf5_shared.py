@@ -28,6 +28,7 @@ SLOW = {  # tens of thousands of tiny chunks
 }
 
 
+@pytest.mark.long(but=12)
 @pytest.mark.parametrize("path", shared_files("hdf5/**/*", "netcdf4/**/*", "families/**/*"))
 def test_every_chunk_is_as_h5py_reads_it(path: Path) -> None:
     if path.suffix in NOT_HDF5:

@@ -156,6 +156,7 @@ def test_right_labels_pass(cube: VirtualGroup, tmp_path: Path) -> None:
     assert f"{result.n_labels} labels compared: none differs" in shown.output
 
 
+@pytest.mark.long(but=8)
 @pytest.mark.parametrize("what", list(MISLABELLED))
 def test_wrong_labels_fail(cube: VirtualGroup, tmp_path: Path, what: str) -> None:
     name, alter = MISLABELLED[what]

@@ -59,6 +59,7 @@ RULES: list[Any] = ["minimal", "different", "all"]
 CASES = list(product(["data", "coords"], [*RULES, ["mask", "scalar"]], [*RULES, ["height"]]))
 
 
+@pytest.mark.long(but=24)
 @pytest.mark.parametrize(("kind", "data_vars", "coords"), CASES)
 @pytest.mark.parametrize("how", ["by_coords", "nested", "new"])
 def test_it_does_what_xarray_does(

@@ -136,6 +136,7 @@ ARRANGED: dict[str, Method] = {
 }
 
 
+@pytest.mark.long(but=40)
 @pytest.mark.parametrize("name", ARRANGED)
 @pytest.mark.parametrize("variable", [None, "packed", "plain"])
 def test_what_arranges_is_right(

@@ -62,6 +62,7 @@ def test_parser_gives_the_manifests_of_virtualizarrs_own() -> None:
         assert ours[name].data.metadata == theirs[name].data.metadata
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize(
     "path",
     shared_files(*REAL_NETCDF),

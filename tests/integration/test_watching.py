@@ -98,6 +98,7 @@ def test_events(months: list[Path], tmp_path: Path) -> None:
     assert_shows(cube, months[:4])
 
 
+@pytest.mark.long
 def test_it_goes_on_after_it_was_killed(months: list[Path], incoming: Path, tmp_path: Path) -> None:
     cube = tmp_path / "cube"
     built(months[:1], cube)

@@ -8,6 +8,7 @@ import uuid
 from pathlib import Path
 
 import fsspec
+import pytest
 from hypothesis import given
 
 from gridref.catalog import open_catalog, write_catalog
@@ -34,6 +35,7 @@ def test_a_local_catalog_holds_the_group(group: VirtualGroup) -> None:
         shutil.rmtree(folder)
 
 
+@pytest.mark.long
 @given(groups())
 def test_a_catalog_on_another_filesystem_holds_the_group(group: VirtualGroup) -> None:
     url = f"memory://catalogs/{uuid.uuid4().hex}"

@@ -12,6 +12,7 @@ SOME = ("far way up", "return", "escape", "not UTF-8")
 QUICK = ("own reader", "stores", "filesystem", "STAC", "virtual")
 
 
+@pytest.mark.long(but=4)
 @pytest.mark.parametrize("role", ROLES)
 def test_names_are_shown_or_refused(role: str, tmp_path: Path) -> None:
     found = {}
@@ -23,6 +24,7 @@ def test_names_are_shown_or_refused(role: str, tmp_path: Path) -> None:
     assert broke == {}
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("role", ["array", "attribute", "dimension"])
 @pytest.mark.parametrize("title", ["image", "newline"])
 def test_names_at_every_door(role: str, title: str, tmp_path: Path) -> None:

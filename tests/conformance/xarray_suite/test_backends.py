@@ -12,6 +12,8 @@ from xarray.tests import test_backends as suite
 
 from tests.conformance.xarray_suite.doors import DOORS, through
 
+pytestmark = pytest.mark.long
+
 
 class _Through:
     """Reading, as a door has it; writing stays the suite's."""

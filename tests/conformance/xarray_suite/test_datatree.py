@@ -7,6 +7,8 @@ from xarray.tests import test_backends_datatree as suite
 
 from tests.conformance.xarray_suite.doors import DOORS, GROUPS, TREES, through
 
+pytestmark = pytest.mark.long
+
 
 class _Through:
     """Reading, as a door has it; writing stays the suite's."""

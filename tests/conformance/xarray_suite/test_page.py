@@ -17,8 +17,9 @@ HOW = "run `python -m tests.conformance.xarray_suite.page`"
 def names_of_tests(request: pytest.FixtureRequest) -> list[str]:
     """Those of the suites: of this run, if it has all of them, else collected for the purpose."""
     options, of_this_run = request.config, request.session.items
-    chosen = (options.option.keyword, options.option.markexpr, options.option.deselect)
-    if not any(chosen) and not any("::" in argument for argument in options.args):
+    chosen = (options.option.keyword, options.option.deselect)
+    every = options.option.markexpr in ("", "long")  # the suites are all marked
+    if every and not any(chosen) and not any("::" in argument for argument in options.args):
         files = {str(item.path) for item in of_this_run}
         if {str(path) for path in SUITES} <= files:
             names = [item.nodeid for item in of_this_run if str(item.path) in map(str, SUITES)]
@@ -29,6 +30,7 @@ def names_of_tests(request: pytest.FixtureRequest) -> list[str]:
     return [line for line in done.stdout.splitlines() if "::Test" in line]
 
 
+@pytest.mark.long
 def test_page_is_that_of_the_tests(request: pytest.FixtureRequest) -> None:
     tests, reasons = listed(names_of_tests(request))
     text = PAGE.read_text(encoding="utf-8")

@@ -19,6 +19,8 @@ from gridref.codecs.stage import MAX_UNKNOWN_BYTES, ArraySpec
 from gridref.errors import DecodeError
 from gridref.model.encoding import Codec, Encoding, bytes_codec
 
+pytestmark = pytest.mark.long
+
 NAMES = {
     np.dtype(code): np.dtype(code).name
     for code in ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8")

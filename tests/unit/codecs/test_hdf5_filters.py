@@ -71,6 +71,7 @@ FILTERS = {
 }
 
 
+@pytest.mark.long(but=40)
 @pytest.mark.parametrize("name", FILTERS)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("chunks", [(61, 47), (16, 32), (7, 5), (1, 3)], ids=str)
@@ -81,6 +82,7 @@ def test_filters(file, name, dtype, chunks):
     assert n_filtered or dtype != "S3" or chunks != (61, 47)
 
 
+@pytest.mark.long(but=8)
 @pytest.mark.parametrize("dtype", ["<f4", "<f8", "<i4", "<i8"])
 @pytest.mark.parametrize("chunks", [(61, 47), (16, 32), (1, 32)], ids=str)
 @pytest.mark.parametrize(
@@ -114,6 +116,7 @@ def test_nothing_to_gain(file):
         check(file.create_dataset(name, data=values, chunks=(20, 25), **options))
 
 
+@pytest.mark.long(but=12)
 @pytest.mark.parametrize(
     "path",
     shared_files("hdf5/features/*", "netcdf4/features/*"),

@@ -132,6 +132,7 @@ def check_page(tiff, page, limit=100):
     return n_compared
 
 
+@pytest.mark.long(but=16)
 @pytest.mark.parametrize(
     "path",
     shared_files("tiff/features/*", "tiff/realistic/*", "families/*/*.tif*", "ome_tiff/**/*.tif*"),

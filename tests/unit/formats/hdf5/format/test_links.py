@@ -103,6 +103,7 @@ def test_removed_links_are_gone(tmp_path: Path) -> None:
         compare(path)
 
 
+@pytest.mark.long(but=16)
 @pytest.mark.parametrize("path", shared_files("hdf5/**/*", "netcdf4/**/*", "families/**/*"))
 def test_shared_files(path: Path) -> None:
     if not h5py.is_hdf5(path):
@@ -134,6 +135,7 @@ def put(data: bytearray, signature: bytes, place: int, value: bytes) -> None:
     data[start : start + len(value)] = value
 
 
+@pytest.mark.long(but=4)
 @pytest.mark.parametrize(
     ("signature", "place", "value", "reason"),
     [
@@ -192,6 +194,7 @@ def test_names_that_overlap_are_refused(tmp_path: Path) -> None:
         read_links(view, read_header(view, view.root))
 
 
+@pytest.mark.long(but=4)
 @pytest.mark.parametrize(
     ("signature", "place", "value", "reason"),
     [

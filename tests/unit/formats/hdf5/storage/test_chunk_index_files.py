@@ -30,6 +30,7 @@ MISNUMBERED = {
 }
 
 
+@pytest.mark.long(but=20)
 @pytest.mark.parametrize("path", shared_files("hdf5/**/*", "netcdf4/**/*", "families/**/*"))
 def test_good_files(path: Path) -> None:
     if not _can_be_opened(path):

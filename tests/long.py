@@ -1,0 +1,27 @@
+"""The marker ``long``: tests that ``make test`` leaves out and ``make test-all`` runs.
+
+``@pytest.mark.long(but=4)`` on a parametrised test leaves four of its cases, evenly spaced, to
+``make test``. So a large product of parameters is sampled each time, and whole where time allows.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import pytest
+
+__all__ = ["spare_quick_cases"]
+
+
+def spare_quick_cases(items: list[pytest.Item]) -> None:
+    """Take the marker off the cases that ``but`` leaves to ``make test``."""
+    cases: dict[str, list[tuple[pytest.Item, pytest.Mark]]] = defaultdict(list)
+    for item in items:
+        for mark in item.own_markers:
+            if mark.name == "long" and "but" in mark.kwargs:
+                cases[item.nodeid.partition("[")[0]].append((item, mark))
+    for group in cases.values():
+        n_quick = min(group[0][1].kwargs["but"], len(group))
+        for n in range(n_quick):
+            item, mark = group[n * len(group) // n_quick]
+            item.own_markers.remove(mark)
