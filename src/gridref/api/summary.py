@@ -13,8 +13,7 @@ from typing import Any
 
 from gridref import errors
 from gridref.api.layout.sources import KEPT, REPLACED
-from gridref.combine.along import ORDER_KEPT
-from gridref.combine.hypercube import label_text
+from gridref.combine.labels import ORDER_KEPT, label_text
 from gridref.errors import LeftOutWarning, SkippedFilesWarning
 from gridref.model.array import VirtualGroup
 from gridref.model.label_ends import LabelEnds

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gridref.combine.along import Along
 from gridref.combine.columns import Notes, columns_of, source_name
-from gridref.combine.layout import LayoutRules, Task
+from gridref.combine.layout import Layout, Task
 from gridref.combine.level import Inherited, combine_columns
 from gridref.combine.options import CombineOptions, Read
 from gridref.combine.report import Combination, Drift, DriftCase, DriftReport, file_ranges, grouped
@@ -40,7 +40,7 @@ from gridref.model.scan_report import ScanReport
 def combine_batch(
     groups: Sequence[VirtualGroup],
     unnamed: Sequence[str],
-    layout: LayoutRules,
+    layout: Layout,
     read: Read | None,
     options: CombineOptions,
 ) -> Combination:
@@ -250,7 +250,7 @@ def combine_part(
     """
     growing = _growing(dim)
     names = [f"input {number + within + 1}" for within in range(len(groups))]
-    layout = Along(growing, by_label)
+    layout = Along(growing, by_label=by_label)
     done = combine_batch(groups, names, layout, read, options or CombineOptions())
     return CombinedPart(done, groups[0] if is_new(groups, growing) else None)
 
@@ -272,7 +272,9 @@ def combine_parts(
     """
     growing = _growing(dim)
     rules = options or CombineOptions()
-    some = partial(combine_batch, layout=Along(growing, by_label), read=read, options=rules)
+    some = partial(
+        combine_batch, layout=Along(growing, by_label=by_label), read=read, options=rules
+    )
     known = list(parts)
     done = _joined_parts([part.done for part in known], some)
     without = [part.without for part in known]

@@ -8,14 +8,15 @@ Source: CF conventions 1.13, 2.8 "Aggregation Variables".
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from gridref.combine.boxes import Runs
 from gridref.combine.columns import Column, Notes
-from gridref.combine.layout import Lengths, Placed, Task
+from gridref.combine.layout import Layout, Task
 from gridref.combine.level import Inherited, combine_columns
 from gridref.combine.options import CombineOptions, Read
 from gridref.combine.report import Combination
@@ -85,9 +86,13 @@ def combine_fragments(
     )
     names = ["the aggregation variable", *(fragment.name for fragment in fragments)]
     notes = Notes(options, [VirtualGroup()] * len(names), names)
-    corners = [(0,) * first.ndim, *(fragment.corner for fragment in fragments)]
+    files = range(1, len(names))
+    runs = {
+        dim: Runs.whole(files, [fragment.corner[axis] for fragment in fragments], extent)
+        for axis, (dim, extent) in enumerate(zip(first.dims, shape, strict=True))
+    }
     held = sum(fragment.array.size for fragment in fragments)
-    layout = _Whole(first.dims, corners, tuple(shape), has_gaps=held < np.prod(shape, dtype=int))
+    layout = _Fragments(first.dims, runs, is_whole=held >= np.prod(shape, dtype=int))
     column = Column(path, path, range(len(names)), [reference, *arrays])
     task = Task(layout, notes, Values(read))
     combined, _, _ = combine_columns({path: column}, "", task, Inherited())
@@ -124,52 +129,17 @@ def _shown_attributes(attrs: Mapping[str, Any], found: Mapping[str, Any]) -> dic
 
 
 @dataclass(frozen=True, eq=False)
-class _Whole:
-    """Every fragment at its place; the first input is the variable itself, which holds nothing."""
+class _Fragments(Layout):
+    """Every fragment at its place; the first input is the variable itself, which has none.
 
-    growing: tuple[str, ...]
-    corners: Sequence[tuple[int, ...]]
-    shape: tuple[int, ...]
-    has_gaps: bool
-    settled: Mapping[str, Collection[str]] = field(default_factory=dict)
-    repeats = False
-    each_may_be_new = False
+    Attributes
+    ----------
+    is_whole
+        Whether the fragments hold all of the variable.
+    """
 
-    def dims_of_files(self, column: Column, values: Values) -> tuple[str, ...]:
-        """None: fragments are parts of one variable."""
-        return ()
+    is_whole: bool = True
 
-    def at_level(
-        self, columns: Mapping[str, Column], lengths: Lengths, values: Values, notes: Notes
-    ) -> _Whole:
-        """The layout itself: the variable gives the places of the fragments."""
-        return self
-
-    def dims_of(self, column: Column, notes: Notes) -> tuple[str, ...]:
-        """All of them."""
-        return self.growing
-
-    def with_dims(
-        self, column: Column, dims: Sequence[str], lengths: Lengths, notes: Notes
-    ) -> Column:
-        """The column: every fragment has all dimensions."""
-        return column
-
-    def arrangement(
-        self, column: Column, dims: Sequence[str], lengths: Lengths, lacking: Sequence[int]
-    ) -> _Placed:
-        """The places."""
-        corners = {
-            dim: [corner[axis] for corner in self.corners] for axis, dim in enumerate(self.growing)
-        }
-        extents = dict(zip(self.growing, self.shape, strict=True))
-        return _Placed(corners, extents, has_gaps=self.has_gaps)
-
-
-class _Placed(Placed):
-    """Fragments at their places, without the first input."""
-
-    def lay(self, column: Column, dtype: np.dtype[Any], fill: Any, *, alike: bool) -> VirtualArray:
-        """Put fragments at their places; cells that none holds are missing blocks."""
-        held = replace(column, files=column.files[1:], arrays=column.arrays[1:])
-        return super().lay(held, dtype, fill, alike=alike)
+    def has_gaps(self, column: Column, dims: Sequence[str]) -> bool:
+        """Where the fragments do not hold all."""
+        return not self.is_whole

@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from gridref.combine.boxes import Cells
 from gridref.combine.values import Values
-from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.placing import MAX_CELLS
 from gridref.model.reference_systems import geotransform, text_of, wkt_of
 
 GRID_MAPPING = "spatial_ref"
@@ -326,28 +325,14 @@ def overlaps(
     InvalidRequestError
         If edges make too many cells to look at.
     """
-    tops, lefts, bottoms, rights = np.array(
-        [(p.row, p.column, p.row_stop, p.column_stop) for p in placements], np.int64
-    ).T
-    lines, columns = np.union1d(tops, bottoms), np.union1d(lefts, rights)
-    if len(lines) * len(columns) > MAX_CELLS:
-        raise InvalidRequestError(
-            f"the edges of the inputs make a grid of {len(lines)} by {len(columns)} cells:"
-            " they hardly share any; warp them to common tiles first"
-        )
-    owner = np.full((len(lines), len(columns)), -1, np.int32)
-    rows = zip(np.searchsorted(lines, tops), np.searchsorted(lines, bottoms), strict=True)
-    cells = zip(np.searchsorted(columns, lefts), np.searchsorted(columns, rights), strict=True)
-    shared = []
-    of = np.array(inputs)
-    for number, (down, across) in enumerate(zip(rows, cells, strict=True)):
-        mine = owner[slice(*down), slice(*across)]
-        taken = mine[(mine >= 0) & (of[mine] != of[number])]
-        if taken.size:
-            other = int(taken[0])
-            shared.append((number, other, *_shared(placements[other], placements[number])))
-        mine[mine < 0] = number
-    return shared
+    spans = np.array(
+        [((own.row, own.row_stop), (own.column, own.column_stop)) for own in placements], np.int64
+    )
+    cells = Cells.of(spans, np.array(inputs), extents_of(placements))
+    return [
+        (number, other, *_shared(placements[other], placements[number]))
+        for number, other in cells.clashes
+    ]
 
 
 def _shared(one: Placement, other: Placement) -> tuple[int, int]:

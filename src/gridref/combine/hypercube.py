@@ -8,222 +8,27 @@ inputs need not fill the whole: what no input holds is a missing block. The idea
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gridref.combine.along import comparable_labels, fall
+from gridref.combine.boxes import Boxes, Cells, Runs
 from gridref.combine.columns import Column, Notes
 from gridref.combine.concatenation import combine_batch
-from gridref.combine.layout import Lengths
+from gridref.combine.labels import Places, find_places
+from gridref.combine.layout import Layout, Lengths
 from gridref.combine.options import CombineOptions, Read
 from gridref.combine.report import Combination
 from gridref.combine.rules.gaps import with_padding
 from gridref.combine.rules.indices import counts_along, refuse_moved
 from gridref.combine.rules.packing import Packing, unpack_all
-from gridref.combine.rules.single import repeated_along
+from gridref.combine.rules.single import contradicting_files, repeated_along
 from gridref.combine.values import Values, same_values
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
-from gridref.model.blocks import MISSING_BLOCK
-from gridref.model.indexing import isel, pruned
-from gridref.model.placing import MAX_CELLS, lay_out
 from gridref.model.reference_systems import referred_names
-from gridref.model.times import DAY_NS, TimeBase, is_time_like
-from gridref.typing import Int64Array
-
-# Boxes on the cells between their edges: holes and overlaps
-
-Box = tuple[tuple[int, int], ...]
-"""Half-open spans of elements, one for each dimension."""
-
-
-@dataclass(frozen=True, eq=False)
-class Cells:
-    """Boxes laid on the cells that their edges make.
-
-    Attributes
-    ----------
-    lines
-        Where cells start along each dimension, and the extent.
-    owner
-        For each cell the number of the first box that holds it; -1 where none does.
-    clashes
-        Boxes of another owner that hold a cell which is taken: their number, and the first one's.
-    """
-
-    lines: Sequence[Int64Array]
-    owner: Int64Array
-    clashes: Sequence[tuple[int, int]]
-
-    @classmethod
-    def of(cls, boxes: Sequence[Box], shape: Sequence[int]) -> Cells:
-        """Lay boxes, the first one below.
-
-        Raises
-        ------
-        InvalidRequestError
-            If their edges make too many cells to look at.
-        """
-        edges = np.array(boxes, np.int64).reshape(len(boxes), len(shape), 2)
-        lines = [
-            np.unique(np.append(edges[:, axis].reshape(-1), [0, extent]))
-            for axis, extent in enumerate(shape)
-        ]
-        sizes = [len(cuts) - 1 for cuts in lines]
-        if np.prod(sizes, dtype=float) > MAX_CELLS:
-            raise InvalidRequestError(
-                f"the edges of the inputs make a grid of {' by '.join(map(str, sizes))} cells: they"
-                " hardly share any label; combine those that do by themselves"
-            )
-        owner = np.full(sizes, -1, np.int64)
-        spans = [np.searchsorted(cuts, edges[:, axis]) for axis, cuts in enumerate(lines)]
-        single = all((span[:, 1] - span[:, 0] == 1).all() for span in spans)
-        if single and spans:
-            cells = np.ravel_multi_index([span[:, 0] for span in spans], sizes)
-            if len(np.unique(cells)) == len(cells):  # the usual case, without a loop
-                owner.reshape(-1)[cells] = np.arange(len(cells))
-                return cls(lines, owner, [])
-        clashes = []
-        for number, box in enumerate(boxes):
-            mine = owner[_slices(lines, box)]
-            taken = mine[mine >= 0]
-            if taken.size:
-                clashes.append((number, int(taken[0])))
-            mine[mine < 0] = number
-        return cls(lines, owner, clashes)
-
-    def holes(self) -> Iterator[Box]:
-        """Cells that no box holds; neighbours along the last dimension are one."""
-        runs: list[tuple[list[int], int]] = []
-        for cell in np.argwhere(self.owner < 0).tolist():
-            first, n_joined = runs[-1] if runs else ([], 0)
-            if first[:-1] == cell[:-1] and first and first[-1] + n_joined == cell[-1]:
-                runs[-1] = first, n_joined + 1
-            else:
-                runs.append((cell, 1))
-        return (self._box(first, n_joined) for first, n_joined in runs)
-
-    def covers(self, box: Box) -> bool:
-        """Whether boxes hold all of another one, whose edges are among theirs."""
-        return bool((self.owner[_slices(self.lines, box)] >= 0).all())
-
-    def _box(self, cell: Sequence[int], n_last: int) -> Box:
-        counts = [1] * (len(cell) - 1) + [n_last]
-        return tuple(
-            (int(cuts[at]), int(cuts[at + n]))
-            for cuts, at, n in zip(self.lines, cell, counts, strict=True)
-        )
-
-
-def _slices(lines: Sequence[Int64Array], box: Box) -> tuple[slice, ...]:
-    return tuple(
-        slice(*np.searchsorted(cuts, span).tolist()) for cuts, span in zip(lines, box, strict=True)
-    )
-
-
-# Places of each input's labels among the labels of all, along one dimension
-
-_UNIX_EPOCH_NS = 2_440_588 * DAY_NS
-"""1970-01-01, as `TimeBase` counts: the Julian day number of its noon."""
-
-
-@dataclass(frozen=True, eq=False)
-class Places:
-    """The labels of a dimension, and where those of each input are among them.
-
-    Attributes
-    ----------
-    coordinate
-        All labels: rising, or falling where those of every input do.
-    by_file
-        For each input that has the dimension, the place of each of its labels.
-    labels
-        The values of the coordinate.
-    """
-
-    coordinate: VirtualArray
-    by_file: Mapping[int, Int64Array]
-    labels: NDArray[Any]
-    _runs: dict[int, Sequence[tuple[slice, int]]] = field(default_factory=dict, repr=False)
-
-    @property
-    def extent(self) -> int:
-        """Number of labels."""
-        return len(self.labels)
-
-    def runs(self, file: int) -> Sequence[tuple[slice, int]]:
-        """Parts of an input whose labels are neighbours: which elements, and their first place."""
-        if file not in self._runs:  # asked for each variable of each file
-            self._runs[file] = tuple(self._runs_of(self.by_file[file]))
-        return self._runs[file]
-
-    def _runs_of(self, places: Int64Array) -> Iterator[tuple[slice, int]]:
-        n = len(places)
-        falls = n > 1 and places[0] > places[-1]
-        ordered = places[::-1] if falls else places
-        heads = [0, *(np.flatnonzero(np.diff(ordered) != 1) + 1).tolist()] if n else []
-        for start, stop in itertools.pairwise([*heads, n]):
-            last = n - 1 - stop
-            own = slice(n - 1 - start, last if last >= 0 else None, -1)
-            yield (own if falls else slice(start, stop)), int(ordered[start])
-
-    def text(self, start: int, stop: int) -> str:
-        """Some of the labels in words: ``time 2001-01 to 2001-03``."""
-        attrs = self.coordinate.attrs
-        first, last = (label_text(self.labels[at], attrs) for at in (start, stop - 1))
-        (dim,) = self.coordinate.dims
-        return f"{dim} {first}" + (f" to {last}" if stop - start > 1 else "")
-
-
-def label_text(label: Any, attrs: Mapping[str, Any]) -> str:
-    """A label in words; a number that counts time as a date, where the calendar is everyday's."""
-    base = TimeBase.of(attrs) if isinstance(label, np.number) else None
-    real = base is not None and base.calendar in ("standard", "proleptic_gregorian")
-    if base is None or not real or not math.isfinite(label):
-        return f"{label} {attrs['units']}" if is_time_like(attrs) else str(label)
-    moment = base.epoch_ns - _UNIX_EPOCH_NS + round(label.item() * base.unit_ns)
-    if abs(moment) >= 2**63:
-        return str(label)
-    text = str(np.datetime64(moment, "ns").astype("M8[s]"))
-    return text.removesuffix("T00:00:00")
-
-
-def find_places(column: Column, values: Values, notes: Notes) -> Places | None:
-    """Put the labels of all inputs in order, each once; None if a problem is noted."""
-    labels = comparable_labels(column, values)
-    if labels is None:
-        message = "its labels cannot be compared: they are missing, NaN, or of several kinds"
-        notes.problem("labels-differ", column.path, message, column.files, drop=False)
-        return None
-    repeating = [
-        file
-        for file, own in zip(column.files, labels, strict=True)
-        if len(np.unique(own)) < len(own)
-    ]
-    if repeating:
-        message = "labels repeat within a file: select one of each first"
-        notes.problem("overlap", column.path, message, repeating, drop=False)
-        return None
-    every = np.unique(np.concatenate(labels))
-    if fall(labels):
-        every = every[::-1]
-    order = np.argsort(every, kind="stable")
-    by_file = {
-        file: order[np.searchsorted(every, own, sorter=order)]
-        for file, own in zip(column.files, labels, strict=True)
-    }
-    first = column.first
-    coordinate = VirtualArray.from_numpy(every, first.dims, first.attrs, first.fill_value)
-    return Places(coordinate, by_file, every)
-
-
-# The layout of inputs by their labels along several dimensions
 
 _N_SHOWN = 4
 """Holes that a report lists one by one."""
@@ -279,15 +84,13 @@ def combine_hypercube(
 
 
 @dataclass(frozen=True, eq=False)
-class Hypercube:
+class Hypercube(Layout):
     """Every file in the box of its labels.
 
     Attributes
     ----------
-    growing
-        The dimensions.
-    places
-        Where the labels of each file are, by dimension.
+    labels
+        The labels of all files along each dimension.
     values
         Gives values of variables that lack some of the dimensions, to compare them.
     rule
@@ -296,14 +99,17 @@ class Hypercube:
         Names of coordinates and bounds: several files may hold the same values of these.
     """
 
-    growing: tuple[str, ...]
-    places: Mapping[str, Places] = field(default_factory=dict)
+    labels: Mapping[str, Places] = field(default_factory=dict)
     values: Values = field(default_factory=lambda: Values(None))
     rule: str = "error"
     referred: Collection[str] = ()
-    settled: Mapping[str, Collection[str]] = field(default_factory=dict)
-    repeats = True
+
     each_may_be_new = True
+
+    @property
+    def repeats(self) -> bool:
+        """Always."""
+        return True
 
     def dims_of_files(self, column: Column, values: Values) -> tuple[str, ...]:
         """All of them."""
@@ -313,7 +119,7 @@ class Hypercube:
         self, columns: Mapping[str, Column], lengths: Lengths, values: Values, notes: Notes
     ) -> Hypercube:
         """The layout by a group's own labels, else by those of the groups above it."""
-        found = dict(self.places)
+        found = dict(self.labels)
         for dim in self.growing:
             column = columns.get(dim)
             if column is not None and _is_index(column) and column.path not in notes.failed:
@@ -327,9 +133,14 @@ class Hypercube:
             if counting and held and np.any(np.concatenate(held) != np.arange(n_held)):
                 refuse_moved(counting, dim, notes)
         arrays = (kind.array for column in columns.values() for kind in column.kinds)
-        referred = {*self.referred, *referred_names(arrays)}
-        rule = notes.options.overlap
-        return replace(self, places=found, values=values, rule=rule, referred=referred)
+        return replace(
+            self,
+            runs={dim: own.runs for dim, own in found.items()},
+            labels=found,
+            values=values,
+            rule=notes.options.overlap,
+            referred={*self.referred, *referred_names(arrays)},
+        )
 
     def _check(
         self,
@@ -357,13 +168,13 @@ class Hypercube:
     def dims_of(self, column: Column, notes: Notes) -> tuple[str, ...] | None:
         """The dimensions that a variable has; all where it differs along the others, if asked."""
         dims = self._dims_of(column, notes)
-        if dims is not None and any(dim not in self.places for dim in dims):
+        if dims is not None and any(dim not in self.labels for dim in dims):
             return None  # a problem is noted of it
         return dims
 
     def _dims_of(self, column: Column, notes: Notes) -> tuple[str, ...] | None:
-        held = self._held(column)
-        if any(dim not in self.places for dim in held):
+        held = super().dims_of(column, notes) or ()
+        if any(dim not in self.labels for dim in held):
             return None
         asked = notes.options.repeated.get(column.name) == "all" or column.path in notes.told
         if asked and not held:
@@ -403,18 +214,6 @@ class Hypercube:
         first, *others = map(self.values.of, column.arrays)
         return not all(same_values(first, other) for other in others)
 
-    def is_shared(self, column: Column, dims: Sequence[str]) -> bool:
-        """Whether it is a coordinate or bounds, and equal wherever several files hold it."""
-        if column.name not in self.referred:
-            return False
-        known = all(map(self.values.available, column.arrays))
-        return known and not self._differing(column, dims)
-
-    def _held(self, column: Column) -> tuple[str, ...]:
-        return tuple(
-            dim for dim in self.growing if any(dim in kind.array.dims for kind in column.kinds)
-        )
-
     def _others(self, held: Collection[str]) -> str:
         return " and ".join(dim for dim in self.growing if dim not in held)
 
@@ -425,29 +224,7 @@ class Hypercube:
             return []
         if len({Packing.of(kind.array) for kind in column.kinds}) > 1:
             compared = unpack_all(compared)
-        boxes = [(file, box) for piece in self.pieces(compared, dims) for file, box in piece.boxes]
-        if not Cells.of([box for _, box in boxes], self._shape(dims)).clashes:
-            return []
-        whole = _Laid(self, tuple(dims), keep_last=False).lay(
-            compared, compared.first.dtype, None, alike=False
-        )
-        shown = self.values.of(whole)
-        return [
-            piece.file
-            for piece in self.pieces(compared, dims)
-            if not same_values(
-                self.values.of(piece.array),
-                shown[
-                    tuple(
-                        slice(at, at + n)
-                        for at, n in zip(piece.corner, piece.array.shape, strict=True)
-                    )
-                ],
-            )
-        ]
-
-    def _shape(self, dims: Iterable[str]) -> list[int]:
-        return [self.places[dim].extent for dim in dims]
+        return contradicting_files(compared, {dim: self.runs[dim] for dim in dims}, self.values)
 
     def with_dims(
         self, column: Column, dims: Sequence[str], lengths: Lengths, notes: Notes
@@ -466,142 +243,79 @@ class Hypercube:
 
     def _with(self, column: Column, dims: Sequence[str]) -> Column | None:
         """The column, with all of some dimensions; None where a file has no labels along one."""
-        if any(file not in self.places[dim].by_file for dim in dims for file in column.files):
+        if any(file not in self.labels[dim].by_file for dim in dims for file in column.files):
             return None
         longest = max((kind.array.dims for kind in column.kinds), key=len)
         wanted = [*(dim for dim in dims if dim not in longest), *longest]
         for axis, dim in enumerate(wanted):
             if dim in dims:
-                lengths = {file: len(own) for file, own in self.places[dim].by_file.items()}
+                lengths = {file: len(own) for file, own in self.labels[dim].by_file.items()}
                 column = repeated_along(column, dim, lengths, axis)
         return column
 
-    def arrangement(
-        self, column: Column, dims: Sequence[str], lengths: Lengths, lacking: Sequence[int]
-    ) -> _Laid:
-        """The box of each file."""
-        last = self.rule == "last" and len(dims) == len(self.growing)
-        return _Laid(self, tuple(dims), keep_last=last)
+    def keeps_last(self, dims: Sequence[str]) -> bool:
+        """Where ``overlap`` says so; a variable without some of the dimensions is the first's."""
+        return self.rule == "last" and len(dims) == len(self.growing)
 
-    def pieces(self, column: Column, dims: Sequence[str]) -> Iterator[_Piece]:
-        """The arrays of a column, cut where their labels are not neighbours."""
-        axes = [column.first.dims.index(dim) for dim in dims]
-        for file, array in zip(column.files, column.arrays, strict=True):
-            runs = [list(self.places[dim].runs(file)) for dim in dims]
-            for chosen in itertools.product(*runs):
-                parts = {axis: part for axis, (part, _) in zip(axes, chosen, strict=True)}
-                corner = [0] * array.ndim
-                for axis, (_, first) in zip(axes, chosen, strict=True):
-                    corner[axis] = first
-                whole = all(part == slice(0, array.shape[axis]) for axis, part in parts.items())
-                yield _Piece(file, array if whole else isel(array, parts), corner, axes)
+    def fill(
+        self, column: Column, runs: Mapping[str, Runs], lacking: Sequence[int], notes: Notes
+    ) -> tuple[Column, Any] | None:
+        """What holes read as; None where several files hold the same labels."""
+        if self._is_coordinate(column, runs):
+            return column, None
+        files, spans = Boxes.of(column, runs).held(column)
+        cells = Cells.of(spans, files, [own.extent for own in runs.values()])
+        is_shown = len(runs) == len(self.growing)
+        if cells.clashes and is_shown and not self._is_shared(column, runs):
+            clash = self._text(runs, spans[cells.clashes[0][0]].tolist())
+            concerned = sorted({int(files[box]) for pair in cells.clashes for box in pair})
+            if not _settled(column, concerned, clash, notes):
+                return None
+        holes = list(cells.holes())
+        if not holes:
+            return column, None
+        column, fill = with_padding(column)
+        shown = ", ".join(f"({self._text(runs, hole)})" for hole in holes[:_N_SHOWN])
+        more = f" and {len(holes) - _N_SHOWN} more" if len(holes) > _N_SHOWN else ""
+        case = {f"nothing for {shown}{more}": list(column.files)}
+        notes.drift("hole", column.path, case, f"missing blocks read as {fill}")
+        return column, fill
+
+    def _is_shared(self, column: Column, runs: Mapping[str, Runs]) -> bool:
+        """Whether it is a coordinate or bounds, and equal wherever several files hold it."""
+        if column.name not in self.referred:
+            return False
+        known = all(map(self.values.available, column.arrays))
+        return known and not self._differing(column, [*runs])
+
+    def _is_coordinate(self, column: Column, runs: Mapping[str, Runs]) -> bool:
+        return (*runs,) == (column.name,) == column.first.dims
+
+    def _text(self, dims: Iterable[str], box: Iterable[Sequence[int]]) -> str:
+        """The labels of a box in words."""
+        return ", ".join(self.labels[dim].text(*span) for dim, span in zip(dims, box, strict=True))
+
+    def lay(
+        self,
+        column: Column,
+        runs: Mapping[str, Runs],
+        dtype: np.dtype[Any],
+        fill: Any,
+        *,
+        alike: bool,
+    ) -> VirtualArray:
+        """Put arrays at their places; the coordinates of the dimensions are known."""
+        if self._is_coordinate(column, runs):
+            return self.labels[column.name].coordinate
+        return super().lay(column, runs, dtype, fill, alike=alike)
 
 
 def _is_index(column: Column) -> bool:
     return all(kind.array.dims in ((column.name,), ()) for kind in column.kinds)
 
 
-@dataclass(frozen=True, eq=False)
-class _Piece:
-    """A part of a file's array, and where it goes."""
-
-    file: int
-    array: VirtualArray
-    corner: Sequence[int]
-    axes: Sequence[int]
-
-    @property
-    def boxes(self) -> list[tuple[int, Box]]:
-        """What it holds along the growing axes: all of it, or each block that is not missing."""
-        array, axes = self.array, self.axes
-        held = (array.blocks.encoding != MISSING_BLOCK).reshape(array.grid.grid_shape)
-        if held.all():
-            spans = tuple((self.corner[k], self.corner[k] + array.shape[k]) for k in axes)
-            return [(self.file, spans)]
-        others = tuple(axis for axis in range(array.ndim) if axis not in axes)
-        shown = np.argwhere(held.any(axis=others).transpose(np.argsort(np.argsort(axes))))
-        edges = [np.concatenate([[0], np.cumsum(array.grid.axes[k].edges())]) for k in axes]
-        return [
-            (
-                self.file,
-                tuple(
-                    (self.corner[k] + int(cuts[at]), self.corner[k] + int(cuts[at + 1]))
-                    for k, cuts, at in zip(axes, edges, cell, strict=True)
-                ),
-            )
-            for cell in shown.tolist()
-        ]
-
-
-@dataclass(frozen=True, eq=False)
-class _Laid:
-    """Arrays in the boxes of their files."""
-
-    cube: Hypercube
-    dims: tuple[str, ...]
-    keep_last: bool
-
-    def fill(
-        self, column: Column, lacking: Sequence[int], notes: Notes
-    ) -> tuple[Column, Any] | None:
-        """What holes read as; None where several files hold the same labels."""
-        if self._is_coordinate(column):
-            return column, None
-        boxes = [own for piece in self.cube.pieces(column, self.dims) for own in piece.boxes]
-        cells = Cells.of([box for _, box in boxes], self._shape)
-        clashes = [(boxes[one][0], boxes[other][0]) for one, other in cells.clashes]
-        is_shown = len(self.dims) == len(self.cube.growing)
-        if clashes and is_shown and not self.cube.is_shared(column, self.dims):
-            clash = self._text(boxes[cells.clashes[0][0]][1])
-            if not _settled(column, clashes, clash, notes):
-                return None
-        holes = list(cells.holes())
-        if not holes:
-            return column, None
-        column, fill = with_padding(column)
-        shown = ", ".join(f"({self._text(hole)})" for hole in holes[:_N_SHOWN])
-        more = f" and {len(holes) - _N_SHOWN} more" if len(holes) > _N_SHOWN else ""
-        case = {f"nothing for {shown}{more}": list(column.files)}
-        notes.drift("hole", column.path, case, f"missing blocks read as {fill}")
-        return column, fill
-
-    def lay(self, column: Column, dtype: np.dtype[Any], fill: Any, *, alike: bool) -> VirtualArray:
-        """Put arrays at their places; what none holds is missing."""
-        if self._is_coordinate(column):
-            return self.cube.places[column.name].coordinate
-        pieces = list(self.cube.pieces(column, self.dims))
-        if not pieces:
-            return column.first
-        first = column.first
-        sizes = dict(zip(first.dims, first.shape, strict=True))
-        sizes |= dict(zip(self.dims, self._shape, strict=True))
-        laid = lay_out(
-            [piece.array for piece in pieces],
-            [piece.corner for piece in pieces],
-            [sizes[dim] for dim in first.dims],
-            keep_last=self.keep_last,
-            dtype=dtype,
-            fill_value=fill,
-        )
-        return pruned(laid).replace(dims=first.dims, attrs=first.attrs)
-
-    @property
-    def _shape(self) -> list[int]:
-        return [self.cube.places[dim].extent for dim in self.dims]
-
-    def _is_coordinate(self, column: Column) -> bool:
-        return self.dims == (column.name,) == column.first.dims
-
-    def _text(self, box: Box) -> str:
-        """The labels of a box in words."""
-        return ", ".join(
-            self.cube.places[dim].text(*span) for dim, span in zip(self.dims, box, strict=True)
-        )
-
-
-def _settled(column: Column, clashes: Sequence[tuple[int, int]], text: str, notes: Notes) -> bool:
+def _settled(column: Column, concerned: Sequence[int], text: str, notes: Notes) -> bool:
     """Note that files hold the same labels; whether the rule for that says which one shows."""
-    concerned = sorted({file for pair in clashes for file in pair})
     rule = notes.options.overlap
     if rule == "error":
         message = (

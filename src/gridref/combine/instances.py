@@ -10,15 +10,16 @@ representation"). A padded archive has a row for each instance, as long as the l
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
 
+from gridref.combine.boxes import Runs
 from gridref.combine.columns import Column, Notes, source_name
 from gridref.combine.concatenation import combine, combine_batch, fold
-from gridref.combine.layout import Lengths, Placed
+from gridref.combine.layout import Layout, Lengths
 from gridref.combine.options import CombineOptions, Read
 from gridref.combine.report import Combination, DriftReport, grouped
 from gridref.combine.rules.single import repeated_along
@@ -293,76 +294,49 @@ def _length(group: VirtualGroup, dim: str) -> int | None:
 
 
 @dataclass(frozen=True, eq=False)
-class Padded:
-    """Each file in rows of its own; what is behind the end of a row is missing.
+class Padded(Layout):
+    """Each file in rows of its own, from their beginning; what is behind their ends is missing.
 
-    Attributes
-    ----------
-    instance
-        Dimension of the rows.
-    samples
-        Dimensions along which rows begin at 0.
-    lengths
-        Length of the dimensions in each file, in the group that is laid out.
+    The first of the dimensions is that of the rows, and the others are those of samples.
     """
-
-    instance: str
-    samples: tuple[str, ...]
-    lengths: Lengths = field(default_factory=dict)
-    settled: Mapping[str, Collection[str]] = field(default_factory=dict)
-    repeats = False
-    each_may_be_new = False
-
-    @property
-    def growing(self) -> tuple[str, ...]:
-        """The dimensions of instances and of samples."""
-        return self.instance, *self.samples
 
     def dims_of_files(self, column: Column, values: Values) -> tuple[str, ...]:
         """That of instances."""
-        return (self.instance,)
+        return self.growing[:1]
 
     def at_level(
         self, columns: Mapping[str, Column], lengths: Lengths, values: Values, notes: Notes
     ) -> Padded:
         """The layout of a group, whose files are as long as they are there."""
-        return replace(self, lengths=lengths)
-
-    def dims_of(self, column: Column, notes: Notes) -> tuple[str, ...]:
-        """The dimensions that grow among those of a variable."""
-        known = {dim for kind in column.kinds for dim in kind.array.dims}
-        return tuple(dim for dim in self.growing if dim in known)
+        instance, *samples = self.growing
+        files = range(max(max(known, default=-1) for known in lengths.values()) + 1)
+        stops = [*itertools.accumulate(lengths[instance].get(file, 0) for file in files)]
+        runs = {instance: Runs.whole(files, [0, *stops[:-1]], stops[-1])}
+        for dim in samples:
+            longest = max(lengths[dim].values(), default=0)
+            runs[dim] = Runs.whole(files, [0] * len(files), longest)
+        return replace(self, runs=runs)
 
     def with_dims(
         self, column: Column, dims: Sequence[str], lengths: Lengths, notes: Notes
     ) -> Column | None:
         """Repeat attributes along the instances; else note a problem."""
+        instance = self.growing[0]
         if column.path in notes.told:
-            return repeated_along(column, self.instance, lengths[self.instance])
+            return repeated_along(column, instance, lengths[instance])
         cases = column.cases(lambda kind: str(kind.array.dims))
         advice = "leave it out, or name the dimensions that differ in length (concat_dim=)"
         notes.conflict("dimensions-differ", column.path, "dimensions", cases, advice)
         return None
 
-    def arrangement(
-        self, column: Column, dims: Sequence[str], lengths: Lengths, lacking: Sequence[int]
-    ) -> Placed:
-        """Each file's rows below those of the file before, at the beginning of the rows."""
-        n_files = max(max(known, default=-1) for known in self.lengths.values()) + 1
-        known = self.lengths.get(self.instance, {})
-        stops = list(itertools.accumulate(known.get(file, 0) for file in range(n_files)))
-        corners = {self.instance: [0, *stops]}
-        extents = {self.instance: stops[-1]}
-        for dim in self.samples:
-            corners[dim] = [0] * n_files
-            extents[dim] = max(self.lengths[dim].values(), default=0)
-        has_gaps = any(
-            dict(zip(array.dims, array.shape, strict=True))[dim] < extents[dim]
-            for array in column.arrays
+    def has_gaps(self, column: Column, dims: Sequence[str]) -> bool:
+        """Where some row is shorter than the longest."""
+        return any(
+            array.shape[array.dims.index(dim)] < self.runs[dim].extent
             for dim in dims
-            if dim in self.samples
+            if dim != self.growing[0]
+            for array in column.arrays
         )
-        return Placed(corners, extents, has_gaps=has_gaps)
 
 
 # Ragged archives: all samples one after the other
@@ -442,6 +416,6 @@ def _laid(
         return combine(whole, (*dims.samples, dims.instance), read=read, options=rules)
     values = Values(read)
     rows = (dims.padded(part, rules) for group in inputs for part in dims.split(group, values))
-    layout = Padded(dims.instance, tuple(dims.shown.get(dim, dim) for dim in dims.samples))
+    layout = Padded((dims.instance, *(dims.shown.get(dim, dim) for dim in dims.samples)))
     done = fold(rows, partial(combine_batch, layout=layout, read=read, options=rules))
     return done.telling_what_is_left_out()

@@ -144,8 +144,8 @@ def _combine_growing(
         return None
     column = packed
     lacking = lacking_files(column, lengths[dims[0]])
-    arrangement = task.layout.arrangement(column, dims, lengths, lacking)
-    known = arrangement.fill(column, lacking, notes)
+    runs = task.layout.places(column, dims, lengths, lacking)
+    known = task.layout.fill(column, runs, lacking, notes)
     if known is None:
         return None
     _note_fill_values(column, dtype, notes)
@@ -154,7 +154,7 @@ def _combine_growing(
     if fill is not None and shown.first.dtype.kind == "f":
         dtype = np.result_type(*{kind.array.dtype for kind in shown.kinds})
     alike = fill is None and len(column.kinds) == 1
-    joined = compacted(arrangement.lay(shown, dtype, fill, alike=alike))
+    joined = compacted(task.layout.lay(shown, runs, dtype, fill, alike=alike))
     return with_attributes(joined, shown, task)
 
 

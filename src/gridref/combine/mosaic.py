@@ -17,15 +17,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, product
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gridref.combine.boxes import Runs
 from gridref.combine.columns import Column, Notes, columns_of, source_name, value_keys
 from gridref.combine.concatenation import fold, group_attributes
 from gridref.combine.georeference import (
@@ -42,7 +43,7 @@ from gridref.combine.georeference import (
     side_by_side,
 )
 from gridref.combine.grids import by_grid, in_groups
-from gridref.combine.layout import Lengths, Placed, Task
+from gridref.combine.layout import Layout, Lengths, Task
 from gridref.combine.level import Inherited, combine_columns, with_attributes
 from gridref.combine.options import CombineOptions, Read
 from gridref.combine.report import Combination, Drift, DriftCase, DriftReport, file_ranges, grouped
@@ -299,45 +300,52 @@ PYRAMID_ATTRIBUTES = ("multiscales", "zarr_conventions")
 
 
 @dataclass(frozen=True, eq=False)
-class Plane:
-    """Every file at its place on common rows and columns.
+class Plane(Layout):
+    """Every file at its place on common rows and columns, which are the last two dimensions.
 
     Attributes
     ----------
-    y, x
-        The dimensions of rows and columns.
-    placements
-        Where each file is.
-    keep_last
-        Whether the last of several files that hold a pixel shows, and not the first.
+    rules
+        What shows where several files hold a pixel.
     series
-        Labels along dimensions beside rows and columns; None for a plane alone.
+        Labels along the dimensions beside rows and columns; None for a plane alone.
     merges
         Whether files hold different variables, so that none of them lacks one.
     values
         Gives values of variables along labels only, to compare them.
     """
 
-    y: str
-    x: str
-    placements: Sequence[Placement]
-    keep_last: bool
+    rules: CombineOptions = field(default_factory=CombineOptions)
     series: Series | None = None
     merges: bool = False
-    settled: Mapping[str, Collection[str]] = field(default_factory=dict)
     values: Values = field(default_factory=lambda: Values(None))
-    repeats = False
-    each_may_be_new = False
+
+    @classmethod
+    def of(
+        cls, dims: tuple[str, str], placements: Sequence[Placement], series: Series | None
+    ) -> Self:
+        """Files at their places along the dimensions of rows and columns, and at their labels."""
+        files = range(len(placements))
+        n_rows, n_columns = extents_of(placements)
+        runs = {
+            dims[0]: Runs.whole(files, [own.row for own in placements], n_rows),
+            dims[1]: Runs.whole(files, [own.column for own in placements], n_columns),
+        }
+        if series is None:
+            return cls(dims, runs)
+        for dim in series.dims:
+            runs[dim] = Runs.whole(files, series.starts(dim), len(series.places[dim]))
+        return cls((*series.dims, *dims), runs, series=series)
 
     @property
-    def growing(self) -> tuple[str, ...]:
-        """Rows and columns, and the dimensions beside them."""
-        return (*self.beside, self.y, self.x)
+    def plane(self) -> set[str]:
+        """The dimensions of rows and columns."""
+        return {*self.growing[-2:]}
 
     @property
     def beside(self) -> tuple[str, ...]:
         """The dimensions beside rows and columns."""
-        return () if self.series is None else self.series.dims
+        return self.growing[:-2]
 
     def dims_of_files(self, column: Column, values: Values) -> tuple[str, ...]:
         """The dimensions beside rows and columns, where all files of one label say the same."""
@@ -356,12 +364,12 @@ class Plane:
 
         Coordinates of rows and columns are made anew.
         """
-        dims = {dim for kind in column.kinds for dim in kind.array.dims if dim in self.growing}
-        if {self.y, self.x} <= dims or not dims:
+        dims = {*(super().dims_of(column, notes) or ())}
+        if self.plane <= dims or not dims:
             return self.growing if dims else ()
         if column.name in self.beside:
             return (column.name,)
-        along = () if {self.y, self.x} & dims else self.dims_of_files(column, self.values)
+        along = () if self.plane & dims else self.dims_of_files(column, self.values)
         if along and column.name not in self.growing:
             return along
         if column.name not in self.growing:
@@ -373,31 +381,29 @@ class Plane:
         self, column: Column, dims: Sequence[str], lengths: Lengths, notes: Notes
     ) -> Column | None:
         """Repeat what lies along labels only; all files, or none, must have rows and columns."""
-        if not {self.y, self.x} & {*dims}:
+        if not self.plane & {*dims}:
             for dim in reversed(dims):
                 column = repeated_along(column, dim, lengths[dim])
             return column
         cases = column.cases(lambda kind: str(kind.array.dims))
-        advice = f"only variables along {self.y} and {self.x} can be laid beside each other"
+        y, x = self.growing[-2:]
+        advice = f"only variables along {y} and {x} can be laid beside each other"
         notes.conflict("dimensions-differ", column.path, "dimensions", cases, advice)
         return None
 
-    def arrangement(
-        self, column: Column, dims: Sequence[str], lengths: Lengths, lacking: Sequence[int]
-    ) -> Placed:
-        """The placements; what no file holds is missing."""
-        n_rows, n_columns = extents_of(self.placements)
-        corners: dict[str, Sequence[int]] = {
-            self.y: [placement.row for placement in self.placements],
-            self.x: [placement.column for placement in self.placements],
-        }
-        extents = {self.y: n_rows, self.x: n_columns}
-        if self.series is not None:
-            for dim in self.beside:
-                corners[dim] = self.series.starts(dim)
-                extents[dim] = len(self.series.places[dim])
-        has_gaps = self.series is not None and (*dims,) == self.beside and self.series.has_gaps
-        return Placed(corners, extents, self.keep_last, has_gaps, merges=self.merges)
+    def has_gaps(self, column: Column, dims: Sequence[str]) -> bool:
+        """Where some labels are together in no file; pixels that none holds are fill values."""
+        return self.series is not None and (*dims,) == self.beside and self.series.has_gaps
+
+    def keeps_last(self, dims: Sequence[str]) -> bool:
+        """Where ``overlap`` says so."""
+        return self.rules.overlap == "last"
+
+    def fill(
+        self, column: Column, runs: Mapping[str, Runs], lacking: Sequence[int], notes: Notes
+    ) -> tuple[Column, Any] | None:
+        """The fill value of gaps; nothing is lacking where files hold different variables."""
+        return (column, None) if self.merges else super().fill(column, runs, lacking, notes)
 
 
 # Groups combined as a mosaic
@@ -593,11 +599,9 @@ class _Mosaic:
 
     def _plane(self, dims: _Dims, placements: Sequence[Placement], mapping: str) -> Plane:
         """The positions of the inputs at a resolution."""
-        keep_last = self.rules.overlap == "last"
         settled = {mapping: ("GeoTransform", "crs_wkt"), "": PYRAMID_ATTRIBUTES}
-        return Plane(
-            dims.y, dims.x, placements, keep_last, self.series, self.merge, settled=settled
-        )
+        plane = Plane.of((dims.y, dims.x), placements, self.series)
+        return replace(plane, settled=settled, rules=self.rules, merges=self.merge)
 
     def _rasters(
         self, groups: Sequence[VirtualGroup], dims: _Dims, notes: Notes, *, note: bool

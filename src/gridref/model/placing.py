@@ -104,7 +104,7 @@ def lay_out(
         else _starts(parts, corners, axis, extent)
         for axis, extent in enumerate(shape)
     ]
-    _check_number([len(along) for along in starts])
+    check_number_of_cells([len(along) for along in starts])
     cells = _single_cells(places, stops, starts) if whole else None
     if cells is None:
         parts = [_cut(part, corner, starts) for part, corner in zip(parts, corners, strict=True)]
@@ -130,11 +130,19 @@ def lay_out(
     )
 
 
-def _check_number(counts: Sequence[int]) -> None:
+def check_number_of_cells(counts: Sequence[int]) -> None:
+    """Refuse inputs whose edges make too many cells to look at.
+
+    Raises
+    ------
+    InvalidRequestError
+        For more than `MAX_CELLS`.
+    """
     if np.prod(counts, dtype=float) > MAX_CELLS:
         raise InvalidRequestError(
             f"the edges of the inputs make a grid of {' by '.join(map(str, counts))} cells: they"
-            " hardly share any; warp them to common tiles first"
+            " hardly share any; combine those that share edges by themselves, or warp rasters to"
+            " common tiles first"
         )
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from gridref.combine import CombineOptions, combine, combine_hypercube
-from gridref.combine.along import LabelOrder, Piece, fall
-from gridref.combine.hypercube import Places, label_text
+from gridref.combine.boxes import Runs
+from gridref.combine.labels import LabelOrder, Places, fall, label_text
 from gridref.combine.rules.joined_labels import reindex
 from gridref.combine.values import same_values
 from gridref.model.array import VirtualArray, VirtualGroup
@@ -51,9 +51,8 @@ def shown(
 @pytest.mark.parametrize("keep_last", [False, True])
 @pytest.mark.parametrize("labels", CASES, ids=str)
 def test_each_label_is_shown_once(labels: tuple[list[int], ...], keep_last: bool) -> None:
-    extra = (Piece(9, 0, 4),)
     arrays = [np.array(part) for part in labels]
-    order = LabelOrder(arrays, FILES[: len(labels)], keep_last, extra)
+    order = LabelOrder(arrays, FILES[: len(labels)], keep_last, {9: 4})
     holes: list[dict[int, list[bool]]] = [{}, {7: [False] * len(labels[0])}]
     for number, part in enumerate(labels):
         holes += [
@@ -61,32 +60,38 @@ def test_each_label_is_shown_once(labels: tuple[list[int], ...], keep_last: bool
         ]
     for lacks in holes:
         masks = {file: np.array(mask, bool) for file, mask in lacks.items()}
-        pieces = order.pieces(masks)
-        assert pieces[-1] == extra[0]
-        found = [(each.file, k) for each in pieces[:-1] for k in range(each.start, each.stop)]
+        runs = order.runs(masks)
+        assert sorted(runs.file) == runs.file.tolist()
+        columns = (runs.place, runs.file, runs.start, runs.count)
+        pieces = sorted(zip(*(column.tolist() for column in columns), strict=True))
+        n_labels = len(shown(labels, lacks, keep_last))
+        assert pieces[-1] == (n_labels, 9, 0, 4)
+        assert runs.extent == n_labels + 4
+        assert [at for at, *_ in pieces[1:]] == [at + n for at, _, _, n in pieces[:-1]]
+        found = [(file, k) for _, file, start, n in pieces[:-1] for k in range(start, start + n)]
         assert found == shown(labels, lacks, keep_last)
-        for one, other in itertools.pairwise(pieces[:-1]):  # as few as can be
-            assert (one.file, one.stop) != (other.file, other.start)
+        for (_, one, start, n), (_, other, next_start, _) in itertools.pairwise(pieces[:-1]):
+            assert (one, start + n) != (other, next_start)  # as few as can be
 
 
 @pytest.mark.parametrize("falls", [False, True])
 def test_runs_are_neighbours_in_the_labels_and_in_the_file(falls: bool) -> None:
-    coordinate = VirtualArray.from_numpy(np.arange(6), ["x"])
+    other = np.array([5, 3, 4], np.int64)
     for n in range(6):
         for chosen in itertools.combinations(range(6), n):
             places = np.array(chosen[::-1] if falls else chosen, np.int64)
-            laid = Places(coordinate, {0: places}, np.arange(6))
+            runs = Runs.of_places({2: other, 3: places, 7: other}, 6)
+            assert (runs.extent, runs.file.tolist()) == (6, sorted(runs.file.tolist()))
+            mine = runs.file == 3
             got = np.full(6, -1)
-            runs = laid.runs(0)
-            for own, first in runs:
-                values = np.arange(n)[own]
-                got[first : first + len(values)] = values
+            columns = (runs.start, runs.step, runs.count, runs.place)
+            for start, step, count, place in zip(*(c[mine].tolist() for c in columns), strict=True):
+                got[place : place + count] = start + step * np.arange(count)
             expected = np.full(6, -1)
             expected[places] = np.arange(n)
             assert got.tolist() == expected.tolist()
-            n_runs = sum(k - 1 not in chosen for k in chosen)
-            assert len(runs) == n_runs
-    assert laid.extent == 6
+            assert mine.sum() == sum(k - 1 not in chosen for k in chosen)
+            assert runs.place[runs.file == 7].tolist() == [4, 3, 5]
 
 
 @pytest.mark.parametrize(

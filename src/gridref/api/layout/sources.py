@@ -12,7 +12,7 @@ import numpy as np
 from gridref.api.layout.labels import LabelPattern, duration_seconds
 from gridref.combine.columns import source_name
 from gridref.combine.concatenation import label_values, with_label
-from gridref.combine.hypercube import label_text
+from gridref.combine.labels import label_text
 from gridref.combine.options import Read
 from gridref.combine.report import Drift, DriftReport
 from gridref.errors import InvalidRequestError, Place

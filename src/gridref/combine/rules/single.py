@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gridref.combine.boxes import Boxes, Cells, Runs, lay
 from gridref.combine.columns import Column, Notes
 from gridref.combine.rules.packing import Packing, unpack_all
 from gridref.combine.values import Values, content_key, same_values
@@ -144,6 +145,25 @@ def static_array(column: Column, values: Values, notes: Notes) -> list[int] | No
         file
         for file, array in zip(compared.files, compared.arrays, strict=True)
         if not _same(compared.first, array, values)
+    ]
+
+
+def contradicting_files(column: Column, runs: Mapping[str, Runs], values: Values) -> list[int]:
+    """Files that hold other values of a variable than the first ones at the same places."""
+    boxes = Boxes.of(column, runs)
+    files, spans = boxes.held(column)
+    if not Cells.of(spans, files, boxes.extents).clashes:
+        return []
+    shown = values.of(lay(column, boxes, dtype=column.first.dtype))
+    corners = boxes.corners(column).tolist()
+    parts = zip(boxes.position.tolist(), boxes.parts(column), corners, strict=True)
+    return [
+        column.files[position]
+        for position, part, corner in parts
+        if not same_values(
+            values.of(part),
+            shown[tuple(slice(at, at + n) for at, n in zip(corner, part.shape, strict=True))],
+        )
     ]
 
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from gridref.combine.hypercube import label_text
+from gridref.combine.labels import label_text
 from gridref.combine.values import inline_values
 from gridref.errors import NotRepresentableError
 from gridref.faces.picture import (

@@ -1,0 +1,340 @@
+"""Boxes at integer places: where the elements of inputs are in the result.
+
+Order, labels, pixels and counts are ways to find places, and all find the same: `Runs`, neighbours
+of an input that are neighbours in the result, along one dimension. A variable of an input is in the
+product of its runs along all dimensions: these are its `Boxes`. `lay` joins the arrays in them.
+`Cells` finds the boxes that share elements, and what no box holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.combine.columns import Column
+from gridref.model.array import VirtualArray
+from gridref.model.blocks import MISSING_BLOCK
+from gridref.model.indexing import isel, pruned
+from gridref.model.joining import concatenate
+from gridref.model.placing import check_number_of_cells, lay_out
+from gridref.typing import Int64Array
+
+Box = tuple[tuple[int, int], ...]
+"""Half-open spans of elements, one for each dimension."""
+
+_WHOLE = -1
+"""The count of a run that is all of an input, however long that is."""
+
+# Places along one dimension
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """Where elements of inputs are along one dimension of the result.
+
+    The elements start, start + step, ... (count of them) of an input are at the places place,
+    place + 1, ... of the result. Labels 0 1 2 of input 0 and 1 2 3 of input 1, each shown once::
+
+        file   0  1
+        start  0  2
+        step   1  1
+        count  3  1
+        place  0  3    and extent 4
+
+    Attributes
+    ----------
+    extent
+        Length of the result.
+    file
+        int64 (n_runs,), the input of each run, ascending.
+    start, step, count, place
+        int64 (n_runs,), as above.
+    """
+
+    extent: int
+    file: Int64Array
+    start: Int64Array
+    step: Int64Array
+    count: Int64Array
+    place: Int64Array
+
+    @classmethod
+    def whole(cls, files: Sequence[int], places: Sequence[int], extent: int) -> Self:
+        """Each input at its place, as long as it is."""
+        file = np.array(files, np.int64)
+        nothing, one = np.zeros_like(file), np.ones_like(file)
+        return cls(extent, file, nothing, one, one * _WHOLE, np.array(places, np.int64))
+
+    @classmethod
+    def in_a_row(cls, files: Sequence[int], lengths: Sequence[int]) -> Self:
+        """Inputs one after the other: lengths of 31, 28, 31 are at 0, 31, 59."""
+        file, count = np.array(files, np.int64), np.array(lengths, np.int64)
+        stops = np.cumsum(count)
+        extent = int(stops[-1]) if len(stops) else 0
+        return cls(extent, file, np.zeros_like(file), np.ones_like(file), count, stops - count)
+
+    @classmethod
+    def of_places(cls, places: Mapping[int, Int64Array], extent: int) -> Self:
+        """Runs of neighbours, given the place of each element of each input.
+
+        Where the places of an input fall, its elements are taken backwards.
+        """
+        files, sizes = np.array([*places], np.int64), np.array([*map(len, places.values())], int)
+        falls = np.array([len(own) > 1 and own[0] > own[-1] for own in places.values()], bool)
+        rising = [
+            own[:: -1 if back else 1] for own, back in zip(places.values(), falls, strict=True)
+        ]
+        at = np.concatenate([np.zeros(0, np.int64), *rising])
+        owner = np.repeat(np.arange(len(files)), sizes)
+        within = np.arange(len(at)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        index = np.where(falls[owner], sizes[owner] - 1 - within, within)
+        heads, stops = stretches((owner[1:] != owner[:-1]) | (at[1:] != at[:-1] + 1), len(at))
+        own = owner[heads]
+        step = np.where(falls[own], -1, 1)
+        return cls(extent, files[own], index[heads], step, stops - heads, at[heads])
+
+
+def stretches(cuts: NDArray[np.bool_], n: int) -> tuple[Int64Array, Int64Array]:
+    """Start and stop of each stretch of n elements, given which but the first begin one."""
+    starts = np.append(0, np.flatnonzero(cuts) + 1)[:n]
+    return starts, np.append(starts, n)[1:]
+
+
+# Boxes of a variable
+
+
+@dataclass(frozen=True, eq=False)
+class Boxes:
+    """The parts of a column's arrays that the result shows, and where.
+
+    Attributes
+    ----------
+    dims
+        The dimensions along which the places are.
+    extents
+        Length of the result along each of these.
+    position
+        int64 (n,), which array of the column each box is of, ascending.
+    start, step, count, place
+        int64 (n, n_dims), the run along each dimension, as in `Runs`.
+    """
+
+    dims: tuple[str, ...]
+    extents: tuple[int, ...]
+    position: Int64Array
+    start: Int64Array
+    step: Int64Array
+    count: Int64Array
+    place: Int64Array
+
+    @classmethod
+    def of(cls, column: Column, runs: Mapping[str, Runs]) -> Self:
+        """The product of the runs that each input has along the dimensions."""
+        files = np.asarray(column.files, np.int64)
+        position = np.arange(len(files))
+        chosen: list[Int64Array] = []  # along each dimension, the run of each box
+        for own in runs.values():
+            first = np.searchsorted(own.file, files)[position]
+            n_runs = np.searchsorted(own.file, files, side="right")[position] - first
+            each = np.repeat(np.arange(len(position)), n_runs)
+            within = np.arange(len(each)) - np.repeat(np.cumsum(n_runs) - n_runs, n_runs)
+            position, chosen = (
+                position[each],
+                [*(rows[each] for rows in chosen), first[each] + within],
+            )
+        columns = {
+            name: np.stack(
+                [getattr(own, name)[rows] for own, rows in zip(runs.values(), chosen, strict=True)],
+                axis=1,
+            )
+            for name in ("start", "step", "count", "place")
+        }
+        extents = tuple(own.extent for own in runs.values())
+        return cls(tuple(runs), extents, position, **columns)
+
+    def parts(self, column: Column) -> list[VirtualArray]:
+        """The array of each box, cut where it is not all of the input's."""
+        arrays = [column.arrays[position] for position in self.position.tolist()]
+        if (self.count == _WHOLE).all():
+            return arrays
+        axes = self._axes(column)
+        lengths = np.array([array.shape for array in arrays], np.int64).reshape(len(arrays), -1)
+        whole = (self.start == 0) & (self.step == 1) & (self.count == lengths[:, axes])
+        cut = ~((self.count == _WHOLE) | whole).all(axis=1)
+        for k in np.flatnonzero(cut).tolist():
+            spans = zip(axes, self.start[k], self.step[k], self.count[k], strict=True)
+            arrays[k] = isel(
+                arrays[k],
+                {axis: _slice(*map(int, span)) for axis, *span in spans if span[2] != _WHOLE},
+            )
+        return arrays
+
+    def corners(self, column: Column) -> Int64Array:
+        """int64 (n, rank), where each box begins along every dimension of the column."""
+        corners = np.zeros((len(self.position), column.first.ndim), np.int64)
+        corners[:, self._axes(column)] = self.place
+        return corners
+
+    def shape(self, column: Column) -> list[int]:
+        """The shape of the result."""
+        sizes = dict(zip(column.first.dims, column.first.shape, strict=True))
+        sizes |= dict(zip(self.dims, self.extents, strict=True))
+        return [sizes[dim] for dim in column.first.dims]
+
+    def held(self, column: Column) -> tuple[Int64Array, Int64Array]:
+        """The spans that boxes hold something in: all of them, or each block that is not missing.
+
+        Returns
+        -------
+        tuple
+            int64 (m,), the number of the input of each; int64 (m, n_dims, 2), their spans.
+        """
+        axes = self._axes(column)
+        files, spans = [], []
+        for k, array in enumerate(self.parts(column)):
+            held = (array.blocks.encoding != MISSING_BLOCK).reshape(array.grid.grid_shape)
+            others = tuple(axis for axis in range(array.ndim) if axis not in axes)
+            if held.all():
+                edges = [np.array([[0, array.shape[axis]]]) for axis in axes]
+                cells = np.zeros((1, len(axes)), np.int64)
+            else:
+                lines = [np.cumsum([0, *array.grid.axes[axis].edges()]) for axis in axes]
+                edges = [np.stack([cuts[:-1], cuts[1:]], axis=1) for cuts in lines]
+                cells = np.argwhere(held.any(axis=others).transpose(np.argsort(np.argsort(axes))))
+            own = [along[cells[:, at]] + self.place[k, at] for at, along in enumerate(edges)]
+            files += [column.files[int(self.position[k])]] * len(cells)
+            spans.append(np.stack(own, axis=1))
+        nothing = np.zeros((0, len(axes), 2), np.int64)
+        return np.array(files, np.int64), np.concatenate([nothing, *spans])
+
+    def _axes(self, column: Column) -> list[int]:
+        return [column.first.dims.index(dim) for dim in self.dims]
+
+
+def _slice(start: int, step: int, count: int) -> slice:
+    stop = start + step * count
+    return slice(start, stop if stop >= 0 else None, step)
+
+
+def lay(
+    column: Column,
+    boxes: Boxes,
+    *,
+    keep_last: bool = False,
+    dtype: np.dtype[Any] | None = None,
+    fill: Any = None,
+    alike: bool = False,
+) -> VirtualArray:
+    """Join the arrays of a column at their places; what no box holds is missing.
+
+    Parameters
+    ----------
+    keep_last
+        Whether the last of several boxes that hold an element shows, and not the first.
+    dtype, fill
+        Of the result, as for `gridref.model.joining.concatenate`.
+    alike
+        Whether dtypes and fill values are known to be the same.
+    """
+    parts = boxes.parts(column)
+    if not parts:
+        return column.first
+    if len(boxes.dims) == 1:
+        axis = column.first.dims.index(boxes.dims[0])
+        lengths = boxes.count[:, 0]
+        if (lengths == _WHOLE).any():
+            lengths = np.array([part.shape[axis] for part in parts], np.int64)
+        order = np.lexsort((lengths, boxes.place[:, 0]))
+        stops = np.cumsum(lengths[order])
+        in_a_row = (stops - lengths[order] == boxes.place[order, 0]).all()
+        if in_a_row and stops[-1] == boxes.extents[0]:
+            parts = [parts[k] for k in order.tolist()]
+            return concatenate(parts, axis, dtype=dtype, fill_value=fill, alike=alike)
+    laid = lay_out(
+        parts,
+        boxes.corners(column),
+        boxes.shape(column),
+        keep_last=keep_last,
+        dtype=dtype,
+        fill_value=fill,
+    )
+    return pruned(laid).replace(attrs=column.first.attrs)
+
+
+# Cells between the edges of boxes: holes and clashes
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Boxes laid on the cells that their edges make.
+
+    Attributes
+    ----------
+    lines
+        Where cells start along each dimension, and the extent.
+    owner
+        For each cell the number of the first box that holds it; -1 where none does.
+    clashes
+        Boxes that hold a cell which a box of another input holds already: their number, and that
+        one's.
+    """
+
+    lines: Sequence[Int64Array]
+    owner: Int64Array
+    clashes: Sequence[tuple[int, int]]
+
+    @classmethod
+    def of(cls, spans: Int64Array, files: Int64Array, shape: Sequence[int]) -> Cells:
+        """Lay boxes, the first one below.
+
+        Parameters
+        ----------
+        spans
+            int64 (n, n_dims, 2), first element and the one after the last.
+        files
+            int64 (n,), the input of each box: those of one input never clash.
+
+        Raises
+        ------
+        InvalidRequestError
+            If their edges make too many cells to look at.
+        """
+        lines = [
+            np.unique(np.append(spans[:, axis].reshape(-1), [0, extent]))
+            for axis, extent in enumerate(shape)
+        ]
+        sizes = [len(cuts) - 1 for cuts in lines]
+        check_number_of_cells(sizes)
+        owner = np.full(sizes, -1, np.int64)
+        cells = np.stack(
+            [np.searchsorted(cuts, spans[:, axis]) for axis, cuts in enumerate(lines)], axis=1
+        )
+        if (cells[..., 1] - cells[..., 0] == 1).all():
+            single = np.ravel_multi_index(tuple(cells[..., 0].T), sizes)
+            if len(np.unique(single)) == len(single):  # the usual case, without a loop
+                owner.reshape(-1)[single] = np.arange(len(single))
+                return cls(lines, owner, [])
+        clashes = []
+        for number, box in enumerate(cells.tolist()):
+            mine = owner[tuple(slice(*span) for span in box)]
+            taken = mine[(mine >= 0) & (files[mine] != files[number])]
+            if taken.size:
+                clashes.append((number, int(taken[0])))
+            mine[mine < 0] = number
+        return cls(lines, owner, clashes)
+
+    def holes(self) -> Iterator[Box]:
+        """Cells that no box holds; neighbours along the last dimension are one."""
+        empty = np.argwhere(self.owner < 0)
+        apart = (empty[1:, :-1] != empty[:-1, :-1]).any(axis=1)
+        apart |= empty[1:, -1] != empty[:-1, -1] + 1
+        for start, stop in zip(*stretches(apart, len(empty)), strict=True):
+            first, last = empty[start].tolist(), empty[stop - 1].tolist()
+            yield tuple(
+                (int(cuts[low]), int(cuts[high + 1]))
+                for cuts, low, high in zip(self.lines, first, last, strict=True)
+            )

@@ -1,0 +1,366 @@
+"""Places by labels along one dimension.
+
+`order_labels` decides which elements of which input are shown, and in which order, where inputs are
+one after the other: the label decides for all of a variable. `find_places` gives each label of all
+inputs one place, in the order of labels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridref.combine.boxes import Runs, stretches
+from gridref.combine.columns import Column, Notes
+from gridref.combine.rules.packing import Packing
+from gridref.combine.values import Values
+from gridref.model.array import VirtualArray
+from gridref.model.times import DAY_NS, TimeBase, is_time_like
+from gridref.typing import Int64Array
+
+# Order of labels that overlap, repeat, leave gaps or are out of order
+
+BY_LABEL, ORDER_KEPT = "placed by label", "order kept"
+"""Resolutions of files that are given in another order than that of their labels."""
+
+
+@dataclass(frozen=True, eq=False)
+class LabelOrder:
+    """Labels of all files, in order, each one kept once.
+
+    With the labels 0, 1, 2 of file 0 and 1, 2, 3 of file 1, ``overlap="first"`` keeps
+    elements 0..3 of file 0 and 2..3 of file 1. A variable that file 0 lacks keeps label 0 as a gap,
+    and all of file 1.
+
+    Attributes
+    ----------
+    labels
+        Labels of each file that has any, in its order.
+    files
+        Numbers of these files.
+    keep_last
+        Whether the last file that has a label shows, and not the first.
+    unlabelled
+        Length of files without labels; they come last.
+    """
+
+    labels: Sequence[NDArray[Any]]
+    files: Sequence[int]
+    keep_last: bool
+    unlabelled: Mapping[int, int] = field(default_factory=dict)
+
+    def runs(self, lacking: Mapping[int, NDArray[np.bool_]]) -> Runs:
+        """The parts of files that are shown, and where.
+
+        Parameters
+        ----------
+        lacking
+            For files that lack some of the variable: whether they lack it, for each label. Such
+            elements show only where no file has that label.
+        """
+        if not any(lacks.any() for lacks in lacking.values()):
+            return self._all_runs
+        held = [
+            lacking.get(file, np.zeros(len(part), bool))
+            for file, part in zip(self.files, self.labels, strict=True)
+        ]
+        return self._one_of_each(np.concatenate(held))
+
+    @cached_property
+    def _all_runs(self) -> Runs:
+        return self._one_of_each(np.zeros(sum(map(len, self.labels)), bool))
+
+    def _one_of_each(self, lacks: NDArray[np.bool_]) -> Runs:
+        """One element of each label, as runs of neighbours in one file.
+
+        Labels 0 1 2 of file 0 and 1 2 3 of file 1 are sorted as 0 1 1 2 2 3, of files 0 0 1 0 1 1.
+        The first of each label are of files 0 0 0 1: elements 0..3 of file 0 and 2..3 of file 1.
+        """
+        everything = np.concatenate(self.labels)
+        sizes = np.array([len(part) for part in self.labels], np.int64)
+        owner = np.repeat(np.arange(len(sizes)), sizes)
+        index = np.arange(len(everything)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        order = np.lexsort((index, -owner if self.keep_last else owner, lacks, everything))
+        ordered = everything[order]
+        order = order[np.concatenate([[True], ordered[1:] != ordered[:-1]])]
+        if fall(self.labels):
+            order = order[::-1]
+        owners, indices = owner[order], index[order]
+        cut = (owners[1:] != owners[:-1]) | (indices[1:] != indices[:-1] + 1)
+        heads, stops = stretches(cut, len(order))
+        file = np.append(np.array(self.files, np.int64)[owners[heads]], [*self.unlabelled])
+        start = np.append(indices[heads], np.zeros(len(self.unlabelled)))
+        count = np.append(stops - heads, [*self.unlabelled.values()])
+        place = np.cumsum(count) - count
+        by_file = np.argsort(file, kind="stable")
+        columns = (column[by_file].astype(np.int64) for column in (file, start, count, place))
+        file, start, count, place = columns
+        return Runs(int(count.sum()), file, start, np.ones_like(start), count, place)
+
+
+def order_labels(
+    column: Column,
+    values: Values,
+    notes: Notes,
+    lengths: Mapping[int, int],
+    *,
+    by_label: bool = False,
+) -> LabelOrder | None:
+    """Decide from an index coordinate which part of each file is shown, and in what order.
+
+    Parameters
+    ----------
+    by_label
+        Whether files are put in the order of their labels where these say it: the labels of every
+        file rise, or those of every file fall. Otherwise, and where files have no labels or labels
+        that do not say it, they stay in the given order, which the report says.
+
+    Returns
+    -------
+    LabelOrder or None
+        None where all of every file follows in the given order.
+    """
+    comparable = comparable_labels(column, values)
+    if comparable is None and by_label and len(column.files) > 1:
+        case = {"labels cannot be compared": list(column.files)}
+        notes.drift("labels", column.path, case, ORDER_KEPT)
+    labels = [part for part in comparable or () if len(part)]
+    if not labels:
+        return None
+    files = [file for file, array in zip(column.files, column.arrays, strict=True) if array.size]
+    firsts = np.array([part[0] for part in labels])
+    lasts = np.array([part[-1] for part in labels])
+    falling = fall(labels)
+    if _in_order(labels, firsts, lasts) and (falling or not by_label or firsts[0] <= firsts[-1]):
+        notes.in_order[column.path] = np.concatenate(labels)
+        _note_gaps(column, labels, files, notes)
+        return None
+    everything = np.concatenate(labels)
+    owner = np.repeat(np.arange(len(labels)), [len(part) for part in labels])
+    _, inverse, counts = np.unique(everything, return_inverse=True, return_counts=True)
+    repeated = counts[inverse.reshape(-1)] > 1
+    rule = notes.options.overlap
+    concerned = [files[number] for number in np.unique(owner[repeated]).tolist()]
+    if not repeated.any():
+        labelled = {file for file, n in lengths.items() if n} <= set(files)
+        if not (by_label and labelled and _in_one_direction(labels)):
+            _note_disorder(column, firsts, lasts, files, notes)
+            return None
+        order = LabelOrder(labels, files, keep_last=False)
+        shown = np.argsort(firsts)[:: -1 if falling else 1].tolist()
+        _note_gaps(column, [labels[n] for n in shown], [files[n] for n in shown], notes)
+        notes.in_order[column.path] = np.sort(everything)[:: -1 if falling else 1]
+        case = {"files are given in another order": _behind(firsts, lasts, files)}
+        notes.drift("order", column.path, case, BY_LABEL)
+        return order
+    if rule == "keep":
+        notes.drift("overlap", column.path, {"labels that repeat": concerned}, "all are kept")
+        return None
+    if rule == "error":
+        same = all(np.array_equal(part, labels[0]) for part in labels)
+        _report_overlap(column, everything[repeated], concerned, same, notes)
+        return None
+    others = {file: n for file, n in lengths.items() if n and file not in set(files)}
+    order = LabelOrder(labels, files, rule == "last", others)
+    n_pieces = len(order.runs({}).file)
+    if n_pieces > 4 * len(files) + 1000:
+        message = f"labels interleave: keeping one of each takes {n_pieces} pieces; sort them first"
+        notes.problem("overlap", column.path, message, concerned, drop=False)
+        return None
+    case = {f"{int(repeated.sum())} labels that repeat": concerned}
+    notes.drift("overlap", column.path, case, f"the {rule} of each is kept")
+    return order
+
+
+def comparable_labels(column: Column, values: Values) -> list[NDArray[Any]] | None:
+    """Labels of every file; None where they cannot be compared."""
+    if len({Packing.of(kind.array) for kind in column.kinds}) > 1:
+        return None
+    if any(kind.array.dtype.kind not in "iufSU" for kind in column.kinds):
+        return None
+    if not all(values.available(array) for array in column.arrays):
+        return None
+    labels = [values.of(array) for array in column.arrays]
+    fills = Packing.of(column.first).fills if column.first.dtype.kind in "iuf" else ()
+    for part in labels:
+        if part.dtype.kind == "f" and np.isnan(part).any():
+            return None
+        if fills and np.isin(part, list(fills)).any():
+            return None
+    return labels
+
+
+def _in_order(labels: Sequence[NDArray[Any]], firsts: NDArray[Any], lasts: NDArray[Any]) -> bool:
+    """Whether all labels rise, or all fall, strictly and from file to file."""
+    rising = bool((lasts[:-1] < firsts[1:]).all())
+    falling = bool((lasts[:-1] > firsts[1:]).all())
+    return (rising and _rise(labels)) or (falling and _rise([part[::-1] for part in labels]))
+
+
+def _in_one_direction(labels: Sequence[NDArray[Any]]) -> bool:
+    """Whether the labels of every file rise, or those of every file fall."""
+    return _rise(labels) or _rise([part[::-1] for part in labels])
+
+
+def _rise(labels: Sequence[NDArray[Any]]) -> bool:
+    return all((part[:-1] < part[1:]).all() for part in labels if len(part) > 1)
+
+
+def _note_gaps(
+    column: Column, labels: Sequence[NDArray[Any]], files: Sequence[int], notes: Notes
+) -> None:
+    """Note places between files where labels jump further than anywhere inside them."""
+    if labels[0].dtype.kind in "SU":
+        return
+    inside = [_distances(part[:-1], part[1:]).max() for part in labels if len(part) > 1]
+    firsts, lasts = (np.array([part[end] for part in labels]) for end in (0, -1))
+    between = _distances(lasts[:-1], firsts[1:])
+    if not inside or not len(between):
+        return
+    wide = np.flatnonzero(between > 1.5 * max(inside))
+    if len(wide):
+        case = {"labels jump before": [files[number + 1] for number in wide.tolist()]}
+        notes.drift("gap", column.path, case, "left as they are")
+
+
+def _distances(one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
+    """How far apart numbers are; exact for integers of any size and sign."""
+    low, high = np.minimum(one, other), np.maximum(one, other)
+    if low.dtype.kind == "i":  # as the difference may be too large for the dtype with a sign
+        low, high = (part.view(f"u{part.dtype.itemsize}") for part in (low, high))
+    return np.asarray(high - low)
+
+
+def _note_disorder(
+    column: Column,
+    firsts: NDArray[Any],
+    lasts: NDArray[Any],
+    files: Sequence[int],
+    notes: Notes,
+) -> None:
+    case = {"labels are out of order": _behind(firsts, lasts, files)}
+    notes.drift("order", column.path, case, ORDER_KEPT)
+
+
+def _behind(firsts: NDArray[Any], lasts: NDArray[Any], files: Sequence[int]) -> list[int]:
+    """Files whose labels do not follow those of the file before."""
+    back = np.flatnonzero(firsts[1:] <= lasts[:-1]) + 1
+    return [files[number] for number in back.tolist()] or list(files)
+
+
+def _report_overlap(
+    column: Column,
+    repeated: NDArray[Any],
+    concerned: Sequence[int],
+    all_same: bool,
+    notes: Notes,
+) -> None:
+    labels = np.unique(repeated)
+    shown = ", ".join(str(label) for label in labels[:3].tolist())
+    more = f", ... ({len(labels)} in all)" if len(labels) > 3 else ""
+    message = (
+        f"labels occur more than once: {shown}{more}; overlap='keep' keeps all; overlap='first' or"
+        " overlap='last' keeps one of each and hides the others"
+    )
+    if all_same:
+        message += (
+            ". All these files have the same labels. If something else tells them apart (another"
+            " time), overlap='keep' lays them in their order, under labels that repeat"
+        )
+    notes.problem("overlap", column.path, message, concerned, drop=False)
+
+
+def fall(labels: Sequence[NDArray[Any]]) -> bool:
+    """Whether the labels of every file that has two of them fall."""
+    long = [part for part in labels if len(part) > 1]
+    return bool(long) and all(part[0] > part[-1] for part in long)
+
+
+# Places of each input's labels among the labels of all, along one dimension
+
+_UNIX_EPOCH_NS = 2_440_588 * DAY_NS
+"""1970-01-01, as `TimeBase` counts: the Julian day number of its noon."""
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """The labels of a dimension, and where those of each input are among them.
+
+    Attributes
+    ----------
+    coordinate
+        All labels: rising, or falling where those of every input do.
+    by_file
+        For each input that has the dimension, the place of each of its labels.
+    labels
+        The values of the coordinate.
+    """
+
+    coordinate: VirtualArray
+    by_file: Mapping[int, Int64Array]
+    labels: NDArray[Any]
+
+    @cached_property
+    def runs(self) -> Runs:
+        """Parts of inputs whose labels are neighbours, and where they are."""
+        return Runs.of_places(self.by_file, len(self.labels))
+
+    @property
+    def extent(self) -> int:
+        """Number of labels."""
+        return len(self.labels)
+
+    def text(self, start: int, stop: int) -> str:
+        """Some of the labels in words: ``time 2001-01 to 2001-03``."""
+        attrs = self.coordinate.attrs
+        first, last = (label_text(self.labels[at], attrs) for at in (start, stop - 1))
+        (dim,) = self.coordinate.dims
+        return f"{dim} {first}" + (f" to {last}" if stop - start > 1 else "")
+
+
+def label_text(label: Any, attrs: Mapping[str, Any]) -> str:
+    """A label in words; a number that counts time as a date, where the calendar is everyday's."""
+    base = TimeBase.of(attrs) if isinstance(label, np.number) else None
+    real = base is not None and base.calendar in ("standard", "proleptic_gregorian")
+    if base is None or not real or not math.isfinite(label):
+        return f"{label} {attrs['units']}" if is_time_like(attrs) else str(label)
+    moment = base.epoch_ns - _UNIX_EPOCH_NS + round(label.item() * base.unit_ns)
+    if abs(moment) >= 2**63:
+        return str(label)
+    text = str(np.datetime64(moment, "ns").astype("M8[s]"))
+    return text.removesuffix("T00:00:00")
+
+
+def find_places(column: Column, values: Values, notes: Notes) -> Places | None:
+    """Put the labels of all inputs in order, each once; None if a problem is noted."""
+    labels = comparable_labels(column, values)
+    if labels is None:
+        message = "its labels cannot be compared: they are missing, NaN, or of several kinds"
+        notes.problem("labels-differ", column.path, message, column.files, drop=False)
+        return None
+    repeating = [
+        file
+        for file, own in zip(column.files, labels, strict=True)
+        if len(np.unique(own)) < len(own)
+    ]
+    if repeating:
+        message = "labels repeat within a file: select one of each first"
+        notes.problem("overlap", column.path, message, repeating, drop=False)
+        return None
+    every = np.unique(np.concatenate(labels))
+    if fall(labels):
+        every = every[::-1]
+    order = np.argsort(every, kind="stable")
+    by_file = {
+        file: order[np.searchsorted(every, own, sorter=order)]
+        for file, own in zip(column.files, labels, strict=True)
+    }
+    first = column.first
+    coordinate = VirtualArray.from_numpy(every, first.dims, first.attrs, first.fill_value)
+    return Places(coordinate, by_file, every)
