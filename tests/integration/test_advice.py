@@ -303,20 +303,20 @@ CASES = [
         loses="keeps only the labels that all files have",
     ),
     Case(
-        ("combine/along.py", "errors.md overlap"),
+        ("combine/labels.py", "errors.md overlap"),
         OVERLAP,
         {"overlap": "first"},
         shows="first",
         loses="hides the others",
     ),
     Case(
-        ("combine/along.py", "errors.md overlap"),
+        ("combine/labels.py", "errors.md overlap"),
         OVERLAP,
         {"overlap": "last"},
         shows="last",
         loses="hides the others",
     ),
-    Case(("combine/along.py", "errors.md overlap"), OVERLAP, {"overlap": "keep"}),
+    Case(("combine/labels.py", "errors.md overlap"), OVERLAP, {"overlap": "keep"}),
     Case(
         ("combine/level.py", "errors.md values-differ"),
         OTHER_VALUES,

@@ -104,14 +104,8 @@ class Along(Layout):
             absent = {file: np.ones(lengths[dim][file], bool) for file in lacking}
             absent |= _absent_labels(self.inputs.get(column.name, column), dim)
             return {dim: self.order.runs(absent)}
-        axis = column.first.dims.index(dim)
-        own = dict(
-            zip(column.files, [array.grid.shape[axis] for array in column.arrays], strict=True)
-        )
-        if lacking:
-            own |= {file: lengths[dim][file] for file in lacking}
-            own = dict(sorted(own.items()))
-        return {dim: Runs.in_a_row([*own], [*own.values()])}
+        files = sorted([*column.files, *lacking]) if lacking else column.files
+        return {dim: Runs.in_a_row(files, [lengths[dim].get(file, 0) for file in files])}
 
     def lay(
         self,

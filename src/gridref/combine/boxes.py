@@ -53,6 +53,8 @@ class Runs:
         int64 (n_runs,), the input of each run, ascending.
     start, step, count, place
         int64 (n_runs,), as above.
+    follow
+        Whether each input is whole and follows the one before: arrays may be joined unseen.
     """
 
     extent: int
@@ -61,6 +63,7 @@ class Runs:
     step: Int64Array
     count: Int64Array
     place: Int64Array
+    follow: bool = False
 
     @classmethod
     def whole(cls, files: Sequence[int], places: Sequence[int], extent: int) -> Self:
@@ -75,7 +78,8 @@ class Runs:
         file, count = np.array(files, np.int64), np.array(lengths, np.int64)
         stops = np.cumsum(count)
         extent = int(stops[-1]) if len(stops) else 0
-        return cls(extent, file, np.zeros_like(file), np.ones_like(file), count, stops - count)
+        nothing, one = np.zeros_like(file), np.ones_like(file)
+        return cls(extent, file, nothing, one, count, stops - count, follow=True)
 
     @classmethod
     def of_places(cls, places: Mapping[int, Int64Array], extent: int) -> Self:
@@ -173,6 +177,18 @@ class Boxes:
             )
         return arrays
 
+    def row(self, parts: Sequence[VirtualArray], axis: int) -> Int64Array | None:
+        """The order in which parts fill the only dimension; None for others."""
+        if len(self.dims) > 1:
+            return None
+        lengths = self.count[:, 0]
+        if (lengths == _WHOLE).any():
+            lengths = np.array([part.shape[axis] for part in parts], np.int64)
+        order = np.lexsort((lengths, self.place[:, 0]))
+        starts = np.append(0, np.cumsum(lengths[order]))
+        wanted = np.append(self.place[order, 0], self.extents[0])
+        return order if (starts == wanted).all() else None
+
     def corners(self, column: Column) -> Int64Array:
         """int64 (n, rank), where each box begins along every dimension of the column."""
         corners = np.zeros((len(self.position), column.first.ndim), np.int64)
@@ -222,7 +238,7 @@ def _slice(start: int, step: int, count: int) -> slice:
 
 def lay(
     column: Column,
-    boxes: Boxes,
+    runs: Mapping[str, Runs],
     *,
     keep_last: bool = False,
     dtype: np.dtype[Any] | None = None,
@@ -233,6 +249,8 @@ def lay(
 
     Parameters
     ----------
+    runs
+        Where inputs are along each dimension that grows.
     keep_last
         Whether the last of several boxes that hold an element shows, and not the first.
     dtype, fill
@@ -240,28 +258,20 @@ def lay(
     alike
         Whether dtypes and fill values are known to be the same.
     """
-    parts = boxes.parts(column)
+    parts, axis = list(column.arrays), column.first.dims.index(next(iter(runs)))
+    in_a_row = len(runs) == 1 and all(own.follow for own in runs.values())
+    if not in_a_row:
+        boxes = Boxes.of(column, runs)
+        parts = boxes.parts(column)
+        order = boxes.row(parts, axis)
+        in_a_row = order is not None
+        parts = parts if order is None else [parts[k] for k in order.tolist()]
     if not parts:
         return column.first
-    if len(boxes.dims) == 1:
-        axis = column.first.dims.index(boxes.dims[0])
-        lengths = boxes.count[:, 0]
-        if (lengths == _WHOLE).any():
-            lengths = np.array([part.shape[axis] for part in parts], np.int64)
-        order = np.lexsort((lengths, boxes.place[:, 0]))
-        stops = np.cumsum(lengths[order])
-        in_a_row = (stops - lengths[order] == boxes.place[order, 0]).all()
-        if in_a_row and stops[-1] == boxes.extents[0]:
-            parts = [parts[k] for k in order.tolist()]
-            return concatenate(parts, axis, dtype=dtype, fill_value=fill, alike=alike)
-    laid = lay_out(
-        parts,
-        boxes.corners(column),
-        boxes.shape(column),
-        keep_last=keep_last,
-        dtype=dtype,
-        fill_value=fill,
-    )
+    if in_a_row:
+        return concatenate(parts, axis, dtype=dtype, fill_value=fill, alike=alike)
+    corners, shape = boxes.corners(column), boxes.shape(column)
+    laid = lay_out(parts, corners, shape, keep_last=keep_last, dtype=dtype, fill_value=fill)
     return pruned(laid).replace(attrs=column.first.attrs)
 
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from gridref.combine.boxes import Boxes, Runs, lay
+from gridref.combine.boxes import Runs, lay
 from gridref.combine.columns import Column, Notes
 from gridref.combine.rules.gaps import fill_for_gaps, with_padding
 from gridref.combine.values import Values
@@ -131,8 +131,7 @@ class Layout:
             Whether dtypes and fill values are known to be the same.
         """
         last = self.keeps_last([*runs])
-        boxes = Boxes.of(column, runs)
-        return lay(column, boxes, keep_last=last, dtype=dtype, fill=fill, alike=alike)
+        return lay(column, runs, keep_last=last, dtype=dtype, fill=fill, alike=alike)
 
 
 @dataclass(frozen=True, eq=False)

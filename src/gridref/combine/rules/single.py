@@ -154,7 +154,7 @@ def contradicting_files(column: Column, runs: Mapping[str, Runs], values: Values
     files, spans = boxes.held(column)
     if not Cells.of(spans, files, boxes.extents).clashes:
         return []
-    shown = values.of(lay(column, boxes, dtype=column.first.dtype))
+    shown = values.of(lay(column, runs, dtype=column.first.dtype))
     corners = boxes.corners(column).tolist()
     parts = zip(boxes.position.tolist(), boxes.parts(column), corners, strict=True)
     return [
