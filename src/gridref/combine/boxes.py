@@ -136,9 +136,8 @@ class Boxes:
     place: Int64Array
 
     @classmethod
-    def of(cls, column: Column, runs: Mapping[str, Runs]) -> Self:
+    def of(cls, files: Sequence[int], runs: Mapping[str, Runs]) -> Self:
         """The product of the runs that each input has along the dimensions."""
-        files = np.asarray(column.files, np.int64)
         position = np.arange(len(files))
         chosen: list[Int64Array] = []  # along each dimension, the run of each box
         for own in runs.values():
@@ -170,12 +169,14 @@ class Boxes:
         whole = (self.start == 0) & (self.step == 1) & (self.count == lengths[:, axes])
         cut = ~((self.count == _WHOLE) | whole).all(axis=1)
         for k in np.flatnonzero(cut).tolist():
-            spans = zip(axes, self.start[k], self.step[k], self.count[k], strict=True)
-            arrays[k] = isel(
-                arrays[k],
-                {axis: _slice(*map(int, span)) for axis, *span in spans if span[2] != _WHOLE},
-            )
+            arrays[k] = isel(arrays[k], self.cut(column, k))
         return arrays
+
+    def cut(self, column: Column, box: int) -> dict[int, slice]:
+        """The elements of an array that are in a box, along its axes."""
+        runs = zip(self.start[box], self.step[box], self.count[box], strict=True)
+        spans = zip(self._axes(column), (map(int, run) for run in runs), strict=True)
+        return {axis: _slice(*span) for axis, span in spans}
 
     def row(self, parts: Sequence[VirtualArray], axis: int) -> Int64Array | None:
         """The order in which parts fill the only dimension; None for others."""
@@ -232,6 +233,8 @@ class Boxes:
 
 
 def _slice(start: int, step: int, count: int) -> slice:
+    if count == _WHOLE:
+        return slice(None)
     stop = start + step * count
     return slice(start, stop if stop >= 0 else None, step)
 
@@ -261,7 +264,7 @@ def lay(
     parts, axis = list(column.arrays), column.first.dims.index(next(iter(runs)))
     in_a_row = len(runs) == 1 and all(own.follow for own in runs.values())
     if not in_a_row:
-        boxes = Boxes.of(column, runs)
+        boxes = Boxes.of(column.files, runs)
         parts = boxes.parts(column)
         order = boxes.row(parts, axis)
         in_a_row = order is not None

@@ -219,12 +219,13 @@ class Hypercube(Layout):
 
     def _differing(self, column: Column, dims: Sequence[str]) -> list[int]:
         """Files that hold other values of a variable than the first ones with their labels."""
-        compared = self._with(column, dims)
-        if compared is None or not all(map(self.values.available, column.arrays)):
-            return []
         if len({Packing.of(kind.array) for kind in column.kinds}) > 1:
-            compared = unpack_all(compared)
-        return contradicting_files(compared, {dim: self.runs[dim] for dim in dims}, self.values)
+            column = unpack_all(column)
+        wide = self._with(column, dims)
+        if wide is None or not all(map(self.values.available, column.arrays)):
+            return []
+        runs = {dim: self.runs[dim] for dim in dims}
+        return contradicting_files(column, wide, runs, self.values)
 
     def with_dims(
         self, column: Column, dims: Sequence[str], lengths: Lengths, notes: Notes
@@ -263,7 +264,7 @@ class Hypercube(Layout):
         """What holes read as; None where several files hold the same labels."""
         if self._is_coordinate(column, runs):
             return column, None
-        files, spans = Boxes.of(column, runs).held(column)
+        files, spans = Boxes.of(column.files, runs).held(column)
         cells = Cells.of(spans, files, [own.extent for own in runs.values()])
         is_shown = len(runs) == len(self.growing)
         if cells.clashes and is_shown and not self._is_shared(column, runs):

@@ -16,17 +16,15 @@ https://github.com/zarr-conventions/multiscales).
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain, product
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.combine.boxes import Runs
+from gridref.combine.boxes import Boxes, Cells, Runs
 from gridref.combine.columns import Column, Notes, columns_of, source_name, value_keys
 from gridref.combine.concatenation import fold, group_attributes
 from gridref.combine.georeference import (
@@ -46,17 +44,15 @@ from gridref.combine.grids import by_grid, in_groups
 from gridref.combine.layout import Layout, Lengths, Task
 from gridref.combine.level import Inherited, combine_columns, with_attributes
 from gridref.combine.options import CombineOptions, Read
-from gridref.combine.report import Combination, Drift, DriftCase, DriftReport, file_ranges, grouped
+from gridref.combine.report import Combination, Drift, grouped
 from gridref.combine.rules.gaps import note_damaged
-from gridref.combine.rules.single import repeated_along, stacked_attributes
+from gridref.combine.rules.single import contradicting_files, repeated_along, stacked_attributes
 from gridref.combine.telling_attributes import as_coordinates, with_told_names
-from gridref.combine.values import Values, same_values
+from gridref.combine.values import Values
 from gridref.errors import InvalidRequestError, Place, Problem
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.blocks import MISSING_BLOCK
-from gridref.model.indexing import isel_group
 from gridref.model.placing import boxes_of
-from gridref.model.reshaping import broadcast_axis, expand_dims
 from gridref.model.scan_report import LEFT_OUT, ScanReport
 
 # Pixels that an input holds, where it is a mosaic with holes
@@ -145,132 +141,89 @@ def _labels_of_blocks(
 # Labels of tiles along other dimensions, such as the dates of a time series
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Series:
-    """Which labels inputs have, those of each one neighbours in the order of all.
+    """The labels that inputs have along dimensions beside rows and columns.
 
     Attributes
     ----------
-    dims
-        The dimensions.
     labels
-        For each input its labels along each of them, ascending.
+        By dimension: those of each input.
     """
 
-    dims: tuple[str, ...]
-    labels: Sequence[tuple[tuple[Any, ...], ...]]
+    labels: Mapping[str, Sequence[NDArray[Any]]]
 
     @cached_property
-    def places(self) -> Mapping[str, Mapping[Any, int]]:
-        """Place of every label in the result, by dimension."""
-        return {
-            dim: {
-                label: place
-                for place, label in enumerate(sorted({*chain(*(own[k] for own in self.labels))}))
-            }
-            for k, dim in enumerate(self.dims)
-        }
+    def runs(self) -> Mapping[str, Runs]:
+        """Where each input is along each dimension, in the order of all labels."""
+        found = {}
+        for dim, held in self.labels.items():
+            every = np.unique(np.concatenate(held))
+            places = {file: np.searchsorted(every, own) for file, own in enumerate(held)}
+            found[dim] = Runs.of_places(places, len(every))
+        return found
 
-    def of(self, number: int) -> dict[str, tuple[Any, ...]]:
+    def of(self, number: int) -> Labels:
         """The labels of an input by dimension."""
-        return dict(zip(self.dims, self.labels[number], strict=True))
+        return {dim: held[number].tolist() for dim, held in self.labels.items()}
 
-    @property
+    def repeating(self, dim: str) -> list[int]:
+        """Inputs that have a label several times."""
+        held = enumerate(self.labels[dim])
+        return [number for number, own in held if len(np.unique(own)) < len(own)]
+
+    @cached_property
     def has_gaps(self) -> bool:
         """Whether some labels of the dimensions are together in no input."""
-        held = {label for own in self.labels for label in product(*own)}
-        return len(held) < math.prod(map(len, self.places.values()))
+        n_inputs = len(next(iter(self.labels.values())))
+        boxes = Boxes.of(range(n_inputs), self.runs)
+        spans = np.stack([boxes.place, boxes.place + boxes.count], axis=2)
+        return bool((Cells.of(spans, boxes.position, boxes.extents).owner < 0).any())
 
     def agrees(self, column: Column, values: Values) -> bool:
         """Whether inputs have the same values of a variable under the same labels."""
-        said: dict[tuple[Any, ...], NDArray[Any]] = {}
-        for file, array in zip(column.files, column.arrays, strict=True):
-            if not values.available(array):
-                return False
-            lengths = zip(self.dims, self.labels[file], strict=True)
-            beside = [len(own) if dim in array.dims else 1 for dim, own in lengths]
-            others = array.shape[sum(dim in array.dims for dim in self.dims) :]
-            own = values.of(array).reshape(*beside, *others)
-            every = np.broadcast_to(own, (*map(len, self.labels[file]), *others))
-            rows = every.reshape(-1, *others)
-            for label, row in zip(product(*self.labels[file]), rows, strict=True):
-                if not same_values(said.setdefault(label, row), row):
-                    return False
-        return True
-
-    def starts(self, dim: str) -> list[int]:
-        """Place of each input's first label."""
-        at = self.dims.index(dim)
-        return [self.places[dim][own[at][0]] for own in self.labels]
+        if not all(map(values.available, column.arrays)):
+            return False
+        wide = self.repeated(column, [*self.labels])
+        return not contradicting_files(column, wide, self.runs, values)
 
     def stacked(self, columns: Mapping[str, Column], y: str, x: str) -> dict[str, Column]:
         """Add missing dimensions to labels and to arrays with rows and columns."""
         laid = {name for name, column in columns.items() if {y, x} <= {*column.first.dims}}
         return {
-            name: self._with(column, self.dims if name in laid else (name,))
-            if name in laid or name in self.dims
+            name: self.repeated(column, [*self.labels] if name in laid else [name])
+            if name in laid or name in self.labels
             else column
             for name, column in columns.items()
         }
 
-    def _with(self, column: Column, dims: Sequence[str]) -> Column:
+    def repeated(self, column: Column, dims: Sequence[str]) -> Column:
+        """A variable with the dimensions that it lacks in front."""
         for dim in reversed(dims):
-            at = self.dims.index(dim)
-            lengths = [len(self.labels[file][at]) for file in column.files]
-            column = column.with_arrays(
-                [
-                    array
-                    if dim in array.dims
-                    else broadcast_axis(expand_dims(array, 0, dim), 0, length)
-                    for array, length in zip(column.arrays, lengths, strict=True)
-                ]
-            )
+            lengths = {file: len(own) for file, own in enumerate(self.labels[dim])}
+            column = repeated_along(column, dim, lengths)
         return column
 
 
-def labels_of(
-    groups: Sequence[VirtualGroup], dims: tuple[str, ...], values: Values
-) -> tuple[list[VirtualGroup], list[int], Series]:
-    """Inputs with their labels; one whose labels others come between is cut there.
-
-    Parameters
-    ----------
-    groups
-        The inputs, each with its label, or labels, as variables of the dimensions' names.
-
-    Returns
-    -------
-    tuple
-        The inputs or parts of them, the number of the input that each is of, and their labels.
+def labels_of(groups: Sequence[VirtualGroup], dims: Sequence[str], values: Values) -> Series:
+    """The labels of inputs, which have them as variables of the dimensions' names.
 
     Raises
     ------
     InvalidRequestError
         If an input has no label, or one in other units than the first.
     """
-    held = [
-        tuple(_labels(group, dim, groups[0].arrays.get(dim), values) for dim in dims)
-        for group in groups
-    ]
-    places = Series(dims, held).places
-    parts, owners, labels = [], [], []
-    for number, (group, own) in enumerate(zip(groups, held, strict=True)):
-        runs = [
-            _runs([places[dim][label] for label in along])
-            for dim, along in zip(dims, own, strict=True)
-        ]
-        for spans in product(*runs):
-            cut = {dim: slice(*span) for dim, span in zip(dims, spans, strict=True)}
-            whole = all(stop - start == len(o) for (start, stop), o in zip(spans, own, strict=True))
-            parts.append(group if whole else isel_group(group, cut))
-            owners.append(number)
-            labels.append(tuple(o[slice(*span)] for o, span in zip(own, spans, strict=True)))
-    return parts, owners, Series(dims, labels)
+    return Series(
+        {
+            dim: [_labels(own, dim, groups[0].arrays.get(dim), values) for own in groups]
+            for dim in dims
+        }
+    )
 
 
 def _labels(
     group: VirtualGroup, dim: str, first: VirtualArray | None, values: Values
-) -> tuple[Any, ...]:
+) -> NDArray[Any]:
     array = group.arrays.get(dim)
     place = Place(source_name(group), dim)
     if array is None or first is None or array.ndim > 1:
@@ -285,13 +238,7 @@ def _labels(
                 f" {known!r}: give labels by a pattern",
                 place,
             )
-    return tuple(values.of(array).reshape(-1).tolist())
-
-
-def _runs(places: Sequence[int]) -> list[tuple[int, int]]:
-    """Spans of places that are neighbours, ascending."""
-    cuts = [k for k in range(1, len(places)) if places[k] != places[k - 1] + 1]
-    return list(zip([0, *cuts], [*cuts, len(places)], strict=True))
+    return values.of(array).reshape(-1)
 
 
 # The layout of inputs on the pixels of a plane
@@ -333,9 +280,7 @@ class Plane(Layout):
         }
         if series is None:
             return cls(dims, runs)
-        for dim in series.dims:
-            runs[dim] = Runs.whole(files, series.starts(dim), len(series.places[dim]))
-        return cls((*series.dims, *dims), runs, series=series)
+        return cls((*series.runs, *dims), {**series.runs, **runs}, series=series)
 
     @property
     def plane(self) -> set[str]:
@@ -551,22 +496,30 @@ class _Mosaic:
         """Combine inputs that are all in memory."""
         report = ScanReport.joined([group.report for group in groups])
         self.x, self.y = plane_dims(groups[0], self.x, self.y)
-        self.series, owners = None, list(range(len(groups)))
-        if self.stack:
-            groups, owners, self.series = labels_of(groups, self.stack, Values(self.read))
-        notes = Notes(self.rules, groups, [unnamed[owner] for owner in owners])
+        notes = Notes(self.rules, groups, unnamed)
         note_damaged(notes)
+        if self.stack:
+            self.series = labels_of(groups, self.stack, Values(self.read))
+            self._note_repeats(self.series, notes)
         dims = _Dims("", self.x, self.y)
         level = self._level(groups, dims, notes, note=note)
         if level is None or notes.problems:
-            return Combination(None, _of_whole(notes.report(), owners), grouped(notes.problems))
+            return Combination(None, notes.report(), grouped(notes.problems))
         overviews = self._overviews(groups, notes, note=note)
         attrs = _pyramid_attributes(level.attrs, overviews)
         for dim in reversed(self.stack if note else ()):
             if not any(dim in array.dims and array.ndim > 1 for array in groups[0].arrays.values()):
                 attrs = stacked_attributes(attrs, dim)
         group = VirtualGroup(level.arrays, overviews, attrs, report)
-        return Combination(group, _of_whole(notes.report(), owners))
+        return Combination(group, notes.report())
+
+    def _note_repeats(self, series: Series, notes: Notes) -> None:
+        """Note inputs that have a label several times, where nothing says which is shown."""
+        for dim in series.labels if self.rules.overlap == "error" else ():
+            repeating = series.repeating(dim)
+            if repeating:
+                message = "labels repeat within a file: select one of each first"
+                notes.problem("overlap", dim, message, repeating, drop=False)
 
     def _level(
         self, groups: Sequence[VirtualGroup], dims: _Dims, notes: Notes, *, note: bool
@@ -700,20 +653,6 @@ class _Mosaic:
                 [raster.number for raster in rasters],
             )
         ]
-
-
-def _of_whole(report: DriftReport, owners: Sequence[int]) -> DriftReport:
-    """The report of inputs, given that of their parts and the input that each part is of."""
-    drifts = []
-    for drift in report.drifts:
-        cases = []
-        for case in drift.cases:
-            parts = itertools.chain(*(range(first, last + 1) for first, last in case.ranges))
-            numbers = sorted({owners[part] for part in parts})
-            cases.append(DriftCase(case.value, file_ranges((n, n) for n in numbers)))
-        drifts.append(replace(drift, cases=tuple(cases)))
-    names = dict(zip(owners, report.files, strict=True))
-    return DriftReport(tuple(drifts), tuple(names.values()))
 
 
 def _left_out(problem: Problem, files: Sequence[str]) -> Drift:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gridref.combine import CombineOptions, combine, combine_mosaic
-from gridref.combine.mosaic import Series, _runs, labels_of
+from gridref.combine.mosaic import Series, labels_of
 from gridref.combine.values import Values
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualArray, VirtualGroup
@@ -16,26 +16,15 @@ from gridref.testing.builders import chunked_array
 from gridref.testing.reference_reader import read_slowly
 
 
-@pytest.mark.parametrize(
-    ("places", "runs"),
-    [
-        ([], [(0, 0)]),
-        ([3], [(0, 1)]),
-        ([3, 4, 5], [(0, 3)]),
-        ([3, 5], [(0, 1), (1, 2)]),
-        ([0, 1, 3, 4, 6], [(0, 2), (2, 4), (4, 5)]),
-        ([2, 1], [(0, 1), (1, 2)]),
-    ],
-)
-def test_neighbours_are_one_run(places: list[int], runs: list[tuple[int, int]]) -> None:
-    assert _runs(places) == runs
-
-
 def test_labels_have_places_along_each_dimension() -> None:
-    series = Series(("t", "z"), [((5, 9), ("b",)), ((7,), ("a",))])
-    assert series.places == {"t": {5: 0, 7: 1, 9: 2}, "z": {"a": 0, "b": 1}}
-    assert (series.starts("t"), series.starts("z")) == ([0, 1], [1, 0])
-    assert series.of(1) == {"t": (7,), "z": ("a",)}
+    held = {"t": [np.array([5, 9]), np.array([7])], "z": [np.array(["b"]), np.array(["a"])]}
+    series = Series(held)
+    along = {dim: [runs.file.tolist(), runs.place.tolist()] for dim, runs in series.runs.items()}
+    assert along == {"t": [[0, 0, 1], [0, 2, 1]], "z": [[0, 1], [1, 0]]}
+    assert [runs.extent for runs in series.runs.values()] == [3, 2]
+    assert series.of(1) == {"t": [7], "z": ["a"]}
+    assert series.has_gaps  # (7, "b") and others are in no input
+    assert not Series({"t": [np.array([5, 9]), np.array([7])]}).has_gaps
 
 
 def tile(labels: Any, column: int, value: int, **attrs: Any) -> VirtualGroup:
@@ -70,13 +59,33 @@ def test_inputs_of_several_labels_are_cut_where_others_come_between() -> None:
     labels, rows = laid(tile([5, 9], 0, 1), tile([7], 0, 2))
     assert labels == [5, 7, 9]
     assert rows == [[1, 1], [2, 2], [1, 1]]
-    groups, owners, series = labels_of(
-        [tile([5, 9], 0, 1), tile([7], 0, 2)], ("t",), Values(read_slowly)
-    )
-    assert [group.arrays["v"].shape[0] for group in groups] == [1, 1, 1]
-    assert (owners, series.labels) == ([0, 0, 1], [((5,),), ((9,),), ((7,),)])
-    whole, owners, _ = labels_of([tile([5, 9], 0, 1)], ("t",), Values(read_slowly))
-    assert (len(whole), owners) == (1, [0])
+
+
+def test_inputs_with_falling_labels_are_turned() -> None:
+    labels, rows = laid(falling([9, 5], [1, 2]), falling([8, 7, 6], [3, 4, 5]))
+    assert labels == [5, 6, 7, 8, 9]
+    assert [row[0] for row in rows] == [2, 5, 4, 3, 1]
+
+
+def falling(labels: list[int], values: list[int]) -> VirtualGroup:
+    data = np.broadcast_to(np.array(values, "u1")[:, np.newaxis, np.newaxis], (len(values), 2, 2))
+    whole = tile(labels, 0, 0)
+    array = chunked_array(data, data.shape, ("t", "y", "x"), attrs={"grid_mapping": "m"})
+    return whole.with_changes(arrays={**whole.arrays, "v": array})
+
+
+@pytest.mark.parametrize("overlap", ["error", "first", "last"])
+def test_labels_that_repeat_within_an_input_are_told(overlap: Any) -> None:
+    options = CombineOptions(overlap=overlap)
+    done = combine_mosaic([falling([5, 5], [1, 2])], stack=["t"], read=read_slowly, options=options)
+    if overlap == "error":
+        (problem,) = done.problems
+        assert (problem.cause, problem.variable) == ("overlap", "t")
+        assert "labels repeat within a file" in problem.message
+        return
+    assert done.group is not None
+    assert read_slowly(done.group.arrays["t"]).tolist() == [5]
+    assert read_slowly(done.group.arrays["v"])[0, 0, 0] == {"first": 1, "last": 2}[overlap]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gridref.combine.boxes import Boxes, Cells, Runs, lay
+import numpy as np
+
+from gridref.combine.boxes import Boxes, Cells, Runs
 from gridref.combine.columns import Column, Notes
 from gridref.combine.rules.packing import Packing, unpack_all
 from gridref.combine.values import Values, content_key, same_values
@@ -148,23 +150,42 @@ def static_array(column: Column, values: Values, notes: Notes) -> list[int] | No
     ]
 
 
-def contradicting_files(column: Column, runs: Mapping[str, Runs], values: Values) -> list[int]:
-    """Files that hold other values of a variable than the first ones at the same places."""
-    boxes = Boxes.of(column, runs)
-    files, spans = boxes.held(column)
+def contradicting_files(
+    column: Column, wide: Column, runs: Mapping[str, Runs], values: Values
+) -> list[int]:
+    """Files that hold other values of a variable than the first ones at the same places.
+
+    Parameters
+    ----------
+    column
+        The variable; its values are available.
+    wide
+        The same, repeated along the dimensions that it lacks.
+    """
+    boxes = Boxes.of(wide.files, runs)
+    files, spans = boxes.held(wide)
     if not Cells.of(spans, files, boxes.extents).clashes:
         return []
-    shown = values.of(lay(column, runs, dtype=column.first.dtype))
-    corners = boxes.corners(column).tolist()
-    parts = zip(boxes.position.tolist(), boxes.parts(column), corners, strict=True)
-    return [
-        column.files[position]
-        for position, part, corner in parts
-        if not same_values(
-            values.of(part),
-            shown[tuple(slice(at, at + n) for at, n in zip(corner, part.shape, strict=True))],
-        )
-    ]
+    dtypes = {kind.array.dtype for kind in column.kinds}
+    if len(dtypes) > 1 and any(dtype.kind not in "biufc" for dtype in dtypes):
+        return list(column.files[1:])
+    shown = np.zeros(boxes.shape(wide), np.result_type(*dtypes))
+    held = np.zeros(shown.shape, bool)
+    found: dict[int, None] = {}
+    corners = zip(boxes.position.tolist(), boxes.corners(wide).tolist(), strict=True)
+    for box, (position, corner) in enumerate(corners):
+        array, whole = column.arrays[position], wide.arrays[position]
+        lacking = [axis for axis, dim in enumerate(whole.dims) if dim not in array.dims]
+        every = np.broadcast_to(np.expand_dims(values.of(array), lacking), whole.shape)
+        cut = boxes.cut(wide, box)
+        own = every[tuple(cut.get(axis, slice(None)) for axis in range(whole.ndim))]
+        at = tuple(slice(start, start + n) for start, n in zip(corner, own.shape, strict=True))
+        known = held[at]
+        if not same_values(own[known].astype(shown.dtype), shown[at][known]):
+            found[column.files[position]] = None
+        shown[at][~known] = own[~known]
+        held[at] = True
+    return [*found]
 
 
 def _same(first: VirtualArray, other: VirtualArray, values: Values) -> bool:
