@@ -18,6 +18,7 @@ from gridref.combine.boxes import Cells
 from gridref.combine.values import Values
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.reference_systems import geotransform, text_of, wkt_of
+from gridref.typing import Int64Array
 
 GRID_MAPPING = "spatial_ref"
 """Usual name of the variable whose attributes say where pixels are."""
@@ -82,34 +83,6 @@ class Raster:
     def moved(self, rows: int, columns: int) -> Raster:
         """The raster that begins so many rows and columns further."""
         return replace(self, x0=self.x0 + columns * self.dx, y0=self.y0 + rows * self.dy)
-
-
-@dataclass(frozen=True)
-class Placement:
-    """Where an input is on the mosaic's pixels.
-
-    Attributes
-    ----------
-    row, column
-        First row and column.
-    n_rows, n_columns
-        Extent.
-    """
-
-    row: int
-    column: int
-    n_rows: int
-    n_columns: int
-
-    @property
-    def row_stop(self) -> int:
-        """The row after the last one."""
-        return self.row + self.n_rows
-
-    @property
-    def column_stop(self) -> int:
-        """The column after the last one."""
-        return self.column + self.n_columns
 
 
 def mapping_name(group: VirtualGroup, x: str, y: str) -> str:
@@ -273,69 +246,55 @@ def _offset(first: Raster, raster: Raster) -> tuple[float, float]:
     return (raster.y0 - first.y0) / first.dy, (raster.x0 - first.x0) / first.dx
 
 
-def place_rasters(
-    first: Raster, rasters: Sequence[Raster]
-) -> tuple[list[Placement], tuple[int, int]]:
+def place_rasters(first: Raster, rasters: Sequence[Raster]) -> tuple[Int64Array, tuple[int, int]]:
     """Rows and columns of rasters, counted from the outermost pixel of all.
 
     Returns
     -------
     tuple
-        The placements; and the row and column of that outermost pixel on the first one's grid.
+        int64 (n, 2, 2): the first row and the one after the last, and these of columns; and the row
+        and column of that outermost pixel on the first one's grid.
     """
     offsets = [_offset(first, raster) for raster in rasters]
-    rows, columns = [round(row) for row, _ in offsets], [round(column) for _, column in offsets]
-    top, left = min(rows), min(columns)
-    return [
-        Placement(row - top, column - left, raster.n_rows, raster.n_columns)
-        for row, column, raster in zip(rows, columns, rasters, strict=True)
-    ], (top, left)
+    starts = np.array([(round(row), round(column)) for row, column in offsets], np.int64)
+    sizes = np.array([(raster.n_rows, raster.n_columns) for raster in rasters], np.int64)
+    top, left = map(int, starts.min(axis=0))
+    starts -= (top, left)
+    return np.stack([starts, starts + sizes], axis=2), (top, left)
 
 
-def side_by_side(placements: Sequence[Placement]) -> list[Placement]:
-    """Placements of the same sizes that share nothing, in one row."""
-    stops = np.cumsum([placement.n_columns for placement in placements]).tolist()
-    return [
-        replace(placement, row=0, column=stop - placement.n_columns)
-        for placement, stop in zip(placements, stops, strict=True)
-    ]
+def side_by_side(spans: Int64Array) -> Int64Array:
+    """Rasters of the same sizes that share nothing, in one row."""
+    sizes = spans[..., 1] - spans[..., 0]
+    stops = np.stack([sizes[:, 0], np.cumsum(sizes[:, 1])], axis=1)
+    return np.stack([stops - sizes, stops], axis=2)
 
 
-def extents_of(placements: Sequence[Placement]) -> tuple[int, int]:
-    """Rows and columns that all placements take together."""
-    rows = max(placement.row_stop for placement in placements)
-    return rows, max(placement.column_stop for placement in placements)
+def overlaps(spans: Int64Array, inputs: Sequence[int]) -> list[tuple[int, int, int, int]]:
+    """Rasters that share pixels with an earlier one, of another input.
 
+    Rows 0..4 and 3..7 share row 3: their edges are the lines 0, 3, 4, 7, the first takes the cells
+    0..3 and 3..4, the second finds the cell 3..4 taken.
 
-def overlaps(
-    placements: Sequence[Placement], inputs: Sequence[int]
-) -> list[tuple[int, int, int, int]]:
-    """Placements that share pixels with an earlier one, of another input.
-
-    Placements of rows 0..4 and 3..7 share row 3: their edges are the lines 0, 3, 4, 7, the first
-    takes the cells 0..3 and 3..4, the second finds the cell 3..4 taken.
+    Parameters
+    ----------
+    spans
+        As `place_rasters` gives them.
 
     Returns
     -------
     list of tuple
-        Number of the placement, that of an earlier one, and how many rows and columns they share.
+        Number of the raster, that of an earlier one, and how many rows and columns they share.
 
     Raises
     ------
     InvalidRequestError
         If edges make too many cells to look at.
     """
-    spans = np.array(
-        [((own.row, own.row_stop), (own.column, own.column_stop)) for own in placements], np.int64
-    )
-    cells = Cells.of(spans, np.array(inputs), extents_of(placements))
-    return [
-        (number, other, *_shared(placements[other], placements[number]))
-        for number, other in cells.clashes
-    ]
-
-
-def _shared(one: Placement, other: Placement) -> tuple[int, int]:
-    """Rows and columns that two placements have in common."""
-    rows = min(one.row_stop, other.row_stop) - max(one.row, other.row)
-    return rows, min(one.column_stop, other.column_stop) - max(one.column, other.column)
+    cells = Cells.of(spans, np.array(inputs), spans[..., 1].max(axis=0).tolist())
+    found = []
+    for number, other in cells.clashes:
+        both = spans[[number, other]]
+        shared = both[..., 1].min(axis=0) - both[..., 0].max(axis=0)
+        found.append((number, other, int(shared[0]), int(shared[1])))
+    return found

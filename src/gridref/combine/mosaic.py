@@ -29,9 +29,7 @@ from gridref.combine.columns import Column, Notes, columns_of, source_name, valu
 from gridref.combine.concatenation import fold, group_attributes
 from gridref.combine.georeference import (
     Misfit,
-    Placement,
     Raster,
-    extents_of,
     mapping_name,
     misfit,
     overlaps,
@@ -54,6 +52,7 @@ from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.blocks import MISSING_BLOCK
 from gridref.model.placing import boxes_of
 from gridref.model.scan_report import LEFT_OUT, ScanReport
+from gridref.typing import Int64Array
 
 # Pixels that an input holds, where it is a mosaic with holes
 
@@ -268,15 +267,12 @@ class Plane(Layout):
     values: Values = field(default_factory=lambda: Values(None))
 
     @classmethod
-    def of(
-        cls, dims: tuple[str, str], placements: Sequence[Placement], series: Series | None
-    ) -> Self:
+    def of(cls, dims: tuple[str, str], spans: Int64Array, series: Series | None) -> Self:
         """Files at their places along the dimensions of rows and columns, and at their labels."""
-        files = range(len(placements))
-        n_rows, n_columns = extents_of(placements)
+        files = range(len(spans))
         runs = {
-            dims[0]: Runs.whole(files, [own.row for own in placements], n_rows),
-            dims[1]: Runs.whole(files, [own.column for own in placements], n_columns),
+            dim: Runs.whole(files, spans[:, axis, 0].tolist(), int(spans[:, axis, 1].max()))
+            for axis, dim in enumerate(dims)
         }
         if series is None:
             return cls(dims, runs)
@@ -301,7 +297,7 @@ class Plane(Layout):
     def at_level(
         self, columns: Mapping[str, Column], lengths: Lengths, values: Values, notes: Notes
     ) -> Plane:
-        """The layout itself: labels of rows and columns say nothing that placements do not."""
+        """The layout itself: labels of rows and columns say nothing that is not known."""
         return replace(self, values=values)
 
     def dims_of(self, column: Column, notes: Notes) -> tuple[str, ...] | None:
@@ -529,12 +525,12 @@ class _Mosaic:
         if not rasters:
             return None
         first = self.rasters[dims.path][0]
-        placements, corner = place_rasters(first, rasters)
+        spans, corner = place_rasters(first, rasters)
         if notes.problems:
-            placements = side_by_side(placements)  # so that drift is found, too
+            spans = side_by_side(spans)  # so that drift is found, too
         columns: Mapping[str, Column] = columns_of(groups, dims.path)
         mapping_variable = mapping_name(groups[0], dims.x, dims.y)
-        task = Task(self._plane(dims, placements, mapping_variable), notes, Values(self.read))
+        task = Task(self._plane(dims, spans, mapping_variable), notes, Values(self.read))
         columns, told = as_coordinates(groups, columns, dims.path, task)
         if self.series is not None:
             columns = self.series.stacked(columns, dims.y, dims.x)
@@ -544,16 +540,16 @@ class _Mosaic:
             mapping = arrays[mapping_variable]
             attrs = {**mapping.attrs, "GeoTransform": corner_raster.transform}
             arrays[mapping_variable] = mapping.replace(attrs=attrs)
-        arrays |= _coordinates(corner_raster, placements, columns, dims, task)
+        arrays |= _coordinates(corner_raster, spans, columns, dims, task)
         ordered = {name: arrays.pop(name) for name in columns if name in arrays}
         attrs = group_attributes(groups, dims.path, task, told)
         attrs = with_told_names(attrs, ordered, columns, notes)
         return VirtualGroup({**ordered, **arrays}, {}, attrs)
 
-    def _plane(self, dims: _Dims, placements: Sequence[Placement], mapping: str) -> Plane:
+    def _plane(self, dims: _Dims, spans: Int64Array, mapping: str) -> Plane:
         """The positions of the inputs at a resolution."""
         settled = {mapping: ("GeoTransform", "crs_wkt"), "": PYRAMID_ATTRIBUTES}
-        plane = Plane.of((dims.y, dims.x), placements, self.series)
+        plane = Plane.of((dims.y, dims.x), spans, self.series)
         return replace(plane, settled=settled, rules=self.rules, merges=self.merge)
 
     def _rasters(
@@ -710,22 +706,19 @@ def _pyramid_attributes(
 
 def _coordinates(
     corner: Raster,
-    placements: Sequence[Placement],
+    spans: Int64Array,
     columns: Mapping[str, Column],
     dims: _Dims,
     task: Task,
 ) -> dict[str, VirtualArray]:
     """Centres of the mosaic's pixels along both axes, with the inputs' attributes."""
-    n_rows, n_columns = extents_of(placements)
+    n_rows, n_columns = spans[..., 1].max(axis=0).tolist()
     made = {
         dims.x: corner.x0 + (np.arange(n_columns) + 0.5) * corner.dx,
         dims.y: corner.y0 + (np.arange(n_rows) + 0.5) * corner.dy,
     }
     if corner.by_labels:
-        starts = {
-            dims.x: [placement.column for placement in placements],
-            dims.y: [placement.row for placement in placements],
-        }
+        starts = {dims.y: spans[:, 0, 0].tolist(), dims.x: spans[:, 1, 0].tolist()}
         made = {
             name: _with_labels(centres, columns[name], starts[name], task.values)
             for name, centres in made.items()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gridref.combine import CombineOptions, combine
-from gridref.combine.georeference import Placement, extents_of, side_by_side
+from gridref.combine.georeference import side_by_side
 from gridref.combine.rules.packing import rescaled
 from gridref.combine.values import inline_values, is_plain_inline
 from gridref.errors import NotRepresentableError
@@ -48,14 +48,9 @@ def test_of_no_elements_nothing_is_read(code: str) -> None:
 
 
 def test_rasters_side_by_side_share_nothing() -> None:
-    placements = [Placement(7, 9, 3, 4), Placement(1, 1, 2, 5), Placement(0, 0, 6, 1)]
-    laid = side_by_side(placements)
-    assert [(each.row, each.column, each.n_rows, each.n_columns) for each in laid] == [
-        (0, 0, 3, 4),
-        (0, 4, 2, 5),
-        (0, 9, 6, 1),
-    ]
-    assert extents_of(laid) == (6, 10)
+    spans = np.array([[[7, 10], [9, 13]], [[1, 3], [1, 6]], [[0, 6], [0, 1]]])
+    laid = side_by_side(spans).tolist()
+    assert laid == [[[0, 3], [0, 4]], [[0, 2], [4, 9]], [[0, 6], [9, 10]]]
 
 
 def test_what_is_unpacked_is_not_packed_once_more() -> None:

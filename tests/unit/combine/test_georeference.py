@@ -11,9 +11,7 @@ import pytest
 
 from gridref.combine.georeference import (
     Misfit,
-    Placement,
     Raster,
-    extents_of,
     mapping_name,
     misfit,
     overlaps,
@@ -69,38 +67,36 @@ def test_what_lies_on_the_pixels_of_another_one(changes: dict[str, Any], cause: 
 def test_rasters_are_placed_from_the_outermost_pixel() -> None:
     second = replace(FIRST, x0=80.0, y0=520.4, n_rows=2, n_columns=3)
     third = replace(FIRST, x0=151.0, y0=440.0)
-    placements, corner = place_rasters(FIRST, [FIRST, second, third])
+    spans, corner = place_rasters(FIRST, [FIRST, second, third])
     assert corner == (-1, -2)
-    assert placements == [Placement(1, 2, 4, 6), Placement(0, 0, 2, 3), Placement(4, 7, 4, 6)]
-    assert extents_of(placements) == (8, 13)
-    assert (placements[2].row_stop, placements[2].column_stop) == (8, 13)
+    assert spans.tolist() == [[[1, 5], [2, 8]], [[0, 2], [0, 3]], [[4, 8], [7, 13]]]
 
 
-def pixels(placement: Placement) -> set[tuple[int, int]]:
-    rows = range(placement.row, placement.row_stop)
-    return {*itertools.product(rows, range(placement.column, placement.column_stop))}
+def pixels(span: list[list[int]]) -> set[tuple[int, int]]:
+    return {*itertools.product(*(range(*along) for along in span))}
 
 
-def test_what_placements_share() -> None:
+def test_what_rasters_share() -> None:
     rng = np.random.default_rng(0)
     for _ in range(200):
         n = int(rng.integers(1, 5))
-        placements = [Placement(*rng.integers(0, 5, 2), *rng.integers(1, 4, 2)) for _ in range(n)]
+        starts, sizes = rng.integers(0, 5, (n, 2)), rng.integers(1, 4, (n, 2))
+        spans = np.stack([starts, starts + sizes], axis=2)
         inputs = rng.integers(0, 3, n).tolist()
         owner: dict[tuple[int, int], int] = {}
         expected = {}
-        for number, placement in enumerate(placements):
-            held = [owner[at] for at in pixels(placement) if at in owner]
+        for number, span in enumerate(spans.tolist()):
+            held = [owner[at] for at in pixels(span) if at in owner]
             others = [other for other in held if inputs[other] != inputs[number]]
             if others:
                 expected[number] = {*others}
-            for at in pixels(placement) - owner.keys():
+            for at in pixels(span) - owner.keys():
                 owner[at] = number
-        found = overlaps(placements, inputs)
+        found = overlaps(spans, inputs)
         assert [number for number, *_ in found] == sorted(expected)
         for number, other, n_rows, n_columns in found:
             assert other in expected[number]
-            shared = pixels(placements[number]) & pixels(placements[other])
+            shared = pixels(spans[number].tolist()) & pixels(spans[other].tolist())
             assert n_rows * n_columns == len(shared)
             assert n_rows == len({row for row, _ in shared})
 
