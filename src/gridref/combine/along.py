@@ -13,12 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridref.combine.boxes import Runs
-from gridref.combine.columns import Column, Notes
+from gridref.combine.columns import Column
 from gridref.combine.labels import LabelOrder, order_labels
-from gridref.combine.layout import Layout, Lengths
+from gridref.combine.layout import Layout, Lengths, Task
 from gridref.combine.rules.indices import counts_along, refuse_moved
 from gridref.combine.rules.single import repeated_along
-from gridref.combine.values import Values
 from gridref.model.array import VirtualArray
 from gridref.model.blocks import MISSING_BLOCK
 from gridref.model.joining import missing_like
@@ -49,21 +48,19 @@ class Along(Layout):
         """Where there is one dimension."""
         return len(self.growing) == 1
 
-    def dims_of_files(self, column: Column, values: Values) -> tuple[str, ...]:
+    def dims_of_files(self, column: Column, task: Task) -> tuple[str, ...]:
         """The dimension; of several the last one, which in ragged archives counts the files."""
         return self.growing[-1:]
 
-    def at_level(
-        self, columns: Mapping[str, Column], lengths: Lengths, values: Values, notes: Notes
-    ) -> Along:
+    def at_level(self, columns: Mapping[str, Column], lengths: Lengths, task: Task) -> Along:
         """The layout in the order of a group's own labels, else of those of the groups above it."""
-        order = self._order(columns, lengths, values, notes) or self.order
+        order = self._order(columns, lengths, task) or self.order
         return replace(self, order=order, inputs=columns)
 
     def _order(
-        self, columns: Mapping[str, Column], lengths: Lengths, values: Values, notes: Notes
+        self, columns: Mapping[str, Column], lengths: Lengths, task: Task
     ) -> LabelOrder | None:
-        dim = self.growing[0]
+        dim, notes = self.growing[0], task.notes
         column = columns.get(dim)
         if len(self.growing) != 1 or column is None or column.path in notes.failed:
             return None
@@ -71,27 +68,28 @@ class Along(Layout):
             return None
         counting = [own for own in columns.values() if counts_along(own, notes) == dim]
         by_label = self.by_label and not counting
-        order = order_labels(column, values, notes, lengths[dim], by_label=by_label)
+        order = order_labels(column, task.values, notes, lengths[dim], by_label=by_label)
         if order is not None:
             refuse_moved(counting, dim, notes)
         return order
 
-    def dims_of(self, column: Column, notes: Notes) -> tuple[str, ...] | None:
+    def dims_of(self, column: Column, task: Task) -> tuple[str, ...] | None:
         """The growing dimension that a variable has, as a tuple of at most one."""
-        dims = super().dims_of(column, notes)
-        if dims is not None and len(dims) > 1:
+        dims = self.held_dims(column)
+        if len(dims) > 1:
             message = f"it has several of the dimensions that grow: {', '.join(dims)}"
-            notes.problem("dimensions-differ", column.path, message, column.files[:1])
+            task.notes.problem("dimensions-differ", column.path, message, column.files[:1])
             return None
         return dims
 
     def with_dims(
-        self, column: Column, dims: Sequence[str], lengths: Lengths, notes: Notes
+        self, column: Column, dims: Sequence[str], lengths: Lengths, task: Task
     ) -> Column:
         """Repeat the arrays that lack the dimension along it."""
         (dim,) = dims
         cases = column.cases(lambda kind: str(kind.array.dims))
-        notes.drift("dimensions", column.path, cases, f"repeated along {dim} where it is missing")
+        done = f"repeated along {dim} where it is missing"
+        task.notes.drift("dimensions", column.path, cases, done)
         wanted = max((kind.array.dims for kind in column.kinds), key=len)
         return repeated_along(column, dim, lengths[dim], wanted.index(dim))
 
@@ -111,6 +109,7 @@ class Along(Layout):
         self,
         column: Column,
         runs: Mapping[str, Runs],
+        task: Task,
         dtype: np.dtype[Any],
         fill: Any,
         *,
@@ -128,7 +127,7 @@ class Along(Layout):
                 known[file] = missing_like(first, axis, extent, fill)
             files = sorted(known)
             column = replace(column, files=files, arrays=[known[file] for file in files])
-        return super().lay(column, runs, dtype, fill, alike=alike)
+        return super().lay(column, runs, task, dtype, fill, alike=alike)
 
 
 def _absent_labels(column: Column, dim: str) -> dict[int, NDArray[np.bool_]]:

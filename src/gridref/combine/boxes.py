@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -261,19 +262,18 @@ def lay(
     alike
         Whether dtypes and fill values are known to be the same.
     """
-    parts, axis = list(column.arrays), column.first.dims.index(next(iter(runs)))
-    in_a_row = len(runs) == 1 and all(own.follow for own in runs.values())
-    if not in_a_row:
-        boxes = Boxes.of(column.files, runs)
-        parts = boxes.parts(column)
-        order = boxes.row(parts, axis)
-        in_a_row = order is not None
-        parts = parts if order is None else [parts[k] for k in order.tolist()]
+    axis = column.first.dims.index(next(iter(runs)))
+    join = partial(concatenate, axis=axis, dtype=dtype, fill_value=fill, alike=alike)
+    if len(runs) == 1 and all(own.follow for own in runs.values()):
+        return join(column.arrays)
+    boxes = Boxes.of(column.files, runs)
+    parts = boxes.parts(column)
+    order = boxes.row(parts, axis)
     if not parts:
         return column.first
-    if in_a_row:
-        return concatenate(parts, axis, dtype=dtype, fill_value=fill, alike=alike)
-    corners, shape = boxes.corners(column), boxes.shape(column)
+    if order is not None:
+        return join([parts[k] for k in order.tolist()])
+    corners, shape = boxes.corners(column).tolist(), boxes.shape(column)
     laid = lay_out(parts, corners, shape, keep_last=keep_last, dtype=dtype, fill_value=fill)
     return pruned(laid).replace(attrs=column.first.attrs)
 

@@ -18,7 +18,7 @@ from gridref.combine.boxes import Boxes, Cells, Runs
 from gridref.combine.columns import Column, Notes
 from gridref.combine.concatenation import combine_batch
 from gridref.combine.labels import Places, find_places
-from gridref.combine.layout import Layout, Lengths
+from gridref.combine.layout import Layout, Lengths, Task
 from gridref.combine.options import CombineOptions, Read
 from gridref.combine.report import Combination
 from gridref.combine.rules.gaps import with_padding
@@ -91,17 +91,11 @@ class Hypercube(Layout):
     ----------
     labels
         The labels of all files along each dimension.
-    values
-        Gives values of variables that lack some of the dimensions, to compare them.
-    rule
-        What shows where several files hold the same labels: ``overlap``.
     referred
         Names of coordinates and bounds: several files may hold the same values of these.
     """
 
     labels: Mapping[str, Places] = field(default_factory=dict)
-    values: Values = field(default_factory=lambda: Values(None))
-    rule: str = "error"
     referred: Collection[str] = ()
 
     each_may_be_new = True
@@ -111,19 +105,18 @@ class Hypercube(Layout):
         """Always."""
         return True
 
-    def dims_of_files(self, column: Column, values: Values) -> tuple[str, ...]:
+    def dims_of_files(self, column: Column, task: Task) -> tuple[str, ...]:
         """All of them."""
         return self.growing
 
-    def at_level(
-        self, columns: Mapping[str, Column], lengths: Lengths, values: Values, notes: Notes
-    ) -> Hypercube:
+    def at_level(self, columns: Mapping[str, Column], lengths: Lengths, task: Task) -> Hypercube:
         """The layout by a group's own labels, else by those of the groups above it."""
+        notes = task.notes
         found = dict(self.labels)
         for dim in self.growing:
             column = columns.get(dim)
             if column is not None and _is_index(column) and column.path not in notes.failed:
-                own = find_places(repeated_along(column, dim, {}), values, notes)
+                own = find_places(repeated_along(column, dim, {}), task.values, notes)
                 found |= {} if own is None else {dim: own}
         for dim in self.growing:
             self._check(dim, found.get(dim), columns, lengths, notes)
@@ -137,8 +130,6 @@ class Hypercube(Layout):
             self,
             runs={dim: own.runs for dim, own in found.items()},
             labels=found,
-            values=values,
-            rule=notes.options.overlap,
             referred={*self.referred, *referred_names(arrays)},
         )
 
@@ -165,21 +156,21 @@ class Hypercube(Layout):
         notes.problem("labels-missing", path, message, unplaced, drop=False)
         notes.failed |= {column.path for column in columns.values()}
 
-    def dims_of(self, column: Column, notes: Notes) -> tuple[str, ...] | None:
+    def dims_of(self, column: Column, task: Task) -> tuple[str, ...] | None:
         """The dimensions that a variable has; all where it differs along the others, if asked."""
-        dims = self._dims_of(column, notes)
+        dims = self._dims_of(column, task)
         if dims is not None and any(dim not in self.labels for dim in dims):
             return None  # a problem is noted of it
         return dims
 
-    def _dims_of(self, column: Column, notes: Notes) -> tuple[str, ...] | None:
-        held = super().dims_of(column, notes) or ()
+    def _dims_of(self, column: Column, task: Task) -> tuple[str, ...] | None:
+        held, notes = self.held_dims(column), task.notes
         if any(dim not in self.labels for dim in held):
             return None
         asked = notes.options.repeated.get(column.name) == "all" or column.path in notes.told
         if asked and not held:
             return self.growing
-        if not held and self._differing_scalars(column, notes):
+        if not held and self._differing_scalars(column, task):
             case = {"single values that differ": list(column.files)}
             notes.drift("repeated", column.path, case, f"along {self._others(held)}")
             return self.growing
@@ -188,7 +179,9 @@ class Hypercube(Layout):
         rule = notes.options.repeat_rule(column.name)
         if rule == "all":
             return self.growing
-        differing = [] if notes.options.compat == "override" else self._differing(column, held)
+        differing = (
+            [] if notes.options.compat == "override" else self._differing(column, held, task.values)
+        )
         if differing and rule == "different":
             case = {f"differs along {self._others(held)}": differing}
             notes.drift("repeated", column.path, case, f"along {self._others(held)}")
@@ -203,43 +196,45 @@ class Hypercube(Layout):
             return None
         return held
 
-    def _differing_scalars(self, column: Column, notes: Notes) -> bool:
+    def _differing_scalars(self, column: Column, task: Task) -> bool:
         """Whether a variable is one value in each file, and not the same: a label like others."""
-        if notes.options.compat == "override" or column.name in self.growing:
+        if task.notes.options.compat == "override" or column.name in self.growing:
             return False
         if any(kind.array.ndim or Packing.of(kind.array).scale for kind in column.kinds):
             return False
-        if not all(map(self.values.available, column.arrays)):
+        if not all(map(task.values.available, column.arrays)):
             return False
-        first, *others = map(self.values.of, column.arrays)
+        first, *others = map(task.values.of, column.arrays)
         return not all(same_values(first, other) for other in others)
 
     def _others(self, held: Collection[str]) -> str:
         return " and ".join(dim for dim in self.growing if dim not in held)
 
-    def _differing(self, column: Column, dims: Sequence[str]) -> list[int]:
+    def _differing(self, column: Column, dims: Sequence[str], values: Values) -> list[int]:
         """Files that hold other values of a variable than the first ones with their labels."""
         if len({Packing.of(kind.array) for kind in column.kinds}) > 1:
             column = unpack_all(column)
         wide = self._with(column, dims)
-        if wide is None or not all(map(self.values.available, column.arrays)):
+        if wide is None or not all(map(values.available, column.arrays)):
             return []
         runs = {dim: self.runs[dim] for dim in dims}
-        return contradicting_files(column, wide, runs, self.values)
+        return contradicting_files(column, wide, runs, values)
 
     def with_dims(
-        self, column: Column, dims: Sequence[str], lengths: Lengths, notes: Notes
+        self, column: Column, dims: Sequence[str], lengths: Lengths, task: Task
     ) -> Column | None:
         """Repeat the arrays that lack dimensions along them, where their files say labels."""
         complete = self._with(column, dims)
         if complete is None:
             message = f"it has no labels along {' and '.join(dims)} to be repeated along"
-            notes.problem("labels-missing", column.path, message, column.files)
+            task.notes.problem("labels-missing", column.path, message, column.files)
             return None
         if any(dim in kind.array.dims for dim in dims for kind in column.kinds):
             cases = column.cases(lambda kind: str(kind.array.dims))
             if len(cases) > 1:
-                notes.drift("dimensions", column.path, cases, f"shown as {complete.first.dims}")
+                task.notes.drift(
+                    "dimensions", column.path, cases, f"shown as {complete.first.dims}"
+                )
         return complete
 
     def _with(self, column: Column, dims: Sequence[str]) -> Column | None:
@@ -254,12 +249,12 @@ class Hypercube(Layout):
                 column = repeated_along(column, dim, lengths, axis)
         return column
 
-    def keeps_last(self, dims: Sequence[str]) -> bool:
+    def keeps_last(self, dims: Sequence[str], rule: str) -> bool:
         """Where ``overlap`` says so; a variable without some of the dimensions is the first's."""
-        return self.rule == "last" and len(dims) == len(self.growing)
+        return rule == "last" and len(dims) == len(self.growing)
 
     def fill(
-        self, column: Column, runs: Mapping[str, Runs], lacking: Sequence[int], notes: Notes
+        self, column: Column, runs: Mapping[str, Runs], lacking: Sequence[int], task: Task
     ) -> tuple[Column, Any] | None:
         """What holes read as; None where several files hold the same labels."""
         if self._is_coordinate(column, runs):
@@ -267,10 +262,10 @@ class Hypercube(Layout):
         files, spans = Boxes.of(column.files, runs).held(column)
         cells = Cells.of(spans, files, [own.extent for own in runs.values()])
         is_shown = len(runs) == len(self.growing)
-        if cells.clashes and is_shown and not self._is_shared(column, runs):
+        if cells.clashes and is_shown and not self._is_shared(column, runs, task.values):
             clash = self._text(runs, spans[cells.clashes[0][0]].tolist())
             concerned = sorted({int(files[box]) for pair in cells.clashes for box in pair})
-            if not _settled(column, concerned, clash, notes):
+            if not _settled(column, concerned, clash, task.notes):
                 return None
         holes = list(cells.holes())
         if not holes:
@@ -279,15 +274,15 @@ class Hypercube(Layout):
         shown = ", ".join(f"({self._text(runs, hole)})" for hole in holes[:_N_SHOWN])
         more = f" and {len(holes) - _N_SHOWN} more" if len(holes) > _N_SHOWN else ""
         case = {f"nothing for {shown}{more}": list(column.files)}
-        notes.drift("hole", column.path, case, f"missing blocks read as {fill}")
+        task.notes.drift("hole", column.path, case, f"missing blocks read as {fill}")
         return column, fill
 
-    def _is_shared(self, column: Column, runs: Mapping[str, Runs]) -> bool:
+    def _is_shared(self, column: Column, runs: Mapping[str, Runs], values: Values) -> bool:
         """Whether it is a coordinate or bounds, and equal wherever several files hold it."""
         if column.name not in self.referred:
             return False
-        known = all(map(self.values.available, column.arrays))
-        return known and not self._differing(column, [*runs])
+        known = all(map(values.available, column.arrays))
+        return known and not self._differing(column, [*runs], values)
 
     def _is_coordinate(self, column: Column, runs: Mapping[str, Runs]) -> bool:
         return (*runs,) == (column.name,) == column.first.dims
@@ -300,6 +295,7 @@ class Hypercube(Layout):
         self,
         column: Column,
         runs: Mapping[str, Runs],
+        task: Task,
         dtype: np.dtype[Any],
         fill: Any,
         *,
@@ -308,14 +304,14 @@ class Hypercube(Layout):
         """Put arrays at their places; the coordinates of the dimensions are known."""
         if self._is_coordinate(column, runs):
             return self.labels[column.name].coordinate
-        return super().lay(column, runs, dtype, fill, alike=alike)
+        return super().lay(column, runs, task, dtype, fill, alike=alike)
 
 
 def _is_index(column: Column) -> bool:
     return all(kind.array.dims in ((column.name,), ()) for kind in column.kinds)
 
 
-def _settled(column: Column, concerned: Sequence[int], text: str, notes: Notes) -> bool:
+def _settled(column: Column, concerned: list[int], text: str, notes: Notes) -> bool:
     """Note that files hold the same labels; whether the rule for that says which one shows."""
     rule = notes.options.overlap
     if rule == "error":

@@ -17,9 +17,9 @@ from functools import partial
 import numpy as np
 
 from gridref.combine.boxes import Runs
-from gridref.combine.columns import Column, Notes, source_name
+from gridref.combine.columns import Column, source_name
 from gridref.combine.concatenation import combine, combine_batch, fold
-from gridref.combine.layout import Layout, Lengths
+from gridref.combine.layout import Layout, Lengths, Task
 from gridref.combine.options import CombineOptions, Read
 from gridref.combine.report import Combination, DriftReport, grouped
 from gridref.combine.rules.single import repeated_along
@@ -300,13 +300,11 @@ class Padded(Layout):
     The first of the dimensions is that of the rows, and the others are those of samples.
     """
 
-    def dims_of_files(self, column: Column, values: Values) -> tuple[str, ...]:
+    def dims_of_files(self, column: Column, task: Task) -> tuple[str, ...]:
         """That of instances."""
         return self.growing[:1]
 
-    def at_level(
-        self, columns: Mapping[str, Column], lengths: Lengths, values: Values, notes: Notes
-    ) -> Padded:
+    def at_level(self, columns: Mapping[str, Column], lengths: Lengths, task: Task) -> Padded:
         """The layout of a group, whose files are as long as they are there."""
         instance, *samples = self.growing
         files = range(max(max(known, default=-1) for known in lengths.values()) + 1)
@@ -318,15 +316,15 @@ class Padded(Layout):
         return replace(self, runs=runs)
 
     def with_dims(
-        self, column: Column, dims: Sequence[str], lengths: Lengths, notes: Notes
+        self, column: Column, dims: Sequence[str], lengths: Lengths, task: Task
     ) -> Column | None:
         """Repeat attributes along the instances; else note a problem."""
         instance = self.growing[0]
-        if column.path in notes.told:
+        if column.path in task.notes.told:
             return repeated_along(column, instance, lengths[instance])
         cases = column.cases(lambda kind: str(kind.array.dims))
         advice = "leave it out, or name the dimensions that differ in length (concat_dim=)"
-        notes.conflict("dimensions-differ", column.path, "dimensions", cases, advice)
+        task.notes.conflict("dimensions-differ", column.path, "dimensions", cases, advice)
         return None
 
     def has_gaps(self, column: Column, dims: Sequence[str]) -> bool:

@@ -51,11 +51,17 @@ class Layout:
         """Whether a variable without the dimension can be repeated along it."""
         return False
 
-    def keeps_last(self, dims: Sequence[str]) -> bool:
-        """Whether the last of several files that hold an element shows, and not the first."""
-        return False
+    def keeps_last(self, dims: Sequence[str], rule: str) -> bool:
+        """Whether the last of several files that hold an element shows, and not the first.
 
-    def dims_of_files(self, column: Column, values: Values) -> tuple[str, ...]:
+        Parameters
+        ----------
+        rule
+            What `CombineOptions.overlap` says.
+        """
+        return rule == "last"
+
+    def dims_of_files(self, column: Column, task: Task) -> tuple[str, ...]:
         """Dimensions along which a variable with one value for each file is repeated.
 
         Empty where the layout has none, or where several files with different values share a place
@@ -63,19 +69,21 @@ class Layout:
         """
         return ()
 
-    def at_level(
-        self, columns: Mapping[str, Column], lengths: Lengths, values: Values, notes: Notes
-    ) -> Self:
+    def at_level(self, columns: Mapping[str, Column], lengths: Lengths, task: Task) -> Self:
         """The layout of a group and those below, once its variables are known."""
         return self
 
-    def dims_of(self, column: Column, notes: Notes) -> tuple[str, ...] | None:
+    def dims_of(self, column: Column, task: Task) -> tuple[str, ...] | None:
         """Dimensions along which a variable grows; None where it is no part of the result."""
+        return self.held_dims(column)
+
+    def held_dims(self, column: Column) -> tuple[str, ...]:
+        """The dimensions that grow among those of a variable, in any file."""
         held = {dim for kind in column.kinds for dim in kind.array.dims}
         return tuple(dim for dim in self.growing if dim in held)
 
     def with_dims(
-        self, column: Column, dims: Sequence[str], lengths: Lengths, notes: Notes
+        self, column: Column, dims: Sequence[str], lengths: Lengths, task: Task
     ) -> Column | None:
         """Give dimensions to those files' arrays that lack them; None where that cannot be."""
         return column
@@ -97,13 +105,13 @@ class Layout:
         return False
 
     def fill(
-        self, column: Column, runs: Mapping[str, Runs], lacking: Sequence[int], notes: Notes
+        self, column: Column, runs: Mapping[str, Runs], lacking: Sequence[int], task: Task
     ) -> tuple[Column, Any] | None:
         """What places read as that no file holds, as `gridref.combine.rules.gaps.fill_for_gaps`."""
         named = column.name if column.name in runs else ""
         shown = np.concatenate([own.file for own in runs.values()])
         covered = not np.isin(lacking, shown).any()
-        known = fill_for_gaps(column, lacking, named, notes, covered=covered)
+        known = fill_for_gaps(column, lacking, named, task.notes, covered=covered)
         if known is None or known[1] is not None or not self.has_gaps(column, [*runs]):
             return known
         return with_padding(known[0])
@@ -112,6 +120,7 @@ class Layout:
         self,
         column: Column,
         runs: Mapping[str, Runs],
+        task: Task,
         dtype: np.dtype[Any],
         fill: Any,
         *,
@@ -130,7 +139,7 @@ class Layout:
         alike
             Whether dtypes and fill values are known to be the same.
         """
-        last = self.keeps_last([*runs])
+        last = self.keeps_last([*runs], task.notes.options.overlap)
         return lay(column, runs, keep_last=last, dtype=dtype, fill=fill, alike=alike)
 
 

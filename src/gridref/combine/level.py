@@ -47,7 +47,7 @@ def combine_column(column: Column, lengths: Lengths, task: Task) -> VirtualArray
     """One variable of the result; None where a problem was noted or it is left out."""
     if column.path in task.notes.failed:
         return None
-    dims = task.layout.dims_of(column, task.notes)
+    dims = task.layout.dims_of(column, task)
     if dims is None:
         return None
     if dims:
@@ -61,7 +61,7 @@ def _combine_static(column: Column, lengths: Lengths, task: Task) -> VirtualArra
     _note_absent(column, column.files, "kept from the files that have it", notes)
     is_index = column.first.dims == (column.name,)  # labels: `join` says what becomes of them
     if column.path in notes.told:
-        along = task.layout.dims_of_files(column, task.values)
+        along = task.layout.dims_of_files(column, task)
         return _repeat(column, along, lengths, task)
     rule = "minimal" if is_index else notes.options.repeat_rule(column.name)
     if rule == "minimal" and column.name not in notes.options.repeated and _is_label(column):
@@ -78,7 +78,7 @@ def _combine_static(column: Column, lengths: Lengths, task: Task) -> VirtualArra
     if not differing:
         return with_attributes(column.first, column, task)
     if rule == "different":
-        along = task.layout.dims_of_files(column, task.values)
+        along = task.layout.dims_of_files(column, task)
         if along:
             return _repeat(column, along, lengths, task)
     _note_differing(column, differing, task, is_index=is_index)
@@ -135,7 +135,7 @@ def _combine_growing(
     notes = task.notes
     complete: Column | None = column
     if any(not set(dims) <= set(kind.array.dims) for kind in column.kinds):
-        complete = task.layout.with_dims(column, dims, lengths, notes)
+        complete = task.layout.with_dims(column, dims, lengths, task)
     if complete is None or not extents_agree(complete, dims, notes):
         return None
     packed = resolve_packing(complete, notes)
@@ -145,7 +145,7 @@ def _combine_growing(
     column = packed
     lacking = lacking_files(column, lengths[dims[0]])
     runs = task.layout.places(column, dims, lengths, lacking)
-    known = task.layout.fill(column, runs, lacking, notes)
+    known = task.layout.fill(column, runs, lacking, task)
     if known is None:
         return None
     _note_fill_values(column, dtype, notes)
@@ -154,7 +154,7 @@ def _combine_growing(
     if fill is not None and shown.first.dtype.kind == "f":
         dtype = np.result_type(*{kind.array.dtype for kind in shown.kinds})
     alike = fill is None and len(column.kinds) == 1
-    joined = compacted(task.layout.lay(shown, runs, dtype, fill, alike=alike))
+    joined = compacted(task.layout.lay(shown, runs, task, dtype, fill, alike=alike))
     return with_attributes(joined, shown, task)
 
 
@@ -249,7 +249,7 @@ def combine_columns(
         }
     lengths = lengths_along(columns, growing, inherited.lengths)
     columns = shift_indices(columns, lengths, notes, values)
-    here = replace(task, layout=task.layout.at_level(unaligned, lengths, values, notes))
+    here = replace(task, layout=task.layout.at_level(unaligned, lengths, task))
     arrays = {
         name: array
         for name, column in columns.items()

@@ -251,20 +251,14 @@ class Plane(Layout):
 
     Attributes
     ----------
-    rules
-        What shows where several files hold a pixel.
     series
         Labels along the dimensions beside rows and columns; None for a plane alone.
     merges
         Whether files hold different variables, so that none of them lacks one.
-    values
-        Gives values of variables along labels only, to compare them.
     """
 
-    rules: CombineOptions = field(default_factory=CombineOptions)
     series: Series | None = None
     merges: bool = False
-    values: Values = field(default_factory=lambda: Values(None))
 
     @classmethod
     def of(cls, dims: tuple[str, str], spans: Int64Array, series: Series | None) -> Self:
@@ -288,38 +282,32 @@ class Plane(Layout):
         """The dimensions beside rows and columns."""
         return self.growing[:-2]
 
-    def dims_of_files(self, column: Column, values: Values) -> tuple[str, ...]:
+    def dims_of_files(self, column: Column, task: Task) -> tuple[str, ...]:
         """The dimensions beside rows and columns, where all files of one label say the same."""
         if self.series is None:
             return ()
-        return self.beside if self.series.agrees(column, values) else ()
+        return self.beside if self.series.agrees(column, task.values) else ()
 
-    def at_level(
-        self, columns: Mapping[str, Column], lengths: Lengths, values: Values, notes: Notes
-    ) -> Plane:
-        """The layout itself: labels of rows and columns say nothing that is not known."""
-        return replace(self, values=values)
-
-    def dims_of(self, column: Column, notes: Notes) -> tuple[str, ...] | None:
+    def dims_of(self, column: Column, task: Task) -> tuple[str, ...] | None:
         """All dimensions, those beside rows and columns, or none.
 
         Coordinates of rows and columns are made anew.
         """
-        dims = {*(super().dims_of(column, notes) or ())}
+        dims = {*self.held_dims(column)}
         if self.plane <= dims or not dims:
             return self.growing if dims else ()
         if column.name in self.beside:
             return (column.name,)
-        along = () if self.plane & dims else self.dims_of_files(column, self.values)
+        along = () if self.plane & dims else self.dims_of_files(column, task)
         if along and column.name not in self.growing:
             return along
         if column.name not in self.growing:
             cases = {f"along {' and '.join(sorted(dims))} only": list(column.files)}
-            notes.drift("dimensions", column.path, cases, LEFT_OUT)
+            task.notes.drift("dimensions", column.path, cases, LEFT_OUT)
         return None
 
     def with_dims(
-        self, column: Column, dims: Sequence[str], lengths: Lengths, notes: Notes
+        self, column: Column, dims: Sequence[str], lengths: Lengths, task: Task
     ) -> Column | None:
         """Repeat what lies along labels only; all files, or none, must have rows and columns."""
         if not self.plane & {*dims}:
@@ -329,22 +317,18 @@ class Plane(Layout):
         cases = column.cases(lambda kind: str(kind.array.dims))
         y, x = self.growing[-2:]
         advice = f"only variables along {y} and {x} can be laid beside each other"
-        notes.conflict("dimensions-differ", column.path, "dimensions", cases, advice)
+        task.notes.conflict("dimensions-differ", column.path, "dimensions", cases, advice)
         return None
 
     def has_gaps(self, column: Column, dims: Sequence[str]) -> bool:
         """Where some labels are together in no file; pixels that none holds are fill values."""
         return self.series is not None and (*dims,) == self.beside and self.series.has_gaps
 
-    def keeps_last(self, dims: Sequence[str]) -> bool:
-        """Where ``overlap`` says so."""
-        return self.rules.overlap == "last"
-
     def fill(
-        self, column: Column, runs: Mapping[str, Runs], lacking: Sequence[int], notes: Notes
+        self, column: Column, runs: Mapping[str, Runs], lacking: Sequence[int], task: Task
     ) -> tuple[Column, Any] | None:
         """The fill value of gaps; nothing is lacking where files hold different variables."""
-        return (column, None) if self.merges else super().fill(column, runs, lacking, notes)
+        return (column, None) if self.merges else super().fill(column, runs, lacking, task)
 
 
 # Groups combined as a mosaic
@@ -550,7 +534,7 @@ class _Mosaic:
         """The positions of the inputs at a resolution."""
         settled = {mapping: ("GeoTransform", "crs_wkt"), "": PYRAMID_ATTRIBUTES}
         plane = Plane.of((dims.y, dims.x), spans, self.series)
-        return replace(plane, settled=settled, rules=self.rules, merges=self.merge)
+        return replace(plane, settled=settled, merges=self.merge)
 
     def _rasters(
         self, groups: Sequence[VirtualGroup], dims: _Dims, notes: Notes, *, note: bool

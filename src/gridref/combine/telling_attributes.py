@@ -194,7 +194,7 @@ class _Attribute:
     def among(self, columns: Mapping[str, Column], path: str, task: Task) -> dict[str, Column]:
         """The columns with the coordinate, if its values have a place; the drift is noted."""
         column = self._column(path)
-        if column is not None and not task.layout.dims_of_files(column, task.values):
+        if column is not None and not task.layout.dims_of_files(column, task):
             column = None
         cases: dict[str, list[int]] = {}
         for file, value in self.values.items():

@@ -176,7 +176,7 @@ def contradicting_files(
     for box, (position, corner) in enumerate(corners):
         array, whole = column.arrays[position], wide.arrays[position]
         lacking = [axis for axis, dim in enumerate(whole.dims) if dim not in array.dims]
-        every = np.broadcast_to(np.expand_dims(values.of(array), lacking), whole.shape)
+        every = np.broadcast_to(np.expand_dims(values.of(array), tuple(lacking)), whole.shape)
         cut = boxes.cut(wide, box)
         own = every[tuple(cut.get(axis, slice(None)) for axis in range(whole.ndim))]
         at = tuple(slice(start, start + n) for start, n in zip(corner, own.shape, strict=True))
