@@ -33,7 +33,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 demo: env ## open the sample files as one cube and compare every value; ARGS=--serve shows it
-	@$(BIN)/gridref demo $(ARGS)
+	@$(BIN)/python -m gridref.demo $(ARGS)
 
 test: env tried-assets ## test every capability; what needs a program that is not installed is skipped
 	$(BIN)/python -m pytest -n $(JOBS) -m "not long" $(ARGS)

@@ -25,7 +25,7 @@ from functools import cache
 from pathlib import Path
 
 # Those that go on until they are told to end get an interpreter of their own.
-LASTING = {"demo", "serve", "watch"}
+LASTING = {"serve", "watch"}
 SCRIPT = "--script"
 # What commands import sooner or later.
 IMPORTS = (

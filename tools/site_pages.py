@@ -67,6 +67,7 @@ def command_line() -> str:
         "# Command line\n",
         f"{root.help}\n",
         "`--help` shows the common options of a command, `--help-all` shows all.\n",
+        "`gridref --explain KIND` explains an error, and `gridref --version` prints the version.\n",
         "`--debug`, anywhere on the line, shows tracebacks.\n",
     ]
     for name, command in sorted(root.commands.items()):

@@ -29,8 +29,8 @@ The tree is sorted by what a caller would do about it::
     └── ReadOnlyError (PermissionError)     a write on a read-only store
 
 Each class has a `kind`, a short name for programs and logs that stays the same when classes are
-moved or renamed; tracebacks end with it, and ``gridref explain KIND`` prints its cause and remedy.
-Kinds, like the causes of problems (`PROBLEM_CAUSES`), are only ever added.
+moved or renamed; tracebacks end with it, and ``gridref --explain KIND`` prints its cause and
+remedy. Kinds, like the causes of problems (`PROBLEM_CAUSES`), are only ever added.
 
 None of them is a ``KeyError`` or ``FileNotFoundError``: Zarr readers take those for "this chunk
 is absent" and would fill in values that are not in the archive.
@@ -142,7 +142,7 @@ class GridrefError(Exception):
         super().__init__(reason)
         self.reason = reason
         self.place = place if place is not None else Place()
-        self.add_note(f"Cause and remedy: gridref explain {self.kind}")
+        self.add_note(f"Cause and remedy: gridref --explain {self.kind}")
 
     def __str__(self) -> str:
         where = str(self.place)

@@ -124,12 +124,12 @@ def test_what_cannot_be_run_is_an_error(text: str, message: str):
 COMMANDS = """\
 ```bash
 mkdir folder
-(cd folder && gridref demo --help > ../help.txt)
+(cd folder && gridref info --help > ../help.txt)
 test "$(gridref --version | cut -d ' ' -f 1)" = gridref
 gridref info folder && exit 1 || test $? = 1
 gridref no-such-command 2> told.txt || test $? = 2
 gridref build sample_data/daily_2023-01.nc -o a.gridref
-GRIDREF_ALLOW=nothing gridref sources a.gridref --format csv > sources.csv
+GRIDREF_ALLOW=nothing gridref list a.gridref sources --format csv > sources.csv
 ```
 """
 
@@ -164,7 +164,7 @@ def test_commands_of_pages_are_the_command(tmp_path: Path):
     assert "no catalog there" in done.stderr
     assert "no-such-command" in (tmp_path / "told.txt").read_text()
     assert "daily_2023-01.nc" in (tmp_path / "sources.csv").read_text()
-    assert "gridref demo" in (tmp_path / "help.txt").read_text()
+    assert "gridref info" in (tmp_path / "help.txt").read_text()
 
 
 @pytest.mark.parametrize(

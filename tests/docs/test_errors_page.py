@@ -41,7 +41,7 @@ def test_a_paragraph_names_the_class_cause_and_remedy(kind: str) -> None:
 @pytest.mark.long(but=10)
 @pytest.mark.parametrize("kind", [*KINDS, *sorted(PROBLEM_CAUSES)])
 def test_the_command_line_explains(kind: str) -> None:
-    told = CliRunner().invoke(app, ["explain", kind])
+    told = CliRunner().invoke(app, ["--explain", kind])
     assert told.exit_code == 0
     assert told.stdout.startswith(f"## {kind}\n")
     assert SECTIONS.get(kind, f"\n| `{kind}` |").strip() in told.stdout
@@ -50,13 +50,13 @@ def test_the_command_line_explains(kind: str) -> None:
 def test_errors_say_where_they_are_explained() -> None:
     command = [Path(sys.executable).with_name("gridref"), "info", "nowhere.gridref"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.stderr.endswith("(see gridref explain catalog-not-found)\n")
+    assert done.stderr.endswith("(see gridref --explain catalog-not-found)\n")
     error = errors.ShortReadError("cut")
-    assert traceback.format_exception(error)[-1].endswith("gridref explain short-read\n")
-    kinds = CliRunner().invoke(app, ["explain"]).stdout
+    assert traceback.format_exception(error)[-1].endswith("gridref --explain short-read\n")
+    kinds = CliRunner().invoke(app, ["--explain", "all"]).stdout
     assert all(kind in kinds for kind in KINDS)
     assert isinstance(
-        CliRunner().invoke(app, ["explain", "?"]).exception, errors.InvalidRequestError
+        CliRunner().invoke(app, ["--explain", "?"]).exception, errors.InvalidRequestError
     )
 
 

@@ -136,20 +136,30 @@ def test_sources(folder: Path) -> None:
 
 
 def test_the_command_lists_missing_chunks(folder: Path) -> None:
-    done = run("chunks", "cube.gridref", "holes", "--missing", "--format", "csv", cwd=folder)
+    done = run(
+        "list",
+        "cube.gridref",
+        "chunks",
+        "holes",
+        "--state",
+        "missing",
+        "--format",
+        "csv",
+        cwd=folder,
+    )
     assert done.returncode == 0, done.stderr
     table = pd.read_csv(io.StringIO(done.stdout))
     assert table.start.tolist() == ["0/0/0", "31/0/0", "59/0/0"]
     assert table.stop.tolist() == ["31/13/17", "45/13/17", "89/13/17"]
-    shown = run("chunks", "cube.gridref", "holes", "--missing", cwd=folder)
+    shown = run("list", "cube.gridref", "chunks", "holes", "--state", "missing", cwd=folder)
     assert "31/13/17" in shown.stdout
     assert "3 rows" in shown.stdout
-    pending = run("chunks", "cube.gridref", "holes", "--pending", cwd=folder)
+    pending = run("list", "cube.gridref", "chunks", "holes", "--state", "pending", cwd=folder)
     assert "0 rows" in pending.stdout
-    wrong = run("chunks", "cube.gridref", "hole", cwd=folder)
+    wrong = run("list", "cube.gridref", "chunks", "hole", cwd=folder)
     assert wrong.returncode == 1
     told = "the catalog has no array 'hole': did you mean 'holes'?"
-    assert wrong.stderr == f"error: {told} (see gridref explain invalid-request)\n"
+    assert wrong.stderr == f"error: {told} (see gridref --explain invalid-request)\n"
 
 
 @pytest.mark.long
@@ -166,7 +176,7 @@ def test_the_command_writes_files(folder: Path, tmp_path: Path) -> None:
     }
     for suffix, read in readers.items():
         file = tmp_path / f"chunks.{suffix}"
-        done = run("chunks", "cube.gridref", "-o", str(file), cwd=folder)
+        done = run("list", "cube.gridref", "chunks", "-o", str(file), cwd=folder)
         assert (done.returncode, done.stdout) == (0, ""), done.stderr
         table = read(file)
         assert table.column_names == rows.column_names
@@ -186,7 +196,7 @@ def test_the_command_writes_files(folder: Path, tmp_path: Path) -> None:
     ],
 )
 def test_files_that_cannot_be_written(folder: Path, options: list[str], message: str) -> None:
-    done = run("chunks", "cube.gridref", "tas", *options, cwd=folder)
+    done = run("list", "cube.gridref", "chunks", "tas", *options, cwd=folder)
     assert done.returncode == 1
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
@@ -194,12 +204,12 @@ def test_files_that_cannot_be_written(folder: Path, options: list[str], message:
 
 def test_the_command_lists_sources_by_size(folder: Path) -> None:
     runner = CliRunner(env={"COLUMNS": "300"})
-    done = runner.invoke(app, ["sources", str(folder / "cube.gridref"), "--by-size"])
+    done = runner.invoke(app, ["list", str(folder / "cube.gridref"), "sources", "--by-size"])
     assert done.exit_code == 0, done.output
     by_size = sorted(folder.glob("*.nc"), key=lambda path: -path.stat().st_size)
     lines = done.output.splitlines()[1:4]
     assert [line.split()[0] for line in lines] == [str(path) for path in by_size]
-    cut = runner.invoke(app, ["sources", str(folder / "cube.gridref"), "--limit", "1"])
+    cut = runner.invoke(app, ["list", str(folder / "cube.gridref"), "sources", "--limit", "1"])
     assert "1 rows shown, there are more" in cut.output
 
 
@@ -227,7 +237,7 @@ def test_the_report_of_drift_is_kept(tmp_path: Path) -> None:
     ]
     write_catalog(catalog, tmp_path / "copy.gridref")
     assert gridref.open_catalog(tmp_path / "copy.gridref").report().to_pylist() == kept
-    done = run("report", "cube.gridref", "--format", "jsonl", cwd=tmp_path)
+    done = run("list", "cube.gridref", "report", "--format", "jsonl", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert list(map(json.loads, done.stdout.splitlines())) == kept
 

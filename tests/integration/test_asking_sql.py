@@ -126,14 +126,14 @@ def test_without_duckdb(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_command(folder: Path, tmp_path: Path) -> None:
     query = "SELECT state, count(*) AS n FROM chunks WHERE path = 'tas' GROUP BY state"
     n_rows = gridref.open_catalog(folder / "cube.gridref").chunks("tas").num_rows
-    done = run("sql", "cube.gridref", query, "--format", "csv", cwd=folder)
+    done = run("list", "cube.gridref", "--sql", query, "--format", "csv", cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f'"state","n"\n"range",{n_rows}\n'
     file = tmp_path / "answer.parquet"
-    done = run("sql", "cube.gridref", query, "-o", str(file), cwd=folder)
+    done = run("list", "cube.gridref", "--sql", query, "-o", str(file), cwd=folder)
     assert done.returncode == 0, done.stderr
     assert pq.read_table(file)["n"].to_pylist() == [n_rows]
-    wrong = run("sql", "cube.gridref", "FROM chunk", cwd=folder)
+    wrong = run("list", "cube.gridref", "--sql", "FROM chunk", cwd=folder)
     assert wrong.returncode == 1
     assert wrong.stderr.startswith("error: DuckDB refuses the query: Catalog Error")
     assert wrong.stderr.count("\n") == 1

@@ -97,7 +97,9 @@ def test_pending_is_not_missing(months: list[Path], tmp_path: Path) -> None:
     assert pending_days(catalog) == [10, 11, 12, 13, 14]
     missing = catalog.chunks("tas", state="missing")
     assert [row[0] for row in missing["start"].to_pylist()] == [5]
-    listed = run_command("chunks", tmp_path / "cube", "tas", "--pending", "--format", "jsonl")
+    listed = run_command(
+        "list", tmp_path / "cube", "chunks", "tas", "--state", "pending", "--format", "jsonl"
+    )
     assert len(listed.stdout.splitlines()) == 5
     strict = gridref.open_catalog(tmp_path / "cube", pending="raise")
     assert np.isnan(strict["tas"][5:10]).all()
@@ -182,12 +184,12 @@ def test_calendars_and_falling_labels(tmp_path: Path) -> None:
 def test_on_the_command_line(months: list[Path], tmp_path: Path) -> None:
     cube = tmp_path / "cube"
     built(months[:1], cube)
-    done = run_command("declare", cube, "time", "2000-01-01", "2000-01-20", "--step", "1D")
+    done = run_command("append", cube, "--declare", "time=2000-01-01/2000-01-20", "--step", "1D")
     assert done.returncode == 0, done.stderr
     assert pending_days(gridref.open_catalog(cube)) == list(range(5, 20))
     assert run_command("append", cube, months[3]).returncode == 0
     assert pending_days(gridref.open_catalog(cube)) == list(range(5, 15))
-    refused = run_command("declare", cube, "time", "2000-01-20", "2000-01-01", "--step", "1D")
+    refused = run_command("append", cube, "--declare", "time=2000-01-20/2000-01-01", "--step", "1D")
     assert (refused.returncode, "no labels" in refused.stderr) == (1, True)
 
 

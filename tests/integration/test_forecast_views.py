@@ -116,10 +116,12 @@ def test_what_cannot_be_shown_is_said(cube: Path, asked: dict[str, str], message
 
 def test_the_command_keeps_views_as_names_in_the_catalog(cube: Path, tmp_path: Path) -> None:
     kept = tmp_path / "kept.gridref"
-    done = run_command("forecast", cube, "--name", "best", "-o", kept)
+    done = run_command("export", cube, kept, "--to", "forecast", "--name", "best")
     assert done.returncode == 0, done.stderr
-    done = run_command("forecast", kept, "--run", "latest", "--name", "latest", "-o", kept)
-    assert done.stdout == f"5 valid times in group latest of {kept}\n"
+    done = run_command(
+        "export", kept, kept, "--to", "forecast", "--run", "latest", "--name", "latest"
+    )
+    assert done.stdout == f"{kept}: 5 valid times\n"
     np.testing.assert_array_equal(opened(kept).t2m.values, opened(cube).t2m.values)
     best = xr.open_zarr(gridref.open_store(kept), group="best", chunks=None)
     np.testing.assert_array_equal(best.t2m.values, picked(cube, BEST).values)
@@ -129,7 +131,9 @@ def test_the_command_keeps_views_as_names_in_the_catalog(cube: Path, tmp_path: P
 
 
 def test_the_command_says_what_is_wrong_in_a_line(cube: Path, tmp_path: Path) -> None:
-    done = run_command("forecast", cube, "--offset", "7h", "-o", tmp_path / "no.gridref")
+    done = run_command(
+        "export", cube, tmp_path / "no.gridref", "--to", "forecast", "--offset", "7h"
+    )
     assert done.returncode != 0
     assert "no step is 7h" in done.stderr
     assert not (tmp_path / "no.gridref").exists()

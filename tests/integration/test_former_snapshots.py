@@ -133,11 +133,13 @@ def test_commands_read_former_snapshots(
         assert done.returncode == 0, done.stderr
         return done.stdout.splitlines()
 
-    assert len(lines("sources", url, "--format", "jsonl", "--snapshot", "two")) == 2
-    listed = lines("chunks", url, "tas", "--format", "jsonl", "--snapshot", "two")
+    assert len(lines("list", url, "sources", "--format", "jsonl", "--snapshot", "two")) == 2
+    listed = lines("list", url, "chunks", "tas", "--format", "jsonl", "--snapshot", "two")
     assert {json.loads(line)["source"] for line in listed} == {str(file) for file in months[:2]}
     query = "SELECT count(*) AS n FROM sources"
-    assert lines("sql", url, query, "--format", "jsonl", "--snapshot", "two") == ['{"n": 2}']
+    assert lines("list", url, "--sql", query, "--format", "jsonl", "--snapshot", "two") == [
+        '{"n": 2}'
+    ]
     assert "0 chunks differ" in lines("verify", url, "--snapshot", "two")[-1]
     references = tmp_path / "two.json"
     lines("export", url, str(references), "--snapshot", "two")

@@ -31,12 +31,12 @@ def months(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 CHANGES = {
     "append": ["append", "CATALOG", "003.nc"],
-    "replace": ["replace", "CATALOG", "001.nc", "003.nc"],
+    "replace": ["refresh", "CATALOG", "001.nc", "--by", "003.nc"],
     "remove": ["remove", "CATALOG", "001.nc"],
-    "declare": ["declare", "CATALOG", "time", "2000-02-01", "2000-03-01"],
+    "declare": ["append", "CATALOG", "--declare", "time=2000-02-01/2000-03-01"],
     "tag": ["tag", "CATALOG", "v1"],
     "rollback": ["rollback", "CATALOG"],
-    "stats": ["stats", "CATALOG", "--scan-values"],
+    "stats": ["list", "CATALOG", "statistics", "--scan-values"],
 }
 
 
@@ -100,8 +100,8 @@ def test_a_full_disk_leaves_what_was_exported(
     exports.mkdir()
     words = {
         "export": ["export", cube, exports / output],
-        "stac": ["stac", cube, "-o", exports / output],
-        "draw": ["draw", cube, "tas", "-o", exports / output],
+        "stac": ["export", cube, exports / output, "--to", "stac"],
+        "draw": ["info", cube, "tas", "-o", exports / output],
     }[command]
     assert_refused_on_a_full_disk(*words)
     assert all_files(exports) == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -127,10 +128,12 @@ def test_what_others_are_writing_stays(grown: gridref.Catalog) -> None:
 
 def test_on_the_command_line(grown: gridref.Catalog, months: list[Path]) -> None:
     url = grown.info.url
-    listed = run_command("history", url)
-    assert [line[:16] for line in listed.stdout.splitlines()] == [c.id for c in grown.history()]
+    listed = run_command("list", url, "history", "--format", "jsonl")
+    rows = [json.loads(line) for line in listed.stdout.splitlines()]
+    assert [row["snapshot"] for row in rows] == [commit.id for commit in grown.history()]
     assert run_command("tag", url, "v1").returncode == 0
-    assert "[v1]" in run_command("history", url).stdout
+    rows = run_command("list", url, "history", "--format", "csv").stdout.splitlines()
+    assert [row.endswith('"v1"') for row in rows[1:]] == [True, *[False] * (len(rows) - 2)]
     back = run_command("rollback", url)
     assert back.returncode == 0, back.stderr
     assert_shows(url, months[:4])

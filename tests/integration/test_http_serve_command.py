@@ -56,7 +56,7 @@ def serving(*arguments):
 
 @pytest.mark.long
 def test_the_demonstration_is_served(sample_data):
-    command = [sys.executable, "-m", "gridref", "demo", "--serve", "--port", "0"]
+    command = [sys.executable, "-m", "gridref.demo", "--serve", "--port", "0"]
     process = subprocess.Popen(
         [*command, "--data", str(sample_data)], stdout=subprocess.PIPE, text=True
     )

@@ -1,4 +1,4 @@
-"""``gridref import``: references become catalogs; ``gridref verify`` reads exports back."""
+"""Built of references, catalogs hold what these say; ``gridref verify`` reads exports back."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_an_export_comes_back_and_is_verified(name: str, tmp_path: Path) -> None
     options = ["--templates"] if name == "templates.json" else []
     told = run_command("export", catalog, output, *options)
     assert told.returncode == 0, told.stderr
-    told = run_command("import", output, "-o", again, "--allow", SAMPLES, "--verify")
+    told = run_command("build", output, "-o", again, "--allow", SAMPLES, "--verify")
     assert told.returncode == 0, told.stderr
     assert "0 chunks differ" in told.stdout
     expected = xr.open_dataset(MONTH, engine="netcdf4").compute()
@@ -65,7 +65,7 @@ def test_generated_references_are_imported(tmp_path: Path) -> None:
         },
     }
     (tmp_path / "refs.json").write_text(json.dumps(document))
-    told = run_command("import", tmp_path / "refs.json", "-o", tmp_path / "a.gridref", "--verify")
+    told = run_command("build", tmp_path / "refs.json", "-o", tmp_path / "a.gridref", "--verify")
     assert told.returncode == 0, told.stderr
     assert "1 arrays, 3 chunks, 12 values compared: 0 chunks differ" in told.stdout
     assert gridref.open_catalog(tmp_path / "a.gridref")["a"][...].tolist() == list(range(12))
@@ -84,7 +84,7 @@ def test_a_wrong_reference_is_found_by_verify(tmp_path: Path) -> None:
 
 def test_references_that_leave_their_folder_need_permission(tmp_path: Path) -> None:
     to_kerchunk(gridref.scan(MONTH), tmp_path / "refs.json")
-    told = run_command("import", tmp_path / "refs.json", "-o", tmp_path / "a.gridref")
+    told = run_command("build", tmp_path / "refs.json", "-o", tmp_path / "a.gridref")
     assert told.returncode == 1
     assert f"--allow {SAMPLES}" in told.stderr.replace("\n", "")
     assert not (tmp_path / "a.gridref").exists()

@@ -1,4 +1,4 @@
-"""What ``gridref inspect`` says of files, against servers, and against files written as it says."""
+"""What ``gridref info`` says of files, against servers, and against files written as it says."""
 
 from __future__ import annotations
 
@@ -131,11 +131,11 @@ def test_chunks_as_advised_are_few(tmp_path: Path) -> None:
 
 def test_on_the_command_line(shared_data: Path) -> None:
     path = str(shared_data / SCATTERED[0])
-    shown = CliRunner().invoke(app, ["inspect", path, "--limit", "2"])
+    shown = CliRunner().invoke(app, ["info", path])
     assert shown.exit_code == 0
     for words in ("of one more like it", "h5repack -S PAGE", "superblock version: 0", "[#"):
         assert words in shown.output
-    document = json.loads(CliRunner().invoke(app, ["inspect", path, "--json"]).output)
+    document = json.loads(CliRunner().invoke(app, ["info", path, "--json"]).output)
     found = inspect(path)
     assert document["n_requests"] == found.n_requests
     assert document["arrays"][0]["path"] == found.arrays[0].path

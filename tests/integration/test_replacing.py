@@ -99,7 +99,7 @@ def test_on_the_command_line(months: list[Path], tmp_path: Path) -> None:
     catalog = tmp_path / "cube"
     built(months, catalog)
     rewritten(months[1])
-    done = run_command("replace", catalog, months[1])
+    done = run_command("refresh", catalog, months[1])
     assert done.returncode == 0, done.stderr
     assert_shows(catalog, months)
     assert run_command("remove", catalog, months[3]).returncode == 0

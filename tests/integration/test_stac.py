@@ -292,11 +292,11 @@ def test_all_groups_are_described(tmp_path: Path) -> None:
 
 def test_the_command_writes_and_prints(catalog: Path, tmp_path: Path) -> None:
     def run(*words: object) -> str:
-        done = run_command("stac", *words)
+        done = run_command("export", *words, "--to", "stac")
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    out = run(catalog, "-o", tmp_path / "item.json", "--served", "https://example.org/daily")
+    out = run(catalog, tmp_path / "item.json", "--served", "https://example.org/daily")
     assert "item.json: Feature daily" in out
     item = json.loads((tmp_path / "item.json").read_text())
     check(item)

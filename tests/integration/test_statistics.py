@@ -248,17 +248,21 @@ def test_readers_that_do_not_know_of_statistics_refuse(
 def test_on_the_command_line(months: list[Path], tmp_path: Path) -> None:
     built(months[:2], tmp_path / "cube")
     scanned = run_command(
-        "stats", tmp_path / "cube", "tas", "--scan-values", "-o", tmp_path / "tas.csv"
+        "list", tmp_path / "cube", "statistics", "tas", "--scan-values", "-o", tmp_path / "tas.csv"
     )
     assert scanned.returncode == 0, scanned.stderr
-    listed = run_command("stats", tmp_path / "cube", "--format", "jsonl").stdout.splitlines()
+    listed = run_command(
+        "list", tmp_path / "cube", "statistics", "--format", "jsonl"
+    ).stdout.splitlines()
     known = {row["path"]: row["n_known"] for row in map(json.loads, listed)}
     assert known == {"tas": 12, "time": 0, "lat": 0, "lon": 0, "area": 0}
     query = "SELECT count(*) AS n FROM chunks WHERE path = 'tas' AND max > 300"
-    answer = run_command("sql", tmp_path / "cube", query, "--format", "jsonl")
+    answer = run_command("list", tmp_path / "cube", "--sql", query, "--format", "jsonl")
     with shown_by_xarray(months[:2]) as shown:
         assert (json.loads(answer.stdout)["n"] == 0) == bool(shown["tas"].max() <= 300)
-    refused = run_command("stats", tmp_path / "cube", "--scan-values", "--snapshot", "v1")
+    refused = run_command(
+        "list", tmp_path / "cube", "statistics", "--scan-values", "--snapshot", "v1"
+    )
     assert refused.returncode == 2
 
 

@@ -53,7 +53,7 @@ def test_build_append_and_replace_say_what_they_did(days: list[Path], tmp_path: 
     said = [
         f"laid out by --concat-dim time, {order}",
         f"given more than once, and taken once: {days[0]}",
-        f"1 drift resolved: 1 gap (gridref report {catalog} lists them)",
+        f"1 drift resolved: 1 gap (gridref list {catalog} report lists them)",
     ]
     assert lines_of(done, str(catalog)) == said
     group = gridref.build([days[2], days[0], days[0]], tmp_path / "d.gridref", "time")
@@ -68,7 +68,7 @@ def test_build_append_and_replace_say_what_they_did(days: list[Path], tmp_path: 
     ]
     grown = gridref.open_catalog(catalog).replace(days[1], days[3])
     assert grown.report.lines[0] == f"replace {days[1]}, by {days[3]}"
-    report = run_command("report", catalog)
+    report = run_command("list", catalog, "report")
     assert "gap" in report.stdout
 
 

@@ -35,6 +35,7 @@ import gridref
 from gridref.api.questions import diff
 from gridref.errors import GridrefError
 from gridref.faces.cli import main as main_command
+from gridref.faces.cli.look import TABLES
 from gridref.faces.exports.icechunk import to_icechunk
 from gridref.faces.exports.kerchunk import to_kerchunk, write_references
 from gridref.faces.http import create_app
@@ -565,12 +566,13 @@ def _crawl(client: httpx.Client, url: str) -> None:
 def _commands(case: Case) -> None:
     catalog, file = case.catalog, case.files[0]
     for words in (
-        ["info", catalog], ["report", catalog], ["chunks", catalog], ["sources", catalog],
-        ["stats", catalog], ["history", catalog], ["stac", catalog, "--datetime", "2000-01-01"],
-        ["inspect", file], ["plan", *case.files], ["verify", catalog, "--all"],
+        ["info", catalog], *(["list", catalog, table] for table in TABLES),
+        ["export", catalog, "--to", "stac", "--datetime", "2000-01-01"],
+        ["info", file], ["plan", *case.files], ["verify", catalog, "--all"],
         ["diff", catalog, catalog],
-        ["sql", catalog, "SELECT * FROM arrays"], ["sql", catalog, "SELECT url FROM sources"],
-        ["draw", catalog, case.name], ["chunks", catalog, case.name],
+        ["list", catalog, "--sql", "SELECT * FROM arrays"],
+        ["list", catalog, "--sql", "SELECT url FROM sources"],
+        ["info", catalog, case.name], ["list", catalog, "chunks", case.name],
     ):  # fmt: skip
         if any("\0" in str(word) for word in words):
             continue

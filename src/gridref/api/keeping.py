@@ -91,7 +91,7 @@ if TYPE_CHECKING:
 type Vanished = Literal["raise", "remove"]
 """What to do with files that are gone."""
 
-type ExportKind = Literal["kerchunk", "icechunk", "cf", "stac"]
+type ExportKind = Literal["kerchunk", "icechunk", "cf", "stac", "forecast"]
 """What a catalog can be exported to."""
 
 
@@ -787,22 +787,28 @@ class Catalog(CatalogGroup):
         )
 
     def export(
-        self, path: str | os.PathLike[str], *, to: ExportKind | None = None, **options: Any
+        self,
+        path: str | os.PathLike[str] | None,
+        *,
+        to: ExportKind | None = None,
+        **options: Any,
     ) -> Any:
         """Write the catalog for other readers.
 
         Parameters
         ----------
         path
-            What to write.
+            What to write. With None, references and STAC documents are only returned.
         to
             ``"kerchunk"``: references, as JSON or (``.parq``) Parquet. ``"icechunk"``: an Icechunk
             repository. ``"cf"``: a NetCDF4 file of CF aggregation variables. ``"stac"``: a STAC
-            Item or Collection. By default a path that ends in ``.icechunk`` or ``.nc`` says which,
-            and any other gets kerchunk references.
+            Item or Collection. ``"forecast"``: a catalog that shows runs and steps along valid
+            times. By default a path that ends in ``.icechunk`` or ``.nc`` says which, and any other
+            gets kerchunk references.
         **options
-            Options of the call that writes it: `to_kerchunk`, `to_icechunk`, `to_cf_aggregation` or
-            `to_stac`.
+            Options of the call that writes it: `to_kerchunk`, `to_icechunk`, `to_cf_aggregation`,
+            `to_stac`, or those of `forecast` and ``name``, which adds the forecast as a group of
+            the cube.
 
         Returns
         -------
@@ -811,11 +817,14 @@ class Catalog(CatalogGroup):
 
         Raises
         ------
+        InvalidRequestError
+            If there is no such export, or it has no such option.
         NotRepresentableError
             Lists every array that the export cannot express, with the reason. Nothing is written.
         """
         own = {"storage_options": self.keeper.storage_options}
-        return exporter(os.fspath(path), to)(self, path, **{**own, **options})
+        call = exporter(None if path is None else os.fspath(path), to, options)
+        return call(self, path, **{**own, **options})
 
     def publish(
         self,

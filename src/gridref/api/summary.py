@@ -89,7 +89,7 @@ def drift_line(drifts: Rows, catalog: str) -> list[str]:
     n = kinds.total()
     named = ", ".join(f"{n_kind} {kind}" for kind, n_kind in sorted(kinds.items()))
     address = shown_address(catalog)
-    return [f"{n} drift{'s'[: n > 1]} resolved: {named} (gridref report {address} lists them)"]
+    return [f"{n} drift{'s'[: n > 1]} resolved: {named} (gridref list {address} report lists them)"]
 
 
 def label_lines(drifts: Rows) -> list[str]:

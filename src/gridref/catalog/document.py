@@ -428,7 +428,8 @@ def root_at(folder: Folder, root: Root, snapshot: str) -> Root:
         return root
     place = Place(source=folder.url)
     missing = InvalidRequestError(
-        f"no snapshot {snapshot!r}: it was pruned, or never there; gridref history lists them"
+        f"no snapshot {snapshot!r}: it was pruned, or never there; gridref list CATALOG history"
+        " lists them"
         f" (tags: {', '.join(sorted(root.tags)) or 'none'})",
         place,
     )

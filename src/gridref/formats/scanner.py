@@ -145,7 +145,7 @@ class Scanner(Protocol):
 
 @runtime_checkable
 class Organised(Protocol):
-    """Optional for a scanner: describe how a file is organised, for ``gridref inspect``."""
+    """Optional for a scanner: describe how a file is organised, for ``gridref info FILE``."""
 
     def organisation(
         self, location: Location, options: ScanOptions, metadata: MetadataPieces

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from gridref.api.layout.labels import duration_seconds
 from gridref.api.opening import Sources, open_group, readable, reader_for
+from gridref.catalog import write_catalog
 from gridref.combine.forecasts import VALID_TIME, ForecastAxes, Picks
 from gridref.combine.options import Read
 from gridref.errors import InvalidRequestError
@@ -86,6 +87,47 @@ def forecast(
     units = str(group.arrays[runs].attrs["units"])
     valid_time = _as_times(picks.valid_ns, (VALID_TIME,), units, base.calendar)
     return axes.view(group, picks, valid_time)
+
+
+def to_forecast(
+    catalog: VirtualGroup,
+    path: str | os.PathLike[str],
+    *,
+    name: str | None = None,
+    after: str | None = None,
+    offset: str | None = None,
+    run: str | None = None,
+    run_dim: str | None = None,
+    step_dim: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> VirtualGroup:
+    """Write a catalog that shows forecasts along valid times, and return what `forecast` does.
+
+    Parameters
+    ----------
+    catalog
+        The cube.
+    path
+        Address of the catalog to write; with `name` it may be the one of the cube.
+    name
+        Keep the cube, and add the forecast as a group of this name.
+    after, offset, run, run_dim, step_dim
+        As for `forecast`.
+    storage_options
+        As for `open_catalog`.
+    """
+    view = forecast(
+        catalog,
+        after=after,
+        offset=offset,
+        run=run,
+        run_dim=run_dim,
+        step_dim=step_dim,
+        storage_options=storage_options,
+    )
+    kept = catalog.with_changes(groups={**catalog.groups, name: view}) if name else view
+    write_catalog(kept, path, storage_options)
+    return view
 
 
 def with_valid_times(group: VirtualGroup, read: Read) -> VirtualGroup:

@@ -1,4 +1,4 @@
-"""The command line: ``gridref build | info | chunks | sources | verify | plan | serve``."""
+"""The command line: ``gridref build | plan | info | list | verify | append | serve | ...``."""
 
 from __future__ import annotations
 

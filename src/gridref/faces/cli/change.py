@@ -1,4 +1,4 @@
-"""Commands that change catalogs: ``gridref append`` and its kin, and ``watch``."""
+"""Commands that change catalogs: ``gridref append``, ``watch``, ``refresh`` and the like."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 from rich.text import Text
 
+from gridref.errors import InvalidRequestError
 from gridref.faces.cli.console import Console, echo
 from gridref.faces.cli.options import (
     BUILD_OPTIONS,
+    FROM,
+    TO,
     Catalog,
     Files,
     Quiet,
@@ -18,6 +21,7 @@ from gridref.faces.cli.options import (
     as_on_the_command_line,
     call_options,
     parse_options,
+    prefixes_of,
     takes,
 )
 from gridref.faces.cli.progress import ScanProgress
@@ -29,8 +33,6 @@ if TYPE_CHECKING:
     from gridref.api.places import At
     from gridref.api.results import Watch
 
-
-# ``gridref append | declare | replace | remove | refresh``, and history commands
 
 Amend = Annotated[
     bool,
@@ -45,13 +47,28 @@ _OF_BUILD = ("expect", "relative", "overwrite", "keep_secrets", "identity", "che
 @takes({name: kind for name, kind in BUILD_OPTIONS.items() if name not in _OF_BUILD})
 def append_command(
     catalog: Catalog,
-    files: Files,
+    files: SomeFiles = None,
     at: Annotated[
         str,
         typer.Option(
             help="Where to add files. label: by their coordinate, else at the end. start, end."
         ),
     ] = "label",
+    declare: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIM=FIRST/LAST",
+            help="Declare labels whose files are still to come instead: dates, or numbers.",
+            show_default=False,
+        ),
+    ] = None,
+    step: Annotated[
+        str | None,
+        typer.Option(
+            help="Step between declared labels, as in pandas (6h, 1MS), or a number. Default: 1D.",
+            show_default=False,
+        ),
+    ] = None,
     amend: Amend = False,
     quiet: Quiet = False,
     **options: Any,
@@ -62,6 +79,9 @@ def append_command(
     with, unless you give others. If any file does not fit, nothing is written and every problem is
     listed.
 
+    Files of labels that were declared may come in any order. Until then, their elements read as the
+    fill value, and gridref list CATALOG chunks --state pending lists them.
+
     Examples
     --------
         gridref append cube.gridref data/2024-01.nc
@@ -69,68 +89,36 @@ def append_command(
         gridref append cube.gridref 'data/*.nc'
 
         gridref append one.gridref data/*.nc --concat-dim time
+
+        gridref append cube.gridref --declare time=2024-01-01/2024-12-31
+
+        gridref append run.gridref --declare step=0/240 --step 6
     """
     from gridref.api.catalogs import open_catalog
 
+    if (declare is None) != bool(files) or (declare is None and step is not None):
+        raise typer.BadParameter("name files to append, or labels: --declare DIM=FIRST/LAST")
     opened = open_catalog(catalog, storage_options=options.pop("storage_options", None))
+    changing = opened.amend() if amend else opened
+    if declare is not None:
+        _told(catalog, opened, _declared(changing, declare, step or "1D"))
+        return
     with ScanProgress(Console(stderr=True), quiet) as progress:
-        after = (opened.amend() if amend else opened).append(
-            files, at=cast("At", at), progress=progress, **call_options(options)
+        after = changing.append(
+            files or [], at=cast("At", at), progress=progress, **call_options(options)
         )
     _told(catalog, opened, after)
 
 
-def declare_command(
-    catalog: Catalog,
-    dim: Annotated[
-        str, typer.Argument(help="Dimension along which the catalog grows.", show_default=False)
-    ],
-    first: Annotated[str, typer.Argument(help="First label: a date, or a number.")],
-    last: Annotated[str, typer.Argument(help="Last label.")],
-    step: Annotated[
-        str, typer.Option(help="Step between labels, as in pandas (1D, 6h, 1MS), or a number.")
-    ] = "1D",
-    storage_options: StorageOptions = None,
-) -> None:
-    """Declare labels whose files are still to come, in any order.
-
-    Until then, they read as the fill value, and gridref chunks --pending lists them.
-
-    Examples
-    --------
-        gridref declare cube.gridref time 2024-01-01 2024-12-31
-
-        gridref declare run.gridref step 0 240 --step 6
-    """
+def _declared(opened: OpenedCatalog, declared: str, step: str) -> OpenedCatalog:
     from gridref.api.declaring import labels_between
 
-    opened = _opened(catalog, storage_options)
-    labels = labels_between(opened, dim, first, last, step, lambda array: array[...])
-    _told(catalog, opened, opened.declare(dim, labels))
-
-
-def replace_command(
-    catalog: Catalog,
-    file: Annotated[str, typer.Argument(help="A file of the catalog.", show_default=False)],
-    by: Annotated[
-        str | None,
-        typer.Argument(
-            help="The file in its place. Default: the present version of the same file."
-        ),
-    ] = None,
-    amend: Amend = False,
-    storage_options: StorageOptions = None,
-) -> None:
-    """Replace a file by another one, or scan it again in its present version.
-
-    Examples
-    --------
-        gridref replace cube.gridref data/2024-01.nc
-
-        gridref replace cube.gridref data/2024-01.nc data/2024-01-v2.nc
-    """
-    opened = _opened(catalog, storage_options)
-    _told(catalog, opened, (opened.amend() if amend else opened).replace(file, by))
+    dim, _, labels = declared.partition("=")
+    first, separator, last = labels.partition("/")
+    if not (dim and first and separator and last):
+        raise InvalidRequestError(f"--declare {declared}: write it like time=2024-01-01/2024-12-31")
+    labelled = labels_between(opened, dim, first, last, step, lambda array: array[...])
+    return opened.declare(dim, labelled)
 
 
 def remove_command(
@@ -148,48 +136,86 @@ def remove_command(
 
 def refresh_command(
     catalog: Catalog,
-    vanished: Annotated[
-        str,
-        typer.Option(
-            help="Files that are gone. raise: stop. remove: take them out of the catalog."
+    file: Annotated[
+        str | None,
+        typer.Argument(
+            help="The file of the catalog to scan again. Default: all that have changed.",
+            show_default=False,
         ),
-    ] = "raise",
+    ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(help="Put another file in the place of this one.", show_default=False),
+    ] = None,
+    vanished: Annotated[
+        str | None,
+        typer.Option(
+            help="Files that are gone. raise: stop (default). remove: take them out of the"
+            " catalog.",
+            show_default=False,
+        ),
+    ] = None,
+    amend: Amend = False,
     quiet: Quiet = False,
     storage_options: StorageOptions = None,
 ) -> None:
-    """Scan files again that have changed since they were scanned.
+    """Scan files again that have changed since they were scanned, or replace a file.
 
     Examples
     --------
         gridref refresh cube.gridref
 
         gridref refresh cube.gridref --vanished remove
+
+        gridref refresh cube.gridref data/2024-01.nc
+
+        gridref refresh cube.gridref data/2024-01.nc --by data/2024-01-v2.nc
     """
+    if file is None and by is not None:
+        raise typer.BadParameter("--by needs the file that is to be replaced")
+    if file is not None and vanished is not None:
+        raise typer.BadParameter("--vanished is for all files of the catalog, not for one")
     opened = _opened(catalog, storage_options)
+    changing = opened.amend() if amend else opened
     with ScanProgress(Console(stderr=True), quiet) as progress:
-        after = opened.refresh(vanished=cast("Vanished", vanished), progress=progress)
+        if file is not None:
+            after = changing.replace(file, by, progress=progress)
+        else:
+            missing = cast("Vanished", vanished or "raise")
+            after = changing.refresh(vanished=missing, progress=progress)
     _told(catalog, opened, after)
 
 
-def history_command(
+def relocate_command(
     catalog: Catalog,
+    before: Annotated[list[str], FROM],
+    after: Annotated[list[str], TO],
+    identity: Annotated[
+        str | None,
+        typer.Option(
+            help="How reads check that a file is unchanged: strict, size, content. Default: as"
+            " before.",
+            show_default=False,
+        ),
+    ] = None,
     storage_options: StorageOptions = None,
 ) -> None:
-    """List the snapshots of a catalog, the current one first.
+    """Change the recorded location of the source files. Reads and writes the catalog only.
 
     Examples
     --------
-        gridref history cube.gridref
+        gridref relocate cube.gridref --from s3://old/ --to https://new/
+
+        gridref relocate cube.gridref --from /data/2023 --to /archive/2023 --identity size
     """
-    opened = _opened(catalog, storage_options)
-    names: dict[str, list[str]] = {}
-    for tag, snapshot in opened.info.tags.items():
-        names.setdefault(snapshot, []).append(tag)
-    console = Console()
-    for commit in opened.history():
-        tags = "".join(f" [{tag}]" for tag in sorted(names.get(commit.id, [])))
-        line = f"{commit.id}  {commit.time}  {commit.operation} {commit.message}{tags}"
-        console.print(Text(line), soft_wrap=True)
+    from gridref.api.catalogs import relocate
+
+    prefixes = prefixes_of(before, after)
+    options = parse_options(storage_options)
+    relocate(catalog, prefixes, identity=identity, storage_options=options)  # type: ignore[arg-type]
+    for old, new in prefixes.items():
+        moved = f"sources in {shown_address(old)} are in {shown_address(new)} now"
+        echo(f"{shown_address(catalog)}: {moved}", err=True)
 
 
 def tag_command(

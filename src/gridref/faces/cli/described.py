@@ -1,9 +1,9 @@
-"""What commands print of groups and plans. It is imported when there is something to print."""
+"""What commands print of catalogs, plans and files. Imported when there is something to print."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
@@ -11,6 +11,8 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
+from gridref.api.inspect import Inspection
+from gridref.catalog import CatalogGroup
 from gridref.combine import Combination
 from gridref.errors import NotRepresentableError
 from gridref.faces.cli.console import Console
@@ -22,6 +24,9 @@ from gridref.model.manifest import ChunkState, Source
 from gridref.model.scan_report import LEFT_OUT, ScanReport
 from gridref.secrets import shown_address
 from gridref.serve.views import ViewOptions, show
+
+type Arrays = Mapping[str, VirtualArray]
+
 
 # Numbers about a virtual group, for people
 
@@ -61,14 +66,14 @@ def left_out(report: ScanReport) -> list[str]:
     return lines
 
 
-def decoded_because(group: VirtualGroup, options: ViewOptions) -> dict[str, str]:
+def decoded_because(arrays: Arrays, options: ViewOptions) -> dict[str, str]:
     """Why arrays are not shown in the native view: their paths by reason."""
-    return _paths_by(group, lambda array: _shown(array, options)[0])
+    return _paths_by(arrays, lambda array: _shown(array, options)[0])
 
 
-def unsharded_because(group: VirtualGroup, options: ViewOptions) -> dict[str, str]:
+def unsharded_because(arrays: Arrays, options: ViewOptions) -> dict[str, str]:
     """Why arrays are shown without the shards that were asked for: their paths by reason."""
-    return _paths_by(group, lambda array: _shown(array, options)[1])
+    return _paths_by(arrays, lambda array: _shown(array, options)[1])
 
 
 def _shown(array: VirtualArray, options: ViewOptions) -> tuple[str, str]:
@@ -80,16 +85,16 @@ def _shown(array: VirtualArray, options: ViewOptions) -> tuple[str, str]:
     return shown.reason, shown.shard_reason
 
 
-def _paths_by(group: VirtualGroup, reason_of: Callable[[VirtualArray], str]) -> dict[str, str]:
+def _paths_by(arrays: Arrays, reason_of: Callable[[VirtualArray], str]) -> dict[str, str]:
     paths: dict[str, list[str]] = {}
-    for path, array in group.all_arrays().items():
+    for path, array in arrays.items():
         reason = reason_of(array)
         if reason:
             paths.setdefault(reason, []).append(path)
     return {reason: ", ".join(affected) for reason, affected in paths.items()}
 
 
-# The output of ``gridref plan``
+# The output of ``gridref plan``, and of ``--json``
 
 
 def print_plan(console: Console, combination: Combination, *, as_json: bool) -> bool:
@@ -98,14 +103,15 @@ def print_plan(console: Console, combination: Combination, *, as_json: bool) -> 
         console.print_json(json.dumps(_document(combination)))
         return not combination.problems
     if combination.group is not None:
+        arrays = combination.group.all_arrays()
         console.print(draw_tree(combination.group, f"{len(combination.report.files)} files"))
         console.print()
         parts = layout_table(combination.group)
         if parts is not None:
             console.print(parts)
             console.print()
-        console.print(describe_arrays(combination.group, ViewOptions()))
-        for reason, paths in decoded_because(combination.group, ViewOptions()).items():
+        console.print(describe_arrays(arrays, ViewOptions()))
+        for reason, paths in decoded_because(arrays, ViewOptions()).items():
             console.print(Text(f"decoded on the way: {paths} ({reason})", style="dim"))
     if len(combination.report):
         console.print()
@@ -138,9 +144,7 @@ def _drifts(combination: Combination) -> Table:
 
 
 def _document(combination: Combination) -> dict[str, Any]:
-    group = combination.group
-    arrays = {} if group is None else group.all_arrays()
-    views = {path: show(array, ViewOptions()) for path, array in arrays.items()}
+    arrays = {} if combination.group is None else combination.group.all_arrays()
     return {
         "files": list(combination.report.files),
         "failed": [{"file": each.source, "reason": each.reason} for each in combination.failed],
@@ -154,15 +158,107 @@ def _document(combination: Combination) -> dict[str, Any]:
             }
             for problem in combination.problems
         ],
-        "arrays": {
-            path: {
-                "shape": list(array.shape),
-                "dims": list(array.dims),
-                "dtype": str(array.dtype),
-                "blocks": array.n_blocks,
-                "view": views[path].view,
-                "reason": views[path].reason,
-            }
-            for path, array in arrays.items()
-        },
+        "arrays": _arrays_as_json(arrays, ViewOptions()),
     }
+
+
+def _arrays_as_json(arrays: Arrays, options: ViewOptions) -> dict[str, Any]:
+    described = {}
+    for path, array in arrays.items():
+        try:
+            shown = show(array, options)
+            view, reason = shown.view, shown.reason
+        except NotRepresentableError as error:
+            view, reason = None, error.reason
+        described[path] = {
+            "shape": list(array.shape),
+            "dims": list(array.dims),
+            "dtype": str(array.dtype),
+            "blocks": array.n_blocks,
+            "view": view,
+            "reason": reason,
+        }
+    return described
+
+
+def catalog_as_json(group: CatalogGroup, arrays: Arrays, options: ViewOptions) -> dict[str, Any]:
+    """What ``gridref info --json`` prints of a catalog."""
+    return {
+        "catalog": shown_address(group.info.url),
+        "snapshot": group.info.snapshot,
+        "n_sources": len(group.source_list),
+        "n_checksums": group.info.n_checksums,
+        "left_out": left_out(group.report),
+        "arrays": _arrays_as_json(arrays, options),
+    }
+
+
+# What ``gridref info`` prints of a file
+
+_MAP_CELLS = 60
+
+
+def print_inspection(console: Console, found: Inspection) -> None:
+    """Print what a scan of a file costs on a server, and what makes it slow."""
+    for line in _file_lines(found):
+        console.print(Text(line), soft_wrap=True)
+    console.print(_stored_arrays(found))
+    _print_advice(console, found)
+
+
+def _file_lines(found: Inspection) -> Iterator[str]:
+    size = "" if found.file_bytes is None else f", {human_bytes(found.file_bytes)}"
+    yield f"{found.file}: {found.format}{size}"
+    yield from (
+        f"{what}: {n_requests} requests, {human_bytes(n_bytes)}{_share(n_bytes, found.file_bytes)}"
+        for what, n_requests, n_bytes in (
+            ("a scan of it", found.n_requests, found.n_bytes),
+            ("of one more like it", found.n_requests_alike, found.n_bytes_alike),
+        )
+    )
+    if found.file_bytes:
+        yield f"looked at: [{_map(found.metadata, found.file_bytes)}]"
+    yield from (f"{name}: {value}" for name, value in found.facts.items())
+
+
+def _share(n_bytes: int, file_bytes: int | None) -> str:
+    return f" ({n_bytes / file_bytes:.1%} of the file)" if file_bytes else ""
+
+
+def _map(pieces: tuple[tuple[int, int], ...], file_bytes: int) -> str:
+    """A file from its first to its last byte, with # where something was looked at."""
+    cells = ["."] * _MAP_CELLS
+    for start, stop in pieces:
+        for cell in range(start * _MAP_CELLS // file_bytes, -(-stop * _MAP_CELLS // file_bytes)):
+            cells[cell] = "#"
+    return "".join(cells)
+
+
+def _stored_arrays(found: Inspection) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for title in ("array", "chunks", "of shape", "median", "small", "in all", "index"):
+        table.add_column(title, justify="left" if title in ("array", "index") else "right")
+    ordered = sorted(found.arrays, key=lambda array: -array.n_chunks)
+    for array in ordered:
+        table.add_row(
+            array.path,
+            str(array.n_chunks),
+            "x".join(map(str, array.chunk_shape)) or "scalar",
+            human_bytes(array.median_bytes),
+            str(array.n_small),
+            human_bytes(array.stored_bytes),
+            array.index,
+        )
+    return table
+
+
+def _print_advice(console: Console, found: Inspection) -> None:
+    if not found.advice:
+        console.print("nothing makes it slow")
+    for advice in found.advice:
+        text = Text.assemble(("slow ", "yellow"), advice.reason)
+        console.print(text, soft_wrap=True)
+        if advice.command:
+            console.print(Text(f"  {advice.command}"), soft_wrap=True)
+        if advice.gain:
+            console.print(Text(f"  gives {advice.gain}"), soft_wrap=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,12 +96,12 @@ def draw_grid(array: VirtualArray, name: str, width: int = 72) -> Text:
     return text
 
 
-def describe_arrays(group: VirtualGroup, options: ViewOptions) -> Table:
-    """A table of all arrays, and how each is shown."""
+def describe_arrays(arrays: Mapping[str, VirtualArray], options: ViewOptions) -> Table:
+    """A table of arrays, and how each is shown."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     for title in ("array", "shape", "dtype", "blocks", "stored chunk", "codecs", "view"):
         table.add_column(title, overflow="fold")
-    for path, array in group.all_arrays().items():
+    for path, array in arrays.items():
         table.add_row(
             path,
             " × ".join(map(str, array.shape)) or "scalar",

@@ -1,4 +1,4 @@
-"""How commands show their help: exactly as it is written, and rarely used options on request.
+"""Help of commands, exactly as it is written, and the explanations of ``gridref --explain``.
 
 Typer renders help as Markdown, which takes stars and underscores out of ``*/2020/*.nc``.
 """
@@ -7,9 +7,16 @@ from __future__ import annotations
 
 import copy
 import re
+import sys
+from pathlib import Path
 from typing import Any
 
+from rich.table import Table
 from typer.core import TyperCommand
+
+import gridref
+from gridref.errors import InvalidRequestError
+from gridref.faces.cli.console import Console, echo
 
 MAKE, LOOK, CHANGE, SHARE = "Make catalogs", "Look at catalogs", "Change catalogs", "Share catalogs"
 
@@ -17,8 +24,15 @@ _LAYING_OUT = ("concat_dim", "stack", "pattern", "mosaic", "join", "overlap", "o
 COMMON = {
     "build": ("catalog", *_LAYING_OUT, "overwrite", "n_processes", "verify", "storage_options"),
     "plan": (*_LAYING_OUT, "expect", "as_json", "files_from", "storage_options"),
-    "append": ("at", "amend", "concat_dim", "join", "overlap", "on_error", "storage_options"),
-}
+    "append": ("at", "declare", "step", "amend", "concat_dim", "join", "overlap", "on_error",
+               "storage_options"),
+    "info": ("output", "as_json", "snapshot", "view", "shards", "chunks", "allow",
+             "storage_options"),
+    "serve": ("port", "host", "workers", "allow", "allow_host", "allow_origin", "shards", "chunks",
+              "storage_options"),
+    "export": ("to", "zarr_format", "append_dim", "replace", "materialize", "collection", "after",
+               "snapshot", "allow", "storage_options"),
+}  # fmt: skip
 """Options that ``--help`` shows of the commands that have many; ``--help-all`` shows all."""
 
 _MARKS = re.compile(r"([\\`*_{}\[\]<>#|])")
@@ -61,3 +75,69 @@ def _plain_parameter(parameter: Any) -> Any:
 def _plain(text: str) -> str:
     """A text as Markdown that shows all its characters."""
     return _MARKS.sub(r"\\\1", text)
+
+
+# ``gridref --explain``: the paragraphs of ``docs/errors.md``, without a network
+
+_NAME = "errors.md"
+_SECTION = re.compile(r"^### (\S+)\n(.*?)(?=^##|\Z)", re.MULTILINE | re.DOTALL)
+
+
+def print_explanation(kind: str) -> None:
+    """Print cause and remedy of a kind of errors, or of a cause of problems in combining.
+
+    Parameters
+    ----------
+    kind
+        Its name. ``all`` lists all kinds of errors.
+
+    Raises
+    ------
+    InvalidRequestError
+        If there is no such kind.
+    """
+    sections = _sections()
+    if kind == "all":
+        _list_kinds(sections)
+    elif kind in sections:
+        _print_markdown(f"## {kind}\n\n{sections[kind].strip()}\n")
+    else:
+        _print_markdown(_of_cause(sections, kind))
+
+
+def _sections() -> dict[str, str]:
+    """Text of each kind of errors, in the order of the page."""
+    installed = Path(gridref.__file__).parent / _NAME
+    page = installed if installed.is_file() else Path(__file__).parents[4] / "docs" / _NAME
+    return dict(_SECTION.findall(page.read_text(encoding="utf-8")))
+
+
+def _of_cause(sections: dict[str, str], cause: str) -> str:
+    """The row of a cause of problems in combining."""
+    head, line, *rows = [row for row in sections["combine"].splitlines() if row.startswith("|")]
+    found = [row for row in rows if row.startswith(f"| `{cause}` |")]
+    if not found:
+        raise InvalidRequestError(
+            f"no error is called {cause!r}: gridref --explain all lists them, and gridref --explain"
+            " combine the causes of problems"
+        )
+    return (
+        "\n".join((f"## {cause}\n", "A problem in combining files.\n", head, line, *found)) + "\n"
+    )
+
+
+def _list_kinds(sections: dict[str, str]) -> None:
+    table = Table("kind", "class", "for example", box=None)
+    for kind, text in sections.items():
+        name, _, example = text.strip().partition("\n")[0].partition(": ")
+        table.add_row(kind, name.strip("`"), example)
+    Console().print(table)
+
+
+def _print_markdown(text: str) -> None:
+    if not sys.stdout.isatty():
+        echo(text, nl=False)
+        return
+    from rich.markdown import Markdown
+
+    Console().print(Markdown(text))

@@ -1,21 +1,27 @@
-"""Commands that look at files and catalogs: ``chunks``, ``sources``, ``sql``, ``diff``, ..."""
+"""Commands that look at files and catalogs: ``gridref info | list | verify | diff``."""
 
 from __future__ import annotations
 
 import json
-import re
-import sys
+from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
-import gridref
-from gridref.errors import GridrefError, InvalidRequestError
+from gridref.errors import (
+    CatalogNotFoundError,
+    GridrefError,
+    InvalidRequestError,
+    Place,
+    SourceFormatError,
+    SourceUnavailableError,
+)
 from gridref.faces.cli.console import Console, echo
 from gridref.faces.cli.options import (
+    VIEW_OPTIONS,
     Allowed,
     Catalog,
     Quiet,
@@ -23,486 +29,411 @@ from gridref.faces.cli.options import (
     StorageOptions,
     as_on_the_command_line,
     parse_options,
+    takes,
 )
 from gridref.faces.cli.progress import ScanProgress
 from gridref.options import check_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    import pyarrow as pa
 
-    from gridref.api.inspect import Inspection
     from gridref.api.keeping import Catalog as OpenedCatalog
-    from gridref.model.array import VirtualArray, VirtualGroup
+    from gridref.model.array import VirtualArray
+    from gridref.serve.views import ViewOptions
 
 
-# ``gridref chunks | sources | stats | report | sql | diff``
-
-Output = Annotated[
-    str | None,
-    typer.Option(
-        "--output",
-        "-o",
-        help="Write all rows to a file: .parquet, .arrow, .feather, .csv or .jsonl.",
-        show_default=False,
-    ),
-]
-Format = Annotated[str, typer.Option("--format", help="On the screen: table, csv or jsonl.")]
-Limit = Annotated[int, typer.Option(help="Show at most this many rows on the screen; 0 for all.")]
+# ``gridref info``: a catalog, one of its arrays, or a file
 
 
-def chunks_command(
-    catalog: Catalog,
+@takes(VIEW_OPTIONS)
+def info_command(
+    catalog: Annotated[
+        str, typer.Argument(help="Address of a catalog, or of a file.", show_default=False)
+    ],
     array: Annotated[
         str | None,
-        typer.Argument(help="Path of an array. Default: all arrays.", show_default=False),
-    ] = None,
-    missing: Annotated[
-        bool, typer.Option("--missing", help="List only chunks that no file holds.")
-    ] = False,
-    pending: Annotated[
-        bool, typer.Option("--pending", help="List only chunks that are still to come.")
-    ] = False,
-    output: Output = None,
-    format: Format = "table",  # noqa: A002
-    limit: Limit = 100,
-    snapshot: Snapshot = None,
-    allow: Allowed = None,
-    storage_options: StorageOptions = None,
-) -> None:
-    """List stored chunks: place in the array, place in the source, and sizes.
-
-    Chunk coords and elements are written like 0/3/1, an index for each dimension.
-
-    Examples
-    --------
-        gridref chunks cube.gridref tas --missing
-
-        gridref chunks cube.gridref -o chunks.parquet
-    """
-    from gridref.faces.cli.tabular import put_rows
-
-    wanted = [name for name, on in (("missing", missing), ("pending", pending)) if on]
-    group = _opened(catalog, snapshot, storage_options, allow)
-    rows = group.chunk_batches(array, state=wanted or None)
-    put_rows(rows, output=output, format=format, limit=limit)
-
-
-def sources_command(
-    catalog: Catalog,
-    by_size: Annotated[
-        bool, typer.Option("--by-size", help="Sort by size, the largest first.")
-    ] = False,
-    output: Output = None,
-    format: Format = "table",  # noqa: A002
-    limit: Limit = 100,
-    snapshot: Snapshot = None,
-    allow: Allowed = None,
-    storage_options: StorageOptions = None,
-) -> None:
-    """List the source files: address, size, time of change and ETag.
-
-    Examples
-    --------
-        gridref sources cube.gridref --by-size
-
-        gridref sources cube.gridref -o sources.csv
-    """
-    from gridref.faces.cli.tabular import put_rows
-
-    table = _opened(catalog, snapshot, storage_options, allow).sources()
-    if by_size:
-        table = table.sort_by([("size_bytes", "descending")])
-    put_rows(table.to_reader(), output=output, format=format, limit=limit)
-
-
-def stats_command(
-    catalog: Catalog,
-    arrays: Annotated[
-        list[str] | None,
-        typer.Argument(help="Arrays to look at. Default: all.", show_default=False),
-    ] = None,
-    scan_values: Annotated[
-        bool,
-        typer.Option(
-            "--scan-values",
-            help="Read all chunks without statistics, and record the range of their values.",
-        ),
-    ] = False,
-    threads: Annotated[
-        int | None, typer.Option(help="Number of threads that read.", show_default=False)
-    ] = None,
-    output: Output = None,
-    format: Format = "table",  # noqa: A002
-    limit: Limit = 100,
-    quiet: Quiet = False,
-    snapshot: Snapshot = None,
-    allow: Allowed = None,
-    storage_options: StorageOptions = None,
-) -> None:
-    """List statistics of the values of arrays: least, greatest, and number of valid ones.
-
-    Examples
-    --------
-        gridref stats cube.gridref --scan-values
-
-        gridref stats cube.gridref
-
-        gridref chunks cube.gridref tas
-    """
-    from gridref.faces.cli.tabular import put_rows
-
-    if scan_values and snapshot is not None:
-        raise typer.BadParameter("--scan-values is for the catalog as it is now, not a --snapshot")
-    group = _opened(catalog, snapshot, storage_options, allow)
-    if scan_values:
-        with ScanProgress(Console(stderr=True), quiet, unit="chunks") as progress:
-            group = group.scan_values(arrays or None, n_threads=threads, progress=progress)
-    put_rows(group.statistics().to_reader(), output=output, format=format, limit=limit)
-
-
-def report_command(
-    catalog: Catalog,
-    output: Output = None,
-    format: Format = "table",  # noqa: A002
-    limit: Limit = 100,
-    snapshot: Snapshot = None,
-    storage_options: StorageOptions = None,
-) -> None:
-    """List the differences between the files of a catalog, and how each was resolved.
-
-    Examples
-    --------
-        gridref report cube.gridref
-
-        gridref report cube.gridref -o drift.csv
-    """
-    from gridref.faces.cli.tabular import put_rows
-
-    group = _opened(catalog, snapshot, storage_options)
-    put_rows(group.report().to_reader(), output=output, format=format, limit=limit)
-
-
-def sql_command(
-    catalog: Catalog,
-    query: Annotated[str, typer.Argument(help="A query in the SQL of DuckDB.", show_default=False)],
-    output: Output = None,
-    format: Format = "table",  # noqa: A002
-    limit: Limit = 100,
-    snapshot: Snapshot = None,
-    allow: Allowed = None,
-    storage_options: StorageOptions = None,
-) -> None:
-    """Query a catalog in SQL, with DuckDB (pip install 'gridref[sql]').
-
-    The tables are chunks, sources and arrays. Each array of one dimension is a table too, under its
-    own name, with the columns index and value.
-
-    Examples
-    --------
-        gridref sql cube.gridref "SELECT state, count(*) FROM chunks GROUP BY state"
-
-        gridref sql cube.gridref "FROM chunks WHERE stored_bytes > 100e6" -o large.parquet
-    """
-    from gridref.faces.cli.tabular import put_rows
-    from gridref.faces.duckdb import query_rows
-
-    with query_rows(_opened(catalog, snapshot, storage_options, allow), query) as rows:
-        put_rows(rows, output=output, format=format, limit=limit)
-
-
-def diff_command(
-    catalog: Catalog,
-    other: Annotated[
-        str | None,
-        typer.Argument(
-            help="Address of another catalog. Default: the current state of the same.",
-            show_default=False,
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
-    snapshot: Snapshot = None,
-    storage_options: StorageOptions = None,
-) -> None:
-    """Compare two catalogs: arrays, attributes, chunks, sources.
-
-    Exit status 0 if nothing differs, 1 if something does, 2 if they cannot be compared.
-
-    Examples
-    --------
-        gridref diff cube.gridref new.gridref
-
-        gridref diff monday.gridref tuesday.gridref --json
-
-        gridref diff cube.gridref --snapshot v1
-    """
-    from gridref.api.questions import diff
-
-    if other is None and snapshot is None:
-        raise typer.BadParameter("name another catalog, or a --snapshot of this one")
-    try:
-        before = _opened(catalog, snapshot, storage_options)
-        changes = diff(before, other or catalog, storage_options=parse_options(storage_options))
-    except GridrefError as error:
-        echo(f"error: {as_on_the_command_line(str(error))}", err=True)
-        raise typer.Exit(2) from error
-    if as_json:
-        echo(json.dumps([vars(change) for change in changes]))
-    else:
-        for change in changes:
-            echo(str(change))
-    raise typer.Exit(int(bool(changes)))
-
-
-def _opened(
-    catalog: str,
-    snapshot: str | None,
-    storage_options: list[str] | None,
-    allow: list[str] | None = None,
-) -> OpenedCatalog:
-    from gridref.api.catalogs import open_catalog
-
-    options = parse_options(storage_options)
-    return open_catalog(catalog, storage_options=options, allow=allow or None, snapshot=snapshot)
-
-
-# ``gridref explain``: the paragraphs of ``docs/errors.md``, without a network
-
-_NAME = "errors.md"
-_SECTION = re.compile(r"^### (\S+)\n(.*?)(?=^##|\Z)", re.MULTILINE | re.DOTALL)
-
-
-def explain_command(
-    kind: Annotated[
-        str | None,
-        typer.Argument(help="Name of a kind of errors, or of a cause of problems in combining."),
-    ] = None,
-) -> None:
-    """Explain an error and what to do. Without a name, list all kinds of errors.
-
-    Examples
-    --------
-        gridref explain source-changed
-
-        gridref explain labels-differ
-    """
-    sections = _sections()
-    if kind is None:
-        _list_kinds(sections)
-    elif kind in sections:
-        _print_markdown(f"## {kind}\n\n{sections[kind].strip()}\n")
-    else:
-        _print_markdown(_of_cause(sections, kind))
-
-
-def _sections() -> dict[str, str]:
-    """Text of each kind of errors, in the order of the page."""
-    installed = Path(gridref.__file__).parent / _NAME
-    page = installed if installed.is_file() else Path(__file__).parents[4] / "docs" / _NAME
-    return dict(_SECTION.findall(page.read_text(encoding="utf-8")))
-
-
-def _of_cause(sections: dict[str, str], cause: str) -> str:
-    """The row of a cause of problems in combining."""
-    head, line, *rows = [row for row in sections["combine"].splitlines() if row.startswith("|")]
-    found = [row for row in rows if row.startswith(f"| `{cause}` |")]
-    if not found:
-        raise InvalidRequestError(
-            f"no error is called {cause!r}: gridref explain lists them all, and gridref explain"
-            " combine the causes of problems"
-        )
-    return (
-        "\n".join((f"## {cause}\n", "A problem in combining files.\n", head, line, *found)) + "\n"
-    )
-
-
-def _list_kinds(sections: dict[str, str]) -> None:
-    table = Table("kind", "class", "for example", box=None)
-    for kind, text in sections.items():
-        name, _, example = text.strip().partition("\n")[0].partition(": ")
-        table.add_row(kind, name.strip("`"), example)
-    Console().print(table)
-
-
-def _print_markdown(text: str) -> None:
-    if not sys.stdout.isatty():
-        echo(text, nl=False)
-        return
-    from rich.markdown import Markdown
-
-    Console().print(Markdown(text))
-
-
-# ``gridref inspect``
-
-_MAP_CELLS = 60
-
-
-def inspect_command(
-    file: Annotated[str, typer.Argument(help="A file or URL.", show_default=False)],
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
-    limit: Annotated[int, typer.Option(help="List at most this many arrays; 0 for all.")] = 20,
-    storage_options: StorageOptions = None,
-) -> None:
-    """Report why a file is slow to scan on a server, and what rewriting it would save.
-
-    Local files are treated as if they were on a server.
-
-    Examples
-    --------
-        gridref inspect data/tas_2020.nc
-
-        gridref inspect https://example.org/scene.tif --json
-    """
-    from gridref.api.inspect import inspect
-
-    found = inspect(file, storage_options=parse_options(storage_options))
-    if as_json:
-        echo(json.dumps(found.to_json()))
-        return
-    console = Console()
-    for line in _lines(found):
-        console.print(Text(line), soft_wrap=True)
-    console.print(_arrays(found, limit or len(found.arrays)))
-    _print_advice(console, found)
-
-
-def _lines(found: Inspection) -> Iterator[str]:
-    from gridref.faces.picture import human_bytes
-
-    size = "" if found.file_bytes is None else f", {human_bytes(found.file_bytes)}"
-    yield f"{found.file}: {found.format}{size}"
-    yield from (
-        f"{what}: {n_requests} requests, {human_bytes(n_bytes)}{_share(n_bytes, found.file_bytes)}"
-        for what, n_requests, n_bytes in (
-            ("a scan of it", found.n_requests, found.n_bytes),
-            ("of one more like it", found.n_requests_alike, found.n_bytes_alike),
-        )
-    )
-    if found.file_bytes:
-        yield f"looked at: [{_map(found.metadata, found.file_bytes)}]"
-    yield from (f"{name}: {value}" for name, value in found.facts.items())
-
-
-def _share(n_bytes: int, file_bytes: int | None) -> str:
-    return f" ({n_bytes / file_bytes:.1%} of the file)" if file_bytes else ""
-
-
-def _map(pieces: tuple[tuple[int, int], ...], file_bytes: int) -> str:
-    """A file from its first to its last byte, with # where something was looked at."""
-    cells = ["."] * _MAP_CELLS
-    for start, stop in pieces:
-        for cell in range(start * _MAP_CELLS // file_bytes, -(-stop * _MAP_CELLS // file_bytes)):
-            cells[cell] = "#"
-    return "".join(cells)
-
-
-def _arrays(found: Inspection, limit: int) -> Table:
-    from gridref.faces.picture import human_bytes
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for title in ("array", "chunks", "of shape", "median", "small", "in all", "index"):
-        table.add_column(title, justify="left" if title in ("array", "index") else "right")
-    ordered = sorted(found.arrays, key=lambda array: -array.n_chunks)
-    for array in ordered[:limit]:
-        table.add_row(
-            array.path,
-            str(array.n_chunks),
-            "x".join(map(str, array.chunk_shape)) or "scalar",
-            human_bytes(array.median_bytes),
-            str(array.n_small),
-            human_bytes(array.stored_bytes),
-            array.index,
-        )
-    if len(ordered) > limit:
-        table.add_row(f"and {len(ordered) - limit} more")
-    return table
-
-
-def _print_advice(console: Console, found: Inspection) -> None:
-    if not found.advice:
-        console.print("nothing makes it slow")
-    for advice in found.advice:
-        text = Text.assemble(("slow ", "yellow"), advice.reason)
-        console.print(text, soft_wrap=True)
-        if advice.command:
-            console.print(Text(f"  {advice.command}"), soft_wrap=True)
-        if advice.gain:
-            console.print(Text(f"  gives {advice.gain}"), soft_wrap=True)
-
-
-# ``gridref draw``: the chunk map of an array, in the terminal or as a picture
-
-
-def draw_command(
-    catalog: Catalog,
-    array: Annotated[
-        str | None,
-        typer.Argument(
-            help="Path of an array. Default: the largest one with several blocks.",
-            show_default=False,
-        ),
+        typer.Argument(help="Path of an array of the catalog. Default: all.", show_default=False),
     ] = None,
     output: Annotated[
         str | None,
         typer.Option(
             "--output",
             "-o",
-            help="Write a picture: .svg, or .png and .pdf with matplotlib (pip install"
-            " 'gridref[plot]'). Default: draw on the screen.",
+            help="Draw the chunks of the array to a file instead: .svg, or .png and .pdf with"
+            " matplotlib (pip install 'gridref[plot]').",
             show_default=False,
         ),
     ] = None,
-    width: Annotated[int, typer.Option(help="Width of the map in a picture, in pixels.")] = 720,
-    snapshot: Annotated[
-        str | None, typer.Option(help="Id of a former snapshot, or a tag.", show_default=False)
-    ] = None,
-    storage_options: StorageOptions = None,
-    allow: Allowed = None,
+    width: Annotated[
+        int, typer.Option(help="Width of the drawing in such a file, in pixels.")
+    ] = 720,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    snapshot: Snapshot = None,
+    **options: Any,
 ) -> None:
-    """Draw the blocks and stored chunks of an array.
+    """Show what is in a catalog: tree, chunk grids, codecs, sources, and how each array is shown.
+
+    For a file, report what a scan of it costs on a server, why, and what rewriting it would save.
+    Local files are treated as if they were on a server.
 
     Examples
     --------
-        gridref draw cube.gridref tas
+        gridref info cube.gridref
 
-        gridref draw cube.gridref tas -o map.svg
+        gridref info cube.gridref tas
+
+        gridref info cube.gridref tas -o map.svg
+
+        gridref info cube.gridref --view portable --shards auto
+
+        gridref info cube.gridref --snapshot v1
+
+        gridref info https://example.org/scene.tif --json
     """
     from gridref.api.catalogs import open_catalog
+    from gridref.api.opening import view_options
+    from gridref.faces.cli.described import catalog_as_json
 
-    options = parse_options(storage_options)
-    group = open_catalog(catalog, storage_options=options, allow=allow or None, snapshot=snapshot)
-    path, drawn = _array_to_draw(group, array)
+    storage_options, allow = options.pop("storage_options", None), options.pop("allow", None)
+    views = view_options(options)
+    for_catalogs = {"array": array, "output": output, "snapshot": snapshot, **options}
+    try:
+        group = open_catalog(
+            catalog, storage_options=storage_options, allow=allow, snapshot=snapshot
+        )
+    except CatalogNotFoundError as no_catalog:
+        given = [name for name, value in for_catalogs.items() if value is not None]
+        _print_file(catalog, no_catalog, given, storage_options, as_json=as_json)
+        return
+    shown = group.all_arrays()
+    if array is not None:
+        name = array.strip("/")
+        check_names("the catalog", [name], shown, kind="array")
+        shown = {name: shown[name]}
     if output is not None:
         from gridref.faces.picture import ChunkMap
 
+        path, drawn = _largest(shown)
         ChunkMap(drawn, path, width).save(output)
         return
-    from gridref.faces.cli.drawing import draw_grid
+    if as_json:
+        echo(json.dumps(catalog_as_json(group, shown, views)))
+        return
+    _print_catalog(Console(), group, catalog, shown, views, one_array=array is not None)
 
-    console = Console()
-    console.print(draw_grid(drawn, path, min(console.width, 100)))
 
-
-def _array_to_draw(group: VirtualGroup, path: str | None) -> tuple[str, VirtualArray]:
-    """The array of a path; without one, the one of most dimensions and bytes among uneven ones.
+def _print_file(
+    address: str,
+    no_catalog: CatalogNotFoundError,
+    for_catalogs: list[str],
+    storage_options: dict[str, Any] | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Print the report on a file; if there is none of a format that is known, there is no catalog.
 
     Raises
     ------
     InvalidRequestError
-        If there is none.
+        If options for catalogs were given.
     """
-    arrays = group.all_arrays()
-    if path is None:
-        chosen = {name: each for name, each in arrays.items() if each.n_blocks > 1} or arrays
-        if not chosen:
-            raise InvalidRequestError("nothing to draw: there are no arrays")
-        return max(chosen.items(), key=lambda item: (item[1].ndim, item[1].nbytes))
-    name = path.strip("/")
-    check_names("the catalog", [name], arrays, kind="array")
-    return name, arrays[name]
+    from gridref.api.inspect import inspect
+    from gridref.faces.cli.described import print_inspection
+
+    try:
+        found = inspect(address, storage_options=storage_options)
+    except (SourceUnavailableError, SourceFormatError) as error:
+        if isinstance(error, SourceUnavailableError) or Path(address).is_dir():
+            raise no_catalog from error
+        raise
+    if for_catalogs:
+        raise InvalidRequestError(
+            f"{', '.join(for_catalogs)}: only for catalogs, and this is a file",
+            Place(source=address),
+        )
+    if as_json:
+        echo(json.dumps(found.to_json()))
+    else:
+        print_inspection(Console(), found)
 
 
-# The output of ``gridref verify``
+def _print_catalog(
+    console: Console,
+    group: OpenedCatalog,
+    address: str,
+    arrays: Mapping[str, VirtualArray],
+    views: ViewOptions,
+    *,
+    one_array: bool,
+) -> None:
+    from gridref.faces.cli.described import left_out, source_summary
+    from gridref.faces.cli.drawing import describe_arrays, draw_grid, draw_tree
+
+    if not one_array:
+        console.print(draw_tree(group, address))
+        console.print()
+    console.print(describe_arrays(arrays, views))
+    _print_reasons(console, arrays, views)
+    if not one_array:
+        console.print()
+        for line in source_summary(group):
+            console.print(line, highlight=False)
+        for line in left_out(group.report):
+            console.print(Text.assemble(("left out ", "yellow"), line), soft_wrap=True)
+        if group.info.n_checksums:
+            console.print(f"{group.info.n_checksums} stored chunks have checksums", highlight=False)
+    if one_array or any(each.n_blocks > 1 for each in arrays.values()):
+        path, drawn = _largest(arrays)
+        console.print()
+        console.print(draw_grid(drawn, path, min(console.width, 100)))
+
+
+def _largest(arrays: Mapping[str, VirtualArray]) -> tuple[str, VirtualArray]:
+    """The array of most dimensions and bytes, of those with several blocks if there are any.
+
+    Raises
+    ------
+    InvalidRequestError
+        If there are no arrays.
+    """
+    chosen = {name: each for name, each in arrays.items() if each.n_blocks > 1} or arrays
+    if not chosen:
+        raise InvalidRequestError("nothing to draw: there are no arrays")
+    return max(chosen.items(), key=lambda item: (item[1].ndim, item[1].nbytes))
+
+
+def _print_reasons(
+    console: Console, arrays: Mapping[str, VirtualArray], views: ViewOptions
+) -> None:
+    """Print why arrays are not shown as stored, or without the requested shards."""
+    from gridref.faces.cli.described import decoded_because, unsharded_because
+
+    not_native = "not shown" if views.view == "native" else "decoded on the way"
+    for title, reasons in (
+        (not_native, decoded_because(arrays, views)),
+        ("without shards", unsharded_because(arrays, views)),
+    ):
+        for reason, paths in reasons.items():
+            console.print(Text(f"{title}: {paths} ({reason})", style="dim"))
+
+
+# ``gridref list``: tables of a catalog
+
+TABLES = ("chunks", "sources", "report", "statistics", "history")
+_ONLY_FOR = {"arrays": ("chunks", "statistics"), "state": ("chunks",), "by_size": ("sources",),
+             "scan_values": ("statistics",)}  # fmt: skip
+"""Tables that an option is for, where it is not for all."""
+
+
+def list_command(
+    catalog: Catalog,
+    table: Annotated[
+        str | None,
+        typer.Argument(
+            help="chunks: place in the array, place in the source, and sizes. sources: the files."
+            " report: differences between files, and how each was resolved. statistics: least and"
+            " greatest values. history: snapshots, the current one first.",
+            show_default=False,
+        ),
+    ] = None,
+    arrays: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Arrays whose chunks or statistics to list. Default: all.", show_default=False
+        ),
+    ] = None,
+    sql: Annotated[
+        str | None,
+        typer.Option(
+            metavar="QUERY",
+            help="Query the catalog with DuckDB instead (pip install 'gridref[sql]').",
+            show_default=False,
+        ),
+    ] = None,
+    state: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="List only chunks in this state: missing (no file holds them), pending (declared,"
+            " and still to come), range, inline. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    by_size: Annotated[
+        bool, typer.Option("--by-size", help="Sort sources by size, the largest first.")
+    ] = False,
+    scan_values: Annotated[
+        bool,
+        typer.Option(
+            "--scan-values",
+            help="First read all chunks without statistics, and record the range of their values.",
+        ),
+    ] = False,
+    threads: Annotated[
+        int | None,
+        typer.Option(help="Number of threads that read values. Default: 16.", show_default=False),
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Write all rows to a file: .parquet, .arrow, .feather, .csv or .jsonl.",
+            show_default=False,
+        ),
+    ] = None,
+    format: Annotated[  # noqa: A002
+        str, typer.Option("--format", help="On the screen: table, csv or jsonl.")
+    ] = "table",
+    limit: Annotated[
+        int, typer.Option(help="Show at most this many rows on the screen; 0 for all.")
+    ] = 100,
+    quiet: Quiet = False,
+    snapshot: Snapshot = None,
+    allow: Allowed = None,
+    storage_options: StorageOptions = None,
+) -> None:
+    """List what a catalog holds as a table: chunks, sources, report, statistics or history.
+
+    In SQL, the tables are chunks, sources and arrays. Each array of one dimension is a table too,
+    under its own name, with the columns index and value. Chunk coords and elements are written like
+    0/3/1, an index for each dimension.
+
+    Examples
+    --------
+        gridref list cube.gridref chunks tas --state missing
+
+        gridref list cube.gridref chunks -o chunks.parquet
+
+        gridref list cube.gridref sources --by-size
+
+        gridref list cube.gridref statistics --scan-values
+
+        gridref list cube.gridref --sql "SELECT state, count(*) FROM chunks GROUP BY state"
+    """
+    from gridref.faces.cli.tabular import put_rows
+
+    if (table is None) == (sql is None):
+        raise typer.BadParameter(f"name a table ({', '.join(TABLES)}), or give a --sql query")
+    opened = _opened(catalog, snapshot, storage_options, allow)
+    if sql is not None:
+        from gridref.faces.duckdb import query_rows
+
+        with query_rows(opened, sql) as rows:
+            put_rows(rows, output=output, format=format, limit=limit)
+        return
+    check_names("the catalog", [str(table)], TABLES, "table")
+    given = {"arrays": arrays, "state": state, "by_size": by_size, "scan_values": scan_values}
+    for name, tables in _ONLY_FOR.items():
+        if given[name] and table not in tables:
+            raise InvalidRequestError(f"{name} is for {' and '.join(tables)}, not for {table}")
+    if scan_values:
+        if snapshot is not None:
+            raise typer.BadParameter("--scan-values is for the catalog as it is now, no --snapshot")
+        with ScanProgress(Console(stderr=True), quiet, unit="chunks") as progress:
+            opened = opened.scan_values(arrays or None, n_threads=threads, progress=progress)
+    rows = _rows(opened, str(table), arrays or [], state or None, by_size=by_size)
+    put_rows(rows, output=output, format=format, limit=limit)
+
+
+def _rows(
+    opened: OpenedCatalog,
+    table: str,
+    arrays: list[str],
+    state: list[str] | None,
+    *,
+    by_size: bool,
+) -> pa.RecordBatchReader:
+    """The rows of a table of a catalog."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    check_names("the catalog", (path.strip("/") for path in arrays), opened.all_arrays(), "array")
+    if table == "chunks":
+        wanted: list[str | None] = [*arrays] or [None]
+        readers = [opened.chunk_batches(each, state=state) for each in wanted]
+        return pa.RecordBatchReader.from_batches(readers[0].schema, chain.from_iterable(readers))
+    if table == "history":
+        return _history(opened).to_reader()
+    if table == "report":
+        return opened.report().to_reader()
+    if table == "sources":
+        sources = opened.sources()
+        order = [("size_bytes", "descending")]
+        return (sources.sort_by(order) if by_size else sources).to_reader()
+    statistics = opened.statistics()
+    if arrays:
+        paths = pa.array([path.strip("/") for path in arrays])
+        statistics = statistics.filter(pc.is_in(statistics["path"], paths))
+    return statistics.to_reader()
+
+
+def _history(opened: OpenedCatalog) -> pa.Table:
+    """The snapshots of a catalog, the current one first, with their tags."""
+    import pyarrow as pa
+
+    tags: dict[str, list[str]] = {}
+    for tag, snapshot in sorted(opened.info.tags.items()):
+        tags.setdefault(snapshot, []).append(tag)
+    commits = opened.history()
+    return pa.table(
+        {
+            "snapshot": [commit.id for commit in commits],
+            "time": [commit.time for commit in commits],
+            "operation": [commit.operation for commit in commits],
+            "message": [commit.message for commit in commits],
+            "tags": pa.array(
+                [tags.get(commit.id, []) for commit in commits], pa.list_(pa.string())
+            ),
+        }
+    )
+
+
+# ``gridref verify``
+
+
+def verify_command(
+    catalog: Catalog,
+    all: Annotated[  # noqa: A002 - the option's name
+        bool, typer.Option("--all", help="Compare every chunk, not a sample.")
+    ] = False,
+    checksums: Annotated[
+        bool,
+        typer.Option(
+            "--checksums",
+            help="Then record a checksum of each stored chunk, for all later reads to compare.",
+        ),
+    ] = False,
+    max_in_flight: Annotated[
+        int, typer.Option(help="Compare at most this many remote files at a time.", min=1)
+    ] = 64,
+    quiet: Quiet = False,
+    snapshot: Snapshot = None,
+    storage_options: StorageOptions = None,
+    allow: Allowed = None,
+) -> None:
+    """Compare a catalog with what the original readers (h5py, tifffile) return.
+
+    By default corners, edges and a random sample of chunks of every array. Exit status 1 on any
+    difference.
+
+    Examples
+    --------
+        gridref verify cube.gridref
+
+        gridref verify cube.gridref --all --checksums
+
+        gridref verify refs.json --allow data/
+    """
+    print_verification(
+        catalog,
+        all=all,
+        checksums=checksums,
+        options=parse_options(storage_options),
+        quiet=quiet,
+        allow=allow,
+        snapshot=snapshot,
+        max_in_flight=max_in_flight,
+    )
 
 
 def print_verification(
@@ -558,3 +489,61 @@ def print_verification(
         console.print(f"{result.n_checksums} stored chunks now have checksums")
     if result.differences:
         raise typer.Exit(1)
+
+
+# ``gridref diff``
+
+
+def diff_command(
+    catalog: Catalog,
+    other: Annotated[
+        str | None,
+        typer.Argument(
+            help="Address of another catalog. Default: the current state of the same.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    snapshot: Snapshot = None,
+    storage_options: StorageOptions = None,
+) -> None:
+    """Compare two catalogs: arrays, attributes, chunks, sources.
+
+    Exit status 0 if nothing differs, 1 if something does, 2 if they cannot be compared.
+
+    Examples
+    --------
+        gridref diff cube.gridref new.gridref
+
+        gridref diff monday.gridref tuesday.gridref --json
+
+        gridref diff cube.gridref --snapshot v1
+    """
+    from gridref.api.questions import diff
+
+    if other is None and snapshot is None:
+        raise typer.BadParameter("name another catalog, or a --snapshot of this one")
+    try:
+        before = _opened(catalog, snapshot, storage_options)
+        changes = diff(before, other or catalog, storage_options=parse_options(storage_options))
+    except GridrefError as error:
+        echo(f"error: {as_on_the_command_line(str(error))}", err=True)
+        raise typer.Exit(2) from error
+    if as_json:
+        echo(json.dumps([vars(change) for change in changes]))
+    else:
+        for change in changes:
+            echo(str(change))
+    raise typer.Exit(int(bool(changes)))
+
+
+def _opened(
+    catalog: str,
+    snapshot: str | None,
+    storage_options: list[str] | None,
+    allow: list[str] | None = None,
+) -> OpenedCatalog:
+    from gridref.api.catalogs import open_catalog
+
+    options = parse_options(storage_options)
+    return open_catalog(catalog, storage_options=options, allow=allow or None, snapshot=snapshot)

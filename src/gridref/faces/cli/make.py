@@ -1,65 +1,179 @@
-"""Commands that make catalogs: ``gridref import``."""
+"""Commands that make catalogs: ``gridref build`` and ``gridref plan``."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.text import Text
 
-from gridref.faces.cli.console import echo
+from gridref.errors import UnclearLayoutError
+from gridref.faces.cli.console import Console
 from gridref.faces.cli.look import print_verification
-from gridref.faces.cli.options import BUILD_OPTIONS, Quiet, call_options, takes
+from gridref.faces.cli.options import (
+    BUILD_OPTIONS,
+    FilesFrom,
+    Match,
+    Quiet,
+    SomeFiles,
+    all_files,
+    as_on_the_command_line,
+    call_options,
+    takes,
+)
+from gridref.faces.cli.progress import ScanProgress
+from gridref.options import updated
 from gridref.secrets import shown_address
 
-# ``gridref import``: a catalog from references that another tool wrote
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
 
-_OPTIONS = (
-    "on_unsupported",
-    "max_inline_bytes",
-    "allow",
-    "relative",
-    "keep_secrets",
-    "identity",
-    "storage_options",
-)
+    from gridref.combine import Combination
+    from gridref.model.array import VirtualGroup
+    from gridref.model.scan_report import Finding
 
 
-@takes({name: BUILD_OPTIONS[name] for name in _OPTIONS})
-def import_command(
-    references: Annotated[
-        str,
-        typer.Argument(
-            help="kerchunk references (JSON, or a folder of Parquet files), or an Icechunk"
-            " repository.",
-            show_default=False,
-        ),
-    ],
+@takes(BUILD_OPTIONS)
+def build_command(
+    files: SomeFiles = None,
     catalog: Annotated[
-        str, typer.Option("--catalog", "-o", help="Where the catalog goes.", show_default=False)
-    ],
+        str | None,
+        typer.Option("--catalog", "-o", help="Where the catalog goes.", show_default=False),
+    ] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Compare a sample with the original reader.")
     ] = False,
+    files_from: FilesFrom = None,
+    match: Match = None,
     quiet: Quiet = False,
     **options: Any,
 ) -> None:
-    """Make a catalog from references of another tool, templates and generators included.
-
-    The catalog records the present size and time of change, or ETag, of the files that the
-    references name. They may name files in their own folder, and files below --allow.
+    """Index files, or references of another tool, and write a catalog.
 
     Examples
     --------
-        gridref import refs.json -o cube.gridref
+        gridref build data/*.nc -o cube.gridref
 
-        gridref import refs.parq -o cube.gridref --allow s3://bucket/ -O anon=true --verify
+        gridref build data/*.nc --concat-dim time -o cube.gridref
 
-        gridref import repo.icechunk -o cube.gridref
+        gridref build one.h5 -o one.gridref
+
+        gridref build s3://bucket/day-*.nc --concat-dim time -o cube.gridref -O anon=true
+
+        gridref build tiles/*.tif --mosaic -o map.gridref
+
+        gridref build --files-from files.txt --concat-dim time -o cube.gridref --work ~/scans
+
+        gridref build --files-from items.json --asset B04 --mosaic -o map.gridref
+
+        gridref build lst_*.tif --stack time --pattern '{time:%Y%m%d}' -o lst.gridref
+
+        gridref build data/*.nc --pattern '{model}_{member:d}_{time:%Y%m}.nc' -o models.gridref
+
+        gridref build data/*.nc --concat-dim member --concat-dim time -o ensemble.gridref
+
+        gridref build refs.json -o cube.gridref --allow s3://bucket/ --verify
+
+    References of kerchunk (JSON, or a folder of Parquet files) and Icechunk repositories may name
+    files in their own folder, and files below --allow.
+
+    Exit status 1 if --on-error skip left out files.
     """
-    from gridref.api.building import build
+    from gridref.api.building import build as build_catalog
 
-    group = build(references, catalog, **call_options(options))
+    if catalog is None:
+        raise typer.BadParameter("say where the catalog goes: -o CATALOG")
+    address = catalog
+    console = Console(stderr=True)
+    chosen = all_files(files, files_from, match, options)
+
+    def built(**options: Any) -> VirtualGroup:
+        with ScanProgress(console, quiet) as progress:
+            return build_catalog(chosen, address, progress=progress, **options)
+
+    group = _or_ask(console, built, call_options({"n_processes": None, **options}))
+    for line in group.report.lines:
+        console.print(Text(as_on_the_command_line(line)), soft_wrap=True)
     arrays = group.all_arrays()
-    echo(f"{shown_address(catalog)}: {len(arrays)} arrays")
+    console.print(
+        f"{shown_address(address)}: {len(arrays)} arrays,"
+        f" {sum(a.n_blocks for a in arrays.values())} blocks",
+        soft_wrap=True,
+    )
     if verify:
-        print_verification(catalog, options=options.get("storage_options"), quiet=quiet)
+        print_verification(address, all=False, options=options.get("storage_options"), quiet=quiet)
+    if group.report.failed:
+        raise typer.Exit(1)
+
+
+def _or_ask[T](console: Console, call: Callable[..., T], options: Mapping[str, Any]) -> T:
+    """Call with some options; if the layout is unclear, ask the user at the terminal."""
+    try:
+        return call(**options)
+    except UnclearLayoutError as error:
+        if not error.choices or not is_interactive():
+            raise
+        console.print(Text(as_on_the_command_line(str(error))))
+        for number, choice in enumerate(error.choices, 1):
+            spelled = ", ".join(f"{name}={value!r}" for name, value in choice.items())
+            console.print(Text(f"{number}: {as_on_the_command_line(spelled)}"))
+        number = 0
+        while not 1 <= number <= len(error.choices):
+            number = typer.prompt("Number of the layout", type=int, err=True)
+        choice = dict(error.choices[number - 1])
+        if "combine" in choice:
+            choice["combine"] = updated(options.get("combine"), choice["combine"])
+        return call(**{**options, **choice})
+
+
+def is_interactive() -> bool:
+    """Whether someone can be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _told_failed(console: Console, failed: Sequence[Finding]) -> bool:
+    """Say which files were left out; returns whether there are any."""
+    for finding in failed:
+        line = f"{finding.source}: {finding.reason}"
+        console.print(Text.assemble(("left out ", "bold red"), line), soft_wrap=True)
+    return bool(failed)
+
+
+@takes(BUILD_OPTIONS)
+def plan_command(
+    files: SomeFiles = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    files_from: FilesFrom = None,
+    match: Match = None,
+    quiet: Quiet = False,
+    **options: Any,
+) -> None:
+    """Report what building a catalog would do; read metadata only and write nothing.
+
+    Takes what `gridref build` takes. Shows what the cube would be, each drift between the files and
+    how it would be resolved, and which arrays are shown as stored. Exit status 1 if there are
+    problems.
+
+    Examples
+    --------
+        gridref plan data/*.nc --concat-dim time
+
+        gridref plan tiles/*.tif --mosaic --overlap first --json
+
+        gridref plan data/*.nc --concat-dim time --expect yesterday.json
+    """
+    from gridref.api.building import plan as plan_files
+    from gridref.faces.cli.described import print_plan
+
+    chosen = all_files(files, files_from, match, options)
+    console = Console(stderr=True)
+
+    def planned(**options: Any) -> Combination:
+        with ScanProgress(console, quiet) as progress:
+            return plan_files(chosen, progress=progress, **options)
+
+    combination = _or_ask(console, planned, call_options({"n_processes": None, **options}))
+    failed = _told_failed(console, combination.failed)
+    if not print_plan(Console(), combination, as_json=as_json) or failed:
+        raise typer.Exit(1)

@@ -407,6 +407,60 @@ VIEW_OPTIONS: Mapping[str, Any] = {
 """Type of each option of `gridref.open_store` by its name in Python."""
 
 
+_KERCHUNK, _ICECHUNK = "Kerchunk references", "Icechunk repositories"
+_CF, _STAC, _FORECASTS = "CF aggregation", "STAC", "Forecasts"
+
+EXPORT_OPTIONS: Mapping[str, Any] = {
+    "inline_limit": _option(
+        int, "Write arrays by value only up to this many bytes. Default: 1048576.", None
+    ),
+    "storage_options": StorageOptions,
+    "zarr_format": _option(
+        int,
+        "Zarr format of references. 2 (default): opens with xarray's engine kerchunk. 3: allows"
+        " uneven chunks.",
+        _KERCHUNK,
+    ),
+    "inline_threshold": _option(
+        int, "Write stored chunks of fewer bytes into the references.", _KERCHUNK
+    ),
+    "templates": _option(
+        bool, "Write each address of a file once, as a template.", _KERCHUNK, "--templates"
+    ),
+    "append_dim": _text(
+        "Append the arrays to those of the repository along this dimension.", _ICECHUNK
+    ),
+    "replace": _option(bool, "Replace the contents of the repository.", _ICECHUNK, "--replace"),
+    "materialize": _option(
+        list[str],
+        "Write this array decoded; * for all that cannot be referenced. Repeatable.",
+        _ICECHUNK,
+    ),
+    "relative": _option(
+        bool,
+        "Record files relative to the aggregation file, so that both can move.",
+        _CF,
+        "--relative",
+    ),
+    "collection": _option(bool, "Write a Collection instead of an Item.", _STAC, "--collection"),
+    "id": _text("Id to write. Default: the name of the catalog.", _STAC),
+    "references": _text("Address of kerchunk references of the catalog.", _STAC),
+    "served": _text("URL at which gridref serve shows the catalog.", _STAC),
+    "datetime": _text("Time, or START/END, if no coordinate has it.", _STAC),
+    "after": _text("Take steps nearer than this from older runs: 12h.", _FORECASTS),
+    "offset": _text("Take this step of every run: 24h.", _FORECASTS),
+    "run": _text("Take one run: 2022-03-01T12:00, or latest.", _FORECASTS),
+    "name": _text(
+        "Keep the cube, and add the forecast as a group of this name. OUTPUT may be the same"
+        " catalog.",
+        _FORECASTS,
+    ),
+    "run_dim": _text("Dimension of the runs.", _FORECASTS),
+    "step_dim": _text("Dimension of the steps.", _FORECASTS),
+}
+"""Type of each option of `Catalog.export` by its name in Python."""
+
+
 def takes(options: Mapping[str, Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command options for its ``**`` parameter, which gets those that were given, parsed.
 
@@ -456,6 +510,8 @@ def _parsed(name: str, value: Any) -> Any:
         return parse_lengths(value)
     if name == "shards":
         return parse_shards(value)
+    if name == "materialize":
+        return True if value == ["*"] else value
     return parse_options(value) if name == "storage_options" else value
 
 
@@ -603,6 +659,32 @@ def _listed(
     except (InvalidRequestError, OSError) as error:
         raise InvalidRequestError(f"--files-from {listing}: {error}") from error
     return [line for line in lines if match is None or fnmatchcase(line, match)]
+
+
+# Options that say where sources are now
+
+FROM = typer.Option(
+    "--from",
+    metavar="PREFIX",
+    help="Former folder or URL of sources. Repeatable, each with a --to.",
+    show_default=False,
+)
+TO = typer.Option(
+    "--to", metavar="PREFIX", help="Present folder or URL of the same sources.", show_default=False
+)
+
+
+def prefixes_of(before: list[str], after: list[str]) -> dict[str, str]:
+    """Present locations of sources by former ones, out of pairs of ``--from`` and ``--to``.
+
+    Raises
+    ------
+    InvalidRequestError
+        If one of a pair is missing.
+    """
+    if len(before) != len(after):
+        raise InvalidRequestError(f"{len(before)} --from, and {len(after)} --to: give one for each")
+    return dict(zip(before, after, strict=True))
 
 
 # Messages of Python's options, respelled for the command line

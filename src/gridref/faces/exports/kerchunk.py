@@ -172,7 +172,7 @@ def to_kerchunk(
         What to do with arrays that references cannot express. ``"raise"``: stop and list them.
         ``"skip"``: leave them out; a warning names each.
     storage_options
-        Options of fsspec's filesystem of `path`.
+        Options of fsspec's filesystems of `path` and the files, or of several by protocol.
 
     Returns
     -------
@@ -195,7 +195,7 @@ def to_kerchunk(
     reasons = why_not_referenced(group, native)
     refused = {name for name in reasons if not is_small(group, name, inline_limit)}
     space = KeySpace(group, native, dict.fromkeys(reasons, PORTABLE))
-    objects = ObjectReader(reader or reader_for())
+    objects = ObjectReader(reader or reader_for(storage_options))
     refs, written = _references(space, objects, refused, inline_limit, inline_threshold)
     refused |= {name for name, n_bytes in written.items() if n_bytes > inline_limit}
     told = {name: reasons.get(name, IN_ARCHIVE) for name in refused}

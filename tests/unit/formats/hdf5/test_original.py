@@ -98,4 +98,4 @@ def test_an_error_that_nothing_catches_ends_with_its_message() -> None:
     assert done.returncode == 1
     *_, message, advice = done.stderr.splitlines()
     assert message.endswith("SourceUnavailableError: the cable was cut")
-    assert advice == "Cause and remedy: gridref explain source-unavailable"
+    assert advice == "Cause and remedy: gridref --explain source-unavailable"

@@ -1,7 +1,11 @@
-"""The demonstration: build a cube from sample files and compare every value."""
+"""``python -m gridref.demo``: build a cube from sample files, and compare every value."""
 
 from __future__ import annotations
 
+import argparse
+import os
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +18,42 @@ from zarr.core.buffer import Buffer, BufferPrototype
 
 import gridref
 from gridref.api.building import build
-from gridref.errors import InvalidRequestError
+from gridref.errors import GridrefError, InvalidRequestError
 from gridref.extras import missing_package
-from gridref.faces.cli.console import Console
+from gridref.faces.cli.console import Console, echo
 from gridref.faces.cli.drawing import draw_grid, draw_tree
 from gridref.faces.picture import human_bytes
 from gridref.faces.zarr.store import GridrefStore
+
+
+def main() -> int:
+    """Build a catalog of the sample data, open it with xarray, and compare every value.
+
+    Returns
+    -------
+    int
+        Exit status: 0 if every value is equal.
+    """
+    parser = argparse.ArgumentParser(prog="python -m gridref.demo", description=_ABOUT)
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder of NetCDF4 files")
+    parser.add_argument("--serve", action="store_true", help="then serve it until Ctrl+C")
+    parser.add_argument("--port", type=int, default=8000, help="port; 0 takes any free one")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        # Its catalogs are temporary, and there are users who have no folder to remember them in.
+        os.environ["GRIDREF_STATE"] = str(Path(folder, "state"))
+        try:
+            if not run_demo(Console(), asked.data, Path(folder)):
+                return 1
+            if asked.serve:
+                serve_demo(Path(folder), asked.port)
+        except GridrefError as error:
+            echo(f"error: {error}", err=True)
+            return 1
+    return 0
+
+
+_ABOUT = "Build a catalog of sample files, open it with xarray, and compare every value."
 
 
 def run_demo(console: Console, data: Path | None, folder: Path) -> bool:
@@ -78,7 +112,7 @@ def serve_demo(folder: Path, port: int) -> None:
     from gridref.faces.http.server import serve
 
     def tell(url: str) -> None:
-        print(f"Open {url}cube/array/tas in a browser (stop with Ctrl+C)", flush=True)
+        echo(f"Open {url}cube/array/tas in a browser (stop with Ctrl+C)")
 
     serve([folder], port=port, access_log=False, on_ready=tell)
 
@@ -86,7 +120,7 @@ def serve_demo(folder: Path, port: int) -> None:
 def _sample_folder(data: Path | None) -> Path:
     if data is None:
         installed = Path(gridref.__file__).parent / "sample_data"
-        data = installed if installed.is_dir() else Path(__file__).parents[4] / "sample_data"
+        data = installed if installed.is_dir() else Path(__file__).parents[2] / "sample_data"
     if not any(data.glob("*.nc")):
         raise InvalidRequestError(f"{data} has no NetCDF4 files: name a folder that has, by --data")
     return data
@@ -167,3 +201,7 @@ def _same(shown: NDArray[Any], expected: NDArray[Any]) -> NDArray[np.bool_]:
     if shown.dtype.kind == "f":
         return np.asarray((shown == expected) | (np.isnan(shown) & np.isnan(expected)))
     return np.asarray(shown == expected)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
