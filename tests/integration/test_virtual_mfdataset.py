@@ -118,3 +118,11 @@ def test_lists_name_variables(folder: Path) -> None:
     tree = gridref.open_virtual_datatree(files, "time", data_vars=["mask"])
     assert tree.mask.dims == ("time", "lat")
     assert tree.scalar.dims == ()
+
+
+def test_a_level_of_one_list_needs_no_dimension(folder: Path) -> None:
+    files = write(folder, "same")
+    found = gridref.open_virtual_mfdataset([files], [None, "time"], combine="nested")
+    assert found.identical(gridref.open_virtual_mfdataset(files, "time", combine="nested"))
+    with pytest.raises(InvalidRequestError, match="concat_dim for every level"):
+        gridref.open_virtual_mfdataset(files, [None], combine="nested")

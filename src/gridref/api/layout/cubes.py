@@ -21,12 +21,12 @@ from gridref.combine import (
 )
 from gridref.combine.concatenation import merged_reports
 from gridref.combine.options import Read, Repeat
-from gridref.errors import CombineError, InvalidRequestError, Place
+from gridref.errors import InvalidRequestError, Place
 from gridref.formats import expand_files
 from gridref.model.array import VirtualArray, VirtualGroup
+from gridref.model.indexing import isel
 from gridref.model.times import duration_base, is_time_like
 from gridref.options import check_choice, check_names
-from gridref.serve.reader import Reader
 
 # Layouts along several dimensions
 
@@ -94,17 +94,25 @@ def is_ragged(group: VirtualGroup, dims: Sequence[str]) -> bool:
 
 
 def combine_nested(
-    tree: Sequence[Any], dims: Sequence[str], read: Read, rules: CombineOptions
+    tree: Sequence[Any], dims: Sequence[str | None], read: Read, rules: CombineOptions
 ) -> Combination:
     """Combine lists of lists of groups, the innermost along the last dimension first.
+
+    A level of one entry needs no dimension: None.
 
     Raises
     ------
     InvalidRequestError
         If there are not as many levels as dimensions.
     """
-    if not dims:
+    if not dims or (dims[0] is None and len(tree) > 1):
         raise InvalidRequestError("layout='nested' needs a concat_dim for every level of lists")
+    if dims[0] is None:
+        return (
+            combine_nested(tree[0], dims[1:], read, rules)
+            if isinstance(tree[0], list)
+            else Combination(tree[0], DriftReport())
+        )
     if len(dims) == 1:
         if any(isinstance(branch, list) for branch in tree):
             raise InvalidRequestError("the files are nested deeper than there are dimensions")
@@ -159,7 +167,7 @@ def nested_alike(tree: Sequence[Any], groups: Mapping[str, VirtualGroup]) -> lis
     ]
 
 
-# The order of files, from nested lists or from coordinates
+# Data variables and coordinates by rules of their own, and the order of files by coordinates
 
 Repeated = str | Collection[str] | None
 
@@ -218,96 +226,32 @@ def _rules_of(option: str, wanted: Repeated, names: Collection[str]) -> dict[str
     return {**dict.fromkeys(names, "minimal"), **dict.fromkeys(listed, "all")}
 
 
-@dataclass(frozen=True, eq=False)
-class Part:
-    """One file, or several that are combined already.
-
-    Attributes
-    ----------
-    group
-        What it holds.
-    name
-        Its name, for a single file.
-    report
-        How the files in it differed.
-    """
-
-    group: VirtualGroup
-    name: str = ""
-    report: DriftReport = field(default_factory=DriftReport)
-
-
-def nested(
-    tree: Sequence[Any],
-    dims: Sequence[str | None],
-    parts: Mapping[str, Part],
-    reader: Reader,
-    rules: Rules,
-) -> Part:
-    """Combine lists of lists of files, the innermost along the last dimension first.
-
-    Raises
-    ------
-    InvalidRequestError
-        If there are more levels than dimensions.
-    CombineError
-        With every problem of the first list that does not fit together.
-    """
-    joined = [
-        nested(branch, dims[1:], parts, reader, rules)
-        if isinstance(branch, list)
-        else parts[branch]
-        for branch in tree
-    ]
-    if not dims or (dims[0] is None and len(joined) > 1):
-        raise InvalidRequestError("layout='nested' needs a concat_dim for every level")
-    if dims[0] is None:
-        return joined[0]
-    return _combined(joined, str(dims[0]), reader, rules)
-
-
-def by_labels(
-    parts: Sequence[Part], dims: Sequence[str], reader: Reader, rules: Rules, *, found: bool
-) -> Part:
-    """Combine along several dimensions at once, holes and all.
-
-    Parameters
-    ----------
-    dims
-        The dimensions; labels of each file along them are coordinates or scalar variables.
-    found
-        Whether files also are along other dimensions whose coordinates differ.
-
-    Raises
-    ------
-    CombineError
-        With every problem of files that do not fit together.
-    """
-    groups = [part.group for part in parts]
-    call = combine_by_coords if found else combine_hypercube
-    done = call(groups, dims, read=reader.read, options=rules.of(groups))
-    if done.group is None:
-        raise CombineError(done.problems)
-    return Part(done.group, report=done.report)
-
-
-def by_coords(parts: Sequence[Part], dim: str | None, reader: Reader, rules: Rules) -> Part:
-    """Order by index coordinates, and combine along each that differs, the last one first.
+def tree_by_coords(
+    groups: Mapping[str, VirtualGroup], dim: str | None, read: Read
+) -> tuple[list[Any], Sequence[str]]:
+    """Order files by index coordinates, in lists of lists along each that differs.
 
     Labels rise, or fall where they do in every file that has two of them.
+
+    Returns
+    -------
+    tuple
+        The nested addresses, and the dimension of each level, as `combine_nested` takes them.
 
     Raises
     ------
     InvalidRequestError
         If nothing tells the files apart, or labels cannot be compared.
-    CombineError
-        With every problem of the first row of files that does not fit together.
     """
-    if len(parts) == 1:
-        return parts[0]
+    names = dict.fromkeys(
+        name
+        for group in groups.values()
+        for name, array in group.arrays.items()
+        if array.dims == (name,) and array.size
+    )
     labels = {
-        name: [_first_labels(part.group.arrays.get(name), reader, name) for part in parts]
-        for name in _index_names([part.group for part in parts])
+        name: [_first_labels(group.arrays.get(name), read, name) for group in groups.values()]
+        for name in names
     }
     varying = [
         name for name, held in labels.items() if all(held) and len({own[0] for own in held}) > 1
@@ -318,76 +262,35 @@ def by_coords(parts: Sequence[Part], dim: str | None, reader: Reader, rules: Rul
         raise InvalidRequestError(
             "no index coordinate tells the files apart: name concat_dim, with layout='nested'"
         )
-    axes = [_Axis.of(name, labels.get(name) or [()] * len(parts)) for name in varying]
-    return _joined_along(range(len(parts)), axes, parts, reader, rules)
+    places = [_positions(name, labels.get(name) or [()] * len(groups)) for name in varying]
+    return _rows(list(groups), [dict(zip(groups, own, strict=True)) for own in places]), varying
 
 
-@dataclass(frozen=True)
-class _Axis:
-    """The places of files along a dimension: `positions` are equal for the same label."""
-
-    name: str
-    positions: tuple[int, ...]
-
-    @classmethod
-    def of(cls, name: str, labels: Sequence[tuple[Any, ...]]) -> _Axis:
-        falling = [own[1] < own[0] for own in labels if len(own) == 2]
-        firsts = {own[0] for own in labels if own}
-        try:
-            ordered = sorted(firsts, reverse=bool(falling) and all(falling))
-        except TypeError as error:
-            raise InvalidRequestError(f"labels of {name!r} cannot be ordered: {error}") from error
-        position_of = {label: position for position, label in enumerate(ordered)}
-        return cls(name, tuple(position_of[own[0]] if own else -1 for own in labels))
+def _positions(name: str, labels: Sequence[tuple[Any, ...]]) -> list[int]:
+    """The place of each file along a dimension: equal for the same label."""
+    falling = [own[1] < own[0] for own in labels if len(own) == 2]
+    firsts = {own[0] for own in labels if own}
+    try:
+        ordered = sorted(firsts, reverse=bool(falling) and all(falling))
+    except TypeError as error:
+        raise InvalidRequestError(f"labels of {name!r} cannot be ordered: {error}") from error
+    position_of = {label: position for position, label in enumerate(ordered)}
+    return [position_of[own[0]] if own else -1 for own in labels]
 
 
-def _joined_along(
-    files: Sequence[int],
-    axes: Sequence[_Axis],
-    parts: Sequence[Part],
-    reader: Reader,
-    rules: Rules,
-) -> Part:
-    """Combine files along several dimensions, the last one first."""
-    axis, *inner = axes
-    ordered = sorted(files, key=axis.positions.__getitem__)
+def _rows(files: Sequence[str], places: Sequence[Mapping[str, int]]) -> list[Any]:
+    """Files in lists of lists by their places along each dimension."""
+    first, *inner = places
+    ordered = sorted(files, key=first.__getitem__)
     if not inner:
-        return _joined_files([parts[file] for file in ordered], axis.name, reader, rules)
-    rows: dict[int, list[int]] = {}
-    for file in ordered:
-        rows.setdefault(axis.positions[file], []).append(file)
-    joined = [_joined_along(row, inner, parts, reader, rules) for row in rows.values()]
-    return _joined_files(joined, axis.name, reader, rules)
+        return ordered
+    rows = itertools.groupby(ordered, key=first.__getitem__)
+    return [_rows(list(row), inner) for _, row in rows]
 
 
-def _joined_files(parts: Sequence[Part], dim: str, reader: Reader, rules: Rules) -> Part:
-    """Combine parts along a dimension; a single part is taken as it is."""
-    return parts[0] if len(parts) == 1 else _combined(parts, dim, reader, rules)
-
-
-def _combined(parts: Sequence[Part], dim: str, reader: Reader, rules: Rules) -> Part:
-    groups = [part.group for part in parts]
-    done = combine(groups, dim, read=reader.read, options=rules.of(groups))
-    if done.group is None:
-        raise CombineError(done.problems)
-    reports = [DriftReport((), (part.name,)) if part.name else part.report for part in parts]
-    return Part(done.group, report=merged_reports(reports, done.report))
-
-
-def _index_names(groups: Sequence[VirtualGroup]) -> list[str]:
-    return list(
-        dict.fromkeys(
-            name
-            for group in groups
-            for name, array in group.arrays.items()
-            if array.dims == (name,) and array.size
-        )
-    )
-
-
-def _first_labels(array: VirtualArray | None, reader: Reader, name: str) -> tuple[Any, ...]:
+def _first_labels(array: VirtualArray | None, read: Read, name: str) -> tuple[Any, ...]:
     """Up to two labels of an index coordinate, decoded so that those of all files compare."""
     if array is None or array.dims != (name,):
         return ()
-    raw = reader.read(array, (slice(0, 2),), name=name)
-    return tuple(decoded_values(name, raw, array))
+    first = isel(array, {0: slice(0, 2)})
+    return tuple(decoded_values(name, read(first), first))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import Any, Literal
 
@@ -16,11 +15,17 @@ import xarray as xr
 
 import gridref.faces.xarray.accessors  # noqa: F401 - registers `ds.gridref`
 from gridref.api.building import Job
-from gridref.api.layout.cubes import Part, Rules, by_coords, by_labels, flat, nested, nested_urls
+from gridref.api.layout.cubes import (
+    Rules,
+    combine_nested,
+    flat,
+    nested_alike,
+    nested_urls,
+    tree_by_coords,
+)
 from gridref.api.layout.joined_variables import Joining
-from gridref.api.layout.labels import LabelPattern
-from gridref.api.layout.layouts import Combining, Labels, Layout, Mosaic, Ragged, Stack
-from gridref.api.layout.sources import Contradicted, LabelSources, labelled_files
+from gridref.api.layout.layouts import Combining, Labels, Layout, Mosaic, Ragged, Row, Stack
+from gridref.api.layout.sources import LabelSources
 from gridref.api.opened_data import open_data
 from gridref.api.opening import reader_for, subgroup
 from gridref.api.scan import scan_each
@@ -38,7 +43,6 @@ from gridref.formats import ScanOptions, expand_files
 from gridref.io import keeps_at_hand
 from gridref.model.array import VirtualGroup
 from gridref.options import check_choice, options_of, verb
-from gridref.serve.reader import Reader
 
 _COMPARISONS = (
     "equals", "no_conflicts", "override", "identical", "broadcast_equals", "minimal"
@@ -188,19 +192,33 @@ def open_virtual_mfdataset(
     tree = nested_urls(files, storage_options)
     joining = Joining(sought.of_variables, reader.read, rules.options)
     joined = joining.each((u, prepared(u, root)) for u, root in scan_each(flat(tree), scanning))
+    dims: Sequence[str | None]
     dims = [concat_dim] if concat_dim is None or isinstance(concat_dim, str) else list(concat_dim)
+    named = tuple(dim for dim in dims if dim)
     try:
-        parts = {url: Part(part, url) for url, part in joined}
-        if way is not None:
-            result = _laid_out(way, [dim for dim in dims if dim], parts, reader, rules)
-        elif combine == "by_coords":
-            result = _by_coords(parts, [dim for dim in dims if dim], sought, reader, rules)
+        groups = dict(joined)
+        alike = rules.of(list(groups.values()))
+        if way is None and combine == "by_coords":
+            if sought.pattern or sought.of_files:
+                way = sought
+            elif len(named) > 1:
+                way = Row("by_coords")
+            elif len(groups) == 1:
+                way, named = Row(), ()
+            else:
+                tree, dims = tree_by_coords(groups, named[0] if named else None, reader.read)
+        if way is None:
+            done = combine_nested(nested_alike(tree, groups), dims, reader.read, alike)
         else:
-            result = nested(tree, dims, parts, reader, rules)
+            way.check(named, "label")
+            scanned = [(url, groups[url]) for url in way.ordered(list(groups))]
+            done = way.laid_out(scanned, Combining(reader.read, alike, named))
     except CombineError as error:
         raise CombiningError(error.problems) from None
-    dataset = group_to_dataset(result.group, reader, loading)
-    dataset.encoding["drift"] = joining.told(result.report)
+    if done.group is None:
+        raise CombiningError(done.problems)
+    dataset = group_to_dataset(done.group, reader, loading)
+    dataset.encoding["drift"] = joining.told(done.report)
     return dataset
 
 
@@ -298,36 +316,6 @@ def _way(
     if mosaic is not None:
         return mosaic
     return None if stack is None else Stack(stack, labels)
-
-
-def _laid_out(
-    way: Layout, dims: Sequence[str], parts: Mapping[str, Part], reader: Reader, rules: Rules
-) -> Part:
-    """Combine files by another layout than along their coordinates."""
-    way.check(dims, "label")
-    scanned = [(url, parts[url].group) for url in way.ordered(list(parts))]
-    options = rules.of([group for _, group in scanned])
-    done = way.laid_out(scanned, Combining(reader.read, options, tuple(dims)))
-    return Part(done.unwrap(), "", done.report)
-
-
-def _by_coords(
-    parts: Mapping[str, Part],
-    dims: Sequence[str],
-    sought: Labels,
-    reader: Reader,
-    rules: Rules,
-) -> Part:
-    """Combine files by their coordinates and the requested labels."""
-    parsed = None if sought.pattern is None else LabelPattern.parse(sought.pattern)
-    scanned = [(url, part.group) for url, part in parts.items()]
-    noted = Contradicted(reader.read)
-    groups, known = labelled_files(scanned, parsed, None, sought.of_files, noted)
-    placed = [replace(part, group=g) for part, g in zip(parts.values(), groups, strict=True)]
-    if known or len(dims) > 1:
-        done = by_labels(placed, dims or known, reader, rules, found=not dims)
-        return replace(done, report=noted.told(done.report))
-    return by_coords(placed, dims[0] if dims else None, reader, rules)
 
 
 def _without(group: VirtualGroup, dropped: Iterable[str]) -> VirtualGroup:
