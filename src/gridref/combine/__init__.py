@@ -9,13 +9,19 @@ from gridref.combine.concatenation import (
     combine_part,
     combine_parts,
     combine_stack,
-    merged_reports,
 )
 from gridref.combine.hypercube import combine_hypercube
 from gridref.combine.instances import combine_ragged
 from gridref.combine.mosaic import combine_mosaic
 from gridref.combine.options import CombineOptions
-from gridref.combine.report import Combination, Drift, DriftCase, DriftReport
+from gridref.combine.report import (
+    Combination,
+    Drift,
+    DriftCase,
+    DriftReport,
+    in_groups,
+    merged_reports,
+)
 
 __all__ = [
     "BATCH_GROUPS",
@@ -32,5 +38,6 @@ __all__ = [
     "combine_parts",
     "combine_ragged",
     "combine_stack",
+    "in_groups",
     "merged_reports",
 ]

@@ -9,10 +9,10 @@ dimension first.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,7 +22,7 @@ from gridref.combine.columns import Notes, columns_of, source_name
 from gridref.combine.layout import Layout, Task
 from gridref.combine.level import Inherited, combine_columns
 from gridref.combine.options import CombineOptions, Read
-from gridref.combine.report import Combination, Drift, DriftCase, DriftReport, file_ranges, grouped
+from gridref.combine.report import Combination, grouped, merged_reports
 from gridref.combine.rules.attributes import combine_attributes
 from gridref.combine.rules.dimensions import shared_lengths
 from gridref.combine.rules.gaps import note_damaged
@@ -291,12 +291,8 @@ def _growing(dim: Dims) -> tuple[str, ...]:
     return growing
 
 
-class CombineSome(Protocol):
-    """Combines groups that are in memory, with names for those that do not know their file."""
-
-    def __call__(self, groups: Sequence[VirtualGroup], unnamed: Sequence[str], /) -> Combination:
-        """Combine them; `unnamed` are their names."""
-        ...
+CombineSome = Callable[[Sequence[VirtualGroup], Sequence[str]], Combination]
+"""Combines groups that are in memory, with names for those that do not know their file."""
 
 
 def fold(
@@ -351,72 +347,6 @@ def _united(problems: Iterable[Problem]) -> tuple[Problem, ...]:
         Problem(cause, message, variable, tuple(dict.fromkeys(sources)))
         for (cause, message, variable), sources in sources_of.items()
     )
-
-
-def merged_reports(reports: Sequence[DriftReport], between: DriftReport | None) -> DriftReport:
-    """Merge the reports of batches, and of what differs between batches, into one of all files.
-
-    Parameters
-    ----------
-    reports
-        How the files of each batch differed.
-    between
-        How the batches differed: one input a batch.
-    """
-    starts = [0, *itertools.accumulate(len(report.files) for report in reports)]
-    moved: dict[tuple[str, str, str], list[Drift]] = {}
-    mixed: dict[tuple[str, str], set[int]] = {}
-    for batch, (start, report) in enumerate(zip(starts, reports, strict=False)):
-        for drift in report.drifts:
-            key = (drift.cause, drift.variable, drift.resolution)
-            moved.setdefault(key, []).append(_moved(drift, start))
-            mixed.setdefault((drift.cause, drift.variable), set()).add(batch)
-    for drift in between.drifts if between is not None else ():
-        key = (drift.cause, drift.variable, drift.resolution)
-        unlike = mixed.get((drift.cause, drift.variable), set())
-        told = _between(drift, starts, unlike)
-        if told is not None:
-            moved.setdefault(key, []).append(told)
-    files = tuple(file for report in reports for file in report.files)
-    return DriftReport(tuple(_joined(drifts) for drifts in moved.values()), files)
-
-
-def _moved(drift: Drift, by: int) -> Drift:
-    cases = tuple(
-        DriftCase(case.value, tuple((first + by, last + by) for first, last in case.ranges))
-        for case in drift.cases
-    )
-    return replace(drift, cases=cases)
-
-
-def _between(drift: Drift, starts: Sequence[int], unlike: Collection[int]) -> Drift | None:
-    """Numbers of batches as numbers of files; None if nothing is left.
-
-    Where the files of a batch differ themselves, its own drift names their values: what they were
-    made into is no file's.
-    """
-    cases = []
-    for case in drift.cases:
-        batches = [batch for first, last in case.ranges for batch in range(first, last + 1)]
-        spans = [(starts[batch], starts[batch + 1] - 1) for batch in batches if batch not in unlike]
-        if spans:
-            cases.append(DriftCase(case.value, file_ranges(spans)))
-    n_cases = drift.n_cases - len(drift.cases) + len(cases)
-    return replace(drift, cases=tuple(cases), n_cases=n_cases) if cases else None
-
-
-def _joined(drifts: Sequence[Drift]) -> Drift:
-    """One drift out of those of several batches."""
-    ranges: dict[str, list[tuple[int, int]]] = {}
-    for drift in drifts:
-        for case in drift.cases:
-            ranges.setdefault(case.value, []).extend(case.ranges)
-    hidden = sum(drift.n_cases - len(drift.cases) for drift in drifts)
-    cases = tuple(
-        DriftCase(value, file_ranges(sorted(spans)))
-        for value, spans in list(ranges.items())[: Drift.MAX_CASES]
-    )
-    return replace(drifts[0], cases=cases, n_cases=len(ranges) + hidden)
 
 
 # Stacks: inputs along a new dimension, each with a label

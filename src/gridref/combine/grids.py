@@ -6,16 +6,12 @@ Nothing is resampled. The inputs of each grid become a mosaic in a group of its 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
 
-from gridref.combine.concatenation import merged_reports
 from gridref.combine.georeference import Misfit, Raster, misfit
-from gridref.combine.report import Combination, DriftReport, grouped
 from gridref.errors import InvalidRequestError
 from gridref.model.array import VirtualGroup
 from gridref.model.reference_systems import authority_code
-from gridref.model.scan_report import ScanReport
 
 
 def by_grid(
@@ -86,26 +82,3 @@ def _names(firsts: Sequence[Raster]) -> list[str]:
 def _system(wkt: str, systems: Sequence[str]) -> str:
     code = authority_code(wkt)
     return "_".join(code).lower() if code else f"crs_{systems.index(wkt) + 1}"
-
-
-def in_groups(parts: Mapping[str, Combination]) -> Combination:
-    """Combinations as the groups of one; itself where there is one without a name."""
-    if list(parts) == [""]:
-        return parts[""]
-    reports = [
-        DriftReport(
-            tuple(
-                replace(drift, variable=f"{name}/{drift.variable}".rstrip("/"))
-                for drift in done.report.drifts
-            ),
-            done.report.files,
-        )
-        for name, done in parts.items()
-    ]
-    report = merged_reports(reports, None)
-    problems = grouped(problem for done in parts.values() for problem in done.problems)
-    laid = {name: done.group for name, done in parts.items() if done.group is not None}
-    if problems or len(laid) < len(parts):
-        return Combination(None, report, problems)
-    scans = ScanReport.joined([group.report for group in laid.values()])
-    return Combination(VirtualGroup(groups=laid, report=scans), report)

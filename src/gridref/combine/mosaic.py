@@ -38,11 +38,11 @@ from gridref.combine.georeference import (
     read_raster,
     side_by_side,
 )
-from gridref.combine.grids import by_grid, in_groups
+from gridref.combine.grids import by_grid
 from gridref.combine.layout import Layout, Lengths, Task
 from gridref.combine.level import Inherited, combine_columns, with_attributes
 from gridref.combine.options import CombineOptions, Read
-from gridref.combine.report import Combination, Drift, grouped
+from gridref.combine.report import Combination, Drift, grouped, in_groups
 from gridref.combine.rules.gaps import note_damaged
 from gridref.combine.rules.single import contradicting_files, repeated_along, stacked_attributes
 from gridref.combine.telling_attributes import as_coordinates, with_told_names

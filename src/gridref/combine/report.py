@@ -1,12 +1,14 @@
 """What combining returns: the group, the differences between inputs, and the problems.
 
 A `Drift` is one difference, with the files of each value and how it was resolved. A `DriftReport`
-lists all of them. A `Combination` holds the group, the report and what could not be resolved.
+lists all of them. A `Combination` holds the group, the report and what could not be resolved. Those
+of parts become one: of batches of files (`merged_reports`), and of groups (`in_groups`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -265,3 +267,94 @@ def grouped(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     for problem in problems:
         by_cause.setdefault(problem.cause, []).append(problem)
     return tuple(problem for alike in by_cause.values() for problem in alike)
+
+
+# Reports and combinations of parts as one
+
+
+def merged_reports(reports: Sequence[DriftReport], between: DriftReport | None) -> DriftReport:
+    """Merge the reports of batches, and of what differs between batches, into one of all files.
+
+    Parameters
+    ----------
+    reports
+        How the files of each batch differed.
+    between
+        How the batches differed: one input a batch.
+    """
+    starts = [0, *itertools.accumulate(len(report.files) for report in reports)]
+    moved: dict[tuple[str, str, str], list[Drift]] = {}
+    mixed: dict[tuple[str, str], set[int]] = {}
+    for batch, (start, report) in enumerate(zip(starts, reports, strict=False)):
+        for drift in report.drifts:
+            key = (drift.cause, drift.variable, drift.resolution)
+            moved.setdefault(key, []).append(_moved(drift, start))
+            mixed.setdefault((drift.cause, drift.variable), set()).add(batch)
+    for drift in between.drifts if between is not None else ():
+        key = (drift.cause, drift.variable, drift.resolution)
+        unlike = mixed.get((drift.cause, drift.variable), set())
+        told = _between(drift, starts, unlike)
+        if told is not None:
+            moved.setdefault(key, []).append(told)
+    files = tuple(file for report in reports for file in report.files)
+    return DriftReport(tuple(_joined(drifts) for drifts in moved.values()), files)
+
+
+def _moved(drift: Drift, by: int) -> Drift:
+    cases = tuple(
+        DriftCase(case.value, tuple((first + by, last + by) for first, last in case.ranges))
+        for case in drift.cases
+    )
+    return replace(drift, cases=cases)
+
+
+def _between(drift: Drift, starts: Sequence[int], unlike: Collection[int]) -> Drift | None:
+    """Numbers of batches as numbers of files; None if nothing is left.
+
+    Where the files of a batch differ themselves, its own drift names their values: what they were
+    made into is no file's.
+    """
+    cases = []
+    for case in drift.cases:
+        batches = [batch for first, last in case.ranges for batch in range(first, last + 1)]
+        spans = [(starts[batch], starts[batch + 1] - 1) for batch in batches if batch not in unlike]
+        if spans:
+            cases.append(DriftCase(case.value, file_ranges(spans)))
+    n_cases = drift.n_cases - len(drift.cases) + len(cases)
+    return replace(drift, cases=tuple(cases), n_cases=n_cases) if cases else None
+
+
+def _joined(drifts: Sequence[Drift]) -> Drift:
+    """One drift out of those of several batches."""
+    ranges: dict[str, list[tuple[int, int]]] = {}
+    for drift in drifts:
+        for case in drift.cases:
+            ranges.setdefault(case.value, []).extend(case.ranges)
+    hidden = sum(drift.n_cases - len(drift.cases) for drift in drifts)
+    cases = tuple(
+        DriftCase(value, file_ranges(sorted(spans)))
+        for value, spans in list(ranges.items())[: Drift.MAX_CASES]
+    )
+    return replace(drifts[0], cases=cases, n_cases=len(ranges) + hidden)
+
+
+def in_groups(parts: Mapping[str, Combination]) -> Combination:
+    """Combinations as the groups of one, by name; itself where the only one has no name."""
+    if list(parts) == [""]:
+        return parts[""]
+    reports = []
+    problems = []
+    for name, done in parts.items():
+        drifts = (replace(own, variable=_below(name, own.variable)) for own in done.report.drifts)
+        reports.append(DriftReport(tuple(drifts), done.report.files))
+        problems += [replace(own, variable=_below(name, own.variable)) for own in done.problems]
+    report = merged_reports(reports, None)
+    laid = {name: done.group for name, done in parts.items() if done.group is not None}
+    if problems or len(laid) < len(parts):
+        return Combination(None, report, grouped(problems))
+    scans = ScanReport.joined([group.report for group in laid.values()])
+    return Combination(VirtualGroup(groups=laid, report=scans), report)
+
+
+def _below(name: str, path: str | None) -> str:
+    return f"{name}/{path or ''}".rstrip("/")

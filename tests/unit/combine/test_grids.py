@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gridref.combine import Combination, Drift, DriftReport
+from gridref.combine import Combination, Drift, DriftReport, in_groups
 from gridref.combine.georeference import Misfit, Raster
-from gridref.combine.grids import by_grid, in_groups
+from gridref.combine.grids import by_grid
 from gridref.combine.mosaic import held_rasters
 from gridref.errors import InvalidRequestError, Problem
 from gridref.model.array import VirtualArray, VirtualGroup
@@ -87,7 +87,7 @@ def test_each_grid_is_a_group() -> None:
     assert done.report.files == ("v.tif", ".tif")
     failed = in_groups({"10": part("v"), "20": part("w", problem=True)})
     assert failed.group is None
-    assert [problem.message for problem in failed.problems] == ["in w"]
+    assert [(problem.variable, problem.message) for problem in failed.problems] == [("20", "in w")]
     assert len(failed.report) == 2
 
 

@@ -18,8 +18,8 @@ from gridref.combine import (
     DriftReport,
     combine,
     combine_hypercube,
+    merged_reports,
 )
-from gridref.combine.concatenation import merged_reports
 from gridref.combine.options import Read, Repeat
 from gridref.errors import InvalidRequestError, Place
 from gridref.formats import expand_files

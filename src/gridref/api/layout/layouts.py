@@ -50,7 +50,7 @@ from gridref.combine import (
     combine_mosaic,
     combine_ragged,
     combine_stack,
-    merged_reports,
+    in_groups,
 )
 from gridref.combine.concatenation import with_label
 from gridref.combine.forecasts import VALID_TIME
@@ -59,7 +59,6 @@ from gridref.combine.options import Read, Repeat
 from gridref.errors import InvalidRequestError, Place
 from gridref.model.array import VirtualArray, VirtualGroup
 from gridref.model.manifest import ChunkManifest, ChunkState, Manifest
-from gridref.model.scan_report import ScanReport
 from gridref.options import Shown, check_choices, given_options, near_names, refuses_unknown
 
 type Order = Literal["label", "given"]
@@ -696,7 +695,7 @@ class Groups(Layout):
                 done[name] = how.by_itself(files, self.each == "first")
             else:
                 done[name] = each.laid_out(refusing_parts_of_sets(files), how)
-        return _tree(done)
+        return in_groups(done)
 
     @property
     def sought(self) -> Labels:
@@ -741,27 +740,6 @@ class Groups(Layout):
                     Place(source=file),
                 )
         return [str(group.attrs[name]) for _, group in scanned]
-
-
-def _tree(done: Mapping[str, Combination]) -> Combination:
-    """One combination of groups, whose paths stand before those of their variables."""
-    reports = [_below(name, each.report) for name, each in done.items()]
-    report = merged_reports(reports, None)
-    problems = tuple(
-        replace(problem, variable=f"{name}/{problem.variable or ''}")
-        for name, each in done.items()
-        for problem in each.problems
-    )
-    groups = {name: each.group for name, each in done.items() if each.group is not None}
-    if problems or len(groups) < len(done):
-        return Combination(None, report, problems)
-    found = ScanReport.joined([group.report for group in groups.values()])
-    return Combination(VirtualGroup({}, groups, report=found), report)
-
-
-def _below(name: str, report: DriftReport) -> DriftReport:
-    drifts = (replace(drift, variable=f"{name}/{drift.variable}") for drift in report.drifts)
-    return DriftReport(tuple(drifts), report.files)
 
 
 # Layouts without options
