@@ -314,6 +314,8 @@ def list_command(
 
     if (table is None) == (sql is None):
         raise typer.BadParameter(f"name a table ({', '.join(TABLES)}), or give a --sql query")
+    if scan_values and snapshot is not None:
+        raise typer.BadParameter("--scan-values is for the catalog as it is now, no --snapshot")
     opened = _opened(catalog, snapshot, storage_options, allow)
     if sql is not None:
         from gridref.faces.duckdb import query_rows
@@ -327,8 +329,6 @@ def list_command(
         if given[name] and table not in tables:
             raise InvalidRequestError(f"{name} is for {' and '.join(tables)}, not for {table}")
     if scan_values:
-        if snapshot is not None:
-            raise typer.BadParameter("--scan-values is for the catalog as it is now, no --snapshot")
         with ScanProgress(Console(stderr=True), quiet, unit="chunks") as progress:
             opened = opened.scan_values(arrays or None, n_threads=threads, progress=progress)
     rows = _rows(opened, str(table), arrays or [], state or None, by_size=by_size)
