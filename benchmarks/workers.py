@@ -59,7 +59,7 @@ def processes(n_files: int) -> None:
             runs = []
             for _ in range(3):
                 start = time.perf_counter()
-                scan_many(names, n_processes=n_processes)
+                scan_many(names, executor=n_processes)
                 runs.append(time.perf_counter() - start)
             seconds[n_processes] = min(runs)
             each = seconds[n_processes] / n_files * 1e3
@@ -96,7 +96,7 @@ def as_client(folder: str) -> None:
             files,
             Path(folder) / "cube.gridref",
             "time",
-            run=gridref.RunOptions(scheduler=scheduler),
+            run=gridref.RunOptions(executor=scheduler),
         )
         seconds = time.perf_counter() - start
     assert group["v"].shape == (4 * len(files), 10)

@@ -274,7 +274,7 @@ def test_files_along_a_named_dimension_lie_by_their_labels(tmp_path: Path, jobs:
         ds.to_netcdf(tmp_path / f"{name}.nc", unlimited_dims=["time"])
     given = [tmp_path / f"{name}.nc" for name in ("apr", "jan", "mar", "feb")]
     out = tmp_path / "c.gridref"
-    gridref.build(given, out, "time", run=gridref.RunOptions(n_processes=jobs))
+    gridref.build(given, out, "time", run=gridref.RunOptions(executor=jobs))
     with (
         xr.open_dataset(out) as ds,
         xr.open_mfdataset(given, combine="by_coords") as expected,
@@ -285,7 +285,7 @@ def test_files_along_a_named_dimension_lie_by_their_labels(tmp_path: Path, jobs:
         tmp_path / "given.gridref",
         "time",
         order="given",
-        run=gridref.RunOptions(n_processes=jobs),
+        run=gridref.RunOptions(executor=jobs),
     )
     with (
         xr.open_dataset(tmp_path / "given.gridref") as ds,

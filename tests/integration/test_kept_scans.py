@@ -202,13 +202,11 @@ def test_an_executor_of_ones_own_scans(archive: Path, tmp_path: Path) -> None:
         values, _ = built(archive, tmp_path / "work", executor=executor)
         assert executor.submit(int).result() == 0  # it was not shut down
     assert_is_the_archive(values)
-    with pytest.raises(InvalidRequestError, match="not both"):
-        scan_many(archive, executor=executor, scheduler="tcp://nowhere:1")
 
 
 def test_encodings_that_other_processes_found_are_equal_to_ours(archive: Path) -> None:
     mine = gridref.scan(archive / "000.h5")
-    theirs, *_ = scan_many([archive / "000.h5", archive / "001.h5"], n_processes=2)
+    theirs, *_ = scan_many([archive / "000.h5", archive / "001.h5"], executor=2)
     assert mine["x"].encodings[0] == theirs["x"].encodings[0]
 
 
@@ -231,8 +229,8 @@ def test_a_cluster_scans_and_a_worker_that_dies_costs_nothing(
                 killed.append(next(iter(client.run(os.getpid).values())))
                 os.kill(killed[0], signal.SIGKILL)
 
-        values, _ = built(archive, tmp_path / "work", scheduler=client, progress=kill_one)
+        values, _ = built(archive, tmp_path / "work", executor=client, progress=kill_one)
         assert_is_the_archive(values)
         assert killed
-        values, _ = built(archive, tmp_path / "again", scheduler=cluster.scheduler_address)
+        values, _ = built(archive, tmp_path / "again", executor=cluster.scheduler_address)
         assert_is_the_archive(values)

@@ -111,7 +111,7 @@ def test_throttling_and_resets_give_the_same_catalog(site: Site, tmp_path: Path)
 
 def test_processes_find_the_same(site: Site, tmp_path: Path) -> None:
     gridref.build(urls(site), tmp_path / "one", "time")
-    gridref.build(urls(site), tmp_path / "two", "time", run=gridref.RunOptions(n_processes=2))
+    gridref.build(urls(site), tmp_path / "two", "time", run=gridref.RunOptions(executor=2))
     assert content_of(tmp_path / "one") == content_of(tmp_path / "two")
 
 
@@ -153,7 +153,7 @@ def test_what_is_skipped_is_said(site: Site, tmp_path: Path, n_processes: int) -
             urls(site),
             tmp_path / "c",
             "time",
-            run=gridref.RunOptions(on_error="skip", n_processes=n_processes),
+            run=gridref.RunOptions(on_error="skip", executor=n_processes),
         )
     assert warned[0].filename == __file__
     assert [finding.source for finding in group.report.failed] == [
@@ -184,7 +184,7 @@ def test_nothing_left_is_an_error(site: Site) -> None:
         gridref.plan(urls(site), "time", run=gridref.RunOptions(on_error="skip"))
 
 
-@pytest.mark.parametrize("name", ["max_in_flight", "n_processes", "max_errors"])
+@pytest.mark.parametrize("name", ["max_in_flight", "executor", "max_errors"])
 def test_numbers_that_cannot_be_meant_are_refused(name: str, site: Site) -> None:
     with pytest.raises(InvalidRequestError, match=f"{name} must be >= 1, got 0"):
         scan_many(urls(site), **{name: 0})
@@ -214,7 +214,7 @@ def test_the_progress_bar_shows_what_the_server_counted(site: Site, n_processes:
     shown = io.StringIO()
     console = Console(file=shown, force_terminal=True, width=160, color_system=None)
     with ScanProgress(console, quiet=False) as progress:
-        scan_many(urls(site), progress=progress, n_processes=n_processes)
+        scan_many(urls(site), progress=progress, executor=n_processes)
         n_bytes = sum(map(len, site.files.values()))
     last = shown.getvalue()
     assert f"{N_FILES}/{N_FILES}" in last

@@ -114,7 +114,7 @@ def test_many_files_are_built_with_a_parser(tmp_path: Path) -> None:
         catalog,
         "time",
         scan=gridref.ScanOptions(parser=NetCDF3Parser()),
-        run=gridref.RunOptions(n_processes=2),
+        run=gridref.RunOptions(executor=2),
     )
     expected = xr.open_mfdataset(files, engine="netcdf4", data_vars="minimal").compute()
     xr.testing.assert_equal(xr.open_dataset(catalog, engine="gridref").compute(), expected)

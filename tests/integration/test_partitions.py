@@ -142,7 +142,7 @@ def test_a_cluster_that_loses_a_worker_gives_the_same_catalog(
             killed.append(next(iter(client.run(os.getpid).values())))
             os.kill(killed[0], signal.SIGKILL)
 
-    assert known(tmp_path / "cube.gridref", archive, scheduler=client, progress=kill_one) == alone
+    assert known(tmp_path / "cube.gridref", archive, executor=client, progress=kill_one) == alone
     assert killed
 
 
@@ -188,7 +188,7 @@ def test_workers_that_do_not_see_the_files_are_told(archive: Path, tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("executor", "message"),
-    [(object(), "must be a pool"), (ThreadPoolExecutor, "must be a pool"), (None, "shut down")],
+    [(object(), "or a pool with submit"), (ThreadPoolExecutor, "must be a pool"), (None, "shut down")],
     ids=["object", "class", "shut down"],
 )
 def test_executors_that_cannot_work(
@@ -226,10 +226,10 @@ def test_a_cluster_without_workers_is_told_and_waited_for(
         later = threading.Timer(0.5, cluster.scale, [1])
         later.start()
         with pytest.warns(UserWarning, match="has no workers yet"):
-            assert known(tmp_path / "cube.gridref", archive, scheduler=cluster) == alone
+            assert known(tmp_path / "cube.gridref", archive, executor=cluster) == alone
         later.join()
-    with pytest.raises(InvalidRequestError, match="must be a Dask client or the address"):
-        gridref.plan(archive, "time", run=gridref.RunOptions(scheduler=8786))
+    with pytest.raises(InvalidRequestError, match="the address of a Dask scheduler, or a pool"):
+        gridref.plan(archive, "time", run=gridref.RunOptions(executor=8786.0))
 
 
 def test_files_that_fail_elsewhere_are_told(damaged: Path, tmp_path: Path) -> None:
@@ -280,7 +280,7 @@ def test_workers_of_another_version_are_refused(client: Any, archive: Path, tmp_
     try:
         with pytest.raises(InvalidRequestError, match=r"a worker has gridref 0\.0\.1"):
             gridref.build(
-                archive, tmp_path / "cube.gridref", "time", run=gridref.RunOptions(scheduler=client)
+                archive, tmp_path / "cube.gridref", "time", run=gridref.RunOptions(executor=client)
             )
     finally:
         client.run(pretend_no_more)
@@ -296,7 +296,7 @@ def test_a_scheduler_that_goes_away_is_told(archive: Path, tmp_path: Path) -> No
             archive,
             tmp_path / "cube.gridref",
             "time",
-            run=gridref.RunOptions(scheduler=cluster.scheduler_address),
+            run=gridref.RunOptions(executor=cluster.scheduler_address),
             progress=lambda n_done, n_files: cluster.close(),
         )
     assert not (tmp_path / "cube.gridref").exists()

@@ -135,7 +135,6 @@ def test_bad_options_name_what_was_meant(
 BAD_VALUES: dict[Any, dict[str, Any]] = {
     gridref.RunOptions: {
         "max_in_flight": "many",
-        "n_processes": 1.5,
         "on_error": ["skip"],
         "max_errors": None,
         "work": 5,
@@ -175,7 +174,7 @@ BAD_VALUES: dict[Any, dict[str, Any]] = {
     gridref.Plate: {"labels": ["{well}"]},
     gridref.Groups: {"by": ["model"], "frequency": "daily", "labels": 5, "each": 5},
 }
-ANYTHING = {"executor", "scheduler", "inventory", "parser"}
+ANYTHING = {"executor", "inventory", "parser"}
 """Options whose values are told by what they do."""
 
 

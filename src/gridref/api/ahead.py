@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -190,45 +190,8 @@ def _stop_all() -> None:
 atexit.register(_stop_all)
 
 
-# Results in order, with few calls ahead of their consumer
-
-
-def run_ahead[T, R](
-    submit: Callable[[T], Future[R]], items: Iterable[T], n_ahead: int
-) -> Iterator[R]:
-    """Yield the results of a call for each item, in order, with at most `n_ahead` calls ahead.
-
-    Parameters
-    ----------
-    submit
-        Starts the call for an item somewhere else.
-    items
-        What the calls are for.
-    n_ahead
-        Calls that are started before the first result is taken. Those that have not begun when
-        the iterator is closed never do.
-    """
-    pending: deque[Future[R]] = deque()
-    try:
-        for item in items:
-            pending.append(submit(item))
-            if len(pending) >= n_ahead:
-                yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
-    finally:
-        for future in pending:
-            future.cancel()
-
-
-@contextmanager
-def daemon_threads[T, R](
-    call: Callable[[T], R],
-    n_threads: int,
-    n_busy: int | None = None,
-    begin: Callable[[T, Callable[[], None]], None] | None = None,
-) -> Iterator[Callable[[T], Any]]:
-    """Threads that call a function on each submitted item, with the submitter's context variables.
+class DaemonThreads(Executor):
+    """Threads as an executor. Calls have the context variables of who submits them.
 
     They are daemons, unlike those of `concurrent.futures`: a program that is interrupted ends
     without waiting for the servers that they wait for. Leaving the ``with`` block does not wait
@@ -236,26 +199,58 @@ def daemon_threads[T, R](
 
     Parameters
     ----------
-    call
-        Called with an item.
     n_threads
-        Most items that are begun and not done.
+        Most calls that are begun and not done.
     n_busy
         Most threads that do not wait for a server; more only where they take long. By default all.
     begin
-        Called with an item and with what it calls when the item can be worked on.
+        Called with the last argument of a call, and with what it calls when the call can be made.
     """
-    crew = Crew(n_threads, n_busy or n_threads)
 
-    def submit(item: T) -> Future[R]:
+    def __init__(
+        self,
+        n_threads: int,
+        n_busy: int | None = None,
+        begin: Callable[[Any, Callable[[], None]], None] | None = None,
+    ) -> None:
+        self._crew, self._start = Crew(n_threads, n_busy or n_threads), begin
+
+    def submit[**P, R](self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         context = copy_context()
-        tell_waits(context, crew.aside)
+        tell_waits(context, self._crew.aside)
         future: Future[R] = Future()
-        started = None if begin is None else partial(begin, item)
-        crew.submit(future, partial(context.run, call, item), started)
+        started = None if self._start is None else partial(self._start, args[-1])
+        self._crew.submit(future, partial(context.run, fn, *args, **kwargs), started)
         return future
 
+    def shutdown(self, wait: bool = False, *, cancel_futures: bool = False) -> None:
+        """Let no thread begin another call; do not wait."""
+        self._crew.stop()
+
+
+def map_ahead[T, R](
+    executor: Executor, function: Callable[[T], R], items: Iterable[T], n_ahead: int
+) -> Iterator[R]:
+    """Yield what a function returns for each item, in order, with at most `n_ahead` calls ahead.
+
+    Parameters
+    ----------
+    executor
+        Any `concurrent.futures.Executor`.
+    function, items
+        What is called, and with what.
+    n_ahead
+        Calls that are started before the first result is taken. Those that have not begun when
+        the iterator is closed never do.
+    """
+    pending: deque[Future[R]] = deque()
     try:
-        yield submit
+        for item in items:
+            pending.append(executor.submit(function, item))
+            if len(pending) >= n_ahead:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
     finally:
-        crew.stop()
+        for future in pending:
+            future.cancel()

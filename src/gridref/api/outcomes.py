@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import version
@@ -16,7 +15,7 @@ from itertools import batched
 from typing import Any, Literal
 
 from gridref.api.aggregations import with_aggregations
-from gridref.api.ahead import daemon_threads, run_ahead
+from gridref.api.ahead import DaemonThreads, map_ahead
 from gridref.api.kept_scans import KeptScans
 from gridref.api.workers import told, unlike_versions, workers
 from gridref.errors import GridrefError, InvalidRequestError
@@ -62,9 +61,12 @@ class RunOptions(Shown):
     max_in_flight
         Maximum number of remote files that are scanned at a time, by all processes together. Each
         process sends at most 64 requests at a time.
-    n_processes
-        Number of processes that scan. None takes one for each core, if there are enough files.
+    executor
+        Who scans. A number of processes; None takes one for each core, if there are enough files.
         Several processes need a main module that can be imported, as always with `multiprocessing`.
+        Or the address of a Dask scheduler, a `distributed.Client` or a cluster, whose workers scan.
+        Or a `concurrent.futures.Executor`, also of Ray, Lithops or MPI pools with that interface.
+        It is not shut down.
     on_error
         What to do with files that cannot be scanned. ``"raise"``: try all files, then raise an
         error that lists every failure. ``"skip"``: leave the file out and report it.
@@ -73,11 +75,6 @@ class RunOptions(Shown):
     work
         Local folder to keep the results of scans in. The next run scans only files that are new or
         changed, by their size and ETag or time of change.
-    executor
-        A `concurrent.futures.Executor` whose workers scan: also of Ray, Lithops or MPI pools with
-        that interface. It is not shut down.
-    scheduler
-        A `distributed.Client`, a cluster, or the address of a Dask scheduler, whose workers scan.
 
     Raises
     ------
@@ -86,38 +83,33 @@ class RunOptions(Shown):
     """
 
     max_in_flight: int = MAX_REQUESTS
-    n_processes: int | None = 1
+    executor: Any = field(default=1, hash=False)
     on_error: OnError = "raise"
     max_errors: int = 100
     work: str | os.PathLike[str] | None = None
-    executor: Executor | None = field(default=None, hash=False)
-    scheduler: Any = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
         check_choices(self)
-        if self.executor is not None and self.scheduler is not None:
-            raise InvalidRequestError("give an executor or a scheduler, not both")
         if self.work is not None:
             object.__setattr__(self, "work", os.path.abspath(os.fspath(self.work)))
-        for name in ("max_in_flight", "n_processes", "max_errors"):
+        for name in ("max_in_flight", "executor", "max_errors"):
             value = getattr(self, name)
-            if value is not None and value < 1:
+            if isinstance(value, int) and value < 1:
                 raise InvalidRequestError(f"{name} must be >= 1, got {value}")
 
-    def processes_for(self, n_files: int) -> int:
-        """Number of processes for this number of files."""
-        if self.n_processes is not None:
-            return self.n_processes
+    def executor_for(self, n_files: int) -> Any:
+        """Who scans this number of files: a number of processes, or what was given."""
+        if self.executor is not None:
+            return self.executor
         return max(1, min(os.cpu_count() or 1, n_files // FILES_PER_PROCESS))
 
     def on_worker(self) -> RunOptions:
         """The options as they travel to a worker."""
-        return replace(self, executor=None, scheduler=None)
+        return replace(self, executor=1)
 
     def is_elsewhere(self, n_files: int) -> bool:
         """Whether this number of files is scanned in other processes."""
-        asked = self.executor is not None or self.scheduler is not None
-        return asked or self.processes_for(n_files) > 1
+        return self.executor_for(n_files) != 1
 
 
 def outcomes(
@@ -168,8 +160,8 @@ def _in_threads(
         n_busy, begin = n_threads, None
     else:
         n_busy, begin = 1, partial(_ask_ahead, ahead=ahead, kept=kept, names=data_names())
-    with daemon_threads(scan_one, n_threads, n_busy, begin) as submit:
-        yield from run_ahead(submit, addresses, 2 * n_threads)
+    with DaemonThreads(n_threads, n_busy, begin) as threads:
+        yield from map_ahead(threads, scan_one, addresses, 2 * n_threads)
 
 
 def _ask_ahead(
@@ -226,7 +218,7 @@ def each_part[T](
     task: Callable[[tuple[str, ...], int], T],
     max_files: int | None = None,
 ) -> Iterator[tuple[tuple[str, ...], T]]:
-    """Work on files elsewhere, some at a time: in processes, or where an executor or scheduler is.
+    """Work on files elsewhere, some at a time: in processes, or on the workers of an executor.
 
     Parameters
     ----------
@@ -248,17 +240,13 @@ def each_part[T](
         If a worker has another version of gridref.
     """
     traffic = current_traffic()
-    n_processes = run.processes_for(len(addresses))
-    with workers(n_processes, run.executor, run.scheduler) as (n_workers, pool):
+    with workers(run.executor_for(len(addresses))) as (n_workers, pool):
         max_in_flight = max(1, run.max_in_flight // n_workers)
         fair = len(addresses) // (_TASKS_PER_WORKER * n_workers)
         n_files = max(FILES_PER_TASK, min(max_files or FILES_PER_TASK, fair))
         parts = list(batched(addresses, n_files))
-
-        def submit(part: tuple[str, ...]) -> Future[_Done[T]]:
-            return pool.submit(_counted, task, part, max_in_flight)
-
-        done_ahead = run_ahead(submit, parts, 2 * n_workers)
+        counted = partial(_counted, task, max_in_flight)
+        done_ahead = map_ahead(pool, counted, parts, 2 * n_workers)
         for part in parts:
             with told(part):
                 done = next(done_ahead)
@@ -269,7 +257,7 @@ def each_part[T](
 
 
 def _counted[T](
-    task: Callable[[tuple[str, ...], int], T], part: tuple[str, ...], max_in_flight: int
+    task: Callable[[tuple[str, ...], int], T], max_in_flight: int, part: tuple[str, ...]
 ) -> _Done[T]:
     with counted_traffic() as traffic:
         result = task(part, max_in_flight)

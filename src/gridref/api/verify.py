@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gridref.api.ahead import daemon_threads, run_ahead
+from gridref.api.ahead import DaemonThreads, map_ahead
 from gridref.api.building import Job
 from gridref.api.keeping import take_checksums
 from gridref.api.opening import open_group, reader_for
@@ -227,8 +227,8 @@ class _Comparison:
         if n_threads < 2:
             yield from map(self._compared, shares)
             return
-        with daemon_threads(self._compared, n_threads) as submit:
-            yield from run_ahead(submit, shares, 2 * n_threads)
+        with DaemonThreads(n_threads) as threads:
+            yield from map_ahead(threads, self._compared, shares, 2 * n_threads)
 
     def _compared(self, share: Share) -> _Tally:
         tally = _Tally()

@@ -27,48 +27,51 @@ _RETRIES = 3
 
 
 @contextmanager
-def workers(
-    n_processes: int, executor: Executor | None = None, scheduler: Any = None
-) -> Iterator[tuple[int, Executor]]:
+def workers(executor: Any) -> Iterator[tuple[int, Executor]]:
     """How many workers there are, about, and what gives them work.
 
     Parameters
     ----------
-    n_processes
-        Processes that are started if there is neither an executor nor a scheduler.
     executor
-        Taken as it is; it is not shut down.
-    scheduler
-        A `distributed.Client`, a cluster, or the address of a scheduler. A task whose worker dies
-        is done again by another one.
+        A number of processes, which are started; a `distributed.Client`, a cluster, or the address
+        of a Dask scheduler; or any other pool with ``submit``, which is not shut down. On Dask, a
+        task whose worker dies is done again by another one.
 
     Raises
     ------
     InvalidRequestError
-        For another executor or scheduler, and workers of another version of gridref.
+        For something else, and workers of another version of gridref.
     MissingPackageError
         If the package of Dask's schedulers is not installed.
     SourceUnavailableError
         If no scheduler answers.
     """
-    if executor is not None:
-        if isinstance(executor, type) or not callable(getattr(executor, "submit", None)):
-            raise InvalidRequestError(f"executor must be a pool with submit(), got {executor!r}")
-        yield getattr(executor, "_max_workers", None) or _UNKNOWN_WORKERS, executor
-    elif scheduler is not None:
-        with _dask(scheduler) as client:
+    if isinstance(executor, int):
+        with _processes(executor) as pool:
+            yield executor, pool
+    elif isinstance(executor, str) or _is_of_dask(executor):
+        with _dask(executor) as client:
             with told():
                 _check_versions(client)
                 n_workers = _n_workers(client)
             yield n_workers, client.get_executor(retries=_RETRIES, pure=False)
+    elif isinstance(executor, type) or not callable(getattr(executor, "submit", None)):
+        raise InvalidRequestError(
+            "executor must be a number of processes, the address of a Dask scheduler, or a pool"
+            f" with submit(), got {executor!r}"
+        )
     else:
-        with _processes(n_processes) as pool:
-            yield n_processes, pool
+        yield getattr(executor, "_max_workers", None) or _UNKNOWN_WORKERS, executor
+
+
+def _is_of_dask(executor: Any) -> bool:
+    """Whether it is a `distributed.Client` or a cluster."""
+    return hasattr(executor, "scheduler_info") or hasattr(executor, "scheduler_address")
 
 
 @contextmanager
 def _dask(scheduler: Any) -> Iterator[Any]:
-    """A client; one that was made here is closed."""
+    """A client of Dask; one that was made here is closed."""
     try:
         from distributed import Client
     except ImportError as error:
@@ -77,10 +80,6 @@ def _dask(scheduler: Any) -> Iterator[Any]:
         yield scheduler
         return
     address = getattr(scheduler, "scheduler_address", scheduler)
-    if not isinstance(address, str):
-        raise InvalidRequestError(
-            f"scheduler must be a Dask client or the address of a scheduler, got {scheduler!r}"
-        )
     try:
         client: Any = Client(scheduler, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError, RuntimeError) as error:

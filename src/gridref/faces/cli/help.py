@@ -22,7 +22,7 @@ MAKE, LOOK, CHANGE, SHARE = "Make catalogs", "Look at catalogs", "Change catalog
 
 _LAYING_OUT = ("concat_dim", "stack", "pattern", "mosaic", "join", "overlap", "on_error")
 COMMON = {
-    "build": ("catalog", *_LAYING_OUT, "overwrite", "n_processes", "verify", "storage_options"),
+    "build": ("catalog", *_LAYING_OUT, "overwrite", "executor", "verify", "storage_options"),
     "plan": (*_LAYING_OUT, "expect", "as_json", "files_from", "storage_options"),
     "append": ("at", "declare", "step", "amend", "concat_dim", "join", "overlap", "on_error",
                "storage_options"),

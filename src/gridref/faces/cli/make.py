@@ -92,7 +92,7 @@ def build_command(
         with ScanProgress(console, quiet) as progress:
             return build_catalog(chosen, address, progress=progress, **options)
 
-    group = _or_ask(console, built, call_options({"n_processes": None, **options}))
+    group = _or_ask(console, built, call_options({"executor": None, **options}))
     for line in group.report.lines:
         console.print(Text(as_on_the_command_line(line)), soft_wrap=True)
     arrays = group.all_arrays()
@@ -173,7 +173,7 @@ def plan_command(
         with ScanProgress(console, quiet) as progress:
             return plan_files(chosen, progress=progress, **options)
 
-    combination = _or_ask(console, planned, call_options({"n_processes": None, **options}))
+    combination = _or_ask(console, planned, call_options({"executor": None, **options}))
     failed = _told_failed(console, combination.failed)
     if not print_plan(Console(), combination, as_json=as_json) or failed:
         raise typer.Exit(1)

@@ -217,12 +217,13 @@ BUILD_OPTIONS: Mapping[str, Any] = {
     "max_in_flight": _option(
         int, "Scan at most this many remote files at a time. Default: 64.", _SCANNING
     ),
-    "n_processes": _option(
-        int,
-        "Number of processes that scan. Default: as many as pay off.",
+    "executor": _text(
+        "Who scans: a number of processes, or the address of a Dask scheduler like"
+        " tcp://HOST:8786. Default: as many processes as pay off.",
         _SCANNING,
-        "--n-processes",
+        "--executor",
         "--jobs",
+        metavar="N or ADDRESS",
     ),
     "on_error": _text(
         "Files that cannot be scanned. raise: stop and list every failure. skip: leave the file out"
@@ -234,7 +235,6 @@ BUILD_OPTIONS: Mapping[str, Any] = {
         "Keep results of scans in this folder, so that the next run scans only new files.",
         _SCANNING,
     ),
-    "scheduler": _text("Scan on the workers of the Dask scheduler at this address.", _SCANNING),
     "allow": Allowed,
     "expect": _text(
         "Compare with a plan saved by gridref plan --json. If anything differs, list it and build"
@@ -506,6 +506,8 @@ def _parsed(name: str, value: Any) -> Any:
         return _pairs(value, "member=attribute:realization_index")
     if name == "index_variables":
         return _pairs(value, "count=obs,start=obs")
+    if name == "executor":
+        return int(value) if value.isdecimal() else value
     if name == "chunks":
         return parse_lengths(value)
     if name == "shards":

@@ -64,7 +64,7 @@ def test_build_and_plan_take_the_same_and_the_command_line_takes_all_of_it() -> 
     for kind, names in CALLED.items():
         named |= {names.get(each.name, each.name) for each in fields(getattr(gridref, kind))}
     objects = {"files", "progress", "layout", "combine", "scan", "run", "catalog"}
-    assert {*named, *build, "yes"} - objects - {"executor"} == {*BUILD_OPTIONS} - objects
+    assert {*named, *build, "yes"} - objects == {*BUILD_OPTIONS} - objects
 
 
 def test_options_by_name_and_objects_are_the_same() -> None:
@@ -95,8 +95,8 @@ def test_help_names_the_choices_and_defaults(options: Any) -> None:
             assert choice in help_of(name), name
     for option in fields(options):
         default: Any = option.default
-        if option.name == "n_processes":
-            continue  # commands take as many as pay off
+        if option.name == "executor":
+            continue  # commands take as many processes as pay off
         if default not in (MISSING, None, False) and option.name not in choices_of(options):
             assert f"{default}" in help_of(option.name), option.name
 
