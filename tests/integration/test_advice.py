@@ -376,7 +376,7 @@ CASES = [
     Case(
         ("errors.md calendar-differs", "errors.md time-units-differ"),
         other_calendars,
-        {"conflicts": "drop"},
+        {"conflicts": "skip"},
         loses="leaves the coordinate out",
         lost=("time",),
     ),
@@ -540,7 +540,7 @@ TESTED_ELSEWHERE = {
     ),
     **_all(
         "errors.md packing-differs",
-        "conflicts='drop'",
+        "conflicts='skip'",
         by="unit/combine/test_drift.py::test_all_problems_come_at_once_and_can_be_left_out",
     ),
     **_all(
@@ -577,7 +577,7 @@ TESTED_ELSEWHERE = {
     ),
     **_all(
         "api/keeping.py",
-        "vanished='remove'",
+        "vanished='skip'",
         by="integration/test_replacing.py::test_what_has_changed_is_found",
     ),
     **_all(

@@ -148,7 +148,7 @@ def test_beams_of_unequal_length_group_by_group(shared_data: Path) -> None:
         scanned,
         dims,
         read=reader.read,
-        options=CombineOptions(join="outer", variables="minimal", conflicts="drop"),
+        options=CombineOptions(join="outer", variables="minimal", conflicts="skip"),
     )
     assert result.group is not None
     found = result.group.all_arrays()
@@ -170,7 +170,7 @@ def test_granules_of_groups_that_come_and_go(shared_data: Path, tmp_path: Path) 
     files = family(shared_data, "tempo_single")
     result = gridref.plan(files, "mirror_step")
     assert {problem.cause for problem in result.problems} == {"variable-missing"}
-    options = {"join": "outer", "conflicts": "drop"}
+    options = {"join": "outer", "conflicts": "skip"}
     catalog = tmp_path / "cube.gridref"
     gridref.build(files, catalog, "mirror_step", **by_name(**options))
     with warnings.catch_warnings():

@@ -144,13 +144,13 @@ def test_complete_ones_are_as_combine_by_coords_makes_them(
 
 
 @settings(deadline=None)
-@given(cubes(), st.sampled_from(["error", "first", "last"]))
+@given(cubes(), st.sampled_from(["raise", "first", "last"]))
 def test_labels_in_two_files_are_an_overlap(
     cube: tuple[list[xr.Dataset], xr.Dataset], rule: str
 ) -> None:
     files, _ = cube
     again = files[0].assign(t=-files[0]["t"] - 1)
-    if rule == "error":
+    if rule == "raise":
         with pytest.raises(
             CombineError, match=r"overlap='first' or overlap='last' shows one of them"
         ):

@@ -88,7 +88,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import xarray as xr
 
-type Vanished = Literal["raise", "remove"]
+type Vanished = Literal["raise", "skip"]
 """What to do with files that are gone."""
 
 type ExportKind = Literal["kerchunk", "icechunk", "cf", "stac", "forecast"]
@@ -419,7 +419,7 @@ class Catalog(CatalogGroup):
         Parameters
         ----------
         vanished
-            ``"raise"`` makes missing files an error, ``"remove"`` removes them from the catalog.
+            ``"raise"`` makes missing files an error, ``"skip"`` leaves them out of the catalog.
         progress
             As for `append`.
 
@@ -430,14 +430,14 @@ class Catalog(CatalogGroup):
         CombineError
             If the changed files do not fit. Nothing is written, and every problem is listed.
         """
-        check_choice("vanished", vanished, ("raise", "remove"))
+        check_choice("vanished", vanished, ("raise", "skip"))
 
         def stale(base: Base) -> dict[str, str | None]:
             changed, gone = stale_sources(base.group.source_list, self._kept.storage_options)
             if gone and vanished == "raise":
                 raise SourceUnavailableError(
                     f"{_counted(gone)} of the catalog {'are' if gone[1:] else 'is'} gone;"
-                    " vanished='remove' (--vanished remove) leaves out what is",
+                    " vanished='skip' (--vanished skip) leaves out what is",
                     Place(source=gone[0]),
                 )
             return {**{url: url for url in changed}, **dict.fromkeys(gone)}

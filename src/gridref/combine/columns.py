@@ -165,7 +165,7 @@ class Notes:
         numbers = list(files)
         if drop:
             self.failed.add(variable)
-        if drop and self.options.conflicts == "drop":
+        if drop and self.options.conflicts == "skip":
             self.drift(cause, variable, {message: numbers}, LEFT_OUT)
             return
         names = tuple(self.name(file) for file in numbers)

@@ -314,7 +314,7 @@ def _is_index(column: Column) -> bool:
 def _settled(column: Column, concerned: list[int], text: str, notes: Notes) -> bool:
     """Note that files hold the same labels; whether the rule for that says which one shows."""
     rule = notes.options.overlap
-    if rule == "error":
+    if rule == "raise":
         message = (
             f"several files hold ({text}); a dimension more (layout=Labels(...)) keeps them apart;"
             " overlap='first' or overlap='last' shows one of them and hides the others"

@@ -162,7 +162,7 @@ def order_labels(
     if rule == "keep":
         notes.drift("overlap", column.path, {"labels that repeat": concerned}, "all are kept")
         return None
-    if rule == "error":
+    if rule == "raise":
         same = all(np.array_equal(part, labels[0]) for part in labels)
         _report_overlap(column, everything[repeated], concerned, same, notes)
         return None

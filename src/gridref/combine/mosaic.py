@@ -376,7 +376,7 @@ def combine_mosaic(
     read
         Reads values of an array, as for `gridref.combine.combine`.
     options
-        How drift is resolved. Pixels that several inputs hold are an overlap: ``"error"`` makes
+        How drift is resolved. Pixels that several inputs hold are an overlap: ``"raise"`` makes
         them a problem, ``"first"`` and ``"last"`` show the first or last input.
 
     Returns
@@ -398,7 +398,7 @@ def combine_mosaic(
     def laid(tiles: Iterable[VirtualGroup]) -> Combination:
         work = _Mosaic(x, y, tolerance, read, rules, tuple(stack), merge)
         done = fold(tiles, work.first_batch, work.combine)
-        done = work.without_overlaps(done) if rules.overlap == "error" else done
+        done = work.without_overlaps(done) if rules.overlap == "raise" else done
         return done.telling_what_is_left_out()
 
     if grids == "one":
@@ -495,7 +495,7 @@ class _Mosaic:
 
     def _note_repeats(self, series: Series, notes: Notes) -> None:
         """Note inputs that have a label several times, where nothing says which is shown."""
-        for dim in series.labels if self.rules.overlap == "error" else ():
+        for dim in series.labels if self.rules.overlap == "raise" else ():
             repeating = series.repeating(dim)
             if repeating:
                 message = "labels repeat within a file: select one of each first"

@@ -34,7 +34,7 @@ class CombineOptions(Shown):
         ``"right"`` take the labels of the first and the last input, and fill in. ``"override"``
         gives all inputs the first input's labels if they have as many, and reports it.
     overlap
-        Labels along the dimension that occur in several inputs. ``"error"`` makes them a problem,
+        Labels along the dimension that occur in several inputs. ``"raise"`` makes them a problem,
         ``"first"`` and ``"last"`` keep one of each and sort the labels, ``"keep"`` keeps all.
     variables
         Variables without the dimension. ``"minimal"`` keeps one; differing values are a problem,
@@ -51,7 +51,7 @@ class CombineOptions(Shown):
         ``"drop"`` leave out those that differ or all, ``"no_conflicts"`` and ``"identical"`` make
         them a problem.
     conflicts
-        ``"raise"`` raises every problem at once. ``"drop"`` leaves out the variables concerned and
+        ``"raise"`` raises every problem at once. ``"skip"`` leaves out the variables concerned and
         reports them.
     lossy
         Whether dtypes may be promoted to one that cannot hold all values (as for int64 and
@@ -66,14 +66,14 @@ class CombineOptions(Shown):
     """
 
     join: Literal["exact", "outer", "inner", "left", "right", "override"] = "exact"
-    overlap: Literal["error", "first", "last", "keep"] = "error"
+    overlap: Literal["raise", "first", "last", "keep"] = "raise"
     variables: Repeat = "minimal"
     repeated: Mapping[str, Repeat] = field(default_factory=dict)
     compat: Literal["equals", "override"] = "equals"
     combine_attrs: Literal["override", "drop_conflicts", "drop", "no_conflicts", "identical"] = (
         "override"
     )
-    conflicts: Literal["raise", "drop"] = "raise"
+    conflicts: Literal["raise", "skip"] = "raise"
     lossy: bool = False
     convert_units: ConvertUnits | bool | None = None
     index_variables: Mapping[str, str] = field(default_factory=dict)

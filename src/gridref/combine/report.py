@@ -149,7 +149,7 @@ class DriftReport:
 
     @property
     def left_out(self) -> tuple[Drift, ...]:
-        """What did not become a part of the result, as ``conflicts="drop"`` or a join says."""
+        """What did not become a part of the result, as ``conflicts="skip"`` or a join says."""
         return tuple(drift for drift in self.drifts if drift.resolution == LEFT_OUT)
 
     def __str__(self) -> str:

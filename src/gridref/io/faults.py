@@ -203,7 +203,7 @@ def unavailable(
     if isinstance(error, FileNotFoundError) or status in (404, 410):
         reason = (
             "the file does not exist: restore it; where it has moved, gridref relocate tells the"
-            " catalog, and gridref refresh --vanished remove leaves it out"
+            " catalog, and gridref refresh --vanished skip leaves it out"
         )
     elif isinstance(error, PermissionError) or status in (401, 403):
         reason = (

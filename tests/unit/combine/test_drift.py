@@ -584,7 +584,7 @@ def test_a_dimension_that_no_file_has_is_said_first(
 def test_what_dropped_conflicts_leave_out_is_told() -> None:
     one = group(a=numbers([1.0]), b=numbers(np.array([b"x"])))
     other = group(a=numbers([2.0]), b=numbers([1]))
-    done = combine([one, other], "time", options=CombineOptions(conflicts="drop"))
+    done = combine([one, other], "time", options=CombineOptions(conflicts="skip"))
     assert done.group is not None
     assert list(done.group.arrays) == ["a"]
     assert [drift.variable for drift in done.report.left_out] == ["b"]
@@ -733,7 +733,7 @@ def test_all_problems_come_at_once_and_can_be_left_out() -> None:
         "shape-differs",
     ]
     assert all(problem.sources == ("input 2",) for problem in grouped)
-    left = combine([one, other], "time", options=CombineOptions(conflicts="drop"))
+    left = combine([one, other], "time", options=CombineOptions(conflicts="skip"))
     assert left.group is not None
     assert set(left.group.arrays) == {"a"}
     assert {drift.variable for drift in left.report} >= {"b", "c", "d", "e"}

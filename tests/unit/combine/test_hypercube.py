@@ -78,7 +78,7 @@ def test_packed_single_values_are_no_labels() -> None:
         ({"variables": "all"}, [[10, 11], [10, 12]]),
         ({"repeated": {"w": "different"}}, [[10, 11], [10, 12]]),
         ({"repeated": {"u": "different"}}, None),
-        ({"conflicts": "drop"}, "dropped"),
+        ({"conflicts": "skip"}, "dropped"),
     ],
 )
 def test_what_lacks_a_dimension_agrees_or_is_repeated(

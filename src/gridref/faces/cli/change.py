@@ -165,7 +165,7 @@ def refresh_command(
     --------
         gridref refresh cube.gridref
 
-        gridref refresh cube.gridref --vanished remove
+        gridref refresh cube.gridref --vanished skip
 
         gridref refresh cube.gridref data/2024-01.nc
 

@@ -149,7 +149,7 @@ BUILD_OPTIONS: Mapping[str, Any] = {
         _COMBINING,
     ),
     "overlap": _text(
-        "Labels or pixels in several files. error: a problem (default). first, last: show one of"
+        "Labels or pixels in several files. raise: a problem (default). first, last: show one of"
         " them. keep: keep all labels.",
         _COMBINING,
     ),
@@ -174,7 +174,7 @@ BUILD_OPTIONS: Mapping[str, Any] = {
         _COMBINING,
     ),
     "conflicts": _text(
-        "Variables that do not fit together. raise: list every problem. drop: leave them out.",
+        "Variables that do not fit together. raise: list every problem. skip: leave them out.",
         _COMBINING,
     ),
     "lossy": _option(bool, "Allow a common dtype that rounds some values.", _COMBINING, "--lossy"),

@@ -48,7 +48,7 @@ _COMPARISONS = (
     "equals", "no_conflicts", "override", "identical", "broadcast_equals", "minimal"
 )  # fmt: skip
 """What xarray's ``compat`` can be."""
-_OVERLAP = {"by_coords": "error", "nested": "keep"}
+_OVERLAP = {"by_coords": "raise", "nested": "keep"}
 
 
 class CombiningError(CombineError, xr.MergeError, xr.AlignmentError):
@@ -109,7 +109,7 @@ def open_virtual_mfdataset(
     data_vars: str | Collection[str] | None = None,
     coords: str | Collection[str] = "minimal",
     compat: str = "equals",
-    overlap: Literal["error", "first", "last", "keep"] | None = None,
+    overlap: Literal["raise", "first", "last", "keep"] | None = None,
     pattern: str | None = None,
     labels: LabelSources | None = None,
     stack: str | None = None,
@@ -149,8 +149,8 @@ def open_virtual_mfdataset(
         ``"override"`` takes variables without the dimension from the first file. Every other choice
         compares them. Labels of dimensions are always compared: see `join`.
     overlap
-        What to do with repeated labels: ``"error"``, ``"first"``, ``"last"`` or ``"keep"``. The
-        default is ``"error"`` for ``"by_coords"`` and ``"keep"`` for ``"nested"``.
+        What to do with repeated labels: ``"raise"``, ``"first"``, ``"last"`` or ``"keep"``. The
+        default is ``"raise"`` for ``"by_coords"`` and ``"keep"`` for ``"nested"``.
     pattern, labels
         Sources of labels in file names and elsewhere, for ``"by_coords"``: as for `gridref.build`.
     stack, mosaic, layout
@@ -237,7 +237,7 @@ def open_virtual_datatree(
     data_vars: str | Collection[str] | None = None,
     coords: str | Collection[str] = "minimal",
     compat: str = "equals",
-    overlap: Literal["error", "first", "last", "keep"] = "keep",
+    overlap: Literal["raise", "first", "last", "keep"] = "keep",
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> xr.DataTree:
