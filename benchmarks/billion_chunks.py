@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 import gridref
 from benchmarks.append import LATE_SECONDS, in_own_process
-from gridref.api.catalogs import write_catalog
+from gridref.api.catalog import write_catalog
 from gridref.catalog.commit import group_entry, new_id
 from gridref.catalog.document import Root
 from gridref.catalog.entries import ChunkCounts, Interned, PartEntry, Segment, array_entry

@@ -27,7 +27,7 @@ import numpy as np
 import zarr
 
 import gridref
-from gridref.api.catalogs import write_catalog
+from gridref.api.catalog import write_catalog
 
 MIB = 2**20
 CHUNK = (1, 512, 512)  # float32: 1 MiB

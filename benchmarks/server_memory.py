@@ -20,7 +20,7 @@ import numpy as np
 
 import gridref
 from benchmarks.serve import MIB, free_port, run_load, wait_for
-from gridref.api.catalogs import write_catalog as gridref_write_catalog
+from gridref.api.catalog import write_catalog as gridref_write_catalog
 
 RUNS = 3
 CONNECTIONS = (1, 16, 64)

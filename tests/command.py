@@ -29,7 +29,7 @@ LASTING = {"serve", "watch"}
 SCRIPT = "--script"
 # What commands import sooner or later.
 IMPORTS = (
-    "gridref.faces.cli.app", "gridref.api.keeping", "gridref.api.each_chunk",
+    "gridref.faces.cli.app", "gridref.api.catalog", "gridref.api.each_chunk",
     "gridref.api.verify", "gridref.faces.cli.drawing", "gridref.faces.cli.tabular",
     "gridref.faces.exports.kerchunk", "gridref.faces.exports.stac", "gridref.faces.xarray.engine",
     "gridref.codecs.own", "gridref.formats.hdf5.groups", "gridref.formats.hdf5.original",

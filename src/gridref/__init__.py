@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from gridref import interchange as interchange
     from gridref.api.building import build as build
     from gridref.api.building import plan as plan
-    from gridref.api.catalogs import open_catalog as open_catalog
+    from gridref.api.catalog import Catalog as Catalog
+    from gridref.api.catalog import open_catalog as open_catalog
     from gridref.api.combining import concat as concat
     from gridref.api.combining import mosaic as mosaic
     from gridref.api.combining import stack as stack
-    from gridref.api.keeping import Catalog as Catalog
     from gridref.api.layout.layouts import Groups as Groups
     from gridref.api.layout.layouts import Labels as Labels
     from gridref.api.layout.layouts import Mosaic as Mosaic
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     __version__: str
 
 _HOMES = {
-    "Catalog": "gridref.api.keeping",
+    "Catalog": "gridref.api.catalog",
     "CombineOptions": "gridref.combine",
     "Groups": "gridref.api.layout.layouts",
     "Labels": "gridref.api.layout.layouts",
@@ -61,7 +61,7 @@ _HOMES = {
     "concat": "gridref.api.combining",
     "files_from": "gridref.api.layout.listings",
     "mosaic": "gridref.api.combining",
-    "open_catalog": "gridref.api.catalogs",
+    "open_catalog": "gridref.api.catalog",
     "open_store": "gridref.faces.zarr.store",
     "open_virtual_dataset": "gridref.faces.xarray.opening",
     "open_virtual_datatree": "gridref.faces.xarray.opening",

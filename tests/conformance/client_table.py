@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import numpy as np
 
-from gridref.api.catalogs import write_catalog
+from gridref.api.catalog import write_catalog
 from gridref.faces.http import create_app
 from gridref.typing import ASGIApp, Receive, Scope, Send
 from tests.conformance.cases import Case, all_cases

@@ -14,7 +14,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from gridref.api.catalogs import write_catalog
+from gridref.api.catalog import write_catalog
 from gridref.errors import GridrefError
 from gridref.model.array import VirtualGroup
 from tests.conformance.door_archives import Archive, all_archives, comparable

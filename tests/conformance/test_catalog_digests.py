@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 import gridref
-from gridref.api.catalogs import write_catalog
+from gridref.api.catalog import write_catalog
 from gridref.errors import GridrefError
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import ChunkManifest, Manifest, Source

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 import gridref
-from gridref.api.catalogs import write_catalog
+from gridref.api.catalog import write_catalog
 from gridref.errors import NotRepresentableError
 from gridref.faces.http import create_app
 from gridref.serve.names import IN_ADDRESSES, shown_name

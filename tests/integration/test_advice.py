@@ -576,7 +576,7 @@ TESTED_ELSEWHERE = {
         by="integration/test_moving.py::test_copies_are_refused_where_identity_is_strict",
     ),
     **_all(
-        "api/keeping.py",
+        "api/catalog.py",
         "vanished='skip'",
         by="integration/test_replacing.py::test_what_has_changed_is_found",
     ),
@@ -615,7 +615,7 @@ NO_ADVICE = {
     ("combine/hypercube.py", "overlap='keep'"),  # what is refused, or was asked for
     ("combine/mosaic.py", "overlap='keep'"),
     ("api/layout/cubes.py", "layout='nested'"),
-    ("api/keeping.py", "pending='raise'"),  # what was asked for
+    ("api/catalog.py", "pending='raise'"),  # what was asked for
     ("api/layout/layouts.py", "frequency=True"),
     ("api/layout/layouts.py", "layout='nested'"),  # what is refused
     ("api/verify_labels.py", "compat='override'"),

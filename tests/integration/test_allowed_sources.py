@@ -11,7 +11,7 @@ import pytest
 import xarray as xr
 
 import gridref
-from gridref.api.catalogs import write_catalog
+from gridref.api.catalog import write_catalog
 from gridref.catalog import write_catalog as write_catalog_with
 from gridref.errors import InvalidRequestError, SourceNotAllowedError, UnsupportedFeatureError
 from gridref.model.array import VirtualGroup

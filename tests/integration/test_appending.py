@@ -11,7 +11,7 @@ import pytest
 import xarray as xr
 
 import gridref
-from gridref.api.catalogs import write_catalog
+from gridref.api.catalog import write_catalog
 from gridref.errors import (
     CombineError,
     InvalidRequestError,

@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 import gridref
-from gridref.api.catalogs import write_catalog
+from gridref.api.catalog import write_catalog
 from gridref.faces.cli import app
 from tests.integration.archives import write_months
 from tests.integration.test_cli import run

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import gridref
-from gridref.api.catalogs import write_catalog
+from gridref.api.catalog import write_catalog
 from gridref.faces.duckdb import sql
 from tests.integration.archives import write_months
 from tests.integration.test_cli import run

@@ -141,7 +141,7 @@ def test_verify_finds_nothing_and_then_something(folder: Path, tmp_path: Path) -
 def harm_offsets(catalog: Path) -> None:
     """Let every reference point four bytes further on."""
     import gridref
-    from gridref.api.catalogs import write_catalog
+    from gridref.api.catalog import write_catalog
 
     group = gridref.open_catalog(catalog)
     tas = group.arrays["tas"]

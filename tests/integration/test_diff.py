@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import gridref
-from gridref.api.catalogs import write_catalog
-from gridref.api.questions import diff
+from gridref.api.catalog import write_catalog
+from gridref.catalog import Change
 from tests.by_name import by_name
 from tests.integration.archives import write_months
 from tests.integration.test_cli import run
@@ -23,6 +23,10 @@ def folder(tmp_path: Path) -> Path:
     write_months(tmp_path, lengths=[31, 28])
     gridref.build(tmp_path / "*.nc", tmp_path / "a.gridref", "time")
     return tmp_path
+
+
+def diff(one: Path, other: Path) -> tuple[Change, ...]:
+    return gridref.open_catalog(one).diff(other)
 
 
 def lines(folder: Path) -> list[str]:

@@ -15,7 +15,7 @@ import zarr
 from numpy.typing import NDArray
 
 import gridref
-from gridref.api.catalogs import write_catalog
+from gridref.api.catalog import write_catalog
 from gridref.errors import CombineError
 from tests.integration.archives import assert_same_bits, read_raw, write_months
 

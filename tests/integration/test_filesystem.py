@@ -12,7 +12,7 @@ import pytest
 import xarray as xr
 
 import gridref
-from gridref.api.catalogs import write_catalog
+from gridref.api.catalog import write_catalog
 from gridref.errors import InvalidRequestError, ReadOnlyError
 from tests.http_server import Site, serving
 from tests.integration.archives import write_months

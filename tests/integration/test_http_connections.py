@@ -9,7 +9,7 @@ import httpx
 import numpy as np
 import pytest
 
-from gridref.api.catalogs import write_catalog
+from gridref.api.catalog import write_catalog
 from gridref.faces.http import create_app
 from gridref.faces.http.connections import GuardedConnection
 from gridref.model.array import VirtualGroup

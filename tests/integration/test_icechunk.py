@@ -20,7 +20,7 @@ from obspec_utils.registry import ObjectStoreRegistry
 from obstore.store import LocalStore
 
 import gridref
-from gridref.api.catalogs import write_catalog
+from gridref.api.catalog import write_catalog
 from gridref.errors import (
     InvalidRequestError,
     NotRepresentableError,

@@ -22,7 +22,7 @@ import zarr
 from zarr.core.metadata.v3 import RectilinearChunksDisabledError
 
 import gridref
-from gridref.api.catalogs import write_catalog
+from gridref.api.catalog import write_catalog
 from gridref.errors import NotRepresentableError
 from gridref.faces.exports.kerchunk import to_kerchunk
 from gridref.model.array import VirtualGroup

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gridref
-from gridref.api.catalogs import write_catalog
+from gridref.api.catalog import write_catalog
 from gridref.errors import CatalogCorruptError, GridrefError
 from tests.integration.test_appending import month
 

@@ -13,7 +13,6 @@ import pytest
 import xarray as xr
 
 import gridref
-from gridref.api.catalogs import relocate
 from gridref.errors import InvalidRequestError, SourceChangedError
 from tests.by_name import by_name
 from tests.http_server import Site, serving
@@ -238,7 +237,7 @@ def test_prefixes_that_no_source_has(folder: Path) -> None:
     with pytest.raises(InvalidRequestError, match="empty"):
         gridref.open_catalog(catalog, prefixes={"": "/x"})
     with pytest.raises(InvalidRequestError, match=r"no source lies in '.*/sub'; there is"):
-        relocate(catalog, {f"{folder}/sub": "/x"})
+        gridref.open_catalog(catalog).relocate({f"{folder}/sub": "/x"})
 
 
 def test_relocated_to_an_http_server(folder: Path) -> None:
@@ -258,10 +257,18 @@ def test_relocated_to_an_http_server(folder: Path) -> None:
 def test_relocated_there_and_back_is_the_same_catalog(folder: Path) -> None:
     catalog = build(folder)
     digest = gridref.open_catalog(catalog).info.digest
-    moved = relocate(catalog, {str(folder): "s3://bucket/x"}, identity="size")
+    moved = (
+        gridref.open_catalog(catalog)
+        .relocate({str(folder): "s3://bucket/x"}, identity="size")
+        .info.digest
+    )
     assert moved != digest
     assert gridref.open_catalog(catalog).snapshot.identity == "size"
-    back = relocate(catalog, {"s3://bucket/x/": str(folder)}, identity="strict")
+    back = (
+        gridref.open_catalog(catalog)
+        .relocate({"s3://bucket/x/": str(folder)}, identity="strict")
+        .info.digest
+    )
     assert back == digest
     assert_reads(catalog, folder)
 
@@ -269,7 +276,7 @@ def test_relocated_there_and_back_is_the_same_catalog(folder: Path) -> None:
 def test_relocating_is_rolled_back(folder: Path) -> None:
     catalog = build(folder)
     digest = gridref.open_catalog(catalog).scan_values(["tas"]).info.digest
-    relocate(catalog, {str(folder): "s3://bucket/x"})
+    gridref.open_catalog(catalog).relocate({str(folder): "s3://bucket/x"})
     moved = gridref.open_catalog(catalog)
     assert [c.operation for c in moved.history()] == ["relocate", "statistics", "write"]
     assert all(source.url.startswith("s3://bucket/x/") for source in moved.source_list)

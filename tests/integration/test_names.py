@@ -12,7 +12,7 @@ import xarray as xr
 import zarr
 
 import gridref
-from gridref.api.catalogs import write_catalog
+from gridref.api.catalog import write_catalog
 from gridref.errors import (
     InvalidRequestError,
     NotRepresentableError,

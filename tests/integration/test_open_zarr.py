@@ -18,7 +18,7 @@ from zarr.core.metadata.v3 import parse_codecs
 from zarr.registry import get_codec_class
 
 import gridref
-from gridref.api.catalogs import write_catalog
+from gridref.api.catalog import write_catalog
 from gridref.codecs.own import ARRAY_CODECS, BYTES_CODECS, SERIAL_CODECS
 from gridref.errors import GridrefError
 from gridref.model.encoding import Codec

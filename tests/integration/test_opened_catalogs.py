@@ -9,7 +9,7 @@ import pytest
 import xarray as xr
 
 import gridref
-from gridref.api.catalogs import write_catalog
+from gridref.api.catalog import write_catalog
 
 N_YEARS = 3
 

@@ -188,7 +188,11 @@ def test_workers_that_do_not_see_the_files_are_told(archive: Path, tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("executor", "message"),
-    [(object(), "or a pool with submit"), (ThreadPoolExecutor, "must be a pool"), (None, "shut down")],
+    [
+        (object(), "or a pool"),
+        (ThreadPoolExecutor, "or a pool"),
+        (None, "shut down"),
+    ],
     ids=["object", "class", "shut down"],
 )
 def test_executors_that_cannot_work(

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import gridref
-from gridref.api.catalogs import write_catalog
+from gridref.api.catalog import write_catalog
 from gridref.catalog import commit as compaction
 from gridref.catalog.folder import LocalFolder, RemoteFolder
 from gridref.errors import CatalogConflictError, CatalogCorruptError, InvalidRequestError

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import gridref
-from gridref.api.catalogs import write_catalog
+from gridref.api.catalog import write_catalog
 from gridref.faces.cli.app import app
 from gridref.faces.exports.kerchunk import to_kerchunk
 from gridref.model.array import VirtualArray, VirtualGroup

@@ -21,7 +21,7 @@ from virtualizarr.parsers import HDFParser
 
 import gridref
 import gridref.virtualizarr
-from gridref.api.catalogs import write_catalog
+from gridref.api.catalog import write_catalog
 from gridref.errors import InvalidRequestError, NotRepresentableError
 from tests.s3_server import BUCKET, Bucket, s3_bucket
 from tests.shared_data import REAL_NETCDF, shared_files

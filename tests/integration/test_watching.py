@@ -10,14 +10,19 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import gridref
-from gridref.api.watching import watch
+from gridref.api.catalog import Watch
 from gridref.errors import CatalogNotFoundError, InvalidRequestError
 from tests.command import run_command
 from tests.integration.test_appending import assert_shows, built, month
+
+
+def watch(cube: Path, files: Any = None, *, storage_options: Any = None, **options: Any) -> Watch:
+    return gridref.open_catalog(cube, storage_options=storage_options).watch(files, **options)
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +138,8 @@ def test_it_goes_on_after_it_was_killed(months: list[Path], incoming: Path, tmp_
 def test_bad_calls(months: list[Path], tmp_path: Path) -> None:
     with pytest.raises(CatalogNotFoundError):
         watch(tmp_path / "none", tmp_path, once=True)
+    built(months[:1], tmp_path / "cube")
     with pytest.raises(InvalidRequestError, match="name files to watch"):
-        watch(tmp_path / "none", once=True)
+        watch(tmp_path / "cube", once=True)
     assert run_command("watch", tmp_path / "none", tmp_path, "--once").returncode == 1
     assert run_command("watch", tmp_path / "none", tmp_path, "--every", "often").returncode == 1

@@ -18,7 +18,7 @@ import xarray as xr
 import zarr
 
 import gridref
-from gridref.api.catalogs import write_catalog
+from gridref.api.catalog import write_catalog
 
 FILES = Path("/dev/fd")
 STRINGS = np.array(["alpha", "", "ä 日本", "x" * 300], object)

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 import gridref
-from gridref.api.questions import diff
 from gridref.errors import CatalogCorruptError, GridrefError
 from gridref.faces.http.site import Site, SiteOptions
 from tests.attack_doors import DOORS, told_at_a_door
@@ -177,7 +176,7 @@ def _use_all(catalog: Path, new_file: Path) -> None:
     for name in ("packed", "text"):
         DOORS["own reader"](catalog, name)
         DOORS["engine"](catalog, name)
-    diff(catalog, catalog)
+    gridref.open_catalog(catalog).diff(catalog)
     group = gridref.open_catalog(catalog)
     group.scan_values()
     group.tag("x")

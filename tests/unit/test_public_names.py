@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 
 import gridref
-from gridref.api.catalogs import relocate, write_catalog
+from gridref.api.catalog import write_catalog
 from gridref.api.inspect import inspect as inspect_file
 from gridref.api.layout.forecasts import forecast
-from gridref.api.questions import diff
 from gridref.api.scan import scan_many
-from gridref.api.watching import watch
 from gridref.faces.duckdb import sql
 from gridref.faces.web.publishing import publish
 
@@ -32,14 +30,11 @@ CALLS = [
     gridref.scan,
     gridref.stack,
     gridref.verify,
-    diff,
     forecast,
     inspect_file,
     publish,
-    relocate,
     scan_many,
     sql,
-    watch,
     write_catalog,
 ]
 READ, KEPT = {"file", "files", "items", "groups", "group"}, {"catalog"}

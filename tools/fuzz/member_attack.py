@@ -23,7 +23,6 @@ import xarray as xr
 import zarr
 
 import gridref
-from gridref.api.questions import diff
 from gridref.errors import GridrefError
 from gridref.io import SourcePool
 from gridref.serve.reader import Reader
@@ -233,6 +232,6 @@ _USES: dict[str, Callable[[Path, Path], None]] = {
     "refresh": _change(lambda group, _: group.refresh()),
     "values": _change(lambda group, _: group.scan_values()),
     "declare": _change(lambda group, _: group.declare("time", _DAYS)),
-    "difference": lambda catalog, file: diff(catalog, _usual(file)) and None,
+    "difference": _change(lambda group, file: group.diff(_usual(file))),
 }
 """What else is done with a changed catalog, and with a file that would fit."""

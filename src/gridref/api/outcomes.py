@@ -109,7 +109,7 @@ class RunOptions(Shown):
 
     def is_elsewhere(self, n_files: int) -> bool:
         """Whether this number of files is scanned in other processes."""
-        return self.executor_for(n_files) != 1
+        return bool(self.executor_for(n_files) != 1)
 
 
 def outcomes(

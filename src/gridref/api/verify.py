@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from gridref.api.ahead import DaemonThreads, map_ahead
 from gridref.api.building import Job
-from gridref.api.keeping import take_checksums
+from gridref.api.catalog import Difference, Keeper, Verification
+from gridref.api.each_chunk import ChecksumScan
 from gridref.api.opening import open_group, reader_for
 from gridref.api.originals import (
     Choice,
@@ -30,7 +31,6 @@ from gridref.api.originals import (
     shares_of,
     source_of,
 )
-from gridref.api.results import Difference, Verification
 from gridref.api.verify_labels import Labels, LabelsOfFile
 from gridref.catalog import ROOT_FILE, CatalogGroup, check_catalog
 from gridref.codecs import renumber, unpack, why_not
@@ -184,7 +184,9 @@ def verify(
         tally.add(other)
     n_checksums = 0
     if recorded is not None and not tally.differences:
-        n_checksums = take_checksums(recorded, storage_options, allow, progress)
+        scan = ChecksumScan(storage_options, progress)
+        Keeper(recorded, storage_options, allow).record("checksums", scan, "all arrays")
+        n_checksums = scan.n_chunks
     return Verification(
         len(tally.arrays),
         tally.n_chunks,

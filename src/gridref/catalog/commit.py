@@ -104,7 +104,7 @@ def write_catalog(
     keep_secrets: bool = False,
     ends: LabelEnds | None = None,
 ) -> str:
-    """Write a catalog, or replace one in one step: see `gridref.api.catalogs.write_catalog`.
+    """Write a catalog, or replace one in one step: see `gridref.api.catalog.write_catalog`.
 
     The tables are written under new names, then ``gridref.json``, which names them, is put in
     place, then the tables of the catalog that was there before are removed. A crash at any moment

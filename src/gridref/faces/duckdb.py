@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from gridref.api.catalogs import open_catalog
+from gridref.api.catalog import open_catalog
 from gridref.catalog import CatalogGroup
 from gridref.errors import GridrefError, InvalidRequestError
 from gridref.extras import missing_package

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from gridref.api.results import Verification
+from gridref.api.catalog import Verification
 from gridref.catalog import CatalogGroup
 from gridref.combine import Combination
 from gridref.combine.report import DriftReport

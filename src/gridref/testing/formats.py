@@ -20,7 +20,7 @@ import zarr
 from numpy.typing import NDArray
 
 import gridref
-from gridref.api.catalogs import write_catalog
+from gridref.api.catalog import write_catalog
 from gridref.errors import GridrefError, SourceUnavailableError
 from gridref.formats import Scanner, expand_files
 from gridref.formats.location import open_location

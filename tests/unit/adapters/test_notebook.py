@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gridref
-from gridref.api.results import Difference, Verification
+from gridref.api.catalog import Difference, Verification
 from gridref.combine import Combination
 from gridref.combine.report import Drift, DriftReport
 from gridref.errors import Place, Problem

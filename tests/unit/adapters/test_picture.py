@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from PIL import Image, ImageColor
 
 import gridref
-from gridref.api.catalogs import write_catalog
+from gridref.api.catalog import write_catalog
 from gridref.errors import InvalidRequestError
 from gridref.faces.cli.drawing import draw_grid
 from gridref.faces.picture import (

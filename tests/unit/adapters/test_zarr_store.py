@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gridref
-from gridref.api.catalogs import write_catalog
+from gridref.api.catalog import write_catalog
 from gridref.model.array import VirtualGroup
 from gridref.testing.builders import chunked_array
 

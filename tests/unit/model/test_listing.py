@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gridref
-from gridref.api.catalogs import write_catalog
+from gridref.api.catalog import write_catalog
 from gridref.errors import InvalidRequestError
 from gridref.model import joining
 from gridref.model.blocks import MISSING_BLOCK

@@ -28,10 +28,9 @@ from gridref.faces.cli.progress import ScanProgress
 from gridref.secrets import shown_address
 
 if TYPE_CHECKING:
-    from gridref.api.keeping import Catalog as OpenedCatalog
-    from gridref.api.keeping import Vanished
+    from gridref.api.catalog import Catalog as OpenedCatalog
+    from gridref.api.catalog import Vanished, Watch
     from gridref.api.places import At
-    from gridref.api.results import Watch
 
 
 Amend = Annotated[
@@ -94,7 +93,7 @@ def append_command(
 
         gridref append run.gridref --declare step=0/240 --step 6
     """
-    from gridref.api.catalogs import open_catalog
+    from gridref.api.catalog import open_catalog
 
     if (declare is None) != bool(files) or (declare is None and step is not None):
         raise typer.BadParameter("name files to append, or labels: --declare DIM=FIRST/LAST")
@@ -208,11 +207,11 @@ def relocate_command(
 
         gridref relocate cube.gridref --from /data/2023 --to /archive/2023 --identity size
     """
-    from gridref.api.catalogs import relocate
+    from gridref.api.catalog import open_catalog
 
     prefixes = prefixes_of(before, after)
-    options = parse_options(storage_options)
-    relocate(catalog, prefixes, identity=identity, storage_options=options)  # type: ignore[arg-type]
+    opened = open_catalog(catalog, storage_options=parse_options(storage_options))
+    opened.relocate(prefixes, identity=identity)  # type: ignore[arg-type]
     for old, new in prefixes.items():
         moved = f"sources in {shown_address(old)} are in {shown_address(new)} now"
         echo(f"{shown_address(catalog)}: {moved}", err=True)
@@ -290,7 +289,7 @@ def prune_command(
 
 
 def _opened(catalog: str, storage_options: list[str] | None) -> OpenedCatalog:
-    from gridref.api.catalogs import open_catalog
+    from gridref.api.catalog import open_catalog
 
     return open_catalog(catalog, storage_options=parse_options(storage_options))
 
@@ -347,8 +346,8 @@ def watch_command(
 
         gridref watch cube.gridref --events arrived.txt
     """
+    from gridref.api.catalog import open_catalog
     from gridref.api.layout.labels import duration_seconds
-    from gridref.api.watching import watch
 
     told: dict[str, str] = {}
 
@@ -361,15 +360,14 @@ def watch_command(
         told.clear()
         told.update(done.failed)
 
-    done = watch(
-        catalog,
+    opened = open_catalog(catalog, storage_options=parse_options(storage_options))
+    done = opened.watch(
         files,
         events=events,
         every_seconds=duration_seconds(every, "every"),
         settle_seconds=duration_seconds(settle, "settle"),
         once=once,
         on_round=tell,
-        storage_options=parse_options(storage_options),
     )
     if done.failed:
         raise typer.Exit(1)

@@ -37,7 +37,7 @@ from gridref.options import check_names
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from gridref.api.keeping import Catalog as OpenedCatalog
+    from gridref.api.catalog import Catalog as OpenedCatalog
     from gridref.model.array import VirtualArray
     from gridref.serve.views import ViewOptions
 
@@ -90,7 +90,7 @@ def info_command(
 
         gridref info https://example.org/scene.tif --json
     """
-    from gridref.api.catalogs import open_catalog
+    from gridref.api.catalog import open_catalog
     from gridref.api.opening import view_options
     from gridref.faces.cli.described import catalog_as_json
 
@@ -519,13 +519,11 @@ def diff_command(
 
         gridref diff cube.gridref --snapshot v1
     """
-    from gridref.api.questions import diff
-
     if other is None and snapshot is None:
         raise typer.BadParameter("name another catalog, or a --snapshot of this one")
     try:
         before = _opened(catalog, snapshot, storage_options)
-        changes = diff(before, other or catalog, storage_options=parse_options(storage_options))
+        changes = before.diff(other or catalog)
     except GridrefError as error:
         echo(f"error: {as_on_the_command_line(str(error))}", err=True)
         raise typer.Exit(2) from error
@@ -543,7 +541,7 @@ def _opened(
     storage_options: list[str] | None,
     allow: list[str] | None = None,
 ) -> OpenedCatalog:
-    from gridref.api.catalogs import open_catalog
+    from gridref.api.catalog import open_catalog
 
     options = parse_options(storage_options)
     return open_catalog(catalog, storage_options=options, allow=allow or None, snapshot=snapshot)

@@ -24,7 +24,7 @@ from gridref.faces.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from gridref.api.keeping import ExportKind
+    from gridref.api.catalog import ExportKind
 
 
 # ``gridref serve``
@@ -154,8 +154,7 @@ def export_command(
 
         gridref export cube.gridref cube.gridref --to forecast --run latest --name latest
     """
-    from gridref.api.catalogs import open_catalog
-    from gridref.api.named_calls import export_kind
+    from gridref.api.catalog import export_kind, open_catalog
 
     if output is None and to != "stac":
         raise typer.BadParameter("say what to write: OUTPUT (only --to stac can do without)")

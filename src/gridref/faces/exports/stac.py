@@ -23,7 +23,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from gridref.api.catalogs import open_catalog
+from gridref.api.catalog import open_catalog
 from gridref.api.decoding import refusing_attributes
 from gridref.catalog import CatalogGroup
 from gridref.catalog.folder import publish_file

@@ -9,9 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gridref.api.catalogs import open_catalog, write_catalog
+from gridref.api.catalog import Published, open_catalog, write_catalog
 from gridref.api.opening import reader_for
-from gridref.api.results import Published
 from gridref.catalog import CatalogGroup
 from gridref.catalog.folder import write_errors_told
 from gridref.catalog.kept_report import CatalogReport

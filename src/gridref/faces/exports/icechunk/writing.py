@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from zarr.core.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 
-from gridref.api.catalogs import open_catalog
+from gridref.api.catalog import open_catalog
 from gridref.api.opening import reader_for
 from gridref.errors import InvalidRequestError, NotRepresentableError, ReadOnlyError
 from gridref.faces.exports.references import (

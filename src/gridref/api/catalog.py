@@ -1,17 +1,21 @@
-"""An opened catalog and the calls that change it: `append`, `declare`, `replace` and others.
+"""An opened catalog with its verbs: `append`, `declare`, `replace`, `verify`, `export` and others.
 
-Each call says what it makes of a snapshot, and `Keeper` commits that to the newest one. If another
-writer was first, it starts again from the new snapshot.
+Each verb that changes the catalog says what it makes of a snapshot, and `Keeper` commits that to
+the newest one. If another writer was first, it starts again from the new snapshot.
 """
 
 from __future__ import annotations
 
+import inspect
 import os
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -31,12 +35,9 @@ from gridref.api.each_chunk import ChecksumScan, ValueScan, told_as, with_checks
 from gridref.api.layout.forecasts import forecast
 from gridref.api.layout.joined_variables import Joining
 from gridref.api.layout.layouts import AnyLayout, Order
-from gridref.api.named_calls import exporter, named_call
 from gridref.api.opening import Sources, readable, reader_for
 from gridref.api.outcomes import RunOptions
 from gridref.api.places import At
-from gridref.api.questions import diff
-from gridref.api.results import Published, Verification, Watch
 from gridref.api.scan import Address, Failures, Files, Progress, scan_each
 from gridref.api.summary import (
     drift_line,
@@ -45,8 +46,11 @@ from gridref.api.summary import (
     label_lines,
     warn_of_left_out,
 )
-from gridref.catalog import CatalogGroup
-from gridref.catalog import Change as Difference
+from gridref.api.watching import Events, Listing, is_settled
+from gridref.catalog import CatalogGroup, compare_catalogs
+from gridref.catalog import Change as CatalogChange
+from gridref.catalog import open_catalog as read_catalog
+from gridref.catalog import write_catalog as put_catalog
 from gridref.catalog.commit import Access, Base, Change, commit, read_base, record
 from gridref.catalog.document import Commit, Pruned, Root
 from gridref.catalog.folder import open_folder
@@ -59,11 +63,12 @@ from gridref.catalog.history import (
     untagged,
 )
 from gridref.catalog.kept_report import CatalogReport, merged_drifts
-from gridref.catalog.opening import group_of
+from gridref.catalog.opening import PendingPolicy, group_of
 from gridref.catalog.sources import SourceRules, Trust
 from gridref.combine import CombineOptions
 from gridref.errors import (
     CatalogConflictError,
+    GridrefError,
     InvalidRequestError,
     Place,
     SourceChangedError,
@@ -80,8 +85,8 @@ from gridref.io import (
 )
 from gridref.model.array import VirtualGroup
 from gridref.model.manifest import Identity, Source
-from gridref.model.scan_report import Fate, Finding, ScanReport
-from gridref.options import check_choice
+from gridref.model.scan_report import Fate, Finding, ScanReport, html_of
+from gridref.options import check_choice, verb
 from gridref.secrets import shown_address
 
 if TYPE_CHECKING:
@@ -93,6 +98,102 @@ type Vanished = Literal["raise", "skip"]
 
 type ExportKind = Literal["kerchunk", "icechunk", "cf", "stac", "forecast"]
 """What a catalog can be exported to."""
+
+
+# What verbs return
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A chunk, or a label of a file, that gridref reads otherwise than the original reader.
+
+    A chunk that gridref cannot decode, though it knows all of its codecs, is one too.
+    """
+
+    place: Place
+    message: str
+
+    @property
+    def is_label(self) -> bool:
+        """Whether a file's labels differ, or what its values mean; its place names no chunk."""
+        return self.place.chunk is None
+
+    def __str__(self) -> str:
+        return f"{self.message} [{self.place}]"
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The outcome of a comparison.
+
+    Attributes
+    ----------
+    n_arrays, n_chunks, n_values
+        How much was compared.
+    differences
+        Every chunk that differs or cannot be decoded, and every label of a file that differs.
+    not_compared
+        (path, reason) of what the original readers have no counterpart of.
+    n_checksums
+        Chunks whose checksums were recorded.
+    n_labels
+        Labels that were compared: values of coordinates, for each file.
+    """
+
+    n_arrays: int = 0
+    n_chunks: int = 0
+    n_values: int = 0
+    differences: tuple[Difference, ...] = ()
+    not_compared: tuple[tuple[str, str], ...] = ()
+    n_checksums: int = 0
+    n_labels: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing differs."""
+        return not self.differences
+
+    def _repr_html_(self) -> str | None:
+        return html_of(self)
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What watching has done so far.
+
+    Attributes
+    ----------
+    snapshot
+        Id of the last snapshot.
+    appended
+        Files of the last round that were appended.
+    failed
+        Files that cannot be appended as they are now, with the reasons; they are tried again in
+        every round.
+    """
+
+    snapshot: str
+    appended: tuple[str, ...] = ()
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Published:
+    """What was written.
+
+    Attributes
+    ----------
+    files
+        Paths of files in the folder, without those of the catalog's copy.
+    left_out
+        Files that cannot be, with the reasons.
+    """
+
+    files: tuple[str, ...]
+    left_out: Mapping[str, str]
+
+
+# The catalog
 
 
 @dataclass(eq=False)
@@ -191,18 +292,6 @@ class Keeper:
         keeper = Keeper(self.url, self.storage_options, self.allow, base)
         keeper.sources = self.sources
         return Catalog.of(readable(base.group, Sources(self.storage_options)), keeper)
-
-
-def take_checksums(
-    url: str,
-    storage_options: Mapping[str, Any] | None,
-    allow: Allow,
-    progress: Progress | None = None,
-) -> int:
-    """Record checksums of all stored chunks of a catalog without one; return their number."""
-    scan = ChecksumScan(storage_options, progress)
-    Keeper(url, storage_options, allow).record("checksums", scan, "all arrays")
-    return scan.n_chunks
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -636,16 +725,35 @@ class Catalog(CatalogGroup):
         """
         return self._kept.relocate(prefixes, identity)
 
-    def watch(self, files: Files | None = None, **options: Any) -> Watch:
-        """Append new files again and again, until interrupted; see `gridref.api.watching.watch`.
+    def watch(
+        self,
+        files: Files | None = None,
+        *,
+        events: str | os.PathLike[str] | None = None,
+        every_seconds: float = 60.0,
+        settle_seconds: float = 0.0,
+        once: bool = False,
+        on_round: Callable[[Watch], object] | None = None,
+    ) -> Watch:
+        """Append new files again and again, until interrupted.
+
+        Its only memory is the catalog. After any interruption, a new call continues.
 
         Parameters
         ----------
         files
-            Paths, URLs, globs or directories to list in each round.
-        **options
-            The other options of that call: ``events``, ``every_seconds``, ``settle_seconds``,
-            ``once`` and ``on_round``.
+            Paths, URLs, globs or directories to list in each round. They may be empty.
+        events
+            In place of `files`, a local file to which lines are appended: paths or URLs of files,
+            or JSON notifications of S3.
+        every_seconds
+            Time from the end of a round to the next.
+        settle_seconds
+            Local files that changed within this time are left for the next round.
+        once
+            End after one round.
+        on_round
+            Called after each round.
 
         Returns
         -------
@@ -655,13 +763,26 @@ class Catalog(CatalogGroup):
         Raises
         ------
         InvalidRequestError
-            Unless one of `files` and ``events`` is given.
+            Unless one of `files` and `events` is given.
+        CatalogError
+            If the catalog cannot be opened or written.
         """
-        call = named_call("watch")
-        found: Watch = call(
-            self._kept.url, files, storage_options=self._kept.storage_options, **options
-        )
-        return found
+        url, options, allow = self._kept.url, self._kept.storage_options, self._kept.allow
+        if (files is None) == (events is None):
+            raise InvalidRequestError("name files to watch, or a file of events")
+        new = Listing(files, options) if events is None else Events(Path(events))
+        while True:
+            opened = open_catalog(url, storage_options=options, allow=allow)
+            known = {source.url for source in opened.source_list}
+            found = [
+                file for file in new() if file not in known and is_settled(file, settle_seconds)
+            ]
+            done = _appended(opened, found)
+            if on_round is not None:
+                on_round(done)
+            if once:
+                return done
+            time.sleep(every_seconds)
 
     def to_xarray(self, group: str | None = None, **options: Any) -> xr.Dataset:
         """Open a group of the catalog as a lazy xarray dataset.
@@ -709,14 +830,14 @@ class Catalog(CatalogGroup):
         CatalogCorruptError
             If a file of the catalog is not as it was written.
         """
-        call = named_call("verify")
+        call = _named_call("verify")
         options = self.keeper.storage_options
         found: Verification = call(
             self, all=all, seed=seed, progress=progress, storage_options=options
         )
         return found
 
-    def diff(self, other: str | os.PathLike[str] | CatalogGroup) -> tuple[Difference, ...]:
+    def diff(self, other: str | os.PathLike[str] | CatalogGroup) -> tuple[CatalogChange, ...]:
         """List the changes from this catalog to another one. No source is read.
 
         Parameters
@@ -729,7 +850,9 @@ class Catalog(CatalogGroup):
         CatalogError, SourceUnavailableError
             If a catalog cannot be read.
         """
-        return diff(self, other, storage_options=self.keeper.storage_options)
+        options = self.keeper.storage_options
+        after = other if isinstance(other, CatalogGroup) else read_catalog(other, options)
+        return tuple(compare_catalogs(self, after))
 
     def sql(self, query: str) -> pa.Table:
         """Query the catalog in SQL with DuckDB; `gridref.faces.duckdb.sql` lists the tables.
@@ -745,7 +868,7 @@ class Catalog(CatalogGroup):
             If DuckDB refuses the query; a `MissingPackageError` if it is not installed.
         """
         options = self.keeper.storage_options
-        found: pa.Table = named_call("sql")(self, query, storage_options=options)
+        found: pa.Table = _named_call("sql")(self, query, storage_options=options)
         return found
 
     def forecast(
@@ -823,7 +946,7 @@ class Catalog(CatalogGroup):
             Lists every array that the export cannot express, with the reason. Nothing is written.
         """
         own = {"storage_options": self.keeper.storage_options}
-        call = exporter(None if path is None else os.fspath(path), to, options)
+        call = _exporter(None if path is None else os.fspath(path), to, options)
         return call(self, path, **{**own, **options})
 
     def publish(
@@ -854,7 +977,7 @@ class Catalog(CatalogGroup):
         CatalogError, ReadError
             If the catalog or a source cannot be read.
         """
-        found: Published = named_call("publish")(
+        found: Published = _named_call("publish")(
             self.info.url,
             folder,
             base_url=base_url,
@@ -896,6 +1019,220 @@ class Catalog(CatalogGroup):
                     raise SourceChangedError(
                         f"{error.reason}. It is in the catalog already", error.place
                     ) from error
+
+
+# Opening and writing
+
+
+@verb()
+def open_catalog(
+    catalog: str | os.PathLike[str],
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    allow: Allow = None,
+    snapshot: str | None = None,
+    identity: Identity | None = None,
+    prefixes: Mapping[str, str] | None = None,
+    pending: PendingPolicy = "fill",
+) -> Catalog:
+    """Open a catalog.
+
+    Only ``gridref.json`` is read, so the cost does not grow with the number of chunks. Arrays read
+    their blocks, and blocks their chunks, when they are first needed.
+
+    Parameters
+    ----------
+    catalog
+        Address of the catalog's directory (or of the ``gridref.json`` in it).
+    storage_options
+        Options of fsspec's filesystem of the catalog and of its sources, or of several by protocol:
+        ``{"s3": {"anon": True}, "https": {...}}``.
+    allow
+        Folders and URLs below which the catalog may read sources; ``"*"`` allows everything.
+        Sources in its own folder are always allowed. By default, so is everything that
+        ``GRIDREF_ALLOW`` in the environment names, and every source if this user built the catalog.
+    snapshot
+        Id of a former snapshot, or a tag, to open in place of the current one.
+    identity
+        How to check that a source is the file that was scanned: ``"strict"``, ``"size"`` or
+        ``"content"``, as in `gridref.build`. By default as recorded in the catalog.
+    prefixes
+        Present locations of sources: recorded folders with the new ones, ``{"s3://old/":
+        "https://new/"}``. The longest folder that matches an address counts.
+    pending
+        What to do when elements are read that were declared ahead and that no file holds yet.
+        ``"fill"``: return the fill value. ``"raise"``: raise `BlockPendingError`.
+
+    Raises
+    ------
+    InvalidRequestError
+        If there is no such snapshot, the identity is unknown, or a folder of `prefixes` has no
+        source.
+    CatalogNotFoundError
+        If there is no catalog.
+    CatalogVersionError
+        If its format version is unknown.
+    CatalogCorruptError
+        If it is damaged. Damaged tables raise it later, when rows are read.
+    SourceUnavailableError
+        If it cannot be reached or read.
+    """
+    group = readable(
+        read_catalog(
+            catalog,
+            storage_options,
+            allow,
+            snapshot,
+            identity=identity,
+            prefixes=prefixes,
+            pending=pending,
+        ),
+        Sources(storage_options),
+    )
+    # What a changed view of the catalog writes would be written as if it lay there.
+    is_fixed = bool(prefixes) or pending == "raise"
+    return Catalog.of(group, Keeper(group.info.url, storage_options, allow, is_fixed=is_fixed))
+
+
+@verb()
+def write_catalog(
+    group: VirtualGroup,
+    catalog: str | os.PathLike[str],
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    extra: Mapping[str, Any] | None = None,
+    sources: Literal["absolute", "relative"] = "absolute",
+    keep_secrets: bool = False,
+) -> str:
+    """Write a catalog, or replace one in one step.
+
+    A crash at any moment leaves the old catalog, or none if there was none.
+
+    Parameters
+    ----------
+    group
+        What to write. It may be a catalog that was opened from the same address.
+    catalog
+        Address of the directory, local or on any fsspec filesystem that can be written to.
+    storage_options
+        Options of fsspec's filesystem of the catalog, or of several by protocol.
+    extra
+        JSON values of the application, kept as they are.
+    sources
+        ``"absolute"`` stores the addresses of the sources as they are. ``"relative"`` stores them
+        relative to the catalog if both are on one filesystem. Both can then be moved together.
+    keep_secrets
+        Keep credentials and signatures in the addresses of files (``user:password@``, presigned
+        queries). By default they are left out, and reading needs `storage_options`.
+
+    Returns
+    -------
+    str
+        The content digest of the catalog.
+
+    Raises
+    ------
+    InvalidRequestError
+        If the address holds something other than a catalog, or the group holds something that a
+        catalog cannot store.
+    CatalogVersionError, CatalogCorruptError
+        If the address holds a catalog that cannot be read: remove it first.
+    CatalogError
+        If writing fails: no room, no permission.
+    SourceUnavailableError
+        If a remote filesystem cannot be reached or refuses.
+    """
+    return put_catalog(
+        group, catalog, storage_options, extra=extra, sources=sources, keep_secrets=keep_secrets
+    )
+
+
+# How verbs are done
+
+
+_HOMES = {
+    "publish": "gridref.faces.web.publishing",
+    "sql": "gridref.faces.duckdb",
+    "verify": "gridref.api.verify",
+}
+_EXPORTS = {
+    "cf": "gridref.faces.exports.cf_aggregation:to_cf_aggregation",
+    "icechunk": "gridref.faces.exports.icechunk:to_icechunk",
+    "forecast": "gridref.api.layout.forecasts:to_forecast",
+    "kerchunk": "gridref.faces.exports.kerchunk:to_kerchunk",
+    "stac": "gridref.faces.exports.stac:to_stac",
+}
+_BY_ENDING = {".nc": "cf", ".icechunk": "icechunk"}
+
+
+def _named_call(name: str) -> Callable[..., Any]:
+    """The call of this name."""
+    call: Callable[..., Any] = getattr(import_module(_HOMES[name]), name)
+    return call
+
+
+def export_kind(path: str | None, to: str | None) -> str:
+    """The kind of an export, by its name or by the ending of the path.
+
+    Raises
+    ------
+    InvalidRequestError
+        If there is no such export.
+    """
+    if to is None:
+        endings = (kind for ending, kind in _BY_ENDING.items() if _ends(path, ending))
+        return next(endings, "kerchunk")
+    check_choice("to", to, tuple(_EXPORTS))
+    return to
+
+
+def _exporter(path: str | None, to: str | None, options: Collection[str]) -> Callable[..., Any]:
+    """The call that writes an export, which takes some options.
+
+    Raises
+    ------
+    InvalidRequestError
+        If there is no such export, or it has no such option.
+    """
+    kind = export_kind(path, to)
+    module, _, name = _EXPORTS[kind].partition(":")
+    call: Callable[..., Any] = getattr(import_module(module), name)
+    known = inspect.signature(call).parameters
+    for option in options:
+        if option not in known:
+            raise InvalidRequestError(
+                f"{option} is no option of an export to {kind}: the ending of the path"
+                f" ({', '.join(_BY_ENDING)}) or to= says which export it is"
+            )
+    return call
+
+
+def _ends(path: str | None, ending: str) -> bool:
+    return path is not None and path.rstrip("/").endswith(ending)
+
+
+def _appended(catalog: Catalog, files: Sequence[str]) -> Watch:
+    """Append files at once, or one by one where some do not fit."""
+    if not files:
+        return Watch(catalog.info.snapshot)
+    try:
+        return Watch(catalog.append(list(files)).info.snapshot, tuple(files))
+    except GridrefError as error:
+        if len(files) == 1:
+            return Watch(catalog.info.snapshot, failed={files[0]: _reason(error)})
+    appended: list[str] = []
+    failed: dict[str, str] = {}
+    for file in files:
+        try:
+            catalog = catalog.append(file)
+            appended.append(file)
+        except GridrefError as error:
+            failed[file] = _reason(error)
+    return Watch(catalog.info.snapshot, tuple(appended), failed)
+
+
+def _reason(error: GridrefError) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def _check_moved(before: CatalogGroup, after: CatalogGroup, prefixes: Mapping[str, str]) -> None:
