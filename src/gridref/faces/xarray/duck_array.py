@@ -86,7 +86,7 @@ def _told(function: Any, *operands: Any, **options: Any) -> Any:
 
 def _permuted(function: Any, array: VirtualArray, *args: Any, **options: Any) -> VirtualArray:
     """Permute the axes as numpy does those of an array whose axes have the extents 0, 1, 2, ..."""
-    numbered = np.broadcast_to(0, tuple(range(array.ndim)))
+    numbered = np.empty(tuple(range(array.ndim)), bool)
     return transpose(array, function(numbered, *args, **options).shape)
 
 

@@ -189,13 +189,12 @@ def _szip(codec: Codec) -> dict[str, Any]:
 
 
 _BLOSC_COMPRESSORS = {"blosclz": "lz"}
-_BLOSC_SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
 
 
 def _blosc(codec: Codec) -> dict[str, Any]:
     settings = codec.configuration
     compressor = _BLOSC_COMPRESSORS.get(settings["cname"], settings["cname"])
-    shuffle = _BLOSC_SHUFFLES.index(settings["shuffle"])
+    shuffle = _SHUFFLES.index(settings["shuffle"])
     return {
         "blosc": {"compressor": f"blosc_{compressor}", "shuffle": shuffle},
         "complevel": settings["clevel"],
