@@ -51,7 +51,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Archive, P
         yield archive, Place(folder, url)
 
 
-@pytest.mark.long(but=2)
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("door", DOORS, ids=lambda door: door.name)
 def test_every_name_through_every_door(place: tuple[Archive, Place], door: Door) -> None:
     archive, where = place

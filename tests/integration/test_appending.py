@@ -67,6 +67,7 @@ def files_in(catalog: Path) -> set[str]:
     return {path.name for path in catalog.iterdir() if path.suffix == ".parquet"}
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize(
     ("before", "after"),
     [

@@ -29,7 +29,7 @@ def test_python_builds_it_in_one_call(kind: Kind, tmp_path: Path) -> None:
     assert_as_expected(archive, catalog)
 
 
-@pytest.mark.long(but=3)
+@pytest.mark.long(but=2)
 @every_kind
 def test_the_command_builds_it_in_one_line(kind: Kind, tmp_path: Path) -> None:
     archive = kind(made(tmp_path / "files"))

@@ -234,6 +234,7 @@ def file_with_damage(path: Path, name: str, start: int = 0) -> Path:
     return path
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("name", ["mask", "w"])
 def test_an_array_that_alone_is_corrupt_is_left_out(tmp_path: Path, name: str) -> None:
     """As h5py, which opens all others of these files."""

@@ -76,6 +76,7 @@ def site() -> Iterator[Site]:
         yield site
 
 
+@pytest.mark.long(but=8)
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_changed_bit_is_told_at_every_door(tmp_path, door, name):

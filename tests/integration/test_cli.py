@@ -35,6 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("files", ["data/*.nc", "data", "data/month_00.nc"])
 def test_build_takes_globs_folders_and_files(folder: Path, files: str) -> None:
     done = run(

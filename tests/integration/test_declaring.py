@@ -33,7 +33,7 @@ def pending_days(catalog: gridref.Catalog) -> list[int]:
     return sorted(day for row in rows for day in range(row["start"][0], row["stop"][0]))
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [1, 2])
 def test_files_come_in_any_order(months: list[Path], tmp_path: Path, seed: int) -> None:
     order = list(range(12))

@@ -68,6 +68,7 @@ def archive(
     return files, catalog
 
 
+@pytest.mark.long(but=4)
 @pytest.mark.parametrize("face", list(FACES))
 def test_24_uneven_months(archive: tuple[list[Path], Path], face: str) -> None:
     files, catalog = archive
@@ -123,6 +124,7 @@ def test_dask_chunks_follow_the_blocks(archive: tuple[list[Path], Path]) -> None
     assert_same_bits(cube["tas"].compute().values, expected)
 
 
+@pytest.mark.long(but=2)
 def test_decoding_equals_xarrays_own(archive: tuple[list[Path], Path]) -> None:
     files, catalog = archive
     expected = xr.open_mfdataset(files, combine="nested", concat_dim="time", data_vars="minimal")

@@ -56,7 +56,7 @@ def assert_refused_on_a_full_disk(*words: object) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.long(but=2)
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_full_disk(months: list[Path], tmp_path: Path, change: str) -> None:
     cube = tmp_path / "cube"

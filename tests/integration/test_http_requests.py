@@ -316,6 +316,7 @@ def test_a_failing_source_is_a_502_that_names_it(tmp_path):
         assert httpx.get(f"{url}/c/native/a/zarr.json").status_code == 200
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize(
     ("view", "shards", "ranges"),
     [
@@ -407,6 +408,7 @@ def test_sources_elsewhere_are_never_touched(tmp_path, monkeypatch):
         assert statuses(allow) == [200, 200], allow
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("link", ["a catalog", "a root file", "a table"])
 def test_catalogs_that_are_linked_into_a_served_folder_need_to_be_allowed(tmp_path, link):
     served, private = tmp_path / "served", tmp_path / "private"
@@ -564,6 +566,7 @@ def test_a_thousand_connections(cube):
     assert all(answer.startswith(b"HTTP/1.1 206") for answer in answers)
 
 
+@pytest.mark.long
 def test_slow_clients_do_not_hold_up_others(tmp_path):
     _, array = file_array(tmp_path / "data.bin", n_chunks=4, chunk_bytes=16 * 2**20)
     with running(create_app({"c": VirtualGroup({"a": array})}, shards="blocks")) as url:

@@ -99,6 +99,7 @@ def values_of(files: list[Path]) -> np.ndarray[Any, Any]:
     return np.concatenate([h5py.File(file)["v"][...] for file in files])
 
 
+@pytest.mark.long(but=3)
 @pytest.mark.parametrize(
     "path",
     shared_files(*REAL_NETCDF),

@@ -81,6 +81,7 @@ JULY, AUGUST = "Wed, 01 Jul 2026 00:00:00 GMT", "Sat, 01 Aug 2026 00:00:00 GMT"
 ONES_AND_TWOS = [np.full(9, value).tobytes() for value in (1.5, 2.5)]
 
 
+@pytest.mark.long(but=6)
 @pytest.mark.parametrize("n_files", [1, 2])
 @pytest.mark.parametrize("asks_for", ["a file", "references to a file"])
 @pytest.mark.parametrize(

@@ -64,6 +64,7 @@ def entries(work: Path) -> list[Path]:
     return sorted(path for path in work.glob("*/*") if path.is_file())
 
 
+@pytest.mark.long
 def test_a_job_that_was_killed_goes_on(archive: Path, tmp_path: Path) -> None:
     work = tmp_path / "work"
     command = [

@@ -203,6 +203,7 @@ def test_exported_catalogs_open_with_the_engine_of_kerchunk(name: str, tmp_path:
     assert sorted(tmp_path.iterdir()) == sorted([catalog, output])
 
 
+@pytest.mark.long
 def test_templates_and_small_chunks(tmp_path: Path) -> None:
     month, catalog, output = (
         SAMPLES / "daily_2023-01.nc",

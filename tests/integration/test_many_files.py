@@ -92,6 +92,7 @@ def test_plan_and_build_are_the_same_however_many_are_in_flight(
     assert content_of(tmp_path / "many") == content_of(tmp_path / "one")
 
 
+@pytest.mark.long
 def test_a_server_that_asks_for_pauses_gets_them(site: Site) -> None:
     site.most_a_second = 4
     groups = scan_many(urls(site))

@@ -34,7 +34,7 @@ def made(path: Path, dtype: str, unsigned: str | None, missing: object, scale: f
     return path
 
 
-@pytest.mark.long(but=3)
+@pytest.mark.long(but=2)
 @pytest.mark.filterwarnings("ignore")  # xarray's, of what it makes of such values
 @pytest.mark.parametrize("dtype", ["i1", "u1"])
 @pytest.mark.parametrize("unsigned", ["true", "false", None])

@@ -153,6 +153,7 @@ def test_groups_that_are_nested_too_deep_are_refused(tmp_path):
     assert "200 deep" in left_out.report.skipped[0].reason
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("depth", [250, 1500, 3000])
 def test_references_that_are_nested_too_deep_are_refused(tmp_path, depth):

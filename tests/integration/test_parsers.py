@@ -75,7 +75,7 @@ def test_netcdf3_reads_as_in_netcdf4(parser: Any, tmp_path: Path) -> None:
     xr.testing.assert_equal(opened(gridref.scan(path, parser=parser)), expected)
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("version", ["NETCDF3_CLASSIC", "NETCDF3_64BIT_OFFSET"])
 def test_the_refusal_of_netcdf3_names_a_parser_that_reads_it(tmp_path: Path, version: Any) -> None:
     path = classic(tmp_path / "classic.nc", version=version)
@@ -96,7 +96,7 @@ def test_netcdf3_of_64_bit_data_is_to_be_converted(tmp_path: Path) -> None:
         gridref.scan(path)
 
 
-@pytest.mark.long(but=2)
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("path", shared_files("formats/netcdf3/*sgp*", "not_hdf5/*grids.nc"))
 def test_real_netcdf3_files_read_as_in_scipy(path: Path) -> None:
     group = gridref.scan(path, parser="virtualizarr.parsers:NetCDF3Parser")

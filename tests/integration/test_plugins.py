@@ -94,7 +94,7 @@ def test_an_unknown_file_is_told_about_all_formats(tmp_path: Path) -> None:
     assert "HDF5/NetCDF4, byte grids" in done.stderr
 
 
-@pytest.mark.long(but=2)
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize(
     ("code", "problem"),
     [
@@ -131,7 +131,7 @@ def test_a_broken_package_does_not_keep_other_files_closed(tmp_path: Path) -> No
     assert done.stdout.strip() == "['x']", done.stderr
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["grid", "hdf5"])
 def test_names_claimed_twice(tmp_path: Path, name: str) -> None:
     points = {"gridref.formats": {name: "bytegrids:GridScanner"}}
@@ -147,6 +147,7 @@ def test_names_claimed_twice(tmp_path: Path, name: str) -> None:
     assert f"'{name}' of the installed package {named}" in done.stderr
 
 
+@pytest.mark.long
 def test_a_broken_codec_is_named(tmp_path: Path) -> None:
     points = {"gridref.codecs": {"example.inverted": "bytegrids:GridScanner"}}
     site = unpack(tmp_path / "site", "byte-grids", FILES, points)

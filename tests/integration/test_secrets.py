@@ -74,6 +74,7 @@ def test_addresses_with_credentials(shape, site, tmp_path, caplog):
         assert SECRET not in text, number
 
 
+@pytest.mark.long(but=3)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_server_of_a_catalog_that_keeps_them(shape, site, tmp_path, caplog):
     caplog.set_level(logging.INFO)

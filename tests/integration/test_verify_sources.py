@@ -188,6 +188,7 @@ def test_each_file_is_opened_once_for_all_its_arrays(
     assert sorted(opened) == [path.name for path in files]
 
 
+@pytest.mark.long
 def test_remote_files_are_compared_at_the_same_time(tmp_path: Path) -> None:
     files = write_series(tmp_path, 12)
     contents = {f"/{path.name}": path.read_bytes() for path in files}

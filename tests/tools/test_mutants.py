@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.shared_data import ROOT
 from tools.mutation.__main__ import all_mutants, costs, known, text_of
 from tools.mutation.mutants import mutants_of, mutated_code
 
@@ -58,9 +65,31 @@ def test_the_changed_code_does_what_its_text_says() -> None:
             assert function(["abc", "xyz"], 1) == "bc"
 
 
+def test_generic_functions_and_classes_have_mutants() -> None:
+    source = (
+        "class Box[T]:\n    def one(self):\n        return 1\ndef two[T](a: T):\n    return 2\n"
+    )
+    found = [each for each in mutants_of("f.py", source) if each.after == "return None"]
+    assert [each.function for each in found] == ["Box.one", "two"]
+    for mutant in found:
+        code = mutated_code(mutant, source, "f.py")
+        assert code is not None
+        assert type(test_generic_functions_and_classes_have_mutants)(code, {})(0) is None
+
+
 def test_what_is_listed_as_equivalent_is_there() -> None:
     """An entry whose code has changed says nothing any more."""
     packages = {path.partition("/")[0] for path, *_ in known() | costs()}
     there = [mutant for package in packages for mutant in all_mutants(package)]
     assert known() - {*map(text_of, there)} == set()
     assert costs() - {(mutant.path, mutant.function) for mutant in there} == set()
+
+
+@pytest.mark.long
+def test_tests_are_run_on_mutants() -> None:
+    tests = "tests/unit/model/test_grid.py"
+    options = ["--packages", "model", "--mutants", "300", "--least", "0", "--tests", tests]
+    command = [sys.executable, "-m", "tools.mutation", *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(f"^killed +model/.* by {tests}::", done.stdout, re.MULTILINE), done.stdout

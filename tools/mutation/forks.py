@@ -8,6 +8,7 @@ import pickle
 import select
 import signal
 import sys
+import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -67,6 +68,9 @@ def _started(share: Callable[[], Iterable[Any]]) -> tuple[Any, int]:
             for result in share():
                 pickle.dump(result, stream)
                 stream.flush()
+    except Exception:
+        traceback.print_exc()  # results that are missing say nothing
+        raise
     finally:
         wait_for_the_end()
     raise AssertionError("unreachable")

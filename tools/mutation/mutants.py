@@ -130,8 +130,10 @@ def function_codes(code: CodeType, prefix: str = "") -> dict[tuple[str, int], Co
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
             name = f"{prefix}{inner.co_name}"
+            if inner.co_name.startswith("<generic parameters of "):
+                found |= function_codes(inner, prefix)
             # Bodies of classes have no fast locals; functions have them.
-            if inner.co_flags & 0x2:
+            elif inner.co_flags & 0x2:
                 found[name, inner.co_firstlineno] = inner
             else:
                 found |= function_codes(inner, f"{name}.")

@@ -9,6 +9,7 @@ collected again, and as the tests run in forks only, each begins with empty cach
 
 from __future__ import annotations
 
+import gc
 import itertools
 import math
 import os
@@ -93,6 +94,7 @@ class Runner:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         session.config.pluginmanager.unregister(name="terminalreporter")
         say = partial(print, flush=True)
+        gc.unfreeze()  # tests/conftest.py freezes, and what is frozen is not among living functions
         reached = reached_lines(session.items, self.jobs)
         broken = [item.nodeid for item in session.items if item.nodeid not in reached]
         for name in broken:

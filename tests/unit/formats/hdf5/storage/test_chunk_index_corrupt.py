@@ -168,7 +168,7 @@ def check(case: Good, data: bytes) -> None:
             assert rows_of(table) == case.rows
 
 
-@pytest.mark.long(but=3)
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("name", CASES)
 @given(data=st.data())
 def test_flipped_bytes(name: str, data: st.DataObject) -> None:
@@ -180,7 +180,7 @@ def test_flipped_bytes(name: str, data: st.DataObject) -> None:
     check(case, bytes(broken))
 
 
-@pytest.mark.long(but=3)
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("name", CASES)
 @given(data=st.data())
 def test_overwritten_numbers(name: str, data: st.DataObject) -> None:
