@@ -172,6 +172,22 @@ def test_statistics_of_contradicting_blocks_are_refused(grown: Path, tmp_path: P
         catalog.scan_values()
 
 
+@pytest.mark.parametrize("level", ["x", None, [], 10**400])
+def test_what_is_said_of_compressing_is_not_needed_for_reading(
+    catalog: Path, tmp_path: Path, level: object
+) -> None:
+    expected = DOORS["engine"](catalog, "a")
+    changed = shutil.copytree(catalog, tmp_path / "changed.gridref")
+    document = json.loads((changed / "gridref.json").read_text())
+    for encoding in document["snapshot"]["encodings"]:
+        for codec in encoding["codecs"]:
+            if codec["name"] == "numcodecs.zlib":
+                codec["configuration"] = {"level": level}
+    sign(document)
+    (changed / "gridref.json").write_text(json.dumps(document))
+    assert (DOORS["engine"](changed, "a") == expected).all()
+
+
 def _use_all(catalog: Path, new_file: Path) -> None:
     for name in ("packed", "text"):
         DOORS["own reader"](catalog, name)

@@ -10,6 +10,7 @@ Zarr v2; ``NetCDF4DataStore.open_store_variable`` in ``xarray/backends/netCDF4_.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -166,17 +167,20 @@ def _filters(encoding: Encoding) -> dict[str, Any]:
         "fletcher32": False,
     }
     for codec in encoding.split_codecs[2]:
-        filters.update(_FILTERS[codec.name](codec) if codec.name in _FILTERS else {})
+        if codec.name in _FILTERS:
+            # What a stranger's catalog says of compressing is not needed for decompressing.
+            with suppress(LookupError, TypeError, ValueError, OverflowError):
+                filters.update(_FILTERS[codec.name](codec))
     return filters
 
 
 def _compressor(name: str) -> Callable[[Codec], dict[str, Any]]:
-    return lambda codec: {name: True, "complevel": codec.configuration.get("level", 1)}
+    return lambda codec: {name: True, "complevel": int(codec.configuration.get("level", 1))}
 
 
 def _hdf5_bzip2(codec: Codec) -> dict[str, Any]:
     values = codec.configuration["cd_values"]
-    return {"bzip2": True, "complevel": values[0] if values else 1}
+    return {"bzip2": True, "complevel": int(values[0]) if values else 1}
 
 
 _SZIP_NEAREST_NEIGHBOUR = 32
@@ -197,7 +201,7 @@ def _blosc(codec: Codec) -> dict[str, Any]:
     shuffle = _SHUFFLES.index(settings["shuffle"])
     return {
         "blosc": {"compressor": f"blosc_{compressor}", "shuffle": shuffle},
-        "complevel": settings["clevel"],
+        "complevel": int(settings["clevel"]),
     }
 
 
